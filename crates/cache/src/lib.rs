@@ -1,0 +1,1 @@
+//! The engine: one door for every memoized piece of work.

@@ -1,0 +1,2 @@
+//! The `cachalot` command.
+fn main() {}

@@ -1,0 +1,264 @@
+//! Canonical bytes of everything that can change a result.
+//!
+//! The encoding is injective: every value is a type tag followed by a length-delimited body or by
+//! items up to an end tag, object keys are sorted by their bytes. From text, numbers keep the lexeme
+//! as written (`1`, `1.0` and `1e0` are three inputs: we cannot know how the other side reads them);
+//! from values, integers are exact and floats are in shortest form.
+//!
+//! | tag | value |
+//! |---|---|
+//! | `n` `t` `f` | null, true, false |
+//! | `d` len bytes | number: its lexeme |
+//! | `s` len bytes | string: its UTF-8 bytes, unescaped |
+//! | `x` pieces `e` | string that holds secrets: `s` pieces as they are, `h` pieces as keyed digests |
+//! | `[` items `e` | array |
+//! | `{` (string value)* `e` | object, sorted by the bytes of the keys |
+//!
+//! `len` is LEB128.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::Digest;
+use crate::secret::{Piece, Seals};
+
+mod text;
+
+/// Canonical bytes of an input. Equal inputs have equal bytes, different inputs have different bytes.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Canonical(Bytes);
+
+/// Why a text has no canonical form. The call that it belongs to bypasses the cache.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason} at byte {at}")]
+pub struct NotCanonical {
+    /// What is wrong with the text.
+    pub reason: &'static str,
+    /// Byte offset.
+    pub at: usize,
+}
+
+impl Canonical {
+    /// From JSON text, not through a value tree: number lexemes stay as written.
+    ///
+    /// # Errors
+    /// Text that is not JSON, duplicate keys, lone surrogates, nesting deeper than 128.
+    pub fn json(text: &[u8]) -> Result<Self, NotCanonical> {
+        text::encode(text).map(|bytes| Self(bytes.into()))
+    }
+
+    /// From an in-memory value: 64-bit integers exact, floats shortest; equal values give equal
+    /// bytes, `1` and `1.0` do not, nor do `0.0` and `-0.0`.
+    #[must_use]
+    pub fn value(value: &Value) -> Self {
+        let mut out = Vec::with_capacity(256);
+        encode_value(value, None, &mut out);
+        Self(out.into())
+    }
+
+    /// Like [`Canonical::value`], with every known secret replaced by its keyed digest.
+    #[must_use]
+    pub fn sealed(value: &Value, seals: &Seals) -> Self {
+        let mut out = Vec::with_capacity(256);
+        encode_value(value, (!seals.is_empty()).then_some(seals), &mut out);
+        Self(out.into())
+    }
+
+    /// Takes canonical bytes back in, e.g. from the ledger. Unchecked: whoever stored them made them.
+    #[must_use]
+    pub fn from_canonical_bytes(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// SHA-256 of the bytes.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        Digest::of(&self.0)
+    }
+
+    /// The input as a value again, for people to read: secrets are masked, and a number that no
+    /// 64-bit value holds exactly appears as the string that was written.
+    #[must_use]
+    pub fn readable(&self) -> Value {
+        let mut rest = &self.0[..];
+        decode(&mut rest).unwrap_or(Value::Null)
+    }
+}
+
+impl std::fmt::Debug for Canonical {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Canonical({} bytes, {})", self.0.len(), self.digest())
+    }
+}
+
+const END: u8 = b'e';
+
+fn put_length(mut length: usize, out: &mut Vec<u8>) {
+    while length >= 0x80 {
+        out.push((length & 0x7f) as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+}
+
+fn put_delimited(tag: u8, body: &[u8], out: &mut Vec<u8>) {
+    out.push(tag);
+    put_length(body.len(), out);
+    out.extend_from_slice(body);
+}
+
+fn encode_value(value: &Value, seals: Option<&Seals>, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => out.push(b'n'),
+        Value::Bool(true) => out.push(b't'),
+        Value::Bool(false) => out.push(b'f'),
+        Value::Number(number) => encode_number(number, out),
+        Value::String(text) => encode_string(text, seals, out),
+        Value::Array(items) => {
+            out.push(b'[');
+            items.iter().for_each(|item| encode_value(item, seals, out));
+            out.push(END);
+        }
+        Value::Object(fields) => encode_fields(fields, seals, out),
+    }
+}
+
+fn encode_number(number: &serde_json::Number, out: &mut Vec<u8>) {
+    if let Some(integer) = number.as_i64() {
+        put_delimited(b'd', itoa::Buffer::new().format(integer).as_bytes(), out);
+    } else if let Some(integer) = number.as_u64() {
+        put_delimited(b'd', itoa::Buffer::new().format(integer).as_bytes(), out);
+    } else if let Some(float) = number.as_f64() {
+        put_delimited(b'd', ryu::Buffer::new().format(float).as_bytes(), out);
+    } else {
+        put_delimited(b'd', number.to_string().as_bytes(), out);
+    }
+}
+
+fn encode_string(text: &str, seals: Option<&Seals>, out: &mut Vec<u8>) {
+    let Some(pieces) = seals.and_then(|seals| seals.split(text)) else {
+        return put_delimited(b's', text.as_bytes(), out);
+    };
+    out.push(b'x');
+    for piece in pieces {
+        match piece {
+            Piece::Plain(plain) => put_delimited(b's', plain.as_bytes(), out),
+            Piece::Sealed(digest) => put_delimited(b'h', digest.as_bytes(), out),
+        }
+    }
+    out.push(END);
+}
+
+fn encode_fields(
+    fields: &serde_json::Map<String, Value>,
+    seals: Option<&Seals>,
+    out: &mut Vec<u8>,
+) {
+    out.push(b'{');
+    let mut put = |name: &String, field: &Value| {
+        put_delimited(b's', name.as_bytes(), out);
+        encode_value(field, seals, out);
+    };
+    if fields.keys().is_sorted() {
+        fields.iter().for_each(|(name, field)| put(name, field));
+    } else {
+        let mut sorted: Vec<_> = fields.iter().collect();
+        sorted.sort_unstable_by_key(|(name, _)| *name);
+        sorted.into_iter().for_each(|(name, field)| put(name, field));
+    }
+    out.push(END);
+}
+
+/// Reads one value off the front of canonical bytes; `None` if they are not canonical.
+fn decode(rest: &mut &[u8]) -> Option<Value> {
+    let (&tag, after) = rest.split_first()?;
+    *rest = after;
+    Some(match tag {
+        b'n' => Value::Null,
+        b't' => Value::Bool(true),
+        b'f' => Value::Bool(false),
+        b'd' => readable_number(take_text(rest)?),
+        b's' => Value::String(take_text(rest)?.to_owned()),
+        b'x' => Value::String(decode_sealed(rest)?),
+        b'[' => {
+            let mut items = Vec::new();
+            while !at_end(rest)? {
+                items.push(decode(rest)?);
+            }
+            Value::Array(items)
+        }
+        b'{' => {
+            let mut fields = serde_json::Map::new();
+            while !at_end(rest)? {
+                let (_, after) = rest.split_first()?;
+                *rest = after;
+                let name = take_text(rest)?.to_owned();
+                fields.insert(name, decode(rest)?);
+            }
+            Value::Object(fields)
+        }
+        _ => return None,
+    })
+}
+
+fn readable_number(lexeme: &str) -> Value {
+    match serde_json::from_str::<serde_json::Number>(lexeme) {
+        Ok(number) if number.to_string() == lexeme => Value::Number(number),
+        _ => Value::String(lexeme.to_owned()),
+    }
+}
+
+fn decode_sealed(rest: &mut &[u8]) -> Option<String> {
+    let mut text = String::new();
+    while !at_end(rest)? {
+        let (&tag, after) = rest.split_first()?;
+        *rest = after;
+        match tag {
+            b's' => text.push_str(take_text(rest)?),
+            b'h' => {
+                take(rest)?;
+                text.push_str(crate::secret::MASK);
+            }
+            _ => return None,
+        }
+    }
+    Some(text)
+}
+
+fn at_end(rest: &mut &[u8]) -> Option<bool> {
+    let ended = *rest.first()? == END;
+    if ended {
+        *rest = &rest[1..];
+    }
+    Some(ended)
+}
+
+fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let mut length = 0_usize;
+    let mut shift = 0;
+    loop {
+        let (&byte, after) = rest.split_first()?;
+        *rest = after;
+        length |= usize::from(byte & 0x7f).checked_shl(shift)?;
+        shift += 7;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    if length > rest.len() {
+        return None;
+    }
+    let (body, after) = rest.split_at(length);
+    *rest = after;
+    Some(body)
+}
+
+fn take_text<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
+    std::str::from_utf8(take(rest)?).ok()
+}

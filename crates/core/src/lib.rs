@@ -1,0 +1,18 @@
+//! What at least three rooms of Cachalot share, and nothing else: canonical bytes, digests,
+//! clocks, secrets, what work cost, problems in configuration, and the spanned configuration tree.
+
+pub mod canonical;
+pub mod clock;
+pub mod digest;
+pub mod problem;
+pub mod secret;
+pub mod spend;
+pub mod suggest;
+pub mod tree;
+
+pub use canonical::{Canonical, NotCanonical};
+pub use clock::{Clock, ManualClock, Millis, SystemClock};
+pub use digest::Digest;
+pub use problem::{Place, Problem};
+pub use secret::{DigestKey, Seals, Secret};
+pub use spend::Spend;

@@ -1,0 +1,81 @@
+//! Problems in what the user wrote, with place, cause and remedy. Only the command line renders them.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A place in a text: lines and columns count from 1, `start` and `len` are bytes.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The file as the user named it, or a word such as `--input`.
+    pub file: Arc<str>,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+    /// Byte offset of the first byte.
+    pub start: usize,
+    /// Length in bytes.
+    pub len: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// One thing that is wrong in a file or an argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Stable, for scripts and search engines: `unknown-key`, `duplicate-key`, …
+    pub code: &'static str,
+    /// What is wrong, lower case, no full stop.
+    pub message: String,
+    /// Where.
+    pub place: Option<Place>,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+impl Problem {
+    /// A problem without a place or a remedy yet.
+    #[must_use]
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), place: None, help: None }
+    }
+
+    /// The same problem, at `place`.
+    #[must_use]
+    pub fn at(mut self, place: &Place) -> Self {
+        self.place = Some(place.clone());
+        self
+    }
+
+    /// The same problem, with a remedy.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(place) = &self.place {
+            write!(f, "{place}: ")?;
+        }
+        write!(f, "{} [{}]", self.message, self.code)?;
+        if let Some(help) = &self.help {
+            write!(f, "; {help}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problem {}

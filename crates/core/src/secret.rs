@@ -1,0 +1,457 @@
+//! Secrets: what must be used and never shown.
+//!
+//! A secret enters a key only as a keyed digest, and enters no ledger, log, error or export at all.
+//! [`Seals`] knows the secrets of a run and can tell where they occur in a text.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use std::sync::{PoisonError, RwLock};
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use zeroize::Zeroize;
+
+use crate::Digest;
+
+/// What is shown in place of a secret.
+pub const MASK: &str = "[secret]";
+
+/// A value that is never printed and is wiped when dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret<T: Zeroize>(T);
+
+impl<T: Zeroize> Secret<T> {
+    /// Takes the value in.
+    pub fn new(value: T) -> Self {
+        Self(value)
+    }
+
+    /// The value itself, for the one place that needs it.
+    pub fn expose(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Zeroize> Drop for Secret<T> {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl<T: Zeroize> fmt::Debug for Secret<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(MASK)
+    }
+}
+
+impl<T: Zeroize> fmt::Display for Secret<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(MASK)
+    }
+}
+
+/// The key under which secrets are digested before they enter a cache key, so that a key does not
+/// let anyone test guesses of the secret.
+#[derive(Debug, Clone)]
+pub struct DigestKey(Secret<[u8; 32]>);
+
+impl DigestKey {
+    /// A key from 32 bytes.
+    #[must_use]
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(Secret::new(bytes))
+    }
+
+    /// Reads the key at `path`, or makes one there (mode 0600). Two processes that do so at once end
+    /// up with the same key: the file is written aside in full, then linked into place.
+    ///
+    /// # Errors
+    /// I/O errors, or a file that does not hold 32 bytes.
+    pub fn load_or_create(path: &Path) -> io::Result<Self> {
+        match Self::load(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => return other,
+        }
+        let mut bytes = [0_u8; 32];
+        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+        let mut suffix = [0_u8; 8];
+        getrandom::fill(&mut suffix).map_err(io::Error::other)?;
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(format!(".{}", hex::encode(suffix)));
+        let written = write_private(Path::new(&aside), &bytes)
+            .and_then(|()| std::fs::hard_link(&aside, path));
+        bytes.zeroize();
+        // Whether the link was made or somebody else was first, the file aside has done its work.
+        let _ = std::fs::remove_file(&aside);
+        match written {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Self::load(path),
+        }
+    }
+
+    fn load(path: &Path) -> io::Result<Self> {
+        let mut bytes = Vec::with_capacity(33);
+        std::fs::File::open(path)?.take(33).read_to_end(&mut bytes)?;
+        let key = <[u8; 32]>::try_from(bytes.as_slice());
+        bytes.zeroize();
+        key.map(Self::new).map_err(|_| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{} is not a digest key: expected 32 bytes", path.display()),
+            )
+        })
+    }
+
+    /// HMAC-SHA256 of `bytes`.
+    #[must_use]
+    pub fn digest(&self, bytes: &[u8]) -> Digest {
+        let mut mac = match Hmac::<sha2::Sha256>::new_from_slice(self.0.expose()) {
+            Ok(mac) => mac,
+            Err(_) => unreachable!("HMAC takes keys of any length"),
+        };
+        mac.update(bytes);
+        Digest(mac.finalize().into_bytes().into())
+    }
+
+    /// The 32 bytes, for a cassette that its owner asked to carry them.
+    #[must_use]
+    pub fn expose(&self) -> &[u8; 32] {
+        self.0.expose()
+    }
+}
+
+#[cfg(unix)]
+fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+#[cfg(not(unix))]
+fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// A piece of a text that may hold secrets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// Ordinary text.
+    Plain(&'a str),
+    /// A secret, as its keyed digest.
+    Sealed(Digest),
+}
+
+struct Known {
+    text: Secret<String>,
+    /// Other spellings of the same secret: inside a JSON string, percent-encoded.
+    spellings: Vec<Secret<String>>,
+    digest: Digest,
+}
+
+/// The secrets that are known to a run. Empty for most runs, and then it costs nothing.
+pub struct Seals {
+    key: Option<DigestKey>,
+    known: RwLock<Vec<Known>>,
+}
+
+impl Default for Seals {
+    fn default() -> Self {
+        Self::none()
+    }
+}
+
+impl fmt::Debug for Seals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        write!(f, "Seals({} secrets)", known.len())
+    }
+}
+
+impl Seals {
+    /// No secrets, and none can be learnt.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { key: None, known: RwLock::new(Vec::new()) }
+    }
+
+    /// No secrets yet; what is learnt is digested under `key`.
+    #[must_use]
+    pub fn under(key: DigestKey) -> Self {
+        Self { key: Some(key), known: RwLock::new(Vec::new()) }
+    }
+
+    /// The key that secrets are digested under, if there is one.
+    #[must_use]
+    pub fn key(&self) -> Option<&DigestKey> {
+        self.key.as_ref()
+    }
+
+    /// From now on, `text` is a secret wherever it occurs. The empty text is no secret. Without a
+    /// digest key nothing is learnt: [`Seals::none`] is for runs that were given no secrets.
+    pub fn learn(&self, text: &str) {
+        let Some(key) = &self.key else { return };
+        if text.is_empty() {
+            return;
+        }
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.iter().any(|other| other.text.expose() == text) {
+            return;
+        }
+        known.push(Known {
+            digest: key.digest(text.as_bytes()),
+            spellings: spellings(text),
+            text: Secret::new(text.to_owned()),
+        });
+        // The longest first, so that a secret inside another does not tear it apart.
+        known.sort_by_key(|secret| std::cmp::Reverse(secret.text.expose().len()));
+    }
+
+    /// Whether no secret is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// `text` taken apart at its secrets; `None` if it holds none.
+    #[must_use]
+    pub fn split<'a>(&self, text: &'a str) -> Option<Vec<Piece<'a>>> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let mut pieces = vec![Piece::Plain(text)];
+        for secret in known.iter() {
+            let needle = secret.text.expose().as_str();
+            if !text.contains(needle) {
+                continue;
+            }
+            let mut next = Vec::with_capacity(pieces.len() + 2);
+            for piece in pieces {
+                match piece {
+                    Piece::Plain(plain) => split_once_each(plain, needle, secret.digest, &mut next),
+                    sealed @ Piece::Sealed(_) => next.push(sealed),
+                }
+            }
+            pieces = next;
+        }
+        pieces.iter().any(|piece| matches!(piece, Piece::Sealed(_))).then_some(pieces)
+    }
+
+    /// `text` with every known secret, in any spelling, replaced by [`MASK`].
+    #[must_use]
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = Cow::Borrowed(text);
+        for secret in known.iter() {
+            for spelling in std::iter::once(&secret.text).chain(&secret.spellings) {
+                if shown.contains(spelling.expose().as_str()) {
+                    shown = Cow::Owned(shown.replace(spelling.expose().as_str(), MASK));
+                }
+            }
+        }
+        shown
+    }
+
+    /// Whether `bytes` hold a known secret, as it is, as JSON writes it, or percent-encoded.
+    #[must_use]
+    pub fn occur_in(&self, bytes: &[u8]) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.iter().any(|secret| {
+            std::iter::once(&secret.text)
+                .chain(&secret.spellings)
+                .any(|spelling| memchr::memmem::find(bytes, spelling.expose().as_bytes()).is_some())
+        })
+    }
+}
+
+fn split_once_each<'a>(plain: &'a str, needle: &str, digest: Digest, into: &mut Vec<Piece<'a>>) {
+    let mut rest = plain;
+    while let Some(at) = rest.find(needle) {
+        if at > 0 {
+            into.push(Piece::Plain(&rest[..at]));
+        }
+        into.push(Piece::Sealed(digest));
+        rest = &rest[at + needle.len()..];
+    }
+    if !rest.is_empty() {
+        into.push(Piece::Plain(rest));
+    }
+}
+
+/// How else a secret may be written: inside a JSON string, in a URL.
+fn spellings(text: &str) -> Vec<Secret<String>> {
+    let mut found = Vec::new();
+    if let Ok(quoted) = serde_json::to_string(text) {
+        let inner = &quoted[1..quoted.len() - 1];
+        if inner != text {
+            found.push(Secret::new(inner.to_owned()));
+        }
+    }
+    let mut percent = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            percent.push(byte as char);
+        } else {
+            percent.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    if percent != text {
+        found.push(Secret::new(percent));
+    }
+    found
+}
+
+/// Names of fields whose values are credentials whatever they look like.
+fn names_a_credential(name: &str) -> bool {
+    const NAMES: [&str; 15] = [
+        "authorization", "proxyauthorization", "apikey", "xapikey", "token", "accesstoken",
+        "refreshtoken", "idtoken", "password", "passwd", "secret", "clientsecret", "cookie",
+        "setcookie", "privatekey",
+    ];
+    let folded: String = name
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric())
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
+    NAMES.contains(&folded.as_str())
+}
+
+/// Whether a word has the shape of a credential that a provider hands out.
+fn looks_like_a_credential(word: &str) -> bool {
+    const PREFIXES: [(&str, usize); 14] = [
+        ("sk-", 20), ("pk-", 20), ("ghp_", 20), ("gho_", 20), ("ghs_", 20), ("github_pat_", 20),
+        ("glpat-", 20), ("xoxb-", 20), ("xoxp-", 20), ("AKIA", 20), ("ASIA", 20), ("AIza", 30),
+        ("llx-", 20), ("hf_", 20),
+    ];
+    PREFIXES.iter().any(|(prefix, least)| word.starts_with(prefix) && word.len() >= *least)
+        || (word.starts_with("eyJ") && word.matches('.').count() == 2 && word.len() > 40)
+}
+
+/// `text` with every word that looks like a credential masked.
+#[must_use]
+pub fn mask_credentials(text: &str) -> Cow<'_, str> {
+    if text.contains("-----BEGIN ") && text.contains("PRIVATE KEY-----") {
+        return Cow::Borrowed(MASK);
+    }
+    let part_of_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let mut shown = Cow::Borrowed(text);
+    for word in text.split(|c: char| !part_of_word(c)) {
+        if looks_like_a_credential(word) {
+            shown = Cow::Owned(shown.replace(word, MASK));
+        }
+    }
+    for scheme in ["Bearer ", "Basic "] {
+        if let Some(at) = shown.find(scheme) {
+            let start = at + scheme.len();
+            let end = shown[start..]
+                .find(|c: char| c.is_whitespace() || "\"',".contains(c))
+                .map_or(shown.len(), |n| start + n);
+            if end - start >= 8 {
+                let masked = format!("{}{MASK}{}", &shown[..start], &shown[end..]);
+                shown = Cow::Owned(masked);
+            }
+        }
+    }
+    shown
+}
+
+/// Masks, in place, known secrets, values of fields that name a credential, and words that look like one.
+pub fn redact_value(value: &mut serde_json::Value, seals: &Seals) {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => {
+            let known = seals.redact(text);
+            let shown = mask_credentials(&known);
+            if shown != text.as_str() {
+                *text = shown.into_owned();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| redact_value(item, seals)),
+        Value::Object(fields) => {
+            for (name, field) in fields.iter_mut() {
+                if names_a_credential(name) && !field.is_null() {
+                    *field = Value::String(MASK.to_owned());
+                } else {
+                    redact_value(field, seals);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seals(secrets: &[&str]) -> Seals {
+        let seals = Seals::under(DigestKey::new([7; 32]));
+        secrets.iter().for_each(|secret| seals.learn(secret));
+        seals
+    }
+
+    #[test]
+    fn nothing_prints_a_secret() {
+        let secret = Secret::new("hunter2".to_owned());
+        assert_eq!(format!("{secret} {secret:?}"), "[secret] [secret]");
+        assert!(!format!("{:?}", seals(&["hunter2"])).contains("hunter2"));
+    }
+
+    #[test]
+    fn texts_are_taken_apart_at_their_secrets_the_longest_first() {
+        let seals = seals(&["abc", "abcdef"]);
+        let pieces = seals.split("x abcdef abc").unwrap();
+        assert_eq!(pieces.len(), 4);
+        assert_eq!(pieces[0], Piece::Plain("x "));
+        assert_ne!(pieces[1], pieces[3]);
+        assert_eq!(seals.split("nothing here"), None);
+    }
+
+    #[test]
+    fn every_spelling_is_redacted_and_found() {
+        let seals = seals(&["a\"b/c"]);
+        assert_eq!(seals.redact(r#"{"k": "a\"b/c"}"#), r#"{"k": "[secret]"}"#);
+        assert_eq!(seals.redact("u?k=a%22b%2Fc"), "u?k=[secret]");
+        assert!(seals.occur_in(b"--a\"b/c--"));
+        assert!(!seals.occur_in(b"nothing"));
+    }
+
+    #[test]
+    fn credentials_are_recognised_by_field_name_and_by_shape() {
+        let mut value = serde_json::json!({
+            "headers": {"Authorization": "x", "X-Api-Key": "y", "accept": "text/html"},
+            "body": "my key is sk-abcdefghijklmnopqrstuv, keep it",
+            "note": "Authorization: Bearer abcdefgh12345678 please",
+            "token": null,
+        });
+        redact_value(&mut value, &Seals::none());
+        assert_eq!(
+            value,
+            serde_json::json!({
+                "headers": {"Authorization": MASK, "X-Api-Key": MASK, "accept": "text/html"},
+                "body": "my key is [secret], keep it",
+                "note": "Authorization: Bearer [secret] please",
+                "token": null,
+            })
+        );
+    }
+
+    #[test]
+    fn processes_that_create_the_digest_key_at_once_agree_on_it() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("digest.key");
+        let keys: Vec<[u8; 32]> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| *DigestKey::load_or_create(&path).unwrap().expose()))
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(keys.windows(2).all(|pair| pair[0] == pair[1]));
+        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1);
+        std::fs::write(&path, b"short").unwrap();
+        let error = DigestKey::load_or_create(&path).unwrap_err();
+        assert!(error.to_string().contains("expected 32 bytes"));
+    }
+}

@@ -1,0 +1,114 @@
+//! Long-term memory: named spaces of records (bytes, labels, expiry) behind one trait.
+//!
+//! User memory and cache entries are different spaces of the same memory. This crate knows nothing
+//! of caching: it keeps records, counters and reservations, and finds and erases them at the cost of
+//! what is touched.
+
+mod answer;
+mod error;
+mod record;
+
+pub use answer::Answer;
+pub use error::{Error, ErrorKind};
+pub use record::{Batch, Filter, Found, Label, Lease, Match, Order, Page, Put, Recalled, Record, Reserved, Usage};
+
+pub use cachalot_core::Millis;
+
+use std::time::Duration;
+
+/// The names of the spaces that Cachalot itself uses.
+pub mod space {
+    /// What `ltm.store` keeps: searchable by full text.
+    pub const USER: &str = "user";
+    /// Entries of the cache.
+    pub const CACHE: &str = "cache";
+}
+
+/// What a memory is and can do.
+#[derive(Debug, Clone)]
+pub struct About {
+    /// `sqlite`, `in-process`, …
+    pub name: &'static str,
+    /// Where it is, for messages; never holds a credential.
+    pub location: String,
+    /// Whether other processes may use the same records.
+    pub shared: bool,
+    /// Whether [`Memory::reserve`] works; without it there is no single-flight across processes.
+    pub reservations: bool,
+    /// The largest value it takes, in bytes.
+    pub largest_value: u64,
+}
+
+/// A memory: named spaces of records, counters and reservations.
+///
+/// Every call is atomic, in this process and across processes. A call that fails has either done
+/// nothing or done all of it; repeating `get`, `put`, `find`, `erase`, `touch`, `release` is safe,
+/// `raise` counts once more. A space needs no creating; a space that was never written is empty.
+/// A record whose expiry has passed is still there until somebody erases it: whoever asks decides
+/// what expiry means. Implementations never block the caller for longer than local, uncontended work
+/// takes: anything else is [`Answer::Later`].
+pub trait Memory: Send + Sync {
+    /// What this memory is.
+    fn about(&self) -> &About;
+
+    /// The record under `key`, and the current value of each counter (0 if never raised), in one
+    /// round trip and from one moment.
+    fn get<'a>(&'a self, space: &'a str, key: &'a str, counters: &'a [&'a str]) -> Answer<'a, Found>;
+
+    /// Stores a record in place of any other under its key. The record's `revision` is ignored: the
+    /// memory gives 1 to a new record and one more at each replacement. With a lease, stores only if
+    /// that lease is current (held, not lapsed, not revoked, fence not outgrown) and ends it in the
+    /// same step; otherwise [`Put::Overtaken`] and nothing changes. When this resolves, the record is
+    /// visible to every process and survives the death of this one.
+    fn put<'a>(&'a self, space: &'a str, record: Record, under: Option<&'a Lease>) -> Answer<'a, Put>;
+
+    /// Reserves the right to store under `key` for `hold`, by the memory's own clock. At most one
+    /// lease on a key is current; each new one has a larger fence than any before it on that key
+    /// for as long as an older one could still be presented. `labels` let [`Memory::erase`] find
+    /// (and revoke) the reservation.
+    fn reserve<'a>(&'a self, space: &'a str, key: &'a str, labels: &'a [Label], hold: Duration) -> Answer<'a, Reserved>;
+
+    /// Prolongs a lease to `hold` from now; false if it is no longer current.
+    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool>;
+
+    /// Gives a reservation back. Releasing a lease that is no longer current does nothing.
+    fn release(&self, lease: Lease) -> Answer<'_, ()>;
+
+    /// One page of what matches, in the filter's order. Costs what it returns plus a constant,
+    /// except that only one of the filter's criteria needs to be served by an index.
+    fn find<'a>(&'a self, space: &'a str, filter: &'a Filter<'a>, page: Page<'a>) -> Answer<'a, Batch>;
+
+    /// Erases one page of what matches, and reservations that match with it; returns what was
+    /// erased (values only if the page asks for them). A criterion that a reservation cannot meet
+    /// (`expired_before`) leaves reservations alone. Costs what it erases.
+    fn erase<'a>(&'a self, space: &'a str, filter: &'a Filter<'a>, page: Page<'a>) -> Answer<'a, Batch>;
+
+    /// Adds one to a counter and returns its new value. Counters are never erased.
+    fn raise<'a>(&'a self, space: &'a str, counter: &'a str) -> Answer<'a, u64>;
+
+    /// Notes when records were last used, for [`Order::Coldest`]. Best effort; unknown keys are
+    /// ignored; changes no stamp and no revision.
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()>;
+
+    /// How much a space holds.
+    fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage>;
+
+    /// A number that changes whenever the record or the counter called `name` may have changed, by
+    /// whatever process: who read it *before* reading the record, and reads the same number now, may
+    /// still use what was read. Synchronous and cheap (nanoseconds). `None`: no such promise (now, or
+    /// ever), read the memory.
+    fn stamp(&self, space: &str, name: &str) -> Option<u64>;
+
+    /// Full text search, if this memory has it.
+    fn recall(&self) -> Option<&dyn Recall> {
+        None
+    }
+}
+
+/// Full text search over the space [`space::USER`] (other spaces are never indexed).
+pub trait Recall: Send + Sync {
+    /// The records whose key, value or label values hold all words of `query` (prefix matches only
+    /// where a word ends in `*`; everything else in the query is literal text), best first, that also
+    /// match all `labels`. A query without a word finds nothing.
+    fn search<'a>(&'a self, query: &'a str, labels: &'a [Match<'a>], limit: u32) -> Answer<'a, Vec<Recalled>>;
+}

@@ -1,0 +1,1 @@
+//! Bytes behind URIs: open, stat, hash while streaming; and the HTTP client.

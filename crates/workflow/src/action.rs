@@ -1,0 +1,114 @@
+//! What a step can do: the seam of the action registry. One file under `actions/` per namespace.
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use crate::Runtime;
+
+/// The arguments of an action, templates already rendered.
+pub type Arguments = serde_json::Map<String, Value>;
+
+/// What an argument may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParameterKind {
+    /// Text; numbers and booleans are taken as their text.
+    Text,
+    /// A whole number; the text of one is taken too (templates render to text).
+    Integer,
+    /// A number; the text of one is taken too.
+    Number,
+    /// `true` or `false`, also as text.
+    Boolean,
+    /// A mapping.
+    Object,
+    /// A list.
+    List,
+    /// Anything.
+    Any,
+}
+
+/// One parameter of an action.
+#[derive(Debug, Clone, Copy)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// What it takes; null stands for "not given" unless the kind is [`ParameterKind::Any`].
+    pub kind: ParameterKind,
+    /// Whether leaving it out is a load-time error.
+    pub required: bool,
+    /// One sentence, for the schema and the reference.
+    pub doc: &'static str,
+}
+
+/// Whether `cache.wrap` takes an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Memoizable {
+    /// Its author may wrap it.
+    Yes,
+    /// Its only purpose is an effect, so that answering from the cache would swallow it: a load-time error.
+    EffectOnly,
+}
+
+/// What an action is.
+#[derive(Debug, Clone)]
+pub struct About {
+    /// Its names, the first of which is the one shown: `file.read`, `actions.file_read`.
+    pub names: &'static [&'static str],
+    /// Raised when the same arguments would give another result; part of every key.
+    pub version: u32,
+    /// One sentence, for the schema and the reference.
+    pub doc: &'static str,
+    /// Its parameters. Others are load-time errors.
+    pub parameters: &'static [Parameter],
+    /// Whether it may be wrapped.
+    pub memoizable: Memoizable,
+}
+
+/// Why an action failed. Its text never holds a secret once it has left the registry.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// Stable: `not_found`, `validation_error`, `http_error`, `timeout`, …
+    pub kind: &'static str,
+    /// What happened, to what, and what to do about it.
+    pub message: String,
+    /// Whether the same call may succeed if made again (`on_error: retry` retries only these).
+    pub retryable: bool,
+}
+
+impl Failure {
+    /// A failure that will happen again.
+    pub fn new(kind: &'static str, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), retryable: false }
+    }
+
+    /// A failure that may pass.
+    pub fn passing(kind: &'static str, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), retryable: true }
+    }
+}
+
+/// Something a step can do. Implementations hold no state of a run: what they need comes with the
+/// arguments and the [`Runtime`]. Dropping the future of [`Action::run`] cancels the work.
+#[async_trait]
+pub trait Action: Send + Sync {
+    /// What it is.
+    fn about(&self) -> &About;
+
+    /// What is not in the arguments but changes the result (a working directory, named environment
+    /// variables, a base URL from the settings); part of every key. By default nothing.
+    ///
+    /// # Errors
+    /// If it cannot be told; the action then runs uncached.
+    fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let _ = (arguments, runtime);
+        Ok(Value::Null)
+    }
+
+    /// Does it. The arguments have been checked against [`About::parameters`] and cast to their
+    /// kinds; arguments that are null or absent are absent.
+    ///
+    /// # Errors
+    /// A failure fails the node (and is never stored).
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure>;
+}

@@ -1,0 +1,11 @@
+//! YAML agents: templates, graph, inline code and the action registry.
+
+pub mod action;
+pub mod actions;
+pub mod report;
+pub mod runtime;
+pub mod script;
+pub mod template;
+
+pub use action::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind};
+pub use runtime::Runtime;

@@ -1,0 +1,52 @@
+//! What a run hands to its steps: everything that would otherwise be global.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cachalot_cache::Cache;
+use cachalot_core::{Clock, Seals};
+use cachalot_memory::Memory;
+use cachalot_storage::Storage;
+use serde_json::Value;
+
+use crate::actions::Registry;
+use crate::report::Reporter;
+
+/// Randomness, passed in so that tests are deterministic.
+pub trait Random: Send + Sync {
+    /// A number in `0.0..1.0`.
+    fn unit(&self) -> f64;
+}
+
+/// What a run hands to its steps.
+pub struct Runtime {
+    /// The agent's name as it appears in handles (escaped).
+    pub agent: String,
+    /// The directory that relative paths are relative to.
+    pub directory: PathBuf,
+    /// The environment variables of the run.
+    pub environment: BTreeMap<String, String>,
+    /// `settings` of the agent file, environment variables expanded, as plain values.
+    pub settings: Value,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub random: Arc<dyn Random>,
+    /// Bytes behind URIs, and the HTTP client.
+    pub storage: Storage,
+    /// User memory, for `ltm.*`; `None` if it could not be opened (a warning was given).
+    pub memory: Option<Arc<dyn Memory>>,
+    /// The cache, on the same memory; without a memory it stores nothing.
+    pub cache: Cache,
+    /// How the command line overrides what files say: `--no-cache`, `--refresh`, `--frozen`.
+    pub mode: cachalot_cache::Mode,
+    /// The secrets of the run.
+    pub seals: Arc<Seals>,
+    /// `{{ secrets.NAME }}`.
+    pub secrets: BTreeMap<String, cachalot_core::Secret<String>>,
+    /// The actions.
+    pub actions: Arc<Registry>,
+    /// Who is told what happens.
+    pub reporter: Arc<dyn Reporter>,
+}

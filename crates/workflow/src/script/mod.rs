@@ -1,0 +1,46 @@
+//! Inline code: the `run` blocks of an agent file.
+
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+
+/// A block of inline code.
+#[derive(Debug, Clone)]
+pub struct Script {
+    /// Its source, indentation of the block removed.
+    pub source: String,
+    /// The line of the agent file on which `source` begins, from 1.
+    pub first_line: u32,
+}
+
+/// How a block ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ended {
+    /// What it returned; null if nothing.
+    pub returned: Value,
+    /// What it printed.
+    pub printed: String,
+}
+
+/// Why a block failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ScriptFailure {
+    /// `script_error`, `script_unsupported`, `script_timeout`, `script_memory`, `script_worker`.
+    pub kind: &'static str,
+    /// What happened, in the words of the interpreter, and the way out where there is one.
+    pub message: String,
+    /// The line of the agent file, from 1.
+    pub line: Option<u32>,
+    /// What it printed before it failed.
+    pub printed: String,
+}
+
+/// Runs inline code. `state` and `variables` are what the block sees under these names.
+#[async_trait]
+pub trait ScriptRunner: Send + Sync {
+    /// Runs one block to its end. Blocks of parallel branches run at the same time.
+    ///
+    /// # Errors
+    /// The block's own error, or that it was stopped.
+    async fn run(&self, script: &Script, state: &Map<String, Value>, variables: &Map<String, Value>) -> Result<Ended, ScriptFailure>;
+}

@@ -1,0 +1,1 @@
+//! Templates: minijinja, with native types for a string that is one `{{ expression }}`.
