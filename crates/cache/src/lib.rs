@@ -1,1 +1,114 @@
 //! The engine: one door for every memoized piece of work.
+//!
+//! An adapter turns *its* call into a [`Call`] and a [`Policy`]; everything else — time to live,
+//! single-flight, validation, eviction, sweeping, isolation, frozen runs, statistics, explanations —
+//! exists once, here. This crate knows no model, tool, hook, YAML or HTTP.
+
+mod begin;
+mod body;
+mod cassette;
+mod engine;
+mod entry;
+mod epoch;
+mod erase;
+mod explain;
+mod flight;
+mod front;
+mod key;
+mod ledger;
+mod outcome;
+mod policy;
+mod reason;
+mod store;
+mod sync;
+mod ticket;
+mod witness;
+mod writing;
+
+use std::sync::Arc;
+
+pub use body::{Body, DecodeError, Reader};
+pub use cassette::{CASSETTE_VERSION, CassetteError, Exported, Imported};
+pub use engine::{Bounds, Options};
+pub use erase::{Criterion, Erased, ErasedEntry, Filter, Stored};
+pub use explain::{Difference, Explanation};
+pub use key::{Call, Key, Kind, Scope};
+pub use ledger::{Answered, HANDLE_LABEL, Ledger, LedgerError, Row, Totals};
+pub use outcome::{How, Outcome, Provenance, Revision, Settled};
+pub use policy::{DEFAULT_MAX_BYTES, DEFAULT_PATIENCE, Domain, Join, Mode, Orphan, Policy};
+pub use reason::{Failure, FrozenMiss, Reason};
+pub use ticket::{Product, Ticket};
+pub use witness::{Observation, Witness};
+pub use writing::Writing;
+
+/// The engine. Cheap to clone; clones share everything.
+#[derive(Clone)]
+pub struct Cache(Arc<engine::Shared>);
+
+/// What the door says: read the outcome, or lead.
+pub enum Begun {
+    /// Answered, by an entry or by a run that somebody else leads.
+    Served(Outcome),
+    /// Run it. `Mode::Off` and bypasses lead too: one path, one row in the ledger.
+    Run(Ticket),
+}
+
+impl Cache {
+    /// An engine over a memory.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self(Arc::new(engine::Shared::new(options)))
+    }
+
+    /// Serves, joins a flight (only if its epochs are still current), or hands out the ticket. A
+    /// faulty memory costs at most the policy's patience, and means [`Begun::Run`].
+    ///
+    /// # Errors
+    /// In [`Mode::Frozen`], if no entry answers the call.
+    pub async fn begin(&self, call: &Call<'_>, policy: &Policy) -> Result<Begun, FrozenMiss> {
+        self.0.begin(call, policy).await
+    }
+
+    /// [`Cache::begin`], with a ticket run detached from the caller; returns when there is a body to
+    /// read, not when it is complete. When the last reader leaves, the policy's orphan rule applies
+    /// and `work` is dropped.
+    ///
+    /// # Errors
+    /// In [`Mode::Frozen`], if no entry answers the call.
+    pub async fn through<F>(
+        &self,
+        call: &Call<'_>,
+        policy: &Policy,
+        work: impl FnOnce(Ticket) -> F + Send + 'static,
+    ) -> Result<Outcome, FrozenMiss>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        match self.begin(call, policy).await? {
+            Begun::Served(outcome) => Ok(outcome),
+            Begun::Run(ticket) => {
+                let outcome = ticket.outcome();
+                let (flight, orphan) = (Arc::clone(&ticket.flight), policy.orphan);
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = work(ticket) => {}
+                        () = ticket::abandoned(&flight, orphan) => {}
+                    }
+                });
+                Ok(outcome)
+            }
+        }
+    }
+
+    /// What is accounted for.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.0.ledger
+    }
+
+    /// Tells the memory and the ledger what they have not been told yet. Call it before the process ends.
+    pub async fn close(&self) {
+        self.0.flush_uses().await;
+        self.0.ledger.flush().await;
+    }
+}

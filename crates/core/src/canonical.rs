@@ -16,6 +16,8 @@
 //!
 //! `len` is LEB128.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -26,7 +28,10 @@ mod text;
 
 /// Canonical bytes of an input. Equal inputs have equal bytes, different inputs have different bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Canonical(Bytes);
+pub struct Canonical {
+    bytes: Bytes,
+    holds_secrets: bool,
+}
 
 /// Why a text has no canonical form. The call that it belongs to bypasses the cache.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -44,7 +49,7 @@ impl Canonical {
     /// # Errors
     /// Text that is not JSON, duplicate keys, lone surrogates, nesting deeper than 128.
     pub fn json(text: &[u8]) -> Result<Self, NotCanonical> {
-        text::encode(text).map(|bytes| Self(bytes.into()))
+        text::encode(text).map(|bytes| Self { bytes: bytes.into(), holds_secrets: false })
     }
 
     /// From an in-memory value: 64-bit integers exact, floats shortest; equal values give equal
@@ -53,48 +58,59 @@ impl Canonical {
     pub fn value(value: &Value) -> Self {
         let mut out = Vec::with_capacity(256);
         encode_value(value, None, &mut out);
-        Self(out.into())
+        Self { bytes: out.into(), holds_secrets: false }
     }
 
     /// Like [`Canonical::value`], with every known secret replaced by its keyed digest.
     #[must_use]
     pub fn sealed(value: &Value, seals: &Seals) -> Self {
         let mut out = Vec::with_capacity(256);
-        encode_value(value, (!seals.is_empty()).then_some(seals), &mut out);
-        Self(out.into())
+        if seals.is_empty() {
+            encode_value(value, None, &mut out);
+            return Self { bytes: out.into(), holds_secrets: false };
+        }
+        let holds_secrets = Cell::new(false);
+        encode_value(value, Some(&Sealing { seals, found: &holds_secrets }), &mut out);
+        Self { bytes: out.into(), holds_secrets: holds_secrets.get() }
     }
 
-    /// Takes canonical bytes back in, e.g. from the ledger. Unchecked: whoever stored them made them.
+    /// Whether a secret went in, as its keyed digest.
     #[must_use]
-    pub fn from_canonical_bytes(bytes: Bytes) -> Self {
-        Self(bytes)
+    pub fn holds_secrets(&self) -> bool {
+        self.holds_secrets
     }
 
     /// The bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        &self.bytes
     }
 
     /// SHA-256 of the bytes.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        Digest::of(&self.0)
+        Digest::of(&self.bytes)
     }
 
     /// The input as a value again, for people to read: secrets are masked, and a number that no
     /// 64-bit value holds exactly appears as the string that was written.
     #[must_use]
     pub fn readable(&self) -> Value {
-        let mut rest = &self.0[..];
+        let mut rest = &self.bytes[..];
         decode(&mut rest).unwrap_or(Value::Null)
     }
 }
 
 impl std::fmt::Debug for Canonical {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Canonical({} bytes, {})", self.0.len(), self.digest())
+        write!(f, "Canonical({} bytes, {})", self.bytes.len(), self.digest())
     }
+}
+
+/// What sealing needs on its way through a value.
+struct Sealing<'a> {
+    seals: &'a Seals,
+    found: &'a Cell<bool>,
 }
 
 const END: u8 = b'e';
@@ -113,19 +129,19 @@ fn put_delimited(tag: u8, body: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(body);
 }
 
-fn encode_value(value: &Value, seals: Option<&Seals>, out: &mut Vec<u8>) {
+fn encode_value(value: &Value, sealing: Option<&Sealing<'_>>, out: &mut Vec<u8>) {
     match value {
         Value::Null => out.push(b'n'),
         Value::Bool(true) => out.push(b't'),
         Value::Bool(false) => out.push(b'f'),
         Value::Number(number) => encode_number(number, out),
-        Value::String(text) => encode_string(text, seals, out),
+        Value::String(text) => encode_string(text, sealing, out),
         Value::Array(items) => {
             out.push(b'[');
-            items.iter().for_each(|item| encode_value(item, seals, out));
+            items.iter().for_each(|item| encode_value(item, sealing, out));
             out.push(END);
         }
-        Value::Object(fields) => encode_fields(fields, seals, out),
+        Value::Object(fields) => encode_fields(fields, sealing, out),
     }
 }
 
@@ -141,8 +157,9 @@ fn encode_number(number: &serde_json::Number, out: &mut Vec<u8>) {
     }
 }
 
-fn encode_string(text: &str, seals: Option<&Seals>, out: &mut Vec<u8>) {
-    let Some(pieces) = seals.and_then(|seals| seals.split(text)) else {
+fn encode_string(text: &str, sealing: Option<&Sealing<'_>>, out: &mut Vec<u8>) {
+    let Some(pieces) = sealing.and_then(|sealing| sealing.seals.split(text).inspect(|_| sealing.found.set(true)))
+    else {
         return put_delimited(b's', text.as_bytes(), out);
     };
     out.push(b'x');
@@ -157,13 +174,13 @@ fn encode_string(text: &str, seals: Option<&Seals>, out: &mut Vec<u8>) {
 
 fn encode_fields(
     fields: &serde_json::Map<String, Value>,
-    seals: Option<&Seals>,
+    sealing: Option<&Sealing<'_>>,
     out: &mut Vec<u8>,
 ) {
     out.push(b'{');
     let mut put = |name: &String, field: &Value| {
         put_delimited(b's', name.as_bytes(), out);
-        encode_value(field, seals, out);
+        encode_value(field, sealing, out);
     };
     if fields.keys().is_sorted() {
         fields.iter().for_each(|(name, field)| put(name, field));

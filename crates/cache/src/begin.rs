@@ -1,0 +1,340 @@
+//! The door: serve, join, or hand out the one ticket.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cachalot_core::Spend;
+use cachalot_memory::{Label, Memory, Reserved, space};
+
+use crate::body::Body;
+use crate::engine::{Looked, Patience, Shared};
+use crate::entry::Entry;
+use crate::epoch::Moment;
+use crate::flight::{Departure, Entered, Flight, Presence};
+use crate::front::Fronted;
+use crate::outcome::{How, Outcome, Revision, Settled, Settling};
+use crate::policy::{Join, Mode, Policy};
+use crate::store::NAME_LABEL;
+use crate::ticket::{Errand, Ticket};
+use crate::witness::Watched;
+use crate::{Begun, Call, FrozenMiss, Key, Reason};
+
+/// A reservation lasts this long and is renewed three times in that span while the run goes on: who
+/// dies holding one keeps others waiting no longer than this.
+const HOLD: Duration = Duration::from_secs(4);
+
+/// What `begin` carries from step to step.
+struct Request<'a> {
+    shared: &'a Arc<Shared>,
+    key: Key,
+    call: &'a Call<'a>,
+    policy: &'a Policy,
+    patience: Patience,
+}
+
+/// The reservation of a flight, or why it has none.
+enum Secured {
+    Held,
+    /// Without a reservation: the answer is not stored.
+    Unsecured(Reason),
+    /// Another process was faster: here is its answer.
+    Answered(Fronted),
+}
+
+impl Shared {
+    pub(crate) async fn begin(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        policy: &Policy,
+    ) -> Result<Begun, FrozenMiss> {
+        let key = Key::of(call);
+        let request = Request { shared: self, key, call, policy, patience: Patience::default() };
+        match policy.mode {
+            Mode::Off => Ok(Begun::Run(request.alone(How::Bypass(Reason::Off), Reason::Off))),
+            Mode::Frozen => request.frozen().await.map(Begun::Served),
+            Mode::Refresh => Ok(request.refresh().await),
+            Mode::On | Mode::ReadOnly => Ok(request.serve_or_lead().await),
+        }
+    }
+
+    /// Accounts for a hit and serves it.
+    pub(crate) fn hit(self: &Arc<Self>, key: Key, fronted: &Fronted, how: How) -> Outcome {
+        self.note_use(&fronted.entry);
+        self.ledger.hit(fronted, self.clock.now(), &how);
+        served(key, &fronted.entry, how)
+    }
+}
+
+fn served(key: Key, entry: &Arc<Entry>, how: How) -> Outcome {
+    let settled = Settled {
+        stored: Ok(Revision(entry.revision)),
+        expires: entry.head.expires,
+        paid: Spend::default(),
+        saved: entry.head.spent,
+    };
+    Outcome {
+        key,
+        how,
+        body: Body::whole_of(Arc::clone(&entry.body)),
+        entry: Some(entry.provenance()),
+        settling: Settling::Done(Box::new(settled)),
+    }
+}
+
+impl Request<'_> {
+    /// A ticket that nobody can join and whose answer is not stored.
+    fn alone(&self, how: How, why_not_stored: Reason) -> Ticket {
+        let departure = self.departure(false, Moment::default(), None);
+        let entered = self.shared.flights.enter(self.key, false, |_| false, || departure);
+        let Entered::Leads { flight, .. } = entered else {
+            unreachable!("nothing is joined where joining is not allowed")
+        };
+        self.ticket(flight, how, Err(why_not_stored))
+    }
+
+    fn departure(&self, joinable: bool, moment: Moment, epochs: Option<Vec<u64>>) -> Departure {
+        let name = Label::new(NAME_LABEL, self.call.name);
+        let labels = std::iter::once(name).chain(self.policy.labels.iter().cloned()).collect();
+        Departure { joinable, labels, moment, epochs }
+    }
+
+    fn ticket(&self, flight: Arc<Flight>, how: How, storable: Result<(), Reason>) -> Ticket {
+        Ticket {
+            shared: Arc::clone(self.shared),
+            flight,
+            errand: Errand {
+                kind: self.call.kind,
+                scope: self.call.scope.clone(),
+                name: self.call.name.to_owned(),
+                input: self.call.input.clone(),
+            },
+            policy: self.policy.clone(),
+            how,
+            storable,
+            started: Instant::now(),
+            renewal: None,
+            ended: false,
+        }
+    }
+
+    async fn look(&self) -> Looked {
+        self.shared.look(&self.key, self.call, self.policy, &self.patience).await
+    }
+
+    async fn serve_or_lead(&self) -> Begun {
+        loop {
+            let (reason, moment, epochs) = match self.look().await {
+                Looked::Hit(fronted) => {
+                    return Begun::Served(self.shared.hit(self.key, &fronted, How::Hit));
+                }
+                Looked::Miss { reason, moment, epochs } => (reason, moment, epochs),
+            };
+            let flight_is_current =
+                |flight: &Flight| flight.moment == moment && flight.epochs == epochs;
+            let unclear = moment.being_written.is_some()
+                || (!self.policy.domains.is_empty() && epochs.is_none());
+            let may_join = self.policy.join != Join::Alone && !unclear;
+            let entered = self.shared.flights.enter(self.key, may_join, flight_is_current, || {
+                self.departure(may_join, moment.clone(), epochs.clone())
+            });
+            match entered {
+                Entered::Joined(presence) => {
+                    if let Some(outcome) = self.follow(presence).await {
+                        return Begun::Served(outcome);
+                    }
+                }
+                Entered::Leads { flight, outdated } => {
+                    self.void(outdated).await;
+                    let storable = if unclear { Err(reason.clone()) } else { Ok(()) };
+                    let ticket = self.ticket(flight, How::Miss(reason), storable);
+                    return self.secure_and_run(ticket).await;
+                }
+            }
+        }
+    }
+
+    /// Runs without looking; waits its turn where the memory is shared, so that it can be stored.
+    async fn refresh(&self) -> Begun {
+        let moment = self.shared.epochs.moment(&self.policy.domains);
+        let (moment, epochs) = match self.look().await {
+            Looked::Miss { moment, epochs, .. } => (moment, epochs),
+            Looked::Hit(fronted) => {
+                // An entry is served only under current epochs: those of its head are the current ones.
+                let epoch = |counter: &String| {
+                    let epochs = &fronted.entry.head.epochs;
+                    epochs.iter().find(|(name, _)| name == counter).map(|(_, epoch)| *epoch)
+                };
+                let counters = self.policy.domains.iter().map(|domain| domain.counter());
+                (moment, counters.map(|counter| epoch(&counter)).collect())
+            }
+        };
+        let unclear = moment.being_written.clone();
+        let departure = self.departure(self.policy.join != Join::Alone, moment, epochs);
+        let entered = self.shared.flights.enter(self.key, false, |_| false, || departure);
+        let Entered::Leads { flight, .. } = entered else {
+            unreachable!("nothing is joined where joining is not allowed")
+        };
+        let storable = match unclear {
+            Some(domain) => Err(Reason::Written(domain.to_string())),
+            None => Ok(()),
+        };
+        self.secure_and_run(self.ticket(flight, How::Miss(Reason::Refresh), storable)).await
+    }
+
+    /// Reads what another caller produces; `None` if that caller left without a word.
+    async fn follow(&self, presence: Presence) -> Option<Outcome> {
+        let flight = Arc::clone(presence.flight());
+        // Files are not announced when they change: the flight is joined only if all that it has
+        // looked at so far is still so. What it has not looked at yet, it will see as it is.
+        if Watched::new(flight.witness.observed()).check().await.is_err() {
+            flight.close();
+            return None;
+        }
+        if !flight.body.readable().await {
+            return None;
+        }
+        self.shared.ledger.coalesced(self.shared, self.call, self.key, self.policy);
+        Some(Outcome {
+            key: self.key,
+            how: How::Coalesced,
+            settling: Settling::Running { settled: flight.settled.subscribe(), follower: true },
+            body: Body::growing(presence),
+            entry: None,
+        })
+    }
+
+    /// Flights that began before a write that this caller has seen cannot store any more: their
+    /// reservations are given back for the new run.
+    async fn void(&self, outdated: Vec<Arc<Flight>>) {
+        for flight in outdated {
+            flight.close();
+            if let Some(lease) = flight.take_lease() {
+                self.shared.release(lease).await;
+            }
+        }
+    }
+
+    /// Reserves the key where that is possible, then hands out the ticket, or another process' answer.
+    async fn secure_and_run(&self, mut ticket: Ticket) -> Begun {
+        if ticket.storable.is_err() || self.policy.mode == Mode::ReadOnly {
+            return Begun::Run(ticket);
+        }
+        let memory = match self.shared.memory() {
+            Ok(memory) if memory.about().reservations => Arc::clone(memory),
+            Ok(_) => return Begun::Run(ticket),
+            Err(reason) => {
+                ticket.storable = Err(reason);
+                return Begun::Run(ticket);
+            }
+        };
+        match self.secure(&memory, &ticket).await {
+            Secured::Held => {
+                ticket.renewal = Some(renew(self.shared, &memory, &ticket.flight));
+                ticket.started = Instant::now();
+                Begun::Run(ticket)
+            }
+            Secured::Unsecured(reason) => {
+                ticket.storable = Err(reason);
+                ticket.started = Instant::now();
+                Begun::Run(ticket)
+            }
+            Secured::Answered(fronted) => {
+                ticket.answer_with(&fronted.entry).await;
+                let how = if fronted.entry.head.created >= self.shared.clock.now() - 1_000 {
+                    How::Coalesced
+                } else {
+                    How::Hit
+                };
+                Begun::Served(self.shared.hit(self.key, &fronted, how))
+            }
+        }
+    }
+
+    async fn secure(&self, memory: &Arc<dyn Memory>, ticket: &Ticket) -> Secured {
+        let key = self.key.to_string();
+        let labels = &ticket.flight.labels;
+        let refresh = self.policy.mode == Mode::Refresh;
+        let deadline = match self.policy.join {
+            Join::Fleet { wait } => Instant::now() + wait,
+            Join::Alone | Join::Process => Instant::now(),
+        };
+        let mut pause = Duration::from_millis(2);
+        loop {
+            let reserving = memory.reserve(space::CACHE, &key, labels, HOLD);
+            let left = match self.shared.ask(reserving, self.policy, &self.patience).await {
+                Err(reason) => return Secured::Unsecured(reason),
+                Ok(Reserved::Held(lease)) => {
+                    ticket.flight.hold(lease);
+                    // Somebody may have stored between our look and our reservation.
+                    return match if refresh { None } else { self.answer_now().await } {
+                        Some(fronted) => Secured::Answered(fronted),
+                        None => Secured::Held,
+                    };
+                }
+                Ok(Reserved::Busy { left, .. }) => left,
+            };
+            if !refresh {
+                if let Some(fronted) = self.answer_now().await {
+                    return Secured::Answered(fronted);
+                }
+            }
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
+                return Secured::Unsecured(Reason::BusyElsewhere);
+            }
+            tokio::time::sleep(pause.min(remaining).min(left.max(Duration::from_millis(1)))).await;
+            pause = (pause * 2).min(Duration::from_millis(100));
+        }
+    }
+
+    async fn answer_now(&self) -> Option<Fronted> {
+        match self.look().await {
+            Looked::Hit(fronted) => Some(fronted),
+            Looked::Miss { .. } => None,
+        }
+    }
+
+    /// The answer of a frozen run: whatever its age and epochs, if the files it was built from hold the same.
+    async fn frozen(&self) -> Result<Outcome, FrozenMiss> {
+        let miss = |reason| FrozenMiss { name: self.call.name.to_owned(), key: self.key, reason };
+        let memory = self.shared.memory().map_err(miss)?;
+        let key = self.key.to_string();
+        let found = memory.get(space::CACHE, &key, &[]);
+        let found = self.shared.ask(found, self.policy, &self.patience).await.map_err(miss)?;
+        let record = found.record.ok_or_else(|| miss(Reason::Absent))?;
+        let entry = Entry::decode_for(record, &self.key, self.call).map_err(miss)?;
+        entry.watched.check_frozen().await.map_err(|what| miss(Reason::Changed(what)))?;
+        let fronted = Fronted {
+            entry: Arc::new(entry),
+            tally: self.shared.ledger.tally(self.call.kind, self.call.name),
+            stamp: 0,
+            domains: [].into(),
+        };
+        Ok(self.shared.hit(self.key, &fronted, How::Hit))
+    }
+}
+
+/// Keeps a reservation alive for as long as the flight holds it.
+fn renew(
+    shared: &Arc<Shared>,
+    memory: &Arc<dyn Memory>,
+    flight: &Arc<Flight>,
+) -> tokio::task::AbortHandle {
+    let (shared, memory, flight) =
+        (Arc::clone(shared), Arc::clone(memory), Arc::downgrade(flight));
+    let renewing = tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(HOLD / 4).await;
+            let Some(lease) = flight.upgrade().and_then(|flight| flight.lease()) else { return };
+            match memory.renew(&lease, HOLD).within(HOLD / 4).await {
+                Ok(true) => {}
+                // Revoked or lapsed: the store will say so.
+                Ok(false) => return,
+                Err(error) => {
+                    shared.fault(&error);
+                }
+            }
+        }
+    });
+    renewing.abort_handle()
+}

@@ -1,0 +1,247 @@
+//! Answers: immutable, shared, possibly still growing.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::Notify;
+
+use crate::Failure;
+use crate::flight::Presence;
+
+/// An immutable, shared answer that may still be growing. Cheap to clone.
+#[derive(Clone)]
+pub struct Body(Inner);
+
+#[derive(Clone)]
+enum Inner {
+    Whole(Arc<Whole>),
+    /// The presence tells the run that somebody still reads.
+    Growing(Presence),
+}
+
+/// A complete answer.
+pub(crate) struct Whole {
+    pub(crate) bytes: Bytes,
+    decoded: OnceLock<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Whole {
+    pub(crate) fn new(bytes: Bytes) -> Arc<Self> {
+        Arc::new(Self { bytes, decoded: OnceLock::new() })
+    }
+}
+
+/// An answer that is being produced.
+#[derive(Default)]
+pub(crate) struct Growing {
+    state: Mutex<State>,
+    grown: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    chunks: Vec<Bytes>,
+    bytes: u64,
+    end: Option<End>,
+}
+
+#[derive(Clone)]
+pub(crate) enum End {
+    Whole(Arc<Whole>),
+    Failed(Failure),
+    /// Dropped before the first chunk: whoever waits may lead.
+    Vacant,
+}
+
+impl Growing {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows a chunk to every reader; never waits. Returns how many bytes there are now.
+    pub(crate) fn push(&self, chunk: Bytes) -> u64 {
+        let mut state = self.state();
+        state.bytes += chunk.len() as u64;
+        state.chunks.push(chunk);
+        let bytes = state.bytes;
+        drop(state);
+        self.grown.notify_waiters();
+        bytes
+    }
+
+    /// What was emitted so far, in one piece.
+    pub(crate) fn collected(&self) -> Bytes {
+        let state = self.state();
+        match state.chunks.as_slice() {
+            [] => Bytes::new(),
+            [only] => only.clone(),
+            chunks => {
+                let mut all = BytesMut::with_capacity(state.bytes as usize);
+                chunks.iter().for_each(|chunk| all.extend_from_slice(chunk));
+                all.freeze()
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state().chunks.is_empty()
+    }
+
+    /// Ends the answer, once; later ends are ignored.
+    pub(crate) fn end(&self, end: End) {
+        let mut state = self.state();
+        if state.end.is_none() {
+            state.end = Some(end);
+        }
+        drop(state);
+        self.grown.notify_waiters();
+    }
+
+    /// Waits until `ready` says something about the state.
+    async fn until<T>(&self, mut ready: impl FnMut(&State) -> Option<T>) -> T {
+        loop {
+            let grown = self.grown.notified();
+            tokio::pin!(grown);
+            // Registered before the state is looked at, so that nothing is missed in between.
+            grown.as_mut().enable();
+            if let Some(answer) = ready(&self.state()) {
+                return answer;
+            }
+            grown.await;
+        }
+    }
+
+    /// Waits until there is something to read, or the run ended; false if it left no answer at all.
+    pub(crate) async fn readable(&self) -> bool {
+        self.until(|state| match (&state.end, state.chunks.is_empty()) {
+            (Some(End::Vacant), true) => Some(false),
+            (Some(_), _) | (None, false) => Some(true),
+            (None, true) => None,
+        })
+        .await
+    }
+
+    async fn whole(&self) -> Result<Arc<Whole>, Failure> {
+        self.until(|state| state.end.clone().map(End::into_whole)).await
+    }
+}
+
+impl End {
+    fn into_whole(self) -> Result<Arc<Whole>, Failure> {
+        match self {
+            Self::Whole(whole) => Ok(whole),
+            Self::Failed(failure) => Err(failure),
+            Self::Vacant => Err(Failure::dropped()),
+        }
+    }
+}
+
+/// A stored answer could not be decoded as what it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the answer cannot be decoded: {0}")]
+pub struct DecodeError(pub String);
+
+impl Body {
+    pub(crate) fn whole_of(whole: Arc<Whole>) -> Self {
+        Self(Inner::Whole(whole))
+    }
+
+    pub(crate) fn growing(presence: Presence) -> Self {
+        Self(Inner::Growing(presence))
+    }
+
+    /// Reads from the first byte, whenever it joins.
+    #[must_use]
+    pub fn reader(&self) -> Reader {
+        Reader { body: self.clone(), next: 0, ended: false }
+    }
+
+    /// The whole answer, once it is complete.
+    ///
+    /// # Errors
+    /// The failure of the run.
+    pub async fn whole(&self) -> Result<Bytes, Failure> {
+        Ok(self.complete().await?.bytes.clone())
+    }
+
+    async fn complete(&self) -> Result<Arc<Whole>, Failure> {
+        match &self.0 {
+            Inner::Whole(whole) => Ok(Arc::clone(whole)),
+            Inner::Growing(presence) => presence.flight().body.whole().await,
+        }
+    }
+
+    /// The complete answer, decoded once per entry and shared by everybody who decodes the same type.
+    ///
+    /// # Errors
+    /// The failure of the run, or of `decode` (as a [`Failure`] caused by [`DecodeError`]).
+    pub async fn decoded<T: Any + Send + Sync>(
+        &self,
+        decode: fn(&[u8]) -> Result<T, DecodeError>,
+    ) -> Result<Arc<T>, Failure> {
+        let whole = self.complete().await?;
+        if let Some(decoded) = whole.decoded.get() {
+            if let Ok(decoded) = Arc::clone(decoded).downcast::<T>() {
+                return Ok(decoded);
+            }
+        }
+        let decoded = Arc::new(decode(&whole.bytes).map_err(Failure::new)?);
+        // Somebody else may have been first, or decodes another type: then ours is ours alone.
+        let _ = whole.decoded.set(decoded.clone());
+        Ok(decoded)
+    }
+}
+
+/// Reads an answer chunk by chunk.
+pub struct Reader {
+    body: Body,
+    next: usize,
+    ended: bool,
+}
+
+impl Reader {
+    /// The next chunk; `None` at the end, which is clean only if the run was.
+    pub async fn next(&mut self) -> Option<Result<Bytes, Failure>> {
+        if self.ended {
+            return None;
+        }
+        let growing = match &self.body.0 {
+            Inner::Whole(whole) => {
+                self.ended = true;
+                return (!whole.bytes.is_empty()).then(|| Ok(whole.bytes.clone()));
+            }
+            Inner::Growing(presence) => &presence.flight().body,
+        };
+        let next = self.next;
+        let step = growing
+            .until(|state| match (state.chunks.get(next), &state.end) {
+                (Some(chunk), _) => Some(Step::Chunk(chunk.clone())),
+                (None, Some(end)) => Some(Step::End(end.clone(), next == 0)),
+                (None, None) => None,
+            })
+            .await;
+        match step {
+            Step::Chunk(chunk) => {
+                self.next += 1;
+                Some(Ok(chunk))
+            }
+            Step::End(end, nothing_read) => {
+                self.ended = true;
+                match end.into_whole() {
+                    // A value that was never emitted piece by piece is one piece.
+                    Ok(whole) if nothing_read && !whole.bytes.is_empty() => {
+                        Some(Ok(whole.bytes.clone()))
+                    }
+                    Ok(_) => None,
+                    Err(failure) => Some(Err(failure)),
+                }
+            }
+        }
+    }
+}
+
+enum Step {
+    Chunk(Bytes),
+    End(End, bool),
+}

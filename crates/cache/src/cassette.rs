@@ -1,0 +1,253 @@
+//! Cassettes: a cache exported to one versioned JSON-lines file. Imported elsewhere and played with
+//! [`Mode::Frozen`](crate::Mode::Frozen), it answers as the original did.
+//!
+//! The first line is the head; every further line is an entry.
+
+use std::io::{BufRead, Write};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use cachalot_core::clock::iso8601;
+use cachalot_core::{Digest, DigestKey, Millis, Spend};
+use cachalot_memory::{Label, Page, Record, space};
+use serde::{Deserialize, Serialize};
+
+use crate::entry::{Entry, Head};
+use crate::witness::Observed;
+use crate::{Cache, Kind};
+
+/// The version of the format.
+pub const CASSETTE_VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct First {
+    cachalot_cassette: u32,
+    created: String,
+    /// The key that secrets were digested under, if its owner asked for it to be included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    digest_key: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    key: Digest,
+    kind: Kind,
+    scope: String,
+    name: String,
+    created: Millis,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires: Option<Millis>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    domains: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    observed: Vec<Observed>,
+    spent: Spend,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    sealed: bool,
+    labels: Vec<Label>,
+    #[serde(flatten)]
+    answer: Answer,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    Text(String),
+    Base64(String),
+}
+
+/// What was exported.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Exported {
+    /// Entries written.
+    pub entries: u64,
+    /// Entries left out because a secret is in their key and the digest key was not to be included.
+    pub left_out: u64,
+}
+
+/// What was imported.
+#[derive(Debug, Clone, Default)]
+pub struct Imported {
+    /// Entries stored.
+    pub entries: u64,
+    /// The digest key that the cassette carries.
+    pub digest_key: Option<DigestKey>,
+}
+
+/// A cassette could not be written or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CassetteError {
+    /// The memory failed.
+    #[error("the memory failed: {0}")]
+    Memory(#[from] cachalot_memory::Error),
+    /// The file failed.
+    #[error("{0}")]
+    File(#[from] std::io::Error),
+    /// The file is not a cassette, or damaged.
+    #[error("line {line}: {problem}")]
+    Format {
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The engine has no memory.
+    #[error("there is no memory to export from or import into")]
+    NoMemory,
+}
+
+impl Cache {
+    /// Writes every entry. Entries whose keys hold secrets are left out unless `digest_key` is given,
+    /// which is then written too: whoever has it can test guesses of the secrets.
+    ///
+    /// # Errors
+    /// Those of the memory and of the file.
+    pub async fn export(
+        &self,
+        to: &mut (dyn Write + Send),
+        digest_key: Option<&DigestKey>,
+    ) -> Result<Exported, CassetteError> {
+        let memory = self.0.memory().map_err(|_| CassetteError::NoMemory)?;
+        let first = First {
+            cachalot_cassette: CASSETTE_VERSION,
+            created: iso8601(self.0.clock.now()),
+            digest_key: digest_key.map(|key| hex::encode(key.expose())),
+        };
+        write_line(to, &first)?;
+        let mut exported = Exported::default();
+        let mut after: Option<String> = None;
+        loop {
+            let page = Page { after: after.as_deref(), limit: 500, values: true };
+            let filter = cachalot_memory::Filter::default();
+            let batch = memory.find(space::CACHE, &filter, page).settle().await?;
+            for record in batch.records {
+                // What cannot be read answers nothing, here or elsewhere.
+                let Ok(entry) = Entry::decode(record) else { continue };
+                if entry.head.sealed && digest_key.is_none() {
+                    exported.left_out += 1;
+                } else {
+                    write_line(to, &Line::of(entry))?;
+                    exported.entries += 1;
+                }
+            }
+            after = batch.next;
+            if after.is_none() {
+                to.flush()?;
+                return Ok(exported);
+            }
+        }
+    }
+
+    /// Stores every entry of a cassette in place of any other under its key. Entries that depend on
+    /// announced writes answer frozen runs only: nobody announced to us what was written there.
+    ///
+    /// # Errors
+    /// Those of the memory and of the file, or a line that makes no sense; what came before it is stored.
+    pub async fn import(
+        &self,
+        from: &mut (dyn BufRead + Send),
+    ) -> Result<Imported, CassetteError> {
+        let memory = self.0.memory().map_err(|_| CassetteError::NoMemory)?;
+        let mut imported = Imported::default();
+        let mut text = String::new();
+        let mut line = 0;
+        loop {
+            text.clear();
+            line += 1;
+            if from.read_line(&mut text)? == 0 {
+                break;
+            }
+            let fault = |problem: String| CassetteError::Format { line, problem };
+            if line == 1 {
+                imported.digest_key = first_line(&text).map_err(fault)?;
+            } else if !text.trim().is_empty() {
+                let read: Line =
+                    serde_json::from_str(&text).map_err(|error| fault(error.to_string()))?;
+                let record = read.into_record().map_err(fault)?;
+                memory.put(space::CACHE, record, None).settle().await?;
+                imported.entries += 1;
+            }
+        }
+        if line == 1 {
+            return Err(CassetteError::Format { line, problem: "the file is empty".to_owned() });
+        }
+        Ok(imported)
+    }
+}
+
+fn write_line(to: &mut (dyn Write + Send), line: &impl Serialize) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *to, line)?;
+    to.write_all(b"\n")
+}
+
+fn first_line(text: &str) -> Result<Option<DigestKey>, String> {
+    let first: First = serde_json::from_str(text)
+        .map_err(|_| "not a cassette: the first line must say `cachalot_cassette`".to_owned())?;
+    if first.cachalot_cassette > CASSETTE_VERSION {
+        return Err(format!(
+            "the cassette has version {}, this cachalot reads up to {CASSETTE_VERSION}: update it",
+            first.cachalot_cassette
+        ));
+    }
+    let key = first.digest_key.map(|text| {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(&text, &mut bytes).map(|()| DigestKey::new(bytes))
+    });
+    key.transpose().map_err(|_| "the digest key is not 64 hex digits".to_owned())
+}
+
+impl Line {
+    fn of(entry: Entry) -> Self {
+        let Head { key, kind, scope, name, created, expires, epochs, observed, spent, sealed } =
+            entry.head;
+        let answer = match std::str::from_utf8(&entry.body.bytes) {
+            Ok(text) => Answer::Text(text.to_owned()),
+            Err(_) => Answer::Base64(BASE64.encode(&entry.body.bytes)),
+        };
+        Self {
+            key,
+            kind,
+            scope,
+            name,
+            created,
+            expires,
+            domains: epochs.into_iter().map(|(counter, _)| counter).collect(),
+            observed,
+            spent,
+            sealed,
+            labels: entry.labels,
+            answer,
+        }
+    }
+
+    fn into_record(self) -> Result<Record, String> {
+        let answer = match self.answer {
+            Answer::Text(text) => text.into_bytes(),
+            Answer::Base64(text) => BASE64.decode(text).map_err(|error| error.to_string())?,
+        };
+        let head = Head {
+            key: self.key,
+            kind: self.kind,
+            scope: self.scope,
+            name: self.name,
+            created: self.created,
+            expires: self.expires,
+            // No counter ever gets there.
+            epochs: self.domains.into_iter().map(|counter| (counter, u64::MAX)).collect(),
+            observed: self.observed,
+            spent: self.spent,
+            sealed: self.sealed,
+        };
+        Ok(Record {
+            key: head.key.to_hex(),
+            value: head.encode(&answer).map_err(|reason| reason.to_string())?,
+            labels: self.labels,
+            expires: self.expires,
+            revision: 0,
+            updated: 0,
+        })
+    }
+}

@@ -1,0 +1,298 @@
+//! What all calls share, and how an entry is looked up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use cachalot_core::{Clock, Millis, Seals};
+use cachalot_memory::{Answer, Error, ErrorKind, Found, Lease, Memory, Record, space};
+
+use crate::entry::Entry;
+use crate::epoch::{Epochs, Moment};
+use crate::flight::Flights;
+use crate::front::{Front, Fronted};
+use crate::ledger::Ledger;
+use crate::policy::Policy;
+use crate::{Call, Key, Reason};
+
+/// How much an engine may keep. Least recently used entries go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes of all entries together, in the memory.
+    pub bytes: u64,
+    /// Number of entries.
+    pub entries: u64,
+    /// Bytes of the entries kept in this process's own memory; 0 for none.
+    pub front_bytes: u64,
+}
+
+impl Default for Bounds {
+    /// 1 GiB, a million entries, 64 MiB in the process.
+    fn default() -> Self {
+        Self { bytes: 1 << 30, entries: 1_000_000, front_bytes: 64 << 20 }
+    }
+}
+
+/// What an engine is made of.
+pub struct Options {
+    /// Where entries are kept; `None`: nowhere, every call runs.
+    pub memory: Option<Arc<dyn Memory>>,
+    /// Where calls are accounted for.
+    pub ledger: Ledger,
+    /// The time of expiry.
+    pub clock: Arc<dyn Clock>,
+    /// Secrets: an answer that holds one is not stored.
+    pub seals: Arc<Seals>,
+    /// How much may be kept.
+    pub bounds: Bounds,
+    /// Told of faults of the memory, in one sentence each; the work goes on.
+    pub warn: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) memory: Option<Arc<dyn Memory>>,
+    pub(crate) ledger: Ledger,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) seals: Arc<Seals>,
+    pub(crate) bounds: Bounds,
+    pub(crate) flights: Flights,
+    pub(crate) epochs: Epochs,
+    pub(crate) front: Front,
+    pub(crate) stores: AtomicU64,
+    pub(crate) evicting: AtomicBool,
+    used: crate::sync::Mutex<Vec<Arc<Entry>>>,
+    warn: Arc<dyn Fn(&str) + Send + Sync>,
+    /// The kind of the last fault that was warned of, so that a memory that stays down is named once.
+    warned: crate::sync::Mutex<Option<ErrorKind>>,
+}
+
+/// What the memory says of a call.
+pub(crate) enum Looked {
+    Hit(Fronted),
+    Miss {
+        reason: Reason,
+        moment: Moment,
+        /// The epochs of the call's domains; `None` if they could not be read.
+        epochs: Option<Vec<u64>>,
+    },
+}
+
+/// How a call deals with a slow memory: after the first answer that did not come in time, it asks no more.
+#[derive(Default)]
+pub(crate) struct Patience {
+    pub(crate) lost: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(options: Options) -> Self {
+        let Options { memory, ledger, clock, seals, bounds, warn } = options;
+        Self {
+            front: Front::new(if memory.is_some() { bounds.front_bytes } else { 0 }),
+            memory,
+            ledger,
+            clock,
+            seals,
+            bounds,
+            flights: Flights::default(),
+            epochs: Epochs::default(),
+            stores: AtomicU64::new(0),
+            evicting: AtomicBool::new(false),
+            used: crate::sync::Mutex::new(Vec::new()),
+            warn,
+            warned: crate::sync::Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn memory(&self) -> Result<&Arc<dyn Memory>, Reason> {
+        self.memory.as_ref().ok_or(Reason::NoMemory)
+    }
+
+    /// Waits for the memory as long as the call's policy allows; a fault is warned of and becomes a reason.
+    pub(crate) async fn ask<T: Send>(
+        &self,
+        answer: Answer<'_, T>,
+        policy: &Policy,
+        patience: &Patience,
+    ) -> Result<T, Reason> {
+        if patience.lost.load(Ordering::Relaxed) {
+            return Err(Reason::MemoryFault("it did not answer in time before".to_owned()));
+        }
+        match answer.within(policy.patience).await {
+            Ok(answer) => {
+                *crate::sync::lock(&self.warned) = None;
+                Ok(answer)
+            }
+            Err(error) => {
+                patience.lost.store(true, Ordering::Relaxed);
+                Err(self.fault(&error))
+            }
+        }
+    }
+
+    pub(crate) fn fault(&self, error: &Error) -> Reason {
+        let repeated = crate::sync::lock(&self.warned).replace(error.kind) == Some(error.kind);
+        if !repeated {
+            (self.warn)(&format!("the cache's memory failed, the work goes on without it: {error}"));
+        }
+        Reason::MemoryFault(error.to_string())
+    }
+
+    /// The entry that answers a call, from the front or the memory, if it may be served now.
+    pub(crate) async fn look(
+        &self,
+        key: &Key,
+        call: &Call<'_>,
+        policy: &Policy,
+        patience: &Patience,
+    ) -> Looked {
+        let moment = self.epochs.moment(&policy.domains);
+        if let Some(domain) = &moment.being_written {
+            let reason = Reason::Written(domain.to_string());
+            return Looked::Miss { reason, moment, epochs: None };
+        }
+        let memory = match self.memory() {
+            Ok(memory) => memory,
+            Err(reason) => return Looked::Miss { reason, moment, epochs: None },
+        };
+        let key_text = key.to_string();
+        if let Some(fronted) = self.front.get(key) {
+            if self.still_serves(&fronted, memory.as_ref(), &key_text).await {
+                return Looked::Hit(fronted);
+            }
+        }
+        self.look_in_memory(memory, key, &key_text, call, policy, patience, moment).await
+    }
+
+    async fn still_serves(&self, fronted: &Fronted, memory: &dyn Memory, key: &str) -> bool {
+        fronted.is_current(memory, space::CACHE, key)
+            && !expired(fronted.entry.head.expires, self.clock.now())
+            && fronted.entry.watched.check().await.is_ok()
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one step of `look`, cut out for its length")]
+    async fn look_in_memory(
+        &self,
+        memory: &Arc<dyn Memory>,
+        key: &Key,
+        key_text: &str,
+        call: &Call<'_>,
+        policy: &Policy,
+        patience: &Patience,
+        moment: Moment,
+    ) -> Looked {
+        let counters: Vec<String> = policy.domains.iter().map(|domain| domain.counter()).collect();
+        let counters: Vec<&str> = counters.iter().map(String::as_str).collect();
+        // Stamps before the record: what is read is then at least as new as its stamp.
+        let stamp = memory.stamp(space::CACHE, key_text);
+        let stamps: Option<Vec<(String, u64)>> = counters
+            .iter()
+            .map(|counter| Some(((*counter).to_owned(), memory.stamp(space::CACHE, counter)?)))
+            .collect();
+        let found = self.ask(memory.get(space::CACHE, key_text, &counters), policy, patience).await;
+        let Found { record, counters: epochs } = match found {
+            Ok(found) => found,
+            Err(reason) => return Looked::Miss { reason, moment, epochs: None },
+        };
+        match self.servable(record, key, call, &counters, &epochs).await {
+            Ok(entry) => {
+                let entry = Arc::new(entry);
+                let tally = self.ledger.tally(call.kind, call.name);
+                let fronted = Fronted {
+                    entry,
+                    tally,
+                    stamp: stamp.unwrap_or_default(),
+                    domains: stamps.clone().unwrap_or_default().into(),
+                };
+                if stamp.is_some() && stamps.is_some() {
+                    self.front.insert(*key, fronted.clone());
+                }
+                Looked::Hit(fronted)
+            }
+            Err(reason) => {
+                self.front.remove(key);
+                Looked::Miss { reason, moment, epochs: Some(epochs) }
+            }
+        }
+    }
+
+    /// Checks everything that can make a record unservable.
+    async fn servable(
+        &self,
+        record: Option<Record>,
+        key: &Key,
+        call: &Call<'_>,
+        counters: &[&str],
+        epochs: &[u64],
+    ) -> Result<Entry, Reason> {
+        let entry = Entry::decode_for(record.ok_or(Reason::Absent)?, key, call)?;
+        if expired(entry.head.expires, self.clock.now()) {
+            return Err(Reason::Expired);
+        }
+        epochs_hold(&entry.head.epochs, counters, epochs)?;
+        entry.watched.check().await.map_err(Reason::Changed)?;
+        Ok(entry)
+    }
+
+    /// Notes a hit for the memory's order of use; told to the memory in batches.
+    pub(crate) fn note_use(&self, entry: &Arc<Entry>) {
+        /// Uses that are closer together count as one.
+        const COARSE: Millis = 1_000;
+        let now = self.clock.now();
+        if now - entry.used.load(Ordering::Relaxed) < COARSE {
+            return;
+        }
+        entry.used.store(now, Ordering::Relaxed);
+        crate::sync::lock(&self.used).push(Arc::clone(entry));
+    }
+
+    /// Tells the memory what was used since it was last told. Best effort.
+    pub(crate) async fn flush_uses(&self) {
+        let Ok(memory) = self.memory() else { return };
+        let used = std::mem::take(&mut *crate::sync::lock(&self.used));
+        if used.is_empty() {
+            return;
+        }
+        let used: Vec<(String, Millis)> = used
+            .iter()
+            .map(|entry| (entry.head.key.to_hex(), entry.used.load(Ordering::Relaxed)))
+            .collect();
+        let used: Vec<(&str, Millis)> = used.iter().map(|(key, at)| (key.as_str(), *at)).collect();
+        let told = memory.touch(space::CACHE, &used).within(crate::policy::DEFAULT_PATIENCE).await;
+        if let Err(error) = told {
+            self.fault(&error);
+        }
+    }
+
+    pub(crate) fn has_uses_to_tell(&self) -> bool {
+        /// More than this, and the next store tells them.
+        const MANY: usize = 256;
+        crate::sync::lock(&self.used).len() >= MANY
+    }
+
+    pub(crate) async fn release(&self, lease: Lease) {
+        if let Ok(memory) = self.memory() {
+            let given_back = memory.release(lease).within(crate::policy::DEFAULT_PATIENCE).await;
+            if let Err(error) = given_back {
+                self.fault(&error);
+            }
+        }
+    }
+}
+
+pub(crate) fn expired(expires: Option<Millis>, now: Millis) -> bool {
+    expires.is_some_and(|expires| now >= expires)
+}
+
+/// Whether an entry was made under the epochs that the call's domains have now. An entry that knows
+/// fewer or other domains than the call asks for was made under another policy and does not answer.
+fn epochs_hold(stored: &[(String, u64)], counters: &[&str], now: &[u64]) -> Result<(), Reason> {
+    for (counter, now) in counters.iter().zip(now) {
+        if !stored.iter().any(|(name, epoch)| name == counter && epoch == now) {
+            let domain = counter.strip_prefix("epoch:").unwrap_or(counter);
+            return Err(Reason::Written(domain.to_owned()));
+        }
+    }
+    match stored.iter().find(|(name, _)| !counters.contains(&name.as_str())) {
+        Some((name, _)) => Err(Reason::Written(name.replacen("epoch:", "", 1))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,173 @@
+//! An entry as a memory keeps it: a format byte, the length of the head, the head, the answer.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use cachalot_core::{Digest, Millis, Spend};
+use cachalot_memory::{Label, Record};
+use serde::{Deserialize, Serialize};
+
+use crate::body::Whole;
+use crate::outcome::Provenance;
+use crate::witness::{Observed, Watched};
+use crate::{Call, Key, Kind, Reason};
+
+/// Raised when the layout below changes; entries in another format are misses.
+const FORMAT: u8 = 1;
+
+/// What an entry says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Head {
+    pub(crate) key: Digest,
+    pub(crate) kind: Kind,
+    pub(crate) scope: String,
+    pub(crate) name: String,
+    pub(crate) created: Millis,
+    pub(crate) expires: Option<Millis>,
+    /// The domains' epochs before the work began.
+    pub(crate) epochs: Vec<(String, u64)>,
+    pub(crate) observed: Vec<Observed>,
+    pub(crate) spent: Spend,
+    /// Whether a secret went into the key, as its keyed digest.
+    pub(crate) sealed: bool,
+}
+
+/// A decoded entry; its answer shares the memory's bytes.
+pub(crate) struct Entry {
+    pub(crate) head: Head,
+    pub(crate) labels: Vec<Label>,
+    pub(crate) revision: u64,
+    pub(crate) watched: Arc<Watched>,
+    pub(crate) body: Arc<Whole>,
+    /// When it was last noted as used.
+    pub(crate) used: AtomicI64,
+}
+
+impl Head {
+    /// The record's value.
+    pub(crate) fn encode(&self, answer: &[u8]) -> Result<Bytes, Reason> {
+        let head = postcard::to_stdvec(self).map_err(|error| Reason::Damaged(error.to_string()))?;
+        let length = u32::try_from(head.len())
+            .map_err(|_| Reason::Declined("what it depends on is too long a list".to_owned()))?;
+        let mut value = BytesMut::with_capacity(5 + head.len() + answer.len());
+        value.put_u8(FORMAT);
+        value.put_u32_le(length);
+        value.put_slice(&head);
+        value.put_slice(answer);
+        Ok(value.freeze())
+    }
+
+    fn decode(value: &Bytes) -> Result<(Self, Bytes), String> {
+        let (&format, rest) = value.split_first().ok_or("it is empty")?;
+        if format != FORMAT {
+            return Err(format!("its format is {format}, this version reads {FORMAT}"));
+        }
+        let (length, rest) = rest.split_first_chunk::<4>().ok_or("it is cut short")?;
+        let length = u32::from_le_bytes(*length) as usize;
+        let head = rest.get(..length).ok_or("it is cut short")?;
+        let head = postcard::from_bytes(head).map_err(|error| error.to_string())?;
+        Ok((head, value.slice(5 + length..)))
+    }
+}
+
+impl Entry {
+    /// Takes a record apart, without asking whose it is.
+    pub(crate) fn decode(record: Record) -> Result<Self, Reason> {
+        let (head, answer) = Head::decode(&record.value).map_err(Reason::Damaged)?;
+        Ok(Self {
+            watched: Watched::new(head.observed.clone()),
+            body: Whole::new(answer),
+            labels: record.labels,
+            revision: record.revision,
+            used: AtomicI64::new(record.updated),
+            head,
+        })
+    }
+
+    /// Takes a record apart and checks that it answers this very call.
+    pub(crate) fn decode_for(record: Record, key: &Key, call: &Call<'_>) -> Result<Self, Reason> {
+        let entry = Self::decode(record)?;
+        let head = &entry.head;
+        let same = head.key == key.digest()
+            && head.kind == call.kind
+            && head.name == call.name
+            && scope_is(&head.scope, call.scope);
+        if same {
+            Ok(entry)
+        } else {
+            Err(Reason::Damaged("it belongs to another call".to_owned()))
+        }
+    }
+
+    pub(crate) fn provenance(&self) -> Provenance {
+        Provenance {
+            created: self.head.created,
+            expires: self.head.expires,
+            spent: self.head.spent,
+            labels: self.labels.clone(),
+            revision: self.revision,
+        }
+    }
+
+    /// Roughly how much memory it takes in the front, its decoded form included.
+    pub(crate) fn weight(&self) -> u64 {
+        let labels: usize = self.labels.iter().map(|l| l.name.len() + l.value.len() + 48).sum();
+        let observed = self.head.observed.len() * 192;
+        (self.body.bytes.len() * 2 + labels + observed + 512) as u64
+    }
+}
+
+/// Compares without building the scope's text.
+fn scope_is(text: &str, scope: &crate::Scope) -> bool {
+    match scope.parts() {
+        (sharing, "") => text == sharing,
+        (sharing, whose) => text
+            .strip_prefix(sharing)
+            .and_then(|rest| rest.strip_prefix(':'))
+            .is_some_and(|rest| rest == whose),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::Scope;
+
+    #[test]
+    fn an_entry_is_read_back_as_written_and_damage_is_noticed() {
+        let head = Head {
+            key: Digest::of(b"key"),
+            kind: Kind::Action,
+            scope: "agent:a".into(),
+            name: "n".into(),
+            created: 5,
+            expires: Some(9),
+            epochs: vec![("epoch:d".into(), 3)],
+            observed: vec![],
+            spent: Spend::one(std::time::Duration::from_millis(7)),
+            sealed: true,
+        };
+        let value = head.encode(b"answer").unwrap();
+        let (again, answer) = Head::decode(&value).unwrap();
+        assert_eq!((again, &answer[..]), (head, &b"answer"[..]));
+        for cut in 0..value.len() - b"answer".len() {
+            assert!(Head::decode(&value.slice(..cut)).is_err(), "cut at {cut}");
+        }
+        let mut other = value.to_vec();
+        other[0] = 9;
+        assert!(Head::decode(&other.into()).unwrap_err().contains("format is 9"));
+    }
+
+    #[test]
+    fn scopes_are_told_apart() {
+        assert!(scope_is("agent:a", &Scope::Agent("a".into())));
+        assert!(!scope_is("agent:a", &Scope::User("a".into())));
+        assert!(!scope_is("agent:ab", &Scope::Agent("a".into())));
+        assert!(scope_is("global", &Scope::Global));
+        for scope in [Scope::Run("x:y".into()), Scope::Agent(String::new()), Scope::Global] {
+            assert!(scope_is(&scope.to_string(), &scope));
+        }
+    }
+}

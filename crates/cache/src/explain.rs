@@ -1,0 +1,150 @@
+//! Why a call was answered as it was: the nearest earlier call of the same name and scope, and where
+//! the two differ.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::ledger::{Ledger, LedgerError, Row};
+
+/// A place where two inputs differ.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Difference {
+    /// JSON pointer (RFC 6901) into the input; empty for the whole.
+    pub pointer: String,
+    /// What it was in the earlier call; `None` if it was not there.
+    pub old: Option<Value>,
+    /// What it is now; `None` if it is not there any more.
+    pub new: Option<Value>,
+}
+
+/// Why a call was answered as it was.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The call.
+    pub call: Row,
+    /// The last earlier call under the same key, if there was one.
+    pub same: Option<Row>,
+    /// Otherwise the nearest earlier call of the same name and scope.
+    pub nearest: Option<Row>,
+    /// Where the inputs of the call and of the nearest one differ.
+    pub differences: Vec<Difference>,
+    /// The inputs differ in something that is not shown: a secret, or a part that was too long to keep.
+    pub hidden_difference: bool,
+}
+
+/// Earlier calls that are compared.
+const COMPARED: u32 = 200;
+
+impl Ledger {
+    /// Explains the last call under a key or a handle, or, without one, the last call of all.
+    /// `None` if the ledger knows no such call.
+    ///
+    /// # Errors
+    /// If the ledger cannot be read.
+    pub fn explain(&self, key_or_handle: Option<&str>) -> Result<Option<Explanation>, LedgerError> {
+        let found = match key_or_handle {
+            Some(text) => self.calls_of(text, 1)?,
+            None => self.recent(1)?,
+        };
+        match found.into_iter().next() {
+            Some(call) => self.explain_call(call).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Explains one call.
+    ///
+    /// # Errors
+    /// If the ledger cannot be read.
+    pub fn explain_call(&self, call: Row) -> Result<Explanation, LedgerError> {
+        let same = self.calls_of(&call.key, COMPARED)?.into_iter().find(|row| row.id < call.id);
+        let mut explanation = Explanation {
+            same,
+            call,
+            nearest: None,
+            differences: Vec::new(),
+            hidden_difference: false,
+        };
+        if explanation.same.is_some() {
+            return Ok(explanation);
+        }
+        let Some(input) = &explanation.call.input else { return Ok(explanation) };
+        let nearest = self
+            .earlier_alike(&explanation.call, COMPARED)?
+            .into_iter()
+            .filter_map(|row| {
+                let differences = differences(row.input.as_ref()?, input);
+                Some((row, differences))
+            })
+            // The first of several equally near ones: the newest.
+            .min_by_key(|(_, differences)| differences.len());
+        if let Some((row, differences)) = nearest {
+            explanation.hidden_difference =
+                differences.is_empty() && row.input_digest != explanation.call.input_digest;
+            explanation.nearest = Some(row);
+            explanation.differences = differences;
+        }
+        Ok(explanation)
+    }
+}
+
+/// Where two values differ, in the order of the newer one.
+fn differences(old: &Value, new: &Value) -> Vec<Difference> {
+    let mut found = Vec::new();
+    compare(Some(old), Some(new), &mut String::new(), &mut found);
+    found
+}
+
+fn compare(old: Option<&Value>, new: Option<&Value>, at: &mut String, found: &mut Vec<Difference>) {
+    match (old, new) {
+        (Some(Value::Object(old)), Some(Value::Object(new))) => {
+            let gone = old.keys().filter(|name| !new.contains_key(*name));
+            for name in new.keys().chain(gone) {
+                let step = name.replace('~', "~0").replace('/', "~1");
+                descend(&step, at, |at| compare(old.get(name), new.get(name), at, found));
+            }
+        }
+        (Some(Value::Array(old)), Some(Value::Array(new))) => {
+            for index in 0..old.len().max(new.len()) {
+                let step = index.to_string();
+                descend(&step, at, |at| compare(old.get(index), new.get(index), at, found));
+            }
+        }
+        (old, new) if old == new => {}
+        (old, new) => found.push(Difference {
+            pointer: at.clone(),
+            old: old.cloned(),
+            new: new.cloned(),
+        }),
+    }
+}
+
+fn descend(step: &str, at: &mut String, inside: impl FnOnce(&mut String)) {
+    let length = at.len();
+    at.push('/');
+    at.push_str(step);
+    inside(at);
+    at.truncate(length);
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pointers_lead_to_what_differs() {
+        let old = json!({"a": {"b/c": [1, 2]}, "gone": true, "same": null});
+        let new = json!({"a": {"b/c": [1, 3, 4]}, "same": null, "new~": 1});
+        let found = differences(&old, &new);
+        let pointers: Vec<&str> = found.iter().map(|d| d.pointer.as_str()).collect();
+        assert_eq!(pointers, ["/a/b~1c/1", "/a/b~1c/2", "/new~0", "/gone"]);
+        for difference in &found {
+            assert_eq!(old.pointer(&difference.pointer), difference.old.as_ref());
+            assert_eq!(new.pointer(&difference.pointer), difference.new.as_ref());
+        }
+        assert!(differences(&old, &old).is_empty());
+    }
+}

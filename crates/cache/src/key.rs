@@ -1,0 +1,163 @@
+//! Who asks for what, and the digest of it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use cachalot_core::digest::NotADigest;
+use cachalot_core::{Canonical, Digest};
+use serde::{Deserialize, Serialize};
+
+/// Raised when the meaning of a key's bytes changes: entries under older keys are then never found.
+const KEY_FORMAT: &[u8] = b"cachalot key 1";
+
+/// The digest of a call: kind, scope, name and input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Key(Digest);
+
+impl Key {
+    /// The key of a call. Destructured exhaustively, so that a new field cannot be forgotten.
+    #[must_use]
+    pub fn of(call: &Call<'_>) -> Self {
+        let Call { kind, scope, name, input } = call;
+        let (sharing, whose) = scope.parts();
+        Self(Digest::of_parts(&[
+            KEY_FORMAT,
+            kind.as_str().as_bytes(),
+            sharing.as_bytes(),
+            whose.as_bytes(),
+            name.as_bytes(),
+            input.as_bytes(),
+        ]))
+    }
+
+    pub(crate) fn from_digest(digest: Digest) -> Self {
+        Self(digest)
+    }
+
+    /// The digest.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        self.0
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Key {
+    type Err = NotADigest;
+
+    fn from_str(text: &str) -> Result<Self, NotADigest> {
+        text.parse().map(Self)
+    }
+}
+
+/// What kind of work a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A step of a workflow.
+    Action,
+    /// A tool call.
+    Tool,
+    /// A whole answer to a user message.
+    Turn,
+    /// A request through the gateway or the MCP proxy.
+    Request,
+}
+
+impl Kind {
+    /// Its name, in keys, entries and the ledger.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Action => "action",
+            Self::Tool => "tool",
+            Self::Turn => "turn",
+            Self::Request => "request",
+        }
+    }
+}
+
+/// Who may share an entry.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// One run only.
+    Run(String),
+    /// One session.
+    Session(String),
+    /// One workspace.
+    Workspace(String),
+    /// One agent.
+    Agent(String),
+    /// One user (in the gateway: one tenant).
+    User(String),
+    /// Everybody who uses this memory.
+    Global,
+}
+
+impl Scope {
+    /// How it is shared, and whose it is.
+    #[must_use]
+    pub fn parts(&self) -> (&'static str, &str) {
+        match self {
+            Self::Run(id) => ("run", id),
+            Self::Session(id) => ("session", id),
+            Self::Workspace(id) => ("workspace", id),
+            Self::Agent(id) => ("agent", id),
+            Self::User(id) => ("user", id),
+            Self::Global => ("global", ""),
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.parts() {
+            (sharing, "") => f.write_str(sharing),
+            (sharing, whose) => write!(f, "{sharing}:{whose}"),
+        }
+    }
+}
+
+/// Who asks for what. The key covers every field.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// What kind of work it is.
+    pub kind: Kind,
+    /// On whose behalf.
+    pub scope: &'a Scope,
+    /// What is called: an action's or a tool's name.
+    pub name: &'a str,
+    /// Everything else that can change the result.
+    pub input: &'a Canonical,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_is_in_the_key_and_no_two_fields_run_together() {
+        let one = Canonical::value(&serde_json::json!(1));
+        let two = Canonical::value(&serde_json::json!(2));
+        let agent = Scope::Agent("a".into());
+        let user = Scope::User("a".into());
+        let base = Call { kind: Kind::Action, scope: &agent, name: "n", input: &one };
+        let others = [
+            Call { kind: Kind::Tool, ..base },
+            Call { scope: &user, ..base },
+            Call { scope: &Scope::Agent("an".into()), name: "", ..base },
+            Call { name: "m", ..base },
+            Call { input: &two, ..base },
+        ];
+        for other in &others {
+            assert_ne!(Key::of(&base), Key::of(other), "{other:?}");
+        }
+        assert_eq!(Key::of(&base), Key::of(&base.clone()));
+        assert_eq!(Key::of(&base).to_string().parse(), Ok(Key::of(&base)));
+    }
+}

@@ -1,0 +1,309 @@
+//! The ledger: what was asked for, how it was answered, what it cost or saved.
+//!
+//! Its own local file beside the memory. Every payment, miss and bypass is a row; hits are summed by
+//! name, and the most recent ones are kept one by one. Inputs live only here, redacted and bounded.
+//! Whoever accounts never waits: rows go to a thread that writes them in batches.
+
+mod file;
+mod row;
+
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, RwLock, mpsc};
+use std::time::Duration;
+
+use cachalot_core::{Canonical, Millis, Seals, Spend};
+use cachalot_memory::Label;
+use tokio::sync::oneshot;
+
+pub use file::LedgerError;
+pub use row::{Answered, Row, Totals};
+
+use crate::engine::Shared;
+use crate::entry::Entry;
+use crate::front::Fronted;
+use crate::outcome::{How, Settled};
+use crate::policy::Policy;
+use crate::sync::{Mutex, lock};
+use crate::ticket::Ticket;
+use crate::{Call, Failure, Key, Kind};
+
+/// The label whose value people see as an entry's key.
+pub const HANDLE_LABEL: &str = "handle";
+
+/// Recent hits that are kept one by one until the next time they are written.
+const RECENT: usize = 256;
+
+/// Hits of one name, summed.
+#[derive(Default)]
+pub(crate) struct Tally {
+    hits: AtomicU64,
+    coalesced: AtomicU64,
+    saved_nanos: AtomicU64,
+}
+
+/// Where calls are accounted for. Cheap to clone; clones share everything.
+#[derive(Clone)]
+pub struct Ledger(Option<Arc<Inner>>);
+
+struct Inner {
+    path: PathBuf,
+    run: String,
+    hits: Arc<Hits>,
+    writer: OnceLock<mpsc::Sender<Message>>,
+    warn: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+#[derive(Default)]
+struct Hits {
+    tallies: RwLock<HashMap<(Kind, String), Arc<Tally>>>,
+    recent: Mutex<VecDeque<RecentHit>>,
+}
+
+struct RecentHit {
+    at: Millis,
+    entry: Arc<Entry>,
+    coalesced: bool,
+}
+
+enum Message {
+    Row(Box<Unwritten>),
+    Flush(oneshot::Sender<()>),
+}
+
+/// A row before redaction.
+struct Unwritten {
+    at: Millis,
+    kind: Kind,
+    scope: String,
+    name: String,
+    key: Key,
+    handle: Option<String>,
+    input: Canonical,
+    seals: Arc<Seals>,
+    answered: Answered,
+    reason: Option<String>,
+    not_stored: Option<String>,
+    failure: Option<String>,
+    paid: Spend,
+    saved: Spend,
+}
+
+impl Ledger {
+    /// Accounts for nothing.
+    #[must_use]
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// The ledger in the file at `path`, made when the first row is written. Rows carry `run`, so
+    /// that the calls of one run can be told from those of another. Faults are told to `warn`.
+    pub fn at(path: &Path, run: impl Into<String>, warn: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
+        Self(Some(Arc::new(Inner {
+            path: path.to_owned(),
+            run: run.into(),
+            hits: Arc::default(),
+            writer: OnceLock::new(),
+            warn,
+        })))
+    }
+
+    /// The file, if there is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.0.as_ref().map(|inner| inner.path.as_path())
+    }
+
+    pub(crate) fn tally(&self, kind: Kind, name: &str) -> Arc<Tally> {
+        let Some(inner) = &self.0 else { return Arc::default() };
+        inner.hits.tally(kind, name)
+    }
+
+    pub(crate) fn hit(&self, fronted: &Fronted, at: Millis, how: &How) {
+        let Some(inner) = &self.0 else { return };
+        inner.writer();
+        let coalesced = matches!(how, How::Coalesced);
+        let counter = if coalesced { &fronted.tally.coalesced } else { &fronted.tally.hits };
+        counter.fetch_add(1, Ordering::Relaxed);
+        let saved = u64::try_from(fronted.entry.head.spent.time.as_nanos()).unwrap_or(u64::MAX);
+        fronted.tally.saved_nanos.fetch_add(saved, Ordering::Relaxed);
+        // The sums are exact; a recent hit may be missing if another thread is noting its own.
+        if let Ok(mut recent) = inner.hits.recent.try_lock() {
+            if recent.len() == RECENT {
+                recent.pop_front();
+            }
+            recent.push_back(RecentHit { at, entry: Arc::clone(&fronted.entry), coalesced });
+        }
+    }
+
+    /// A call that follows a run of somebody else in this process. What it saves is known later; the
+    /// run's own row says what was paid.
+    pub(crate) fn coalesced(
+        &self,
+        shared: &Shared,
+        call: &Call<'_>,
+        key: Key,
+        policy: &Policy,
+    ) {
+        self.send(Unwritten {
+            at: shared.clock.now(),
+            kind: call.kind,
+            scope: call.scope.to_string(),
+            name: call.name.to_owned(),
+            key,
+            handle: handle_of(&policy.labels),
+            input: call.input.clone(),
+            seals: Arc::clone(&shared.seals),
+            answered: Answered::Coalesced,
+            reason: None,
+            not_stored: None,
+            failure: None,
+            paid: Spend::default(),
+            saved: Spend::default(),
+        });
+    }
+
+    /// A run that ended.
+    pub(crate) fn paid(
+        &self,
+        shared: &Shared,
+        ticket: &Ticket,
+        settled: &Settled,
+        failure: Option<&Failure>,
+    ) {
+        if self.0.is_none() {
+            return;
+        }
+        self.send(Unwritten {
+            at: shared.clock.now(),
+            kind: ticket.errand.kind,
+            scope: ticket.errand.scope.to_string(),
+            name: ticket.errand.name.clone(),
+            key: ticket.flight.key,
+            handle: handle_of(&ticket.flight.labels),
+            input: ticket.errand.input.clone(),
+            seals: Arc::clone(&shared.seals),
+            answered: Answered::of(&ticket.how),
+            reason: ticket.how.reason().map(ToString::to_string),
+            not_stored: settled.stored.as_ref().err().map(ToString::to_string),
+            failure: failure.map(ToString::to_string),
+            paid: settled.paid,
+            saved: settled.saved,
+        });
+    }
+
+    fn send(&self, row: Unwritten) {
+        let Some(inner) = &self.0 else { return };
+        // The writer lives as long as the ledger: if it is gone, it has said why.
+        let _ = inner.writer().send(Message::Row(Box::new(row)));
+    }
+
+    /// Resolves when everything that was accounted for so far is in the file.
+    pub async fn flush(&self) {
+        let Some(inner) = &self.0 else { return };
+        let Some(writer) = inner.writer.get() else { return };
+        let (done, written) = oneshot::channel();
+        if writer.send(Message::Flush(done)).is_ok() {
+            let _ = written.await;
+        }
+    }
+}
+
+impl Inner {
+    fn writer(&self) -> &mpsc::Sender<Message> {
+        self.writer.get_or_init(|| {
+            let (sender, receiver) = mpsc::channel();
+            let (path, run) = (self.path.clone(), self.run.clone());
+            let (hits, warn) = (Arc::clone(&self.hits), Arc::clone(&self.warn));
+            let writing = std::thread::Builder::new()
+                .name("ledger".to_owned())
+                .spawn(move || write(&path, &run, &hits, &receiver, &warn));
+            if let Err(error) = writing {
+                (self.warn)(&format!("the ledger is not written: {error}"));
+            }
+            sender
+        })
+    }
+}
+
+impl Hits {
+    fn tally(&self, kind: Kind, name: &str) -> Arc<Tally> {
+        let id = (kind, name.to_owned());
+        let known = self.tallies.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(tally) = known.get(&id) {
+            return Arc::clone(tally);
+        }
+        drop(known);
+        let mut known = self.tallies.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Arc::clone(known.entry(id).or_default())
+    }
+
+    /// What was counted since the last time, by name.
+    fn take_sums(&self) -> Vec<(Kind, String, Totals)> {
+        let known = self.tallies.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let sums = known.iter().map(|((kind, name), tally)| {
+            let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
+            let totals = Totals {
+                hits: take(&tally.hits),
+                coalesced: take(&tally.coalesced),
+                saved: Duration::from_nanos(take(&tally.saved_nanos)),
+                ..Totals::default()
+            };
+            (*kind, name.clone(), totals)
+        });
+        sums.filter(|(_, _, totals)| totals.hits + totals.coalesced > 0).collect()
+    }
+}
+
+fn handle_of(labels: &[Label]) -> Option<String> {
+    labels.iter().find(|label| label.name == HANDLE_LABEL).map(|label| label.value.clone())
+}
+
+/// The writer's thread: takes rows as they come, writes what has gathered in one transaction, and
+/// sums hits up once a second.
+fn write(
+    path: &Path,
+    run: &str,
+    hits: &Hits,
+    rows: &mpsc::Receiver<Message>,
+    warn: &Arc<dyn Fn(&str) + Send + Sync>,
+) {
+    /// Rows of one transaction at most.
+    const BATCH: usize = 1_000;
+    let mut file = file::File::new(path, run);
+    let mut warned = false;
+    loop {
+        let mut batch = Vec::new();
+        let mut flushed = Vec::new();
+        let mut ended = false;
+        let mut take = |message| match message {
+            Message::Row(row) => batch.push(row),
+            Message::Flush(done) => flushed.push(done),
+        };
+        match rows.recv_timeout(Duration::from_secs(1)) {
+            Ok(message) => take(message),
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => ended = true,
+        }
+        for message in rows.try_iter().take(BATCH) {
+            take(message);
+        }
+        let sums = hits.take_sums();
+        let recent = std::mem::take(&mut *lock(&hits.recent));
+        if !(batch.is_empty() && sums.is_empty() && recent.is_empty()) {
+            let written = file.append(&batch, &sums, &recent);
+            if let (Err(error), false) = (written, warned) {
+                warned = true;
+                warn(&format!("the ledger cannot be written, calls go on unaccounted: {error}"));
+            }
+        }
+        for done in flushed {
+            let _ = done.send(());
+        }
+        if ended {
+            return;
+        }
+    }
+}
+

@@ -1,0 +1,131 @@
+//! What the ledger says of a call.
+
+use std::time::Duration;
+
+use cachalot_core::Millis;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::outcome::How;
+
+/// How a call was answered, as the ledger keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answered {
+    /// From the cache.
+    Hit,
+    /// By somebody else's run.
+    Coalesced,
+    /// By its own run.
+    Miss,
+    /// By its own run, the cache not asked.
+    Bypass,
+}
+
+impl Answered {
+    pub(super) fn of(how: &How) -> Self {
+        match how {
+            How::Hit => Self::Hit,
+            How::Coalesced => Self::Coalesced,
+            How::Miss(_) => Self::Miss,
+            How::Bypass(_) => Self::Bypass,
+        }
+    }
+
+    /// `hit`, `coalesced`, `miss`, `bypass`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Coalesced => "coalesced",
+            Self::Miss => "miss",
+            Self::Bypass => "bypass",
+        }
+    }
+
+    pub(super) fn parse(text: &str) -> Self {
+        match text {
+            "hit" => Self::Hit,
+            "coalesced" => Self::Coalesced,
+            "miss" => Self::Miss,
+            _ => Self::Bypass,
+        }
+    }
+}
+
+/// One call.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Its number, growing.
+    pub id: i64,
+    /// When it was accounted for.
+    pub at: Millis,
+    /// The run that it belongs to.
+    pub run: String,
+    /// `action`, `tool`, `turn`, `request`.
+    pub kind: String,
+    /// What was called.
+    pub name: String,
+    /// Who shares its entry.
+    pub scope: String,
+    /// Its key.
+    pub key: String,
+    /// Its key as people see it.
+    pub handle: Option<String>,
+    /// How it was answered.
+    pub answered: Answered,
+    /// Why it was not a hit.
+    pub reason: Option<String>,
+    /// Why its answer was not stored.
+    pub not_stored: Option<String>,
+    /// Why the work failed.
+    pub failure: Option<String>,
+    /// What it took, on the wall clock.
+    #[serde(serialize_with = "milliseconds", rename = "paid_ms")]
+    pub paid: Duration,
+    /// What was saved.
+    #[serde(serialize_with = "milliseconds", rename = "saved_ms")]
+    pub saved: Duration,
+    /// Its input, redacted; absent for hits.
+    pub input: Option<Value>,
+    /// The digest of its whole input, so that a difference that is not shown can be told.
+    pub input_digest: Option<String>,
+}
+
+fn milliseconds<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(time.as_secs_f64() * 1_000.0)
+}
+
+/// Calls of one name, summed over all runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// Answered from the cache.
+    pub hits: u64,
+    /// Answered by somebody else's run.
+    pub coalesced: u64,
+    /// Run because there was no answer.
+    pub misses: u64,
+    /// Run because the cache was not asked.
+    pub bypasses: u64,
+    /// Of the runs, those that failed.
+    pub failures: u64,
+    /// What the runs took.
+    #[serde(serialize_with = "milliseconds", rename = "paid_ms")]
+    pub paid: Duration,
+    /// What hits and coalesced calls would have taken.
+    #[serde(serialize_with = "milliseconds", rename = "saved_ms")]
+    pub saved: Duration,
+}
+
+impl std::ops::AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        let Self { hits, coalesced, misses, bypasses, failures, paid, saved } = other;
+        self.hits += hits;
+        self.coalesced += coalesced;
+        self.misses += misses;
+        self.bypasses += bypasses;
+        self.failures += failures;
+        self.paid += paid;
+        self.saved += saved;
+    }
+}

@@ -1,0 +1,116 @@
+//! How a call was answered.
+
+use cachalot_core::{Millis, Spend};
+use cachalot_memory::Label;
+use tokio::sync::watch;
+
+use crate::{Body, Key, Reason};
+
+/// How a call was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum How {
+    /// From the cache.
+    Hit,
+    /// By a run that somebody else had started.
+    Coalesced,
+    /// By a run of its own, and why.
+    Miss(Reason),
+    /// By a run of its own, because the cache was not asked, and why.
+    Bypass(Reason),
+}
+
+impl How {
+    /// `hit`, `coalesced`, `miss` or `bypass`.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Coalesced => "coalesced",
+            Self::Miss(_) => "miss",
+            Self::Bypass(_) => "bypass",
+        }
+    }
+
+    /// Why it was not a hit.
+    #[must_use]
+    pub fn reason(&self) -> Option<&Reason> {
+        match self {
+            Self::Hit | Self::Coalesced => None,
+            Self::Miss(reason) | Self::Bypass(reason) => Some(reason),
+        }
+    }
+}
+
+/// Where an entry comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provenance {
+    /// When it was made.
+    pub created: Millis,
+    /// Until when it may be served.
+    pub expires: Option<Millis>,
+    /// What making it cost.
+    pub spent: Spend,
+    /// By what it is found.
+    pub labels: Vec<Label>,
+    /// The memory's revision of it.
+    pub revision: u64,
+}
+
+/// The revision under which an answer was stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Revision(pub u64);
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settled {
+    /// The stored revision, or why nothing was stored. For a hit, the revision that was served.
+    pub stored: Result<Revision, Reason>,
+    /// Until when the stored entry may be served.
+    pub expires: Option<Millis>,
+    /// What this call cost.
+    pub paid: Spend,
+    /// What it would have cost without the cache.
+    pub saved: Spend,
+}
+
+/// The answer to a call.
+pub struct Outcome {
+    /// The call's key.
+    pub key: Key,
+    /// How it was answered.
+    pub how: How,
+    /// The answer, possibly still growing.
+    pub body: Body,
+    /// The entry that answered it, if one did.
+    pub entry: Option<Provenance>,
+    pub(crate) settling: Settling,
+}
+
+pub(crate) enum Settling {
+    Done(Box<Settled>),
+    Running { settled: watch::Receiver<Option<Settled>>, follower: bool },
+}
+
+impl Outcome {
+    /// Resolves when the store is durable or refused; whoever does not ask does not wait.
+    pub async fn settled(&self) -> Settled {
+        let (mut receiver, follower) = match &self.settling {
+            Settling::Done(settled) => return (**settled).clone(),
+            Settling::Running { settled, follower } => (settled.clone(), *follower),
+        };
+        let settled = match receiver.wait_for(Option::is_some).await {
+            Ok(settled) => settled.clone(),
+            Err(_) => None,
+        };
+        let mut settled = settled.unwrap_or(Settled {
+            stored: Err(Reason::Abandoned),
+            expires: None,
+            paid: Spend::default(),
+            saved: Spend::default(),
+        });
+        if follower {
+            settled.saved = std::mem::take(&mut settled.paid);
+        }
+        settled
+    }
+}

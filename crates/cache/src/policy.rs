@@ -1,0 +1,124 @@
+//! How an answer is shared, aged and abandoned. Never part of the key.
+
+use std::fmt;
+use std::time::Duration;
+
+use cachalot_memory::Label;
+
+/// What the cache may do for a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Look up, run on a miss, store.
+    #[default]
+    On,
+    /// Run without looking, then store.
+    Refresh,
+    /// Neither look nor store.
+    Off,
+    /// Look up, run on a miss, do not store.
+    ReadOnly,
+    /// Answers come from the cache only; a miss is an error.
+    Frozen,
+}
+
+impl Mode {
+    /// The stricter of what a file says (`self`) and what the command line says (`over`).
+    #[must_use]
+    pub fn overridden_by(self, over: Self) -> Self {
+        match (self, over) {
+            (Self::Off, Self::Frozen) => Self::Off,
+            (own, Self::On) => own,
+            (Self::Off, _) => Self::Off,
+            (_, over) => over,
+        }
+    }
+}
+
+/// Who may wait for whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Join {
+    /// Nobody.
+    Alone,
+    /// Callers in this process, also mid-stream.
+    Process,
+    /// Callers in any process that shares the memory; those get whole values.
+    Fleet {
+        /// How long to wait for another process at most; then the call runs here, unstored.
+        wait: Duration,
+    },
+}
+
+/// What happens to a run when its last reader leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Orphan {
+    /// It is stopped.
+    Cancel,
+    /// It may go on for a while, so that its answer is not lost.
+    Finish {
+        /// For how long at most.
+        within: Duration,
+    },
+}
+
+/// Something whose change can be announced without saying what changed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Domain(String);
+
+impl Domain {
+    /// A domain called `name`.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
+
+    /// The memory's counter that holds its epoch.
+    pub(crate) fn counter(&self) -> String {
+        format!("epoch:{}", self.0)
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How an answer is shared, aged and abandoned.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// What the cache may do.
+    pub mode: Mode,
+    /// How long an entry that is stored now may be served; `None`: for ever.
+    pub ttl: Option<Duration>,
+    /// Who may wait for whom.
+    pub join: Join,
+    /// What happens to a run without readers.
+    pub orphan: Orphan,
+    /// How long this call waits for a memory that is slow, all in all.
+    pub patience: Duration,
+    /// A larger answer is not stored.
+    pub max_bytes: u64,
+    /// Whose writes make the answer unservable.
+    pub domains: Vec<Domain>,
+    /// By what the entry is found.
+    pub labels: Vec<Label>,
+}
+
+/// [`Policy::patience`] unless told otherwise.
+pub const DEFAULT_PATIENCE: Duration = Duration::from_millis(250);
+/// [`Policy::max_bytes`] unless told otherwise: 64 MiB.
+pub const DEFAULT_MAX_BYTES: u64 = 64 << 20;
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            mode: Mode::On,
+            ttl: None,
+            join: Join::Process,
+            orphan: Orphan::Cancel,
+            patience: DEFAULT_PATIENCE,
+            max_bytes: DEFAULT_MAX_BYTES,
+            domains: Vec::new(),
+            labels: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Storing an answer, and keeping within the bounds.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use cachalot_core::{Millis, Spend};
+use cachalot_memory::{Filter, Label, Order, Page, Put, Record, space};
+
+use crate::engine::{Patience, Shared};
+use crate::entry::Head;
+use crate::outcome::Revision;
+use crate::policy::Mode;
+use crate::ticket::Ticket;
+use crate::witness::Watched;
+use crate::Reason;
+
+/// The label that carries a call's name.
+pub(crate) const NAME_LABEL: &str = "name";
+
+impl Shared {
+    /// Stores what a ticket produced if everything that it was built from still holds.
+    pub(crate) async fn store(
+        self: Arc<Self>,
+        ticket: &Ticket,
+        answer: &Bytes,
+        spent: Spend,
+        labels: Vec<Label>,
+    ) -> Result<(Revision, Option<Millis>), Reason> {
+        let policy = &ticket.policy;
+        match policy.mode {
+            Mode::Off => return Err(Reason::Off),
+            Mode::ReadOnly | Mode::Frozen => return Err(Reason::ReadOnly),
+            Mode::On | Mode::Refresh => {}
+        }
+        let memory = Arc::clone(self.memory()?);
+        let limit = policy.max_bytes.min(memory.about().largest_value).min(self.bounds.bytes);
+        if answer.len() as u64 > limit {
+            return Err(Reason::TooLarge { bytes: answer.len() as u64, limit });
+        }
+        if self.seals.occur_in(answer) {
+            return Err(Reason::HoldsSecret);
+        }
+        let flight = &ticket.flight;
+        if let Some(why) = flight.witness.spoilt() {
+            return Err(Reason::Declined(why));
+        }
+        let observed = flight.witness.observed();
+        Watched::new(observed.clone()).check().await.map_err(Reason::Changed)?;
+        let patience = Patience::default();
+        let epochs = self.epochs_unpassed(ticket, &patience).await?;
+        let now = self.clock.now();
+        let expires = policy.ttl.map(|ttl| {
+            now.saturating_add(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX))
+        });
+        let head = Head {
+            key: flight.key.digest(),
+            kind: ticket.errand.kind,
+            scope: ticket.errand.scope.to_string(),
+            name: ticket.errand.name.clone(),
+            created: now,
+            expires,
+            epochs,
+            observed,
+            spent,
+            sealed: ticket.errand.input.holds_secrets(),
+        };
+        let record = Record {
+            key: flight.key.to_string(),
+            value: head.encode(answer)?,
+            labels: flight.labels.iter().cloned().chain(labels).collect(),
+            expires,
+            revision: 0,
+            updated: 0,
+        };
+        let lease = flight.lease();
+        if flight.is_revoked() || (lease.is_none() && memory.about().reservations) {
+            return Err(Reason::Revoked);
+        }
+        let stored = memory.put(space::CACHE, record, lease.as_ref());
+        match self.ask(stored, policy, &patience).await? {
+            Put::Overtaken => Err(Reason::Revoked),
+            Put::Stored { revision } => {
+                // The memory ended the lease in the same step.
+                flight.take_lease();
+                if flight.is_revoked() {
+                    self.take_back(&flight.key.to_string()).await;
+                    return Err(Reason::Revoked);
+                }
+                self.after_store();
+                Ok((Revision(revision), expires))
+            }
+        }
+    }
+
+    /// The epochs under which the work began, unless one has passed or is passing.
+    async fn epochs_unpassed(
+        &self,
+        ticket: &Ticket,
+        patience: &Patience,
+    ) -> Result<Vec<(String, u64)>, Reason> {
+        let domains = &ticket.policy.domains;
+        if domains.is_empty() {
+            return Ok(Vec::new());
+        }
+        let moment = self.epochs.moment(domains);
+        if let Some(domain) = &moment.being_written {
+            return Err(Reason::Written(domain.to_string()));
+        }
+        if moment != ticket.flight.moment {
+            return Err(Reason::Written(domains[0].to_string()));
+        }
+        let Some(before) = &ticket.flight.epochs else {
+            return Err(Reason::MemoryFault("the epochs could not be read".to_owned()));
+        };
+        let counters: Vec<String> = domains.iter().map(|domain| domain.counter()).collect();
+        let names: Vec<&str> = counters.iter().map(String::as_str).collect();
+        let memory = Arc::clone(self.memory()?);
+        let key = ticket.flight.key.to_string();
+        let now = self.ask(memory.get(space::CACHE, &key, &names), &ticket.policy, patience).await?;
+        if let Some(passed) = before.iter().zip(&now.counters).position(|(then, now)| then != now) {
+            return Err(Reason::Written(domains[passed].to_string()));
+        }
+        Ok(counters.into_iter().zip(before.iter().copied()).collect())
+    }
+
+    /// Erases an entry that an invalidation overtook in a memory without reservations.
+    async fn take_back(&self, key: &str) {
+        let Ok(memory) = self.memory() else { return };
+        let filter = Filter { prefix: key, ..Filter::default() };
+        let erased = memory.erase(space::CACHE, &filter, Page::keys(1)).settle().await;
+        if let Err(error) = erased {
+            self.fault(&error);
+        }
+    }
+
+    /// Every so often after a store, in the background: tells the memory what was used, and evicts.
+    fn after_store(self: &Arc<Self>) {
+        /// How many stores may overshoot the bounds before they are looked at.
+        const EVERY: u64 = 64;
+        let stores = self.stores.fetch_add(1, Ordering::Relaxed);
+        let small = self.bounds.entries < 10 * EVERY || self.bounds.bytes < 64 << 20;
+        if !small && !stores.is_multiple_of(EVERY) && !self.has_uses_to_tell() {
+            return;
+        }
+        if self.evicting.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let this = Arc::clone(self);
+        tokio::spawn(async move {
+            this.flush_uses().await;
+            this.evict().await;
+            this.evicting.store(false, Ordering::Release);
+        });
+    }
+
+    /// Erases the least recently used entries until the space is a little below its bounds.
+    pub(crate) async fn evict(&self) {
+        let Ok(memory) = self.memory() else { return };
+        loop {
+            let usage = match memory.usage(space::CACHE).settle().await {
+                Ok(usage) => usage,
+                Err(error) => {
+                    self.fault(&error);
+                    return;
+                }
+            };
+            if usage.records <= self.bounds.entries && usage.bytes <= self.bounds.bytes {
+                return;
+            }
+            let surplus_records = usage.records.saturating_sub(slack(self.bounds.entries));
+            let average = (usage.bytes / usage.records.max(1)).max(1);
+            let surplus_bytes = usage.bytes.saturating_sub(slack(self.bounds.bytes)) / average;
+            let surplus = surplus_records.max(surplus_bytes).clamp(1, 1_000);
+            let filter = Filter { order: Order::Coldest, ..Filter::default() };
+            let page = Page::keys(u32::try_from(surplus).unwrap_or(1_000));
+            match memory.erase(space::CACHE, &filter, page).settle().await {
+                Ok(batch) if batch.records.is_empty() => return,
+                Ok(_) => {}
+                Err(error) => {
+                    self.fault(&error);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Eviction goes to 95 % of a bound, so that not every store evicts.
+fn slack(bound: u64) -> u64 {
+    bound - bound / 20
+}

@@ -1,0 +1,12 @@
+//! The locks of the structures that threads share, so that the feature `shuttle` can explore their interleavings.
+
+#[cfg(feature = "shuttle")]
+pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+#[cfg(not(feature = "shuttle"))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
+
+/// Locks; a holder that panicked left nothing half-done, because nothing under these locks can panic
+/// between two writes that belong together.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,229 @@
+//! The right and the duty to run a call once.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use cachalot_core::{Canonical, Spend};
+use cachalot_memory::Label;
+
+use crate::body::{Body, End, Whole};
+use crate::engine::Shared;
+use crate::flight::{Flight, Presence};
+use crate::outcome::{How, Outcome, Revision, Settled, Settling};
+use crate::policy::{Orphan, Policy};
+use crate::witness::Witness;
+use crate::{Failure, Kind, Reason, Scope};
+
+/// What a run produced.
+#[derive(Debug)]
+pub struct Product {
+    /// The answer; `None`: what was emitted.
+    pub value: Option<Bytes>,
+    /// The adapter's verdict whether it may be kept, with its reason if not.
+    pub keep: Result<(), Reason>,
+    /// What it cost.
+    pub spent: Spend,
+    /// Further labels for the entry.
+    pub labels: Vec<Label>,
+}
+
+impl Product {
+    /// An answer that may be kept.
+    #[must_use]
+    pub fn kept(value: Bytes, spent: Spend) -> Self {
+        Self { value: Some(value), keep: Ok(()), spent, labels: Vec::new() }
+    }
+}
+
+/// The call that a ticket is for, owned.
+pub(crate) struct Errand {
+    pub(crate) kind: Kind,
+    pub(crate) scope: Scope,
+    pub(crate) name: String,
+    pub(crate) input: Canonical,
+}
+
+/// The right and the duty to run a call once, ended by [`Ticket::finish`] or [`Ticket::fail`].
+///
+/// Dropped before the first chunk, a waiter leads; dropped after it, the readers fail. Either way
+/// nothing is stored.
+#[must_use = "a ticket that is dropped makes others wait for nothing"]
+pub struct Ticket {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) flight: Arc<Flight>,
+    pub(crate) errand: Errand,
+    pub(crate) policy: Policy,
+    pub(crate) how: How,
+    /// Whether the answer may be stored as far as is known before the run.
+    pub(crate) storable: Result<(), Reason>,
+    pub(crate) started: Instant,
+    pub(crate) renewal: Option<tokio::task::AbortHandle>,
+    pub(crate) ended: bool,
+}
+
+impl Ticket {
+    /// Where the work notes what it looks at, before it looks.
+    #[must_use]
+    pub fn witness(&self) -> &Witness {
+        &self.flight.witness
+    }
+
+    /// Why it runs.
+    #[must_use]
+    pub fn how(&self) -> &How {
+        &self.how
+    }
+
+    /// How long the run has taken so far.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The reading end, for whoever drives the ticket itself.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.read_by(self.flight.attend(), false)
+    }
+
+    pub(crate) fn read_by(&self, presence: Presence, follower: bool) -> Outcome {
+        Outcome {
+            key: self.flight.key,
+            how: self.how.clone(),
+            settling: Settling::Running { settled: self.flight.settled.subscribe(), follower },
+            body: Body::growing(presence),
+            entry: None,
+        }
+    }
+
+    /// Shows a chunk to all readers; never waits. Past the policy's `max_bytes` the run goes on,
+    /// unstored and closed to newcomers.
+    pub fn emit(&self, chunk: Bytes) {
+        if self.flight.body.push(chunk) > self.policy.max_bytes {
+            self.flight.close();
+        }
+    }
+
+    /// Resolves when the orphan rule says stop: there were readers, and they are gone.
+    pub async fn abandoned(&self) {
+        abandoned(&self.flight, self.policy.orphan).await;
+    }
+
+    /// Ends the run with its answer: shows it to the readers, then stores it if it may be kept, every
+    /// witness still holds, no epoch passed and nothing revoked it. Resolves when that is decided.
+    pub async fn finish(mut self, product: Product) -> Settled {
+        let Product { value, keep, spent, labels } = product;
+        let answer = value.unwrap_or_else(|| self.flight.body.collected());
+        // The readers need not wait for the disk; newcomers join until the entry is there.
+        self.flight.body.end(End::Whole(Whole::new(answer.clone())));
+        let storable = std::mem::replace(&mut self.storable, Ok(())).and(keep);
+        let stored = match storable {
+            Ok(()) => self.shared.clone().store(&self, &answer, spent, labels).await,
+            Err(reason) => Err(reason),
+        };
+        let (stored, expires) = match stored {
+            Ok((revision, expires)) => (Ok(revision), expires),
+            Err(reason) => (Err(reason), None),
+        };
+        let settled = Settled { stored, expires, paid: spent, saved: Spend::default() };
+        self.end(Some(settled.clone()), None).await;
+        settled
+    }
+
+    /// Ends the run with a failure, which every waiter gets; stores nothing.
+    pub async fn fail(mut self, failure: Failure) {
+        let spent = Spend::one(self.elapsed());
+        self.flight.body.end(End::Failed(failure.clone()));
+        let settled = Settled {
+            stored: Err(Reason::Failed),
+            expires: None,
+            paid: spent,
+            saved: Spend::default(),
+        };
+        self.end(Some(settled), Some(failure)).await;
+    }
+
+    /// Ends a run that need not begin: another process has stored the answer meanwhile.
+    pub(crate) async fn answer_with(mut self, entry: &Arc<crate::entry::Entry>) {
+        self.flight.body.end(End::Whole(Arc::clone(&entry.body)));
+        self.ended = true;
+        let lease = self.flight.take_lease();
+        self.shared.flights.leave(&self.flight);
+        self.flight.settled.send_replace(Some(Settled {
+            stored: Ok(Revision(entry.revision)),
+            expires: entry.head.expires,
+            // What the other process paid; whoever followed us saved as much.
+            paid: entry.head.spent,
+            saved: Spend::default(),
+        }));
+        if let Some(lease) = lease {
+            self.shared.release(lease).await;
+        }
+    }
+
+    async fn end(&mut self, settled: Option<Settled>, failure: Option<Failure>) {
+        self.ended = true;
+        if let Some(renewal) = self.renewal.take() {
+            renewal.abort();
+        }
+        let lease = self.flight.take_lease();
+        self.conclude(settled, failure.as_ref());
+        if let Some(lease) = lease {
+            self.shared.release(lease).await;
+        }
+    }
+
+    /// Lets go of the flight and tells everybody who is interested.
+    fn conclude(&self, settled: Option<Settled>, failure: Option<&Failure>) {
+        self.shared.flights.leave(&self.flight);
+        if let Some(settled) = &settled {
+            self.shared.ledger.paid(&self.shared, self, settled, failure);
+        }
+        self.flight.settled.send_replace(settled);
+    }
+}
+
+pub(crate) async fn abandoned(flight: &Arc<Flight>, orphan: Orphan) {
+    match orphan {
+        Orphan::Cancel => flight.deserted(true).await,
+        Orphan::Finish { within } => loop {
+            flight.deserted(false).await;
+            tokio::time::sleep(within).await;
+            if !flight.has_readers() {
+                flight.close();
+                return;
+            }
+        },
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        if let Some(renewal) = self.renewal.take() {
+            renewal.abort();
+        }
+        self.flight.close();
+        let vacant = self.flight.body.is_empty();
+        // Out of the table first: whoever wakes up and looks must not find it again.
+        self.conclude(
+            Some(Settled {
+                stored: Err(Reason::Abandoned),
+                expires: None,
+                paid: Spend::one(self.elapsed()),
+                saved: Spend::default(),
+            }),
+            None,
+        );
+        self.flight.body.end(if vacant { End::Vacant } else { End::Failed(Failure::dropped()) });
+        if let (Some(lease), Ok(runtime)) =
+            (self.flight.take_lease(), tokio::runtime::Handle::try_current())
+        {
+            let shared = Arc::clone(&self.shared);
+            runtime.spawn(async move { shared.release(lease).await });
+        }
+    }
+}

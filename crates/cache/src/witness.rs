@@ -1,0 +1,248 @@
+//! What an answer was built from, and whether it is still so.
+//!
+//! The work notes what it looks at *before* it looks. At the end, and on every hit, the same check
+//! decides whether what was noted still holds. A file whose status is unchanged since a moment at
+//! which it was already old enough to trust is taken as unchanged; any other is hashed.
+
+mod observe;
+mod status;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use cachalot_core::Digest;
+use serde::{Deserialize, Serialize};
+
+use crate::sync::{Mutex, lock};
+use status::Status;
+
+/// More observations than this, and the answer is not stored: checking them would cost more than
+/// the work.
+const MOST: usize = 10_000;
+
+/// What is looked at.
+#[derive(Debug, Clone, Copy)]
+pub enum Observation<'a> {
+    /// What a file holds; if it is a directory, its listing; if it is absent, that.
+    Content(&'a Path),
+    /// The names and kinds of a directory's entries.
+    Listing(&'a Path),
+    /// Whether it is there, and as what.
+    Existence(&'a Path),
+}
+
+/// Where the work notes what it looks at. Cheap to clone; clones note into the same list.
+#[derive(Clone, Default)]
+pub struct Witness(Arc<Notes>);
+
+#[derive(Default)]
+struct Notes {
+    observed: Mutex<Vec<Observed>>,
+    /// Why the list is not the whole truth: something moved while it was looked at, or the list is full.
+    spoilt: Mutex<Option<String>>,
+}
+
+impl Witness {
+    /// Opens, looks, reads and looks again at the same handle; a file that moved meanwhile spoils
+    /// the list, so that nothing is stored.
+    ///
+    /// # Errors
+    /// Those of the file system. That a file is absent is noted, too.
+    pub fn read(&self, path: &Path) -> io::Result<Bytes> {
+        match observe::read(path) {
+            Ok((observed, bytes)) => {
+                self.note(observed);
+                Ok(bytes)
+            }
+            Err(error) => {
+                self.observe(Observation::Existence(path));
+                Err(error)
+            }
+        }
+    }
+
+    /// Notes what is there now; called before looking. Blocks while it reads the file.
+    pub fn observe(&self, what: Observation<'_>) {
+        self.note(match what {
+            Observation::Content(path) => observe::content(path),
+            Observation::Listing(path) => observe::listing(path),
+            Observation::Existence(path) => observe::existence(path),
+        });
+    }
+
+    /// Says that the work looked at something that cannot be witnessed: its answer is not stored.
+    pub fn spoil(&self, why: impl Into<String>) {
+        lock(&self.0.spoilt).get_or_insert_with(|| why.into());
+    }
+
+    fn note(&self, observed: Result<Observed, String>) {
+        match observed {
+            Err(why) => self.spoil(why),
+            Ok(observed) => {
+                let mut list = lock(&self.0.observed);
+                if list.len() >= MOST {
+                    drop(list);
+                    self.spoil(format!("it looked at more than {MOST} files"));
+                } else if !list.contains(&observed) {
+                    list.push(observed);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn spoilt(&self) -> Option<String> {
+        lock(&self.0.spoilt).clone()
+    }
+
+    pub(crate) fn observed(&self) -> Vec<Observed> {
+        lock(&self.0.observed).clone()
+    }
+}
+
+/// Something that was looked at, and what it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Observed {
+    path: String,
+    what: What,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum What {
+    Content { digest: Digest, status: Status },
+    Listing { digest: Digest, status: Status },
+    Absent,
+    Present { directory: bool },
+}
+
+/// The observations of an entry, ready to be checked on every hit.
+pub(crate) struct Watched {
+    observed: Vec<Observed>,
+    /// Observations that were too new to trust when made, and have since been found unchanged at a
+    /// moment when their status could be trusted.
+    proven: Vec<AtomicBool>,
+}
+
+/// What a quick look tells.
+enum Verdict {
+    Holds,
+    /// Only the content can tell.
+    Unsure,
+    Changed(String),
+}
+
+impl Watched {
+    pub(crate) fn new(observed: Vec<Observed>) -> Arc<Self> {
+        let proven = observed.iter().map(|_| AtomicBool::new(false)).collect();
+        Arc::new(Self { observed, proven })
+    }
+
+    /// Whether everything is as it was; the error says what changed. Hashes files only where their
+    /// status does not decide, away from the caller's thread.
+    pub(crate) async fn check(self: &Arc<Self>) -> Result<(), String> {
+        let mut unsure = false;
+        for (index, observed) in self.observed.iter().enumerate() {
+            match observed.glance(self.proven[index].load(Ordering::Relaxed)) {
+                Verdict::Holds => {}
+                Verdict::Unsure => unsure = true,
+                Verdict::Changed(what) => return Err(what),
+            }
+        }
+        if !unsure {
+            return Ok(());
+        }
+        let this = Arc::clone(self);
+        tokio::task::spawn_blocking(move || this.check_content(false))
+            .await
+            .unwrap_or_else(|_| Err("the check of what it depends on was cut short".to_owned()))
+    }
+
+    /// Whether the content of everything is as it was, whatever its status says.
+    pub(crate) async fn check_frozen(self: &Arc<Self>) -> Result<(), String> {
+        if self.observed.is_empty() {
+            return Ok(());
+        }
+        let this = Arc::clone(self);
+        tokio::task::spawn_blocking(move || this.check_content(true))
+            .await
+            .unwrap_or_else(|_| Err("the check of what it depends on was cut short".to_owned()))
+    }
+
+    fn check_content(&self, all: bool) -> Result<(), String> {
+        for (index, observed) in self.observed.iter().enumerate() {
+            let proven = self.proven[index].load(Ordering::Relaxed);
+            match observed.glance(proven) {
+                Verdict::Holds if !all => {}
+                Verdict::Changed(what) if !all => return Err(what),
+                _ => {
+                    if observed.compare()? {
+                        self.proven[index].store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Observed {
+    /// Decides by the status alone where that is possible.
+    fn glance(&self, proven: bool) -> Verdict {
+        let now = Status::of(Path::new(&self.path));
+        match (&self.what, now) {
+            (_, Err(error)) => Verdict::Changed(format!("{}: {error}", self.path)),
+            (What::Absent, Ok(None)) => Verdict::Holds,
+            (What::Absent, Ok(Some(_))) => Verdict::Changed(format!("{} is there now", self.path)),
+            (_, Ok(None)) => Verdict::Changed(format!("{} is gone", self.path)),
+            (What::Present { directory }, Ok(Some(now))) => {
+                if *directory == now.directory { Verdict::Holds } else { self.changed() }
+            }
+            (What::Content { status, .. }, Ok(Some(now))) => {
+                if now.size != status.size || now.directory {
+                    self.changed()
+                } else if now.same_as(status) && (status.trusted || proven) {
+                    Verdict::Holds
+                } else {
+                    Verdict::Unsure
+                }
+            }
+            (What::Listing { status, .. }, Ok(Some(now))) => {
+                if !now.directory {
+                    self.changed()
+                } else if now.same_as(status) && (status.trusted || proven) {
+                    Verdict::Holds
+                } else {
+                    Verdict::Unsure
+                }
+            }
+        }
+    }
+
+    fn changed(&self) -> Verdict {
+        Verdict::Changed(format!("{} changed", self.path))
+    }
+
+    /// Looks again and compares what is there. True if the status of the first look may be trusted
+    /// from now on.
+    fn compare(&self) -> Result<bool, String> {
+        let path = Path::new(&self.path);
+        let now = match &self.what {
+            What::Content { .. } => observe::content(path),
+            What::Listing { .. } => observe::listing(path),
+            What::Absent | What::Present { .. } => observe::existence(path),
+        }?;
+        let same_status = |then: &Status, now: &Status| now.same_as(then) && now.trusted;
+        match (&self.what, &now.what) {
+            (What::Content { digest, status }, What::Content { digest: again, status: now })
+            | (What::Listing { digest, status }, What::Listing { digest: again, status: now })
+                if digest == again =>
+            {
+                Ok(same_status(status, now))
+            }
+            (What::Absent | What::Present { .. }, again) if again == &self.what => Ok(false),
+            _ => Err(format!("{} changed", self.path)),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Looking at files.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use bytes::Bytes;
+use cachalot_core::Digest;
+use sha2::Digest as _;
+
+use super::status::Status;
+use super::{Observed, What};
+
+type Result<T> = std::result::Result<T, String>;
+
+fn name(path: &Path) -> Result<String> {
+    match path.to_str() {
+        Some(path) => Ok(path.to_owned()),
+        None => Err(format!("{} is not a name that can be noted", path.display())),
+    }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn fault(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+fn moved(path: &Path) -> String {
+    format!("{} changed while it was read", path.display())
+}
+
+/// Reads a file and notes it, on one handle.
+pub(super) fn read(path: &Path) -> io::Result<(Result<Observed>, Bytes)> {
+    let mut file = File::open(path)?;
+    let before = Status::from(&file.metadata()?);
+    let mut bytes = Vec::with_capacity(usize::try_from(before.size).unwrap_or(0));
+    file.read_to_end(&mut bytes)?;
+    let after = Status::from(&file.metadata()?);
+    let observed = if before.same_as(&after) && bytes.len() as u64 == before.size {
+        noted(path, Digest::of(&bytes), before)
+    } else {
+        Err(moved(path))
+    };
+    Ok((observed, bytes.into()))
+}
+
+fn noted(path: &Path, digest: Digest, status: Status) -> Result<Observed> {
+    let status = status.judge(directory_of(path));
+    Ok(Observed { path: name(path)?, what: What::Content { digest, status } })
+}
+
+/// What a path holds now, in constant memory.
+pub(super) fn content(path: &Path) -> Result<Observed> {
+    match Status::of(path).map_err(|error| fault(path, &error))? {
+        None => Ok(Observed { path: name(path)?, what: What::Absent }),
+        Some(status) if status.directory => listing(path),
+        Some(_) => {
+            let mut file = File::open(path).map_err(|error| fault(path, &error))?;
+            let status_of = |file: &File| {
+                file.metadata().map(|m| Status::from(&m)).map_err(|error| fault(path, &error))
+            };
+            let before = status_of(&file)?;
+            let digest = hash(&mut file).map_err(|error| fault(path, &error))?;
+            if !before.same_as(&status_of(&file)?) {
+                return Err(moved(path));
+            }
+            noted(path, digest, before)
+        }
+    }
+}
+
+fn hash(file: &mut File) -> io::Result<Digest> {
+    let mut hasher = sha2::Sha256::new();
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(Digest(hasher.finalize().into())),
+            read => hasher.update(&buffer[..read]),
+        }
+    }
+}
+
+/// The names and kinds of a directory's entries.
+pub(super) fn listing(path: &Path) -> Result<Observed> {
+    let status = match Status::of(path).map_err(|error| fault(path, &error))? {
+        None => return Ok(Observed { path: name(path)?, what: What::Absent }),
+        Some(status) if status.directory => status,
+        Some(_) => return Err(format!("{} is not a directory", path.display())),
+    };
+    let mut entries = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(|error| fault(path, &error))? {
+        let entry = entry.map_err(|error| fault(path, &error))?;
+        let kind = entry.file_type().map_err(|error| fault(path, &error))?;
+        let kind = [u8::from(kind.is_dir()), u8::from(kind.is_file()), u8::from(kind.is_symlink())];
+        entries.push((entry.file_name().into_encoded_bytes(), kind));
+    }
+    entries.sort_unstable();
+    let parts: Vec<&[u8]> =
+        entries.iter().flat_map(|(name, kind)| [name.as_slice(), kind.as_slice()]).collect();
+    let digest = Digest::of_parts(&parts);
+    match Status::of(path) {
+        Ok(Some(after)) if after.same_as(&status) => {
+            let status = status.judge(path);
+            Ok(Observed { path: name(path)?, what: What::Listing { digest, status } })
+        }
+        _ => Err(moved(path)),
+    }
+}
+
+/// Whether something is there, and as what.
+pub(super) fn existence(path: &Path) -> Result<Observed> {
+    let what = match Status::of(path).map_err(|error| fault(path, &error))? {
+        None => What::Absent,
+        Some(status) => What::Present { directory: status.directory },
+    };
+    Ok(Observed { path: name(path)?, what })
+}

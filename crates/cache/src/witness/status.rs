@@ -1,0 +1,131 @@
+//! The status of a file, and whether it can be trusted to tell a change.
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+/// The coarsest time stamps of file systems in use (FAT) are two seconds apart: two writes within
+/// that time may leave the same status.
+const GRANULARITY: Duration = Duration::from_secs(2);
+
+/// What `stat` tells of a file. Nanoseconds since the epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Status {
+    pub(super) directory: bool,
+    pub(super) size: u64,
+    modified: i128,
+    /// When the status last changed: unlike `modified`, no program can set it back.
+    changed: i128,
+    inode: u64,
+    device: u64,
+    /// Whether the file was old enough, by its file system's own time, that a later write must show.
+    pub(super) trusted: bool,
+}
+
+impl Status {
+    /// The status of what is at `path` (links followed); `None` if nothing is.
+    pub(super) fn of(path: &Path) -> io::Result<Option<Self>> {
+        match std::fs::metadata(path) {
+            Ok(metadata) => Ok(Some(Self::from(&metadata))),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether it is the same file in the same state, as far as a status tells.
+    pub(super) fn same_as(&self, other: &Self) -> bool {
+        let Self { directory, size, modified, changed, inode, device, trusted: _ } = self;
+        (*directory, *size, *modified, *changed, *inode, *device)
+            == (
+                other.directory,
+                other.size,
+                other.modified,
+                other.changed,
+                other.inode,
+                other.device,
+            )
+    }
+
+    /// Notes whether this status was old enough to trust when it was taken, by the time of the file
+    /// system that `directory` is on.
+    pub(super) fn judge(mut self, directory: &Path) -> Self {
+        let newest = self.modified.max(self.changed);
+        self.trusted = file_system_time(directory)
+            .is_some_and(|now| newest.saturating_add(nanoseconds(GRANULARITY)) < now);
+        self
+    }
+
+    #[cfg(unix)]
+    pub(super) fn from(metadata: &std::fs::Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt as _;
+        let stamp = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+        Self {
+            directory: metadata.is_dir(),
+            size: if metadata.is_dir() { 0 } else { metadata.len() },
+            modified: stamp(metadata.mtime(), metadata.mtime_nsec()),
+            changed: stamp(metadata.ctime(), metadata.ctime_nsec()),
+            inode: metadata.ino(),
+            device: metadata.dev(),
+            trusted: false,
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn from(metadata: &std::fs::Metadata) -> Self {
+        let modified = metadata.modified().map_or(0, since_epoch);
+        Self {
+            directory: metadata.is_dir(),
+            size: if metadata.is_dir() { 0 } else { metadata.len() },
+            modified,
+            changed: modified,
+            inode: 0,
+            device: 0,
+            trusted: false,
+        }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> i128 {
+    i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX)
+}
+
+fn since_epoch(time: SystemTime) -> i128 {
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => nanoseconds(after),
+        Err(before) => -nanoseconds(before.duration()),
+    }
+}
+
+/// What time it is on the file system of `directory`: that of a nameless file made there just now,
+/// which leaves no trace in the directory. `None` where that cannot be told; statuses are then never
+/// trusted, and contents are compared.
+#[cfg(target_os = "linux")]
+fn file_system_time(directory: &Path) -> Option<i128> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let probe = rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR).ok();
+    match probe {
+        Some(probe) => std::fs::File::from(probe).metadata().and_then(|m| m.modified()).ok().map(since_epoch),
+        None => cautious_time(),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn file_system_time(_directory: &Path) -> Option<i128> {
+    cautious_time()
+}
+
+/// The machine's time less an hour: a stand-in where the file system cannot be asked (a directory
+/// that is not ours to write to), with room for a server's clock that is off.
+fn cautious_time() -> Option<i128> {
+    Some(since_epoch(SystemTime::now()).saturating_sub(nanoseconds(Duration::from_secs(3_600))))
+}
