@@ -11,6 +11,7 @@
 //! | `d` len bytes | number: its lexeme |
 //! | `s` len bytes | string: its UTF-8 bytes, unescaped |
 //! | `x` pieces `e` | string that holds secrets: `s` pieces as they are, `h` pieces as keyed digests |
+//! | `y` pieces `e` | number whose lexeme holds secrets: the same |
 //! | `[` items `e` | array |
 //! | `{` (string value)* `e` | object, sorted by the bytes of the keys |
 //!
@@ -19,7 +20,7 @@
 use std::cell::Cell;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use crate::Digest;
 use crate::secret::{Piece, Seals};
@@ -49,7 +50,10 @@ impl Canonical {
     /// # Errors
     /// Text that is not JSON, duplicate keys, lone surrogates, nesting deeper than 128.
     pub fn json(text: &[u8]) -> Result<Self, NotCanonical> {
-        text::encode(text).map(|bytes| Self { bytes: bytes.into(), holds_secrets: false })
+        text::encode(text).map(|bytes| Self {
+            bytes: bytes.into(),
+            holds_secrets: false,
+        })
     }
 
     /// From an in-memory value: 64-bit integers exact, floats shortest; equal values give equal
@@ -58,7 +62,10 @@ impl Canonical {
     pub fn value(value: &Value) -> Self {
         let mut out = Vec::with_capacity(256);
         encode_value(value, None, &mut out);
-        Self { bytes: out.into(), holds_secrets: false }
+        Self {
+            bytes: out.into(),
+            holds_secrets: false,
+        }
     }
 
     /// Like [`Canonical::value`], with every known secret replaced by its keyed digest.
@@ -67,11 +74,24 @@ impl Canonical {
         let mut out = Vec::with_capacity(256);
         if seals.is_empty() {
             encode_value(value, None, &mut out);
-            return Self { bytes: out.into(), holds_secrets: false };
+            return Self {
+                bytes: out.into(),
+                holds_secrets: false,
+            };
         }
         let holds_secrets = Cell::new(false);
-        encode_value(value, Some(&Sealing { seals, found: &holds_secrets }), &mut out);
-        Self { bytes: out.into(), holds_secrets: holds_secrets.get() }
+        encode_value(
+            value,
+            Some(&Sealing {
+                seals,
+                found: &holds_secrets,
+            }),
+            &mut out,
+        );
+        Self {
+            bytes: out.into(),
+            holds_secrets: holds_secrets.get(),
+        }
     }
 
     /// Whether a secret went in, as its keyed digest.
@@ -103,7 +123,12 @@ impl Canonical {
 
 impl std::fmt::Debug for Canonical {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Canonical({} bytes, {})", self.bytes.len(), self.digest())
+        write!(
+            f,
+            "Canonical({} bytes, {})",
+            self.bytes.len(),
+            self.digest()
+        )
     }
 }
 
@@ -134,35 +159,56 @@ fn encode_value(value: &Value, sealing: Option<&Sealing<'_>>, out: &mut Vec<u8>)
         Value::Null => out.push(b'n'),
         Value::Bool(true) => out.push(b't'),
         Value::Bool(false) => out.push(b'f'),
-        Value::Number(number) => encode_number(number, out),
+        Value::Number(number) => encode_number(number, sealing, out),
         Value::String(text) => encode_string(text, sealing, out),
         Value::Array(items) => {
             out.push(b'[');
-            items.iter().for_each(|item| encode_value(item, sealing, out));
+            items
+                .iter()
+                .for_each(|item| encode_value(item, sealing, out));
             out.push(END);
         }
         Value::Object(fields) => encode_fields(fields, sealing, out),
     }
 }
 
-fn encode_number(number: &serde_json::Number, out: &mut Vec<u8>) {
+fn encode_number(number: &Number, sealing: Option<&Sealing<'_>>, out: &mut Vec<u8>) {
+    with_lexeme(number, |lexeme| {
+        if !encode_sealed(b'y', lexeme, sealing, out) {
+            put_delimited(b'd', lexeme.as_bytes(), out);
+        }
+    });
+}
+
+/// The lexeme of our own numbers: integers exact, floats as short as they can be and keep their value.
+/// It must not change from one version to the next, so that it does not depend on how a JSON library
+/// likes to print.
+fn with_lexeme<T>(number: &Number, read: impl FnOnce(&str) -> T) -> T {
     if let Some(integer) = number.as_i64() {
-        put_delimited(b'd', itoa::Buffer::new().format(integer).as_bytes(), out);
+        read(itoa::Buffer::new().format(integer))
     } else if let Some(integer) = number.as_u64() {
-        put_delimited(b'd', itoa::Buffer::new().format(integer).as_bytes(), out);
+        read(itoa::Buffer::new().format(integer))
     } else if let Some(float) = number.as_f64() {
-        put_delimited(b'd', ryu::Buffer::new().format(float).as_bytes(), out);
+        read(ryu::Buffer::new().format(float))
     } else {
-        put_delimited(b'd', number.to_string().as_bytes(), out);
+        read(&number.to_string())
     }
 }
 
 fn encode_string(text: &str, sealing: Option<&Sealing<'_>>, out: &mut Vec<u8>) {
-    let Some(pieces) = sealing.and_then(|sealing| sealing.seals.split(text).inspect(|_| sealing.found.set(true)))
-    else {
-        return put_delimited(b's', text.as_bytes(), out);
+    if !encode_sealed(b'x', text, sealing, out) {
+        put_delimited(b's', text.as_bytes(), out);
+    }
+}
+
+/// Encodes `text` in pieces if it holds secrets, and says whether it did.
+fn encode_sealed(tag: u8, text: &str, sealing: Option<&Sealing<'_>>, out: &mut Vec<u8>) -> bool {
+    let Some(sealing) = sealing else { return false };
+    let Some(pieces) = sealing.seals.split(text) else {
+        return false;
     };
-    out.push(b'x');
+    sealing.found.set(true);
+    out.push(tag);
     for piece in pieces {
         match piece {
             Piece::Plain(plain) => put_delimited(b's', plain.as_bytes(), out),
@@ -170,6 +216,7 @@ fn encode_string(text: &str, sealing: Option<&Sealing<'_>>, out: &mut Vec<u8>) {
         }
     }
     out.push(END);
+    true
 }
 
 fn encode_fields(
@@ -179,7 +226,7 @@ fn encode_fields(
 ) {
     out.push(b'{');
     let mut put = |name: &String, field: &Value| {
-        put_delimited(b's', name.as_bytes(), out);
+        encode_string(name, sealing, out);
         encode_value(field, sealing, out);
     };
     if fields.keys().is_sorted() {
@@ -187,7 +234,9 @@ fn encode_fields(
     } else {
         let mut sorted: Vec<_> = fields.iter().collect();
         sorted.sort_unstable_by_key(|(name, _)| *name);
-        sorted.into_iter().for_each(|(name, field)| put(name, field));
+        sorted
+            .into_iter()
+            .for_each(|(name, field)| put(name, field));
     }
     out.push(END);
 }
@@ -202,7 +251,7 @@ fn decode(rest: &mut &[u8]) -> Option<Value> {
         b'f' => Value::Bool(false),
         b'd' => readable_number(take_text(rest)?),
         b's' => Value::String(take_text(rest)?.to_owned()),
-        b'x' => Value::String(decode_sealed(rest)?),
+        b'x' | b'y' => Value::String(decode_sealed(rest)?),
         b'[' => {
             let mut items = Vec::new();
             while !at_end(rest)? {
@@ -213,9 +262,9 @@ fn decode(rest: &mut &[u8]) -> Option<Value> {
         b'{' => {
             let mut fields = serde_json::Map::new();
             while !at_end(rest)? {
-                let (_, after) = rest.split_first()?;
-                *rest = after;
-                let name = take_text(rest)?.to_owned();
+                let Value::String(name) = decode(rest)? else {
+                    return None;
+                };
                 fields.insert(name, decode(rest)?);
             }
             Value::Object(fields)
@@ -224,9 +273,14 @@ fn decode(rest: &mut &[u8]) -> Option<Value> {
     })
 }
 
+/// The number, if it would be written as `lexeme`, by us or in JSON.
 fn readable_number(lexeme: &str) -> Value {
-    match serde_json::from_str::<serde_json::Number>(lexeme) {
-        Ok(number) if number.to_string() == lexeme => Value::Number(number),
+    match serde_json::from_str::<Number>(lexeme) {
+        Ok(number)
+            if with_lexeme(&number, |ours| ours == lexeme) || number.to_string() == lexeme =>
+        {
+            Value::Number(number)
+        }
         _ => Value::String(lexeme.to_owned()),
     }
 }

@@ -6,7 +6,9 @@ use std::str::FromStr;
 use sha2::Digest as _;
 
 /// A SHA-256 digest. Displays as 64 lower-case hex digits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {

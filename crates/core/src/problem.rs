@@ -47,7 +47,12 @@ impl Problem {
     /// A problem without a place or a remedy yet.
     #[must_use]
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), place: None, help: None }
+        Self {
+            code,
+            message: message.into(),
+            place: None,
+            help: None,
+        }
     }
 
     /// The same problem, at `place`.

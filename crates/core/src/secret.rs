@@ -12,6 +12,10 @@ use std::sync::{PoisonError, RwLock};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use zeroize::Zeroize;
 
+mod credentials;
+
+pub use credentials::{mask_credentials, redact_value};
+
 use crate::Digest;
 
 /// What is shown in place of a secret.
@@ -90,9 +94,19 @@ impl DigestKey {
         }
     }
 
+    /// Writes the key to a new file (mode 0600).
+    ///
+    /// # Errors
+    /// I/O errors; a file that is there already is left alone.
+    pub fn store(&self, path: &Path) -> io::Result<()> {
+        write_private(path, self.0.expose())
+    }
+
     fn load(path: &Path) -> io::Result<Self> {
         let mut bytes = Vec::with_capacity(33);
-        std::fs::File::open(path)?.take(33).read_to_end(&mut bytes)?;
+        std::fs::File::open(path)?
+            .take(33)
+            .read_to_end(&mut bytes)?;
         let key = <[u8; 32]>::try_from(bytes.as_slice());
         bytes.zeroize();
         key.map(Self::new).map_err(|_| {
@@ -124,15 +138,21 @@ impl DigestKey {
 #[cfg(unix)]
 fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }
 
 #[cfg(not(unix))]
 fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path)?;
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }
@@ -146,10 +166,11 @@ pub enum Piece<'a> {
     Sealed(Digest),
 }
 
+/// A secret, and how it may be written.
 struct Known {
     text: Secret<String>,
     /// Other spellings of the same secret: inside a JSON string, percent-encoded.
-    spellings: Vec<Secret<String>>,
+    spellings: Vec<(Secret<String>, Digest)>,
     digest: Digest,
 }
 
@@ -176,13 +197,19 @@ impl Seals {
     /// No secrets, and none can be learnt.
     #[must_use]
     pub fn none() -> Self {
-        Self { key: None, known: RwLock::new(Vec::new()) }
+        Self {
+            key: None,
+            known: RwLock::new(Vec::new()),
+        }
     }
 
     /// No secrets yet; what is learnt is digested under `key`.
     #[must_use]
     pub fn under(key: DigestKey) -> Self {
-        Self { key: Some(key), known: RwLock::new(Vec::new()) }
+        Self {
+            key: Some(key),
+            known: RwLock::new(Vec::new()),
+        }
     }
 
     /// The key that secrets are digested under, if there is one.
@@ -204,7 +231,13 @@ impl Seals {
         }
         known.push(Known {
             digest: key.digest(text.as_bytes()),
-            spellings: spellings(text),
+            spellings: spellings(text)
+                .into_iter()
+                .map(|spelling| {
+                    let digest = key.digest(spelling.expose().as_bytes());
+                    (spelling, digest)
+                })
+                .collect(),
             text: Secret::new(text.to_owned()),
         });
         // The longest first, so that a secret inside another does not tear it apart.
@@ -214,7 +247,10 @@ impl Seals {
     /// Whether no secret is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.known
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_empty()
     }
 
     /// `text` taken apart at its secrets; `None` if it holds none.
@@ -222,21 +258,23 @@ impl Seals {
     pub fn split<'a>(&self, text: &'a str) -> Option<Vec<Piece<'a>>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut pieces = vec![Piece::Plain(text)];
-        for secret in known.iter() {
-            let needle = secret.text.expose().as_str();
-            if !text.contains(needle) {
+        for (spelling, digest) in known.iter().flat_map(Known::spelled) {
+            if !text.contains(spelling) {
                 continue;
             }
             let mut next = Vec::with_capacity(pieces.len() + 2);
             for piece in pieces {
                 match piece {
-                    Piece::Plain(plain) => split_once_each(plain, needle, secret.digest, &mut next),
+                    Piece::Plain(plain) => split_at_each(plain, spelling, digest, &mut next),
                     sealed @ Piece::Sealed(_) => next.push(sealed),
                 }
             }
             pieces = next;
         }
-        pieces.iter().any(|piece| matches!(piece, Piece::Sealed(_))).then_some(pieces)
+        pieces
+            .iter()
+            .any(|piece| matches!(piece, Piece::Sealed(_)))
+            .then_some(pieces)
     }
 
     /// `text` with every known secret, in any spelling, replaced by [`MASK`].
@@ -244,11 +282,9 @@ impl Seals {
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut shown = Cow::Borrowed(text);
-        for secret in known.iter() {
-            for spelling in std::iter::once(&secret.text).chain(&secret.spellings) {
-                if shown.contains(spelling.expose().as_str()) {
-                    shown = Cow::Owned(shown.replace(spelling.expose().as_str(), MASK));
-                }
+        for (spelling, _) in known.iter().flat_map(Known::spelled) {
+            if shown.contains(spelling) {
+                shown = Cow::Owned(shown.replace(spelling, MASK));
             }
         }
         shown
@@ -258,15 +294,26 @@ impl Seals {
     #[must_use]
     pub fn occur_in(&self, bytes: &[u8]) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.iter().any(|secret| {
-            std::iter::once(&secret.text)
-                .chain(&secret.spellings)
-                .any(|spelling| memchr::memmem::find(bytes, spelling.expose().as_bytes()).is_some())
-        })
+        known
+            .iter()
+            .flat_map(Known::spelled)
+            .any(|(spelling, _)| memchr::memmem::find(bytes, spelling.as_bytes()).is_some())
     }
 }
 
-fn split_once_each<'a>(plain: &'a str, needle: &str, digest: Digest, into: &mut Vec<Piece<'a>>) {
+impl Known {
+    /// Every way in which it may be written, with the digest of that.
+    fn spelled(&self) -> impl Iterator<Item = (&str, Digest)> {
+        let plain = std::iter::once((self.text.expose().as_str(), self.digest));
+        plain.chain(
+            self.spellings
+                .iter()
+                .map(|(text, digest)| (text.expose().as_str(), *digest)),
+        )
+    }
+}
+
+fn split_at_each<'a>(plain: &'a str, needle: &str, digest: Digest, into: &mut Vec<Piece<'a>>) {
     let mut rest = plain;
     while let Some(at) = rest.find(needle) {
         if at > 0 {
@@ -303,86 +350,8 @@ fn spellings(text: &str) -> Vec<Secret<String>> {
     found
 }
 
-/// Names of fields whose values are credentials whatever they look like.
-fn names_a_credential(name: &str) -> bool {
-    const NAMES: [&str; 15] = [
-        "authorization", "proxyauthorization", "apikey", "xapikey", "token", "accesstoken",
-        "refreshtoken", "idtoken", "password", "passwd", "secret", "clientsecret", "cookie",
-        "setcookie", "privatekey",
-    ];
-    let folded: String = name
-        .chars()
-        .filter(|c| c.is_ascii_alphanumeric())
-        .map(|c| c.to_ascii_lowercase())
-        .collect();
-    NAMES.contains(&folded.as_str())
-}
-
-/// Whether a word has the shape of a credential that a provider hands out.
-fn looks_like_a_credential(word: &str) -> bool {
-    const PREFIXES: [(&str, usize); 14] = [
-        ("sk-", 20), ("pk-", 20), ("ghp_", 20), ("gho_", 20), ("ghs_", 20), ("github_pat_", 20),
-        ("glpat-", 20), ("xoxb-", 20), ("xoxp-", 20), ("AKIA", 20), ("ASIA", 20), ("AIza", 30),
-        ("llx-", 20), ("hf_", 20),
-    ];
-    PREFIXES.iter().any(|(prefix, least)| word.starts_with(prefix) && word.len() >= *least)
-        || (word.starts_with("eyJ") && word.matches('.').count() == 2 && word.len() > 40)
-}
-
-/// `text` with every word that looks like a credential masked.
-#[must_use]
-pub fn mask_credentials(text: &str) -> Cow<'_, str> {
-    if text.contains("-----BEGIN ") && text.contains("PRIVATE KEY-----") {
-        return Cow::Borrowed(MASK);
-    }
-    let part_of_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let mut shown = Cow::Borrowed(text);
-    for word in text.split(|c: char| !part_of_word(c)) {
-        if looks_like_a_credential(word) {
-            shown = Cow::Owned(shown.replace(word, MASK));
-        }
-    }
-    for scheme in ["Bearer ", "Basic "] {
-        if let Some(at) = shown.find(scheme) {
-            let start = at + scheme.len();
-            let end = shown[start..]
-                .find(|c: char| c.is_whitespace() || "\"',".contains(c))
-                .map_or(shown.len(), |n| start + n);
-            if end - start >= 8 {
-                let masked = format!("{}{MASK}{}", &shown[..start], &shown[end..]);
-                shown = Cow::Owned(masked);
-            }
-        }
-    }
-    shown
-}
-
-/// Masks, in place, known secrets, values of fields that name a credential, and words that look like one.
-pub fn redact_value(value: &mut serde_json::Value, seals: &Seals) {
-    use serde_json::Value;
-    match value {
-        Value::String(text) => {
-            let known = seals.redact(text);
-            let shown = mask_credentials(&known);
-            if shown != text.as_str() {
-                *text = shown.into_owned();
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| redact_value(item, seals)),
-        Value::Object(fields) => {
-            for (name, field) in fields.iter_mut() {
-                if names_a_credential(name) && !field.is_null() {
-                    *field = Value::String(MASK.to_owned());
-                } else {
-                    redact_value(field, seals);
-                }
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -407,6 +376,12 @@ mod tests {
         assert_eq!(pieces[0], Piece::Plain("x "));
         assert_ne!(pieces[1], pieces[3]);
         assert_eq!(seals.split("nothing here"), None);
+        let spelled = self::seals(&["a b"]);
+        assert_eq!(
+            spelled.split("?k=a%20b").unwrap().len(),
+            2,
+            "percent-encoded"
+        );
     }
 
     #[test]
@@ -419,26 +394,6 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_recognised_by_field_name_and_by_shape() {
-        let mut value = serde_json::json!({
-            "headers": {"Authorization": "x", "X-Api-Key": "y", "accept": "text/html"},
-            "body": "my key is sk-abcdefghijklmnopqrstuv, keep it",
-            "note": "Authorization: Bearer abcdefgh12345678 please",
-            "token": null,
-        });
-        redact_value(&mut value, &Seals::none());
-        assert_eq!(
-            value,
-            serde_json::json!({
-                "headers": {"Authorization": MASK, "X-Api-Key": MASK, "accept": "text/html"},
-                "body": "my key is [secret], keep it",
-                "note": "Authorization: Bearer [secret] please",
-                "token": null,
-            })
-        );
-    }
-
-    #[test]
     fn processes_that_create_the_digest_key_at_once_agree_on_it() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("digest.key");
@@ -446,7 +401,10 @@ mod tests {
             let threads: Vec<_> = (0..8)
                 .map(|_| scope.spawn(|| *DigestKey::load_or_create(&path).unwrap().expose()))
                 .collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
         });
         assert!(keys.windows(2).all(|pair| pair[0] == pair[1]));
         assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1);

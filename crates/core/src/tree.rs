@@ -1,11 +1,58 @@
 //! The spanned configuration tree: one YAML reader for all configuration.
+//!
+//! [`parse`] turns one YAML document into [`Node`]s that know where they are written; [`Section`]
+//! reads a mapping key by key, so that a key that nobody asked for is a problem.
+//!
+//! Scalars follow the YAML 1.2 core schema, with one exception: a decimal number written with a
+//! leading zero (`007`, `010`, `-01.5`) is text, because it is a code, a date or a file mode far more
+//! often than it is the number that YAML would make of it. So `yes`, `no`, `on`, `off`, `1_000`,
+//! `12:30` and `2024-01-02` are text, `1.10` is the number 1.1, and whatever is quoted is text.
+//!
+//! Problems have these codes:
+//!
+//! | code | what |
+//! |---|---|
+//! | `yaml-syntax` | the text is not YAML |
+//! | `tab-indentation` | a line is indented with a tab |
+//! | `empty-file` | there is no document, or an empty one |
+//! | `many-documents` | a second document begins |
+//! | `duplicate-key` | a mapping has a key twice |
+//! | `complex-key` | a key of a mapping is a list or a mapping |
+//! | `integer-too-large`, `number-too-large` | no 64-bit number holds it |
+//! | `unknown-tag` | a tag outside the core schema |
+//! | `recursive-alias` | an alias inside what it stands for |
+//! | `alias-bomb` | aliases stand for more than [`MOST_COPIED_NODES`] values or [`MOST_COPIED_BYTES`] of text |
+//! | `too-deep` | nesting deeper than [`DEEPEST`] |
+//! | `wrong-type` | a tag, a merge key or a reader asked for something else |
+//! | `missing-key`, `unknown-key`, `out-of-range` | see [`Section`] |
 
 use crate::{Place, Problem};
+
+mod anchors;
+mod builder;
+mod collection;
+mod scalar;
+mod section;
+mod source;
+mod syntax;
+mod tag;
+
+pub use section::Section;
+
+/// How deeply lists and mappings may be nested, aliases expanded.
+pub const DEEPEST: usize = 128;
+/// How many values the anchors and aliases of a file may stand for.
+pub const MOST_COPIED_NODES: usize = 100_000;
+/// How much text, in bytes, the anchors and aliases of a file may stand for.
+pub const MOST_COPIED_BYTES: usize = 16 * 1024 * 1024;
 
 /// A value in a configuration file, with its place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Where it is written.
+    /// Where it is written, without tag and anchor: a quoted text with its quotes, a block text from
+    /// its `|` or `>`, a list or mapping from its first character to its last. What an alias stands
+    /// for lies where it was anchored; a value that was left out lies, with length 0, where it could
+    /// have been.
     pub place: Place,
     /// What it is.
     pub kind: Kind,
@@ -45,9 +92,184 @@ pub struct Entry {
 
 /// Reads one YAML document. `file` is the name to show in problems.
 ///
+/// A byte order mark at the beginning is skipped, line ends may be CRLF. Anchors, aliases and merge
+/// keys (`<<`) are expanded, within bounds; a key of the mapping itself wins over a merged one, and
+/// an earlier merged one over a later.
+///
 /// # Errors
-/// Everything that is wrong with the text.
+/// Everything that is wrong with the text, in the order written. A syntax error or a broken bound
+/// ends the reading, so that what follows it is not reported.
 pub fn parse(file: &str, text: &str) -> Result<Node, Vec<Problem>> {
-    let _ = (file, text);
-    Err(vec![])
+    builder::parse(file, text)
+}
+
+impl Node {
+    /// What it is, for messages: `a mapping`, `a list`, `text`, `a number`, `true or false`, `empty`.
+    #[must_use]
+    pub fn kind_name(&self) -> &'static str {
+        match self.kind {
+            Kind::Null => "empty",
+            Kind::Boolean(_) => "true or false",
+            Kind::Integer(_) | Kind::Unsigned(_) | Kind::Float(_) => "a number",
+            Kind::Text(_) => "text",
+            Kind::List(_) => "a list",
+            Kind::Map(_) => "a mapping",
+        }
+    }
+
+    /// Whether it is `null`, `~` or nothing.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        matches!(self.kind, Kind::Null)
+    }
+
+    /// The text, if it is text.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The truth value, if it is one.
+    #[must_use]
+    pub fn as_boolean(&self) -> Option<bool> {
+        match self.kind {
+            Kind::Boolean(truth) => Some(truth),
+            _ => None,
+        }
+    }
+
+    /// The whole number, if it is one that is not negative.
+    #[must_use]
+    pub fn as_u64(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Integer(integer) => u64::try_from(integer).ok(),
+            Kind::Unsigned(integer) => Some(integer),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is one; whole numbers beyond 2⁵³ are rounded.
+    #[must_use]
+    pub fn as_f64(&self) -> Option<f64> {
+        match self.kind {
+            Kind::Integer(integer) => Some(integer as f64),
+            Kind::Unsigned(integer) => Some(integer as f64),
+            Kind::Float(float) => Some(float),
+            _ => None,
+        }
+    }
+
+    /// The items, if it is a list.
+    #[must_use]
+    pub fn as_list(&self) -> Option<&[Node]> {
+        match &self.kind {
+            Kind::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The entries, if it is a mapping.
+    #[must_use]
+    pub fn as_map(&self) -> Option<&[Entry]> {
+        match &self.kind {
+            Kind::Map(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    /// The value of `key`, if it is a mapping that has it.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        self.as_map()?
+            .iter()
+            .find(|entry| entry.key == key)
+            .map(|entry| &entry.value)
+    }
+
+    /// The value without its places. NaN and the infinities, which JSON lacks, become the text that
+    /// YAML writes for them (`.nan`, `.inf`, `-.inf`); all other numbers keep their value and type.
+    #[must_use]
+    pub fn to_value(&self) -> serde_json::Value {
+        use serde_json::Value;
+        match &self.kind {
+            Kind::Null => Value::Null,
+            Kind::Boolean(truth) => Value::Bool(*truth),
+            Kind::Integer(integer) => Value::from(*integer),
+            Kind::Unsigned(integer) => Value::from(*integer),
+            Kind::Float(float) => serde_json::Number::from_f64(*float)
+                .map_or_else(|| Value::from(scalar::not_finite(*float)), Value::Number),
+            Kind::Text(text) => Value::from(text.as_str()),
+            Kind::List(items) => items.iter().map(Self::to_value).collect(),
+            Kind::Map(entries) => Value::Object(
+                entries
+                    .iter()
+                    .map(|entry| (entry.key.clone(), entry.value.to_value()))
+                    .collect(),
+            ),
+        }
+    }
+
+    /// Where it begins, for messages about the whole: a list or mapping up to the end of its first
+    /// item or key, anything else entirely.
+    #[must_use]
+    pub fn head(&self) -> Place {
+        let first = match &self.kind {
+            Kind::List(items) => items.first().map(Self::head),
+            Kind::Map(entries) => entries.first().map(|entry| entry.key_place.clone()),
+            _ => None,
+        };
+        let mut place = self.place.clone();
+        // A merged key lies elsewhere, and says nothing about where the mapping begins.
+        let within =
+            |first: &Place| first.start >= place.start && first.start < place.start + place.len;
+        if let Some(first) = first.filter(within) {
+            place.len = first.start + first.len - place.start;
+        }
+        place
+    }
+
+    /// The line of `source`, from 1, on which the text begins: for a block text (`|`, `>`) the line
+    /// after the indicator, otherwise the line of the node. In a `|` text, line *n* of the text is
+    /// line `text_first_line + n - 1` of the file. `source` is what was given to [`parse`].
+    #[must_use]
+    pub fn text_first_line(&self, source: &str) -> u32 {
+        let is_block = matches!(self.kind, Kind::Text(_))
+            && matches!(source.as_bytes().get(self.place.start), Some(b'|' | b'>'));
+        self.place.line + u32::from(is_block)
+    }
+
+    /// The problem that `name` (say, `` `tools` ``) should have been `expected` (say, `a list`).
+    #[must_use]
+    pub fn wrong_type(&self, name: &str, expected: &str) -> Problem {
+        let found = match self.kind {
+            Kind::Null => "it is empty".to_owned(),
+            _ => format!("this is {}", self.kind_name()),
+        };
+        let problem = Problem::new(
+            "wrong-type",
+            format!("{name} must be {expected}, but {found}"),
+        )
+        .at(&self.head());
+        problem.help(self.remedy(expected))
+    }
+
+    fn remedy(&self, expected: &str) -> String {
+        let is_scalar = !matches!(self.kind, Kind::List(_) | Kind::Map(_) | Kind::Null);
+        let unquoted = self.as_text().map(scalar::resolve);
+        match unquoted {
+            None if is_scalar && expected.starts_with("text") => "put it in quotes".to_owned(),
+            Some(Ok(Kind::Boolean(_))) if expected.contains("true") => {
+                "take the quotes away".to_owned()
+            }
+            Some(Ok(Kind::Integer(_) | Kind::Unsigned(_) | Kind::Float(_)))
+                if expected.contains("number") =>
+            {
+                "take the quotes away".to_owned()
+            }
+            _ => format!("write {expected} here"),
+        }
+    }
 }

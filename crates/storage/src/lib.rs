@@ -1,1 +1,29 @@
 //! Bytes behind URIs: open, stat, hash while streaming; and the HTTP client.
+//!
+//! [`Storage`] reads plain paths, `file://`, `http(s)://`, `s3://`, `gs://`, `az://` and
+//! `abfs(s)://` through one set of functions with one set of errors. Nothing is connected, and no
+//! client is built, before the first URI that needs it.
+//!
+//! [`HttpClient`] is for addresses that the user chose (on the command line, in a file, in
+//! settings). [`HttpClient::guarded`] is for addresses that a model or fetched content chose: it
+//! never connects to a private address.
+
+mod cloud;
+mod error;
+mod guard;
+mod hash;
+mod http;
+mod local;
+mod location;
+mod mask;
+mod proxy;
+mod storage;
+mod transfer;
+
+pub use error::{Error, ErrorKind};
+pub use hash::{Algorithm, Hashed, Hasher, hash_file};
+pub use http::{GuardedClient, HttpClient, HttpOptions};
+pub use mask::masked;
+pub use reqwest::{Method, RequestBuilder, Response, StatusCode, Url, header};
+pub use storage::{Options, Stat, Storage};
+pub use transfer::{body, chunks, success};

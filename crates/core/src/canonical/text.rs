@@ -6,10 +6,17 @@ use super::{END, NotCanonical, put_delimited};
 const DEEPEST: usize = 128;
 
 pub(super) fn encode(text: &[u8]) -> Result<Vec<u8>, NotCanonical> {
-    let text = std::str::from_utf8(text)
-        .map_err(|error| NotCanonical { reason: "not UTF-8", at: error.valid_up_to() })?;
-    let mut encoder =
-        Encoder { text: text.as_bytes(), at: 0, out: Vec::with_capacity(text.len()), fields: vec![] };
+    let text = std::str::from_utf8(text).map_err(|error| NotCanonical {
+        reason: "not UTF-8",
+        at: error.valid_up_to(),
+    })?;
+    let mut encoder = Encoder {
+        text: text.as_bytes(),
+        at: 0,
+        out: Vec::with_capacity(text.len()),
+        fields: vec![],
+        unescaped: vec![],
+    };
     encoder.value(0)?;
     encoder.skip_space();
     if encoder.at < encoder.text.len() {
@@ -35,11 +42,16 @@ struct Encoder<'a> {
     out: Vec<u8>,
     /// A stack: the fields of every object that is still open.
     fields: Vec<Field>,
+    /// Where a string with escapes is put together before its length is known.
+    unescaped: Vec<u8>,
 }
 
 impl Encoder<'_> {
     fn refuse(&self, reason: &'static str) -> NotCanonical {
-        NotCanonical { reason, at: self.at }
+        NotCanonical {
+            reason,
+            at: self.at,
+        }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -81,7 +93,11 @@ impl Encoder<'_> {
         while let Some(b'0'..=b'9') = self.peek() {
             self.at += 1;
         }
-        if self.at == start { Err(self.refuse("expected a digit")) } else { Ok(()) }
+        if self.at == start {
+            Err(self.refuse("expected a digit"))
+        } else {
+            Ok(())
+        }
     }
 
     fn number(&mut self) -> Result<(), NotCanonical> {
@@ -175,7 +191,11 @@ impl Encoder<'_> {
             }
             self.at += 1;
             self.value(depth + 1)?;
-            self.fields.push(Field { start, key, end: self.out.len() });
+            self.fields.push(Field {
+                start,
+                key,
+                end: self.out.len(),
+            });
             if self.next_item(b'}')? {
                 break;
             }
@@ -195,7 +215,10 @@ impl Encoder<'_> {
             let start = fields[0].start;
             fields.sort_unstable_by(|a, b| key(a).cmp(key(b)));
             if fields.windows(2).any(|pair| key(&pair[0]) == key(&pair[1])) {
-                return Err(NotCanonical { reason: "a key occurs twice in the object that ends", at: self.at });
+                return Err(NotCanonical {
+                    reason: "a key occurs twice in the object that ends",
+                    at: self.at,
+                });
             }
             let mut sorted = Vec::with_capacity(out.len() - start);
             for field in fields.iter() {
@@ -211,48 +234,38 @@ impl Encoder<'_> {
     /// Encodes a string and tells where its unescaped bytes lie in the output.
     fn string(&mut self) -> Result<(usize, usize), NotCanonical> {
         self.at += 1;
-        let start = self.at;
-        let rest = &self.text[start..];
-        let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f));
-        match plain.map(|length| (length, rest[length])) {
-            Some((length, b'"')) => {
-                put_delimited(b's', &rest[..length], &mut self.out);
-                self.at = start + length + 1;
-                Ok((self.out.len() - length, self.out.len()))
-            }
-            Some((length, b'\\')) => {
-                let mut unescaped = Vec::with_capacity(length + 32);
-                self.unescape(&mut unescaped)?;
-                put_delimited(b's', &unescaped, &mut self.out);
-                Ok((self.out.len() - unescaped.len(), self.out.len()))
-            }
-            Some((length, _)) => {
-                self.at = start + length;
-                Err(self.refuse("a control character in a string must be escaped"))
-            }
-            None => {
-                self.at = self.text.len();
-                Err(self.refuse("a string does not end"))
-            }
+        let rest = &self.text[self.at..];
+        let length = plain_length(rest);
+        if rest.get(length) == Some(&b'"') {
+            put_delimited(b's', &rest[..length], &mut self.out);
+            self.at += length + 1;
+            return Ok((self.out.len() - length, self.out.len()));
         }
+        let mut unescaped = std::mem::take(&mut self.unescaped);
+        unescaped.clear();
+        self.unescape(&mut unescaped)?;
+        put_delimited(b's', &unescaped, &mut self.out);
+        let length = unescaped.len();
+        self.unescaped = unescaped;
+        Ok((self.out.len() - length, self.out.len()))
     }
 
     fn unescape(&mut self, into: &mut Vec<u8>) -> Result<(), NotCanonical> {
         loop {
-            let byte = self.peek().ok_or_else(|| self.refuse("a string does not end"))?;
-            match byte {
-                b'"' => {
+            let rest = &self.text[self.at..];
+            let plain = &rest[..plain_length(rest)];
+            into.extend_from_slice(plain);
+            self.at += plain.len();
+            match self.peek() {
+                Some(b'"') => {
                     self.at += 1;
                     return Ok(());
                 }
-                b'\\' => self.escape(into)?,
-                0..=0x1f => {
+                Some(b'\\') => self.escape(into)?,
+                Some(_) => {
                     return Err(self.refuse("a control character in a string must be escaped"));
                 }
-                _ => {
-                    into.push(byte);
-                    self.at += 1;
-                }
+                None => return Err(self.refuse("a string does not end")),
             }
         }
     }
@@ -301,4 +314,30 @@ impl Encoder<'_> {
         self.at += 5;
         Ok(code)
     }
+}
+
+/// How many bytes stand before the first quote, backslash or control character. Eight at a time:
+/// most of what is ever encoded is the inside of strings.
+fn plain_length(bytes: &[u8]) -> usize {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (n, word) in words.iter().enumerate() {
+        let special = special_bytes(u64::from_le_bytes(*word));
+        if special != 0 {
+            return n * 8 + special.trailing_zeros() as usize / 8;
+        }
+    }
+    let within = rest
+        .iter()
+        .position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f));
+    words.len() * 8 + within.unwrap_or(rest.len())
+}
+
+/// The top bit of every byte that ends a plain run. Exact for the lowest such byte, which is the one
+/// that counts; a borrow can mark bytes above it wrongly.
+fn special_bytes(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 0xff;
+    const TOPS: u64 = ONES * 0x80;
+    let below = |bytes: u64, limit: u64| bytes.wrapping_sub(ONES * limit) & !bytes;
+    let is = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    (is(b'"') | is(b'\\') | below(word, 0x20)) & TOPS
 }

@@ -1,0 +1,178 @@
+//! Lists and mappings that are being read.
+
+use std::collections::{HashMap, HashSet};
+
+use super::source::Position;
+use super::tag::Demand;
+use super::{Entry, Kind, Node};
+use crate::{Place, Problem};
+
+/// The key that a merged mapping stands behind.
+const MERGE: &str = "<<";
+
+/// A list or mapping that is not closed yet.
+pub(super) struct Collection {
+    pub(super) start: Position,
+    pub(super) anchor: usize,
+    pub(super) demand: Demand,
+    /// Where its last item, key or value ends.
+    pub(super) end: usize,
+    content: Content,
+}
+
+enum Content {
+    List(Vec<Node>),
+    Map(Mapping),
+}
+
+#[derive(Default)]
+struct Mapping {
+    entries: Vec<Entry>,
+    keys: HashMap<String, Place>,
+    pending: Option<Key>,
+    /// What is merged, and before which entry.
+    merged: Option<(usize, Node)>,
+}
+
+/// The key that a value is expected for.
+pub(super) enum Key {
+    /// An ordinary one.
+    Named(String, Place),
+    /// `<<`, not in quotes.
+    Merge,
+    /// One that was reported: the value is read and forgotten.
+    Wrong,
+}
+
+impl Collection {
+    pub(super) fn list(start: Position, anchor: usize, demand: Demand) -> Self {
+        Self {
+            start,
+            anchor,
+            demand,
+            end: start.byte,
+            content: Content::List(Vec::new()),
+        }
+    }
+
+    pub(super) fn map(start: Position, anchor: usize, demand: Demand) -> Self {
+        Self {
+            start,
+            anchor,
+            demand,
+            end: start.byte,
+            content: Content::Map(Mapping::default()),
+        }
+    }
+
+    pub(super) fn is_map(&self) -> bool {
+        matches!(self.content, Content::Map(_))
+    }
+
+    /// Whether what comes next is a key.
+    pub(super) fn expects_key(&self) -> bool {
+        matches!(&self.content, Content::Map(map) if map.pending.is_none())
+    }
+
+    /// Takes a key that is written as `text`; `is_plain` if it has neither quotes nor a tag.
+    pub(super) fn key(&mut self, text: String, is_plain: bool, place: Place) -> Option<Problem> {
+        let Content::Map(map) = &mut self.content else {
+            return None;
+        };
+        if let Some(first) = map.keys.get(&text) {
+            let problem = Problem::new(
+                "duplicate-key",
+                format!("the key `{text}` is already in this mapping, at {first}"),
+            )
+            .at(&place)
+            .help("keep one of the two, or rename one");
+            map.pending = Some(Key::Wrong);
+            return Some(problem);
+        }
+        map.keys.insert(text.clone(), place.clone());
+        let is_merge = is_plain && text == MERGE;
+        map.pending = Some(if is_merge {
+            Key::Merge
+        } else {
+            Key::Named(text, place)
+        });
+        None
+    }
+
+    /// What came as a key cannot be one.
+    pub(super) fn wrong_key(&mut self) {
+        if let Content::Map(map) = &mut self.content {
+            map.pending = Some(Key::Wrong);
+        }
+    }
+
+    /// Takes an item, or the value of the pending key.
+    pub(super) fn value(&mut self, node: Node) -> Option<Problem> {
+        match &mut self.content {
+            Content::List(items) => items.push(node),
+            Content::Map(map) => match map.pending.take() {
+                Some(Key::Named(key, key_place)) => {
+                    map.entries.push(Entry {
+                        key,
+                        key_place,
+                        value: node,
+                    });
+                }
+                Some(Key::Merge) if can_be_merged(&node) => {
+                    map.merged = Some((map.entries.len(), node));
+                }
+                Some(Key::Merge) => {
+                    return Some(node.wrong_type("`<<`", "a mapping or a list of mappings"));
+                }
+                Some(Key::Wrong) | None => {}
+            },
+        }
+        None
+    }
+
+    /// What it is, now that it is closed.
+    pub(super) fn finish(self) -> Kind {
+        match self.content {
+            Content::List(items) => Kind::List(items),
+            Content::Map(map) => Kind::Map(map.finish()),
+        }
+    }
+}
+
+impl Mapping {
+    fn finish(self) -> Vec<Entry> {
+        let Some((at, node)) = self.merged else {
+            return self.entries;
+        };
+        let mut keys: HashSet<String> = self.keys.into_keys().collect();
+        let mut entries = self.entries;
+        let after = entries.split_off(at);
+        let merged = match node.kind {
+            Kind::Map(merged) => merged,
+            Kind::List(items) => items.into_iter().flat_map(into_entries).collect(),
+            _ => Vec::new(),
+        };
+        entries.extend(
+            merged
+                .into_iter()
+                .filter(|entry| keys.insert(entry.key.clone())),
+        );
+        entries.extend(after);
+        entries
+    }
+}
+
+fn can_be_merged(node: &Node) -> bool {
+    match &node.kind {
+        Kind::Map(_) => true,
+        Kind::List(items) => items.iter().all(|item| matches!(item.kind, Kind::Map(_))),
+        _ => false,
+    }
+}
+
+fn into_entries(node: Node) -> Vec<Entry> {
+    match node.kind {
+        Kind::Map(entries) => entries,
+        _ => Vec::new(),
+    }
+}

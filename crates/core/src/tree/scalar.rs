@@ -1,0 +1,123 @@
+//! What a scalar means: the YAML 1.2 core schema.
+
+use super::Kind;
+
+/// Why a number has no value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TooLarge {
+    /// A whole number beyond 64 bits.
+    Integer,
+    /// Any other number beyond the largest float.
+    Float,
+}
+
+/// What an unquoted scalar without a tag means.
+pub(super) fn resolve(text: &str) -> Result<Kind, TooLarge> {
+    if let Some(kind) = resolve_word(text) {
+        return Ok(kind);
+    }
+    if let Some(integer) = integer(text) {
+        return integer;
+    }
+    if let Some(float) = float(text) {
+        return float;
+    }
+    Ok(Kind::Text(text.to_owned()))
+}
+
+/// Null, truth values, and the numbers that are words.
+fn resolve_word(text: &str) -> Option<Kind> {
+    Some(match text {
+        "" | "~" | "null" | "Null" | "NULL" => Kind::Null,
+        "true" | "True" | "TRUE" => Kind::Boolean(true),
+        "false" | "False" | "FALSE" => Kind::Boolean(false),
+        ".nan" | ".NaN" | ".NAN" => Kind::Float(f64::NAN),
+        _ => {
+            let (sign, unsigned) = split_sign(text);
+            let infinite = matches!(unsigned, ".inf" | ".Inf" | ".INF");
+            return infinite.then_some(Kind::Float(if sign == "-" {
+                f64::NEG_INFINITY
+            } else {
+                f64::INFINITY
+            }));
+        }
+    })
+}
+
+/// The whole number that `text` is, if it is written like one.
+pub(super) fn integer(text: &str) -> Option<Result<Kind, TooLarge>> {
+    let (digits, radix) = match text.get(..2) {
+        Some("0x") => (&text[2..], 16),
+        Some("0o") => (&text[2..], 8),
+        _ => (text, 10),
+    };
+    let unsigned = if radix == 10 {
+        split_sign(digits).1
+    } else {
+        digits
+    };
+    if unsigned.is_empty() || !unsigned.chars().all(|digit| digit.is_digit(radix)) {
+        return None;
+    }
+    if radix == 10 && has_leading_zero(unsigned) {
+        return None;
+    }
+    let signed = i64::from_str_radix(digits, radix).map(Kind::Integer);
+    let found = signed.or_else(|_| u64::from_str_radix(digits, radix).map(Kind::Unsigned));
+    Some(found.map_err(|_| TooLarge::Integer))
+}
+
+/// The number that `text` is, if it is written like one with a fraction or an exponent.
+pub(super) fn float(text: &str) -> Option<Result<Kind, TooLarge>> {
+    let (_, unsigned) = split_sign(text);
+    let (mantissa, exponent) = match unsigned.find(['e', 'E']) {
+        Some(at) => (&unsigned[..at], Some(&unsigned[at + 1..])),
+        None => (unsigned, None),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let has_digits = !whole.is_empty() || !fraction.is_empty();
+    let well_formed = has_digits
+        && all_digits(whole)
+        && all_digits(fraction)
+        && !has_leading_zero(whole)
+        && exponent.is_none_or(|exponent| {
+            let (_, digits) = split_sign(exponent);
+            !digits.is_empty() && all_digits(digits)
+        });
+    if !well_formed {
+        return None;
+    }
+    let parsed = text.parse::<f64>().ok()?;
+    Some(if parsed.is_finite() {
+        Ok(Kind::Float(parsed))
+    } else {
+        Err(TooLarge::Float)
+    })
+}
+
+/// How YAML writes a number that is not finite.
+pub(super) fn not_finite(float: f64) -> &'static str {
+    if float.is_nan() {
+        ".nan"
+    } else if float > 0.0 {
+        ".inf"
+    } else {
+        "-.inf"
+    }
+}
+
+fn split_sign(text: &str) -> (&str, &str) {
+    if text.starts_with(['-', '+']) {
+        text.split_at(1)
+    } else {
+        ("", text)
+    }
+}
+
+fn all_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn has_leading_zero(digits: &str) -> bool {
+    digits.len() > 1 && digits.starts_with('0')
+}

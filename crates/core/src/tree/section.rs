@@ -1,0 +1,257 @@
+//! Reading a mapping key by key, so that nothing in it goes unread.
+
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
+use super::{Entry, Node};
+use crate::suggest::did_you_mean;
+use crate::{Place, Problem};
+
+/// A mapping that is read key by key. A key is claimed by asking for it; [`Section::finish`] reports
+/// the keys that nobody claimed.
+///
+/// The readers of a type treat a key whose value is empty (`tools:` and nothing behind it) as left
+/// out. A value of the wrong type is reported, and then treated as left out.
+#[derive(Debug)]
+#[must_use = "finish it, or unknown keys go unnoticed"]
+pub struct Section<'a> {
+    what: &'static str,
+    place: Place,
+    entries: &'a [Entry],
+    claimed: HashSet<&'a str>,
+    asked: Vec<&'static str>,
+}
+
+impl<'a> Section<'a> {
+    /// The mapping `node`, which is `what` (with its article: `an agent file`). Reports `wrong-type`
+    /// if it is no mapping.
+    pub fn of(node: &'a Node, what: &'static str, problems: &mut Vec<Problem>) -> Option<Self> {
+        let Some(entries) = node.as_map() else {
+            problems.push(node.wrong_type(what, "a mapping"));
+            return None;
+        };
+        Some(Self {
+            what,
+            place: node.head(),
+            entries,
+            claimed: HashSet::new(),
+            asked: Vec::new(),
+        })
+    }
+
+    /// Where the mapping begins.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Whether `key` is there. Does not claim it.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|entry| entry.key == key)
+    }
+
+    /// Claims `key`: the entry, with the place of the key.
+    pub fn entry(&mut self, key: &'static str) -> Option<&'a Entry> {
+        if !self.asked.contains(&key) {
+            self.asked.push(key);
+        }
+        let entry = self.entries.iter().find(|entry| entry.key == key)?;
+        self.claimed.insert(&entry.key);
+        Some(entry)
+    }
+
+    /// Claims `key`: the value, whatever it is.
+    pub fn node(&mut self, key: &'static str) -> Option<&'a Node> {
+        self.entry(key).map(|entry| &entry.value)
+    }
+
+    /// Claims `key` without looking at it.
+    pub fn claim(&mut self, key: &'static str) {
+        let _ = self.entry(key);
+    }
+
+    /// Claims `key`: the value, unless it is left out or empty.
+    pub fn present(&mut self, key: &'static str) -> Option<&'a Node> {
+        self.node(key).filter(|node| !node.is_null())
+    }
+
+    /// Claims `key`: the value. Reports `missing-key` if it is left out or empty.
+    pub fn required(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<&'a Node> {
+        let entry = self.entry(key);
+        let node = entry
+            .map(|entry| &entry.value)
+            .filter(|node| !node.is_null());
+        if node.is_none() {
+            let problem = Problem::new("missing-key", format!("{} needs `{key}`", self.what));
+            problems.push(match entry {
+                Some(empty) => problem
+                    .at(&empty.key_place)
+                    .help("write a value after the colon"),
+                None => problem.at(&self.place).help(format!("add `{key}: …`")),
+            });
+        }
+        node
+    }
+
+    /// Claims `key`: a text.
+    pub fn text(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<&'a str> {
+        let node = self.present(key)?;
+        typed(key, node, "text", Node::as_text, problems)
+    }
+
+    /// Claims `key`: a text that must be there.
+    pub fn required_text(
+        &mut self,
+        key: &'static str,
+        problems: &mut Vec<Problem>,
+    ) -> Option<&'a str> {
+        let node = self.required(key, problems)?;
+        typed(key, node, "text", Node::as_text, problems)
+    }
+
+    /// Claims `key`: `true` or `false`.
+    pub fn boolean(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<bool> {
+        let node = self.present(key)?;
+        typed(key, node, "`true` or `false`", Node::as_boolean, problems)
+    }
+
+    /// Claims `key`: a whole number within `range`. One outside is `out-of-range`.
+    pub fn integer(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+        problems: &mut Vec<Problem>,
+    ) -> Option<u64> {
+        let node = self.present(key)?;
+        let found = match node.kind {
+            // A negative number is a whole number all the same: what is wrong is its size.
+            super::Kind::Integer(integer) => Some(i128::from(integer)),
+            _ => node.as_u64().map(i128::from),
+        };
+        let Some(found) = found else {
+            problems.push(node.wrong_type(&format!("`{key}`"), "a whole number"));
+            return None;
+        };
+        match u64::try_from(found)
+            .ok()
+            .filter(|found| range.contains(found))
+        {
+            Some(integer) => Some(integer),
+            None => {
+                let bounds = describe_range(&range);
+                problems.push(
+                    Problem::new(
+                        "out-of-range",
+                        format!("`{key}` must be {bounds}, but it is {found}"),
+                    )
+                    .at(&node.place)
+                    .help(format!("write a whole number that is {bounds}")),
+                );
+                None
+            }
+        }
+    }
+
+    /// Claims `key`: a finite number, whole or not.
+    pub fn number(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<f64> {
+        let node = self.present(key)?;
+        let finite = |node: &'a Node| node.as_f64().filter(|number| number.is_finite());
+        typed(key, node, "a finite number", finite, problems)
+    }
+
+    /// Claims `key`: a list.
+    pub fn list(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<&'a [Node]> {
+        let node = self.present(key)?;
+        typed(key, node, "a list", Node::as_list, problems)
+    }
+
+    /// Claims `key`: a list of texts. An item that is no text is reported and left out.
+    pub fn texts(
+        &mut self,
+        key: &'static str,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Vec<&'a str>> {
+        let items = self.list(key, problems)?;
+        let name = format!("an item of `{key}`");
+        let text = |item: &'a Node| {
+            item.as_text().or_else(|| {
+                problems.push(item.wrong_type(&name, "text"));
+                None
+            })
+        };
+        Some(items.iter().filter_map(text).collect())
+    }
+
+    /// Claims `key`: the entries of a mapping that may have any keys.
+    pub fn map(&mut self, key: &'static str, problems: &mut Vec<Problem>) -> Option<&'a [Entry]> {
+        let node = self.present(key)?;
+        typed(key, node, "a mapping", Node::as_map, problems)
+    }
+
+    /// Claims `key`: a mapping to be read key by key in its turn, which is `what`.
+    pub fn section(
+        &mut self,
+        key: &'static str,
+        what: &'static str,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Section<'a>> {
+        let node = self.present(key)?;
+        if node.as_map().is_none() {
+            problems.push(node.wrong_type(&format!("`{key}`"), "a mapping"));
+            return None;
+        }
+        Section::of(node, what, problems)
+    }
+
+    /// Claims every key that is not claimed yet: their entries, in the order written. For mappings
+    /// that accept any key beside those they know.
+    pub fn take_rest(&mut self) -> Vec<&'a Entry> {
+        let entries = self.entries;
+        entries
+            .iter()
+            .filter(|entry| self.claimed.insert(&entry.key))
+            .collect()
+    }
+
+    /// Reports every key that nobody claimed as `unknown-key`, with the nearest of those that were
+    /// asked for.
+    pub fn finish(self, problems: &mut Vec<Problem>) {
+        for entry in self
+            .entries
+            .iter()
+            .filter(|entry| !self.claimed.contains(entry.key.as_str()))
+        {
+            problems.push(
+                Problem::new(
+                    "unknown-key",
+                    format!("unknown key `{}` in {}", entry.key, self.what),
+                )
+                .at(&entry.key_place)
+                .help(did_you_mean(&entry.key, &self.asked)),
+            );
+        }
+    }
+}
+
+fn typed<'a, T>(
+    key: &str,
+    node: &'a Node,
+    expected: &str,
+    read: impl FnOnce(&'a Node) -> Option<T>,
+    problems: &mut Vec<Problem>,
+) -> Option<T> {
+    let value = read(node);
+    if value.is_none() {
+        problems.push(node.wrong_type(&format!("`{key}`"), expected));
+    }
+    value
+}
+
+fn describe_range(range: &RangeInclusive<u64>) -> String {
+    match (*range.start(), *range.end()) {
+        (least, u64::MAX) => format!("at least {least}"),
+        (0, most) => format!("at most {most} and not negative"),
+        (least, most) => format!("from {least} to {most}"),
+    }
+}

@@ -1,0 +1,98 @@
+//! Syntax errors in the words of somebody who wants to get on with the file.
+
+use saphyr_parser::ScanError;
+
+use super::source::{Position, Source};
+use crate::Problem;
+
+/// The problem that the parser's error is.
+pub(super) fn problem(source: &Source<'_>, error: &ScanError) -> Problem {
+    let at = source.position(*error.marker());
+    if error.info().contains("recursion limit") {
+        return too_deep(source, at);
+    }
+    if let Some(tab) = tab_in_indentation(source, at, error.info().contains("tab")) {
+        return Problem::new("tab-indentation", "a line is indented with a tab")
+            .at(&source.place(tab, tab.byte + 1))
+            .help("indent with spaces");
+    }
+    let end = source
+        .rest(at)
+        .chars()
+        .next()
+        .filter(|c| *c != '\n' && *c != '\r');
+    let place = source.place(at, at.byte + end.map_or(0, char::len_utf8));
+    let line = source.lines_from(at).next().map_or("", |(_, line)| line);
+    Problem::new("yaml-syntax", message(error.info()))
+        .at(&place)
+        .help(help(error.info(), line))
+}
+
+/// The problem of nesting at `at`.
+pub(super) fn too_deep(source: &Source<'_>, at: Position) -> Problem {
+    Problem::new(
+        "too-deep",
+        format!("nested deeper than {} levels", super::DEEPEST),
+    )
+    .at(&source.place(at, at.byte))
+    .help("flatten the lists and mappings around this place")
+}
+
+/// The tab that the line of `at` is indented with or, where the parser complains of a tab somewhere
+/// behind `at`, the first such tab.
+fn tab_in_indentation(source: &Source<'_>, at: Position, look_on: bool) -> Option<Position> {
+    let lines = if look_on { usize::MAX } else { 1 };
+    source.lines_from(at).take(lines).find_map(|(start, line)| {
+        let indentation = line.len() - line.trim_start().len();
+        let tab = line[..indentation].find('\t')?;
+        (indentation < line.len()).then(|| source.after(start, tab))
+    })
+}
+
+fn message(info: &str) -> String {
+    let plain = match info {
+        "mapping values are not allowed in this context" => {
+            "a colon followed by a space begins a value, and there can be none here"
+        }
+        "while parsing node, found unknown anchor" => {
+            "no anchor of this name stands before this alias"
+        }
+        "while parsing a block mapping, did not find expected key" => "expected a key here",
+        "while parsing a block collection, did not find expected '-' indicator" => {
+            "expected another list item (`- …`) here"
+        }
+        "while parsing a flow mapping, did not find expected ',' or '}'" => {
+            "expected `,` or `}` here"
+        }
+        "while parsing a flow sequence, expected ',' or ']'" => "expected `,` or `]` here",
+        "simple key expect ':'" | "simple key expected" => "expected a key and a colon here",
+        other if other.starts_with("unexpected character") => {
+            "a text without quotes cannot begin with this character"
+        }
+        other => return format!("not YAML: {}", other.replace('\'', "`")),
+    };
+    plain.to_owned()
+}
+
+fn help(info: &str, line: &str) -> &'static str {
+    let has_template = [": {{", "- {{", ": {%"]
+        .iter()
+        .any(|start| line.contains(start));
+    if has_template {
+        "put the template in quotes: \"{{ … }}\""
+    } else if info.contains("mapping values") || info.contains("unexpected character") {
+        "if this belongs to a text, put the text in quotes"
+    } else if info.contains("unknown anchor") {
+        "define it with `&name` further up, or put the text in quotes if no alias is meant"
+    } else if info.contains("valid YAML whitespace") {
+        "put a space, not a tab, after it"
+    } else if info.contains("escape code") {
+        "write the character itself, or as \\UXXXXXXXX"
+    } else if info.contains("quoted scalar") {
+        "close the quotes, and double (`''`) or escape (`\\\"`) those inside the text"
+    } else if info.contains("unprintable") {
+        "remove the control character, or write it escaped in double quotes"
+    } else {
+        "check the indentation of this line and of the lines above it, and that quotes and brackets are closed"
+    }
+}

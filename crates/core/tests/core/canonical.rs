@@ -1,0 +1,9 @@
+//! Canonical bytes against an oracle that knows nothing of them.
+
+mod mutation;
+mod oracle;
+mod readable;
+mod refused;
+mod sealed;
+mod texts;
+mod values;

@@ -1,0 +1,184 @@
+use cachalot_core::canonical::Canonical;
+use cachalot_core::secret::MASK;
+use cachalot_core::{DigestKey, Seals};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::oracle::same_value;
+use super::values::{reordered, value};
+
+fn seals(secrets: &[&str]) -> Seals {
+    let seals = Seals::under(DigestKey::new([7; 32]));
+    secrets.iter().for_each(|secret| seals.learn(secret));
+    seals
+}
+
+fn holds(bytes: &Canonical, secret: &str) -> bool {
+    bytes
+        .as_bytes()
+        .windows(secret.len())
+        .any(|window| window == secret.as_bytes())
+}
+
+#[test]
+fn secrets_are_replaced_wherever_they_occur() {
+    let seals = seals(&["hunter2", "47114711"]);
+    for value in [
+        json!("hunter2"),
+        json!("Bearer hunter2"),
+        json!({"a": [{"b": "xhunter2hunter2y"}]}),
+        json!({"hunter2": 1}),
+        json!({"z": 1, "pre-hunter2": {"hunter2-post": null}}),
+        json!(47_114_711),
+        json!([1.471_147_11]),
+        json!("hunter2 and 47114711"),
+    ] {
+        let bytes = Canonical::sealed(&value, &seals);
+        assert!(
+            !holds(&bytes, "hunter2") && !holds(&bytes, "47114711"),
+            "{value}"
+        );
+        let shown = bytes.readable().to_string();
+        assert!(!seals.occur_in(shown.as_bytes()), "{shown}");
+        assert_ne!(bytes, Canonical::value(&value));
+        assert!(bytes.holds_secrets());
+    }
+    assert_eq!(
+        Canonical::sealed(&json!({"hunter2": ["a hunter2 b", 5]}), &seals).readable(),
+        json!({MASK: [format!("a {MASK} b"), 5]}),
+    );
+}
+
+#[test]
+fn another_secret_in_the_same_text_is_another_input() {
+    let sealed = |secret: &str| {
+        Canonical::sealed(
+            &json!({"auth": format!("Bearer {secret}")}),
+            &seals(&["hunter2", "hunter3"]),
+        )
+    };
+    assert_ne!(sealed("hunter2"), sealed("hunter3"));
+    assert_eq!(sealed("hunter2"), sealed("hunter2"));
+    let value = json!({"auth": "Bearer hunter2"});
+    let other_key = Seals::under(DigestKey::new([8; 32]));
+    other_key.learn("hunter2");
+    assert_ne!(Canonical::sealed(&value, &other_key), sealed("hunter2"));
+    // A secret in the key of a field, and the same as its value.
+    let at = |value: Value| Canonical::sealed(&value, &seals(&["hunter2", "hunter3"]));
+    assert_ne!(at(json!({"hunter2": 1})), at(json!({"hunter3": 1})));
+    assert_ne!(
+        at(json!({"hunter2": "hunter3"})),
+        at(json!({"hunter3": "hunter2"}))
+    );
+}
+
+#[test]
+fn where_the_secret_stands_matters() {
+    let seals = seals(&["hunter2"]);
+    let texts = [
+        "hunter2",
+        " hunter2",
+        "hunter2 ",
+        "hunter2hunter2",
+        "ahunter2b",
+        "abhunter2",
+        "hunter",
+        "",
+    ];
+    for (n, a) in texts.iter().enumerate() {
+        for b in &texts[n + 1..] {
+            assert_ne!(
+                Canonical::sealed(&json!(a), &seals),
+                Canonical::sealed(&json!(b), &seals),
+                "{a} {b}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_text_that_looks_like_a_sealed_one_is_another_input() {
+    let seals = seals(&["hunter2"]);
+    let sealed = Canonical::sealed(&json!("a hunter2"), &seals);
+    let digest = seals.key().unwrap().digest(b"hunter2");
+    let raw = String::from_utf8_lossy(sealed.as_bytes()).into_owned();
+    for literal in [
+        format!("a {MASK}"),
+        format!("a {digest}"),
+        format!("a {}", String::from_utf8_lossy(digest.as_bytes())),
+        raw,
+    ] {
+        for value in [
+            json!(literal),
+            json!(["a ", literal]),
+            json!({"a ": literal}),
+        ] {
+            assert_ne!(Canonical::sealed(&value, &seals), sealed);
+            assert_ne!(Canonical::value(&value), sealed);
+        }
+    }
+    assert_ne!(
+        Canonical::sealed(&json!("4711"), &self::seals(&["4711"])),
+        Canonical::sealed(&json!(4711), &self::seals(&["4711"]))
+    );
+}
+
+#[test]
+fn without_secrets_nothing_changes() {
+    let value = json!({"a": ["x", 1, null]});
+    assert_eq!(
+        Canonical::sealed(&value, &Seals::none()),
+        Canonical::value(&value)
+    );
+    assert_eq!(
+        Canonical::sealed(&value, &seals(&[])),
+        Canonical::value(&value)
+    );
+    assert_eq!(
+        Canonical::sealed(&value, &seals(&["hunter2"])),
+        Canonical::value(&value)
+    );
+    assert!(!Canonical::sealed(&value, &seals(&["hunter2"])).holds_secrets());
+}
+
+/// Puts the secret into every text and key of `value`.
+fn planted(value: &Value, secret: &str) -> Value {
+    let plant = |text: &str| text.replace('a', secret);
+    match value {
+        Value::String(text) => json!(plant(text)),
+        Value::Array(items) => items.iter().map(|item| planted(item, secret)).collect(),
+        Value::Object(fields) => Value::Object(
+            fields
+                .iter()
+                .map(|(key, field)| (plant(key), planted(field, secret)))
+                .collect(),
+        ),
+        scalar => scalar.clone(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn sealed_values_have_equal_bytes_exactly_if_they_are_equal(a in value(), b in value()) {
+        let secret = "correct horse";
+        let seals = seals(&[secret, "battery"]);
+        let (a, b) = (planted(&a, secret), planted(&b, secret));
+        let other = planted(&a, "x");
+        for (left, right) in [(&a, &b), (&a, &other), (&a, &reordered(&a))] {
+            let (left_bytes, right_bytes) = (Canonical::sealed(left, &seals), Canonical::sealed(right, &seals));
+            prop_assert_eq!(left_bytes == right_bytes, same_value(left, right), "{} {}", left, right);
+            prop_assert!(!holds(&left_bytes, secret));
+        }
+    }
+
+    #[test]
+    fn another_secret_gives_other_bytes_and_never_its_own(value in value()) {
+        let seals = seals(&["correct horse", "battery staple"]);
+        let (one, two) = (planted(&json!(["a", value]), "correct horse"), planted(&json!(["a", value]), "battery staple"));
+        let (one, two) = (Canonical::sealed(&one, &seals), Canonical::sealed(&two, &seals));
+        prop_assert_ne!(&one, &two);
+        prop_assert!(!holds(&one, "correct horse") && !holds(&two, "battery staple"));
+    }
+}

@@ -1,0 +1,5 @@
+//! What the rest of Cachalot relies on in `core`: canonical bytes and the configuration tree.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod canonical;
+mod tree;

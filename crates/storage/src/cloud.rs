@@ -1,0 +1,303 @@
+//! Objects in the stores of clouds, with credentials from the environment that was passed in.
+
+mod azure;
+mod settings;
+
+use std::collections::{BTreeMap, HashMap};
+use std::error::Error as _;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use object_store::client::{ClientConfigKey, HttpConnector, HttpError, HttpErrorKind};
+use object_store::path::Path;
+use object_store::{ClientOptions, GetOptions, GetResult, ObjectStore, RetryConfig};
+
+use cachalot_core::secret::MASK;
+
+use crate::error::{Error, ErrorKind};
+use crate::http::{HttpClient, HttpOptions};
+use crate::location::{Bucket, Cloud, Object};
+use crate::mask::{masked, masked_text};
+use crate::storage::Stat;
+use crate::transfer::broken_off;
+
+/// The clouds' stores, one client per bucket, made when a bucket is first named.
+pub(crate) struct Clouds {
+    environment: BTreeMap<String, String>,
+    connector: Connector,
+    stores: Mutex<HashMap<Bucket, Arc<dyn ObjectStore>>>,
+}
+
+impl Clouds {
+    pub(crate) fn new(environment: BTreeMap<String, String>, http: HttpClient) -> Self {
+        Self {
+            environment,
+            connector: Connector(http),
+            stores: Mutex::new(HashMap::new()),
+        }
+    }
+
+    pub(crate) async fn stat(&self, uri: &str, object: &Object) -> Result<Stat, Error> {
+        let found = self.get(uri, object, true).await?;
+        Ok(Stat {
+            size: found.meta.size,
+            modified: Some(found.meta.last_modified.timestamp_millis()),
+            etag: found.meta.e_tag,
+        })
+    }
+
+    /// The size of an object and its bytes.
+    pub(crate) async fn open(
+        &self,
+        uri: &str,
+        object: &Object,
+    ) -> Result<(u64, BoxStream<'static, Result<Bytes, Error>>), Error> {
+        let found = self.get(uri, object, false).await?;
+        let size = found.meta.size;
+        let complaint = Complaint {
+            uri: uri.to_owned(),
+            cloud: object.bucket.cloud,
+            secrets: settings::secrets(&self.environment),
+        };
+        let state = (found.into_stream(), 0_u64, complaint);
+        let stream = stream::try_unfold(state, move |(mut chunks, seen, complaint)| async move {
+            match chunks.try_next().await {
+                Ok(Some(chunk)) => {
+                    let seen = seen + chunk.len() as u64;
+                    Ok(Some((chunk, (chunks, seen, complaint))))
+                }
+                Ok(None) if seen < size => Err(broken_off(&complaint.uri, seen, size)),
+                Ok(None) => Ok(None),
+                Err(error) => Err(complaint.about(&error)),
+            }
+        });
+        Ok((size, stream.boxed()))
+    }
+
+    async fn get(&self, uri: &str, object: &Object, head: bool) -> Result<GetResult, Error> {
+        let path = Path::parse(&object.key).map_err(|error| {
+            Error::new(
+                ErrorKind::Invalid,
+                format!("`{}` is not a key that can be read: {error}", masked(uri)),
+            )
+        })?;
+        let complaint = |error| {
+            let secrets = settings::secrets(&self.environment);
+            Complaint {
+                uri: uri.to_owned(),
+                cloud: object.bucket.cloud,
+                secrets,
+            }
+            .about(&error)
+        };
+        let store = self.store(&object.bucket).map_err(complaint)?;
+        store
+            .get_opts(
+                &path,
+                GetOptions {
+                    head,
+                    ..GetOptions::default()
+                },
+            )
+            .await
+            .map_err(complaint)
+    }
+
+    fn store(&self, bucket: &Bucket) -> object_store::Result<Arc<dyn ObjectStore>> {
+        let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = stores.get(bucket) {
+            return Ok(Arc::clone(store));
+        }
+        let retry = RetryConfig {
+            max_retries: 3,
+            retry_timeout: Duration::from_secs(30),
+            ..RetryConfig::default()
+        };
+        let (connector, environment) = (self.connector.clone(), &self.environment);
+        let store: Arc<dyn ObjectStore> = match bucket.cloud {
+            Cloud::S3 => Arc::new(
+                settings::amazon(environment)
+                    .with_bucket_name(&bucket.name)
+                    .with_retry(retry)
+                    .with_http_connector(connector)
+                    .build()?,
+            ),
+            Cloud::Google => Arc::new(
+                settings::google(environment)
+                    .with_bucket_name(&bucket.name)
+                    .with_retry(retry)
+                    .with_http_connector(connector)
+                    .build()?,
+            ),
+            Cloud::Azure => Arc::new(
+                azure::settings(environment, bucket)
+                    .with_retry(retry)
+                    .with_http_connector(connector)
+                    .build()?,
+            ),
+        };
+        stores.insert(bucket.clone(), Arc::clone(&store));
+        Ok(store)
+    }
+}
+
+/// Gives the clouds our client, and a client of little patience where they ask the machine that
+/// they run on for credentials: most machines have nothing there.
+#[derive(Clone)]
+struct Connector(HttpClient);
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connector")
+    }
+}
+
+impl HttpConnector for Connector {
+    fn connect(
+        &self,
+        options: &ClientOptions,
+    ) -> object_store::Result<object_store::client::HttpClient> {
+        let usual = ClientOptions::default().get_config_value(&ClientConfigKey::ConnectTimeout);
+        let client = if options.get_config_value(&ClientConfigKey::ConnectTimeout) == usual {
+            self.0.client().cloned()
+        } else {
+            let impatient = HttpOptions {
+                connect_timeout: Duration::from_secs(1),
+                idle_timeout: Duration::from_secs(5),
+                redirects: 0,
+                ..HttpOptions::default()
+            };
+            HttpClient::new(impatient).and_then(|client| client.client().cloned())
+        };
+        client
+            .map(object_store::client::HttpClient::new)
+            .map_err(|error| object_store::Error::Generic {
+                store: "HTTP",
+                source: Box::new(error),
+            })
+    }
+}
+
+/// Turns what a store says into an error of ours that shows no credential.
+struct Complaint {
+    uri: String,
+    cloud: Cloud,
+    secrets: Vec<String>,
+}
+
+impl Complaint {
+    fn about(&self, error: &object_store::Error) -> Error {
+        use object_store::Error as Fault;
+        let uri = masked(&self.uri);
+        match error {
+            Fault::NotFound { .. } => Error::new(
+                ErrorKind::NotFound,
+                format!("no such object: `{uri}`; check the bucket and the key (case matters)"),
+            )
+            .with_status(404),
+            Fault::PermissionDenied { .. } | Fault::Unauthenticated { .. } => Error::new(
+                ErrorKind::Denied,
+                format!(
+                    "no permission to read `{uri}`: {}; {}",
+                    self.reason(error),
+                    self.remedy()
+                ),
+            ),
+            Fault::InvalidPath { .. } | Fault::UnknownConfigurationKey { .. } => Error::new(
+                ErrorKind::Invalid,
+                format!("cannot read `{uri}`: {}", self.reason(error)),
+            ),
+            _ => self.general(error),
+        }
+    }
+
+    /// What has no variant of its own: the network, the server, or settings that make no sense.
+    fn general(&self, error: &object_store::Error) -> Error {
+        let uri = masked(&self.uri);
+        let reason = self.reason(error);
+        if ["169.254.169.254", "metadata.google.internal"]
+            .iter()
+            .any(|host| reason.contains(host))
+        {
+            return Error::new(
+                ErrorKind::Denied,
+                format!(
+                    "no credentials for `{uri}`, and this machine has none of its own; {}",
+                    self.remedy()
+                ),
+            );
+        }
+        if let Some(error) = own(error) {
+            return error.clone();
+        }
+        let kind = transport(error);
+        let failing = ["status code: 5", "status code: 429"]
+            .iter()
+            .any(|text| reason.contains(text));
+        if kind.is_none() && !failing {
+            return Error::new(
+                ErrorKind::Invalid,
+                format!("cannot read `{uri}`: {reason}; {}", self.remedy()),
+            );
+        }
+        Error::new(
+            ErrorKind::Unavailable,
+            format!("cannot read `{uri}`: {reason}; try again"),
+        )
+        .retrying(true)
+    }
+
+    fn remedy(&self) -> &'static str {
+        match self.cloud {
+            Cloud::S3 => {
+                "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION and AWS_ENDPOINT_URL_S3"
+            }
+            Cloud::Google => "check GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT_KEY",
+            Cloud::Azure => {
+                "check AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN"
+            }
+        }
+    }
+
+    /// The text of an error on one line, without credentials.
+    fn reason(&self, error: &object_store::Error) -> String {
+        let line = error
+            .to_string()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        let mut text = masked_text(&line);
+        for secret in &self.secrets {
+            text = text.replace(secret.as_str(), MASK);
+        }
+        const MOST: usize = 400;
+        match text.char_indices().nth(MOST) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text,
+        }
+    }
+}
+
+/// The error of ours that a store handed through, if there is one.
+fn own(error: &object_store::Error) -> Option<&Error> {
+    causes(error).find_map(|cause| cause.downcast_ref::<Error>())
+}
+
+fn transport(error: &object_store::Error) -> Option<HttpErrorKind> {
+    causes(error)
+        .find_map(|cause| cause.downcast_ref::<HttpError>())
+        .map(HttpError::kind)
+}
+
+fn causes(error: &object_store::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    let mut next = error.source();
+    std::iter::from_fn(move || {
+        let cause = next?;
+        next = cause.source();
+        Some(cause)
+    })
+}

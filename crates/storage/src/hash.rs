@@ -1,0 +1,240 @@
+//! Hashing while streaming, in constant memory.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::str::FromStr;
+
+use cachalot_core::suggest::nearest;
+use sha2::Digest as _;
+
+use crate::error::{Error, ErrorKind};
+use crate::local;
+
+/// Large enough that system calls do not show, small enough to stay in a core's own cache.
+const CHUNK: usize = 128 * 1024;
+
+/// A hash algorithm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Algorithm {
+    /// SHA-256, 64 hex digits.
+    Sha256,
+    /// MD5, 32 hex digits. For comparing with others' checksums; not for security.
+    Md5,
+    /// BLAKE2b with 512 bits, 128 hex digits.
+    Blake2b,
+}
+
+impl Algorithm {
+    /// The names of all algorithms.
+    pub const NAMES: [&'static str; 3] = ["sha256", "md5", "blake2b"];
+
+    /// The name, as [`FromStr`] reads it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sha256 => "sha256",
+            Self::Md5 => "md5",
+            Self::Blake2b => "blake2b",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        match name {
+            "sha256" => Ok(Self::Sha256),
+            "md5" => Ok(Self::Md5),
+            "blake2b" => Ok(Self::Blake2b),
+            _ => {
+                let near = nearest(name, Self::NAMES)
+                    .map(|near| format!("; did you mean `{near}`?"))
+                    .unwrap_or_default();
+                Err(Error::new(
+                    ErrorKind::UnknownAlgorithm,
+                    format!(
+                        "unknown hash algorithm `{name}`: expected one of {}{near}",
+                        Self::NAMES.join(", ")
+                    ),
+                ))
+            }
+        }
+    }
+}
+
+/// The hash of some bytes.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Hashed {
+    /// The digest in lower-case hex digits.
+    pub hash: String,
+    /// What it was computed with.
+    pub algorithm: Algorithm,
+    /// How many bytes were hashed.
+    pub size_bytes: u64,
+}
+
+/// A hash that is being computed. Its size does not depend on how much it was fed.
+#[derive(Clone)]
+pub struct Hasher {
+    state: State,
+    size_bytes: u64,
+}
+
+#[derive(Clone)]
+enum State {
+    Sha256(sha2::Sha256),
+    Md5(md5::Md5),
+    Blake2b(Box<blake2::Blake2b512>),
+}
+
+impl fmt::Debug for Hasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hasher({}, {} bytes)", self.algorithm(), self.size_bytes)
+    }
+}
+
+impl Hasher {
+    /// A hash of nothing yet.
+    #[must_use]
+    pub fn new(algorithm: Algorithm) -> Self {
+        let state = match algorithm {
+            Algorithm::Sha256 => State::Sha256(sha2::Sha256::new()),
+            Algorithm::Md5 => State::Md5(md5::Md5::new()),
+            Algorithm::Blake2b => State::Blake2b(Box::new(blake2::Blake2b512::new())),
+        };
+        Self {
+            state,
+            size_bytes: 0,
+        }
+    }
+
+    /// The algorithm.
+    #[must_use]
+    pub fn algorithm(&self) -> Algorithm {
+        match self.state {
+            State::Sha256(_) => Algorithm::Sha256,
+            State::Md5(_) => Algorithm::Md5,
+            State::Blake2b(_) => Algorithm::Blake2b,
+        }
+    }
+
+    /// Takes in the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        match &mut self.state {
+            State::Sha256(state) => state.update(bytes),
+            State::Md5(state) => state.update(bytes),
+            State::Blake2b(state) => state.update(bytes),
+        }
+        self.size_bytes += bytes.len() as u64;
+    }
+
+    /// The hash of everything taken in.
+    #[must_use]
+    pub fn finish(self) -> Hashed {
+        let algorithm = self.algorithm();
+        let hash = match self.state {
+            State::Sha256(state) => hex::encode(state.finalize()),
+            State::Md5(state) => hex::encode(state.finalize()),
+            State::Blake2b(state) => hex::encode(state.finalize()),
+        };
+        Hashed {
+            hash,
+            algorithm,
+            size_bytes: self.size_bytes,
+        }
+    }
+}
+
+/// The hash of a file's content, in constant memory. Blocks for as long as the file takes to read.
+///
+/// # Errors
+/// No such file, a directory or anything else that is not a file, no permission, or a read that
+/// fails.
+pub fn hash_file(path: &Path, algorithm: Algorithm) -> Result<Hashed, Error> {
+    let shown = path.to_string_lossy();
+    let mut file = local::open(&shown, path)?;
+    hash_open_file(&mut file, algorithm, || true)
+        .map_err(|error| local::fault(&shown, path, error))?
+        .ok_or_else(|| Error::new(ErrorKind::Unavailable, format!("gave up hashing `{shown}`")))
+}
+
+/// The hash of what is left to read of `file`; `None` once `wanted` says no.
+pub(crate) fn hash_open_file(
+    file: &mut File,
+    algorithm: Algorithm,
+    wanted: impl Fn() -> bool,
+) -> io::Result<Option<Hashed>> {
+    let mut hasher = Hasher::new(algorithm);
+    let mut chunk = vec![0_u8; CHUNK];
+    while wanted() {
+        match file.read(&mut chunk) {
+            Ok(0) => return Ok(Some(hasher.finish())),
+            Ok(length) => hasher.update(&chunk[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_algorithms_belong_together() {
+        for name in Algorithm::NAMES {
+            let algorithm: Algorithm = name.parse().unwrap();
+            assert_eq!(algorithm.to_string(), name);
+            assert_eq!(serde_name(algorithm), name);
+        }
+    }
+
+    fn serde_name(algorithm: Algorithm) -> String {
+        let hashed = Hasher::new(algorithm).finish();
+        assert_eq!(hashed.algorithm, algorithm);
+        format!("{algorithm:?}").to_lowercase()
+    }
+
+    #[test]
+    fn an_unknown_algorithm_names_the_three() {
+        let error = "SHA256".parse::<Algorithm>().unwrap_err();
+        assert_eq!(error.kind, ErrorKind::UnknownAlgorithm);
+        assert_eq!(
+            error.to_string(),
+            "unknown hash algorithm `SHA256`: expected one of sha256, md5, blake2b; did you mean `sha256`?"
+        );
+        let error = "crc".parse::<Algorithm>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unknown hash algorithm `crc`: expected one of sha256, md5, blake2b"
+        );
+    }
+
+    #[test]
+    fn how_the_bytes_arrive_does_not_matter() {
+        let bytes: Vec<u8> = (0..100_000_u32).map(|n| (n % 251) as u8).collect();
+        for name in Algorithm::NAMES {
+            let algorithm: Algorithm = name.parse().unwrap();
+            let mut whole = Hasher::new(algorithm);
+            whole.update(&bytes);
+            let whole = whole.finish();
+            for size in [1, 63, 64, 65, 127, 128, 4_096, 99_999] {
+                let mut pieces = Hasher::new(algorithm);
+                bytes.chunks(size).for_each(|piece| pieces.update(piece));
+                assert_eq!(pieces.finish(), whole);
+            }
+        }
+    }
+}

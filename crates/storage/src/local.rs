@@ -1,0 +1,204 @@
+//! Files of this machine.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::UNIX_EPOCH;
+
+use bytes::Bytes;
+use cachalot_core::Millis;
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+
+use crate::error::{Error, ErrorKind};
+use crate::hash::{Algorithm, Hashed, hash_open_file};
+use crate::storage::Stat;
+
+const CHUNK: usize = 256 * 1024;
+
+/// Opens a regular file. What it is gets checked first: opening a pipe would wait for its writer.
+pub(crate) fn open(shown: &str, path: &Path) -> Result<File, Error> {
+    let before = std::fs::metadata(path).map_err(|error| fault(shown, path, error))?;
+    check_is_file(shown, &before)?;
+    let file = File::open(path).map_err(|error| fault(shown, path, error))?;
+    let now = file.metadata().map_err(|error| fault(shown, path, error))?;
+    check_is_file(shown, &now)?;
+    Ok(file)
+}
+
+fn check_is_file(shown: &str, metadata: &Metadata) -> Result<(), Error> {
+    if metadata.is_dir() {
+        return Err(Error::new(
+            ErrorKind::IsDirectory,
+            format!("`{shown}` is a directory; name a file in it"),
+        ));
+    }
+    if !metadata.is_file() {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            format!("`{shown}` is a pipe, socket or device; only regular files are read"),
+        ));
+    }
+    Ok(())
+}
+
+/// What the system said about a file, as an error of ours.
+pub(crate) fn fault(shown: &str, path: &Path, error: io::Error) -> Error {
+    let place = if path == Path::new(shown) {
+        String::new()
+    } else {
+        format!(" (that is `{}`)", path.display())
+    };
+    let (kind, message) = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            let remedy = if shown.starts_with('~') {
+                "`~` is not expanded here: write the home directory out"
+            } else {
+                "check the path"
+            };
+            (
+                ErrorKind::NotFound,
+                format!("no such file: `{shown}`{place}; {remedy}"),
+            )
+        }
+        io::ErrorKind::PermissionDenied => (
+            ErrorKind::Denied,
+            format!(
+                "no permission to read `{shown}`{place}; check the modes of the file and its directories"
+            ),
+        ),
+        io::ErrorKind::IsADirectory => (
+            ErrorKind::IsDirectory,
+            format!("`{shown}` is a directory; name a file in it"),
+        ),
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename => (
+            ErrorKind::Invalid,
+            format!("`{shown}` cannot be the name of a file: {error}"),
+        ),
+        _ => (
+            ErrorKind::Unavailable,
+            format!("cannot read `{shown}`{place}: {error}"),
+        ),
+    };
+    Error::new(kind, message).because(error)
+}
+
+/// Size and time of a file.
+pub(crate) async fn stat(shown: String, path: PathBuf) -> Result<Stat, Error> {
+    blocking(move || {
+        let metadata = std::fs::metadata(&path).map_err(|error| fault(&shown, &path, error))?;
+        check_is_file(&shown, &metadata)?;
+        let modified = metadata.modified().ok().map(millis);
+        Ok(Stat {
+            size: metadata.len(),
+            modified,
+            etag: None,
+        })
+    })
+    .await
+}
+
+fn millis(time: std::time::SystemTime) -> Millis {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX),
+        Err(before) => Millis::try_from(before.duration().as_millis()).map_or(Millis::MIN, |n| -n),
+    }
+}
+
+/// The whole file, if it is not larger than `max_bytes`.
+pub(crate) async fn read(shown: String, path: PathBuf, max_bytes: u64) -> Result<Bytes, Error> {
+    blocking(move || {
+        let file = open(&shown, &path)?;
+        let size = file.metadata().map_or(0, |metadata| metadata.len());
+        if size > max_bytes {
+            return Err(too_large(&shown, Some(size), max_bytes));
+        }
+        // A sparse file may claim any size; beyond this the buffer grows with what is really read.
+        let mut bytes = Vec::with_capacity(usize::try_from(size.min(1 << 26)).unwrap_or(0) + 1);
+        // One byte more than allowed tells a file that grew, or has no size of its own, from one that fits.
+        file.take(max_bytes.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(|error| fault(&shown, &path, error))?;
+        if bytes.len() as u64 > max_bytes {
+            return Err(too_large(&shown, None, max_bytes));
+        }
+        Ok(Bytes::from(bytes))
+    })
+    .await
+}
+
+/// More bytes than the caller takes.
+pub(crate) fn too_large(shown: &str, size: Option<u64>, max_bytes: u64) -> Error {
+    let size = size.map_or_else(
+        || "too large".to_owned(),
+        |size| format!("{size} bytes large"),
+    );
+    Error::new(
+        ErrorKind::TooLarge,
+        format!("`{shown}` is {size}; at most {max_bytes} bytes are read here"),
+    )
+}
+
+/// The content in chunks of a fixed size.
+pub(crate) async fn chunks(
+    shown: String,
+    path: PathBuf,
+) -> Result<BoxStream<'static, Result<Bytes, Error>>, Error> {
+    let (shown, path, file) = blocking(move || {
+        let file = open(&shown, &path)?;
+        Ok((shown, path, file))
+    })
+    .await?;
+    let stream = stream::try_unfold((shown, path, file), |(shown, path, mut file)| {
+        blocking(move || {
+            let mut chunk = Vec::with_capacity(CHUNK);
+            (&mut file)
+                .take(CHUNK as u64)
+                .read_to_end(&mut chunk)
+                .map_err(|error| fault(&shown, &path, error))?;
+            let next = (!chunk.is_empty()).then(|| (Bytes::from(chunk), (shown, path, file)));
+            Ok(next)
+        })
+    });
+    Ok(stream.boxed())
+}
+
+/// Hashes in one blocking task, which stops soon after its caller went away.
+pub(crate) async fn hash(
+    shown: String,
+    path: PathBuf,
+    algorithm: Algorithm,
+) -> Result<Hashed, Error> {
+    let gone = Gone(Arc::new(AtomicBool::new(false)));
+    let flag = Arc::clone(&gone.0);
+    blocking(move || {
+        let mut file = open(&shown, &path)?;
+        hash_open_file(&mut file, algorithm, || !flag.load(Ordering::Relaxed))
+            .map_err(|error| fault(&shown, &path, error))?
+            .ok_or_else(cancelled)
+    })
+    .await
+}
+
+/// Says, when dropped, that nobody waits any more.
+struct Gone(Arc<AtomicBool>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|_| Err(cancelled()))
+}
+
+fn cancelled() -> Error {
+    Error::new(ErrorKind::Unavailable, "reading was cancelled").retrying(true)
+}

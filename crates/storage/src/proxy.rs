@@ -1,0 +1,106 @@
+//! Proxies, from the environment that was passed in.
+
+use std::collections::BTreeMap;
+
+use reqwest::{NoProxy, Proxy, Url};
+
+use crate::error::{Error, ErrorKind};
+use crate::mask::masked;
+
+/// The proxies that `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` name, each in capitals
+/// or not (the latter wins).
+pub(crate) fn proxies(environment: &BTreeMap<String, String>) -> Result<Vec<Proxy>, Error> {
+    let find = |name: &'static str| {
+        [name.to_ascii_lowercase(), name.to_owned()]
+            .into_iter()
+            .find_map(|name| {
+                let value = environment
+                    .get(&name)
+                    .filter(|value| !value.trim().is_empty())?;
+                Some((name, value.trim()))
+            })
+    };
+    let none = find("NO_PROXY").and_then(|(_, hosts)| NoProxy::from_string(hosts));
+    // Under CGI, `HTTP_PROXY` is a header that the client of the server sent.
+    let cgi = environment.contains_key("REQUEST_METHOD");
+    let http = find("HTTP_PROXY").filter(|(name, _)| !(cgi && name == "HTTP_PROXY"));
+    let mut found = Vec::new();
+    for (setting, make) in [
+        (http, Proxy::http as fn(Url) -> reqwest::Result<Proxy>),
+        (find("HTTPS_PROXY"), Proxy::https),
+        (find("ALL_PROXY"), Proxy::all),
+    ] {
+        if let Some((name, value)) = setting {
+            let proxy = make(address(&name, value)?).map_err(|error| {
+                invalid(&name, value, "is no address of a proxy").because(error.without_url())
+            })?;
+            found.push(proxy.no_proxy(none.clone()));
+        }
+    }
+    Ok(found)
+}
+
+fn address(name: &str, value: &str) -> Result<Url, Error> {
+    let text = if value.contains("://") {
+        value.to_owned()
+    } else {
+        format!("http://{value}")
+    };
+    let url = Url::parse(&text).map_err(|_| invalid(name, &text, "is no address of a proxy"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(invalid(name, &text, "is not an http or https proxy"));
+    }
+    Ok(url)
+}
+
+fn invalid(name: &str, value: &str, what: &str) -> Error {
+    Error::new(
+        ErrorKind::Invalid,
+        format!(
+            "the environment variable {name} (`{}`) {what}; correct or unset it",
+            masked(value)
+        ),
+    )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn each_variable_is_one_proxy() {
+        assert!(proxies(&environment(&[])).unwrap().is_empty());
+        assert!(
+            proxies(&environment(&[("HTTP_PROXY", " ")]))
+                .unwrap()
+                .is_empty()
+        );
+        let both = environment(&[
+            ("https_proxy", "proxy:3128"),
+            ("ALL_PROXY", "http://u:p@other:1"),
+        ]);
+        assert_eq!(proxies(&both).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn under_cgi_the_header_is_no_proxy() {
+        let pairs = [("HTTP_PROXY", "http://evil"), ("REQUEST_METHOD", "GET")];
+        assert!(proxies(&environment(&pairs)).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_bad_proxy_is_named_without_its_password() {
+        let error = proxies(&environment(&[("ALL_PROXY", "socks5://me:hunter2@h:1")])).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Invalid);
+        assert!(error.message.contains("ALL_PROXY"), "{error}");
+        assert!(!error.message.contains("hunter2"), "{error}");
+    }
+}

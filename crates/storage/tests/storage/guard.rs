@@ -1,0 +1,194 @@
+//! The guard, with real connections.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::extract::Path;
+use axum::response::Redirect;
+use axum::routing::get;
+use bytes::Bytes;
+use cachalot_storage::{Error, ErrorKind, HttpClient, HttpOptions, Method, body};
+
+use crate::environment;
+use crate::server::serve;
+
+async fn server() -> SocketAddr {
+    serve(Router::new().route("/abc", get(async || "abc")).route(
+        "/to/{*url}",
+        get(async |url: Path<String>| Redirect::temporary(&url.0)),
+    ))
+    .await
+}
+
+fn client(allow: &[&str]) -> HttpClient {
+    let allow = allow.iter().map(|entry| (*entry).to_owned()).collect();
+    HttpClient::new(HttpOptions {
+        allow,
+        ..HttpOptions::default()
+    })
+    .unwrap()
+}
+
+async fn fetch(client: &HttpClient, url: &str) -> Result<Bytes, Error> {
+    let guarded = client.guarded();
+    let request = guarded.request(Method::GET, url)?;
+    body(guarded.send(request).await?, 1_000).await
+}
+
+#[tokio::test]
+async fn this_machine_is_refused_however_it_is_called() {
+    let port = server().await.port();
+    let client = client(&[]);
+    for host in [
+        "127.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f.1",
+        "0177.0.0.1",
+        "127.0.0.1.",
+        "0.0.0.0",
+        "[::1]",
+        "[::]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[64:ff9b::7f00:1]",
+        "localhost",
+        "LOCALHOST",
+    ] {
+        let error = fetch(&client, &format!("http://u:hunter2@{host}:{port}/abc"))
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Refused, "{host}: {error}");
+        assert!(!error.worth_retrying());
+        assert!(error.message.contains("allowed hosts"), "{error}");
+        assert!(!error.message.contains("hunter2"), "{error}");
+    }
+    // Not every system knows this spelling; those that do must not get through with it.
+    assert!(
+        fetch(&client, &format!("http://localhost.:{port}/abc"))
+            .await
+            .is_err()
+    );
+}
+
+#[tokio::test]
+async fn private_networks_are_refused_without_a_connection() {
+    let client = client(&[]);
+    for host in [
+        "10.0.0.1",
+        "192.168.0.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "[fd00::1]",
+        "[fe80::1]",
+    ] {
+        let error = fetch(&client, &format!("https://{host}/"))
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Refused, "{host}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn the_user_may_go_where_a_model_may_not() {
+    let server = server().await;
+    let client = client(&[]);
+    let request = client
+        .request(Method::GET, &format!("http://{server}/abc"))
+        .unwrap();
+    assert_eq!(
+        body(client.send(request).await.unwrap(), 3).await.unwrap(),
+        "abc"
+    );
+    // The guard sends with its own client, whoever made the request.
+    let request = client
+        .request(Method::GET, &format!("http://{server}/abc"))
+        .unwrap();
+    let error = client.guarded().send(request).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Refused);
+    let named = format!("http://localhost:{}/abc", server.port());
+    let request = client.request(Method::GET, &named).unwrap();
+    let error = client.guarded().send(request).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Refused);
+}
+
+#[tokio::test]
+async fn what_is_allowed_goes_through() {
+    let server = server().await;
+    let port = server.port();
+    for entry in ["127.0.0.1", "127.0.0.0/8", "0.0.0.0/0"] {
+        let url = format!("http://127.0.0.1:{port}/abc");
+        assert_eq!(
+            fetch(&client(&[entry]), &url).await.unwrap(),
+            "abc",
+            "{entry}"
+        );
+    }
+    let url = format!("http://localhost:{port}/abc");
+    assert_eq!(fetch(&client(&["localhost"]), &url).await.unwrap(), "abc");
+    assert_eq!(
+        fetch(&client(&["127.0.0.0/8", "::1"]), &url).await.unwrap(),
+        "abc"
+    );
+    let error = fetch(&client(&["other", "10.0.0.0/8"]), &url)
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Refused);
+}
+
+#[tokio::test]
+async fn a_redirect_is_judged_again() {
+    let port = server().await.port();
+    let named = client(&["localhost"]);
+    let hop = |target: String| format!("http://localhost:{port}/to/{target}");
+    let same = hop(format!("http://localhost:{port}/abc"));
+    assert_eq!(fetch(&named, &same).await.unwrap(), "abc");
+    for target in [
+        format!("http://127.0.0.1:{port}/abc"),
+        format!("http://[::1]:{port}/abc"),
+        format!("http://2130706433:{port}/abc"),
+        "http://169.254.169.254/latest/meta-data/".to_owned(),
+    ] {
+        let error = fetch(&named, &hop(target.clone())).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Refused, "{target}: {error}");
+    }
+    // The other way round: the number is allowed, the name is not (unless all that it stands for is).
+    let numbered = client(&["127.0.0.1/32"]);
+    let names_more = tokio::net::lookup_host(("localhost", 0))
+        .await
+        .unwrap()
+        .any(|address| address.ip() != std::net::Ipv4Addr::LOCALHOST);
+    let url = format!("http://127.0.0.1:{port}/to/http://localhost:{port}/abc");
+    match fetch(&numbered, &url).await {
+        Err(error) => assert_eq!(
+            (error.kind, names_more),
+            (ErrorKind::Refused, true),
+            "{error}"
+        ),
+        Ok(bytes) => assert_eq!((bytes, names_more), (Bytes::from("abc"), false)),
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_does_not_lead_around_the_guard() {
+    let proxy = serve(Router::new().fallback(async || "proxied")).await;
+    let pairs = [("HTTP_PROXY", format!("http://{proxy}"))];
+    let options = HttpOptions {
+        environment: environment(&[(pairs[0].0, &pairs[0].1)]),
+        ..HttpOptions::default()
+    };
+    let client = HttpClient::new(options).unwrap();
+    let error = fetch(&client, "http://localhost:1/").await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Refused, "{error}");
+}
+
+#[test]
+fn a_wrong_entry_in_the_list_is_an_error() {
+    let options = HttpOptions {
+        allow: vec!["http://host".to_owned()],
+        ..HttpOptions::default()
+    };
+    let error = HttpClient::new(options).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid);
+    assert!(error.message.contains("`http://host`"), "{error}");
+}

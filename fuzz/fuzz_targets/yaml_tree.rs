@@ -1,0 +1,46 @@
+//! The configuration tree of any text: no panic, and places that lie in the text.
+//!
+//! `cargo +nightly fuzz run yaml_tree`
+#![no_main]
+
+use cachalot_core::Place;
+use cachalot_core::tree::{Kind, Node, parse};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    match parse("fuzz.yaml", text) {
+        Ok(node) => {
+            check_node(text, &node);
+            let _ = node.to_value();
+        }
+        Err(problems) => {
+            assert!(!problems.is_empty());
+            problems
+                .iter()
+                .filter_map(|problem| problem.place.as_ref())
+                .for_each(|place| check_place(text, place));
+        }
+    }
+});
+
+fn check_place(text: &str, place: &Place) {
+    assert!(
+        text.get(place.start..place.start + place.len).is_some(),
+        "{place}"
+    );
+    assert!(place.line >= 1 && place.column >= 1);
+}
+
+fn check_node(text: &str, node: &Node) {
+    check_place(text, &node.place);
+    check_place(text, &node.head());
+    assert!(node.text_first_line(text) >= node.place.line);
+    match &node.kind {
+        Kind::List(items) => items.iter().for_each(|item| check_node(text, item)),
+        Kind::Map(entries) => entries.iter().for_each(|entry| {
+            check_place(text, &entry.key_place);
+            check_node(text, &entry.value);
+        }),
+        _ => {}
+    }
+}
