@@ -5,8 +5,14 @@
 //! what is touched.
 
 mod answer;
+pub mod conformance;
 mod error;
+pub mod in_process;
 mod record;
+mod request;
+mod slots;
+pub mod sqlite;
+mod text;
 
 pub use answer::Answer;
 pub use error::{Error, ErrorKind};

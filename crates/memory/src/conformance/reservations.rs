@@ -1,0 +1,263 @@
+//! Reservations and leases.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{SPACE, Subject, erase, expiring, get, is, lease, prefix, put, record, reserve, starts};
+use crate::{ErrorKind, Filter, Label, Lease, Memory, Order, Page, Put, Reserved};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn put_under(memory: &dyn Memory, lease: &Lease) -> Put {
+    memory.put(&lease.space, record(&lease.key), Some(lease)).settle().await.unwrap()
+}
+
+/// Whether a lease is still worth something, found out by renewing it.
+async fn current(memory: &dyn Memory, lease: &Lease) -> bool {
+    memory.renew(lease, MINUTE).settle().await.unwrap()
+}
+
+async fn lease_with(memory: &dyn Memory, key: &str, labels: &[(&str, &str)]) -> Lease {
+    let labels: Vec<Label> = labels.iter().map(|&(name, value)| Label::new(name, value)).collect();
+    match memory.reserve(SPACE, key, &labels, MINUTE).settle().await.unwrap() {
+        Reserved::Held(lease) => lease,
+        Reserved::Busy { .. } => panic!("`{key}` is reserved"),
+    }
+}
+
+macro_rules! needs_reservations {
+    ($subject:ident) => {
+        if !$subject.memory.about().reservations {
+            return;
+        }
+    };
+}
+
+/// The second gets to know who holds it and how long; other keys are free.
+pub async fn one_lease_at_a_time(subject: Subject) {
+    needs_reservations!(subject);
+    let held = lease(&*subject.memory, "key", MINUTE).await;
+    assert_eq!((held.space.as_str(), held.key.as_str()), (SPACE, "key"));
+    for memory in subject.handles() {
+        match reserve(&**memory, "key", MINUTE).await {
+            Reserved::Busy { fence, left } => {
+                assert_eq!(fence, held.fence);
+                assert!(left <= MINUTE && left > MINUTE / 2, "{left:?}");
+            }
+            Reserved::Held(_) => panic!("two leases on one key"),
+        }
+    }
+    lease(&**subject.other(), "key2", MINUTE).await;
+    lease(&**subject.other(), "", MINUTE).await;
+}
+
+/// After its time, somebody else gets one with a larger fence.
+pub async fn a_lease_lapses(subject: Subject) {
+    needs_reservations!(subject);
+    let first = lease(&*subject.memory, "key", Duration::from_secs(2)).await;
+    subject.pass(Duration::from_secs(1));
+    assert!(matches!(reserve(&*subject.memory, "key", MINUTE).await, Reserved::Busy { left, .. } if left <= Duration::from_secs(1)));
+    subject.pass(Duration::from_secs(1));
+    let second = lease(&**subject.other(), "key", MINUTE).await;
+    assert!(second.fence > first.fence);
+    assert!(!current(&*subject.memory, &first).await);
+    assert!(current(&*subject.memory, &second).await);
+}
+
+/// From now, not from when it would have lapsed; and not once it has.
+pub async fn a_lease_is_renewed(subject: Subject) {
+    needs_reservations!(subject);
+    let memory = &*subject.memory;
+    let held = lease(memory, "key", Duration::from_secs(2)).await;
+    for _ in 0..3 {
+        subject.pass(Duration::from_secs(1));
+        assert!(memory.renew(&held, Duration::from_secs(2)).settle().await.unwrap());
+    }
+    assert!(matches!(reserve(memory, "key", MINUTE).await, Reserved::Busy { .. }));
+    subject.pass(Duration::from_secs(2));
+    assert!(!current(memory, &held).await, "a lapsed lease was renewed");
+    lease(memory, "key", MINUTE).await;
+    let nobodys = Lease { space: "nowhere".into(), key: "key".into(), fence: 1 };
+    assert!(!current(memory, &nobodys).await);
+}
+
+/// And releasing what is no longer current does nothing, to whomever holds it now.
+pub async fn a_lease_is_released(subject: Subject) {
+    needs_reservations!(subject);
+    let memory = &*subject.memory;
+    let first = lease(memory, "key", MINUTE).await;
+    memory.release(first.clone()).settle().await.unwrap();
+    let second = lease(&**subject.other(), "key", MINUTE).await;
+    assert!(second.fence > first.fence);
+    memory.release(first.clone()).settle().await.unwrap();
+    memory.release(Lease { space: "nowhere".into(), ..first.clone() }).settle().await.unwrap();
+    assert!(matches!(reserve(memory, "key", MINUTE).await, Reserved::Busy { .. }));
+    assert_eq!(put_under(memory, &first).await, Put::Overtaken);
+    assert_eq!(put_under(memory, &second).await, Put::Stored { revision: 1 });
+}
+
+/// In the same step.
+pub async fn a_store_ends_its_lease(subject: Subject) {
+    needs_reservations!(subject);
+    let memory = &*subject.memory;
+    let held = lease(memory, "key", MINUTE).await;
+    assert_eq!(put_under(memory, &held).await, Put::Stored { revision: 1 });
+    assert_eq!(put_under(memory, &held).await, Put::Overtaken, "a lease is good for one store");
+    assert_eq!(get(memory, SPACE, "key").await.unwrap().revision, 1);
+    assert!(!current(memory, &held).await);
+    let next = lease(memory, "key", MINUTE).await;
+    assert!(next.fence > held.fence);
+    assert_eq!(put_under(memory, &next).await, Put::Stored { revision: 2 });
+}
+
+/// Neither before nor after the newer one has stored.
+pub async fn an_outgrown_lease_stores_nothing(subject: Subject) {
+    needs_reservations!(subject);
+    let memory = &*subject.memory;
+    let first = lease(memory, "key", Duration::from_secs(1)).await;
+    subject.pass(Duration::from_secs(1));
+    let second = lease(&**subject.other(), "key", MINUTE).await;
+    assert_eq!(put_under(memory, &first).await, Put::Overtaken);
+    assert_eq!(get(memory, SPACE, "key").await, None);
+    assert_eq!(put_under(&**subject.other(), &second).await, Put::Stored { revision: 1 });
+    assert_eq!(put_under(memory, &first).await, Put::Overtaken);
+    assert_eq!(get(memory, SPACE, "key").await.unwrap().revision, 1);
+}
+
+/// Even if nobody else has asked since.
+pub async fn a_lapsed_lease_stores_nothing(subject: Subject) {
+    needs_reservations!(subject);
+    let held = lease(&*subject.memory, "key", Duration::from_secs(1)).await;
+    subject.pass(Duration::from_secs(1));
+    assert_eq!(put_under(&*subject.memory, &held).await, Put::Overtaken);
+    assert_eq!(get(&*subject.memory, SPACE, "key").await, None);
+    let nobodys = Lease { fence: held.fence + 1000, ..held };
+    assert_eq!(put_under(&*subject.memory, &nobodys).await, Put::Overtaken);
+}
+
+/// Presented for another key or space it is a mistake of the caller.
+pub async fn a_lease_is_for_its_own_key(subject: Subject) {
+    needs_reservations!(subject);
+    let memory = &*subject.memory;
+    let held = lease(memory, "key", MINUTE).await;
+    for (space, key) in [(SPACE, "other"), ("elsewhere", "key")] {
+        let error = memory.put(space, record(key), Some(&held)).settle().await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unsupported);
+        assert_eq!(get(memory, space, key).await, None);
+    }
+    assert!(current(memory, &held).await);
+}
+
+/// Whoever stores without a lease does not ask who has one.
+pub async fn a_store_without_a_lease_leaves_it_alone(subject: Subject) {
+    needs_reservations!(subject);
+    let memory = &*subject.memory;
+    let held = lease(memory, "key", MINUTE).await;
+    assert_eq!(put(memory, SPACE, record("key")).await, 1);
+    assert_eq!(put_under(memory, &held).await, Put::Stored { revision: 2 });
+}
+
+/// After releases, erasures, stores, lapses, and many of each.
+pub async fn fences_grow_whatever_happens(subject: Subject) {
+    needs_reservations!(subject);
+    let mut last = 0;
+    for round in 0..150 {
+        let memory = if round % 2 == 0 { &*subject.memory } else { &**subject.other() };
+        let held = lease(memory, "key", Duration::from_secs(1)).await;
+        assert!(held.fence > last, "{} after {last}", held.fence);
+        last = held.fence;
+        match round % 4 {
+            0 => memory.release(held).settle().await.unwrap(),
+            1 => drop(erase(memory, SPACE, prefix("key")).await),
+            2 => assert!(matches!(put_under(memory, &held).await, Put::Stored { .. })),
+            _ => subject.pass(Duration::from_secs(1)),
+        }
+    }
+}
+
+/// With or without a record under the key, whatever the page's limit.
+pub async fn an_erase_revokes_by_prefix(subject: Subject) {
+    needs_reservations!(subject);
+    let memory = &*subject.memory;
+    for key in ["a1", "a2", "b"] {
+        put(memory, SPACE, record(key)).await;
+    }
+    let mut revoked = Vec::new();
+    for key in ["a1", "a2", "a3"] {
+        revoked.push(lease(memory, key, MINUTE).await);
+    }
+    let spared = lease(memory, "b", MINUTE).await;
+    let page = Page::keys(1);
+    subject.other().erase(SPACE, &prefix("a"), page).settle().await.unwrap();
+    for held in &revoked {
+        assert_eq!(put_under(memory, held).await, Put::Overtaken, "{}", held.key);
+    }
+    assert_eq!(put_under(memory, &spared).await, Put::Stored { revision: 2 });
+    let again = lease(memory, "a1", MINUTE).await;
+    assert!(again.fence > revoked[0].fence);
+}
+
+/// By what the reservation was labelled with, exactly or by its beginning, all criteria together.
+pub async fn an_erase_revokes_by_label(subject: Subject) {
+    needs_reservations!(subject);
+    let memory = &*subject.memory;
+    let one = lease_with(memory, "one", &[("handle", "a:1"), ("tag", "x")]).await;
+    let two = lease_with(memory, "two", &[("handle", "a:2"), ("tag", "y")]).await;
+    let bare = lease_with(memory, "bare", &[]).await;
+    let labels = [is("tag", "x"), starts("handle", "b:")];
+    erase(memory, SPACE, Filter { labels: &labels, ..Filter::default() }).await;
+    assert!(current(memory, &one).await);
+    let labels = [is("tag", "x"), starts("handle", "a:")];
+    erase(memory, SPACE, Filter { labels: &labels, ..Filter::default() }).await;
+    assert_eq!(put_under(memory, &one).await, Put::Overtaken);
+    assert!(current(memory, &two).await);
+    let labels = [starts("handle", "a:")];
+    erase(memory, SPACE, Filter { prefix: "o", labels: &labels, ..Filter::default() }).await;
+    assert!(current(memory, &two).await, "the prefix has to match too");
+    erase(memory, SPACE, Filter { labels: &labels, ..Filter::default() }).await;
+    assert!(!current(memory, &two).await);
+    assert!(current(memory, &bare).await);
+}
+
+/// A reservation cannot have expired.
+pub async fn a_sweep_revokes_nothing(subject: Subject) {
+    needs_reservations!(subject);
+    let memory = &*subject.memory;
+    put(memory, SPACE, expiring("key", 5)).await;
+    let held = lease(memory, "key", MINUTE).await;
+    for order in [Order::Key, Order::Newest, Order::Expiry] {
+        erase(memory, SPACE, Filter { expired_before: Some(i64::MAX), order, ..Filter::default() }).await;
+    }
+    assert_eq!(put_under(memory, &held).await, Put::Stored { revision: 1 });
+}
+
+/// An order by use or expiry picks records, not what may become one.
+pub async fn an_eviction_revokes_nothing(subject: Subject) {
+    needs_reservations!(subject);
+    let memory = &*subject.memory;
+    put(memory, SPACE, record("key")).await;
+    let held = lease(memory, "key", MINUTE).await;
+    for order in [Order::Coldest, Order::Expiry] {
+        erase(memory, SPACE, Filter { order, ..Filter::default() }).await;
+    }
+    assert_eq!(put_under(memory, &held).await, Put::Stored { revision: 1 });
+}
+
+/// Sixteen tasks ask at once, twenty times.
+pub async fn exactly_one_of_many_gets_the_lease(subject: Subject) {
+    needs_reservations!(subject);
+    for round in 0..20 {
+        let tasks: Vec<_> = (0..16)
+            .map(|task| {
+                let memory = Arc::clone(if task % 2 == 0 { &subject.memory } else { subject.other() });
+                let key = format!("key {round}");
+                tokio::spawn(async move { reserve(&*memory, &key, MINUTE).await })
+            })
+            .collect();
+        let mut held = 0;
+        for task in tasks {
+            held += u32::from(matches!(task.await.unwrap(), Reserved::Held(_)));
+        }
+        assert_eq!(held, 1);
+    }
+}

@@ -1,0 +1,182 @@
+//! A memory that lives and dies with the process.
+//!
+//! One lock around indexed maps: every call is a short piece of local work, so every answer is
+//! [`Answer::Now`]. Stamps are read without the lock; they move while it is held, so nobody can have
+//! read an old record after a stamp moved and before the record did.
+
+mod space;
+mod words;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use cachalot_core::{Clock, Millis};
+
+use crate::slots::{SLOTS, slot};
+use crate::{
+    About, Answer, Batch, Error, Filter, Found, Label, Lease, Match, Memory, Page, Put, Recall, Recalled, Record,
+    Reserved, Usage, request, space as names,
+};
+
+use self::space::Space;
+
+/// The largest record, in bytes: the same as in a SQLite file, so that tests on one hold for the other.
+const LARGEST: u64 = crate::sqlite::LARGEST;
+
+/// A memory in this process. See the [module](self).
+#[derive(Debug)]
+pub struct InProcessMemory {
+    about: About,
+    clock: Arc<dyn Clock>,
+    spaces: RwLock<HashMap<String, Space>>,
+    stamps: Box<[AtomicU64]>,
+}
+
+impl InProcessMemory {
+    /// An empty memory that tells the time by `clock`.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            about: About {
+                name: "in-process",
+                location: "this process".into(),
+                shared: false,
+                reservations: true,
+                largest_value: LARGEST,
+            },
+            clock,
+            spaces: RwLock::default(),
+            stamps: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Every change is made in steps that cannot panic half-way, so a poisoned lock guards sound data.
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Space>> {
+        self.spaces.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<String, Space>> {
+        self.spaces.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changed(&self, space: &str, name: &str) {
+        self.stamps[slot(space, name)].fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// The space, made if it is not there.
+fn open<'a>(spaces: &'a mut HashMap<String, Space>, name: &str) -> &'a mut Space {
+    spaces.entry(name.to_owned()).or_default()
+}
+
+impl Memory for InProcessMemory {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn get<'a>(&'a self, space: &'a str, key: &'a str, counters: &'a [&'a str]) -> Answer<'a, Found> {
+        let spaces = self.read();
+        let Some(space) = spaces.get(space) else {
+            return Answer::Now(Ok(Found { record: None, counters: vec![0; counters.len()] }));
+        };
+        Answer::Now(Ok(Found {
+            record: space.record(key),
+            counters: counters.iter().map(|name| space.counter(name)).collect(),
+        }))
+    }
+
+    fn put<'a>(&'a self, space: &'a str, mut record: Record, under: Option<&'a Lease>) -> Answer<'a, Put> {
+        if let Err(error) = request::check_put(space, &record, under, LARGEST) {
+            return Answer::Now(Err(error));
+        }
+        record.labels = request::distinct(record.labels);
+        let mut spaces = self.write();
+        let now = self.clock.now();
+        let place = open(&mut spaces, space);
+        if let Some(lease) = under
+            && !place.end_lease(lease, now)
+        {
+            return Answer::Now(Ok(Put::Overtaken));
+        }
+        self.changed(space, &record.key);
+        let revision = place.put(record, now);
+        Answer::Now(Ok(Put::Stored { revision }))
+    }
+
+    fn reserve<'a>(&'a self, space: &'a str, key: &'a str, labels: &'a [Label], hold: Duration) -> Answer<'a, Reserved> {
+        let mut spaces = self.write();
+        let now = self.clock.now();
+        Answer::Now(Ok(open(&mut spaces, space).reserve(space, key, labels, hold, now)))
+    }
+
+    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {
+        let mut spaces = self.write();
+        let now = self.clock.now();
+        Answer::Now(Ok(spaces.get_mut(&lease.space).is_some_and(|space| space.renew(lease, hold, now))))
+    }
+
+    fn release(&self, lease: Lease) -> Answer<'_, ()> {
+        if let Some(space) = self.write().get_mut(&lease.space) {
+            space.release(&lease);
+        }
+        Answer::Now(Ok(()))
+    }
+
+    fn find<'a>(&'a self, space: &'a str, filter: &'a Filter<'a>, page: Page<'a>) -> Answer<'a, Batch> {
+        Answer::Now(request::check_page(filter, &page).map(|()| {
+            let spaces = self.read();
+            spaces.get(space).map(|space| space.find(filter, &page)).unwrap_or_default()
+        }))
+    }
+
+    fn erase<'a>(&'a self, space: &'a str, filter: &'a Filter<'a>, page: Page<'a>) -> Answer<'a, Batch> {
+        if let Err(error) = request::check_page(filter, &page) {
+            return Answer::Now(Err(error));
+        }
+        let mut spaces = self.write();
+        let Some(place) = spaces.get_mut(space) else { return Answer::Now(Ok(Batch::default())) };
+        let erased = place.erase(filter, &page);
+        for record in &erased.records {
+            self.changed(space, &record.key);
+        }
+        Answer::Now(Ok(erased))
+    }
+
+    fn raise<'a>(&'a self, space: &'a str, counter: &'a str) -> Answer<'a, u64> {
+        let mut spaces = self.write();
+        self.changed(space, counter);
+        Answer::Now(Ok(open(&mut spaces, space).raise(counter)))
+    }
+
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {
+        if let Some(space) = self.write().get_mut(space) {
+            for &(key, at) in used {
+                space.touch(key, at);
+            }
+        }
+        Answer::Now(Ok(()))
+    }
+
+    fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {
+        Answer::Now(Ok(self.read().get(space).map(Space::usage).unwrap_or_default()))
+    }
+
+    fn stamp(&self, space: &str, name: &str) -> Option<u64> {
+        Some(self.stamps[slot(space, name)].load(Ordering::SeqCst))
+    }
+
+    fn recall(&self) -> Option<&dyn Recall> {
+        Some(self)
+    }
+}
+
+impl Recall for InProcessMemory {
+    fn search<'a>(&'a self, query: &'a str, labels: &'a [Match<'a>], limit: u32) -> Answer<'a, Vec<Recalled>> {
+        let spaces = self.read();
+        let found: Result<Vec<Recalled>, Error> =
+            Ok(spaces.get(names::USER).map(|space| words::search(space, query, labels, limit)).unwrap_or_default());
+        Answer::Now(found)
+    }
+}

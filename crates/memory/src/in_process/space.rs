@@ -1,0 +1,324 @@
+//! One space: records with an index per question that can be asked of them, counters, reservations.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cachalot_core::Millis;
+
+use crate::request::{self, left, until};
+use crate::{Batch, Filter, Label, Lease, Match, Order, Page, Record, Reserved, Usage};
+
+type Key = Arc<str>;
+
+#[derive(Debug)]
+struct Stored {
+    value: Bytes,
+    labels: Vec<Label>,
+    expires: Option<Millis>,
+    revision: u64,
+    updated: Millis,
+    used: Millis,
+    /// Grows with every store: who is newer, and who comes first among equals.
+    sequence: u64,
+}
+
+#[derive(Debug)]
+struct Reservation {
+    fence: u64,
+    until: Millis,
+    labels: Vec<Label>,
+}
+
+/// One space. Every method is one atomic step under the memory's lock.
+#[derive(Debug, Default)]
+pub(super) struct Space {
+    records: BTreeMap<Key, Stored>,
+    by_label: BTreeMap<String, BTreeMap<String, BTreeSet<Key>>>,
+    by_expiry: BTreeMap<(Millis, u64), Key>,
+    by_use: BTreeMap<(Millis, u64), Key>,
+    by_age: BTreeMap<u64, Key>,
+    reservations: BTreeMap<String, Reservation>,
+    counters: HashMap<String, u64>,
+    sequence: u64,
+    fence: u64,
+    usage: Usage,
+}
+
+impl Space {
+    pub(super) fn record(&self, key: &str) -> Option<Record> {
+        self.records.get(key).map(|stored| stored.as_record(key, true))
+    }
+
+    pub(super) fn records(&self) -> impl Iterator<Item = Record> {
+        self.records.iter().map(|(key, stored)| stored.as_record(key, true))
+    }
+
+    pub(super) fn counter(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+
+    pub(super) fn raise(&mut self, name: &str) -> u64 {
+        let counter = self.counters.entry(name.to_owned()).or_insert(0);
+        *counter += 1;
+        *counter
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// Stores the record, whose labels are distinct, and returns its revision.
+    pub(super) fn put(&mut self, record: Record, now: Millis) -> u64 {
+        let revision = self.remove(&record.key).map_or(0, |old| old.revision) + 1;
+        self.sequence += 1;
+        let key: Key = Arc::from(record.key);
+        let stored = Stored {
+            value: record.value,
+            labels: record.labels,
+            expires: record.expires,
+            revision,
+            updated: now,
+            used: now,
+            sequence: self.sequence,
+        };
+        for label in &stored.labels {
+            let values = self.by_label.entry(label.name.clone()).or_default();
+            values.entry(label.value.clone()).or_default().insert(key.clone());
+        }
+        if let Some(expires) = stored.expires {
+            self.by_expiry.insert((expires, stored.sequence), key.clone());
+        }
+        self.by_use.insert((stored.used, stored.sequence), key.clone());
+        self.by_age.insert(stored.sequence, key.clone());
+        self.usage.records += 1;
+        self.usage.bytes += request::weight(&key, stored.value.len(), &stored.labels);
+        self.records.insert(key, stored);
+        revision
+    }
+
+    fn remove(&mut self, key: &str) -> Option<Stored> {
+        let stored = self.records.remove(key)?;
+        for label in &stored.labels {
+            self.forget_label(label, key);
+        }
+        if let Some(expires) = stored.expires {
+            self.by_expiry.remove(&(expires, stored.sequence));
+        }
+        self.by_use.remove(&(stored.used, stored.sequence));
+        self.by_age.remove(&stored.sequence);
+        self.usage.records -= 1;
+        self.usage.bytes -= request::weight(key, stored.value.len(), &stored.labels);
+        Some(stored)
+    }
+
+    fn forget_label(&mut self, label: &Label, key: &str) {
+        let Some(values) = self.by_label.get_mut(&label.name) else { return };
+        if let Some(keys) = values.get_mut(&label.value) {
+            keys.remove(key);
+            if keys.is_empty() {
+                values.remove(&label.value);
+            }
+        }
+        if values.is_empty() {
+            self.by_label.remove(&label.name);
+        }
+    }
+
+    pub(super) fn touch(&mut self, key: &str, at: Millis) {
+        let Some(stored) = self.records.get_mut(key) else { return };
+        if at > stored.used
+            && let Some(key) = self.by_use.remove(&(stored.used, stored.sequence))
+        {
+            stored.used = at;
+            self.by_use.insert((at, stored.sequence), key);
+        }
+    }
+
+    pub(super) fn reserve(&mut self, space: &str, key: &str, labels: &[Label], hold: Duration, now: Millis) -> Reserved {
+        if let Some(current) = self.reservations.get(key)
+            && current.until > now
+        {
+            return Reserved::Busy { fence: current.fence, left: left(current.until, now) };
+        }
+        self.fence += 1;
+        // Lapsed reservations of keys that nobody asks for again would pile up.
+        if self.fence.is_multiple_of(64) {
+            self.reservations.retain(|_, reservation| reservation.until > now);
+        }
+        let reservation = Reservation { fence: self.fence, until: until(now, hold), labels: labels.to_vec() };
+        self.reservations.insert(key.to_owned(), reservation);
+        Reserved::Held(Lease { space: space.to_owned(), key: key.to_owned(), fence: self.fence })
+    }
+
+    pub(super) fn renew(&mut self, lease: &Lease, hold: Duration, now: Millis) -> bool {
+        match self.reservations.get_mut(&lease.key) {
+            Some(current) if current.fence == lease.fence && current.until > now => {
+                current.until = until(now, hold);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn release(&mut self, lease: &Lease) {
+        if self.reservations.get(&lease.key).is_some_and(|current| current.fence == lease.fence) {
+            self.reservations.remove(&lease.key);
+        }
+    }
+
+    /// Ends the lease; false, and nothing changes, if it is not current.
+    pub(super) fn end_lease(&mut self, lease: &Lease, now: Millis) -> bool {
+        let current = self
+            .reservations
+            .get(&lease.key)
+            .is_some_and(|current| current.fence == lease.fence && current.until > now);
+        if current {
+            self.reservations.remove(&lease.key);
+        }
+        current
+    }
+
+    pub(super) fn find(&self, filter: &Filter<'_>, page: &Page<'_>) -> Batch {
+        let records: Vec<Record> = self
+            .matching(filter, page.after)
+            .take(page.limit as usize)
+            .map(|(key, stored)| stored.as_record(key, page.values))
+            .collect();
+        let next = request::next(&records, filter, page);
+        Batch { records, next }
+    }
+
+    pub(super) fn erase(&mut self, filter: &Filter<'_>, page: &Page<'_>) -> Batch {
+        let found = self.find(filter, page);
+        for record in &found.records {
+            self.remove(&record.key);
+        }
+        if request::reaches_reservations(filter) {
+            self.reservations.retain(|key, reservation| {
+                !(key.starts_with(filter.prefix)
+                    && page.after.is_none_or(|after| key.as_str() > after)
+                    && request::meets_all(filter.labels, &reservation.labels))
+            });
+        }
+        found
+    }
+
+    /// What matches, in order: read from an index that has the order, or collected from the one that
+    /// narrows most and sorted.
+    fn matching<'a>(
+        &'a self,
+        filter: &'a Filter<'a>,
+        after: Option<&'a str>,
+    ) -> Box<dyn Iterator<Item = (&'a Key, &'a Stored)> + 'a> {
+        let matches = move |(key, stored): &(&'a Key, &'a Stored)| {
+            key.starts_with(filter.prefix)
+                && after.is_none_or(|after| &***key > after)
+                && filter.expired_before.is_none_or(|moment| stored.expires.is_some_and(|at| at < moment))
+                && request::meets_all(filter.labels, &stored.labels)
+        };
+        let narrowed = filter.expired_before.is_some() || !filter.labels.is_empty();
+        if !narrowed {
+            return match filter.order {
+                Order::Key => Box::new(self.in_key_order(filter.prefix, after)),
+                Order::Newest => Box::new(self.look_up(self.by_age.values().rev()).filter(matches)),
+                Order::Coldest => Box::new(self.look_up(self.by_use.values()).filter(matches)),
+                Order::Expiry => {
+                    let never = self.look_up(self.by_age.values()).filter(|(_, stored)| stored.expires.is_none());
+                    Box::new(self.look_up(self.by_expiry.values()).chain(never).filter(matches))
+                }
+            };
+        }
+        if let (Order::Key, None, Some(keys)) = (filter.order, filter.expired_before, self.labelled(filter)) {
+            let from = beginning(filter.prefix, after);
+            let keys = keys.range::<str, _>((from, Bound::Unbounded));
+            let keys = keys.take_while(|key| key.starts_with(filter.prefix));
+            return Box::new(self.look_up(keys).filter(matches));
+        }
+        let mut found: Vec<(&Key, &Stored)> = self.narrow(filter).filter(matches).collect();
+        match filter.order {
+            Order::Key => found.sort_by(|one, other| one.0.cmp(other.0)),
+            Order::Newest => found.sort_by_key(|(_, stored)| std::cmp::Reverse(stored.sequence)),
+            Order::Coldest => found.sort_by_key(|(_, stored)| (stored.used, stored.sequence)),
+            Order::Expiry => {
+                found.sort_by_key(|(_, stored)| (stored.expires.is_none(), stored.expires, stored.sequence));
+            }
+        }
+        found.dedup_by_key(|(_, stored)| stored.sequence);
+        Box::new(found.into_iter())
+    }
+
+    fn in_key_order<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&'a str>,
+    ) -> impl Iterator<Item = (&'a Key, &'a Stored)> {
+        self.records
+            .range::<str, _>((beginning(prefix, after), Bound::Unbounded))
+            .take_while(move |(key, _)| key.starts_with(prefix))
+    }
+
+    /// The keys under the first criterion that names a label exactly.
+    fn labelled(&self, filter: &Filter<'_>) -> Option<&BTreeSet<Key>> {
+        static NONE: BTreeSet<Key> = BTreeSet::new();
+        filter.labels.iter().find_map(|label| match label {
+            Match::Is { name, value } => {
+                Some(self.by_label.get(*name).and_then(|values| values.get(*value)).unwrap_or(&NONE))
+            }
+            Match::Starts { .. } => None,
+        })
+    }
+
+    /// Candidates from the index of one criterion, maybe repeated.
+    fn narrow<'a>(&'a self, filter: &Filter<'a>) -> Box<dyn Iterator<Item = (&'a Key, &'a Stored)> + 'a> {
+        if let Some(moment) = filter.expired_before {
+            return Box::new(self.look_up(self.by_expiry.range(..(moment, 0)).map(|(_, key)| key)));
+        }
+        if let Some(keys) = self.labelled(filter) {
+            return Box::new(self.look_up(keys.iter()));
+        }
+        match filter.labels.first() {
+            Some(&Match::Starts { name, prefix }) => {
+                let values = self.by_label.get(name).into_iter();
+                let keys = values.flat_map(move |values| {
+                    values
+                        .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
+                        .take_while(move |(value, _)| value.starts_with(prefix))
+                        .flat_map(|(_, keys)| keys)
+                });
+                Box::new(self.look_up(keys))
+            }
+            _ => Box::new(self.records.iter()),
+        }
+    }
+
+    fn look_up<'a>(
+        &'a self,
+        keys: impl Iterator<Item = &'a Key> + 'a,
+    ) -> impl Iterator<Item = (&'a Key, &'a Stored)> {
+        keys.filter_map(|key| self.records.get_key_value(key))
+    }
+}
+
+impl Stored {
+    fn as_record(&self, key: &str, values: bool) -> Record {
+        Record {
+            key: key.to_owned(),
+            value: if values { self.value.clone() } else { Bytes::new() },
+            labels: if values { self.labels.clone() } else { Vec::new() },
+            expires: self.expires,
+            revision: self.revision,
+            updated: self.updated,
+        }
+    }
+}
+
+/// Where keys of a page begin.
+fn beginning<'a>(prefix: &'a str, after: Option<&'a str>) -> Bound<&'a str> {
+    match after {
+        Some(after) if after >= prefix => Bound::Excluded(after),
+        _ => Bound::Included(prefix),
+    }
+}

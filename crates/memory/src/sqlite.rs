@@ -1,0 +1,234 @@
+//! The default memory: a SQLite file that any number of processes share.
+//!
+//! **Reads** run inline on the caller's thread, on a pooled connection with prepared statements: a
+//! small value takes a few microseconds, a hop to another thread ten times as long. In WAL mode a
+//! reader waits for nobody; in the rare moments when it would (recovery after a crash, another process
+//! that converts the file), and for values above 256 KiB, the answer is [`Answer::Later`].
+//!
+//! **Writes** queue. Whoever finds the writer idle carries out the queue, all of it in one transaction;
+//! who finds it busy waits for the answer, which comes after the commit. Whatever would hold up the
+//! caller (a lock of another process, a large erase, a checkpoint) goes to the writer's own thread.
+//!
+//! **Stamps** are counters in a small file beside the database, `<database>-stamp`, mapped by all
+//! processes. Remove it only together with the database, and only when nobody uses them.
+//!
+//! Files that this memory creates can be read by their owner only.
+
+mod failure;
+mod files;
+mod labels;
+mod read;
+mod readers;
+mod recall;
+mod schema;
+mod select;
+mod stamps;
+mod write;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_core::{Clock, Millis};
+
+use crate::{
+    About, Answer, Batch, Error, Filter, Found, Label, Lease, Match, Memory, Order, Page, Put, Recall, Recalled,
+    Record, Reserved, Usage, request,
+};
+
+use self::failure::Context;
+use self::read::Got;
+use self::readers::Readers;
+use self::stamps::Stamps;
+use self::writer::{Effort, Writer};
+
+pub use self::files::set_aside;
+
+/// The largest record (key, value and labels), in bytes: half of what SQLite takes in a row.
+pub(crate) const LARGEST: u64 = 512 << 20;
+
+/// Values above this size are read off the caller's thread.
+const INLINE_VALUE: i64 = 256 << 10;
+
+/// Pages of at most so many records are read and erased on the caller's thread.
+const INLINE_PAGE: u32 = 64;
+
+/// How to open a memory.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Tells the time for reservations and for when records were stored. All processes that share a
+    /// file should share a clock, as they do with [`cachalot_core::SystemClock`].
+    pub clock: Arc<dyn Clock>,
+    /// How long to wait for a lock that another process holds before giving up with
+    /// [`crate::ErrorKind::Busy`].
+    pub busy_timeout: Duration,
+}
+
+impl Options {
+    /// The defaults: two seconds of patience.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, busy_timeout: Duration::from_secs(2) }
+    }
+}
+
+/// A memory in a SQLite file. See the [module](self).
+#[derive(Debug)]
+pub struct SqliteMemory {
+    about: About,
+    readers: Arc<Readers>,
+    writer: Writer,
+    stamps: Arc<Stamps>,
+}
+
+impl SqliteMemory {
+    /// Opens the file, or creates it with its directories.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) if this is no database, is damaged, or lacks what it
+    /// should hold (see [`set_aside`]); [`TooNew`](crate::ErrorKind::TooNew) if a newer version of
+    /// Cachalot wrote it; [`Unsupported`](crate::ErrorKind::Unsupported) if it is the database of
+    /// another program; [`Denied`](crate::ErrorKind::Denied), [`Full`](crate::ErrorKind::Full),
+    /// [`Busy`](crate::ErrorKind::Busy), [`Unavailable`](crate::ErrorKind::Unavailable) as named.
+    pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
+        let context = Context::new(path);
+        let path = files::prepare(path)?;
+        let connection = schema::open(&path, &context, options.busy_timeout)?;
+        let readers = Arc::new(Readers::new(path.clone(), context.clone(), options.busy_timeout, connection));
+        let stamps = Arc::new(Stamps::open(files::beside(&path, "-stamp")));
+        let writer = Writer::new(path, context.clone(), options, Arc::clone(&stamps));
+        let about = About {
+            name: "sqlite",
+            location: context.location().to_owned(),
+            shared: true,
+            reservations: true,
+            largest_value: LARGEST,
+        };
+        Ok(Self { about, readers, writer, stamps })
+    }
+
+    /// Where the database is.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.readers.path().to_owned()
+    }
+}
+
+impl Memory for SqliteMemory {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn get<'a>(&'a self, space: &'a str, key: &'a str, counters: &'a [&'a str]) -> Answer<'a, Found> {
+        match self.readers.now(|connection| read::get(connection, space, key, counters, INLINE_VALUE)) {
+            Ok(Some(Got::Found(found))) => return Answer::Now(Ok(found)),
+            Ok(Some(Got::TooLargeForNow) | None) => {}
+            Err(error) => return Answer::Now(Err(error)),
+        }
+        let (space, key) = (space.to_owned(), key.to_owned());
+        let counters: Vec<String> = counters.iter().map(|&name| name.to_owned()).collect();
+        self.readers.later(move |connection| {
+            let counters: Vec<&str> = counters.iter().map(String::as_str).collect();
+            match read::get(connection, &space, &key, &counters, i64::MAX)? {
+                Got::Found(found) => Ok(found),
+                Got::TooLargeForNow => Err(rusqlite::Error::QueryReturnedNoRows),
+            }
+        })
+    }
+
+    fn put<'a>(&'a self, space: &'a str, mut record: Record, under: Option<&'a Lease>) -> Answer<'a, Put> {
+        if let Err(error) = request::check_put(space, &record, under, LARGEST) {
+            return Answer::Now(Err(error));
+        }
+        record.labels = request::distinct(record.labels);
+        let effort = Effort::of_bytes(record.value.len());
+        let (space, under) = (space.to_owned(), under.cloned());
+        Answer::later(self.writer.submit(effort, move |changes| changes.put(&space, &record, under.as_ref())))
+    }
+
+    fn reserve<'a>(&'a self, space: &'a str, key: &'a str, labels: &'a [Label], hold: Duration) -> Answer<'a, Reserved> {
+        let (space, key, labels) = (space.to_owned(), key.to_owned(), labels.to_vec());
+        Answer::later(self.writer.submit(Effort::SMALL, move |changes| changes.reserve(&space, &key, &labels, hold)))
+    }
+
+    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {
+        let lease = lease.clone();
+        Answer::later(self.writer.submit(Effort::SMALL, move |changes| changes.renew(&lease, hold)))
+    }
+
+    fn release(&self, lease: Lease) -> Answer<'_, ()> {
+        Answer::later(self.writer.submit(Effort::SMALL, move |changes| changes.release(&lease)))
+    }
+
+    fn find<'a>(&'a self, space: &'a str, filter: &'a Filter<'a>, page: Page<'a>) -> Answer<'a, Batch> {
+        if let Err(error) = request::check_page(filter, &page) {
+            return Answer::Now(Err(error));
+        }
+        if page.limit <= INLINE_PAGE && select::stops_early(filter) {
+            match self.readers.now(|connection| read::find(connection, space, filter, &page)) {
+                Ok(Some(batch)) => return Answer::Now(Ok(batch)),
+                Ok(None) => {}
+                Err(error) => return Answer::Now(Err(error)),
+            }
+        }
+        let question = select::Question::new(space, filter, &page);
+        self.readers.later(move |connection| {
+            question.ask(|space, filter, page| read::find(connection, space, filter, page))
+        })
+    }
+
+    fn erase<'a>(&'a self, space: &'a str, filter: &'a Filter<'a>, page: Page<'a>) -> Answer<'a, Batch> {
+        if let Err(error) = request::check_page(filter, &page) {
+            return Answer::Now(Err(error));
+        }
+        let small = page.limit <= INLINE_PAGE && select::stops_early(filter);
+        let effort = if small { Effort::SMALL } else { Effort::LARGE };
+        let question = select::Question::new(space, filter, &page);
+        Answer::later(self.writer.submit(effort, move |changes| {
+            question.ask(|space, filter, page| changes.erase(space, filter, page))
+        }))
+    }
+
+    fn raise<'a>(&'a self, space: &'a str, counter: &'a str) -> Answer<'a, u64> {
+        let (space, counter) = (space.to_owned(), counter.to_owned());
+        Answer::later(self.writer.submit(Effort::SMALL, move |changes| changes.raise(&space, &counter)))
+    }
+
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {
+        let effort = if used.len() <= INLINE_PAGE as usize { Effort::SMALL } else { Effort::LARGE };
+        let space = space.to_owned();
+        let used: Vec<(String, Millis)> = used.iter().map(|&(key, at)| (key.to_owned(), at)).collect();
+        Answer::later(self.writer.submit(effort, move |changes| changes.touch(&space, &used)))
+    }
+
+    fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {
+        match self.readers.now(|connection| read::usage(connection, space)) {
+            Ok(Some(usage)) => Answer::Now(Ok(usage)),
+            Ok(None) => {
+                let space = space.to_owned();
+                self.readers.later(move |connection| read::usage(connection, &space))
+            }
+            Err(error) => Answer::Now(Err(error)),
+        }
+    }
+
+    fn stamp(&self, space: &str, name: &str) -> Option<u64> {
+        self.stamps.read(space, name)
+    }
+
+    fn recall(&self) -> Option<&dyn Recall> {
+        Some(self)
+    }
+}
+
+impl Recall for SqliteMemory {
+    fn search<'a>(&'a self, query: &'a str, labels: &'a [Match<'a>], limit: u32) -> Answer<'a, Vec<Recalled>> {
+        let Some(query) = recall::expression(query) else { return Answer::Now(Ok(Vec::new())) };
+        let filter = Filter { prefix: "", labels, expired_before: None, order: Order::Key };
+        let question = select::Question::new("", &filter, &Page::first(limit));
+        self.readers.later(move |connection| {
+            question.ask(|_, filter, page| recall::search(connection, &query, filter.labels, page.limit))
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! What SQLite reports, in our words.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::ffi::ErrorCode;
+
+use crate::{Error, ErrorKind};
+
+/// Which database a message is about.
+#[derive(Debug, Clone)]
+pub(super) struct Context(Arc<str>);
+
+impl Context {
+    pub(super) fn new(path: &Path) -> Self {
+        Self(path.display().to_string().into())
+    }
+
+    pub(super) fn location(&self) -> &str {
+        &self.0
+    }
+
+    pub(super) fn failure(&self, error: rusqlite::Error) -> Error {
+        let kind = kind(&error);
+        let location = self.location();
+        let message = match kind {
+            ErrorKind::Corrupt => format!("the database {location} is damaged or not a database ({error}); set it aside to begin anew"),
+            ErrorKind::Busy => format!("another process kept the database {location} locked; try again"),
+            ErrorKind::Full => format!("no space left for the database {location}"),
+            ErrorKind::Denied => format!("no permission to write the database {location} or its directory"),
+            ErrorKind::TooLarge => format!("a record is too large for the database {location}"),
+            _ => format!("the database {location} failed: {error}"),
+        };
+        Error::new(kind, message).because(error)
+    }
+
+    /// A file or directory could not be made or opened.
+    pub(super) fn file(&self, error: io::Error) -> Error {
+        let location = self.location();
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Error::new(ErrorKind::Denied, format!("no permission to open or create the database {location}"))
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Error::new(ErrorKind::Full, format!("no space left to create the database {location}"))
+            }
+            _ => Error::new(ErrorKind::Unavailable, format!("cannot open or create the database {location}: {error}")),
+        }
+        .because(error)
+    }
+}
+
+fn kind(error: &rusqlite::Error) -> ErrorKind {
+    use rusqlite::Error as E;
+    match error {
+        E::SqliteFailure(cause, message) => match cause.code {
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => ErrorKind::Busy,
+            ErrorCode::DiskFull => ErrorKind::Full,
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => ErrorKind::Corrupt,
+            ErrorCode::PermissionDenied | ErrorCode::ReadOnly => ErrorKind::Denied,
+            ErrorCode::TooBig => ErrorKind::TooLarge,
+            // Our statements are fixed: what makes one of them invalid is a schema that is not ours.
+            ErrorCode::Unknown if message.as_deref().is_some_and(|text| text.contains("no such")) => ErrorKind::Corrupt,
+            _ => ErrorKind::Unavailable,
+        },
+        E::SqlInputError { .. } => ErrorKind::Corrupt,
+        // A column holds what we never stored in it.
+        E::InvalidColumnType(..) | E::FromSqlConversionFailure(..) | E::IntegralValueOutOfRange(..) | E::Utf8Error(..) => {
+            ErrorKind::Corrupt
+        }
+        _ => ErrorKind::Unavailable,
+    }
+}
+
+/// Whether it was only somebody else's lock.
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
+    kind(error) == ErrorKind::Busy
+}
+
+/// What we stored cannot be read back.
+pub(super) fn damaged(what: &str) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Blob, what.into())
+}

@@ -1,0 +1,103 @@
+//! The files of a memory: made for their owner only, set aside when damaged, never deleted.
+
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cachalot_core::Millis;
+
+use crate::Error;
+
+use super::failure::Context;
+
+/// What SQLite and we append to the name of the database.
+const COMPANIONS: [&str; 4] = ["-wal", "-shm", "-journal", "-stamp"];
+
+/// Makes the directories and an empty file if they are not there. SQLite gives its other files the
+/// mode of this one. The path that comes back is absolute: SQLite reads meaning into some relative ones.
+pub(super) fn prepare(path: &Path) -> Result<PathBuf, Error> {
+    let context = Context::new(path);
+    let make = || {
+        let path = std::path::absolute(path)?;
+        match open_private(&path, false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if let Some(directory) = path.parent() {
+                    create_private_directories(directory)?;
+                }
+                open_private(&path, true)?;
+            }
+            opened => drop(opened?),
+        }
+        Ok(path)
+    };
+    make().map_err(|error| context.file(error))
+}
+
+/// Opens a file for reading and writing; what is created is readable by its owner only.
+pub(super) fn open_private(path: &Path, create: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(create);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+fn create_private_directories(directory: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory)
+}
+
+/// The file of that ending beside the database.
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// Renames a damaged database, with its companions, to `<name>.corrupt-<now>` and returns the new path
+/// of the database. Never deletes and never overwrites: if the name is taken, a number is added. Does not
+/// check that the database is damaged; nobody should have it open.
+///
+/// # Errors
+/// The file system's. What had been renamed before it failed stays renamed.
+pub fn set_aside(path: &Path, now: Millis) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    let aside = claim(&path, now)?;
+    let mut moved = false;
+    // The database last: while it is in place, a second attempt finds what is left to do.
+    for ending in COMPANIONS.into_iter().chain([""]) {
+        match std::fs::rename(beside(&path, ending), beside(&aside, ending)) {
+            Ok(()) => moved = true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if moved { Ok(aside) } else { Err(io::Error::new(io::ErrorKind::NotFound, "there is no database to set aside")) }
+}
+
+/// Takes a free name by creating a file under it that nobody else can have created; the rename then
+/// replaces that empty file of ours.
+fn claim(path: &Path, now: Millis) -> io::Result<PathBuf> {
+    for number in 0u32.. {
+        let ending = if number == 0 { format!(".corrupt-{now}") } else { format!(".corrupt-{now}-{number}") };
+        let aside = beside(path, &ending);
+        let taken = COMPANIONS.iter().any(|companion| beside(&aside, companion).exists());
+        if taken {
+            continue;
+        }
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        match options.open(&aside) {
+            Ok(_) => return Ok(aside),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "no name is free to set the database aside under"))
+}

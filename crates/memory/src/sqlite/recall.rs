@@ -1,0 +1,53 @@
+//! Full text over user memory.
+
+use rusqlite::{Connection, OptionalExtension};
+
+use crate::text::words;
+use crate::{Match, Recalled, request};
+
+use super::read::{self};
+use super::select::Picked;
+
+/// The query in FTS5's language, every word quoted so that nothing in it is an operator; `None` if there
+/// is no word.
+pub(super) fn expression(query: &str) -> Option<String> {
+    let mut expression = String::with_capacity(query.len() + 16);
+    for word in words(query) {
+        if !expression.is_empty() {
+            expression.push_str(" AND ");
+        }
+        expression.push('"');
+        expression.push_str(&word.text.replace('"', "\"\""));
+        expression.push('"');
+        if word.prefix {
+            expression.push('*');
+        }
+    }
+    (!expression.is_empty()).then_some(expression)
+}
+
+/// What matches the expression and the labels, best first.
+pub(super) fn search(
+    connection: &Connection,
+    expression: &str,
+    labels: &[Match<'_>],
+    limit: u32,
+) -> rusqlite::Result<Vec<Recalled>> {
+    let mut statement =
+        connection.prepare_cached("SELECT rowid, rank FROM texts WHERE texts MATCH ?1 ORDER BY rank")?;
+    let mut keys = connection.prepare_cached("SELECT key FROM records WHERE id = ?1")?;
+    // One statement is open all the while, so that all of this reads one snapshot.
+    let mut rows = statement.query([expression])?;
+    let mut found = Vec::new();
+    while found.len() < limit as usize {
+        let Some(row) = rows.next()? else { break };
+        let id: i64 = row.get(0)?;
+        let rank: f64 = row.get(1)?;
+        let Some(key) = keys.query_row([id], |row| row.get(0)).optional()? else { continue };
+        let record = read::picked_record(connection, Picked { id, key }, true)?;
+        if request::meets_all(labels, &record.labels) {
+            found.push(Recalled { record, score: -rank });
+        }
+    }
+    Ok(found)
+}

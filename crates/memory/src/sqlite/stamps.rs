@@ -1,0 +1,250 @@
+//! Stamps: counters in a small file that every process maps.
+//!
+//! The file has a header (`MAGIC`, a *dirty* flag) and [`SLOTS`] counters; a record or counter of a space
+//! belongs to the slot of its name's hash. A writer
+//!
+//! 1. takes the exclusive lock of the file, then the write lock of the database, and makes its changes;
+//! 2. sets *dirty*;
+//! 3. commits;
+//! 4. adds one to every slot whose record or counter changed;
+//! 5. clears *dirty* and gives the lock back.
+//!
+//! A reader takes a stamp, reads the record, and may use what it read while the stamp is the same and not
+//! dirty. **Why this is right.** Let a commit change the record after the reader's snapshot. Before that
+//! commit the flag was set (2), and it is cleared only after the slot has moved (4, 5). So whoever looks
+//! after the commit finds the flag set, and has no stamp, or finds the slot moved: slots only grow, and
+//! this move came after the reader took its stamp, because the commit came after the reader's snapshot.
+//!
+//! A writer that dies between 2 and 5 leaves the flag set, by which nobody has a stamp; the operating
+//! system gives its lock back. Whoever takes the lock next finds the flag set, and as no living writer can
+//! have set it, moves *all* slots before it clears the flag: what the dead writer committed is among them.
+//! Dying at that leaves the flag set. The mapping is shared memory of the operating system: what a process
+//! wrote survives its death, at whatever instruction that came. When the machine dies, so does everybody
+//! who holds a stamp.
+//!
+//! Writers exclude each other by the file's lock and not by the database's, because the latter is gone
+//! after 3. They wait for it a limited time.
+//!
+//! Without the file there are no stamps. If it cannot be created, nobody has it. If it is there and this
+//! process cannot open it, others may hold stamps, so this process must not write; it tries again at every
+//! write.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use crate::slots::{SLOTS, slot};
+
+use super::files;
+
+/// Layout 1.
+const MAGIC: u64 = u64::from_le_bytes(*b"cachlt\0\x01");
+
+/// The header takes a cache line of its own.
+const HEADER: usize = 8;
+const DIRTY: usize = 1;
+const WORDS: usize = HEADER + SLOTS;
+const BYTES: usize = WORDS * size_of::<u64>();
+
+/// The stamp file of a database, or its absence.
+#[derive(Debug)]
+pub(super) struct Stamps {
+    path: PathBuf,
+    board: OnceLock<Board>,
+}
+
+impl Stamps {
+    /// Opens or creates the file. That this fails is not an error: there are no stamps then.
+    pub(super) fn open(path: PathBuf) -> Self {
+        let stamps = Self { path, board: OnceLock::new() };
+        if let Ok(board) = Board::open(&stamps.path, true) {
+            board.recover();
+            let _ = stamps.board.set(board);
+        }
+        stamps
+    }
+
+    /// The stamp of a name, if there is one now.
+    pub(super) fn read(&self, space: &str, name: &str) -> Option<u64> {
+        let words = self.board.get()?.words();
+        let stamp = words[HEADER + slot(space, name)].load(Ordering::SeqCst);
+        (words[DIRTY].load(Ordering::SeqCst) == 0).then_some(stamp)
+    }
+
+    /// Excludes other writers, waiting at most `patience`; without a file there is nothing to hold.
+    ///
+    /// # Errors
+    /// `WouldBlock` if another writer held it all the time; others if the file is there and cannot be used.
+    pub(super) fn hold(&self, patience: Duration) -> io::Result<Hold<'_>> {
+        let board = match self.board.get() {
+            Some(board) => Some(board),
+            None => match Board::open(&self.path, false) {
+                Ok(board) => {
+                    let _ = self.board.set(board);
+                    self.board.get()
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => return Err(error),
+            },
+        };
+        match board {
+            Some(board) => board.hold(patience),
+            None => Ok(Hold { board: None, announced: false }),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Board {
+    file: File,
+    map: MmapRaw,
+}
+
+impl Board {
+    fn open(path: &Path, create: bool) -> io::Result<Self> {
+        let file = files::open_private(path, create)?;
+        grow(&file)?;
+        let map = MmapOptions::new().len(BYTES).map_raw(&file)?;
+        Ok(Self { file, map })
+    }
+
+    #[expect(unsafe_code, reason = "shared memory is reached through a pointer")]
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping has BYTES bytes, begins at a page, lives as long as `self`, and is only ever
+        // accessed as atomic words, here and in other processes. The file is never made shorter.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), WORDS) }
+    }
+
+    /// Clears what a writer that died has left, unless a living one holds the lock and will.
+    fn recover(&self) {
+        if self.words()[DIRTY].load(Ordering::SeqCst) != 0 && self.file.try_lock().is_ok() {
+            drop(self.held());
+        }
+    }
+
+    fn hold(&self, patience: Duration) -> io::Result<Hold<'_>> {
+        let mut waits = Waits::new(patience);
+        loop {
+            match self.file.try_lock() {
+                Ok(()) => return Ok(self.held()),
+                Err(TryLockError::WouldBlock) if waits.pause() => {}
+                Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// The lock was taken: what is dirty now is of a dead writer.
+    fn held(&self) -> Hold<'_> {
+        let words = self.words();
+        if words[DIRTY].load(Ordering::SeqCst) != 0 {
+            self.move_all();
+            words[DIRTY].store(0, Ordering::SeqCst);
+        }
+        Hold { board: Some(self), announced: false }
+    }
+
+    fn move_all(&self) {
+        for word in &self.words()[HEADER..] {
+            word.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Makes the file as long as it has to be. It is filled, not just extended: writing into a hole of a
+/// mapped file on a full disk kills the process. What is there is kept: others may be using it.
+fn grow(file: &File) -> io::Result<()> {
+    use std::io::{Seek, SeekFrom, Write};
+    if file.metadata()?.len() >= BYTES as u64 {
+        return Ok(());
+    }
+    file.lock()?;
+    let filled = (|| {
+        let length = usize::try_from(file.metadata()?.len()).unwrap_or(BYTES);
+        if length < BYTES {
+            let mut file = file;
+            let mut bytes = vec![0u8; BYTES];
+            bytes[..8].copy_from_slice(&MAGIC.to_ne_bytes());
+            file.seek(SeekFrom::Start(length as u64))?;
+            file.write_all(&bytes[length..])?;
+        }
+        Ok(())
+    })();
+    file.unlock()?;
+    filled
+}
+
+/// The right to commit. Dropped without [`Hold::settle`] after [`Hold::announce`], it moves every slot:
+/// whether the commit happened is not known.
+#[derive(Debug)]
+pub(super) struct Hold<'a> {
+    board: Option<&'a Board>,
+    announced: bool,
+}
+
+impl Hold<'_> {
+    /// From here on nobody has a stamp.
+    pub(super) fn announce(&mut self) {
+        if let Some(board) = self.board {
+            board.words()[DIRTY].store(1, Ordering::SeqCst);
+            self.announced = true;
+        }
+    }
+
+    /// The commit is done, or has certainly not happened: moves the slots of what changed.
+    pub(super) fn settle(mut self, changed: &[usize]) {
+        if let Some(board) = self.board.filter(|_| self.announced) {
+            let words = board.words();
+            for slot in changed {
+                words[HEADER + slot].fetch_add(1, Ordering::SeqCst);
+            }
+            words[DIRTY].store(0, Ordering::SeqCst);
+            self.announced = false;
+        }
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        let Some(board) = self.board else { return };
+        if self.announced {
+            board.move_all();
+            board.words()[DIRTY].store(0, Ordering::SeqCst);
+        }
+        // A lock that cannot be given back is given back when the file is closed.
+        let _ = board.file.unlock();
+    }
+}
+
+/// Short pauses first: a commit takes tens of microseconds.
+struct Waits {
+    deadline: Option<Instant>,
+    pauses: u32,
+}
+
+impl Waits {
+    fn new(patience: Duration) -> Self {
+        let deadline = (!patience.is_zero()).then(|| Instant::now() + patience);
+        Self { deadline, pauses: 0 }
+    }
+
+    /// Pauses; false if the time is up.
+    fn pause(&mut self) -> bool {
+        let Some(deadline) = self.deadline else { return false };
+        if Instant::now() >= deadline {
+            return false;
+        }
+        self.pauses += 1;
+        if self.pauses < 10 {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(Duration::from_micros(u64::from(self.pauses.min(50)) * 10));
+        }
+        true
+    }
+}

@@ -1,0 +1,326 @@
+//! The writer: one connection, a queue before it, one transaction for all that queue.
+//!
+//! A request is queued, and the caller steps aside once, so that others who are ready can queue too. Then,
+//! if the connection is free, the caller carries out the queue in one transaction: a store costs a commit
+//! and no change of threads. If it is not free, whoever has it looks at the queue again when done, and
+//! wakes the writer's thread if something is left. The thread, started when first needed, also takes what a
+//! caller must not wait for: locks of other processes, large requests, checkpoints.
+//!
+//! Requests of which nobody awaits the answer any more are not begun. If one request of a transaction
+//! fails, all are rolled back and each is tried by itself.
+
+mod seat;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::{Error, ErrorKind};
+
+use super::failure::Context;
+use super::stamps::Stamps;
+use super::write::Changes;
+use super::{INLINE_VALUE, Options};
+
+use self::seat::{Ran, Seat};
+
+/// At most so many requests share a transaction.
+const TOGETHER: usize = 256;
+
+/// How much work a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effort {
+    /// A caller may do it inline; so many bytes.
+    Small(usize),
+    /// Only the thread.
+    Large(usize),
+}
+
+impl Effort {
+    pub(super) const SMALL: Self = Self::Small(0);
+    pub(super) const LARGE: Self = Self::Large(0);
+
+    /// Of a value of that size.
+    pub(super) fn of_bytes(bytes: usize) -> Self {
+        if bytes as i64 <= INLINE_VALUE { Self::Small(bytes) } else { Self::Large(bytes) }
+    }
+
+    fn bytes(self) -> usize {
+        match self {
+            Self::Small(bytes) | Self::Large(bytes) => bytes,
+        }
+    }
+}
+
+/// A request: carried out once or, if its transaction failed, again; then answered.
+trait Job: Send {
+    fn run(&mut self, changes: &mut Changes<'_>) -> rusqlite::Result<()>;
+    /// Answers: what the last run returned, or why there was none.
+    fn answer(self: Box<Self>, outcome: Result<(), Error>);
+    /// Nobody awaits the answer.
+    fn abandoned(&self) -> bool;
+}
+
+struct Work<T, F> {
+    work: F,
+    result: Option<T>,
+    reply: oneshot::Sender<Result<T, Error>>,
+}
+
+impl<T: Send, F: FnMut(&mut Changes<'_>) -> rusqlite::Result<T> + Send> Job for Work<T, F> {
+    fn run(&mut self, changes: &mut Changes<'_>) -> rusqlite::Result<()> {
+        self.result = Some((self.work)(changes)?);
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, outcome: Result<(), Error>) {
+        let Self { result, reply, .. } = *self;
+        // Whoever no longer listens does not want to know.
+        let _ = reply.send(outcome.and_then(|()| result.ok_or_else(stopped)));
+    }
+
+    fn abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+}
+
+struct Queued {
+    effort: Effort,
+    job: Box<dyn Job>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Queued>,
+    checkpoint: bool,
+    closing: bool,
+    /// A request panicked, or the thread could not be started: nothing is written any more.
+    dead: bool,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    call: Condvar,
+    seat: Mutex<Seat>,
+    patience: Duration,
+}
+
+/// See the [module](self).
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Writer").finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    /// A writer that connects when there is something to write.
+    pub(super) fn new(path: PathBuf, context: Context, options: Options, stamps: Arc<Stamps>) -> Self {
+        let patience = options.busy_timeout;
+        let seat = Mutex::new(Seat::new(path, context, options.clock, stamps));
+        let shared = Shared { queue: Mutex::default(), call: Condvar::new(), seat, patience };
+        Self { shared: Arc::new(shared), thread: Mutex::new(None) }
+    }
+
+    /// Has the work done in some transaction, and returns its result once that is committed. The work may
+    /// run more than once; only its last run counts.
+    pub(super) async fn submit<T, F>(&self, effort: Effort, work: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Changes<'_>) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let (reply, mut answer) = oneshot::channel();
+        {
+            let mut queue = self.shared.queue();
+            if queue.dead {
+                return Err(stopped());
+            }
+            queue.waiting.push_back(Queued { effort, job: Box::new(Work { work, result: None, reply }) });
+        }
+        if matches!(effort, Effort::Large(_)) {
+            self.call();
+        } else {
+            tokio::task::yield_now().await;
+            match answer.try_recv() {
+                Ok(answer) => return answer,
+                Err(oneshot::error::TryRecvError::Closed) => return Err(stopped()),
+                Err(oneshot::error::TryRecvError::Empty) => self.lead(),
+            }
+        }
+        answer.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    /// Carries out the queue if nobody else is at it.
+    fn lead(&self) {
+        match self.shared.seat.try_lock() {
+            Ok(mut seat) => {
+                let watch = Watch(&self.shared);
+                let jobs = self.shared.take(Effort::SMALL);
+                if !jobs.is_empty()
+                    && let Ran::Blocked(jobs) = seat.run(jobs, Duration::ZERO)
+                {
+                    self.shared.give_back(jobs);
+                }
+                let checkpoint = seat.checkpoint_due();
+                drop(watch);
+                drop(seat);
+                if checkpoint {
+                    self.shared.queue().checkpoint = true;
+                }
+            }
+            // Whoever has it looks at the queue after letting go of it.
+            Err(TryLockError::WouldBlock) => return,
+            Err(TryLockError::Poisoned(_)) => return self.shared.die(),
+        }
+        let queue = self.shared.queue();
+        let work_left = !queue.waiting.is_empty() || queue.checkpoint;
+        drop(queue);
+        if work_left {
+            self.call();
+        }
+    }
+
+    /// Has the thread look at the queue. Whatever it is to see was put there under the queue's lock.
+    fn call(&self) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            let shared = Arc::clone(&self.shared);
+            let spawned = std::thread::Builder::new()
+                .name("cachalot-memory".into())
+                .spawn(move || shared.serve());
+            match spawned {
+                Ok(handle) => *thread = Some(handle),
+                Err(_) => return self.shared.die(),
+            }
+        }
+        drop(thread);
+        self.shared.call.notify_one();
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            self.shared.queue().closing = true;
+            self.shared.call.notify_one();
+            // It ends by itself; if it panicked, there is nothing left to do either.
+            let _ = thread.join();
+        }
+        if let Ok(seat) = self.shared.seat.lock()
+            && seat.checkpoint_due_at_close()
+        {
+            seat.checkpointer().run();
+        }
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        // Nothing that can panic happens under this lock.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what goes into the next transaction.
+    fn take(&self, most: Effort) -> Vec<Queued> {
+        let mut queue = self.queue();
+        let mut taken = Vec::new();
+        let mut bytes = 0;
+        while let Some(next) = queue.waiting.front() {
+            let too_large = most == Effort::SMALL && matches!(next.effort, Effort::Large(_));
+            let enough = taken.len() == TOGETHER || (bytes > 0 && bytes + next.effort.bytes() > 4 << 20);
+            if too_large || enough {
+                break;
+            }
+            bytes += next.effort.bytes();
+            taken.extend(queue.waiting.pop_front().filter(|next| !next.job.abandoned()));
+        }
+        taken
+    }
+
+    /// Puts back, in their places, what could not be done now.
+    fn give_back(&self, jobs: Vec<Queued>) {
+        let mut queue = self.queue();
+        for job in jobs.into_iter().rev() {
+            queue.waiting.push_front(job);
+        }
+    }
+
+    /// From here on every write fails.
+    fn die(&self) {
+        let waiting = {
+            let mut queue = self.queue();
+            queue.dead = true;
+            std::mem::take(&mut queue.waiting)
+        };
+        for queued in waiting {
+            queued.job.answer(Err(stopped()));
+        }
+    }
+
+    /// The thread's life.
+    fn serve(&self) {
+        loop {
+            let (checkpoint, closing) = self.wait();
+            let Ok(mut seat) = self.seat.lock() else { return self.die() };
+            let watch = Watch(self);
+            loop {
+                let jobs = self.take(Effort::LARGE);
+                if jobs.is_empty() {
+                    break;
+                }
+                let _ = seat.run(jobs, self.patience);
+            }
+            let due = seat.checkpoint_due() || checkpoint;
+            drop(watch);
+            drop(seat);
+            if closing {
+                return;
+            }
+            if due {
+                self.checkpoint();
+            }
+        }
+    }
+
+    fn wait(&self) -> (bool, bool) {
+        let mut queue = self.queue();
+        while queue.waiting.is_empty() && !queue.closing && !queue.checkpoint {
+            queue = self.call.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        (std::mem::take(&mut queue.checkpoint), queue.closing)
+    }
+
+    /// Moves the log into the database, beside the writers; if they are too fast for that, before them.
+    fn checkpoint(&self) {
+        let Ok(checkpointer) = self.seat.lock().map(|seat| seat.checkpointer()) else { return };
+        if checkpointer.run().is_some_and(|left_in_log| left_in_log > seat::LONGEST_LOG) {
+            let seat = self.seat.lock();
+            checkpointer.run();
+            drop(seat);
+        }
+    }
+}
+
+/// Ends the writer if a request panics.
+struct Watch<'a>(&'a Shared);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.die();
+        }
+    }
+}
+
+fn stopped() -> Error {
+    Error::new(ErrorKind::Unavailable, "the memory's writer has stopped; open the memory again to go on")
+}

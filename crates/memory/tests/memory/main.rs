@@ -1,0 +1,39 @@
+//! The memories, from outside.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod conforming;
+mod cost;
+mod damage;
+mod files;
+mod model;
+mod processes;
+mod stamps;
+mod writers;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_core::{ManualClock, SystemClock};
+use cachalot_memory::sqlite::{Options, SqliteMemory};
+use cachalot_memory::{Error, Record};
+
+/// Opens with the machine's clock.
+fn open(path: &Path) -> Result<SqliteMemory, Error> {
+    SqliteMemory::open(path, Options::new(Arc::new(SystemClock)))
+}
+
+/// Opens with a clock of the test's.
+fn open_at(path: &Path, clock: &Arc<ManualClock>) -> SqliteMemory {
+    SqliteMemory::open(path, Options { clock: clock.clone(), busy_timeout: Duration::from_secs(10) }).unwrap()
+}
+
+fn record(key: &str, value: impl Into<bytes::Bytes>) -> Record {
+    Record { key: key.into(), value: value.into(), labels: Vec::new(), expires: None, revision: 0, updated: 0 }
+}
+
+/// Runs to the end on a runtime of two threads.
+fn run<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(work)
+}
