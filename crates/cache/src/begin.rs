@@ -10,7 +10,7 @@ use crate::body::Body;
 use crate::engine::{Looked, Patience, Shared};
 use crate::entry::Entry;
 use crate::epoch::Moment;
-use crate::flight::{Departure, Entered, Flight, Presence};
+use crate::flight::{Departure, Entered, Flight, Manners, Presence};
 use crate::front::Fronted;
 use crate::outcome::{How, Outcome, Revision, Settled, Settling};
 use crate::policy::{Join, Mode, Policy};
@@ -48,7 +48,7 @@ impl Shared {
         policy: &Policy,
     ) -> Result<Begun, FrozenMiss> {
         let key = Key::of(call);
-        let request = Request { shared: self, key, call, policy, patience: Patience::default() };
+        let request = Request { shared: self, key, call, policy, patience: Patience::of(policy) };
         match policy.mode {
             Mode::Off => Ok(Begun::Run(request.alone(How::Bypass(Reason::Off), Reason::Off))),
             Mode::Frozen => request.frozen().await.map(Begun::Served),
@@ -85,11 +85,19 @@ impl Request<'_> {
     /// A ticket that nobody can join and whose answer is not stored.
     fn alone(&self, how: How, why_not_stored: Reason) -> Ticket {
         let departure = self.departure(false, Moment::default(), None);
-        let entered = self.shared.flights.enter(self.key, false, |_| false, || departure);
+        let entered = self.shared.flights.enter(self.key, Manners::KeepsOut, |_| false, || departure);
         let Entered::Leads { flight, .. } = entered else {
-            unreachable!("nothing is joined where joining is not allowed")
+            unreachable!("who keeps out joins nobody")
         };
-        self.ticket(flight, how, Err(why_not_stored))
+        self.hand_out(self.ticket(flight, how, Err(why_not_stored)))
+    }
+
+    /// From here on it runs.
+    fn hand_out(&self, mut ticket: Ticket) -> Ticket {
+        ticket.patience = self.patience.clone();
+        ticket.started = Instant::now();
+        ticket.begun = true;
+        ticket
     }
 
     fn departure(&self, joinable: bool, moment: Moment, epochs: Option<Vec<u64>>) -> Departure {
@@ -109,10 +117,12 @@ impl Request<'_> {
                 input: self.call.input.clone(),
             },
             policy: self.policy.clone(),
+            patience: self.patience.clone(),
             how,
             storable,
             started: Instant::now(),
             renewal: None,
+            begun: false,
             ended: false,
         }
     }
@@ -133,9 +143,13 @@ impl Request<'_> {
                 |flight: &Flight| flight.moment == moment && flight.epochs == epochs;
             let unclear = moment.being_written.is_some()
                 || (!self.policy.domains.is_empty() && epochs.is_none());
-            let may_join = self.policy.join != Join::Alone && !unclear;
-            let entered = self.shared.flights.enter(self.key, may_join, flight_is_current, || {
-                self.departure(may_join, moment.clone(), epochs.clone())
+            let manners = match self.policy.join {
+                _ if unclear => Manners::KeepsOut,
+                Join::Alone => Manners::Leads,
+                Join::Process | Join::Fleet { .. } => Manners::Joins,
+            };
+            let entered = self.shared.flights.enter(self.key, manners, flight_is_current, || {
+                self.departure(manners == Manners::Joins, moment.clone(), epochs.clone())
             });
             match entered {
                 Entered::Joined(presence) => {
@@ -143,10 +157,11 @@ impl Request<'_> {
                         return Begun::Served(outcome);
                     }
                 }
-                Entered::Leads { flight, outdated } => {
-                    self.void(outdated).await;
+                Entered::Leads { flight, superseded } => {
                     let storable = if unclear { Err(reason.clone()) } else { Ok(()) };
+                    // A ticket before anything is awaited: a flight without one would never end.
                     let ticket = self.ticket(flight, How::Miss(reason), storable);
+                    self.void(superseded).await;
                     return self.secure_and_run(ticket).await;
                 }
             }
@@ -168,17 +183,19 @@ impl Request<'_> {
                 (moment, counters.map(|counter| epoch(&counter)).collect())
             }
         };
-        let unclear = moment.being_written.clone();
-        let departure = self.departure(self.policy.join != Join::Alone, moment, epochs);
-        let entered = self.shared.flights.enter(self.key, false, |_| false, || departure);
-        let Entered::Leads { flight, .. } = entered else {
-            unreachable!("nothing is joined where joining is not allowed")
-        };
-        let storable = match unclear {
+        let storable = match &moment.being_written {
             Some(domain) => Err(Reason::Written(domain.to_string())),
             None => Ok(()),
         };
-        self.secure_and_run(self.ticket(flight, How::Miss(Reason::Refresh), storable)).await
+        let manners = if storable.is_ok() { Manners::Supersedes } else { Manners::KeepsOut };
+        let departure = self.departure(self.policy.join != Join::Alone, moment, epochs);
+        let entered = self.shared.flights.enter(self.key, manners, |_| false, || departure);
+        let Entered::Leads { flight, superseded } = entered else {
+            unreachable!("who supersedes or keeps out joins nobody")
+        };
+        let ticket = self.ticket(flight, How::Miss(Reason::Refresh), storable);
+        self.void(superseded).await;
+        self.secure_and_run(ticket).await
     }
 
     /// Reads what another caller produces; `None` if that caller left without a word.
@@ -186,6 +203,7 @@ impl Request<'_> {
         let flight = Arc::clone(presence.flight());
         // Files are not announced when they change: the flight is joined only if all that it has
         // looked at so far is still so. What it has not looked at yet, it will see as it is.
+        flight.witness.looked().await;
         if Watched::new(flight.witness.observed()).check().await.is_err() {
             flight.close();
             return None;
@@ -193,7 +211,10 @@ impl Request<'_> {
         if !flight.body.readable().await {
             return None;
         }
-        self.shared.ledger.coalesced(self.shared, self.call, self.key, self.policy);
+        let row = self.shared.ledger.follower(self.shared, self.call, self.key, self.policy);
+        if let Some(row) = flight.followers.add(row) {
+            self.shared.ledger.send(row);
+        }
         Some(Outcome {
             key: self.key,
             how: How::Coalesced,
@@ -203,13 +224,13 @@ impl Request<'_> {
         })
     }
 
-    /// Flights that began before a write that this caller has seen cannot store any more: their
-    /// reservations are given back for the new run.
-    async fn void(&self, outdated: Vec<Arc<Flight>>) {
-        for flight in outdated {
+    /// Flights whose answers are not worth storing any more: their reservations are given back for
+    /// the new run.
+    async fn void(&self, superseded: Vec<Arc<Flight>>) {
+        for flight in superseded {
             flight.close();
             if let Some(lease) = flight.take_lease() {
-                self.shared.release(lease).await;
+                self.shared.release(lease, self.patience.left()).await;
             }
         }
     }
@@ -217,26 +238,24 @@ impl Request<'_> {
     /// Reserves the key where that is possible, then hands out the ticket, or another process' answer.
     async fn secure_and_run(&self, mut ticket: Ticket) -> Begun {
         if ticket.storable.is_err() || self.policy.mode == Mode::ReadOnly {
-            return Begun::Run(ticket);
+            return Begun::Run(self.hand_out(ticket));
         }
         let memory = match self.shared.memory() {
             Ok(memory) if memory.about().reservations => Arc::clone(memory),
-            Ok(_) => return Begun::Run(ticket),
+            Ok(_) => return Begun::Run(self.hand_out(ticket)),
             Err(reason) => {
                 ticket.storable = Err(reason);
-                return Begun::Run(ticket);
+                return Begun::Run(self.hand_out(ticket));
             }
         };
         match self.secure(&memory, &ticket).await {
             Secured::Held => {
                 ticket.renewal = Some(renew(self.shared, &memory, &ticket.flight));
-                ticket.started = Instant::now();
-                Begun::Run(ticket)
+                Begun::Run(self.hand_out(ticket))
             }
             Secured::Unsecured(reason) => {
                 ticket.storable = Err(reason);
-                ticket.started = Instant::now();
-                Begun::Run(ticket)
+                Begun::Run(self.hand_out(ticket))
             }
             Secured::Answered(fronted) => {
                 ticket.answer_with(&fronted.entry).await;
@@ -254,14 +273,15 @@ impl Request<'_> {
         let key = self.key.to_string();
         let labels = &ticket.flight.labels;
         let refresh = self.policy.mode == Mode::Refresh;
-        let deadline = match self.policy.join {
-            Join::Fleet { wait } => Instant::now() + wait,
-            Join::Alone | Join::Process => Instant::now(),
+        let asked = tokio::time::Instant::now();
+        let wait = match self.policy.join {
+            Join::Fleet { wait } => wait,
+            Join::Alone | Join::Process => Duration::ZERO,
         };
         let mut pause = Duration::from_millis(2);
         loop {
             let reserving = memory.reserve(space::CACHE, &key, labels, HOLD);
-            let left = match self.shared.ask(reserving, self.policy, &self.patience).await {
+            let left = match self.shared.ask(reserving, &self.patience).await {
                 Err(reason) => return Secured::Unsecured(reason),
                 Ok(Reserved::Held(lease)) => {
                     ticket.flight.hold(lease);
@@ -278,10 +298,11 @@ impl Request<'_> {
                     return Secured::Answered(fronted);
                 }
             }
-            let remaining = deadline.saturating_duration_since(Instant::now());
+            let remaining = wait.saturating_sub(asked.elapsed());
             if remaining.is_zero() {
                 return Secured::Unsecured(Reason::BusyElsewhere);
             }
+            self.patience.keep_up(self.policy);
             tokio::time::sleep(pause.min(remaining).min(left.max(Duration::from_millis(1)))).await;
             pause = (pause * 2).min(Duration::from_millis(100));
         }
@@ -294,23 +315,29 @@ impl Request<'_> {
         }
     }
 
-    /// The answer of a frozen run: whatever its age and epochs, if the files it was built from hold the same.
     async fn frozen(&self) -> Result<Outcome, FrozenMiss> {
-        let miss = |reason| FrozenMiss { name: self.call.name.to_owned(), key: self.key, reason };
-        let memory = self.shared.memory().map_err(miss)?;
+        match self.frozen_entry().await {
+            Ok(fronted) => Ok(self.shared.hit(self.key, &fronted, How::Hit)),
+            Err(reason) => {
+                Err(FrozenMiss { name: self.call.name.to_owned(), key: self.key, reason })
+            }
+        }
+    }
+
+    /// The answer of a frozen run: whatever its age and epochs, if the files it was built from hold the same.
+    async fn frozen_entry(&self) -> Result<Fronted, Reason> {
+        let memory = self.shared.memory()?;
         let key = self.key.to_string();
         let found = memory.get(space::CACHE, &key, &[]);
-        let found = self.shared.ask(found, self.policy, &self.patience).await.map_err(miss)?;
-        let record = found.record.ok_or_else(|| miss(Reason::Absent))?;
-        let entry = Entry::decode_for(record, &self.key, self.call).map_err(miss)?;
-        entry.watched.check_frozen().await.map_err(|what| miss(Reason::Changed(what)))?;
-        let fronted = Fronted {
+        let found = self.shared.ask(found, &self.patience).await?;
+        let entry = Entry::decode_for(found.record.ok_or(Reason::Absent)?, &self.key, self.call)?;
+        entry.watched.check_frozen().await.map_err(Reason::Changed)?;
+        Ok(Fronted {
             entry: Arc::new(entry),
             tally: self.shared.ledger.tally(self.call.kind, self.call.name),
             stamp: 0,
             domains: [].into(),
-        };
-        Ok(self.shared.hit(self.key, &fronted, How::Hit))
+        })
     }
 }
 
@@ -337,4 +364,39 @@ fn renew(
         }
     });
     renewing.abort_handle()
+}
+
+impl Shared {
+    /// The ticket of a call that the cache cannot be asked about: it runs, and is accounted for.
+    pub(crate) fn bypass(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        policy: &Policy,
+        reason: Reason,
+    ) -> Ticket {
+        let key = Key::of(call);
+        let request = Request { shared: self, key, call, policy, patience: Patience::of(policy) };
+        request.alone(How::Bypass(reason.clone()), reason)
+    }
+
+    /// What would answer a call now, or why it would run. Counts as no call.
+    pub(crate) async fn probe(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        policy: &Policy,
+    ) -> Result<Outcome, Reason> {
+        let key = Key::of(call);
+        let request = Request { shared: self, key, call, policy, patience: Patience::of(policy) };
+        match policy.mode {
+            Mode::Off => Err(Reason::Off),
+            Mode::Refresh => Err(Reason::Refresh),
+            Mode::Frozen => {
+                request.frozen_entry().await.map(|fronted| served(key, &fronted.entry, How::Hit))
+            }
+            Mode::On | Mode::ReadOnly => match request.look().await {
+                Looked::Hit(fronted) => Ok(served(key, &fronted.entry, How::Hit)),
+                Looked::Miss { reason, .. } => Err(reason),
+            },
+        }
+    }
 }

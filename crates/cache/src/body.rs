@@ -24,11 +24,17 @@ enum Inner {
 pub(crate) struct Whole {
     pub(crate) bytes: Bytes,
     decoded: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// Held while somebody decodes, so that others wait for the result instead of decoding, too.
+    decoding: Mutex<()>,
 }
 
 impl Whole {
     pub(crate) fn new(bytes: Bytes) -> Arc<Self> {
-        Arc::new(Self { bytes, decoded: OnceLock::new() })
+        Arc::new(Self { bytes, decoded: OnceLock::new(), decoding: Mutex::new(()) })
+    }
+
+    fn decoded<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        Arc::clone(self.decoded.get()?).downcast().ok()
     }
 }
 
@@ -96,6 +102,10 @@ impl Growing {
         }
         drop(state);
         self.grown.notify_waiters();
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state().end.is_some()
     }
 
     /// Waits until `ready` says something about the state.
@@ -181,13 +191,15 @@ impl Body {
         decode: fn(&[u8]) -> Result<T, DecodeError>,
     ) -> Result<Arc<T>, Failure> {
         let whole = self.complete().await?;
-        if let Some(decoded) = whole.decoded.get() {
-            if let Ok(decoded) = Arc::clone(decoded).downcast::<T>() {
-                return Ok(decoded);
-            }
+        if let Some(decoded) = whole.decoded() {
+            return Ok(decoded);
+        }
+        let _decoding = whole.decoding.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(decoded) = whole.decoded() {
+            return Ok(decoded);
         }
         let decoded = Arc::new(decode(&whole.bytes).map_err(Failure::new)?);
-        // Somebody else may have been first, or decodes another type: then ours is ours alone.
+        // If somebody decoded another type, ours is ours alone.
         let _ = whole.decoded.set(decoded.clone());
         Ok(decoded)
     }

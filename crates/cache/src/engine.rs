@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use cachalot_core::{Clock, Millis, Seals};
 use cachalot_memory::{Answer, Error, ErrorKind, Found, Lease, Memory, Record, space};
@@ -61,8 +62,8 @@ pub(crate) struct Shared {
     pub(crate) evicting: AtomicBool,
     used: crate::sync::Mutex<Vec<Arc<Entry>>>,
     warn: Arc<dyn Fn(&str) + Send + Sync>,
-    /// The kind of the last fault that was warned of, so that a memory that stays down is named once.
-    warned: crate::sync::Mutex<Option<ErrorKind>>,
+    /// When each kind of fault was last warned of, so that a memory that stays down is named once.
+    warned: crate::sync::Mutex<Vec<(ErrorKind, Millis)>>,
 }
 
 /// What the memory says of a call.
@@ -76,10 +77,39 @@ pub(crate) enum Looked {
     },
 }
 
-/// How a call deals with a slow memory: after the first answer that did not come in time, it asks no more.
-#[derive(Default)]
-pub(crate) struct Patience {
-    pub(crate) lost: AtomicBool,
+/// How long a call still waits for the memory, all in all. After a fault it asks no more.
+pub(crate) struct Patience(AtomicU64);
+
+impl Patience {
+    pub(crate) fn of(policy: &Policy) -> Self {
+        Self(AtomicU64::new(u64::try_from(policy.patience.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    pub(crate) fn left(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Begins anew, unless it is lost: to wait for another process is not to wait for the memory.
+    pub(crate) fn keep_up(&self, policy: &Policy) {
+        if !self.left().is_zero() {
+            self.0.store(Self::of(policy).0.into_inner(), Ordering::Relaxed);
+        }
+    }
+
+    fn waited(&self, time: Duration) {
+        let left = self.left().saturating_sub(time);
+        self.0.store(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn lose(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Clone for Patience {
+    fn clone(&self) -> Self {
+        Self(AtomicU64::new(self.0.load(Ordering::Relaxed)))
+    }
 }
 
 impl Shared {
@@ -98,7 +128,7 @@ impl Shared {
             evicting: AtomicBool::new(false),
             used: crate::sync::Mutex::new(Vec::new()),
             warn,
-            warned: crate::sync::Mutex::new(None),
+            warned: crate::sync::Mutex::new(Vec::new()),
         }
     }
 
@@ -110,30 +140,43 @@ impl Shared {
     pub(crate) async fn ask<T: Send>(
         &self,
         answer: Answer<'_, T>,
-        policy: &Policy,
         patience: &Patience,
     ) -> Result<T, Reason> {
-        if patience.lost.load(Ordering::Relaxed) {
-            return Err(Reason::MemoryFault("it did not answer in time before".to_owned()));
+        let left = patience.left();
+        if left.is_zero() {
+            return Err(Reason::MemoryFault("it failed or was too slow before".to_owned()));
         }
-        match answer.within(policy.patience).await {
-            Ok(answer) => {
-                *crate::sync::lock(&self.warned) = None;
-                Ok(answer)
+        let answer = match answer {
+            Answer::Now(answer) => answer,
+            later @ Answer::Later(_) => {
+                let asked = tokio::time::Instant::now();
+                let answer = later.within(left).await;
+                patience.waited(asked.elapsed());
+                answer
             }
-            Err(error) => {
-                patience.lost.store(true, Ordering::Relaxed);
-                Err(self.fault(&error))
-            }
-        }
+        };
+        answer.map_err(|error| {
+            patience.lose();
+            self.fault(&error)
+        })
     }
 
     pub(crate) fn fault(&self, error: &Error) -> Reason {
-        let repeated = crate::sync::lock(&self.warned).replace(error.kind) == Some(error.kind);
-        if !repeated {
+        if self.is_news(error.kind) {
             (self.warn)(&format!("the cache's memory failed, the work goes on without it: {error}"));
         }
         Reason::MemoryFault(error.to_string())
+    }
+
+    /// Whether that kind of fault was not seen for a while.
+    fn is_news(&self, kind: ErrorKind) -> bool {
+        const A_WHILE: Millis = 600_000;
+        let now = self.clock.now();
+        let mut warned = crate::sync::lock(&self.warned);
+        let news = warned.iter().all(|(known, at)| *known != kind || now.saturating_sub(*at) >= A_WHILE);
+        warned.retain(|(known, _)| *known != kind);
+        warned.push((kind, now));
+        news
     }
 
     /// The entry that answers a call, from the front or the memory, if it may be served now.
@@ -187,7 +230,7 @@ impl Shared {
             .iter()
             .map(|counter| Some(((*counter).to_owned(), memory.stamp(space::CACHE, counter)?)))
             .collect();
-        let found = self.ask(memory.get(space::CACHE, key_text, &counters), policy, patience).await;
+        let found = self.ask(memory.get(space::CACHE, key_text, &counters), patience).await;
         let Found { record, counters: epochs } = match found {
             Ok(found) => found,
             Err(reason) => return Looked::Miss { reason, moment, epochs: None },
@@ -268,9 +311,10 @@ impl Shared {
         crate::sync::lock(&self.used).len() >= MANY
     }
 
-    pub(crate) async fn release(&self, lease: Lease) {
+    /// Gives a reservation back; one that cannot be given back lapses soon.
+    pub(crate) async fn release(&self, lease: Lease, patience: Duration) {
         if let Ok(memory) = self.memory() {
-            let given_back = memory.release(lease).within(crate::policy::DEFAULT_PATIENCE).await;
+            let given_back = memory.release(lease).within(patience).await;
             if let Err(error) = given_back {
                 self.fault(&error);
             }

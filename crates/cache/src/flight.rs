@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use cachalot_core::Spend;
 use cachalot_memory::{Label, Lease};
 use tokio::sync::{Notify, watch};
 
 use crate::body::Growing;
 use crate::epoch::Moment;
+use crate::ledger::Unwritten;
 use crate::outcome::Settled;
 use crate::sync::{Mutex, lock};
 use crate::witness::Witness;
@@ -23,15 +25,20 @@ pub(crate) struct Flight {
     pub(crate) epochs: Option<Vec<u64>>,
     pub(crate) witness: Witness,
     pub(crate) settled: watch::Sender<Option<Settled>>,
+    pub(crate) followers: Followers,
     state: Mutex<State>,
-    left: Notify,
+    /// A reader came, or the last one left.
+    attendance: Notify,
 }
 
 struct State {
     joinable: bool,
+    /// Whoever leads next may take its reservation: what it will answer is not worth storing any more.
+    yields: bool,
     revoked: bool,
     readers: usize,
-    ever_read: bool,
+    /// How many readers there ever were.
+    arrivals: u64,
     lease: Option<Lease>,
 }
 
@@ -51,7 +58,7 @@ impl Drop for Presence {
         state.readers -= 1;
         if state.readers == 0 {
             drop(state);
-            self.0.left.notify_waiters();
+            self.0.attendance.notify_waiters();
         }
     }
 }
@@ -81,41 +88,46 @@ impl Flight {
             epochs,
             witness: Witness::default(),
             settled: watch::Sender::new(None),
+            followers: Followers::default(),
             state: Mutex::new(State {
                 joinable,
+                yields: false,
                 revoked: false,
                 readers: 0,
-                ever_read: false,
+                arrivals: 0,
                 lease: None,
             }),
-            left: Notify::new(),
+            attendance: Notify::new(),
         })
     }
 
     /// One more reader.
     pub(crate) fn attend(self: &Arc<Self>) -> Presence {
-        let mut state = lock(&self.state);
-        state.readers += 1;
-        state.ever_read = true;
-        drop(state);
-        Presence(Arc::clone(self))
+        self.arrive(&mut lock(&self.state))
     }
 
     /// One more reader, unless the flight is closed to newcomers.
     fn attend_if_joinable(self: &Arc<Self>) -> Option<Presence> {
         let mut state = lock(&self.state);
-        if !state.joinable || state.revoked {
-            return None;
-        }
-        state.readers += 1;
-        state.ever_read = true;
-        drop(state);
-        Some(Presence(Arc::clone(self)))
+        (state.joinable && !state.revoked).then(|| self.arrive(&mut state))
     }
 
-    /// Closes the flight to newcomers.
+    fn arrive(self: &Arc<Self>, state: &mut State) -> Presence {
+        state.readers += 1;
+        state.arrivals += 1;
+        self.attendance.notify_waiters();
+        Presence(Arc::clone(self))
+    }
+
+    /// Closes the flight to newcomers; the next to lead may take its reservation.
     pub(crate) fn close(&self) {
-        lock(&self.state).joinable = false;
+        let mut state = lock(&self.state);
+        state.joinable = false;
+        state.yields = true;
+    }
+
+    fn yields(&self) -> bool {
+        lock(&self.state).yields
     }
 
     pub(crate) fn revoke(&self) {
@@ -140,26 +152,86 @@ impl Flight {
         lock(&self.state).lease.take()
     }
 
-    /// Resolves once there were readers and all have left; with `close`, nobody can join after that.
-    pub(crate) async fn deserted(&self, close: bool) {
+    /// Resolves once there were readers and all have left while the answer was not complete; tells how
+    /// many there had been. A complete answer is on its way into the memory: nobody abandons that.
+    pub(crate) async fn deserted(&self) -> u64 {
+        let arrivals = self.attendance(|state| (state.readers == 0 && state.arrivals > 0).then_some(state.arrivals));
+        let arrivals = arrivals.await;
+        if self.body.has_ended() {
+            std::future::pending::<()>().await;
+        }
+        arrivals
+    }
+
+    /// Resolves when somebody reads who was not among the first `known` readers.
+    pub(crate) async fn attended(&self, known: u64) {
+        self.attendance(|state| (state.arrivals > known).then_some(())).await;
+    }
+
+    /// Closes the flight unless somebody reads; whether it did.
+    pub(crate) fn close_if_deserted(&self) -> bool {
+        let mut state = lock(&self.state);
+        let deserted = state.readers == 0;
+        if deserted {
+            state.joinable = false;
+            state.yields = true;
+        }
+        deserted
+    }
+
+    async fn attendance<T>(&self, ready: impl Fn(&State) -> Option<T>) -> T {
         loop {
-            let left = self.left.notified();
-            tokio::pin!(left);
-            left.as_mut().enable();
-            {
-                let mut state = lock(&self.state);
-                if state.ever_read && state.readers == 0 {
-                    state.joinable &= !close;
-                    return;
-                }
+            let changed = self.attendance.notified();
+            tokio::pin!(changed);
+            // Registered before the state is looked at, so that nothing is missed in between.
+            changed.as_mut().enable();
+            if let Some(answer) = ready(&lock(&self.state)) {
+                return answer;
             }
-            left.await;
+            changed.await;
+        }
+    }
+}
+
+/// The calls that follow a flight, until it is known what they saved.
+#[derive(Default)]
+pub(crate) struct Followers(Mutex<Accounts>);
+
+enum Accounts {
+    Open(Vec<Unwritten>),
+    Closed(Spend),
+}
+
+impl Default for Accounts {
+    fn default() -> Self {
+        Self::Open(Vec::new())
+    }
+}
+
+impl Followers {
+    /// Takes the row of one more follower; gives it back with what it saved if that is known already.
+    pub(crate) fn add(&self, mut row: Unwritten) -> Option<Unwritten> {
+        match &mut *lock(&self.0) {
+            Accounts::Open(rows) => {
+                rows.push(row);
+                None
+            }
+            Accounts::Closed(saved) => {
+                row.saved = *saved;
+                Some(row)
+            }
         }
     }
 
-    /// Resolves when somebody reads again.
-    pub(crate) fn has_readers(&self) -> bool {
-        lock(&self.state).readers > 0
+    /// Gives the rows back: each follower saved what the run cost.
+    pub(crate) fn close(&self, saved: Spend) -> Vec<Unwritten> {
+        match std::mem::replace(&mut *lock(&self.0), Accounts::Closed(saved)) {
+            Accounts::Open(mut rows) => {
+                rows.iter_mut().for_each(|row| row.saved = saved);
+                rows
+            }
+            Accounts::Closed(_) => Vec::new(),
+        }
     }
 }
 
@@ -173,8 +245,21 @@ pub(crate) struct Flights {
 pub(crate) enum Entered {
     /// It reads what another one produces.
     Joined(Presence),
-    /// It runs. Flights of the same key that could not be joined are outdated: their leases are void.
-    Leads { flight: Arc<Flight>, outdated: Vec<Arc<Flight>> },
+    /// It runs. The leases of the flights that it supersedes are void.
+    Leads { flight: Arc<Flight>, superseded: Vec<Arc<Flight>> },
+}
+
+/// What a newcomer makes of the flights that are under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manners {
+    /// Joins a current one; supersedes those that are not, or that yield.
+    Joins,
+    /// Joins none; supersedes those that are not current, or that yield.
+    Leads,
+    /// Joins none and supersedes all: its answer is the one to keep.
+    Supersedes,
+    /// Joins none and leaves all alone: its answer is not stored.
+    KeepsOut,
 }
 
 impl Flights {
@@ -183,27 +268,31 @@ impl Flights {
     pub(crate) fn enter(
         &self,
         key: Key,
-        may_join: bool,
+        manners: Manners,
         current: impl Fn(&Flight) -> bool,
         departure: impl FnOnce() -> Departure,
     ) -> Entered {
         let mut running = lock(&self.running);
         let flights = running.entry(key).or_default();
-        let mut outdated = Vec::new();
-        if may_join {
-            for flight in flights.iter().rev() {
-                if current(flight) {
+        let mut superseded = Vec::new();
+        for flight in flights.iter().rev() {
+            let worth_keeping = current(flight) && !flight.yields();
+            match manners {
+                Manners::Joins if worth_keeping => {
                     if let Some(presence) = flight.attend_if_joinable() {
                         return Entered::Joined(presence);
                     }
-                } else {
-                    outdated.push(Arc::clone(flight));
+                }
+                Manners::Leads if worth_keeping => {}
+                Manners::KeepsOut => {}
+                Manners::Joins | Manners::Leads | Manners::Supersedes => {
+                    superseded.push(Arc::clone(flight));
                 }
             }
         }
         let flight = Flight::new(key, departure());
         flights.push(Arc::clone(&flight));
-        Entered::Leads { flight, outdated }
+        Entered::Leads { flight, superseded }
     }
 
     /// Takes an ended flight out.

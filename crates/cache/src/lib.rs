@@ -38,7 +38,7 @@ pub use outcome::{How, Outcome, Provenance, Revision, Settled};
 pub use policy::{DEFAULT_MAX_BYTES, DEFAULT_PATIENCE, Domain, Join, Mode, Orphan, Policy};
 pub use reason::{Failure, FrozenMiss, Reason};
 pub use ticket::{Product, Ticket};
-pub use witness::{Observation, Witness};
+pub use witness::{Observation, Witness, Witnessed};
 pub use writing::Writing;
 
 /// The engine. Cheap to clone; clones share everything.
@@ -67,6 +67,20 @@ impl Cache {
     /// In [`Mode::Frozen`], if no entry answers the call.
     pub async fn begin(&self, call: &Call<'_>, policy: &Policy) -> Result<Begun, FrozenMiss> {
         self.0.begin(call, policy).await
+    }
+
+    /// The ticket of a call that the cache cannot be asked about, because what it depends on cannot
+    /// be told: it runs, is not stored, and is accounted for with the reason.
+    pub fn bypass(&self, call: &Call<'_>, policy: &Policy, reason: Reason) -> Ticket {
+        self.0.bypass(call, policy, reason)
+    }
+
+    /// What would answer a call now, or why it would run. Counts as no call and changes nothing.
+    ///
+    /// # Errors
+    /// The reason why the call would run.
+    pub async fn probe(&self, call: &Call<'_>, policy: &Policy) -> Result<Outcome, Reason> {
+        self.0.probe(call, policy).await
     }
 
     /// [`Cache::begin`], with a ticket run detached from the caller; returns when there is a body to

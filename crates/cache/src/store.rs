@@ -47,8 +47,8 @@ impl Shared {
         }
         let observed = flight.witness.observed();
         Watched::new(observed.clone()).check().await.map_err(Reason::Changed)?;
-        let patience = Patience::default();
-        let epochs = self.epochs_unpassed(ticket, &patience).await?;
+        let patience = &ticket.patience;
+        let epochs = self.epochs_unpassed(ticket, patience).await?;
         let now = self.clock.now();
         let expires = policy.ttl.map(|ttl| {
             now.saturating_add(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX))
@@ -78,7 +78,7 @@ impl Shared {
             return Err(Reason::Revoked);
         }
         let stored = memory.put(space::CACHE, record, lease.as_ref());
-        match self.ask(stored, policy, &patience).await? {
+        match self.ask(stored, patience).await? {
             Put::Overtaken => Err(Reason::Revoked),
             Put::Stored { revision } => {
                 // The memory ended the lease in the same step.
@@ -117,7 +117,7 @@ impl Shared {
         let names: Vec<&str> = counters.iter().map(String::as_str).collect();
         let memory = Arc::clone(self.memory()?);
         let key = ticket.flight.key.to_string();
-        let now = self.ask(memory.get(space::CACHE, &key, &names), &ticket.policy, patience).await?;
+        let now = self.ask(memory.get(space::CACHE, &key, &names), patience).await?;
         if let Some(passed) = before.iter().zip(&now.counters).position(|(then, now)| then != now) {
             return Err(Reason::Written(domains[passed].to_string()));
         }

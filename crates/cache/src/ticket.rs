@@ -8,10 +8,10 @@ use cachalot_core::{Canonical, Spend};
 use cachalot_memory::Label;
 
 use crate::body::{Body, End, Whole};
-use crate::engine::Shared;
+use crate::engine::{Patience, Shared};
 use crate::flight::{Flight, Presence};
 use crate::outcome::{How, Outcome, Revision, Settled, Settling};
-use crate::policy::{Orphan, Policy};
+use crate::policy::{DEFAULT_PATIENCE, Orphan, Policy};
 use crate::witness::Witness;
 use crate::{Failure, Kind, Reason, Scope};
 
@@ -54,11 +54,15 @@ pub struct Ticket {
     pub(crate) flight: Arc<Flight>,
     pub(crate) errand: Errand,
     pub(crate) policy: Policy,
+    /// What is left of the call's patience.
+    pub(crate) patience: Patience,
     pub(crate) how: How,
     /// Whether the answer may be stored as far as is known before the run.
     pub(crate) storable: Result<(), Reason>,
     pub(crate) started: Instant,
     pub(crate) renewal: Option<tokio::task::AbortHandle>,
+    /// Whether it was handed out: before that, nothing ran and nothing was paid.
+    pub(crate) begun: bool,
     pub(crate) ended: bool,
 }
 
@@ -127,13 +131,15 @@ impl Ticket {
             Err(reason) => (Err(reason), None),
         };
         let settled = Settled { stored, expires, paid: spent, saved: Spend::default() };
-        self.end(Some(settled.clone()), None).await;
+        self.end(settled.clone(), None).await;
         settled
     }
 
     /// Ends the run with a failure, which every waiter gets; stores nothing.
     pub async fn fail(mut self, failure: Failure) {
         let spent = Spend::one(self.elapsed());
+        // Nobody joins a flight that is known to have failed.
+        self.flight.close();
         self.flight.body.end(End::Failed(failure.clone()));
         let settled = Settled {
             stored: Err(Reason::Failed),
@@ -141,60 +147,64 @@ impl Ticket {
             paid: spent,
             saved: Spend::default(),
         };
-        self.end(Some(settled), Some(failure)).await;
+        self.end(settled, Some(failure)).await;
     }
 
     /// Ends a run that need not begin: another process has stored the answer meanwhile.
     pub(crate) async fn answer_with(mut self, entry: &Arc<crate::entry::Entry>) {
         self.flight.body.end(End::Whole(Arc::clone(&entry.body)));
-        self.ended = true;
-        let lease = self.flight.take_lease();
-        self.shared.flights.leave(&self.flight);
-        self.flight.settled.send_replace(Some(Settled {
+        let settled = Settled {
             stored: Ok(Revision(entry.revision)),
             expires: entry.head.expires,
             // What the other process paid; whoever followed us saved as much.
             paid: entry.head.spent,
             saved: Spend::default(),
-        }));
-        if let Some(lease) = lease {
-            self.shared.release(lease).await;
-        }
+        };
+        self.end(settled, None).await;
     }
 
-    async fn end(&mut self, settled: Option<Settled>, failure: Option<Failure>) {
+    async fn end(&mut self, settled: Settled, failure: Option<Failure>) {
         self.ended = true;
+        self.stop_renewal();
+        self.tell(settled, failure.as_ref());
+        if let Some(lease) = self.flight.lease() {
+            // The answer is not stored, and whoever leads next need not wait for the memory to hear of it.
+            self.flight.close();
+            self.shared.release(lease, self.patience.left()).await;
+        }
+        self.shared.flights.leave(&self.flight);
+    }
+
+    fn stop_renewal(&mut self) {
         if let Some(renewal) = self.renewal.take() {
             renewal.abort();
         }
-        let lease = self.flight.take_lease();
-        self.conclude(settled, failure.as_ref());
-        if let Some(lease) = lease {
-            self.shared.release(lease).await;
-        }
     }
 
-    /// Lets go of the flight and tells everybody who is interested.
-    fn conclude(&self, settled: Option<Settled>, failure: Option<&Failure>) {
-        self.shared.flights.leave(&self.flight);
-        if let Some(settled) = &settled {
-            self.shared.ledger.paid(&self.shared, self, settled, failure);
+    /// Tells everybody who is interested how the run ended. Rows first: who knows that a call is
+    /// settled finds it in the ledger.
+    fn tell(&self, settled: Settled, failure: Option<&Failure>) {
+        if self.begun {
+            self.shared.ledger.paid(&self.shared, self, &settled, failure);
         }
-        self.flight.settled.send_replace(settled);
+        for row in self.flight.followers.close(settled.paid) {
+            self.shared.ledger.send(row);
+        }
+        self.flight.settled.send_replace(Some(settled));
     }
 }
 
 pub(crate) async fn abandoned(flight: &Arc<Flight>, orphan: Orphan) {
-    match orphan {
-        Orphan::Cancel => flight.deserted(true).await,
-        Orphan::Finish { within } => loop {
-            flight.deserted(false).await;
-            tokio::time::sleep(within).await;
-            if !flight.has_readers() {
-                flight.close();
-                return;
+    loop {
+        let known = flight.deserted().await;
+        if let Orphan::Finish { within } = orphan {
+            if tokio::time::timeout(within, flight.attended(known)).await.is_ok() {
+                continue;
             }
-        },
+        }
+        if flight.close_if_deserted() {
+            return;
+        }
     }
 }
 
@@ -203,27 +213,29 @@ impl Drop for Ticket {
         if self.ended {
             return;
         }
-        if let Some(renewal) = self.renewal.take() {
-            renewal.abort();
-        }
+        self.stop_renewal();
+        // Closed first: whoever wakes up and looks must not join it again.
         self.flight.close();
         let vacant = self.flight.body.is_empty();
-        // Out of the table first: whoever wakes up and looks must not find it again.
-        self.conclude(
-            Some(Settled {
+        self.tell(
+            Settled {
                 stored: Err(Reason::Abandoned),
                 expires: None,
-                paid: Spend::one(self.elapsed()),
+                paid: if self.begun { Spend::one(self.elapsed()) } else { Spend::default() },
                 saved: Spend::default(),
-            }),
+            },
             None,
         );
         self.flight.body.end(if vacant { End::Vacant } else { End::Failed(Failure::dropped()) });
-        if let (Some(lease), Ok(runtime)) =
-            (self.flight.take_lease(), tokio::runtime::Handle::try_current())
-        {
-            let shared = Arc::clone(&self.shared);
-            runtime.spawn(async move { shared.release(lease).await });
+        let (shared, flight) = (Arc::clone(&self.shared), Arc::clone(&self.flight));
+        match (flight.lease(), tokio::runtime::Handle::try_current()) {
+            (Some(lease), Ok(runtime)) => {
+                runtime.spawn(async move {
+                    shared.release(lease, DEFAULT_PATIENCE).await;
+                    shared.flights.leave(&flight);
+                });
+            }
+            _ => shared.flights.leave(&flight),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! decides whether what was noted still holds. A file whose status is unchanged since a moment at
 //! which it was already old enough to trust is taken as unchanged; any other is hashed.
 
+mod looks;
 mod observe;
 mod status;
 
@@ -17,6 +18,7 @@ use cachalot_core::Digest;
 use serde::{Deserialize, Serialize};
 
 use crate::sync::{Mutex, lock};
+use looks::Looks;
 use status::Status;
 
 /// More observations than this, and the answer is not stored: checking them would cost more than
@@ -40,6 +42,7 @@ pub struct Witness(Arc<Notes>);
 
 #[derive(Default)]
 struct Notes {
+    looks: Looks,
     observed: Mutex<Vec<Observed>>,
     /// Why the list is not the whole truth: something moved while it was looked at, or the list is full.
     spoilt: Mutex<Option<String>>,
@@ -52,6 +55,7 @@ impl Witness {
     /// # Errors
     /// Those of the file system. That a file is absent is noted, too.
     pub fn read(&self, path: &Path) -> io::Result<Bytes> {
+        let _look = self.0.looks.begin();
         match observe::read(path) {
             Ok((observed, bytes)) => {
                 self.note(observed);
@@ -66,11 +70,25 @@ impl Witness {
 
     /// Notes what is there now; called before looking. Blocks while it reads the file.
     pub fn observe(&self, what: Observation<'_>) {
+        let _look = self.0.looks.begin();
         self.note(match what {
             Observation::Content(path) => observe::content(path),
             Observation::Listing(path) => observe::listing(path),
             Observation::Existence(path) => observe::existence(path),
         });
+    }
+
+    /// What has been noted so far, to be checked apart from any entry: for an adapter that puts a
+    /// file's content into a key and must know that the work saw the same content.
+    #[must_use]
+    pub fn taken(&self) -> Witnessed {
+        Witnessed { spoilt: self.spoilt(), watched: Watched::new(self.observed()) }
+    }
+
+    /// Resolves when every look that had begun is noted: only then does the list tell what was seen
+    /// before now.
+    pub(crate) async fn looked(&self) {
+        self.0.looks.ended().await;
     }
 
     /// Says that the work looked at something that cannot be witnessed: its answer is not stored.
@@ -99,6 +117,39 @@ impl Witness {
 
     pub(crate) fn observed(&self) -> Vec<Observed> {
         lock(&self.0.observed).clone()
+    }
+}
+
+/// What a witness had noted at one moment.
+pub struct Witnessed {
+    spoilt: Option<String>,
+    watched: Arc<Watched>,
+}
+
+impl Witnessed {
+    /// Whether everything is still as it was noted; the error says what is not.
+    ///
+    /// # Errors
+    /// What changed, or why it cannot be told.
+    pub async fn holds(&self) -> Result<(), String> {
+        match &self.spoilt {
+            Some(why) => Err(why.clone()),
+            None => self.watched.check().await,
+        }
+    }
+
+    /// The digest of the content of the only file that was noted; the error says why there is none.
+    ///
+    /// # Errors
+    /// Why it cannot be told: nothing or more than one thing was noted, or it is no file.
+    pub fn content_digest(&self) -> Result<Digest, String> {
+        match (&self.spoilt, self.watched.observed.as_slice()) {
+            (Some(why), _) => Err(why.clone()),
+            (None, [Observed { what: What::Content { digest, .. }, .. }]) => Ok(*digest),
+            (None, [Observed { what: What::Absent, path }]) => Err(format!("{path} is not there")),
+            (None, [Observed { path, .. }]) => Err(format!("{path} is not a file")),
+            (None, _) => Err("no single file was looked at".to_owned()),
+        }
     }
 }
 

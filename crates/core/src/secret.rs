@@ -67,6 +67,17 @@ impl DigestKey {
         Self(Secret::new(bytes))
     }
 
+    /// A key that is known to nobody and kept nowhere: for secrets that must be masked, though no
+    /// cache key will ever have to be found again.
+    ///
+    /// # Errors
+    /// If the machine has no randomness.
+    pub fn ephemeral() -> io::Result<Self> {
+        let mut bytes = [0_u8; 32];
+        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+        Ok(Self::new(bytes))
+    }
+
     /// Reads the key at `path`, or makes one there (mode 0600). Two processes that do so at once end
     /// up with the same key: the file is written aside in full, then linked into place.
     ///

@@ -73,7 +73,7 @@ enum Message {
 }
 
 /// A row before redaction.
-struct Unwritten {
+pub(crate) struct Unwritten {
     at: Millis,
     kind: Kind,
     scope: String,
@@ -87,7 +87,7 @@ struct Unwritten {
     not_stored: Option<String>,
     failure: Option<String>,
     paid: Spend,
-    saved: Spend,
+    pub(crate) saved: Spend,
 }
 
 impl Ledger {
@@ -137,16 +137,16 @@ impl Ledger {
         }
     }
 
-    /// A call that follows a run of somebody else in this process. What it saves is known later; the
-    /// run's own row says what was paid.
-    pub(crate) fn coalesced(
+    /// The row of a call that follows a run of somebody else in this process. What it saves is known
+    /// when that run ends.
+    pub(crate) fn follower(
         &self,
         shared: &Shared,
         call: &Call<'_>,
         key: Key,
         policy: &Policy,
-    ) {
-        self.send(Unwritten {
+    ) -> Unwritten {
+        Unwritten {
             at: shared.clock.now(),
             kind: call.kind,
             scope: call.scope.to_string(),
@@ -161,7 +161,7 @@ impl Ledger {
             failure: None,
             paid: Spend::default(),
             saved: Spend::default(),
-        });
+        }
     }
 
     /// A run that ended.
@@ -193,7 +193,7 @@ impl Ledger {
         });
     }
 
-    fn send(&self, row: Unwritten) {
+    pub(crate) fn send(&self, row: Unwritten) {
         let Some(inner) = &self.0 else { return };
         // The writer lives as long as the ledger: if it is gone, it has said why.
         let _ = inner.writer().send(Message::Row(Box::new(row)));

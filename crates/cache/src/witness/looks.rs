@@ -1,0 +1,56 @@
+//! Looks under way: begun, and not noted yet.
+
+use tokio::sync::Notify;
+
+use crate::sync::{Mutex, lock};
+
+#[derive(Default)]
+pub(super) struct Looks {
+    state: Mutex<State>,
+    ended: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// The number of the next look.
+    next: u64,
+    open: Vec<u64>,
+}
+
+/// A look; it ends when this is dropped.
+pub(super) struct Look<'a> {
+    looks: &'a Looks,
+    number: u64,
+}
+
+impl Looks {
+    pub(super) fn begin(&self) -> Look<'_> {
+        let mut state = lock(&self.state);
+        let number = state.next;
+        state.next += 1;
+        state.open.push(number);
+        Look { looks: self, number }
+    }
+
+    /// Resolves when all looks that have begun so far have ended.
+    pub(super) async fn ended(&self) {
+        let before = lock(&self.state).next;
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            // Registered before the state is looked at, so that nothing is missed in between.
+            ended.as_mut().enable();
+            if lock(&self.state).open.iter().all(|number| *number >= before) {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        lock(&self.looks.state).open.retain(|number| *number != self.number);
+        self.looks.ended.notify_waiters();
+    }
+}
