@@ -1,9 +1,12 @@
 //! What a step can do: the seam of the action registry. One file under `actions/` per namespace.
 
 use async_trait::async_trait;
+use cachalot_core::Problem;
+use cachalot_core::tree::Node;
 use serde_json::Value;
 
 use crate::Runtime;
+use crate::actions::Registry;
 
 /// The arguments of an action, templates already rendered.
 pub type Arguments = serde_json::Map<String, Value>;
@@ -64,6 +67,27 @@ pub struct About {
     pub memoizable: Memoizable,
 }
 
+/// What an action would do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Planned {
+    /// It runs; nothing of it is memoized.
+    Runs,
+    /// It would be answered from the cache.
+    Hit {
+        /// The node's result, as the run would get it.
+        result: Value,
+        /// The handle of the entry.
+        handle: String,
+    },
+    /// It would run, and be stored if it may be.
+    Pays {
+        /// The handle, if it has one.
+        handle: Option<String>,
+        /// Why the cache does not answer.
+        reason: String,
+    },
+}
+
 /// Why an action failed. Its text never holds a secret once it has left the registry.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
@@ -94,6 +118,23 @@ impl Failure {
 pub trait Action: Send + Sync {
     /// What it is.
     fn about(&self) -> &About;
+
+    /// What is wrong with the arguments as written, beyond what [`About::parameters`] tells: called
+    /// when a file is loaded, before any template is rendered.
+    fn check(&self, with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
+        let _ = (with, registry);
+        Vec::new()
+    }
+
+    /// What [`Action::run`] would do with these arguments, as far as that can be told without doing
+    /// it: what a plan shows. By default: it runs.
+    ///
+    /// # Errors
+    /// What `run` would fail with before it begins.
+    async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
+        let _ = (arguments, runtime);
+        Ok(Planned::Runs)
+    }
 
     /// What is not in the arguments but changes the result (a working directory, named environment
     /// variables, a base URL from the settings); part of every key. By default nothing.

@@ -2,10 +2,12 @@
 
 pub mod action;
 pub mod actions;
+pub mod format;
+pub mod graph;
 pub mod report;
 pub mod runtime;
 pub mod script;
 pub mod template;
 
-pub use action::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind};
+pub use action::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned};
 pub use runtime::Runtime;

@@ -65,6 +65,13 @@ pub enum Event {
         /// All branches.
         total: usize,
     },
+    /// A memoized action was answered, by the cache or by running; comes before the node's end.
+    Answered {
+        /// The node's name.
+        node: String,
+        /// How.
+        memoized: Memoized,
+    },
     /// Inline code printed.
     Printed {
         /// The node's name.
@@ -83,4 +90,16 @@ pub enum Event {
 pub trait Reporter: Send + Sync {
     /// Told.
     fn report(&self, event: Event);
+}
+
+tokio::task_local! {
+    /// The node that the current task works for, so that what happens inside an action can be told
+    /// of the right node.
+    pub static NODE: String;
+}
+
+/// The node that the current task works for; empty outside of a run.
+#[must_use]
+pub fn current_node() -> String {
+    NODE.try_with(Clone::clone).unwrap_or_default()
 }

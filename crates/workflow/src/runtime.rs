@@ -21,6 +21,8 @@ pub trait Random: Send + Sync {
 
 /// What a run hands to its steps.
 pub struct Runtime {
+    /// This run, apart from all others.
+    pub run: String,
     /// The agent's name as it appears in handles (escaped).
     pub agent: String,
     /// The directory that relative paths are relative to.

@@ -1,5 +1,24 @@
 //! The action registry. One file registers one namespace.
 
+mod arguments;
+pub mod cache;
+mod configured;
+mod csv;
+mod document;
+mod exact_json;
+mod file;
+mod http;
+mod json;
+mod llamaextract;
+mod location;
+mod ltm;
+mod reply;
+mod shell;
+mod storage;
+mod web;
+
+pub use arguments::check;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -30,4 +49,22 @@ impl Registry {
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.actions.keys().copied()
     }
+}
+
+/// All actions that come with Cachalot.
+#[must_use]
+pub fn builtin() -> Registry {
+    let mut registry = Registry::default();
+    cache::register(&mut registry);
+    csv::register(&mut registry);
+    document::register(&mut registry);
+    file::register(&mut registry);
+    http::register(&mut registry);
+    json::register(&mut registry);
+    llamaextract::register(&mut registry);
+    ltm::register(&mut registry);
+    shell::register(&mut registry);
+    storage::register(&mut registry);
+    web::register(&mut registry);
+    registry
 }

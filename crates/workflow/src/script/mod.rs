@@ -1,5 +1,21 @@
 //! Inline code: the `run` blocks of an agent file.
 
+mod block;
+mod check;
+mod convert;
+mod diagnose;
+mod interpreter;
+mod limits;
+mod pool;
+mod process;
+pub mod python;
+pub mod python3;
+mod unsupported;
+mod wire;
+pub mod worker;
+
+pub use check::{check, check_syntax};
+
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 
@@ -42,5 +58,10 @@ pub trait ScriptRunner: Send + Sync {
     ///
     /// # Errors
     /// The block's own error, or that it was stopped.
-    async fn run(&self, script: &Script, state: &Map<String, Value>, variables: &Map<String, Value>) -> Result<Ended, ScriptFailure>;
+    async fn run(
+        &self,
+        script: &Script,
+        state: &Map<String, Value>,
+        variables: &Map<String, Value>,
+    ) -> Result<Ended, ScriptFailure>;
 }

@@ -1,0 +1,151 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::Duration;
+
+use super::*;
+use crate::Memoizable;
+use serde_json::json;
+
+static ABOUT: About = About {
+    names: &["test.act", "actions.test_act"],
+    version: 1,
+    doc: "Tests.",
+    parameters: &[
+        required("path", ParameterKind::Text, "Text."),
+        optional("count", ParameterKind::Integer, "Integer."),
+        optional("ratio", ParameterKind::Number, "Number."),
+        optional("flag", ParameterKind::Boolean, "Boolean."),
+        optional("fields", ParameterKind::Object, "Object."),
+        optional("items", ParameterKind::List, "List."),
+        optional("data", ParameterKind::Any, "Any."),
+    ],
+    memoizable: Memoizable::Yes,
+};
+
+fn checked(value: Value) -> Result<Value, String> {
+    let Value::Object(arguments) = value else {
+        panic!("arguments are a mapping")
+    };
+    check(&ABOUT, arguments)
+        .map(Value::Object)
+        .map_err(|failure| {
+            assert_eq!(failure.kind, "validation_error");
+            failure.message
+        })
+}
+
+#[test]
+fn scalars_are_cast_as_templates_make_it_necessary() {
+    let cast = |name: &str, value: Value| {
+        checked(json!({"path": "p", name: value})).map(|all| all[name].clone())
+    };
+    assert_eq!(cast("path", json!(5)), Ok(json!("5")));
+    assert_eq!(cast("path", json!(5.0)), Ok(json!("5.0")));
+    assert_eq!(cast("path", json!(true)), Ok(json!("true")));
+    assert_eq!(cast("count", json!("60")), Ok(json!(60)));
+    assert_eq!(cast("count", json!(" -7 ")), Ok(json!(-7)));
+    assert_eq!(cast("count", json!(60.0)), Ok(json!(60)));
+    assert_eq!(
+        cast("count", json!("18446744073709551615")),
+        Ok(json!(u64::MAX))
+    );
+    assert_eq!(cast("ratio", json!("0.5")), Ok(json!(0.5)));
+    assert_eq!(cast("ratio", json!("3")), Ok(json!(3)));
+    assert_eq!(cast("flag", json!("false")), Ok(json!(false)));
+    assert_eq!(cast("flag", json!("True")), Ok(json!(true)));
+    assert_eq!(cast("data", json!([1])), Ok(json!([1])));
+}
+
+#[test]
+fn what_cannot_be_cast_is_named() {
+    let wrong = |name: &str, value: Value| checked(json!({"path": "p", name: value})).unwrap_err();
+    assert_eq!(
+        wrong("count", json!(1.5)),
+        "test.act: parameter `count` is 1.5: expected a whole number"
+    );
+    assert_eq!(
+        wrong("count", json!("1e3x")),
+        "test.act: parameter `count` is `1e3x`: expected a whole number"
+    );
+    assert_eq!(
+        wrong("count", json!(true)),
+        "test.act: parameter `count` is a boolean: expected a whole number"
+    );
+    assert_eq!(
+        wrong("flag", json!("yes")),
+        "test.act: parameter `flag` is `yes`: expected true or false"
+    );
+    assert_eq!(
+        wrong("flag", json!(0)),
+        "test.act: parameter `flag` is a number: expected true or false"
+    );
+    assert_eq!(
+        wrong("ratio", json!("NaN")),
+        "test.act: parameter `ratio` is `NaN`: expected a number"
+    );
+    assert_eq!(
+        wrong("ratio", json!("123456789012345678901")),
+        "test.act: parameter `ratio` is `123456789012345678901`: expected a number"
+    );
+    assert!(wrong("path", json!({})).contains("`tojson`"));
+    assert!(wrong("items", json!("[1]")).contains("`fromjson`"));
+}
+
+#[test]
+fn nulls_are_dropped_except_where_anything_is_taken() {
+    assert_eq!(
+        checked(json!({"path": "p", "count": null, "data": null})),
+        Ok(json!({"path": "p", "data": null}))
+    );
+    assert_eq!(
+        checked(json!({"path": null})).unwrap_err(),
+        "test.act: parameter `path` is required"
+    );
+}
+
+#[test]
+fn unknown_parameters_are_named_with_what_was_meant_all_at_once() {
+    let message = checked(json!({"pth": "x", "banana": 1})).unwrap_err();
+    assert!(
+        message.contains("unknown parameter `pth`: did you mean `path`?"),
+        "{message}"
+    );
+    assert!(
+        message.contains("unknown parameter `banana`: expected one of: path, count"),
+        "{message}"
+    );
+    assert!(
+        message.contains("parameter `path` is required"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_parameter_that_is_wrong_is_not_called_missing_too() {
+    assert_eq!(
+        checked(json!({"path": []}))
+            .unwrap_err()
+            .matches("path")
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn an_unchecked_argument_is_a_failure_and_no_panic() {
+    let given = Given::to(
+        &ABOUT,
+        json!({"path": 5, "ratio": -1}).as_object().unwrap().clone(),
+    );
+    assert!(given.required_text("path").is_err());
+    assert!(given.seconds("ratio", Duration::ZERO).is_err());
+    assert!(given.count("ratio", 1, 1..=2).is_err());
+    assert_eq!(given.text("none").unwrap(), None);
+}
+
+#[test]
+fn long_texts_are_cut_between_characters() {
+    let long = "ä".repeat(400);
+    assert_eq!(excerpt(&long).chars().count(), 301);
+    assert_eq!(excerpt(" short "), "short");
+}

@@ -1,0 +1,216 @@
+//! What is wrong with the arguments of `cache.wrap` as written, told when the file is loaded.
+
+use cachalot_core::tree::{Kind, Node};
+use cachalot_core::{Problem, suggest};
+
+use super::request::{ON_ERROR, SCOPES, STRATEGIES};
+use crate::action::{Memoizable, Parameter, ParameterKind};
+use crate::actions::Registry;
+
+const fn optional(name: &'static str, kind: ParameterKind, doc: &'static str) -> Parameter {
+    Parameter { name, kind, required: false, doc }
+}
+
+/// The parameters of `cache.wrap`.
+pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "action",
+        kind: ParameterKind::Text,
+        required: true,
+        doc: "The action to wrap.",
+    },
+    Parameter {
+        name: "args",
+        kind: ParameterKind::Object,
+        required: true,
+        doc: "The arguments of the wrapped action.",
+    },
+    optional("key", ParameterKind::Text, "The cache key; takes the place of any strategy."),
+    optional(
+        "key_strategy",
+        ParameterKind::Text,
+        "What goes into the key: `args` (default), `sha256`, `file_content`, `custom`.",
+    ),
+    optional(
+        "key_source",
+        ParameterKind::Text,
+        "The argument whose content is keyed (file_content: the path; default `file`).",
+    ),
+    optional(
+        "key_prefix",
+        ParameterKind::Boolean,
+        "false: without the agent's name, shared by all agents of this memory.",
+    ),
+    optional("scope", ParameterKind::Text, "Who shares: `run`, `workspace`, `agent` (default), `user`, `global`."),
+    optional("version", ParameterKind::Any, "Part of the key: change it to start afresh."),
+    optional("depends_on", ParameterKind::Any, "Files and directories whose change makes the entry stale."),
+    optional("tags", ParameterKind::Any, "Tags by which entries are invalidated."),
+    optional("ttl_days", ParameterKind::Number, "Time to live in days; 60 unless said."),
+    optional("ttl_hours", ParameterKind::Number, "Time to live in hours; wins over ttl_days."),
+    optional("ttl_seconds", ParameterKind::Number, "Time to live in seconds; wins over both."),
+    optional("skip_cache", ParameterKind::Boolean, "Run afresh, then store."),
+    optional("cache_enabled", ParameterKind::Boolean, "false: neither look up nor store."),
+    optional(
+        "cleanup_probability",
+        ParameterKind::Number,
+        "How often a miss sweeps expired entries, 0 to 1; 0.05 unless said.",
+    ),
+    optional("cleanup_limit", ParameterKind::Integer, "How many a sweep erases at most; 5 unless said."),
+    optional(
+        "on_error",
+        ParameterKind::Text,
+        "`fail` (default): a failing action fails the node. `return`: the error is returned.",
+    ),
+];
+
+/// A text without templates: what is written is what is meant.
+fn literal(node: Option<&Node>) -> Option<&str> {
+    match node.map(|node| &node.kind) {
+        Some(Kind::Text(text)) if !text.contains("{{") && !text.contains("{%") => Some(text),
+        _ => None,
+    }
+}
+
+fn entry<'a>(with: &'a Node, key: &str) -> Option<&'a Node> {
+    match &with.kind {
+        Kind::Map(entries) => {
+            entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn wrap(with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let Some(with) = with else { return problems };
+    wrapped_action(with, registry, &mut problems);
+    for (key, known) in
+        [("key_strategy", &STRATEGIES[..]), ("scope", &SCOPES[..]), ("on_error", &ON_ERROR[..])]
+    {
+        one_of(with, key, known, &mut problems);
+    }
+    for key in ["ttl_days", "ttl_hours", "ttl_seconds"] {
+        positive(with, key, &mut problems);
+    }
+    probability(with, &mut problems);
+    key_source(with, &mut problems);
+    problems
+}
+
+fn wrapped_action(with: &Node, registry: &Registry, problems: &mut Vec<Problem>) {
+    let node = entry(with, "action");
+    let (Some(node), Some(name)) = (node, literal(node)) else { return };
+    let Some(action) = registry.get(name) else {
+        let names: Vec<&str> = registry.names().collect();
+        let problem = Problem::new("unknown-action", format!("there is no action `{name}`")).at(&node.place);
+        problems.push(match suggest::nearest(name, names) {
+            Some(near) => problem.help(format!("did you mean `{near}`?")),
+            None => problem.help("`cachalot schema` lists all actions"),
+        });
+        return;
+    };
+    if action.about().memoizable == Memoizable::EffectOnly {
+        problems.push(
+            Problem::new("effect-only-wrapped", format!("`{name}` only has an effect"))
+                .at(&node.place)
+                .help("answered from the cache, the effect would be missing: call it directly"),
+        );
+        return;
+    }
+    let args = entry(with, "args");
+    problems.extend(crate::format::check_arguments(action.about(), args, &node.place));
+    problems.extend(action.check(args, registry));
+}
+
+fn one_of(with: &Node, key: &str, known: &[&str], problems: &mut Vec<Problem>) {
+    let node = entry(with, key);
+    if let (Some(node), Some(text)) = (node, literal(node)) {
+        if !known.contains(&text) {
+            problems.push(
+                Problem::new("bad-value", format!("`{key}` is `{text}`"))
+                    .at(&node.place)
+                    .help(suggest::did_you_mean(text, known)),
+            );
+        }
+    }
+}
+
+/// The number that is written, as a number or as text; `Err` for text that is none.
+fn number(node: &Node) -> Option<Result<f64, &str>> {
+    match &node.kind {
+        Kind::Integer(number) => Some(Ok(*number as f64)),
+        Kind::Unsigned(number) => Some(Ok(*number as f64)),
+        Kind::Float(number) => Some(Ok(*number)),
+        Kind::Text(_) => literal(Some(node)).map(|text| text.trim().parse().map_err(|_| text)),
+        _ => None,
+    }
+}
+
+fn positive(with: &Node, key: &str, problems: &mut Vec<Problem>) {
+    let Some(node) = entry(with, key) else { return };
+    let wrong = match number(node) {
+        Some(Ok(count)) if count > 0.0 && count.is_finite() => return,
+        Some(Ok(count)) => count.to_string(),
+        Some(Err(text)) => format!("`{text}`"),
+        None => return,
+    };
+    problems.push(
+        Problem::new("bad-value", format!("`{key}` is {wrong}"))
+            .at(&node.place)
+            .help("a time to live must be a positive number; to keep nothing, say `cache_enabled: false`"),
+    );
+}
+
+fn probability(with: &Node, problems: &mut Vec<Problem>) {
+    let Some(node) = entry(with, "cleanup_probability") else { return };
+    if let Some(Ok(share)) = number(node) {
+        if !(0.0..=1.0).contains(&share) {
+            problems.push(
+                Problem::new("bad-value", format!("`cleanup_probability` is {share}"))
+                    .at(&node.place)
+                    .help("expected 0 to 1"),
+            );
+        }
+    }
+}
+
+/// `custom` needs a key; `sha256` and `file_content` need an argument that is there.
+fn key_source(with: &Node, problems: &mut Vec<Problem>) {
+    if entry(with, "key").is_some_and(|key| key.kind != Kind::Null) {
+        return;
+    }
+    let strategy_node = entry(with, "key_strategy");
+    let Some(strategy) = literal(strategy_node) else { return };
+    let place = strategy_node.map_or(&with.place, |node| &node.place);
+    let source_node = entry(with, "key_source");
+    let source = match (strategy, literal(source_node)) {
+        ("custom", _) => {
+            problems.push(
+                Problem::new("missing-key", "`key_strategy: custom` needs `key`")
+                    .at(place)
+                    .help("add `key: …`, or leave the strategy out to key on all arguments"),
+            );
+            return;
+        }
+        ("sha256", None) if source_node.is_none() => {
+            problems.push(
+                Problem::new("missing-key", "`key_strategy: sha256` needs `key_source`")
+                    .at(place)
+                    .help("name the argument whose value is keyed"),
+            );
+            return;
+        }
+        ("sha256" | "file_content", Some(source)) => source,
+        ("file_content", None) if source_node.is_none() => "file",
+        _ => return,
+    };
+    let Some(Kind::Map(args)) = entry(with, "args").map(|args| &args.kind) else { return };
+    if !args.iter().any(|entry| entry.key == source) {
+        let names: Vec<&str> = args.iter().map(|entry| entry.key.as_str()).collect();
+        problems.push(
+            Problem::new("bad-value", format!("`key_source` names `{source}`, which is not among `args`"))
+                .at(source_node.map_or(place, |node| &node.place))
+                .help(suggest::did_you_mean(source, &names)),
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! `cache.get`: an entry, without running anything.
+
+use async_trait::async_trait;
+use cachalot_cache::{Criterion, Filter, HANDLE_LABEL, Stored};
+use cachalot_core::clock::iso8601;
+use cachalot_memory::Label;
+use serde_json::{Map, Value, json};
+
+use super::{CACHE_TYPE, TAG_LABEL, handle};
+use crate::action::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind};
+use crate::Runtime;
+
+pub(super) struct Get;
+
+static ABOUT: About = About {
+    names: &["cache.get", "actions.cache_get"],
+    version: 1,
+    doc: "Tells what is cached under a key, without running anything; the newest entry, expired or not.",
+    parameters: &[
+        Parameter {
+            name: "key",
+            kind: ParameterKind::Text,
+            required: true,
+            doc: "The key, normalised exactly as cache.wrap does.",
+        },
+        Parameter {
+            name: "include_metadata",
+            kind: ParameterKind::Boolean,
+            required: false,
+            doc: "Whether to return the entry's metadata; false unless said.",
+        },
+        Parameter {
+            name: "key_prefix",
+            kind: ParameterKind::Boolean,
+            required: false,
+            doc: "false: the key of an entry that is shared by all agents, without the agent's name.",
+        },
+    ],
+    memoizable: Memoizable::Yes,
+};
+
+/// The handle that a `key` argument means.
+pub(super) fn handle_of(arguments: &Arguments, runtime: &Runtime) -> Result<Option<String>, Failure> {
+    let Some(key) = arguments.get("key").and_then(Value::as_str) else { return Ok(None) };
+    if key.trim().is_empty() {
+        return Err(Failure::new("validation_error", "the key is empty"));
+    }
+    let prefixed = arguments.get("key_prefix").and_then(Value::as_bool).unwrap_or(true);
+    let agent = prefixed.then_some(runtime.agent.as_str());
+    Ok(Some(handle::sealed(handle::of_key(key, agent), &runtime.seals)))
+}
+
+/// The entries under a handle.
+pub(super) fn under(handle: String) -> Filter {
+    let label = Label::new(HANDLE_LABEL, handle);
+    Filter { criteria: vec![Criterion::Is(label)], ..Filter::default() }
+}
+
+#[async_trait]
+impl Action for Get {
+    fn about(&self) -> &About {
+        &ABOUT
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let handle = handle_of(&arguments, runtime)?
+            .ok_or_else(|| Failure::new("validation_error", "cache.get needs `key`"))?;
+        let with_metadata =
+            arguments.get("include_metadata").and_then(Value::as_bool).unwrap_or(false);
+        let newest = runtime.cache.newest(&under(handle)).await;
+        let stored = newest.map_err(|error| Failure::passing("ltm_error", error.to_string()))?;
+        let Some(stored) = stored else {
+            return Ok(json!({"success": true, "found": false, "value": null, "expired": false}));
+        };
+        let mut found = Map::new();
+        found.insert("success".into(), true.into());
+        found.insert("found".into(), true.into());
+        found.insert("value".into(), value(&stored).await?);
+        found.insert("expired".into(), stored.expired.into());
+        if with_metadata {
+            found.insert("metadata".into(), metadata(&stored));
+        }
+        Ok(Value::Object(found))
+    }
+}
+
+async fn value(stored: &Stored) -> Result<Value, Failure> {
+    let damaged = |what: String| Failure::new("ltm_error", format!("damaged entry: {what}"));
+    let bytes = stored.body.whole().await.map_err(|failure| damaged(failure.to_string()))?;
+    serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))
+}
+
+fn metadata(stored: &Stored) -> Value {
+    let labels = &stored.provenance.labels;
+    let handle = labels.iter().find(|label| label.name == HANDLE_LABEL).map(|label| &label.value);
+    let tags: Vec<_> =
+        labels.iter().filter(|label| label.name == TAG_LABEL).map(|label| &label.value).collect();
+    json!({
+        "_cache_type": CACHE_TYPE,
+        "_cache_action": stored.name,
+        "_cache_key": handle,
+        "_cache_created_at": iso8601(stored.provenance.created),
+        "_cache_expires_at": stored.provenance.expires.map(iso8601),
+        "_cache_scope": stored.scope,
+        "_cache_tags": tags,
+    })
+}

@@ -1,0 +1,107 @@
+//! What users see as a key: `cache:{agent}:{action}:{sha256}` or `cache:{agent}:{key}`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use cachalot_core::secret::Piece;
+use cachalot_core::{Digest, Seals};
+
+const START: &str = "cache:";
+
+/// A name as it appears in handles: `:`, `*`, `%`, white space and control characters are
+/// percent-encoded, so that a name cannot reach into another part of a handle or into a pattern.
+#[must_use]
+pub fn escape(name: &str) -> String {
+    let mut escaped = String::with_capacity(name.len());
+    for character in name.chars() {
+        if matches!(character, ':' | '*' | '%') || character.is_whitespace() || character.is_control() {
+            let mut bytes = [0; 4];
+            for byte in character.encode_utf8(&mut bytes).bytes() {
+                let _ = write!(escaped, "%{byte:02X}");
+            }
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped
+}
+
+/// The agent's segment of a handle: `settings.name`, else `name`, else the file's name with a digest
+/// of its path, so that two unnamed agents never share.
+#[must_use]
+pub fn agent_segment(settings_name: Option<&str>, name: Option<&str>, file: &Path) -> String {
+    let given = [settings_name, name].into_iter().flatten().find(|name| !name.trim().is_empty());
+    if let Some(name) = given {
+        return escape(name);
+    }
+    let stem = file.file_stem().map_or_else(|| "agent".into(), |stem| stem.to_string_lossy());
+    let digest = Digest::of(file.as_os_str().as_encoded_bytes()).to_hex();
+    escape(&format!("{stem}-{}", &digest[..8]))
+}
+
+/// The beginning of a handle: with the agent's segment, or without it for what agents share.
+pub(super) fn start(agent: Option<&str>) -> String {
+    match agent {
+        Some(agent) => format!("{START}{agent}:"),
+        None => START.to_owned(),
+    }
+}
+
+/// The handle of a key that a user gave: a leading `cache:`, then a leading `{agent}:`, is stripped
+/// before the handle's beginning is put in front, so that a handle is its own handle.
+pub(super) fn of_key(key: &str, agent: Option<&str>) -> String {
+    let key = key.strip_prefix(START).unwrap_or(key);
+    let own = agent.and_then(|agent| key.strip_prefix(agent)).and_then(|key| key.strip_prefix(':'));
+    format!("{}{}", start(agent), own.unwrap_or(key))
+}
+
+/// The handle of an action's arguments.
+pub(super) fn of_arguments(action: &str, digest: Digest, agent: Option<&str>) -> String {
+    format!("{}{}:{digest}", start(agent), escape(action))
+}
+
+/// A text that may hold secrets, as it may be shown and stored: each secret is replaced by the
+/// beginning of its keyed digest.
+pub(super) fn sealed(text: String, seals: &Seals) -> String {
+    let Some(pieces) = seals.split(&text) else { return text };
+    pieces
+        .iter()
+        .map(|piece| match piece {
+            Piece::Plain(plain) => (*plain).to_owned(),
+            Piece::Sealed(digest) => format!("secret-{}", &digest.to_hex()[..32]),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_normalised_once_and_for_all() {
+        for key in ["x", "cache:x", "cache:me:x", "me:x"] {
+            assert_eq!(of_key(key, Some("me")), "cache:me:x", "{key}");
+        }
+        assert_eq!(of_key("cache:other:x", Some("me")), "cache:me:other:x");
+        assert_eq!(of_key("cache:a:b", None), "cache:a:b");
+        assert_eq!(of_key("mex", Some("me")), "cache:me:mex");
+        let handle = of_key("a:b:c", Some("me"));
+        assert_eq!(of_key(&handle, Some("me")), handle);
+    }
+
+    #[test]
+    fn a_name_cannot_reach_into_other_parts() {
+        assert_eq!(escape("a:b*c d%\n"), "a%3Ab%2Ac%20d%25%0A");
+        assert_eq!(escape("Übersetzer-1.0_x"), "Übersetzer-1.0_x");
+    }
+
+    #[test]
+    fn unnamed_agents_do_not_share() {
+        let one = agent_segment(None, Some(" "), Path::new("/a/agent.yaml"));
+        let two = agent_segment(Some(""), None, Path::new("/b/agent.yaml"));
+        assert_ne!(one, two);
+        assert!(one.starts_with("agent-"));
+        assert_eq!(agent_segment(Some("s"), Some("n"), Path::new("x")), "s");
+        assert_eq!(agent_segment(None, Some("n"), Path::new("x")), "n");
+    }
+}

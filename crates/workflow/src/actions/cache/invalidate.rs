@@ -1,0 +1,153 @@
+//! `cache.invalidate`: erases entries, of the cache only, without any hidden limit.
+
+use async_trait::async_trait;
+use cachalot_cache::{Criterion, ErasedEntry, Filter, HANDLE_LABEL};
+use cachalot_memory::Label;
+use serde_json::{Map, Value, json};
+
+use super::get::{handle_of, under};
+use super::request::texts;
+use super::{CACHE_TYPE, TAG_LABEL, handle};
+use crate::action::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind};
+use crate::Runtime;
+
+pub(super) struct Invalidate;
+
+const fn parameter(name: &'static str, kind: ParameterKind, doc: &'static str) -> Parameter {
+    Parameter { name, kind, required: false, doc }
+}
+
+static ABOUT: About = About {
+    names: &["cache.invalidate", "actions.cache_invalidate"],
+    version: 1,
+    doc: "Erases cached entries by key, pattern, metadata or tags; at least one of them.",
+    parameters: &[
+        parameter("key", ParameterKind::Text, "The key, normalised exactly as cache.wrap does."),
+        parameter(
+            "pattern",
+            ParameterKind::Text,
+            "`*` stands for any text; matches whole handles, or, without the agent's name, this agent's own.",
+        ),
+        parameter(
+            "metadata_filter",
+            ParameterKind::Object,
+            "Of the entries of all agents: `_cache_action`, `_cache_key`, `_cache_type`.",
+        ),
+        parameter("tags", ParameterKind::Any, "Of the entries of all agents: those with all these tags."),
+        parameter(
+            "key_prefix",
+            ParameterKind::Boolean,
+            "false: `key` is that of an entry shared by all agents, without the agent's name.",
+        ),
+        parameter("dry_run", ParameterKind::Boolean, "Only tell what would be erased."),
+    ],
+    memoizable: Memoizable::EffectOnly,
+};
+
+fn invalid(message: impl std::fmt::Display) -> Failure {
+    Failure::new("validation_error", format!("cache.invalidate: {message}"))
+}
+
+#[async_trait]
+impl Action for Invalidate {
+    fn about(&self) -> &About {
+        &ABOUT
+    }
+
+    async fn run(&self, mut arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let filters = filters(&mut arguments, runtime)?;
+        let dry_run = arguments.get("dry_run").and_then(Value::as_bool).unwrap_or(false);
+        let mut erased: Vec<ErasedEntry> = Vec::new();
+        for filter in &filters {
+            let found = runtime.cache.erase(filter, dry_run).await;
+            let found = found.map_err(|error| Failure::passing("ltm_error", error.to_string()))?;
+            for entry in found.entries {
+                if !erased.iter().any(|other| dry_run && other.key == entry.key) {
+                    erased.push(entry);
+                }
+            }
+        }
+        let handles: Vec<&str> = erased.iter().map(shown).collect();
+        Ok(json!({
+            "success": true,
+            "deleted_count": if dry_run { 0 } else { erased.len() },
+            "deleted_keys": handles,
+            "dry_run": dry_run,
+        }))
+    }
+}
+
+/// An entry as users see it.
+fn shown(entry: &ErasedEntry) -> &str {
+    let handle = entry.labels.iter().find(|label| label.name == HANDLE_LABEL);
+    handle.map_or(&entry.key, |label| &label.value)
+}
+
+/// What the arguments ask to erase: the key, and what pattern, metadata and tags together match.
+fn filters(arguments: &mut Arguments, runtime: &Runtime) -> Result<Vec<Filter>, Failure> {
+    let mut filters = Vec::new();
+    filters.extend(handle_of(arguments, runtime)?.map(under));
+    let mut criteria = Vec::new();
+    let mut name = None;
+    if let Some(Value::Object(wanted)) = arguments.remove("metadata_filter") {
+        name = metadata(wanted, &mut criteria)?;
+    }
+    for tag in texts(arguments.remove("tags"), "tags")? {
+        criteria.push(Criterion::Is(Label::new(TAG_LABEL, tag)));
+    }
+    let pattern = arguments.get("pattern").and_then(Value::as_str).map(ToOwned::to_owned);
+    let any = Filter { name, criteria, ..Filter::default() };
+    match pattern {
+        Some(pattern) if pattern.trim().is_empty() => return Err(invalid("the pattern is empty")),
+        Some(pattern) => {
+            let mut patterns = vec![handle::of_key(&pattern, Some(&runtime.agent)), pattern];
+            patterns.dedup();
+            filters.extend(patterns.into_iter().map(|pattern| matching(&any, pattern)));
+        }
+        None if any != Filter::default() => filters.push(matching(&any, "*".to_owned())),
+        None if filters.is_empty() => {
+            return Err(invalid("one of `key`, `pattern`, `metadata_filter`, `tags` is needed"));
+        }
+        None => {}
+    }
+    Ok(filters)
+}
+
+/// What `any` matches, as far as its handle matches too. Entries without a handle are no action's.
+fn matching(any: &Filter, pattern: String) -> Filter {
+    let mut filter = any.clone();
+    filter.criteria.push(Criterion::Glob { name: HANDLE_LABEL.to_owned(), pattern });
+    filter
+}
+
+/// Reads a metadata filter; returns the action's name if it asks for one.
+fn metadata(
+    wanted: Map<String, Value>,
+    criteria: &mut Vec<Criterion>,
+) -> Result<Option<String>, Failure> {
+    const KNOWN: [&str; 3] = ["_cache_action", "_cache_key", "_cache_type"];
+    let mut name = None;
+    for (field, value) in wanted {
+        let Value::String(text) = value else {
+            return Err(invalid(format!("metadata_filter: `{field}` must be text")));
+        };
+        match field.as_str() {
+            "_cache_action" => name = Some(text),
+            "_cache_key" => criteria.push(Criterion::Is(Label::new(HANDLE_LABEL, text))),
+            // Every entry with a handle is of this type, the only one there is.
+            "_cache_type" if text == CACHE_TYPE => {
+                criteria.push(Criterion::Glob { name: HANDLE_LABEL.to_owned(), pattern: "*".to_owned() });
+            }
+            "_cache_type" => {
+                return Err(invalid(format!(
+                    "metadata_filter: there are no entries of type `{text}`, only `{CACHE_TYPE}`"
+                )));
+            }
+            other => {
+                let help = cachalot_core::suggest::did_you_mean(other, &KNOWN);
+                return Err(invalid(format!("metadata_filter: unknown field `{other}`, {help}")));
+            }
+        }
+    }
+    Ok(name)
+}

@@ -1,0 +1,251 @@
+//! The arguments of `cache.wrap`, read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_cache::{Mode, Scope};
+use serde_json::Value;
+
+use crate::action::{Action, Arguments, Failure, Memoizable};
+use crate::actions::{Registry, check};
+use crate::Runtime;
+
+/// How long an entry is served unless told otherwise: 60 days.
+pub(super) const DEFAULT_TTL: Duration = Duration::from_secs(60 * 86_400);
+/// How often a miss sweeps unless told otherwise.
+pub(super) const DEFAULT_CLEANUP_PROBABILITY: f64 = 0.05;
+/// How many expired entries a sweep erases unless told otherwise.
+pub(super) const DEFAULT_CLEANUP_LIMIT: u32 = 5;
+
+/// What goes into the key.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Strategy {
+    /// All arguments.
+    Arguments,
+    /// The argument of this name by its value, and all others.
+    Value(String),
+    /// The content of the file that the argument of this name leads to, and all others.
+    FileContent(String),
+    /// What the user says.
+    Key(String),
+}
+
+/// The names of the strategies.
+pub(super) const STRATEGIES: [&str; 4] = ["args", "sha256", "file_content", "custom"];
+/// The names of the scopes that a workflow has.
+pub(super) const SCOPES: [&str; 5] = ["run", "workspace", "agent", "user", "global"];
+/// What `on_error` may say.
+pub(super) const ON_ERROR: [&str; 2] = ["fail", "return"];
+
+/// A call of `cache.wrap`.
+pub(super) struct Request {
+    pub(super) action: Arc<dyn Action>,
+    pub(super) args: Arguments,
+    pub(super) strategy: Strategy,
+    pub(super) scope: Scope,
+    /// The agent's segment of the handle, if it has one.
+    pub(super) agent: Option<String>,
+    pub(super) ttl: Duration,
+    pub(super) mode: Mode,
+    pub(super) cleanup_probability: f64,
+    pub(super) cleanup_limit: u32,
+    pub(super) depends_on: Vec<String>,
+    pub(super) version: Value,
+    pub(super) tags: Vec<String>,
+    pub(super) return_errors: bool,
+}
+
+pub(super) fn invalid(message: impl std::fmt::Display) -> Failure {
+    Failure::new("validation_error", format!("cache.wrap: {message}"))
+}
+
+fn one_of(name: &str, value: &str, known: &[&str]) -> Failure {
+    let help = cachalot_core::suggest::did_you_mean(value, known);
+    invalid(format!("{name} is `{value}`, {help}"))
+}
+
+impl Request {
+    pub(super) fn read(mut given: Arguments, runtime: &Runtime) -> Result<Self, Failure> {
+        let name = text(&mut given, "action").unwrap_or_default();
+        let action = find(&name, &runtime.actions)?;
+        let args = match given.remove("args") {
+            Some(Value::Object(args)) => args,
+            _ => return Err(invalid("`args` must be a mapping")),
+        };
+        let args = check(action.about(), args)?;
+        let strategy = strategy(&mut given, &args)?;
+        let key_prefix = flag(&given, "key_prefix", true);
+        let (scope, agent) = scope(text(&mut given, "scope").as_deref(), key_prefix, runtime)?;
+        let return_errors = match text(&mut given, "on_error").as_deref() {
+            None | Some("fail") => false,
+            Some("return") => true,
+            Some(other) => return Err(one_of("on_error", other, &ON_ERROR)),
+        };
+        Ok(Self {
+            ttl: ttl(&given)?,
+            mode: mode(&given).overridden_by(runtime.mode),
+            cleanup_probability: probability(&given)?,
+            cleanup_limit: limit(&given)?,
+            depends_on: texts(given.remove("depends_on"), "depends_on")?,
+            tags: texts(given.remove("tags"), "tags")?,
+            version: given.remove("version").unwrap_or(Value::Null),
+            action,
+            args,
+            strategy,
+            scope,
+            agent,
+            return_errors,
+        })
+    }
+}
+
+fn find(name: &str, registry: &Registry) -> Result<Arc<dyn Action>, Failure> {
+    let Some(action) = registry.get(name) else {
+        let names: Vec<&str> = registry.names().collect();
+        let help = match cachalot_core::suggest::nearest(name, names) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`cachalot schema` lists all actions".to_owned(),
+        };
+        let message = format!("there is no action `{name}`: {help}");
+        return Err(Failure::new("action_not_found", message));
+    };
+    if action.about().memoizable == Memoizable::EffectOnly {
+        return Err(invalid(format!(
+            "`{name}` only has an effect: answered from the cache, the effect would be missing; call it directly"
+        )));
+    }
+    Ok(Arc::clone(action))
+}
+
+fn text(given: &mut Arguments, name: &str) -> Option<String> {
+    match given.remove(name) {
+        Some(Value::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+fn flag(given: &Arguments, name: &str, default: bool) -> bool {
+    given.get(name).and_then(Value::as_bool).unwrap_or(default)
+}
+
+fn number(given: &Arguments, name: &str) -> Option<f64> {
+    given.get(name).and_then(Value::as_f64)
+}
+
+fn strategy(given: &mut Arguments, args: &Arguments) -> Result<Strategy, Failure> {
+    let key = text(given, "key").filter(|key| !key.is_empty());
+    let name = text(given, "key_strategy").unwrap_or_else(|| "args".to_owned());
+    let source = text(given, "key_source");
+    if !STRATEGIES.contains(&name.as_str()) {
+        return Err(one_of("key_strategy", &name, &STRATEGIES));
+    }
+    if let Some(key) = key {
+        return Ok(Strategy::Key(key));
+    }
+    let with_argument = |source: String| {
+        if args.contains_key(&source) {
+            Ok(source)
+        } else {
+            Err(invalid(format!("key_source names `{source}`, which is not among `args`")))
+        }
+    };
+    match name.as_str() {
+        "custom" => Err(invalid("key_strategy `custom` needs `key`")),
+        "file_content" => {
+            with_argument(source.unwrap_or_else(|| "file".to_owned())).map(Strategy::FileContent)
+        }
+        "sha256" => match source {
+            Some(source) => with_argument(source).map(Strategy::Value),
+            None => Err(invalid("key_strategy `sha256` needs `key_source`")),
+        },
+        _ => Ok(Strategy::Arguments),
+    }
+}
+
+/// Who shares, and whether the handle says so. What is shared more widely than by the agent has no
+/// agent in its handle.
+fn scope(
+    given: Option<&str>,
+    key_prefix: bool,
+    runtime: &Runtime,
+) -> Result<(Scope, Option<String>), Failure> {
+    let agent = || Some(runtime.agent.clone());
+    let user = || {
+        let names = ["USER", "LOGNAME", "USERNAME"];
+        let name = names.iter().find_map(|name| runtime.environment.get(*name));
+        name.cloned().unwrap_or_default()
+    };
+    match given {
+        Some(scope) if !key_prefix && scope != "global" => Err(invalid(format!(
+            "`key_prefix: false` shares with every agent, `scope: {scope}` does not: leave one of them out"
+        ))),
+        None if !key_prefix => Ok((Scope::Global, None)),
+        None | Some("agent") => Ok((Scope::Agent(runtime.agent.clone()), agent())),
+        Some("run") => Ok((Scope::Run(format!("{}:{}", runtime.agent, runtime.run)), agent())),
+        Some("workspace") => {
+            Ok((Scope::Workspace(runtime.directory.to_string_lossy().into_owned()), None))
+        }
+        Some("user") => Ok((Scope::User(user()), None)),
+        Some("global") => Ok((Scope::Global, None)),
+        Some(other) => Err(one_of("scope", other, &SCOPES)),
+    }
+}
+
+fn ttl(given: &Arguments) -> Result<Duration, Failure> {
+    const UNITS: [(&str, f64); 3] =
+        [("ttl_seconds", 1.0), ("ttl_hours", 3_600.0), ("ttl_days", 86_400.0)];
+    let mut chosen = None;
+    for (name, seconds) in UNITS {
+        let Some(count) = number(given, name) else { continue };
+        if !(count > 0.0 && count.is_finite()) {
+            return Err(invalid(format!("{name} is {count}: it must be a positive number")));
+        }
+        // A time to live beyond what a duration holds is for ever.
+        let ttl = Duration::try_from_secs_f64(count * seconds).unwrap_or(Duration::MAX);
+        chosen.get_or_insert(ttl.max(Duration::from_millis(1)));
+    }
+    Ok(chosen.unwrap_or(DEFAULT_TTL))
+}
+
+fn mode(given: &Arguments) -> Mode {
+    if !flag(given, "cache_enabled", true) {
+        Mode::Off
+    } else if flag(given, "skip_cache", false) {
+        Mode::Refresh
+    } else {
+        Mode::On
+    }
+}
+
+fn probability(given: &Arguments) -> Result<f64, Failure> {
+    match number(given, "cleanup_probability") {
+        None => Ok(DEFAULT_CLEANUP_PROBABILITY),
+        Some(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        Some(other) => Err(invalid(format!("cleanup_probability is {other}: expected 0 to 1"))),
+    }
+}
+
+fn limit(given: &Arguments) -> Result<u32, Failure> {
+    match given.get("cleanup_limit").and_then(Value::as_i64) {
+        None => Ok(DEFAULT_CLEANUP_LIMIT),
+        Some(limit) => u32::try_from(limit)
+            .map_err(|_| invalid(format!("cleanup_limit is {limit}: expected a whole number from 0"))),
+    }
+}
+
+/// A list of texts, or one text.
+pub(super) fn texts(value: Option<Value>, name: &str) -> Result<Vec<String>, Failure> {
+    let wrong = || invalid(format!("`{name}` must be a list of texts"));
+    match value {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::String(one)) => Ok(vec![one]),
+        Some(Value::Array(items)) => items
+            .into_iter()
+            .map(|item| match item {
+                Value::String(text) => Ok(text),
+                _ => Err(wrong()),
+            })
+            .collect(),
+        Some(_) => Err(wrong()),
+    }
+}

@@ -1,0 +1,101 @@
+//! What `cache.wrap` answers: the story's fields, and what happened.
+
+use cachalot_cache::{How, Outcome, Settled};
+use cachalot_core::clock::iso8601;
+use serde_json::{Map, Value};
+
+use crate::action::Failure;
+use crate::report::{self, Event, Memoized};
+use crate::Runtime;
+
+/// Everything that a response says besides the result.
+pub(super) struct Response<'a> {
+    pub(super) handle: Option<&'a str>,
+    pub(super) how: &'a How,
+    pub(super) settled: &'a Settled,
+    /// When the entry was made, for a hit.
+    pub(super) created: Option<i64>,
+}
+
+/// Python's truth of `result["success"]`, which is true where the result does not say; results other
+/// than mappings are successes.
+pub(super) fn is_success(result: &Value) -> bool {
+    match result {
+        Value::Object(fields) => fields.get("success").is_none_or(is_true),
+        _ => true,
+    }
+}
+
+fn is_true(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(flag) => *flag,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+    }
+}
+
+impl Response<'_> {
+    pub(super) fn with(&self, result: Value) -> Value {
+        let hit = matches!(self.how, How::Hit);
+        let mut fields = Map::with_capacity(8);
+        fields.insert("success".into(), Value::Bool(is_success(&result)));
+        fields.insert("result".into(), result);
+        fields.insert("_cache_hit".into(), Value::Bool(hit));
+        fields.insert("_cache_key".into(), self.handle.map_or(Value::Null, Value::from));
+        if let Some(created) = self.created {
+            fields.insert("_cache_created_at".into(), iso8601(created).into());
+        }
+        let expires = self.settled.expires.map_or(Value::Null, |at| iso8601(at).into());
+        fields.insert("_cache_expires_at".into(), expires);
+        fields.insert("_cache_stored".into(), Value::Bool(self.settled.stored.is_ok()));
+        fields.insert("_cache_reason".into(), self.reason().map_or(Value::Null, Value::from));
+        Value::Object(fields)
+    }
+
+    /// Why it was not stored, else why it was not a hit.
+    fn reason(&self) -> Option<String> {
+        match (&self.settled.stored, self.how) {
+            (Err(reason), _) => Some(reason.to_string()),
+            (Ok(_), How::Coalesced) => {
+                Some("answered by a run that was already under way".to_owned())
+            }
+            (Ok(_), how) => how.reason().map(ToString::to_string),
+        }
+    }
+
+    /// Tells the report how the call was answered.
+    pub(super) fn tell(&self, runtime: &Runtime) {
+        runtime.reporter.report(Event::Answered {
+            node: report::current_node(),
+            memoized: Memoized {
+                outcome: self.how.as_str().to_owned(),
+                handle: self.handle.map(ToOwned::to_owned),
+                reason: self.reason(),
+                paid: self.settled.paid,
+                saved: self.settled.saved,
+            },
+        });
+    }
+}
+
+/// When the entry of an outcome was made.
+pub(super) fn created(outcome: &Outcome) -> Option<i64> {
+    outcome.entry.as_ref().map(|entry| entry.created)
+}
+
+/// The story's error object, for `on_error: return`.
+pub(super) fn error(failure: &Failure, handle: Option<&str>) -> Value {
+    let mut fields = Map::new();
+    fields.insert("success".into(), Value::Bool(false));
+    fields.insert("error".into(), failure.message.clone().into());
+    fields.insert("error_type".into(), "action_error".into());
+    fields.insert("_cache_hit".into(), Value::Bool(false));
+    fields.insert("_cache_key".into(), handle.map_or(Value::Null, Value::from));
+    fields.insert("_cache_stored".into(), Value::Bool(false));
+    fields.insert("_cache_reason".into(), "the work failed".into());
+    Value::Object(fields)
+}
+

@@ -1,0 +1,146 @@
+//! `csv.parse`.
+
+use std::collections::HashSet;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::Registry;
+use super::arguments::{Given, excerpt, optional};
+use super::location;
+use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+
+/// The largest file that is read.
+const LARGEST: u64 = 256 << 20;
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.register(Parse);
+}
+
+static PARSE: About = About {
+    names: &["csv.parse", "actions.csv_parse"],
+    version: 1,
+    doc: "Reads comma-separated values; all fields are text.",
+    parameters: &[
+        optional(
+            "text",
+            ParameterKind::Text,
+            "What to read; this or `path` must be given.",
+        ),
+        optional(
+            "path",
+            ParameterKind::Text,
+            "The file to read, or a URI; this or `text` must be given.",
+        ),
+        optional(
+            "delimiter",
+            ParameterKind::Text,
+            "What separates fields, one ASCII character; `,` by default.",
+        ),
+        optional(
+            "header",
+            ParameterKind::Boolean,
+            "Whether the first row names the fields, so that rows become mappings; true by default. Without, rows are lists.",
+        ),
+    ],
+    memoizable: Memoizable::Yes,
+};
+
+struct Parse;
+
+#[async_trait]
+impl Action for Parse {
+    fn about(&self) -> &About {
+        &PARSE
+    }
+
+    fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        Ok(location::implied(runtime, arguments, "path"))
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&PARSE, arguments);
+        let delimiter = delimiter(&given)?;
+        let header = given.flag("header", true)?;
+        match (given.text("text")?, given.text("path")?) {
+            (Some(text), None) => parse(&given, text, delimiter, header),
+            (None, Some(path)) => {
+                let bytes = location::read(&given, runtime, path, LARGEST).await?;
+                let text = std::str::from_utf8(&bytes).map_err(|error| {
+                    given.wrong("path", format_args!("names `{path}`, which is not UTF-8 (byte {}): read it with `file.read` and `encoding: latin-1`, and give `text`", error.valid_up_to()))
+                })?;
+                parse(&given, text, delimiter, header)
+            }
+            _ => Err(given.failure("validation_error", "give either `text` or `path`")),
+        }
+    }
+}
+
+fn delimiter(given: &Given<'_>) -> Result<u8, Failure> {
+    match given.text("delimiter")?.map(str::as_bytes) {
+        None => Ok(b','),
+        Some([byte]) if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
+        Some(_) => Err(given.wrong(
+            "delimiter",
+            "must be one ASCII character, and neither a quote nor a line break",
+        )),
+    }
+}
+
+fn parse(given: &Given<'_>, text: &str, delimiter: u8, header: bool) -> Result<Value, Failure> {
+    // A mark that spreadsheet programs write in front; it belongs to no field.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut reader = ::csv::ReaderBuilder::new()
+        .delimiter(delimiter)
+        .has_headers(header)
+        .from_reader(text.as_bytes());
+    let headers = if header {
+        names(given, &mut reader)?
+    } else {
+        Vec::new()
+    };
+    let mut data = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(|error| ragged(given, &error))?;
+        let fields = record.iter().map(Value::from);
+        data.push(if header {
+            Value::Object(headers.iter().cloned().zip(fields).collect())
+        } else {
+            Value::Array(fields.collect())
+        });
+    }
+    Ok(json!({ "row_count": data.len(), "data": data, "headers": headers, "success": true }))
+}
+
+fn names(given: &Given<'_>, reader: &mut ::csv::Reader<&[u8]>) -> Result<Vec<String>, Failure> {
+    let headers = reader.headers().map_err(|error| ragged(given, &error))?;
+    let names: Vec<String> = headers.iter().map(str::to_owned).collect();
+    let mut seen = HashSet::new();
+    match names.iter().find(|name| !seen.insert(name.as_str())) {
+        None => Ok(names),
+        Some(twice) => Err(given.failure(
+            "validation_error",
+            format_args!(
+                "the header `{}` occurs twice: rename one, or read with `header: false`",
+                excerpt(twice)
+            ),
+        )),
+    }
+}
+
+fn ragged(given: &Given<'_>, error: &::csv::Error) -> Failure {
+    match error.kind() {
+        ::csv::ErrorKind::UnequalLengths {
+            pos,
+            expected_len,
+            len,
+        } => given.failure(
+            "validation_error",
+            format_args!(
+                "line {} has {len} fields where the rows before it have {expected_len}",
+                pos.as_ref().map_or(0, ::csv::Position::line)
+            ),
+        ),
+        _ => given.failure("validation_error", error),
+    }
+}

@@ -1,0 +1,165 @@
+//! `document.text`.
+
+mod apart;
+mod html;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::Registry;
+use super::arguments::{Given, required};
+use super::location;
+use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+use apart::apart;
+
+/// The largest document that is read.
+const LARGEST: u64 = 256 << 20;
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.register(Text);
+}
+
+static TEXT: About = About {
+    names: &["document.text", "actions.document_text"],
+    version: 1,
+    doc: "The text of a document: PDF, HTML (as Markdown), Markdown, plain text.",
+    parameters: &[required(
+        "path",
+        ParameterKind::Text,
+        "A path (relative to the run's directory) or a URI: file://, http(s)://, s3://, gs://, az://.",
+    )],
+    memoizable: Memoizable::Yes,
+};
+
+/// What kind of document it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Pdf,
+    Html,
+    Markdown,
+    Plain,
+}
+
+impl Format {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Pdf => "pdf",
+            Self::Html => "html",
+            Self::Markdown => "markdown",
+            Self::Plain => "text",
+        }
+    }
+}
+
+struct Text;
+
+#[async_trait]
+impl Action for Text {
+    fn about(&self) -> &About {
+        &TEXT
+    }
+
+    fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        Ok(location::implied(runtime, arguments, "path"))
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&TEXT, arguments);
+        let path = given.required_text("path")?;
+        let bytes = location::read(&given, runtime, path, LARGEST).await?;
+        let shown = cachalot_storage::masked(path);
+        let format = by_extension(path)
+            .or_else(|| by_content(&bytes))
+            .ok_or_else(|| unsupported(&given, &shown, &bytes))?;
+        let damaged = |error: String| {
+            given.failure(
+                "document_error",
+                format_args!("`{shown}` is not read as {}: {error}", format.name()),
+            )
+        };
+        let (text, pages) = match format {
+            Format::Pdf => {
+                let pages = apart(move || pdf(&bytes)).await.map_err(damaged)?;
+                (pages.concat(), Some(pages.len()))
+            }
+            Format::Html => (
+                apart(move || html::markdown(plain(&bytes)?))
+                    .await
+                    .map_err(damaged)?,
+                None,
+            ),
+            Format::Markdown | Format::Plain => (plain(&bytes).map_err(damaged)?.to_owned(), None),
+        };
+        let mut result = json!({ "text": text, "format": format.name(), "success": true });
+        if let (Some(pages), Value::Object(fields)) = (pages, &mut result) {
+            fields.insert("pages".to_owned(), pages.into());
+        }
+        Ok(result)
+    }
+}
+
+/// The format that the name of a file tells; the query and fragment of a URI are no part of it.
+fn by_extension(path: &str) -> Option<Format> {
+    let path = match path.split_once("://") {
+        Some((scheme, rest)) if scheme.starts_with("http") => {
+            rest.split(['?', '#']).next()?.split_once('/')?.1
+        }
+        _ => path,
+    };
+    let name = path.rsplit('/').next()?;
+    let (_, extension) = name.rsplit_once('.')?;
+    match extension.to_ascii_lowercase().as_str() {
+        "pdf" => Some(Format::Pdf),
+        "html" | "htm" | "xhtml" => Some(Format::Html),
+        "md" | "markdown" => Some(Format::Markdown),
+        "txt" | "text" => Some(Format::Plain),
+        _ => None,
+    }
+}
+
+/// The format that the beginning of the content tells.
+fn by_content(bytes: &[u8]) -> Option<Format> {
+    const LOOKED_AT: usize = 1024;
+    let start = &bytes[..bytes.len().min(LOOKED_AT)];
+    if memory_contains(start, b"%PDF-") {
+        return Some(Format::Pdf);
+    }
+    let text = std::str::from_utf8(bytes)
+        .ok()
+        .filter(|text| !text.contains('\0'))?;
+    let head = text
+        .trim_start_matches('\u{feff}')
+        .trim_start()
+        .get(..14)
+        .unwrap_or(text)
+        .to_ascii_lowercase();
+    let is_html = head.starts_with("<!doctype html") || head.trim_start().starts_with("<html");
+    Some(if is_html { Format::Html } else { Format::Plain })
+}
+
+fn memory_contains(bytes: &[u8], needle: &[u8]) -> bool {
+    bytes.windows(needle.len()).any(|window| window == needle)
+}
+
+fn unsupported(given: &Given<'_>, shown: &str, bytes: &[u8]) -> Failure {
+    let what = if bytes.starts_with(b"PK\x03\x04") {
+        " (an office document or another archive)"
+    } else {
+        ""
+    };
+    given.failure(
+        "document_error",
+        format_args!("`{shown}` is no PDF, HTML, Markdown or UTF-8 text{what}: convert it first, for example with `shell.run`"),
+    )
+}
+
+fn plain(bytes: &[u8]) -> Result<&str, String> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| format!("it is not UTF-8 (byte {}); convert it, or read it with `file.read` and `encoding: latin-1`", error.valid_up_to()))?;
+    Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
+}
+
+/// The text of each page of a PDF.
+fn pdf(bytes: &[u8]) -> Result<Vec<String>, String> {
+    pdf_extract::extract_text_from_mem_by_pages(bytes).map_err(|error| error.to_string())
+}

@@ -1,0 +1,187 @@
+//! JSON text as values, without losing digits.
+//!
+//! A value holds whole numbers of 64 bits (with or without a sign) and floats. A whole number beyond
+//! those would become the nearest float, another number; it is kept exactly, as text of its digits.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// Reads one JSON document. Whole numbers beyond 64 bits become text; of fields of one name the last
+/// counts.
+///
+/// # Errors
+/// Text that is not JSON, or holds a number that no float comes near (`1e400`).
+pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
+    serde_json::from_str(&quoted(text))
+}
+
+/// `text` with quotes around each whole number beyond 64 bits that stands where a value may stand.
+fn quoted(text: &str) -> Cow<'_, str> {
+    let bytes = text.as_bytes();
+    let mut out = String::new();
+    let mut copied = 0;
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => at = end_of_string(bytes, at),
+            b'-' | b'0'..=b'9' => {
+                let end = end_of_number(bytes, at);
+                let lexeme = &text[at..end];
+                if is_beyond_64_bits(lexeme) && stands_as_value(bytes, at, end) {
+                    out.push_str(&text[copied..at]);
+                    out.push('"');
+                    out.push_str(lexeme);
+                    out.push('"');
+                    copied = end;
+                }
+                at = end;
+            }
+            _ => at += 1,
+        }
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(&text[copied..]);
+    Cow::Owned(out)
+}
+
+/// The offset behind the string that begins at `start`.
+fn end_of_string(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
+/// The offset behind the run of bytes of which numbers are made.
+fn end_of_number(bytes: &[u8], start: usize) -> usize {
+    let length = bytes[start..]
+        .iter()
+        .position(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))
+        .unwrap_or(bytes.len() - start);
+    start + length
+}
+
+/// Whether a lexeme is a whole number as JSON writes it that 64 bits do not hold.
+fn is_beyond_64_bits(lexeme: &str) -> bool {
+    // 19 digits and a sign is the longest that can still be within.
+    let digits = lexeme.strip_prefix('-').unwrap_or(lexeme);
+    digits.len() >= 19
+        && !digits.starts_with('0')
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && lexeme.parse::<i64>().is_err()
+        && lexeme.parse::<u64>().is_err()
+}
+
+/// Whether what surrounds a number is what surrounds a value, so that no text that is not JSON
+/// (a number as a key) becomes JSON by quoting.
+fn stands_as_value(bytes: &[u8], start: usize, end: usize) -> bool {
+    let blank = |byte: &&u8| !byte.is_ascii_whitespace();
+    let before = bytes[..start].iter().rev().find(blank);
+    let after = bytes[end..].iter().find(blank);
+    matches!(before, None | Some(b':' | b'[' | b','))
+        && matches!(after, None | Some(b',' | b']' | b'}'))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn whole_numbers_keep_every_digit() {
+        assert_eq!(
+            parse("9007199254740993").unwrap(),
+            json!(9_007_199_254_740_993_u64)
+        );
+        assert_eq!(parse("18446744073709551615").unwrap(), json!(u64::MAX));
+        assert_eq!(parse("-9223372036854775808").unwrap(), json!(i64::MIN));
+        assert_eq!(
+            parse("18446744073709551616").unwrap(),
+            json!("18446744073709551616")
+        );
+        assert_eq!(
+            parse("-9223372036854775809").unwrap(),
+            json!("-9223372036854775809")
+        );
+        assert_eq!(
+            parse(r#"{"a": [ 123456789012345678901234 , 1], "b":123456789012345678901234}"#)
+                .unwrap(),
+            json!({"a": ["123456789012345678901234", 1], "b": "123456789012345678901234"})
+        );
+    }
+
+    #[test]
+    fn digits_inside_strings_and_floats_are_left_alone() {
+        let text = r#"["a\" 123456789012345678901234", 1.5e3, 123456789012345678901234.5]"#;
+        assert_eq!(
+            parse(text).unwrap(),
+            serde_json::from_str::<Value>(text).unwrap()
+        );
+    }
+
+    #[test]
+    fn quoting_makes_json_of_nothing_that_is_not() {
+        for text in [
+            "{123456789012345678901234: 1}",
+            r#"{"a": 1, 123456789012345678901234: 2}"#,
+            r#"{"a": 1, 123456789012345678901234}"#,
+            "000123456789012345678901234",
+            "[123456789012345678901234 5]",
+            "--123456789012345678901234",
+            "1e400",
+            "\"123456789012345678901234",
+            "",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    fn trees() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>()
+                .prop_filter("finite", |float| float.is_finite())
+                .prop_map(Value::from),
+            ".*".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::vec((".*", inner), 0..6)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_value_survives_its_text(value in trees()) {
+            prop_assert_eq!(parse(&value.to_string()).unwrap(), value.clone());
+            prop_assert_eq!(parse(&serde_json::to_string_pretty(&value).unwrap()).unwrap(), value);
+        }
+
+        #[test]
+        fn any_text_is_read_as_by_the_plain_reader_or_differs_in_long_numbers_only(text in r#"[\[\]{}:, "0-9a\\.e-]{0,40}"#) {
+            if let (Ok(ours), Ok(theirs)) = (parse(&text), serde_json::from_str::<Value>(&text)) {
+                if !text.bytes().collect::<Vec<_>>().windows(19).any(|w| w.iter().all(u8::is_ascii_digit)) {
+                    prop_assert_eq!(ours, theirs);
+                }
+            } else {
+                prop_assert_eq!(parse(&text).is_ok(), serde_json::from_str::<Value>(&text).is_ok());
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! `file.read`, `file.write` and `file.glob`.
+
+mod glob;
+mod read;
+mod write;
+
+use super::Registry;
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.register(read::Read);
+    registry.register(write::Write);
+    registry.register(glob::Glob);
+}

@@ -1,0 +1,205 @@
+//! `file.glob`.
+
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use globset::{GlobBuilder, GlobMatcher};
+use serde_json::{Value, json};
+
+use crate::actions::arguments::{Given, excerpt, optional, required};
+use crate::actions::location;
+use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+
+static GLOB: About = About {
+    names: &["file.glob", "actions.file_glob"],
+    version: 1,
+    doc: "Lists the files whose paths match a pattern, sorted; links to directories are not followed.",
+    parameters: &[
+        required(
+            "pattern",
+            ParameterKind::Text,
+            "`*` and `?` stay within a name, `**` crosses directories, `{a,b}` and `[ab]` choose; names that begin with a dot match only a pattern that has such a name.",
+        ),
+        optional(
+            "directory",
+            ParameterKind::Text,
+            "Where the pattern begins; the run's directory by default.",
+        ),
+    ],
+    memoizable: Memoizable::Yes,
+};
+
+pub(super) struct Glob;
+
+#[async_trait]
+impl Action for Glob {
+    fn about(&self) -> &About {
+        &GLOB
+    }
+
+    fn implicit_inputs(&self, _arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        // Even where the search begins elsewhere: files are named as seen from the run's directory.
+        Ok(json!({ "relative_to": runtime.directory.to_string_lossy() }))
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&GLOB, arguments);
+        let walk = plan(&given, runtime)?;
+        let stop = StopOnDrop(Arc::clone(&walk.stopped));
+        let found = tokio::task::spawn_blocking(move || walk.run()).await;
+        drop(stop);
+        match found {
+            Ok(Ok(files)) => Ok(json!({ "count": files.len(), "files": files, "success": true })),
+            Ok(Err((path, error))) => Err(given.failure(
+                "file_error",
+                format_args!("`{}` cannot be listed: {error}", path.display()),
+            )),
+            Err(error) => Err(given.failure("file_error", error)),
+        }
+    }
+}
+
+/// Ends a walk that nobody waits for any more.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A search: from where, for what, how deep.
+struct Walk {
+    start: PathBuf,
+    matcher: GlobMatcher,
+    /// How many names below the start a match can be; `None` with `**`.
+    depth: Option<usize>,
+    hidden: bool,
+    /// What found paths are shown relative to, if they are below it.
+    relative_to: PathBuf,
+    stopped: Arc<AtomicBool>,
+}
+
+fn plan(given: &Given<'_>, runtime: &Runtime) -> Result<Walk, Failure> {
+    let pattern = given.required_text("pattern")?;
+    let directory = match given.text("directory")? {
+        None | Some("") => runtime.directory.clone(),
+        Some(named) => {
+            let directory = location::local(given, runtime, "directory", named)?;
+            if !directory.is_dir() {
+                return Err(
+                    given.failure("not_found", format_args!("there is no directory `{named}`"))
+                );
+            }
+            directory
+        }
+    };
+    let (literal, rest) = split(pattern);
+    let glob = GlobBuilder::new(rest)
+        .literal_separator(true)
+        .backslash_escape(true)
+        .build()
+        .map_err(|error| {
+            given.wrong(
+                "pattern",
+                format_args!("is `{}`: {}", excerpt(pattern), error.kind()),
+            )
+        })?;
+    Ok(Walk {
+        start: directory.join(literal),
+        matcher: glob.compile_matcher(),
+        depth: (!rest.contains("**")).then(|| rest.split('/').count()),
+        hidden: rest
+            .split('/')
+            .any(|name| name.starts_with('.') && !matches!(name, "." | "..")),
+        relative_to: normal(&runtime.directory),
+        stopped: Arc::default(),
+    })
+}
+
+/// The directories of a pattern before its first wildcard, and the rest. A pattern without a
+/// wildcard keeps its last name as the rest.
+fn split(pattern: &str) -> (&str, &str) {
+    let wild = pattern
+        .find(['*', '?', '[', '{', '\\'])
+        .unwrap_or(pattern.len());
+    match pattern[..wild].rfind('/') {
+        Some(slash) => pattern.split_at(slash + 1),
+        None => ("", pattern),
+    }
+}
+
+/// A path without `.` and with `..` taken back where that is possible by its text.
+fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir
+                if matches!(out.components().next_back(), Some(Component::Normal(_))) =>
+            {
+                out.pop();
+            }
+            part => out.push(part),
+        }
+    }
+    out
+}
+
+impl Walk {
+    fn run(&self) -> Result<Vec<String>, (PathBuf, io::Error)> {
+        let mut found = Vec::new();
+        // A start that does not exist holds nothing that matches.
+        if self.start.is_dir() {
+            self.visit(&self.start, Path::new(""), 1, &mut found)?;
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// Looks at what is in `directory`, whose names are `level` below the start.
+    fn visit(
+        &self,
+        directory: &Path,
+        below: &Path,
+        level: usize,
+        found: &mut Vec<String>,
+    ) -> Result<(), (PathBuf, io::Error)> {
+        let fault = |error| (directory.to_path_buf(), error);
+        for entry in fs::read_dir(directory).map_err(fault)? {
+            if self.stopped.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let entry = entry.map_err(fault)?;
+            let name = entry.file_name();
+            if !self.hidden && name.as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            let (path, below) = (entry.path(), below.join(&name));
+            if entry.file_type().map_err(fault)?.is_dir() {
+                if self.depth.is_none_or(|depth| level < depth) {
+                    self.visit(&path, &below, level + 1, found)?;
+                }
+            } else if self.matcher.is_match(&below) && path.is_file() {
+                found.push(
+                    self.shown(&path)
+                        .ok_or_else(|| (path, io::Error::other("its name is not UTF-8")))?,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The path as seen from the run's directory; `None` if it is no text.
+    fn shown(&self, path: &Path) -> Option<String> {
+        let path = normal(path);
+        path.strip_prefix(&self.relative_to)
+            .unwrap_or(&path)
+            .to_str()
+            .map(str::to_owned)
+    }
+}

@@ -1,0 +1,91 @@
+//! `file.read`.
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+use crate::actions::arguments::{Given, excerpt, optional, required};
+use crate::actions::location;
+use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+
+/// What is read at most if nothing else is said.
+const LARGEST: u64 = 64 << 20;
+
+static READ: About = About {
+    names: &["file.read", "actions.file_read"],
+    version: 1,
+    doc: "Reads a file, or anything else that a URI names, as text.",
+    parameters: &[
+        required(
+            "path",
+            ParameterKind::Text,
+            "A path (relative to the run's directory) or a URI: file://, http(s)://, s3://, gs://, az://.",
+        ),
+        optional(
+            "encoding",
+            ParameterKind::Text,
+            "`utf-8` (the default), `latin-1`, or `base64` for the bytes as Base64 text.",
+        ),
+        optional(
+            "max_bytes",
+            ParameterKind::Integer,
+            "A larger file is a failure; 67108864 by default.",
+        ),
+    ],
+    memoizable: Memoizable::Yes,
+};
+
+pub(super) struct Read;
+
+#[async_trait]
+impl Action for Read {
+    fn about(&self) -> &About {
+        &READ
+    }
+
+    fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        Ok(location::implied(runtime, arguments, "path"))
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&READ, arguments);
+        let path = given.required_text("path")?;
+        let decode = decoder(&given)?;
+        let largest = given.count("max_bytes", LARGEST, 0..=u64::MAX)?;
+        let bytes = location::read(&given, runtime, path, largest).await?;
+        let content = decode(&given, path, bytes.into())?;
+        Ok(json!({ "content": content, "success": true }))
+    }
+}
+
+type Decode = fn(&Given<'_>, &str, Vec<u8>) -> Result<String, Failure>;
+
+/// How bytes become text. Chosen before anything is read, so that an unknown encoding costs nothing.
+fn decoder(given: &Given<'_>) -> Result<Decode, Failure> {
+    let encoding = given
+        .text("encoding")?
+        .unwrap_or("utf-8")
+        .to_ascii_lowercase();
+    match encoding.as_str() {
+        "utf-8" | "utf8" => Ok(|given, path, bytes| {
+            String::from_utf8(bytes).map_err(|error| {
+                given.wrong("path", format_args!(
+                    "names `{path}`, which is not UTF-8 (byte {}): give `encoding: latin-1` or `encoding: base64`",
+                    error.utf8_error().valid_up_to()
+                ))
+            })
+        }),
+        // Each byte is the code point of its number.
+        "latin-1" | "latin1" | "iso-8859-1" => {
+            Ok(|_, _, bytes| Ok(bytes.into_iter().map(char::from).collect()))
+        }
+        "base64" => Ok(|_, _, bytes| Ok(base64::engine::general_purpose::STANDARD.encode(bytes))),
+        other => Err(given.wrong(
+            "encoding",
+            format_args!(
+                "is `{}`: expected one of: utf-8, latin-1, base64",
+                excerpt(other)
+            ),
+        )),
+    }
+}

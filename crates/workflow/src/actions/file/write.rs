@@ -1,0 +1,175 @@
+//! `file.write`: nothing half-written.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use crate::actions::arguments::{Given, optional, required};
+use crate::actions::location;
+use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+
+static WRITE: About = About {
+    names: &["file.write", "actions.file_write"],
+    version: 1,
+    doc: "Writes text to a local file: the new content appears at once or not at all.",
+    parameters: &[
+        required(
+            "path",
+            ParameterKind::Text,
+            "The file, relative to the run's directory.",
+        ),
+        required("content", ParameterKind::Text, "What to write, as UTF-8."),
+        optional(
+            "append",
+            ParameterKind::Boolean,
+            "Whether to add to the end of the file instead of replacing it; false by default.",
+        ),
+        optional(
+            "create_directories",
+            ParameterKind::Boolean,
+            "Whether to create missing directories on the way; false by default.",
+        ),
+    ],
+    memoizable: Memoizable::EffectOnly,
+};
+
+pub(super) struct Write;
+
+#[async_trait]
+impl Action for Write {
+    fn about(&self) -> &About {
+        &WRITE
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&WRITE, arguments);
+        let named = given.required_text("path")?;
+        let path = location::local(&given, runtime, "path", named)?;
+        let content = given
+            .text("content")?
+            .ok_or_else(|| given.wrong("content", "is required"))?
+            .to_owned();
+        let append = given.flag("append", false)?;
+        let create = given.flag("create_directories", false)?;
+        // Runs to its end even if nobody waits for it any more: a cancelled write is a whole one.
+        let work = tokio::task::spawn_blocking(move || {
+            if create && let Some(parent) = path.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            if append {
+                add(&path, content.as_bytes())
+            } else {
+                replace(&path, content.as_bytes())
+            }
+        });
+        match work.await {
+            Ok(Ok(())) => Ok(json!({ "path": named, "success": true })),
+            Ok(Err(error)) => Err(fault(&given, named, &error)),
+            Err(error) => Err(given.failure(
+                "file_error",
+                format_args!("`{named}` was not written: {error}"),
+            )),
+        }
+    }
+}
+
+fn fault(given: &Given<'_>, named: &str, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::NotFound => given.failure(
+            "not_found",
+            format_args!("the directory of `{named}` does not exist: create it, or give `create_directories: true`"),
+        ),
+        _ => given.failure("file_error", format_args!("`{named}` was not written: {error}")),
+    }
+}
+
+/// Puts `content` in place of what is at `path`: written aside in full, then renamed over it. A link
+/// is followed, so that it is its target that changes; the permissions stay.
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let target = match fs::canonicalize(path) {
+        Ok(target) => target,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_path_buf(),
+        Err(error) => return Err(error),
+    };
+    let permissions = match fs::metadata(&target) {
+        Ok(metadata) if metadata.is_dir() => return Err(io::Error::other("it is a directory")),
+        Ok(metadata) => Some(metadata.permissions()),
+        Err(_) => None,
+    };
+    let aside = Aside::beside(&target)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&aside.path)?;
+    file.write_all(content)?;
+    if let Some(permissions) = permissions {
+        file.set_permissions(permissions)?;
+    }
+    file.sync_all()?;
+    drop(file);
+    aside.take_place_of(&target)
+}
+
+/// Adds `content` to the end of the file at `path`, which is made if need be. Writers take turns; a
+/// write that fails midway is taken back.
+fn add(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().append(true).create(true).open(path)?;
+    file.lock()?;
+    let before = file.metadata()?.len();
+    let written = file.write_all(content).and_then(|()| file.sync_data());
+    if written.is_err() {
+        let _ = File::set_len(&file, before);
+    }
+    written
+}
+
+/// A file beside the one to be replaced, removed again unless it takes its place.
+struct Aside {
+    path: PathBuf,
+    kept: bool,
+}
+
+impl Aside {
+    fn beside(target: &Path) -> io::Result<Self> {
+        let name = target
+            .file_name()
+            .ok_or_else(|| io::Error::other("it is a directory"))?;
+        let mut suffix = [0_u8; 8];
+        getrandom::fill(&mut suffix).map_err(io::Error::other)?;
+        let mut aside = std::ffi::OsString::from(".");
+        aside.push(name);
+        aside.push(format!(".{}", hex::encode(suffix)));
+        Ok(Self {
+            path: target.with_file_name(aside),
+            kept: false,
+        })
+    }
+
+    fn take_place_of(mut self, target: &Path) -> io::Result<()> {
+        fs::rename(&self.path, target)?;
+        self.kept = true;
+        // The rename itself lasts once the directory is written; where a directory cannot be opened,
+        // the file is whole all the same.
+        if let Some(parent) = target.parent()
+            && let Ok(directory) = File::open(if parent.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                parent
+            })
+        {
+            let _ = directory.sync_all();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        if !self.kept {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! `http.get` and `http.post`.
+
+use async_trait::async_trait;
+use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::{Method, RequestBuilder, Url};
+use serde_json::Value;
+
+use super::Registry;
+use super::arguments::{Given, optional, required};
+use super::reply::{self, TIMEOUT, Terms};
+use crate::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Runtime};
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.register(Get);
+    registry.register(Post);
+}
+
+const URL: Parameter = required("url", ParameterKind::Text, "The URL; `http` or `https`.");
+const PARAMS: Parameter = optional(
+    "params",
+    ParameterKind::Object,
+    "Fields of the query, added to those of the URL; a list repeats its field, null leaves it out.",
+);
+const HEADERS: Parameter = optional(
+    "headers",
+    ParameterKind::Object,
+    "Headers of the request; null leaves one out.",
+);
+const TIMEOUT_SECONDS: Parameter = optional(
+    "timeout",
+    ParameterKind::Number,
+    "Seconds from connecting to the last byte; 30 by default.",
+);
+
+static GET: About = About {
+    names: &["http.get", "actions.http_get"],
+    version: 1,
+    doc: "Gets a URL; the result is the JSON of the response (whole numbers beyond 64 bits as text), \
+          or its text if it is no JSON. A status from 400 up fails the node.",
+    parameters: &[URL, PARAMS, HEADERS, TIMEOUT_SECONDS],
+    memoizable: Memoizable::Yes,
+};
+
+static POST: About = About {
+    names: &["http.post", "actions.http_post"],
+    version: 1,
+    doc: "Posts to a URL; the result is the JSON of the response (whole numbers beyond 64 bits as \
+          text), or its text if it is no JSON. A status from 400 up fails the node.",
+    parameters: &[
+        URL,
+        PARAMS,
+        HEADERS,
+        optional("json", ParameterKind::Any, "The body, sent as JSON."),
+        optional("body", ParameterKind::Text, "The body, sent as it is."),
+        optional(
+            "form",
+            ParameterKind::Object,
+            "The body, sent as the fields of a form.",
+        ),
+        TIMEOUT_SECONDS,
+    ],
+    memoizable: Memoizable::Yes,
+};
+
+struct Get;
+
+#[async_trait]
+impl Action for Get {
+    fn about(&self) -> &About {
+        &GET
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&GET, arguments);
+        send(&given, runtime, Method::GET).await
+    }
+}
+
+struct Post;
+
+#[async_trait]
+impl Action for Post {
+    fn about(&self) -> &About {
+        &POST
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&POST, arguments);
+        send(&given, runtime, Method::POST).await
+    }
+}
+
+async fn send(given: &Given<'_>, runtime: &Runtime, method: Method) -> Result<Value, Failure> {
+    let mut url = reply::web_url(given, "url", given.required_text("url")?)?;
+    add_query(given, &mut url)?;
+    let timeout = given.seconds("timeout", TIMEOUT)?;
+    let request = with_body(given, reply::request(given, runtime, method, &url)?)?;
+    let request = with_headers(given, request)?;
+    reply::fetch(given, runtime, request, &url, Terms::within(timeout))
+        .await?
+        .into_value(given)
+}
+
+fn add_query(given: &Given<'_>, url: &mut Url) -> Result<(), Failure> {
+    let fields = fields(given, "params")?;
+    if !fields.is_empty() {
+        url.query_pairs_mut().extend_pairs(fields);
+    }
+    Ok(())
+}
+
+/// The fields of a mapping in its order; a list repeats its field.
+fn fields(given: &Given<'_>, name: &str) -> Result<Vec<(String, String)>, Failure> {
+    let mut fields = Vec::new();
+    for (key, value) in given.object(name)?.into_iter().flatten() {
+        let values = match value {
+            Value::Array(values) => values.as_slice(),
+            single => std::slice::from_ref(single),
+        };
+        for value in values {
+            if let Some(text) = given.scalar(name, value)? {
+                fields.push((key.clone(), text));
+            }
+        }
+    }
+    Ok(fields)
+}
+
+fn with_headers(given: &Given<'_>, mut request: RequestBuilder) -> Result<RequestBuilder, Failure> {
+    let mut headers = reqwest::header::HeaderMap::new();
+    for (key, value) in given.object("headers")?.into_iter().flatten() {
+        let Some(text) = given.scalar("headers", value)? else {
+            continue;
+        };
+        let name = HeaderName::try_from(key.as_str()).map_err(|_| {
+            given.wrong(
+                "headers",
+                format_args!("holds `{key}`, which is no name of a header"),
+            )
+        })?;
+        let mut value = HeaderValue::try_from(text).map_err(|_| {
+            given.wrong(
+                "headers",
+                format_args!(
+                    "gives `{key}` a value with a line break or another control character"
+                ),
+            )
+        })?;
+        // The value may be a credential: kept out of anything that prints headers.
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    request = request.headers(headers);
+    Ok(request)
+}
+
+fn with_body(given: &Given<'_>, request: RequestBuilder) -> Result<RequestBuilder, Failure> {
+    let (json, body, form) = (
+        given.any("json"),
+        given.text("body")?,
+        given.object("form")?,
+    );
+    if usize::from(json.is_some()) + usize::from(body.is_some()) + usize::from(form.is_some()) > 1 {
+        return Err(given.failure(
+            "validation_error",
+            "`json`, `body` and `form` exclude each other: give one",
+        ));
+    }
+    if let Some(json) = json {
+        return Ok(request.json(json));
+    }
+    if let Some(body) = body {
+        return Ok(request.body(body.to_owned()));
+    }
+    if form.is_some() {
+        let mut text = url::form_urlencoded::Serializer::new(String::new());
+        text.extend_pairs(fields(given, "form")?);
+        return Ok(request
+            .header(
+                reqwest::header::CONTENT_TYPE,
+                "application/x-www-form-urlencoded",
+            )
+            .body(text.finish()));
+    }
+    Ok(request)
+}

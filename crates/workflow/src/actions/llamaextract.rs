@@ -1,0 +1,234 @@
+//! `llamaextract.extract`, by the REST API of LlamaCloud.
+
+mod client;
+mod wire;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::Registry;
+use super::arguments::{Given, optional, required};
+use super::configured::{base, setting, variable};
+use super::location;
+use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+use client::Client;
+use wire::Status;
+
+/// The largest file that is uploaded.
+const LARGEST: u64 = 256 << 20;
+
+const DEFAULT_BASE: &str = "https://api.cloud.llamaindex.ai";
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.register(Extract);
+}
+
+static EXTRACT: About = About {
+    names: &["llamaextract.extract", "actions.llamaextract_extract"],
+    version: 1,
+    doc: "Extracts structured data from a document with LlamaCloud: uploads it, runs an extraction, waits for the result. \
+          The key comes from `settings.llamaextract.api_key` or `LLAMA_CLOUD_API_KEY`.",
+    parameters: &[
+        required(
+            "file",
+            ParameterKind::Text,
+            "The document: a path (relative to the run's directory) or a URI: file://, http(s)://, s3://, gs://, az://.",
+        ),
+        optional(
+            "agent_name",
+            ParameterKind::Text,
+            "The extraction agent, by its name; this, `agent_id` or `schema` must be given.",
+        ),
+        optional(
+            "agent_id",
+            ParameterKind::Text,
+            "The extraction agent, by its id.",
+        ),
+        optional(
+            "schema",
+            ParameterKind::Object,
+            "The JSON Schema of what to extract: without an agent, or in place of the agent's own.",
+        ),
+        optional(
+            "timeout",
+            ParameterKind::Number,
+            "Seconds from uploading to the result; 300 by default.",
+        ),
+        optional(
+            "poll_interval",
+            ParameterKind::Number,
+            "Seconds between two looks at the job; 2 by default.",
+        ),
+    ],
+    memoizable: Memoizable::Yes,
+};
+
+struct Extract;
+
+#[async_trait]
+impl Action for Extract {
+    fn about(&self) -> &About {
+        &EXTRACT
+    }
+
+    fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        // Not the key: another key of the same account gets the same answer.
+        let mut implicit = serde_json::Map::new();
+        implicit.insert("base_url".to_owned(), base_url(runtime).into());
+        if let Value::Object(file) = location::implied(runtime, arguments, "file") {
+            implicit.extend(file);
+        }
+        Ok(Value::Object(implicit))
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&EXTRACT, arguments);
+        let file = given.required_text("file")?;
+        let wanted = Wanted::of(&given)?;
+        let timeout = given.seconds("timeout", Duration::from_secs(300))?;
+        let interval = given.seconds("poll_interval", Duration::from_secs(2))?;
+        let client = Client::new(&given, runtime, base_url(runtime), key(&given, runtime)?)?;
+        let document = location::read(&given, runtime, file, LARGEST).await?;
+        let work = extract(&given, &client, &wanted, file, document.into(), interval);
+        match tokio::time::timeout(timeout, work).await {
+            Ok(result) => result,
+            Err(_) => Err(Failure::passing(
+                "timeout",
+                format!(
+                    "{}: no result within {timeout:?}; raise `timeout`",
+                    given.action()
+                ),
+            )),
+        }
+    }
+}
+
+/// What is to be extracted, and by which agent.
+struct Wanted {
+    agent: Option<Agent>,
+    schema: Option<Value>,
+}
+
+enum Agent {
+    Id(String),
+    Name(String),
+}
+
+impl Wanted {
+    fn of(given: &Given<'_>) -> Result<Self, Failure> {
+        let text = |name| {
+            Ok::<_, Failure>(
+                given
+                    .text(name)?
+                    .filter(|text| !text.is_empty())
+                    .map(str::to_owned),
+            )
+        };
+        let agent = match (text("agent_id")?, text("agent_name")?) {
+            (Some(_), Some(_)) => {
+                return Err(given.failure(
+                    "validation_error",
+                    "`agent_id` and `agent_name` exclude each other: give one",
+                ));
+            }
+            (Some(id), None) => Some(Agent::Id(id)),
+            (None, Some(name)) => Some(Agent::Name(name)),
+            (None, None) => None,
+        };
+        let schema = given.object("schema")?.cloned().map(Value::Object);
+        if agent.is_none() && schema.is_none() {
+            return Err(given.failure(
+                "validation_error",
+                "give `agent_name`, `agent_id` or `schema`",
+            ));
+        }
+        Ok(Self { agent, schema })
+    }
+}
+
+async fn extract(
+    given: &Given<'_>,
+    client: &Client<'_>,
+    wanted: &Wanted,
+    file: &str,
+    document: Vec<u8>,
+    interval: Duration,
+) -> Result<Value, Failure> {
+    // The agent first: if there is none of this name, nothing has been uploaded.
+    let (agent_id, agent_name) = match &wanted.agent {
+        None => (None, None),
+        Some(Agent::Id(id)) => (Some(id.clone()), None),
+        Some(Agent::Name(name)) => (Some(client.agent_named(name).await?), Some(name)),
+    };
+    let file_id = client.upload(file_name(file), document).await?;
+    let job = client
+        .start(agent_id.as_deref(), wanted.schema.as_ref(), &file_id)
+        .await?;
+    let job = client.end_of(job, interval).await?;
+    let status = match &job.status {
+        Status::Success | Status::PartialSuccess => job.status.name(),
+        other => {
+            return Err(given.failure(
+                "extraction_failed",
+                format_args!(
+                    "the job {} ended as {}: {}",
+                    job.id,
+                    other.name(),
+                    client.redacted(job.error.as_deref().unwrap_or("no reason was given"))
+                ),
+            ));
+        }
+    };
+    let result = client.result(&job.id).await?;
+    let mut answer = json!({
+        // What is partial may be used, but must not be taken (and kept) for the whole.
+        "success": job.status == Status::Success,
+        "data": result.data,
+        "extraction_metadata": result.extraction_metadata,
+        "status": status,
+        "job_id": job.id,
+        "file_id": file_id,
+    });
+    if let Value::Object(fields) = &mut answer {
+        fields.extend(agent_id.map(|id| ("agent_id".to_owned(), id.into())));
+        fields.extend(agent_name.map(|name| ("agent_name".to_owned(), name.as_str().into())));
+    }
+    Ok(answer)
+}
+
+/// The name under which a document is uploaded: LlamaCloud goes by its extension.
+fn file_name(uri: &str) -> String {
+    let path = if uri.starts_with("http") {
+        uri.split(['?', '#']).next().unwrap_or(uri)
+    } else {
+        uri
+    };
+    let name = path.rsplit(['/', '\\']).next().unwrap_or_default();
+    if name.is_empty() {
+        "document".to_owned()
+    } else {
+        name.to_owned()
+    }
+}
+
+fn base_url(runtime: &Runtime) -> &str {
+    let configured = setting(runtime, "/llamaextract/base_url")
+        .or_else(|| variable(runtime, "LLAMA_CLOUD_BASE_URL"));
+    base(configured.unwrap_or(DEFAULT_BASE))
+}
+
+/// The key, which is a secret of the run from here on.
+fn key<'a>(given: &Given<'_>, runtime: &'a Runtime) -> Result<&'a str, Failure> {
+    let key = setting(runtime, "/llamaextract/api_key")
+        .or_else(|| variable(runtime, "LLAMA_CLOUD_API_KEY"));
+    let key = key.map(str::trim).filter(|key| !key.is_empty()).ok_or_else(|| {
+        given.failure(
+            "configuration_error",
+            "there is no key for LlamaCloud: set the environment variable LLAMA_CLOUD_API_KEY, or `settings.llamaextract.api_key`",
+        )
+    })?;
+    runtime.seals.learn(key);
+    Ok(key)
+}

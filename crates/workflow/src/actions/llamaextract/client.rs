@@ -1,0 +1,173 @@
+//! Talks to LlamaCloud.
+
+use std::time::Duration;
+
+use cachalot_core::secret::mask_credentials;
+use reqwest::multipart::{Form, Part};
+use reqwest::{Method, RequestBuilder, Url};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::wire::{AgentJob, Extracted, Identified, Job, SchemaJob};
+use crate::actions::arguments::{Given, excerpt};
+use crate::actions::reply::{self, Reply, Terms};
+use crate::{Failure, Runtime};
+
+/// How long one request may take; the whole has a time of its own.
+const REQUEST: Terms = Terms {
+    timeout: Duration::from_secs(60),
+    unauthorized: "auth_error",
+};
+
+/// How long an upload may take.
+const UPLOAD: Terms = Terms {
+    timeout: Duration::from_secs(600),
+    unauthorized: "auth_error",
+};
+
+/// One account at one base URL.
+pub(super) struct Client<'a> {
+    given: &'a Given<'a>,
+    runtime: &'a Runtime,
+    base: Url,
+    key: &'a str,
+}
+
+impl<'a> Client<'a> {
+    pub(super) fn new(
+        given: &'a Given<'a>,
+        runtime: &'a Runtime,
+        base: &str,
+        key: &'a str,
+    ) -> Result<Self, Failure> {
+        let base = Url::parse(base).ok().filter(|url| matches!(url.scheme(), "http" | "https")).ok_or_else(|| {
+            given.failure("configuration_error", "the base URL of LlamaCloud (`settings.llamaextract.base_url` or LLAMA_CLOUD_BASE_URL) is no http or https URL")
+        })?;
+        Ok(Self {
+            given,
+            runtime,
+            base,
+            key,
+        })
+    }
+
+    /// The id of the extraction agent of this name.
+    pub(super) async fn agent_named(&self, name: &str) -> Result<String, Failure> {
+        let url = self.url(&["extraction", "extraction-agents", "by-name", name])?;
+        let agent: Identified = self
+            .ask(self.request(Method::GET, &url)?, &url, REQUEST)
+            .await?;
+        Ok(agent.id)
+    }
+
+    /// Uploads a document; its id.
+    pub(super) async fn upload(&self, name: String, document: Vec<u8>) -> Result<String, Failure> {
+        let url = self.url(&["files"])?;
+        let form = Form::new().part("upload_file", Part::bytes(document).file_name(name));
+        let file: Identified = self
+            .ask(
+                self.request(Method::POST, &url)?.multipart(form),
+                &url,
+                UPLOAD,
+            )
+            .await?;
+        Ok(file.id)
+    }
+
+    /// Starts an extraction: by an agent (with another schema than its own, if one is given), or by a
+    /// schema alone.
+    pub(super) async fn start(
+        &self,
+        agent: Option<&str>,
+        schema: Option<&serde_json::Value>,
+        file: &str,
+    ) -> Result<Job, Failure> {
+        match agent {
+            Some(agent) => {
+                let url = self.url(&["extraction", "jobs"])?;
+                let job = AgentJob {
+                    extraction_agent_id: agent,
+                    file_id: file,
+                    data_schema_override: schema,
+                };
+                self.ask(self.request(Method::POST, &url)?.json(&job), &url, REQUEST)
+                    .await
+            }
+            None => {
+                let url = self.url(&["extraction", "run"])?;
+                let nothing = json!({});
+                let job = SchemaJob {
+                    data_schema: schema.unwrap_or(&nothing),
+                    config: json!({}),
+                    file_id: file,
+                };
+                self.ask(self.request(Method::POST, &url)?.json(&job), &url, REQUEST)
+                    .await
+            }
+        }
+    }
+
+    /// Looks at a job until it has ended. A look that fails in passing is made again: what is being
+    /// looked at is already paid for.
+    pub(super) async fn end_of(&self, mut job: Job, interval: Duration) -> Result<Job, Failure> {
+        while !job.status.is_end() {
+            tokio::time::sleep(interval).await;
+            let url = self.url(&["extraction", "jobs", &job.id])?;
+            match self
+                .ask::<Job>(self.request(Method::GET, &url)?, &url, REQUEST)
+                .await
+            {
+                Ok(looked_at) => job = looked_at,
+                Err(failure) if failure.retryable => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(job)
+    }
+
+    /// What a job that has ended well has found.
+    pub(super) async fn result(&self, job: &str) -> Result<Extracted, Failure> {
+        let url = self.url(&["extraction", "jobs", job, "result"])?;
+        self.ask(self.request(Method::GET, &url)?, &url, REQUEST)
+            .await
+    }
+
+    /// A text of the service, fit for a message.
+    pub(super) fn redacted(&self, text: &str) -> String {
+        excerpt(&mask_credentials(&self.runtime.seals.redact(text)))
+    }
+
+    fn url(&self, path: &[&str]) -> Result<Url, Failure> {
+        let mut url = self.base.clone();
+        match url.path_segments_mut() {
+            // Each segment is percent-encoded: a name is no path.
+            Ok(mut segments) => segments.pop_if_empty().extend(["api", "v1"]).extend(path),
+            Err(()) => {
+                return Err(self.given.failure(
+                    "configuration_error",
+                    "the base URL of LlamaCloud cannot have a path",
+                ));
+            }
+        };
+        Ok(url)
+    }
+
+    fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, Failure> {
+        Ok(reply::request(self.given, self.runtime, method, url)?.bearer_auth(self.key))
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder,
+        url: &Url,
+        terms: Terms,
+    ) -> Result<T, Failure> {
+        let reply: Reply = reply::fetch(self.given, self.runtime, request, url, terms).await?;
+        serde_json::from_value(reply.json(self.given)?).map_err(|error| {
+            self.given.failure(
+                "http_error",
+                format_args!("{} did not answer as LlamaCloud does: {error}", reply.from),
+            )
+        })
+    }
+}

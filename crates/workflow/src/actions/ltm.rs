@@ -1,0 +1,203 @@
+//! `ltm.store`, `ltm.retrieve`, `ltm.delete` and `ltm.search`: user memory.
+
+mod record;
+mod search;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cachalot_memory::{Answer, ErrorKind, Filter, Match, Memory, Page, Put, space};
+use serde_json::{Value, json};
+
+use super::Registry;
+use super::arguments::{Given, optional, required};
+use crate::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Runtime};
+use record::Remembered;
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.register(Store);
+    registry.register(Retrieve);
+    registry.register(Delete);
+    registry.register(search::Search);
+}
+
+/// How long a memory may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const KEY: Parameter = required(
+    "key",
+    ParameterKind::Text,
+    "The key; a number is taken as its text.",
+);
+
+static STORE: About = About {
+    names: &["ltm.store", "actions.ltm_store"],
+    version: 1,
+    doc: "Remembers a value under a key, in place of what was there.",
+    parameters: &[
+        KEY,
+        required(
+            "value",
+            ParameterKind::Any,
+            "What to remember; any JSON data.",
+        ),
+        optional(
+            "metadata",
+            ParameterKind::Object,
+            "Kept with the value; its text, numbers, booleans and nulls can be searched by.",
+        ),
+    ],
+    memoizable: Memoizable::EffectOnly,
+};
+
+static RETRIEVE: About = About {
+    names: &["ltm.retrieve", "actions.ltm_retrieve"],
+    version: 1,
+    doc: "The value that is remembered under a key.",
+    parameters: &[
+        KEY,
+        optional(
+            "default",
+            ParameterKind::Any,
+            "The value if nothing is remembered; null by default.",
+        ),
+    ],
+    memoizable: Memoizable::Yes,
+};
+
+static DELETE: About = About {
+    names: &["ltm.delete", "actions.ltm_delete"],
+    version: 1,
+    doc: "Forgets what is remembered under a key.",
+    parameters: &[KEY],
+    memoizable: Memoizable::EffectOnly,
+};
+
+struct Store;
+
+#[async_trait]
+impl Action for Store {
+    fn about(&self) -> &About {
+        &STORE
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&STORE, arguments);
+        let key = given.required_text("key")?;
+        let remembered = Remembered {
+            value: given
+                .any("value")
+                .cloned()
+                .ok_or_else(|| given.wrong("value", "is required"))?,
+            metadata: given.object("metadata")?.cloned(),
+        };
+        let record = remembered.record(key);
+        if runtime.seals.occur_in(&record.value) || runtime.seals.occur_in(key.as_bytes()) {
+            return Err(given.failure(
+                "secret_refused",
+                "what is to be remembered holds a secret of this run, and nothing that is stored may: leave it out",
+            ));
+        }
+        let memory = memory(&given, runtime)?;
+        match settled(&given, memory.put(space::USER, record, None)).await? {
+            Put::Stored { revision } => {
+                Ok(json!({ "success": true, "stored": true, "key": key, "created": revision == 1 }))
+            }
+            Put::Overtaken => {
+                Err(given.failure("storage_error", "the memory did not store the value"))
+            }
+        }
+    }
+}
+
+struct Retrieve;
+
+#[async_trait]
+impl Action for Retrieve {
+    fn about(&self) -> &About {
+        &RETRIEVE
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&RETRIEVE, arguments);
+        let key = given.required_text("key")?;
+        let memory = memory(&given, runtime)?;
+        let found = settled(&given, memory.get(space::USER, key, &[])).await?;
+        let now = runtime.clock.now();
+        match found
+            .record
+            .filter(|record| record.expires.is_none_or(|expires| expires > now))
+        {
+            None => {
+                let default = given.any("default").cloned().unwrap_or_default();
+                Ok(json!({ "success": true, "value": default, "found": false, "metadata": null }))
+            }
+            Some(record) => {
+                let remembered = Remembered::read(&record).map_err(|error| {
+                    given.failure(
+                        "serialization_error",
+                        format_args!("what is stored under `{key}` is not readable: {error}"),
+                    )
+                })?;
+                Ok(json!({
+                    "success": true,
+                    "value": remembered.value,
+                    "found": true,
+                    "metadata": remembered.metadata,
+                }))
+            }
+        }
+    }
+}
+
+struct Delete;
+
+#[async_trait]
+impl Action for Delete {
+    fn about(&self) -> &About {
+        &DELETE
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&DELETE, arguments);
+        let key = given.required_text("key")?;
+        let memory = memory(&given, runtime)?;
+        // By label, not by the prefix of the key: of longer keys that begin alike none may go.
+        let exactly = [Match::Is {
+            name: record::KEY,
+            value: key,
+        }];
+        let filter = Filter {
+            prefix: key,
+            labels: &exactly,
+            ..Filter::default()
+        };
+        let erased = settled(&given, memory.erase(space::USER, &filter, Page::keys(1))).await?;
+        Ok(json!({ "success": true, "deleted": !erased.records.is_empty(), "key": key }))
+    }
+}
+
+fn memory<'a>(given: &Given<'_>, runtime: &'a Runtime) -> Result<&'a Arc<dyn Memory>, Failure> {
+    runtime.memory.as_ref().ok_or_else(|| {
+        given.failure(
+            "configuration_error",
+            "there is no long-term memory in this run: see the warning at its start, or give `--db`, `CACHALOT_DB` or `settings.ltm.path`",
+        )
+    })
+}
+
+async fn settled<T: Send>(given: &Given<'_>, answer: Answer<'_, T>) -> Result<T, Failure> {
+    answer.within(PATIENCE).await.map_err(|error| {
+        let kind = match error.kind {
+            ErrorKind::Unavailable => "connection_error",
+            ErrorKind::Busy => "lock_timeout",
+            ErrorKind::TimedOut => "timeout",
+            _ => "storage_error",
+        };
+        Failure {
+            retryable: error.worth_retrying(),
+            ..given.failure(kind, error)
+        }
+    })
+}

@@ -1,0 +1,131 @@
+//! How user memory lies in a memory.
+//!
+//! The value of a record is the JSON `{"value": …, "metadata": …}`. Labels are the key itself, and
+//! each scalar of the metadata as its canonical JSON, so that `1`, `1.0`, `"1"` and `true` are four.
+
+use cachalot_core::{Digest, Millis};
+use cachalot_memory::{Label, Record};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Arguments;
+
+/// The label that holds the record's key.
+pub(super) const KEY: &str = "key";
+
+/// What precedes the name of a field of the metadata in the name of its label.
+const FIELD: &str = "meta.";
+
+/// Longer label values are replaced by their digest; an index is no place for essays.
+const LONGEST: usize = 512;
+
+/// The moment of storing, which the memory sets.
+const UNSET: Millis = 0;
+
+/// A value with what is known about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Remembered {
+    pub(super) value: Value,
+    pub(super) metadata: Option<Arguments>,
+}
+
+impl Remembered {
+    /// The record that keeps it under `key`.
+    pub(super) fn record(&self, key: &str) -> Record {
+        let mut labels = vec![Label::new(KEY, key)];
+        for (name, field) in self.metadata.iter().flatten() {
+            if let Some(value) = label_value(field) {
+                labels.push(Label::new(label_name(name), value));
+            }
+        }
+        let text =
+            serde_json::json!({ "value": self.value, "metadata": self.metadata }).to_string();
+        Record {
+            key: key.to_owned(),
+            value: text.into(),
+            labels,
+            expires: None,
+            revision: 0,
+            updated: UNSET,
+        }
+    }
+
+    /// What a record keeps.
+    ///
+    /// # Errors
+    /// A record that was not made by [`Remembered::record`].
+    pub(super) fn read(record: &Record) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(&record.value)
+    }
+}
+
+/// The name of the label of a field of the metadata.
+pub(super) fn label_name(field: &str) -> String {
+    format!("{FIELD}{field}")
+}
+
+/// The label value of a scalar; `None` for what is none.
+pub(super) fn label_value(field: &Value) -> Option<String> {
+    if field.is_array() || field.is_object() {
+        return None;
+    }
+    let text = field.to_string();
+    // No scalar begins with an `s`.
+    Some(if text.len() > LONGEST {
+        format!("sha256:{}", Digest::of(text.as_bytes()))
+    } else {
+        text
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn scalars_of_different_types_have_different_labels() {
+        let values: std::collections::BTreeSet<_> = [
+            json!(1),
+            json!(1.0),
+            json!("1"),
+            json!(true),
+            json!("true"),
+            json!(null),
+            json!("null"),
+        ]
+        .iter()
+        .map(|value| label_value(value).unwrap())
+        .collect();
+        assert_eq!(values.len(), 7);
+        assert_eq!(label_value(&json!([1])), None);
+        assert_eq!(label_value(&json!({})), None);
+    }
+
+    #[test]
+    fn long_scalars_are_told_apart_by_their_digest() {
+        let (one, other) = (json!("a".repeat(600)), json!("a".repeat(601)));
+        assert_ne!(label_value(&one), label_value(&other));
+        assert!(label_value(&one).unwrap().len() < 100);
+    }
+
+    #[test]
+    fn a_record_is_read_back() {
+        let remembered = Remembered {
+            value: json!({"n": 9_007_199_254_740_993_u64}),
+            metadata: json!({"a": 1, "deep": {"b": 2}}).as_object().cloned(),
+        };
+        let record = remembered.record("k");
+        assert_eq!(Remembered::read(&record).unwrap(), remembered);
+        assert_eq!(
+            record.labels,
+            [Label::new("key", "k"), Label::new("meta.a", "1")]
+        );
+        let none = Remembered {
+            value: json!(null),
+            metadata: None,
+        };
+        assert_eq!(Remembered::read(&none.record("k")).unwrap(), none);
+    }
+}

@@ -1,0 +1,143 @@
+//! `ltm.search`.
+
+use async_trait::async_trait;
+use cachalot_memory::{Filter, Match, Memory, Order, Page, Record, space};
+use serde_json::{Value, json};
+
+use super::record::{Remembered, label_name, label_value};
+use super::{memory, settled};
+use crate::actions::arguments::{Given, noun, optional};
+use crate::report::Event;
+use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+
+static SEARCH: About = About {
+    names: &["ltm.search", "actions.ltm_search"],
+    version: 1,
+    doc: "What is remembered that holds all words of a query and has the metadata asked for; without a query, the newest first.",
+    parameters: &[
+        optional(
+            "query",
+            ParameterKind::Text,
+            "Words that the key, value or metadata must all hold; a word that ends in `*` stands for all that begin so.",
+        ),
+        optional(
+            "metadata_filter",
+            ParameterKind::Object,
+            "Fields that the metadata must have with exactly these values; `1` and `1.0` and `\"1\"` differ.",
+        ),
+        optional(
+            "limit",
+            ParameterKind::Integer,
+            "At most so many results, from 1 to 10000, counted after filtering; 10 by default.",
+        ),
+    ],
+    memoizable: Memoizable::Yes,
+};
+
+pub(super) struct Search;
+
+#[async_trait]
+impl Action for Search {
+    fn about(&self) -> &About {
+        &SEARCH
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&SEARCH, arguments);
+        let limit = u32::try_from(given.count("limit", 10, 1..=10_000)?).unwrap_or(u32::MAX);
+        let wanted = wanted(&given)?;
+        let labels: Vec<Match<'_>> = wanted
+            .iter()
+            .map(|(name, value)| Match::Is { name, value })
+            .collect();
+        let memory = memory(&given, runtime)?;
+        let found = match given
+            .text("query")?
+            .filter(|query| !query.trim().is_empty())
+        {
+            Some(query) => recalled(&given, memory.as_ref(), query, &labels, limit).await?,
+            None => newest(&given, memory.as_ref(), &labels, limit).await?,
+        };
+        let results: Vec<Value> = found
+            .into_iter()
+            .filter_map(|(record, score)| shown(runtime, &record, score))
+            .collect();
+        Ok(json!({ "success": true, "count": results.len(), "results": results }))
+    }
+}
+
+/// The labels that the filter asks for.
+fn wanted(given: &Given<'_>) -> Result<Vec<(String, String)>, Failure> {
+    let fields = given.object("metadata_filter")?.into_iter().flatten();
+    fields
+        .map(|(name, value)| match label_value(value) {
+            Some(label) => Ok((label_name(name), label)),
+            None => Err(given.wrong(
+                "metadata_filter",
+                format_args!("asks for {} in `{name}`: only text, numbers, booleans and null can be searched by", noun(value)),
+            )),
+        })
+        .collect()
+}
+
+async fn recalled(
+    given: &Given<'_>,
+    memory: &dyn Memory,
+    query: &str,
+    labels: &[Match<'_>],
+    limit: u32,
+) -> Result<Vec<(Record, f64)>, Failure> {
+    let recall = memory.recall().ok_or_else(|| {
+        given.failure(
+            "configuration_error",
+            format_args!(
+                "the memory `{}` has no full text search: leave `query` out, or use another memory",
+                memory.about().name
+            ),
+        )
+    })?;
+    let found = settled(given, recall.search(query, labels, limit)).await?;
+    Ok(found
+        .into_iter()
+        .map(|found| (found.record, found.score))
+        .collect())
+}
+
+/// Without a query every match is as good as any other.
+async fn newest(
+    given: &Given<'_>,
+    memory: &dyn Memory,
+    labels: &[Match<'_>],
+    limit: u32,
+) -> Result<Vec<(Record, f64)>, Failure> {
+    let filter = Filter {
+        labels,
+        order: Order::Newest,
+        ..Filter::default()
+    };
+    let batch = settled(given, memory.find(space::USER, &filter, Page::first(limit))).await?;
+    Ok(batch
+        .records
+        .into_iter()
+        .map(|record| (record, 1.0))
+        .collect())
+}
+
+fn shown(runtime: &Runtime, record: &Record, score: f64) -> Option<Value> {
+    match Remembered::read(record) {
+        Ok(remembered) => Some(json!({
+            "key": record.key,
+            "value": remembered.value,
+            "metadata": remembered.metadata,
+            "score": score,
+        })),
+        Err(error) => {
+            let message = format!(
+                "ltm.search: what is stored under `{}` is not readable and was left out: {error}",
+                record.key
+            );
+            runtime.reporter.report(Event::Warning { message });
+            None
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Requests over HTTP and what comes back: sent, bounded, judged by status, read as JSON or text.
+
+use std::time::Duration;
+
+use cachalot_core::secret::mask_credentials;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use reqwest::{Method, RequestBuilder, StatusCode, Url};
+use serde_json::Value;
+
+use super::arguments::{Given, excerpt};
+use super::exact_json;
+use crate::{Failure, Runtime};
+
+/// How long a request may take if nothing else is said, from connecting to the last byte.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The largest body that is read.
+const LARGEST: u64 = 64 << 20;
+
+/// How much of the body of a refusal is read for the message.
+const LARGEST_REFUSAL: u64 = 64 << 10;
+
+/// On what terms a request is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    /// From connecting to the last byte.
+    pub(super) timeout: Duration,
+    /// The kind of the failure for the statuses 401 and 403.
+    pub(super) unauthorized: &'static str,
+}
+
+impl Terms {
+    /// Those of the URLs of the author: a refused credential is a status like any other.
+    pub(super) fn within(timeout: Duration) -> Self {
+        Self {
+            timeout,
+            unauthorized: "http_error",
+        }
+    }
+}
+
+/// A whole response with a status below 400.
+pub(super) struct Reply {
+    /// Where it came from, fit for a message.
+    pub(super) from: String,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+/// Takes a URL that `http.*` may go to.
+///
+/// # Errors
+/// What is no URL, or one of another scheme.
+pub(super) fn web_url(given: &Given<'_>, name: &str, text: &str) -> Result<Url, Failure> {
+    let url = Url::parse(text.trim()).map_err(|error| {
+        given.wrong(
+            name,
+            format_args!("is no URL ({error}): expected http:// or https://"),
+        )
+    })?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(given.wrong(
+            name,
+            format_args!(
+                "has the scheme `{}`: expected http or https (`file.read` reads other URIs)",
+                url.scheme()
+            ),
+        ));
+    }
+    Ok(url)
+}
+
+/// The beginning of a request.
+///
+/// # Errors
+/// `configuration_error` if the client cannot be set up (a proxy variable that makes no sense).
+pub(super) fn request(
+    given: &Given<'_>,
+    runtime: &Runtime,
+    method: Method,
+    url: &Url,
+) -> Result<RequestBuilder, Failure> {
+    let begun = runtime.storage.http().request(method, url.as_str());
+    begun.map_err(|error| given.failure("configuration_error", error))
+}
+
+/// A URL as it may appear in a message: without user, password, query and fragment, which is where
+/// credentials are.
+pub(super) fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.set_fragment(None);
+    url.to_string()
+}
+
+/// Sends a request and reads what comes back, all within the time of `terms`.
+///
+/// # Errors
+/// `timeout`, `connection_error`, `too_large`; `http_error` (or what the terms say) for a status from
+/// 400 up. Retryable where another try may help.
+pub(super) async fn fetch(
+    given: &Given<'_>,
+    runtime: &Runtime,
+    request: RequestBuilder,
+    url: &Url,
+    terms: Terms,
+) -> Result<Reply, Failure> {
+    let from = shown(url);
+    let work = async {
+        let response = request
+            .send()
+            .await
+            .map_err(|error| broken(given, &from, error))?;
+        receive(given, runtime, response, &from, terms).await
+    };
+    match tokio::time::timeout(terms.timeout, work).await {
+        Ok(reply) => reply,
+        Err(_) => Err(Failure::passing(
+            "timeout",
+            format!(
+                "{}: {from} did not answer in full within {:?}; raise `timeout`",
+                given.action(),
+                terms.timeout
+            ),
+        )),
+    }
+}
+
+async fn receive(
+    given: &Given<'_>,
+    runtime: &Runtime,
+    response: reqwest::Response,
+    from: &str,
+    terms: Terms,
+) -> Result<Reply, Failure> {
+    let status = response.status();
+    let headers = response.headers().clone();
+    if status.is_client_error() || status.is_server_error() {
+        let (body, _) = read(given, response, from, LARGEST_REFUSAL)
+            .await
+            .unwrap_or_default();
+        let kind = match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => terms.unauthorized,
+            _ => "http_error",
+        };
+        let message = refusal(given, runtime, from, status, &headers, &body);
+        return Err(Failure {
+            kind,
+            message,
+            retryable: may_pass(status),
+        });
+    }
+    let (body, whole) = read(given, response, from, LARGEST).await?;
+    if !whole {
+        return Err(given.failure(
+            "too_large",
+            format_args!("the response of {from} is larger than {LARGEST} bytes"),
+        ));
+    }
+    Ok(Reply {
+        from: from.to_owned(),
+        headers,
+        body,
+    })
+}
+
+/// The body, at most `largest` bytes of it, and whether that is all.
+async fn read(
+    given: &Given<'_>,
+    mut response: reqwest::Response,
+    from: &str,
+    largest: u64,
+) -> Result<(Vec<u8>, bool), Failure> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response
+        .chunk()
+        .await
+        .map_err(|error| broken(given, from, error))?
+    {
+        let room = usize::try_from(largest).unwrap_or(usize::MAX) - body.len();
+        if chunk.len() > room {
+            body.extend_from_slice(&chunk[..room]);
+            return Ok((body, false));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok((body, true))
+}
+
+/// The failure for a request that got no whole response.
+fn broken(given: &Given<'_>, from: &str, error: reqwest::Error) -> Failure {
+    let kind = if error.is_timeout() {
+        "timeout"
+    } else {
+        "connection_error"
+    };
+    // A request that could not even be made will not be made better by trying again.
+    let retryable = !error.is_builder();
+    let fault = given.failure(
+        kind,
+        format_args!("{from}: {}", causes(&error.without_url())),
+    );
+    Failure { retryable, ..fault }
+}
+
+/// An error with its causes, each said once.
+pub(super) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// What a refusal says: the status and the beginning of the body.
+fn refusal(
+    given: &Given<'_>,
+    runtime: &Runtime,
+    from: &str,
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> String {
+    let mut message = format!("{}: {from} answered {status}", given.action());
+    if let Some(after) = headers
+        .get(RETRY_AFTER)
+        .and_then(|value| value.to_str().ok())
+    {
+        message.push_str(&format!(" (retry after {})", excerpt(after)));
+    }
+    let text = String::from_utf8_lossy(body);
+    // Redacted before it is cut: half a secret would not be recognised.
+    let text = runtime.seals.redact(&text);
+    let text = excerpt(&mask_credentials(&text));
+    if !text.is_empty() {
+        message.push_str(": ");
+        message.push_str(&text);
+    }
+    message
+}
+
+/// Whether another try may be answered differently.
+fn may_pass(status: StatusCode) -> bool {
+    status.is_server_error()
+        || matches!(
+            status,
+            StatusCode::REQUEST_TIMEOUT | StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS
+        )
+}
+
+impl Reply {
+    /// The body as its type says: JSON as its value (whole numbers beyond 64 bits as text), anything
+    /// else as text; an empty body is the empty text.
+    ///
+    /// # Errors
+    /// `parse_error` for what is said to be JSON and is not, or is no text.
+    pub(super) fn into_value(self, given: &Given<'_>) -> Result<Value, Failure> {
+        if self.is_json() && !self.body.is_empty() {
+            self.json(given)
+        } else {
+            self.into_text(given).map(Value::String)
+        }
+    }
+
+    /// The body as JSON, whatever its type says.
+    ///
+    /// # Errors
+    /// `parse_error`.
+    pub(super) fn json(&self, given: &Given<'_>) -> Result<Value, Failure> {
+        let text = std::str::from_utf8(&self.body)
+            .map_err(|error| self.unreadable(given, "UTF-8", &error))?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        exact_json::parse(text).map_err(|error| self.unreadable(given, "JSON", &error))
+    }
+
+    fn into_text(mut self, given: &Given<'_>) -> Result<String, Failure> {
+        let charset = self
+            .parameter("charset")
+            .unwrap_or_else(|| "utf-8".to_owned());
+        match charset.as_str() {
+            "utf-8" | "utf8" | "us-ascii" | "ascii" => {
+                String::from_utf8(std::mem::take(&mut self.body))
+                    .map_err(|error| self.unreadable(given, "text (UTF-8)", &error))
+            }
+            // Each byte is the code point of its number.
+            "iso-8859-1" | "latin1" | "latin-1" => {
+                Ok(self.body.iter().map(|byte| char::from(*byte)).collect())
+            }
+            other => Err(given.failure(
+                "parse_error",
+                format_args!(
+                    "the response of {} is in the encoding `{}`, which is not read here",
+                    self.from,
+                    excerpt(other)
+                ),
+            )),
+        }
+    }
+
+    fn unreadable(
+        &self,
+        given: &Given<'_>,
+        as_what: &str,
+        error: &dyn std::fmt::Display,
+    ) -> Failure {
+        given.failure(
+            "parse_error",
+            format_args!("the response of {} is not {as_what}: {error}", self.from),
+        )
+    }
+
+    fn media_type(&self) -> Option<&str> {
+        self.headers.get(CONTENT_TYPE)?.to_str().ok()
+    }
+
+    fn is_json(&self) -> bool {
+        let essence = self
+            .media_type()
+            .and_then(|text| text.split(';').next())
+            .unwrap_or("")
+            .trim()
+            .to_ascii_lowercase();
+        essence == "application/json" || essence == "text/json" || essence.ends_with("+json")
+    }
+
+    /// A parameter of the content type, in lower case.
+    fn parameter(&self, name: &str) -> Option<String> {
+        self.media_type()?.split(';').skip(1).find_map(|part| {
+            let (key, value) = part.split_once('=')?;
+            key.trim()
+                .eq_ignore_ascii_case(name)
+                .then(|| value.trim().trim_matches('"').to_ascii_lowercase())
+        })
+    }
+}

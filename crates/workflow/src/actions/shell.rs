@@ -1,0 +1,286 @@
+//! `shell.run`.
+
+mod process;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::Registry;
+use super::arguments::{Given, excerpt, optional, required};
+use super::location;
+use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+use process::{Ended, Fault, Job};
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.register(Run);
+}
+
+static RUN: About = About {
+    names: &["shell.run", "actions.shell_run"],
+    version: 1,
+    doc: "Runs a program and waits for it; no shell is involved.",
+    parameters: &[
+        required(
+            "command",
+            ParameterKind::List,
+            "The program and its arguments, each a text of its own.",
+        ),
+        optional(
+            "timeout",
+            ParameterKind::Number,
+            "Seconds after which it and what it started are killed; 60 by default.",
+        ),
+        optional(
+            "output_limit",
+            ParameterKind::Integer,
+            "Bytes that it may write to each of stdout and stderr; 1048576 by default.",
+        ),
+        optional(
+            "directory",
+            ParameterKind::Text,
+            "Where it runs; the run's directory by default.",
+        ),
+        optional(
+            "environment",
+            ParameterKind::Any,
+            "A list of names of environment variables to pass on, or a mapping of names to values; beside these it gets PATH, HOME, LANG, LC_* and TMPDIR only.",
+        ),
+        optional(
+            "stdin",
+            ParameterKind::Text,
+            "What it reads; nothing by default.",
+        ),
+        optional(
+            "check",
+            ParameterKind::Boolean,
+            "Whether an exit code other than 0 fails the node; true by default.",
+        ),
+    ],
+    memoizable: Memoizable::Yes,
+};
+
+/// Passed on unasked: what programs need to find themselves, their user, and their language.
+const PASSED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+
+struct Run;
+
+#[async_trait]
+impl Action for Run {
+    fn about(&self) -> &About {
+        &RUN
+    }
+
+    fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::seen(&RUN, arguments);
+        let directory = directory(&given, runtime)?;
+        let named: serde_json::Map<String, Value> = match given.any("environment") {
+            Some(Value::Array(_)) => names(&given)?
+                .into_iter()
+                .map(|name| {
+                    let value = runtime
+                        .environment
+                        .get(&name)
+                        .map_or(Value::Null, |value| Value::from(value.as_str()));
+                    (name, value)
+                })
+                .collect(),
+            // A mapping is in the arguments already.
+            _ => serde_json::Map::new(),
+        };
+        Ok(json!({ "directory": directory.to_string_lossy(), "environment": named }))
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&RUN, arguments);
+        let check = given.flag("check", true)?;
+        let job = job(&given, runtime)?;
+        let program = job.program.clone();
+        let ended = job
+            .run()
+            .await
+            .map_err(|fault| failure(&given, &program, fault))?;
+        if check && ended.code != 0 {
+            return Err(unsuccessful(&given, runtime, &program, &ended));
+        }
+        let stdout = String::from_utf8(ended.stdout).map_err(|error| {
+            given.failure("validation_error", format_args!(
+                "`{program}` wrote to stdout what is not UTF-8 (byte {}): let it write to a file, or pipe it through an encoder",
+                error.utf8_error().valid_up_to()
+            ))
+        })?;
+        Ok(json!({
+            "stdout": stdout,
+            "stderr": String::from_utf8_lossy(&ended.stderr),
+            "exit_code": ended.code,
+            "success": ended.code == 0,
+        }))
+    }
+}
+
+fn job(given: &Given<'_>, runtime: &Runtime) -> Result<Job, Failure> {
+    let mut command = Vec::new();
+    for word in given
+        .list("command")?
+        .ok_or_else(|| given.wrong("command", "is required"))?
+    {
+        match given.scalar("command", word)? {
+            Some(word) if !word.contains('\0') => command.push(word),
+            Some(_) => return Err(given.wrong("command", "holds a NUL character")),
+            None => return Err(given.wrong("command", "holds null: expected text")),
+        }
+    }
+    let mut words = command.into_iter();
+    let program = words
+        .next()
+        .filter(|program| !program.is_empty())
+        .ok_or_else(|| given.wrong("command", "is empty: expected a program and its arguments"))?;
+    Ok(Job {
+        program,
+        arguments: words.collect(),
+        directory: directory(given, runtime)?,
+        environment: environment(given, runtime)?,
+        input: given.text("stdin")?.map(|text| text.as_bytes().to_vec()),
+        timeout: given.seconds("timeout", Duration::from_secs(60))?,
+        output_limit: usize::try_from(given.count("output_limit", 1 << 20, 1..=1 << 30)?)
+            .unwrap_or(usize::MAX),
+    })
+}
+
+fn directory(given: &Given<'_>, runtime: &Runtime) -> Result<PathBuf, Failure> {
+    match given.text("directory")?.filter(|text| !text.is_empty()) {
+        None => Ok(runtime.directory.clone()),
+        Some(named) => location::local(given, runtime, "directory", named),
+    }
+}
+
+/// The names in a list of environment variables.
+fn names(given: &Given<'_>) -> Result<Vec<String>, Failure> {
+    let mut names = Vec::new();
+    for name in given
+        .any("environment")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        match name.as_str() {
+            Some(name) if is_name(name) => names.push(name.to_owned()),
+            _ => {
+                return Err(given.wrong(
+                    "environment",
+                    "holds what is no name of an environment variable",
+                ));
+            }
+        }
+    }
+    Ok(names)
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0'])
+}
+
+fn environment(given: &Given<'_>, runtime: &Runtime) -> Result<BTreeMap<String, String>, Failure> {
+    let mut passed: BTreeMap<String, String> = runtime
+        .environment
+        .iter()
+        .filter(|(name, _)| PASSED.contains(&name.as_str()) || name.starts_with("LC_"))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    match given.any("environment") {
+        None | Some(Value::Null) => {}
+        Some(Value::Array(_)) => {
+            for name in names(given)? {
+                if let Some(value) = runtime.environment.get(&name) {
+                    passed.insert(name, value.clone());
+                }
+            }
+        }
+        Some(Value::Object(fields)) => {
+            for (name, value) in fields {
+                match given.scalar("environment", value)? {
+                    _ if !is_name(name) => {
+                        return Err(given.wrong(
+                            "environment",
+                            format_args!(
+                                "holds `{}`, which is no name of an environment variable",
+                                excerpt(name)
+                            ),
+                        ));
+                    }
+                    Some(value) if value.contains('\0') => {
+                        return Err(given.wrong(
+                            "environment",
+                            format_args!("gives `{name}` a value with a NUL character"),
+                        ));
+                    }
+                    Some(value) => {
+                        passed.insert(name.clone(), value);
+                    }
+                    None => {
+                        passed.remove(name);
+                    }
+                }
+            }
+        }
+        Some(_) => {
+            return Err(given.wrong(
+                "environment",
+                "is neither a list of names nor a mapping of names to values",
+            ));
+        }
+    }
+    Ok(passed)
+}
+
+fn failure(given: &Given<'_>, program: &str, fault: Fault) -> Failure {
+    match fault {
+        Fault::NoDirectory(path) => given.failure("not_found", format_args!("there is no directory `{}` to run `{program}` in", path.display())),
+        Fault::NoProgram => given.failure(
+            "not_found",
+            format_args!("there is no program `{program}`: check its name and PATH (pipes and other shell syntax need a shell: `[sh, -c, …]`)"),
+        ),
+        Fault::Start(error) => given.failure("shell_error", format_args!("`{program}` did not start: {error}")),
+        Fault::Talk(error) => given.failure("shell_error", format_args!("`{program}`: {error}")),
+        Fault::Timeout(after) => Failure::passing("timeout", format!("{}: `{program}` did not end within {after:?} and was killed; raise `timeout`", given.action())),
+        Fault::TooMuch { stream, limit } => given.failure(
+            "output_limit",
+            format_args!("`{program}` wrote more than {limit} bytes to {stream} and was killed: raise `output_limit`, or let it write to a file"),
+        ),
+    }
+}
+
+fn unsuccessful(given: &Given<'_>, runtime: &Runtime, program: &str, ended: &Ended) -> Failure {
+    let how = if ended.code < 0 {
+        format!("was ended by signal {}", -ended.code)
+    } else {
+        format!("ended with exit code {}", ended.code)
+    };
+    let said = if ended.stderr.trim_ascii().is_empty() {
+        &ended.stdout
+    } else {
+        &ended.stderr
+    };
+    let said = String::from_utf8_lossy(said);
+    // Redacted before it is cut: half a secret would not be recognised.
+    let said = runtime.seals.redact(&said);
+    let said = last_part(&cachalot_core::secret::mask_credentials(&said));
+    let separator = if said.is_empty() { "" } else { ": " };
+    given.failure(
+        "shell_error",
+        format_args!("`{program}` {how}{separator}{said}"),
+    )
+}
+
+/// The end of what a program said, which is where the reason is.
+fn last_part(text: &str) -> String {
+    const LONGEST: usize = 1_000;
+    let text = text.trim();
+    match text.char_indices().rev().nth(LONGEST - 1) {
+        None | Some((0, _)) => text.to_owned(),
+        Some((start, _)) => format!("…{}", &text[start..]),
+    }
+}

@@ -1,0 +1,190 @@
+//! A child process in a group of its own, which never outlives whoever waits for it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, ChildStdin, Command};
+
+/// What to run, and within which bounds.
+pub(super) struct Job {
+    pub(super) program: String,
+    pub(super) arguments: Vec<String>,
+    pub(super) directory: PathBuf,
+    /// The whole environment of the process.
+    pub(super) environment: BTreeMap<String, String>,
+    pub(super) input: Option<Vec<u8>>,
+    pub(super) timeout: Duration,
+    /// For each of its two outputs.
+    pub(super) output_limit: usize,
+}
+
+/// How it ended.
+pub(super) struct Ended {
+    pub(super) stdout: Vec<u8>,
+    pub(super) stderr: Vec<u8>,
+    /// The exit code; the negative number of the signal that ended it, if one did.
+    pub(super) code: i32,
+}
+
+/// Why there is no end to report.
+pub(super) enum Fault {
+    NoDirectory(PathBuf),
+    NoProgram,
+    Start(io::Error),
+    Talk(io::Error),
+    Timeout(Duration),
+    TooMuch { stream: &'static str, limit: usize },
+}
+
+impl Job {
+    /// Runs it to its end. If the future is dropped, the time is up, or there is too much output,
+    /// the whole process group is killed.
+    pub(super) async fn run(self) -> Result<Ended, Fault> {
+        let timeout = self.timeout;
+        let group = Group::start(&self)?;
+        match tokio::time::timeout(timeout, group.watch(self.input, self.output_limit)).await {
+            Ok(ended) => ended,
+            Err(_) => Err(Fault::Timeout(timeout)),
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .current_dir(&self.directory)
+            .env_clear()
+            .envs(&self.environment)
+            .stdin(if self.input.is_some() {
+                Stdio::piped()
+            } else {
+                Stdio::null()
+            })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        #[cfg(unix)]
+        command.process_group(0);
+        command
+    }
+}
+
+/// A running process and whatever it has started, as far as that stays in its group.
+struct Group {
+    child: Child,
+    /// Whether the process has been waited for: from then on its number may be another's.
+    over: bool,
+}
+
+impl Group {
+    fn start(job: &Job) -> Result<Self, Fault> {
+        if !job.directory.is_dir() {
+            return Err(Fault::NoDirectory(job.directory.clone()));
+        }
+        match job.command().spawn() {
+            Ok(child) => Ok(Self { child, over: false }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Fault::NoProgram),
+            Err(error) => Err(Fault::Start(error)),
+        }
+    }
+
+    /// Feeds it and reads from it until both outputs are closed, then waits for its end: in this
+    /// order, so that the number of the group stays its own for as long as it may have to be killed.
+    async fn watch(mut self, input: Option<Vec<u8>>, limit: usize) -> Result<Ended, Fault> {
+        let (stdin, stdout, stderr) = (
+            self.child.stdin.take(),
+            self.child.stdout.take(),
+            self.child.stderr.take(),
+        );
+        let (_, stdout, stderr) = tokio::try_join!(
+            feed(stdin, input.unwrap_or_default()),
+            drain(stdout, "stdout", limit),
+            drain(stderr, "stderr", limit),
+        )?;
+        let status = self.child.wait().await.map_err(Fault::Talk)?;
+        self.over = true;
+        Ok(Ended {
+            stdout,
+            stderr,
+            code: code(status),
+        })
+    }
+
+    #[cfg(unix)]
+    fn kill(&self) {
+        let leader = self
+            .child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(rustix::process::Pid::from_raw);
+        if let Some(leader) = leader {
+            // It may have ended by itself in this moment.
+            let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn kill(&self) {
+        // `kill_on_drop` ends the process itself; there are no groups here.
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.over {
+            self.kill();
+        }
+    }
+}
+
+async fn feed(stdin: Option<ChildStdin>, input: Vec<u8>) -> Result<(), Fault> {
+    let Some(mut stdin) = stdin else {
+        return Ok(());
+    };
+    match stdin.write_all(&input).await {
+        // It need not read what it was given.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Fault::Talk(error)),
+        Ok(()) => Ok(()),
+    }
+}
+
+async fn drain(
+    output: Option<impl AsyncRead + Unpin>,
+    stream: &'static str,
+    limit: usize,
+) -> Result<Vec<u8>, Fault> {
+    let mut bytes = Vec::new();
+    let Some(output) = output else {
+        return Ok(bytes);
+    };
+    // One byte more than allowed tells too much from just enough.
+    output
+        .take(limit as u64 + 1)
+        .read_to_end(&mut bytes)
+        .await
+        .map_err(Fault::Talk)?;
+    if bytes.len() > limit {
+        Err(Fault::TooMuch { stream, limit })
+    } else {
+        Ok(bytes)
+    }
+}
+
+#[cfg(unix)]
+fn code(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt as _;
+    status
+        .code()
+        .or_else(|| status.signal().map(|signal| -signal))
+        .unwrap_or(-1)
+}
+
+#[cfg(not(unix))]
+fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or(-1)
+}

@@ -1,0 +1,79 @@
+//! `storage.hash`.
+
+use async_trait::async_trait;
+use cachalot_storage::{Algorithm, ErrorKind};
+use serde_json::{Value, json};
+
+use super::Registry;
+use super::arguments::{Given, optional, required};
+use super::location;
+use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.register(Hash);
+}
+
+static HASH: About = About {
+    names: &["storage.hash", "actions.storage_hash"],
+    version: 1,
+    doc: "Hashes the content of a file, or of anything else that a URI names, while streaming it.",
+    parameters: &[
+        required(
+            "path",
+            ParameterKind::Text,
+            "A path (relative to the run's directory) or a URI: file://, http(s)://, s3://, gs://, az://.",
+        ),
+        optional(
+            "algorithm",
+            ParameterKind::Text,
+            "`sha256` (the default), `md5`, or `blake2b` (512 bits).",
+        ),
+    ],
+    memoizable: Memoizable::Yes,
+};
+
+struct Hash;
+
+#[async_trait]
+impl Action for Hash {
+    fn about(&self) -> &About {
+        &HASH
+    }
+
+    fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        Ok(location::implied(runtime, arguments, "path"))
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&HASH, arguments);
+        let path = given.required_text("path")?;
+        let algorithm: Algorithm = match given.text("algorithm")? {
+            None => Algorithm::Sha256,
+            Some(name) => name
+                .parse()
+                .map_err(|error| given.wrong("algorithm", format_args!("is wrong: {error}")))?,
+        };
+        let hashed = runtime
+            .storage
+            .hash(path, algorithm)
+            .await
+            .map_err(|error| {
+                let failure = location::fault(&given, &error);
+                // Whatever keeps the bytes from being read is one thing here: the file.
+                match error.kind {
+                    ErrorKind::NotFound | ErrorKind::UnknownScheme => Failure {
+                        kind: "file_error",
+                        ..failure
+                    },
+                    _ => failure,
+                }
+            })?;
+        Ok(json!({
+            "success": true,
+            "hash": hashed.hash,
+            "algorithm": hashed.algorithm.name(),
+            "size_bytes": hashed.size_bytes,
+            "path": path,
+        }))
+    }
+}

@@ -1,0 +1,151 @@
+//! `web.search`, by SearXNG.
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Registry;
+use super::arguments::{Given, optional, required};
+use super::configured::{base, setting, variable};
+use super::reply::{self, TIMEOUT, Terms};
+use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.register(Search);
+}
+
+static SEARCH: About = About {
+    names: &["web.search", "actions.web_search"],
+    version: 1,
+    doc: "Searches the web through a SearXNG instance.",
+    parameters: &[
+        required(
+            "query",
+            ParameterKind::Text,
+            "What to search for, in the syntax of the instance.",
+        ),
+        optional(
+            "limit",
+            ParameterKind::Integer,
+            "At most so many results, from 1 to 100; 10 by default.",
+        ),
+        optional(
+            "language",
+            ParameterKind::Text,
+            "A language code such as `en` or `pt-BR`; the instance's default otherwise.",
+        ),
+        optional(
+            "base_url",
+            ParameterKind::Text,
+            "The instance; `settings.web.search.base_url` or `SEARXNG_BASE_URL` otherwise.",
+        ),
+        optional("timeout", ParameterKind::Number, "Seconds; 30 by default."),
+    ],
+    memoizable: Memoizable::Yes,
+};
+
+const SETTING: &str = "/web/search/base_url";
+const VARIABLE: &str = "SEARXNG_BASE_URL";
+
+/// What SearXNG answers; the rest of it is not looked at.
+#[derive(Deserialize)]
+struct Answer {
+    results: Vec<Found>,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    url: String,
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default)]
+    content: Option<String>,
+}
+
+struct Search;
+
+#[async_trait]
+impl Action for Search {
+    fn about(&self) -> &About {
+        &SEARCH
+    }
+
+    fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        if named(&Given::seen(&SEARCH, arguments))?.is_some() {
+            return Ok(Value::Null);
+        }
+        Ok(configured(runtime).map_or(Value::Null, |url| json!({ "base_url": base(url) })))
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&SEARCH, arguments);
+        let query = given.required_text("query")?;
+        let limit = given.count("limit", 10, 1..=100)?;
+        let timeout = given.seconds("timeout", TIMEOUT)?;
+        let instance = named(&given)?.or_else(|| configured(runtime)).ok_or_else(|| {
+            given.failure("configuration_error", format_args!("no SearXNG instance is known: give `base_url`, set `settings.web.search.base_url`, or set the environment variable {VARIABLE}"))
+        })?;
+        let mut url = reply::web_url(&given, "base_url", &format!("{}/search", base(instance)))?;
+        url.query_pairs_mut()
+            .append_pair("q", query)
+            .append_pair("format", "json");
+        if let Some(language) = given.text("language")? {
+            url.query_pairs_mut().append_pair("language", language);
+        }
+        let request = reply::request(&given, runtime, reqwest::Method::GET, &url)?;
+        let fetched = reply::fetch(
+            &given,
+            runtime,
+            request,
+            &url,
+            Terms {
+                timeout,
+                unauthorized: "auth_error",
+            },
+        )
+        .await;
+        let reply = fetched.map_err(explain)?;
+        let answer: Answer = serde_json::from_value(reply.json(&given)?).map_err(|error| {
+            given.failure(
+                "parse_error",
+                format_args!("{} did not answer as SearXNG does: {error}", reply.from),
+            )
+        })?;
+        let results: Vec<Value> = answer
+            .results
+            .into_iter()
+            .take(usize::try_from(limit).unwrap_or(usize::MAX))
+            .map(result)
+            .collect();
+        Ok(json!({ "query": query, "count": results.len(), "results": results, "success": true }))
+    }
+}
+
+/// The instance that the call names.
+fn named<'s>(given: &'s Given<'_>) -> Result<Option<&'s str>, Failure> {
+    Ok(given.text("base_url")?.filter(|url| !url.is_empty()))
+}
+
+fn configured(runtime: &Runtime) -> Option<&str> {
+    setting(runtime, SETTING).or_else(|| variable(runtime, VARIABLE))
+}
+
+/// An instance refuses JSON until it is told otherwise; its answer does not say so.
+fn explain(failure: Failure) -> Failure {
+    if failure.kind != "auth_error" {
+        return failure;
+    }
+    let message = format!(
+        "{} (a SearXNG instance answers so if `json` is missing under `search.formats` in its settings)",
+        failure.message
+    );
+    Failure { message, ..failure }
+}
+
+fn result(found: Found) -> Value {
+    json!({
+        "title": found.title.unwrap_or_default(),
+        "url": found.url,
+        "snippet": found.content.unwrap_or_default(),
+    })
+}

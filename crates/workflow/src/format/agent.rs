@@ -1,0 +1,188 @@
+//! An agent file as the run loop needs it: everything resolved, nothing left to look up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_core::Place;
+use serde_json::{Map, Value};
+
+use super::settings::Settings;
+use crate::action::Action;
+use crate::script::Script;
+use crate::template::{Condition, Prepared, Templates};
+
+/// An agent, loaded and checked.
+#[derive(Debug)]
+pub struct Agent {
+    /// `name`.
+    pub name: Option<String>,
+    /// `description`.
+    pub description: Option<String>,
+    /// `version`, as text.
+    pub version: Option<String>,
+    /// `variables`.
+    pub variables: Map<String, Value>,
+    /// `settings`, environment variables expanded.
+    pub settings: Settings,
+    /// `initial_state`.
+    pub initial_state: Map<String, Value>,
+    pub(crate) templates: Templates,
+    /// In the order of the file; places in it are what targets are.
+    pub(crate) nodes: Vec<Node>,
+    /// Where a run begins.
+    pub(crate) start: Flow,
+}
+
+impl Agent {
+    /// Whether the file has inline code in this language, so that its interpreter is needed.
+    #[must_use]
+    pub fn has_code_in(&self, language: Language) -> bool {
+        self.nodes.iter().any(|node| node.has_code_in(language))
+    }
+
+    /// The names of the nodes, in the order of the file.
+    pub fn node_names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|node| node.name.as_str())
+    }
+}
+
+/// The language of inline code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    /// Python, by the embedded interpreter.
+    Python,
+    /// Python, by the user's own interpreter.
+    Python3,
+}
+
+/// A node, or a step of one.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) place: Place,
+    pub(crate) work: Work,
+    pub(crate) output: Output,
+    pub(crate) on_error: OnError,
+    /// What comes after it; nothing for steps.
+    pub(crate) flow: Flow,
+}
+
+impl Node {
+    fn has_code_in(&self, asked: Language) -> bool {
+        match &self.work {
+            Work::Nothing | Work::Action { .. } => false,
+            Work::Run { language, .. } => *language == asked,
+            Work::Steps(steps) | Work::While { body: steps, .. } => {
+                steps.iter().any(|step| step.has_code_in(asked))
+            }
+            Work::FanOut(fan_out) => fan_out.branch.has_code_in(asked),
+        }
+    }
+}
+
+/// What a node does.
+pub(crate) enum Work {
+    Nothing,
+    Run { script: Script, language: Language },
+    Action { action: Arc<dyn Action>, with: Prepared },
+    Steps(Vec<Node>),
+    While { condition: Condition, max_iterations: u32, body: Vec<Node> },
+    FanOut(Box<FanOut>),
+}
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("Nothing"),
+            Self::Run { language, .. } => write!(f, "Run({language:?})"),
+            Self::Action { action, .. } => write!(f, "Action({:?})", action.about().names),
+            Self::Steps(steps) => f.debug_tuple("Steps").field(steps).finish(),
+            Self::While { body, .. } => f.debug_tuple("While").field(body).finish(),
+            Self::FanOut(fan_out) => f.debug_tuple("FanOut").field(fan_out).finish(),
+        }
+    }
+}
+
+/// One branch per item.
+#[derive(Debug)]
+pub(crate) struct FanOut {
+    pub(crate) items: Prepared,
+    pub(crate) item: String,
+    pub(crate) index: String,
+    /// What each branch does; its own output is set in the branch.
+    pub(crate) branch: Node,
+    pub(crate) concurrency: Option<usize>,
+    pub(crate) fail_fast: bool,
+}
+
+/// What becomes of a result.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// A mapping is merged into the state; anything else but null is set as `result`.
+    Merge,
+    Key(String),
+    /// Each set to a value made of `result`.
+    Map(Vec<(String, Prepared)>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Raise,
+    Graceful,
+    Retry,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct OnError {
+    pub(crate) mode: Mode,
+    pub(crate) max_retries: u32,
+    pub(crate) delay: Duration,
+    pub(crate) multiplier: f64,
+    pub(crate) fallback: Option<usize>,
+    /// The kinds that are tried again; those that say so themselves if left out.
+    pub(crate) retryable: Option<Vec<String>>,
+}
+
+impl Default for OnError {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Raise,
+            max_retries: 3,
+            delay: Duration::from_secs(1),
+            multiplier: 2.0,
+            fallback: None,
+            retryable: None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    Node(usize),
+    End,
+}
+
+/// What comes after a node.
+#[derive(Debug)]
+pub(crate) enum Flow {
+    To(Target),
+    /// The first rule that holds.
+    Rules(Vec<Rule>),
+    /// All branches that hold, then the node where they meet.
+    Parallel { branches: Vec<Branch>, fan_in: usize },
+}
+
+#[derive(Debug)]
+pub(crate) struct Rule {
+    pub(crate) condition: Option<Condition>,
+    pub(crate) to: Target,
+}
+
+#[derive(Debug)]
+pub(crate) struct Branch {
+    pub(crate) condition: Option<Condition>,
+    /// The first node of the branch.
+    pub(crate) head: usize,
+    /// The way there.
+    pub(crate) way: Flow,
+}

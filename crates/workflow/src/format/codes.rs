@@ -1,0 +1,36 @@
+//! The codes of the problems that an agent file may have. They are stable.
+
+macro_rules! codes {
+    ($($name:ident = $code:literal: $what:literal)*) => {
+        $(#[doc = $what] pub const $name: &str = $code;)*
+
+        /// All codes of this module, each with a sentence, for the reference.
+        pub const ALL: &[(&str, &str)] = &[$(($code, $what)),*];
+    };
+}
+
+codes! {
+    UNKNOWN_KEY = "unknown-key": "A mapping has a key that nothing reads."
+    MISSING_KEY = "missing-key": "A mapping lacks a key that it needs."
+    WRONG_TYPE = "wrong-type": "A value is of another kind than is expected there."
+    OUT_OF_RANGE = "out-of-range": "A number is too small or too large."
+    BAD_VALUE = "bad-value": "A value is none of those that are possible there."
+    UNSUPPORTED = "unsupported": "Something that other runtimes know and this one does not."
+    UNSUPPORTED_SECTION = "unsupported-section": "A section that other runtimes know and this one does not."
+    UNSET_VARIABLE = "unset-variable": "`${NAME}` in the settings names an environment variable that is not set."
+    DUPLICATE_NODE = "duplicate-node": "Two nodes have one name."
+    CONFLICTING_WORK = "conflicting-work": "A node says more than one thing that it does, or a fan-out not one."
+    GOTO_UNDEFINED = "goto-undefined": "A `goto` leads to a node that there is not."
+    EDGE_UNDEFINED = "edge-undefined": "An edge begins or ends at a node that there is not."
+    UNREACHABLE = "unreachable": "An edge or rule is never taken, because another one always is."
+    FALLBACK_UNDEFINED = "fallback-undefined": "A `fallback` names a node that there is not."
+    FAN_IN_UNDEFINED = "fan-in-undefined": "A fan-out names no node at which its branches meet, or one that there is not."
+    UNKNOWN_ACTION = "unknown-action": "`uses` names an action that there is not."
+    UNKNOWN_PARAMETER = "unknown-parameter": "An action is given something that it does not take."
+    MISSING_PARAMETER = "missing-parameter": "An action is not given something that it needs."
+    EFFECT_ONLY_WRAPPED = "effect-only-wrapped": "`cache.wrap` around an action whose only purpose is an effect."
+    BAD_TEMPLATE = "bad-template": "A template is malformed."
+    UNKNOWN_FILTER = "unknown-filter": "A template uses a filter that there is not."
+    UNKNOWN_TEST = "unknown-test": "A template uses a test (`is …`) that there is not."
+    UNKNOWN_NAME = "unknown-name": "A template begins an expression with a name that there is not."
+}

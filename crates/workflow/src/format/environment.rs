@@ -1,0 +1,107 @@
+//! `${NAME}` and `${NAME:-default}` in settings.
+
+use std::collections::BTreeMap;
+
+use cachalot_core::Problem;
+use cachalot_core::suggest::nearest;
+use cachalot_core::tree::{self, Entry, Kind, Node};
+
+use super::codes;
+
+/// The tree with environment variables in its texts expanded.
+///
+/// `${NAME}` needs the variable to be set, `${NAME:-default}` takes the default if it is not set or
+/// empty, `$${` is a literal `${`. A text that is one `${…}` without quotes is read as YAML reads
+/// what it stands for, so that numbers are numbers; any other stays text. What is expanded is not
+/// expanded again.
+pub(super) fn expand(
+    node: &Node,
+    source: &str,
+    environment: &BTreeMap<String, String>,
+    problems: &mut Vec<Problem>,
+) -> Node {
+    let kind = match &node.kind {
+        Kind::Text(text) if text.contains("${") => expand_text(text, node, source, environment, problems),
+        Kind::List(items) => {
+            Kind::List(items.iter().map(|item| expand(item, source, environment, problems)).collect())
+        }
+        Kind::Map(entries) => Kind::Map(
+            entries
+                .iter()
+                .map(|entry| Entry { value: expand(&entry.value, source, environment, problems), ..entry.clone() })
+                .collect(),
+        ),
+        other => other.clone(),
+    };
+    Node { place: node.place.clone(), kind }
+}
+
+fn expand_text(
+    text: &str,
+    node: &Node,
+    source: &str,
+    environment: &BTreeMap<String, String>,
+    problems: &mut Vec<Problem>,
+) -> Kind {
+    let mut expanded = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        if rest[..at].ends_with('$') {
+            expanded.push_str(&rest[..at]);
+            expanded.push('{');
+            rest = &rest[at + 2..];
+            continue;
+        }
+        expanded.push_str(&rest[..at]);
+        let Some((inside, after)) = rest[at + 2..].split_once('}') else {
+            problems.push(
+                Problem::new(codes::BAD_VALUE, "`${` is not closed")
+                    .at(&node.place)
+                    .help("write `${NAME}`, or `$${` for the characters themselves"),
+            );
+            return Kind::Text(expanded);
+        };
+        match value_of(inside, environment) {
+            Ok(value) => expanded.push_str(value),
+            Err(name) => problems.push(unset(name, node, environment)),
+        }
+        rest = after;
+    }
+    expanded.push_str(rest);
+    let is_quoted = matches!(source.as_bytes().get(node.place.start), Some(b'"' | b'\'' | b'|' | b'>'));
+    let is_whole = text.starts_with("${") && text.find('}') == Some(text.len() - 1);
+    match is_whole && !is_quoted {
+        true => scalar(&expanded).unwrap_or(Kind::Text(expanded)),
+        false => Kind::Text(expanded),
+    }
+}
+
+/// What stands between the braces, or the name that is not set.
+fn value_of<'a>(inside: &'a str, environment: &'a BTreeMap<String, String>) -> Result<&'a str, &'a str> {
+    let (name, default) = match inside.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (inside, None),
+    };
+    let set = environment.get(name).map(String::as_str);
+    match default {
+        Some(default) => Ok(set.filter(|value| !value.is_empty()).unwrap_or(default)),
+        None => set.ok_or(name),
+    }
+}
+
+fn unset(name: &str, node: &Node, environment: &BTreeMap<String, String>) -> Problem {
+    let near = nearest(name, environment.keys().map(String::as_str));
+    let help = match near {
+        Some(near) => format!("did you mean `${{{near}}}`? `${{{name}:-default}}` gives it a default"),
+        None => format!("set it, or give it a default: `${{{name}:-default}}`"),
+    };
+    Problem::new(codes::UNSET_VARIABLE, format!("the environment variable `{name}` is not set"))
+        .at(&node.place)
+        .help(help)
+}
+
+/// The number or truth value that YAML reads in the text, if it is one.
+fn scalar(text: &str) -> Option<Kind> {
+    let kind = tree::parse("", text).ok()?.kind;
+    matches!(kind, Kind::Boolean(_) | Kind::Integer(_) | Kind::Unsigned(_) | Kind::Float(_)).then_some(kind)
+}

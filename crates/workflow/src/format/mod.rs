@@ -1,0 +1,134 @@
+//! Agent files: read, checked, resolved.
+//!
+//! [`load`] tells everything that is wrong with a file at once; what it returns can be run without
+//! looking anything up.
+
+mod agent;
+mod arguments;
+pub mod codes;
+mod environment;
+mod flow;
+mod meeting;
+mod nodes;
+mod settings;
+mod work;
+
+use std::collections::BTreeMap;
+
+use cachalot_core::Problem;
+use cachalot_core::tree::{self, Entry, Section};
+use serde_json::{Map, Value};
+
+use crate::actions::Registry;
+use crate::template::Templates;
+use nodes::{END, Rank, Reader, START};
+
+pub use agent::{Agent, Language};
+pub(crate) use agent::{Branch, FanOut, Flow, Mode, Node, OnError, Output, Rule, Target, Work};
+pub use arguments::check_arguments;
+pub use settings::{CacheSettings, MemorySettings, ScriptSettings, Settings};
+
+/// Sections that other runtimes know, and this one does not.
+const UNSUPPORTED: &[&str] = &[
+    "imports", "data", "config", "input_schema", "output_schema", "endpoint", "observability", "extraction_schema",
+    "validation_constraints", "semantic_probes", "validation_logging", "extends", "overlay",
+];
+
+/// Loads the agent file with this text. `file` is the name to show in problems, `environment` what
+/// `${NAME}` in the settings stands for.
+///
+/// # Errors
+/// Everything that is wrong with it, in the order of the file.
+pub fn load(
+    file: &str,
+    text: &str,
+    registry: &Registry,
+    environment: &BTreeMap<String, String>,
+) -> Result<Agent, Vec<Problem>> {
+    let tree = tree::parse(file, text)?;
+    let mut problems = Vec::new();
+    let agent = read(&tree, text, registry, environment, &mut problems);
+    match agent {
+        Some(agent) if problems.is_empty() => Ok(agent),
+        _ => {
+            problems.sort_by_key(|problem| problem.place.as_ref().map(|place| place.start));
+            Err(problems)
+        }
+    }
+}
+
+fn read(
+    tree: &tree::Node,
+    text: &str,
+    registry: &Registry,
+    environment: &BTreeMap<String, String>,
+    problems: &mut Vec<Problem>,
+) -> Option<Agent> {
+    let mut section = Section::of(tree, "an agent file", problems)?;
+    let name = section.text("name", problems).map(str::to_owned);
+    let description = section.text("description", problems).map(str::to_owned);
+    let version = section.present("version").map(|version| match version.to_value() {
+        Value::String(text) => text,
+        other => other.to_string(),
+    });
+    let variables = mapping(section.map("variables", problems));
+    let initial_state = mapping(section.map("initial_state", problems));
+    section.claim("state_schema");
+    let settings = match section.present("settings") {
+        Some(node) => settings::read(&environment::expand(node, text, environment, problems), problems),
+        None => Settings::default(),
+    };
+    section.required("nodes", problems);
+    let nodes = section.list("nodes", problems).unwrap_or_default();
+    if let Some(node) = section.node("nodes").filter(|node| node.as_list().is_some_and(<[_]>::is_empty)) {
+        problems.push(Problem::new(codes::MISSING_KEY, "there are no nodes").at(&node.place).help("an agent has at least one node"));
+    }
+    let edges = section.node("edges");
+    settings::unsupported(&mut section, UNSUPPORTED, "an agent file", problems);
+    section.finish(problems);
+
+    let templates = Templates::new(text, variables.keys().map(String::as_str));
+    let names = names(nodes, problems);
+    let mut reader =
+        Reader { source: text, registry, templates: &templates, names: &names, problems: std::mem::take(problems) };
+    let read: Vec<Option<Node>> = nodes.iter().map(|node| reader.node(node, Rank::Node, None)).collect();
+    let (start, flows) = reader.flows(nodes, edges);
+    *problems = reader.problems;
+    let nodes = read
+        .into_iter()
+        .zip(flows)
+        .map(|(node, flow)| node.map(|node| Node { flow, ..node }))
+        .collect::<Option<Vec<Node>>>()?;
+    Some(Agent { name, description, version, variables, settings, initial_state, templates, nodes, start })
+}
+
+fn mapping(entries: Option<&[Entry]>) -> Map<String, Value> {
+    entries.unwrap_or_default().iter().map(|entry| (entry.key.clone(), entry.value.to_value())).collect()
+}
+
+/// The names of the nodes in their order; empty where one is missing. A name must be the only one of
+/// its kind.
+fn names(nodes: &[tree::Node], problems: &mut Vec<Problem>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for node in nodes {
+        let written = node.get("name");
+        let name = written.and_then(tree::Node::as_text).unwrap_or_default();
+        if let Some(written) = written.filter(|_| !name.is_empty()) {
+            if [START, END].contains(&name) {
+                problems.push(
+                    Problem::new(codes::BAD_VALUE, format!("a node cannot be called `{name}`"))
+                        .at(&written.place)
+                        .help("the name stands for where a run begins or ends"),
+                );
+            } else if names.iter().any(|known| known == name) {
+                problems.push(
+                    Problem::new(codes::DUPLICATE_NODE, format!("a second node is called `{name}`"))
+                        .at(&written.place)
+                        .help("give it another name"),
+                );
+            }
+        }
+        names.push(name.to_owned());
+    }
+    names
+}

@@ -1,0 +1,208 @@
+//! Nodes and steps: who they are, what becomes of their result and of their failure.
+
+use std::time::Duration;
+
+use cachalot_core::Problem;
+use cachalot_core::suggest::{did_you_mean, nearest};
+use cachalot_core::tree::{self, Kind, Section};
+
+use super::agent::{Flow, Mode, Node, OnError, Output, Target, Work};
+use super::codes;
+use crate::actions::Registry;
+use crate::template::{Templates, Use};
+
+/// Reads nodes, and gathers what is wrong with them.
+pub(super) struct Reader<'a> {
+    /// The text of the file.
+    pub(super) source: &'a str,
+    pub(super) registry: &'a Registry,
+    pub(super) templates: &'a Templates,
+    /// The names of the nodes, in their order.
+    pub(super) names: &'a [String],
+    pub(super) problems: Vec<Problem>,
+}
+
+/// Where a node stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rank {
+    /// In `nodes`.
+    Node,
+    /// In `steps`, in the `body` of a loop.
+    Step,
+}
+
+/// What other runtimes know in a node, and this one does not.
+const UNSUPPORTED: &[&str] = &[
+    "interrupt", "streams", "strategy", "matrix", "subgraph", "input", "expression", "max_workers", "parallel_config",
+    "parallel_strategy", "checkpoint",
+];
+
+impl Reader<'_> {
+    /// Reads one node. What comes after it is read elsewhere.
+    pub(super) fn node(&mut self, node: &tree::Node, rank: Rank, language: Option<&str>) -> Option<Node> {
+        let what = if rank == Rank::Node { "a node" } else { "a step" };
+        let mut section = Section::of(node, what, &mut self.problems)?;
+        let name = match rank {
+            Rank::Node => section.required_text("name", &mut self.problems),
+            Rank::Step => section.text("name", &mut self.problems),
+        };
+        let place = section.node("name").map_or_else(|| section.place().clone(), |name| name.place.clone());
+        section.text("description", &mut self.problems);
+        let (work, output_key) = self.work(&mut section, rank, language);
+        let output = self.output(&mut section, output_key);
+        let on_error = self.on_error(&mut section, rank);
+        match rank {
+            Rank::Node => section.claim("goto"),
+            Rank::Step => self.no_goto(&mut section),
+        }
+        super::settings::unsupported(&mut section, UNSUPPORTED, what, &mut self.problems);
+        section.finish(&mut self.problems);
+        let name = name.unwrap_or_default().to_owned();
+        Some(Node { name, place, work, output, on_error, flow: Flow::To(Target::End) })
+    }
+
+    /// Reads the steps of a node, or the body of a loop.
+    pub(super) fn steps(&mut self, section: &mut Section<'_>, key: &'static str, language: Option<&str>) -> Vec<Node> {
+        let Some(items) = section.list(key, &mut self.problems) else { return Vec::new() };
+        let mut steps: Vec<Node> =
+            items.iter().filter_map(|item| self.node(item, Rank::Step, language)).collect();
+        for (index, step) in steps.iter_mut().enumerate().filter(|(_, step)| step.name.is_empty()) {
+            step.name = (index + 1).to_string();
+        }
+        steps
+    }
+
+    fn output(&mut self, section: &mut Section<'_>, output_key: Option<String>) -> Output {
+        if let Some(key) = output_key {
+            return Output::Key(key);
+        }
+        let key = if section.has("output") { "output" } else { "output_key" };
+        let Some(node) = section.present(key) else { return Output::Merge };
+        match &node.kind {
+            Kind::Text(name) if !name.trim().is_empty() => Output::Key(name.trim().to_owned()),
+            Kind::Map(entries) if key == "output" => Output::Map(
+                entries
+                    .iter()
+                    .map(|entry| {
+                        let prepared = self.templates.prepare(&entry.value, Use::RESULT, &mut self.problems);
+                        (entry.key.clone(), prepared)
+                    })
+                    .collect(),
+            ),
+            _ => {
+                self.problems.push(node.wrong_type(&format!("`{key}`"), "the name of a field of the state"));
+                Output::Merge
+            }
+        }
+    }
+
+    fn on_error(&mut self, section: &mut Section<'_>, rank: Rank) -> OnError {
+        let mut on_error = OnError::default();
+        let problems = &mut self.problems;
+        let Some(mut read) = section.section("on_error", "`on_error`", problems) else { return on_error };
+        let retries = read.integer("max_retries", 0..=1_000, problems);
+        if let Some(retries) = retries {
+            on_error.max_retries = u32::try_from(retries).unwrap_or(u32::MAX);
+            on_error.mode = Mode::Retry;
+        }
+        if let Some(mode) = read.text("mode", problems) {
+            match mode {
+                "raise" => on_error.mode = Mode::Raise,
+                "graceful" => on_error.mode = Mode::Graceful,
+                "retry" => on_error.mode = Mode::Retry,
+                other => problems.extend(read.node("mode").map(|node| {
+                    Problem::new(codes::BAD_VALUE, format!("there is no mode `{other}`"))
+                        .at(&node.place)
+                        .help(did_you_mean(other, &["raise", "graceful", "retry"]))
+                })),
+            }
+        }
+        if let Some(delay) = self.seconds(&mut read, "retry_delay") {
+            on_error.delay = delay;
+        }
+        let problems = &mut self.problems;
+        if let Some(multiplier) = read.number("backoff_multiplier", problems) {
+            match multiplier >= 1.0 {
+                true => on_error.multiplier = multiplier,
+                false => problems.extend(read.node("backoff_multiplier").map(|node| {
+                    Problem::new(codes::OUT_OF_RANGE, format!("`backoff_multiplier` is {multiplier}"))
+                        .at(&node.place)
+                        .help("write a number that is at least 1")
+                })),
+            }
+        }
+        if let Some(kinds) = read.texts("retryable_errors", problems) {
+            on_error.retryable = Some(kinds.into_iter().map(str::to_owned).collect());
+        }
+        match (rank, read.present("fallback")) {
+            (_, None) => {}
+            (Rank::Node, Some(node)) => {
+                if let Some(Target::Node(index)) = self.target(node, codes::FALLBACK_UNDEFINED, "`fallback`", false) {
+                    on_error.fallback = Some(index);
+                }
+            }
+            (Rank::Step, Some(node)) => self.problems.push(
+                Problem::new(codes::UNSUPPORTED, "a step has no `fallback`")
+                    .at(&node.place)
+                    .help("give it to the node that the step belongs to"),
+            ),
+        }
+        read.finish(&mut self.problems);
+        on_error
+    }
+
+    fn seconds(&mut self, section: &mut Section<'_>, key: &'static str) -> Option<Duration> {
+        let seconds = section.number(key, &mut self.problems)?;
+        let duration = Duration::try_from_secs_f64(seconds).ok();
+        if duration.is_none()
+            && let Some(node) = section.node(key)
+        {
+            self.problems.push(
+                Problem::new(codes::OUT_OF_RANGE, format!("`{key}` is {seconds}"))
+                    .at(&node.place)
+                    .help("write a number of seconds that is not negative"),
+            );
+        }
+        duration
+    }
+
+    fn no_goto(&mut self, section: &mut Section<'_>) {
+        if section.has("goto")
+            && let Some(entry) = section.entry("goto")
+        {
+            self.problems.push(
+                Problem::new(codes::UNSUPPORTED, "a step has no `goto`")
+                    .at(&entry.key_place)
+                    .help("steps run one after the other: make it a node of its own"),
+            );
+        }
+    }
+
+    /// The node, or the end, that a text names.
+    pub(super) fn target(&mut self, node: &tree::Node, code: &'static str, what: &str, with_end: bool) -> Option<Target> {
+        let Some(name) = node.as_text() else {
+            self.problems.push(node.wrong_type(what, "the name of a node"));
+            return None;
+        };
+        if with_end && name == END {
+            return Some(Target::End);
+        }
+        if let Some(index) = self.names.iter().position(|known| known == name) {
+            return Some(Target::Node(index));
+        }
+        let known = self.names.iter().map(String::as_str).chain(with_end.then_some(END));
+        let help = match nearest(name, known) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("the nodes are {}", self.names.join(", ")),
+        };
+        self.problems.push(Problem::new(code, format!("{what} names `{name}`, and there is no such node")).at(&node.place).help(help));
+        None
+    }
+}
+
+/// Where a run begins and ends.
+pub(super) const START: &str = "__start__";
+pub(super) const END: &str = "__end__";
+
+/// A work that is nothing, for a node whose work could not be read.
+pub(super) const NOTHING: (Work, Option<String>) = (Work::Nothing, None);

@@ -1,0 +1,210 @@
+//! `settings`: each part is claimed by the room that it is for.
+
+use std::time::Duration;
+
+use cachalot_core::tree::{Node, Section};
+use cachalot_core::{Place, Problem};
+use serde_json::Value;
+
+use super::codes;
+
+/// The settings of an agent file.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Settings {
+    /// All of them as a plain value, for the run.
+    pub value: Value,
+    /// `name`: the agent's name in cache handles, where it is not the file's `name`.
+    pub name: Option<String>,
+    /// `ltm`.
+    pub memory: MemorySettings,
+    /// `cache`.
+    pub cache: CacheSettings,
+    /// `python`: limits of inline code.
+    pub python: ScriptSettings,
+    /// `python3`: limits of inline code in the user's own interpreter.
+    pub python3: ScriptSettings,
+    /// `parallel.max_workers`: how many branches run at a time where a node does not say.
+    pub max_workers: Option<usize>,
+}
+
+/// `settings.ltm`: where long-term memory is kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MemorySettings {
+    /// `backend`: the kind of memory.
+    pub backend: Option<String>,
+    /// `path` or `ltm_path`, as written.
+    pub path: Option<String>,
+    /// Where the backend, or else the path, is written.
+    pub place: Option<Place>,
+}
+
+/// `settings.cache`: bounds of the cache.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CacheSettings {
+    /// `max_bytes`: how many bytes all entries together may have.
+    pub max_bytes: Option<u64>,
+    /// `max_entries`: how many entries there may be.
+    pub max_entries: Option<u64>,
+    /// `front_bytes`: how many bytes of entries the process keeps in its own memory.
+    pub front_bytes: Option<u64>,
+    /// `patience_ms`: how long a call waits for a slow memory before it runs uncached.
+    pub patience: Option<Duration>,
+}
+
+/// `settings.python`, `settings.python3`: limits of inline code.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScriptSettings {
+    /// `time_limit`, in seconds.
+    pub time_limit: Option<Duration>,
+    /// `memory_limit`, in bytes.
+    pub memory_limit: Option<u64>,
+    /// `command`: the interpreter (`python3` only).
+    pub command: Option<String>,
+}
+
+/// What other runtimes know in `settings`, and this one does not.
+const UNSUPPORTED: &[&str] = &[
+    "llm", "shell_providers", "graph", "secrets", "session", "firestore", "memory_infrastructure", "rate_limiters",
+    "error_handling", "opik", "opik_llm_tracing", "auto_trace", "trace_exporter", "trace_file", "trace_format",
+    "auto_trace_llm_payloads", "trace_payload_async", "trace_payload_compress", "trace_retention_days", "interview", "auth",
+];
+
+/// Reads the settings, environment variables already expanded.
+pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
+    let Some(mut section) = Section::of(node, "`settings`", problems) else { return Settings::default() };
+    let mut settings = Settings { value: node.to_value(), ..Settings::default() };
+    settings.name = section.text("name", problems).map(str::to_owned);
+    settings.memory = memory(&mut section, problems);
+    settings.cache = cache(&mut section, problems);
+    settings.python = script(&mut section, "python", "`settings.python`", problems);
+    settings.python3 = script(&mut section, "python3", "`settings.python3`", problems);
+    settings.max_workers = parallel(&mut section, problems);
+    if let Some(mut web) = section.section("web", "`settings.web`", problems) {
+        if let Some(mut search) = web.section("search", "`settings.web.search`", problems) {
+            search.text("base_url", problems);
+            search.finish(problems);
+        }
+        web.finish(problems);
+    }
+    if let Some(mut extract) = section.section("llamaextract", "`settings.llamaextract`", problems) {
+        extract.text("base_url", problems);
+        extract.text("api_key", problems);
+        extract.finish(problems);
+    }
+    unsupported(&mut section, UNSUPPORTED, "`settings`", problems);
+    section.finish(problems);
+    settings
+}
+
+/// Claims what is known elsewhere, and says that it is not known here.
+pub(super) fn unsupported(
+    section: &mut Section<'_>,
+    keys: &'static [&'static str],
+    what: &str,
+    problems: &mut Vec<Problem>,
+) {
+    for key in keys {
+        if section.has(key)
+            && let Some(entry) = section.entry(key)
+        {
+            problems.push(
+                Problem::new(codes::UNSUPPORTED_SECTION, format!("`{key}` in {what} is not supported"))
+                    .at(&entry.key_place)
+                    .help("take it out: it would have no effect here"),
+            );
+        }
+    }
+}
+
+fn memory(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
+    let mut memory = MemorySettings::default();
+    if let Some(mut ltm) = section.section("ltm", "`settings.ltm`", problems) {
+        for key in ["backend", "path", "ltm_path"] {
+            let Some(text) = ltm.text(key, problems) else { continue };
+            let place = ltm.node(key).map(|node| node.place.clone());
+            match key {
+                "backend" => memory.backend = Some(text.to_owned()),
+                _ if memory.path.is_some() => problems.extend(place.as_ref().map(|place| twice(key, place))),
+                _ => memory.path = Some(text.to_owned()),
+            }
+            memory.place = memory.place.or(place);
+        }
+        ltm.finish(problems);
+    }
+    if let Some(path) = section.text("ltm_path", problems) {
+        let place = section.node("ltm_path").map(|node| node.place.clone());
+        match memory.path {
+            Some(_) => problems.extend(place.as_ref().map(|place| twice("ltm_path", place))),
+            None => memory.path = Some(path.to_owned()),
+        }
+        memory.place = memory.place.or(place);
+    }
+    memory
+}
+
+fn twice(key: &str, place: &Place) -> Problem {
+    Problem::new(codes::BAD_VALUE, format!("`{key}` names a second path of the memory"))
+        .at(place)
+        .help("keep one of `ltm.path`, `ltm.ltm_path` and `ltm_path`")
+}
+
+fn cache(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> CacheSettings {
+    let Some(mut cache) = section.section("cache", "`settings.cache`", problems) else {
+        return CacheSettings::default();
+    };
+    let read = CacheSettings {
+        max_bytes: cache.integer("max_bytes", 0..=u64::MAX, problems),
+        max_entries: cache.integer("max_entries", 0..=u64::MAX, problems),
+        front_bytes: cache.integer("front_bytes", 0..=u64::MAX, problems),
+        patience: cache.integer("patience_ms", 1..=3_600_000, problems).map(Duration::from_millis),
+    };
+    cache.finish(problems);
+    read
+}
+
+fn script(
+    section: &mut Section<'_>,
+    key: &'static str,
+    what: &'static str,
+    problems: &mut Vec<Problem>,
+) -> ScriptSettings {
+    let Some(mut script) = section.section(key, what, problems) else { return ScriptSettings::default() };
+    let seconds = script.number("time_limit", problems);
+    let time_limit = seconds.and_then(|seconds| {
+        let limit = Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero());
+        if limit.is_none()
+            && let Some(node) = script.node("time_limit")
+        {
+            problems.push(
+                Problem::new(codes::OUT_OF_RANGE, format!("`time_limit` is {seconds}"))
+                    .at(&node.place)
+                    .help("write a positive number of seconds"),
+            );
+        }
+        limit
+    });
+    let memory_limit = script.integer("memory_limit", 1..=u64::MAX, problems);
+    let command = match key {
+        "python3" => script.text("command", problems).map(str::to_owned),
+        _ => None,
+    };
+    script.finish(problems);
+    ScriptSettings { time_limit, memory_limit, command }
+}
+
+fn parallel(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<usize> {
+    let mut parallel = section.section("parallel", "`settings.parallel`", problems)?;
+    let workers = parallel.integer("max_workers", 1..=10_000, problems);
+    if let Some(strategy) = parallel.text("strategy", problems)
+        && strategy != "thread"
+        && let Some(node) = parallel.node("strategy")
+    {
+        problems.push(
+            Problem::new(codes::UNSUPPORTED, format!("there is no parallel strategy `{strategy}`"))
+                .at(&node.place)
+                .help("take it out: branches run at the same time in one process"),
+        );
+    }
+    parallel.finish(problems);
+    workers.and_then(|workers| usize::try_from(workers).ok())
+}

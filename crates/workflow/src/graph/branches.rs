@@ -1,0 +1,133 @@
+//! Parallel branches: one per edge, or one per item.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use serde_json::{Value, json};
+
+use super::node::After;
+use super::work::noun;
+use super::{BRANCHES_AT_A_TIME, RunFailure, Runner};
+use crate::format::{Branch, FanOut, Node};
+use crate::report::Event;
+use crate::template::{Scope, State};
+
+impl Runner<'_> {
+    /// Runs the branches that begin at one node, to where they meet. A branch that fails says so in
+    /// its result.
+    pub(super) async fn parallel(
+        &self,
+        branches: &[Branch],
+        fan_in: usize,
+        node: &str,
+        state: &State,
+        stops: &[usize],
+    ) -> Result<Value, RunFailure> {
+        let scope = Scope::new(&self.surroundings, state);
+        let mut started = Vec::new();
+        for branch in branches {
+            let holds = match &branch.condition {
+                None => true,
+                Some(condition) => {
+                    let held = self.agent.templates.holds(condition, &scope).await;
+                    held.map_err(|failure| self.report(RunFailure::of_template(node, failure)))?
+                }
+            };
+            if holds {
+                started.push(branch);
+            }
+        }
+        let base = state.settled();
+        let stops: Vec<usize> = stops.iter().copied().chain([fan_in]).collect();
+        let mut runs = Vec::with_capacity(started.len());
+        for (index, branch) in started.into_iter().enumerate() {
+            let walked = self.walk(&branch.way, base.branch(), stops.clone());
+            let name = self.agent.nodes[branch.head].name.as_str();
+            runs.push(async move {
+                match walked.await {
+                    Ok(state) => (index, succeeded(name, index, state, None)),
+                    Err(failure) => (index, failed(name, index, &failure)),
+                }
+            });
+        }
+        let most = self.agent.settings.max_workers.unwrap_or(BRANCHES_AT_A_TIME);
+        let results: Vec<(usize, Value)> = stream::iter(runs).buffer_unordered(most).collect().await;
+        Ok(in_order(results))
+    }
+
+    /// Runs one branch per item.
+    pub(super) async fn fan_out(
+        &self,
+        fan_out: &FanOut,
+        node: &Node,
+        path: &str,
+        state: &State,
+    ) -> Result<Value, RunFailure> {
+        let items = self.items(fan_out, node, path, state).await?;
+        let total = items.len();
+        let done = AtomicUsize::new(0);
+        let base = state.settled();
+        self.tell(Event::Progress { node: path.to_owned(), done: 0, total });
+        let mut runs = Vec::with_capacity(total);
+        for (index, item) in items.into_iter().enumerate() {
+            let mut state = base.branch();
+            state.set(fan_out.item.as_str(), item);
+            state.set(fan_out.index.as_str(), Value::from(index));
+            let name = format!("{path}[{index}]");
+            let ran = self.node(&fan_out.branch, name.clone(), state);
+            let done = &done;
+            runs.push(async move {
+                let ran = ran.await;
+                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                self.tell(Event::Progress { node: path.to_owned(), done, total });
+                match ran {
+                    Ok((After::Flow(result), state)) => Ok((index, succeeded(&name, index, state, Some(result)))),
+                    Ok((After::Fallback(_), state)) => Ok((index, succeeded(&name, index, state, None))),
+                    Err(failure) if fan_out.fail_fast => Err(failure),
+                    Err(failure) => Ok((index, failed(&name, index, &failure))),
+                }
+            });
+        }
+        let most = fan_out.concurrency.or(self.agent.settings.max_workers).unwrap_or(BRANCHES_AT_A_TIME);
+        let mut running = stream::iter(runs).buffer_unordered(most);
+        let mut results = Vec::with_capacity(total);
+        // The first failure ends this function, and with it, dropped, all other branches.
+        while let Some(ended) = running.next().await {
+            results.push(ended?);
+        }
+        Ok(in_order(results))
+    }
+
+    async fn items(&self, fan_out: &FanOut, node: &Node, path: &str, state: &State) -> Result<Vec<Value>, RunFailure> {
+        let scope = Scope::new(&self.surroundings, state);
+        let items = self.agent.templates.render(&fan_out.items, &scope).await;
+        match items.map_err(|failure| RunFailure::of_template(path, failure))? {
+            Value::Array(items) => Ok(items),
+            other => {
+                let message = format!("`items` is {}: expected a list", noun(&other));
+                Err(RunFailure::new(path, "validation_error", message).at(&node.place))
+            }
+        }
+    }
+}
+
+fn succeeded(branch: &str, index: usize, state: State, result: Option<Value>) -> Value {
+    let mut ended = json!({ "branch": branch, "index": index, "success": true, "state": state.into_own() });
+    if let (Some(result), Some(fields)) = (result, ended.as_object_mut()) {
+        fields.insert("result".to_owned(), result);
+    }
+    ended
+}
+
+fn failed(branch: &str, index: usize, failure: &RunFailure) -> Value {
+    json!({
+        "branch": branch, "index": index, "success": false, "state": {},
+        "error": failure.message, "error_type": failure.kind,
+    })
+}
+
+fn in_order(mut results: Vec<(usize, Value)>) -> Value {
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}

@@ -1,0 +1,46 @@
+//! Why a run failed.
+
+use cachalot_core::Place;
+
+use crate::Failure;
+use crate::script::ScriptFailure;
+use crate::template::TemplateFailure;
+
+/// Why a node failed, and with it the run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("node `{node}` failed: {message}")]
+pub struct RunFailure {
+    /// The node; steps inside it are `node/step`, branches `node[3]`.
+    pub node: String,
+    /// Stable: the kind of the action's or script's failure, or `template_error`, `no_transition`,
+    /// `loop_limit`, `node_limit`, `validation_error`.
+    pub kind: &'static str,
+    /// What happened, to what, and what to do about it.
+    pub message: String,
+    /// Where in the agent file, as nearly as is known.
+    pub place: Option<Place>,
+    /// Whether the same node may succeed if run again.
+    pub retryable: bool,
+}
+
+impl RunFailure {
+    pub(super) fn new(node: &str, kind: &'static str, message: impl Into<String>) -> Self {
+        Self { node: node.to_owned(), kind, message: message.into(), place: None, retryable: false }
+    }
+
+    pub(super) fn at(self, place: &Place) -> Self {
+        Self { place: Some(place.clone()), ..self }
+    }
+
+    pub(super) fn of_template(node: &str, failure: TemplateFailure) -> Self {
+        Self::new(node, "template_error", failure.message).at(&failure.place)
+    }
+
+    pub(super) fn of_action(node: &str, failure: Failure, place: &Place) -> Self {
+        Self { retryable: failure.retryable, ..Self::new(node, failure.kind, failure.message).at(place) }
+    }
+
+    pub(super) fn of_script(node: &str, failure: ScriptFailure, place: Place) -> Self {
+        Self::new(node, failure.kind, failure.message).at(&place)
+    }
+}

@@ -1,0 +1,100 @@
+//! One node: its events, its retries, and what becomes of its failure.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{RunFailure, Runner};
+use crate::format::{Mode, Node, OnError};
+use crate::report::Event;
+use crate::template::State;
+
+/// A retry waits no longer than this.
+const LONGEST_DELAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How a node ended, for what comes after it.
+pub(super) enum After {
+    /// With this result.
+    Flow(Value),
+    /// With a failure that another node takes care of.
+    Fallback(usize),
+}
+
+impl Runner<'_> {
+    /// Runs a node with its retries. `path` is its name in events.
+    pub(super) fn node<'s>(
+        &'s self,
+        node: &'s Node,
+        path: String,
+        state: State,
+    ) -> BoxFuture<'s, Result<(After, State), RunFailure>> {
+        Box::pin(async move {
+            self.tell(Event::Started { node: path.clone() });
+            let began = Instant::now();
+            let mut attempt = 1;
+            let failure = loop {
+                match self.work(node, &path, state.clone()).await {
+                    Ok(done) => {
+                        self.tell(Event::Finished { node: path, time: began.elapsed(), memoized: None });
+                        return Ok((After::Flow(done.result), done.state));
+                    }
+                    Err(failure) if is_tried_again(&node.on_error, &failure, attempt) => {
+                        let after = delay(&node.on_error, attempt);
+                        attempt += 1;
+                        let message = self.masked(&failure.message);
+                        self.tell(Event::Retrying { node: path.clone(), attempt, after, message });
+                        tokio::time::sleep(after).await;
+                    }
+                    Err(failure) => break self.clean(failure),
+                }
+            };
+            let message = failure.message.clone();
+            self.tell(Event::Failed { node: path, time: began.elapsed(), message });
+            self.after_failure(&node.on_error, failure, state)
+        })
+    }
+
+    fn after_failure(&self, on_error: &OnError, failure: RunFailure, state: State) -> Result<(After, State), RunFailure> {
+        let after = match (on_error.fallback, on_error.mode) {
+            (Some(fallback), _) => After::Fallback(fallback),
+            (None, Mode::Graceful) => After::Flow(Value::Null),
+            (None, Mode::Raise | Mode::Retry) => return Err(failure),
+        };
+        let mut state = state;
+        state.set(
+            "__error__",
+            json!({ "node": failure.node, "error": failure.message, "error_type": failure.kind }),
+        );
+        Ok((after, state))
+    }
+
+    /// The failure without secrets.
+    pub(super) fn clean(&self, failure: RunFailure) -> RunFailure {
+        RunFailure { message: self.masked(&failure.message), ..failure }
+    }
+
+    /// The same for a failure between two nodes, which is told here.
+    pub(super) fn report(&self, failure: RunFailure) -> RunFailure {
+        let failure = self.clean(failure);
+        let (node, message) = (failure.node.clone(), failure.message.clone());
+        self.tell(Event::Failed { node, time: Duration::ZERO, message });
+        failure
+    }
+}
+
+fn is_tried_again(on_error: &OnError, failure: &RunFailure, attempt: u32) -> bool {
+    let is_retryable = match &on_error.retryable {
+        Some(kinds) => kinds.iter().any(|kind| kind == failure.kind),
+        None => failure.retryable,
+    };
+    on_error.mode == Mode::Retry && is_retryable && attempt <= on_error.max_retries
+}
+
+/// How long to wait after this many attempts.
+fn delay(on_error: &OnError, attempts: u32) -> Duration {
+    let exponent = i32::try_from(attempts.saturating_sub(1)).unwrap_or(i32::MAX);
+    let seconds = on_error.delay.as_secs_f64() * on_error.multiplier.powi(exponent);
+    Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_DELAY).min(LONGEST_DELAY)
+}

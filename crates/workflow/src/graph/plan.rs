@@ -1,0 +1,309 @@
+//! The plan: what a run would find in the cache and what it would pay, as far as that can be told
+//! without running anything.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::work::merged;
+use super::{MOST_NODES, initial_state};
+use crate::format::{Agent, FanOut, Flow, Node, Output, Target, Work};
+use crate::template::{Scope, State, Surroundings};
+use crate::{Planned, Runtime, actions};
+
+/// What a run would do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// The nodes, in the order in which they would run.
+    pub nodes: Vec<PlannedNode>,
+    /// Why the plan does not reach the end of the run, if so.
+    pub ends: Option<String>,
+}
+
+/// What a run would do at one node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedNode {
+    /// The node; steps inside it are `node/step`, branches `node[3]`.
+    pub node: String,
+    /// What it would do.
+    pub what: What,
+}
+
+/// What a node would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// It runs, and is no memoized step.
+    Runs {
+        /// The action, or `inline code`.
+        work: String,
+    },
+    /// It is answered from the cache.
+    Hit {
+        /// The handle of the entry.
+        handle: String,
+    },
+    /// It runs, although memoized.
+    Pays {
+        /// The handle that its result would get.
+        handle: Option<String>,
+        /// Why the cache does not answer.
+        reason: String,
+    },
+    /// That depends on a node that would have to run.
+    Unknown {
+        /// The node.
+        until: String,
+    },
+    /// It fails before it begins.
+    Fails {
+        /// Why.
+        message: String,
+    },
+}
+
+/// Plans a run. Nothing is run, stored or paid for; the cache is looked into.
+pub async fn plan(agent: &Agent, input: Map<String, Value>, runtime: &Arc<Runtime>) -> Plan {
+    let surroundings = Surroundings::of(runtime, &agent.variables);
+    let mut planner = Planner { agent, runtime, surroundings, plan: Plan::default() };
+    let ends = planner.walk(&agent.start, initial_state(agent, input), &[]).await;
+    planner.plan.ends = ends.err().map(|ends| planner.masked(&ends.0));
+    planner.plan
+}
+
+/// Why a plan ends early.
+struct Ends(String);
+
+struct Planner<'r> {
+    agent: &'r Agent,
+    runtime: &'r Arc<Runtime>,
+    surroundings: Surroundings,
+    plan: Plan,
+}
+
+impl<'r> Planner<'r> {
+    fn note(&mut self, node: &str, what: What) {
+        self.plan.nodes.push(PlannedNode { node: node.to_owned(), what });
+    }
+
+    fn masked(&self, text: &str) -> String {
+        cachalot_core::secret::mask_credentials(&self.runtime.seals.redact(text)).into_owned()
+    }
+
+    /// Plans from `flow` to the end, or to one of the nodes `stops`.
+    async fn walk(&mut self, flow: &'r Flow, state: State, stops: &[usize]) -> Result<(), Ends> {
+        let agent = self.agent;
+        let mut state = state;
+        let mut next = self.next(flow, "__start__", &mut state, None, stops).await?;
+        let mut executed = 0;
+        while let Target::Node(index) = next {
+            if stops.contains(&index) {
+                break;
+            }
+            executed += 1;
+            if executed > MOST_NODES {
+                return Err(Ends(format!("the run would execute more than {MOST_NODES} nodes")));
+            }
+            let node = &agent.nodes[index];
+            let result = self.node(node, &node.name, &mut state).await?;
+            next = self.next(&node.flow, &node.name, &mut state, result, stops).await?;
+        }
+        Ok(())
+    }
+
+    /// What comes after; branches are planned one after the other.
+    async fn next(
+        &mut self,
+        flow: &'r Flow,
+        node: &str,
+        state: &mut State,
+        result: Option<Value>,
+        stops: &[usize],
+    ) -> Result<Target, Ends> {
+        match flow {
+            Flow::To(target) => Ok(*target),
+            Flow::Rules(rules) => {
+                let is_known = result.is_some();
+                let scope = Scope::new(&self.surroundings, state).with_result(result.unwrap_or_default());
+                for rule in rules {
+                    let holds = match &rule.condition {
+                        None => true,
+                        Some(condition) if condition.mentions_result() && !is_known => {
+                            return Err(Ends(format!("what comes after `{node}` is known when it has run")));
+                        }
+                        Some(condition) => self.holds(condition, &scope, node, state).await?,
+                    };
+                    if holds {
+                        return Ok(rule.to);
+                    }
+                }
+                Err(Ends(format!("after `{node}` none of the conditions for what comes next holds")))
+            }
+            Flow::Parallel { branches, fan_in } => {
+                let base = state.settled();
+                let stops: Vec<usize> = stops.iter().copied().chain([*fan_in]).collect();
+                for branch in branches {
+                    let scope = Scope::new(&self.surroundings, state);
+                    let holds = match &branch.condition {
+                        None => true,
+                        Some(condition) => self.holds(condition, &scope, node, state).await?,
+                    };
+                    if holds {
+                        Box::pin(self.walk(&branch.way, base.branch(), &stops)).await?;
+                    }
+                }
+                state.forget("parallel_results", node);
+                Ok(Target::Node(*fan_in))
+            }
+        }
+    }
+
+    async fn holds(
+        &self,
+        condition: &crate::template::Condition,
+        scope: &Scope,
+        node: &str,
+        state: &State,
+    ) -> Result<bool, Ends> {
+        let holds = self.agent.templates.holds(condition, scope).await;
+        if let Some(until) = state.take_asked() {
+            return Err(Ends(format!("what comes after `{node}` is known when `{until}` has run")));
+        }
+        holds.map_err(|failure| Ends(format!("what comes after `{node}`: {failure}")))
+    }
+
+    /// Plans one node; its result, if that is known.
+    async fn node(&mut self, node: &'r Node, path: &str, state: &mut State) -> Result<Option<Value>, Ends> {
+        match &node.work {
+            Work::Nothing => Ok(Some(Value::Null)),
+            Work::Run { .. } => {
+                self.note(path, What::Runs { work: "inline code".to_owned() });
+                forget(&node.output, path, state);
+                Ok(None)
+            }
+            Work::Action { action, with } => {
+                let (what, result) = self.action(&**action, with, state).await;
+                self.note(path, what);
+                match &result {
+                    Some(result) => *state = merged(&node.output, state.clone(), result),
+                    None => forget(&node.output, path, state),
+                }
+                self.output(&node.output, path, state, result.as_ref()).await;
+                Ok(result)
+            }
+            Work::Steps(steps) => {
+                let mut result = Some(Value::Null);
+                for step in steps {
+                    let path = format!("{path}/{}", step.name);
+                    result = Box::pin(self.node(step, &path, state)).await?;
+                }
+                self.output(&node.output, path, state, result.as_ref()).await;
+                Ok(result)
+            }
+            Work::While { condition, max_iterations, body } => {
+                for _ in 0..*max_iterations {
+                    let scope = Scope::new(&self.surroundings, state);
+                    if !self.holds(condition, &scope, path, state).await? {
+                        break;
+                    }
+                    for step in body {
+                        let path = format!("{path}/{}", step.name);
+                        Box::pin(self.node(step, &path, state)).await?;
+                    }
+                }
+                Ok(None)
+            }
+            Work::FanOut(fan_out) => {
+                self.fan_out(fan_out, path, state).await?;
+                state.forget("parallel_results", path);
+                forget_named(&node.output, path, state);
+                Ok(None)
+            }
+        }
+    }
+
+    async fn fan_out(&mut self, fan_out: &'r FanOut, path: &str, state: &State) -> Result<(), Ends> {
+        let scope = Scope::new(&self.surroundings, state);
+        let items = self.agent.templates.render(&fan_out.items, &scope).await;
+        if let Some(until) = state.take_asked() {
+            self.note(path, What::Unknown { until });
+            return Ok(());
+        }
+        let Ok(Value::Array(items)) = items else {
+            self.note(path, What::Fails { message: "`items` is no list".to_owned() });
+            return Ok(());
+        };
+        let base = state.settled();
+        for (index, item) in items.into_iter().enumerate() {
+            let mut state = base.branch();
+            state.set(fan_out.item.as_str(), item);
+            state.set(fan_out.index.as_str(), Value::from(index));
+            let path = format!("{path}[{index}]");
+            Box::pin(self.node(&fan_out.branch, &path, &mut state)).await?;
+        }
+        Ok(())
+    }
+
+    async fn action(
+        &self,
+        action: &dyn crate::Action,
+        with: &crate::template::Prepared,
+        state: &State,
+    ) -> (What, Option<Value>) {
+        let scope = Scope::new(&self.surroundings, state);
+        let rendered = self.agent.templates.render(with, &scope).await;
+        if let Some(until) = state.take_asked() {
+            return (What::Unknown { until }, None);
+        }
+        let fails = |message: &str| (What::Fails { message: self.masked(message) }, None);
+        let given = match rendered {
+            Ok(Value::Object(fields)) => fields,
+            Ok(Value::Null) => Map::new(),
+            Ok(_) => return fails("`with` is no mapping"),
+            Err(failure) => return fails(&failure.message),
+        };
+        let arguments = match actions::check(action.about(), given) {
+            Ok(arguments) => arguments,
+            Err(failure) => return fails(&failure.message),
+        };
+        match action.plan(arguments, self.runtime).await {
+            Ok(Planned::Hit { result, handle }) => (What::Hit { handle }, Some(result)),
+            Ok(Planned::Pays { handle, reason }) => (What::Pays { handle, reason: self.masked(&reason) }, None),
+            Ok(Planned::Runs) => (What::Runs { work: action.about().names.first().copied().unwrap_or("action").to_owned() }, None),
+            Err(failure) => fails(&failure.message),
+        }
+    }
+
+    /// Sets what `output` names, if the result is known.
+    async fn output(&mut self, output: &Output, path: &str, state: &mut State, result: Option<&Value>) {
+        let Some(result) = result else { return };
+        match output {
+            Output::Merge => {}
+            Output::Key(key) => state.set(key.as_str(), result.clone()),
+            Output::Map(fields) => {
+                let scope = Scope::new(&self.surroundings, state).with_result(result.clone());
+                for (key, field) in fields {
+                    match self.agent.templates.render(field, &scope).await {
+                        Ok(value) if state.take_asked().is_none() => state.set(key.as_str(), value),
+                        _ => state.forget(key, path),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a node that did not run would have set is not known.
+fn forget(output: &Output, path: &str, state: &mut State) {
+    match output {
+        Output::Merge => state.forget_all(path),
+        named => forget_named(named, path, state),
+    }
+}
+
+fn forget_named(output: &Output, path: &str, state: &mut State) {
+    match output {
+        Output::Merge => {}
+        Output::Key(key) => state.forget(key, path),
+        Output::Map(fields) => fields.iter().for_each(|(key, _)| state.forget(key, path)),
+    }
+}

@@ -1,0 +1,112 @@
+//! From node to node.
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use super::node::After;
+use super::{MOST_NODES, RunFailure, Runner};
+use crate::format::{Flow, Rule, Target};
+use crate::template::{Scope, State};
+
+/// Where the walk is.
+#[derive(Debug, Clone, Copy)]
+enum At {
+    Node(usize),
+    End,
+}
+
+impl From<Target> for At {
+    fn from(target: Target) -> Self {
+        match target {
+            Target::Node(node) => Self::Node(node),
+            Target::End => Self::End,
+        }
+    }
+}
+
+impl Runner<'_> {
+    /// Walks on from `flow` to the end, or to one of the nodes `stops`, which does not run.
+    pub(super) fn walk<'s>(
+        &'s self,
+        flow: &'s Flow,
+        state: State,
+        stops: Vec<usize>,
+    ) -> BoxFuture<'s, Result<State, RunFailure>> {
+        Box::pin(async move {
+            let mut state = state;
+            let mut at = self.next(flow, "__start__", &mut state, None, &stops).await?;
+            let mut executed = 0;
+            while let At::Node(index) = at {
+                if stops.contains(&index) {
+                    break;
+                }
+                let node = &self.agent.nodes[index];
+                executed += 1;
+                if executed > MOST_NODES {
+                    let message = format!(
+                        "the run has executed {MOST_NODES} nodes and is not at its end: \
+                         see that the `goto` rules do not go round in a circle"
+                    );
+                    return Err(RunFailure::new(&node.name, "node_limit", message).at(&node.place));
+                }
+                let (after, next_state) = self.node(node, node.name.clone(), state).await?;
+                state = next_state;
+                at = match after {
+                    After::Fallback(fallback) => At::Node(fallback),
+                    After::Flow(result) => {
+                        self.next(&node.flow, &node.name, &mut state, Some(result), &stops).await?
+                    }
+                };
+            }
+            Ok(state)
+        })
+    }
+
+    /// What comes now. Parallel branches are behind when this returns.
+    async fn next(
+        &self,
+        flow: &Flow,
+        node: &str,
+        state: &mut State,
+        result: Option<Value>,
+        stops: &[usize],
+    ) -> Result<At, RunFailure> {
+        match flow {
+            Flow::To(target) => Ok((*target).into()),
+            Flow::Rules(rules) => self.first_rule(rules, node, state, result).await,
+            Flow::Parallel { branches, fan_in } => {
+                let results = self.parallel(branches, *fan_in, node, state, stops).await?;
+                state.set("parallel_results", results);
+                Ok(At::Node(*fan_in))
+            }
+        }
+    }
+
+    async fn first_rule(
+        &self,
+        rules: &[Rule],
+        node: &str,
+        state: &State,
+        result: Option<Value>,
+    ) -> Result<At, RunFailure> {
+        let scope = Scope::new(&self.surroundings, state);
+        let scope = match result {
+            Some(result) => scope.with_result(result),
+            None => scope,
+        };
+        for rule in rules {
+            let holds = match &rule.condition {
+                None => true,
+                Some(condition) => {
+                    let held = self.agent.templates.holds(condition, &scope).await;
+                    held.map_err(|failure| self.report(RunFailure::of_template(node, failure)))?
+                }
+            };
+            if holds {
+                return Ok(rule.to.into());
+            }
+        }
+        let message = "none of the conditions for what comes next holds: add a rule without one";
+        Err(self.report(RunFailure::new(node, "no_transition", message)))
+    }
+}

@@ -1,0 +1,182 @@
+//! What a node does, and what its result does to the state.
+
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
+
+use super::node::After;
+use super::{RunFailure, Runner};
+use crate::actions;
+use crate::action::Action;
+use crate::format::{Language, Node, Output, Work};
+use crate::report::{Event, NODE};
+use crate::script::Script;
+use crate::template::{Condition, Prepared, Scope, State};
+
+/// A node that ended well.
+pub(super) struct Done {
+    pub(super) state: State,
+    pub(super) result: Value,
+}
+
+impl Runner<'_> {
+    /// Does the work of a node once.
+    pub(super) fn work<'s>(&'s self, node: &'s Node, path: &'s str, state: State) -> BoxFuture<'s, Result<Done, RunFailure>> {
+        Box::pin(async move {
+            let done = match &node.work {
+                Work::Nothing => Done { state, result: Value::Null },
+                Work::Run { script, language } => {
+                    let result = self.script(script, *language, node, path, &state).await?;
+                    let state = if result.is_null() { state } else { merged(&node.output, state, &result) };
+                    Done { state, result }
+                }
+                Work::Action { action, with } => {
+                    let result = self.action(&**action, with, node, path, &state).await?;
+                    Done { state: merged(&node.output, state, &result), result }
+                }
+                Work::Steps(steps) => self.steps(steps, path, state).await?,
+                Work::While { condition, max_iterations, body } => {
+                    self.repeat(condition, *max_iterations, body, node, path, state).await?
+                }
+                Work::FanOut(fan_out) => {
+                    let results = self.fan_out(fan_out, node, path, &state).await?;
+                    let mut state = state;
+                    state.set("parallel_results", results.clone());
+                    Done { state, result: results }
+                }
+            };
+            self.output(&node.output, path, done).await
+        })
+    }
+
+    async fn action(
+        &self,
+        action: &dyn Action,
+        with: &Prepared,
+        node: &Node,
+        path: &str,
+        state: &State,
+    ) -> Result<Value, RunFailure> {
+        let scope = Scope::new(&self.surroundings, state);
+        let rendered = self.agent.templates.render(with, &scope).await;
+        let given = match rendered.map_err(|failure| RunFailure::of_template(path, failure))? {
+            Value::Object(fields) => fields,
+            Value::Null => Map::new(),
+            other => {
+                let message = format!("`with` is {}: expected a mapping", noun(&other));
+                return Err(RunFailure::new(path, "validation_error", message).at(&node.place));
+            }
+        };
+        let failed = |failure| RunFailure::of_action(path, failure, &node.place);
+        let arguments = actions::check(action.about(), given).map_err(failed)?;
+        NODE.scope(path.to_owned(), action.run(arguments, self.runtime)).await.map_err(failed)
+    }
+
+    async fn script(
+        &self,
+        script: &Script,
+        language: Language,
+        node: &Node,
+        path: &str,
+        state: &State,
+    ) -> Result<Value, RunFailure> {
+        let runner = match language {
+            Language::Python => &self.scripts.python,
+            Language::Python3 => &self.scripts.python3,
+        };
+        let state = state.whole();
+        let ran = NODE.scope(path.to_owned(), runner.run(script, &state, &self.agent.variables)).await;
+        let printed = match &ran {
+            Ok(ended) => &ended.printed,
+            Err(failure) => &failure.printed,
+        };
+        if !printed.is_empty() {
+            let text = self.masked(printed.strip_suffix('\n').unwrap_or(printed));
+            self.tell(Event::Printed { node: path.to_owned(), text });
+        }
+        ran.map(|ended| ended.returned).map_err(|failure| {
+            let line = failure.line.and_then(|line| self.agent.templates.line(&node.place, line));
+            RunFailure::of_script(path, failure, line.unwrap_or_else(|| node.place.clone()))
+        })
+    }
+
+    async fn steps(&self, steps: &[Node], path: &str, state: State) -> Result<Done, RunFailure> {
+        let mut done = Done { state, result: Value::Null };
+        for step in steps {
+            let (after, state) = self.node(step, format!("{path}/{}", step.name), done.state).await?;
+            let result = match after {
+                After::Flow(result) => result,
+                After::Fallback(_) => Value::Null,
+            };
+            done = Done { state, result };
+        }
+        Ok(done)
+    }
+
+    async fn repeat(
+        &self,
+        condition: &Condition,
+        most: u32,
+        body: &[Node],
+        node: &Node,
+        path: &str,
+        state: State,
+    ) -> Result<Done, RunFailure> {
+        let mut done = Done { state, result: Value::Null };
+        for iteration in 0..=most {
+            let scope = Scope::new(&self.surroundings, &done.state);
+            let holds = self.agent.templates.holds(condition, &scope).await;
+            if !holds.map_err(|failure| RunFailure::of_template(path, failure))? {
+                return Ok(done);
+            }
+            if iteration < most {
+                done = self.steps(body, path, done.state).await?;
+            }
+        }
+        let message = format!(
+            "the condition still holds after {most} iterations: \
+             raise `max_iterations`, or see that the body makes it false"
+        );
+        Err(RunFailure::new(path, "loop_limit", message).at(&node.place))
+    }
+
+    /// Sets what `output` names.
+    async fn output(&self, output: &Output, path: &str, done: Done) -> Result<Done, RunFailure> {
+        let Done { mut state, result } = done;
+        match output {
+            Output::Merge => {}
+            Output::Key(key) => state.set(key.as_str(), result.clone()),
+            Output::Map(fields) => {
+                let scope = Scope::new(&self.surroundings, &state).with_result(result.clone());
+                let mut rendered = Map::new();
+                for (key, field) in fields {
+                    let value = self.agent.templates.render(field, &scope).await;
+                    let value = value.map_err(|failure| RunFailure::of_template(path, failure))?;
+                    rendered.insert(key.clone(), value);
+                }
+                state.merge(rendered);
+            }
+        }
+        Ok(Done { state, result })
+    }
+}
+
+/// The state with a result that no `output` names.
+pub(super) fn merged(output: &Output, mut state: State, result: &Value) -> State {
+    match (output, result) {
+        (Output::Merge, Value::Object(fields)) => state.merge(fields.clone()),
+        (Output::Merge, other) => state.set("result", other.clone()),
+        _ => {}
+    }
+    state
+}
+
+pub(super) fn noun(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a mapping",
+    }
+}

@@ -1,0 +1,317 @@
+//! A block's text, turned into the program that the interpreter runs.
+//!
+//! A block that returns is the body of a function; one that does not is a module whose new names
+//! are its result. Lines keep their order, so a line of the program is a line of the block moved
+//! by a constant.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+
+use ruff_python_ast::statement_visitor::{StatementVisitor, walk_stmt};
+use ruff_python_ast::token::{TokenKind, Tokens};
+use ruff_python_ast::visitor::{self, Visitor};
+use ruff_python_ast::{Expr, ExprContext, ModModule, Stmt};
+use ruff_python_parser::{Parsed, parse_module};
+use ruff_text_size::Ranged;
+
+use super::unsupported::{self, Unsupported};
+
+/// The longest block, in bytes. Bounds the depth of a syntax tree and so the stack that it needs.
+pub(super) const LONGEST: usize = 128 * 1024;
+
+/// The stack, in bytes, that reading a block of so many bytes may need. The tree of a chain such as
+/// `a.b.c` is as deep as the chain is long; measured without optimisation, a level takes less than
+/// a quarter of this.
+pub(super) fn stack_for(bytes: usize) -> usize {
+    4 * 1024 * 1024 + bytes.min(LONGEST) * 2 * 1024
+}
+
+/// Names that a block is given; assigning to one of them is not a result.
+const GIVEN: [&str; 4] = ["state", "variables", "json", "print"];
+
+/// Where the program collects the names that a block without `return` assigned.
+const NAMES: &str = "__names__";
+
+/// What the interpreter runs.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Program {
+    /// Its text.
+    pub(super) text: String,
+    /// How many lines of it stand before the block's first.
+    pub(super) lines_before: u32,
+    /// How many lines the block has.
+    pub(super) lines: u32,
+    /// Whether its value is a dict of names rather than what the block returned.
+    pub(super) names: bool,
+}
+
+impl Program {
+    /// The line of the block, from 1, that is `line` of the program; nothing if the line is ours.
+    pub(super) fn line_of_block(&self, line: u32) -> Option<u32> {
+        line.checked_sub(self.lines_before)
+            .filter(|line| (1..=self.lines).contains(line))
+    }
+}
+
+/// Why a block cannot become a program. Lines count from 1 in the block.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It is not Python.
+    Syntax { message: String, line: u32 },
+    /// It is Python that the embedded interpreter does not know.
+    Unsupported { what: Unsupported, line: u32 },
+    /// It is longer than [`LONGEST`].
+    TooLong { bytes: usize },
+}
+
+/// Reads a block without judging what the interpreter can do with it.
+pub(super) fn parse(source: &str) -> Result<Parsed<ModModule>, Refused> {
+    if source.len() > LONGEST {
+        return Err(Refused::TooLong {
+            bytes: source.len(),
+        });
+    }
+    parse_module(source).map_err(|error| Refused::Syntax {
+        message: error.error.to_string(),
+        line: line_at(source, error.location.start().to_usize()),
+    })
+}
+
+/// Makes the program of a block.
+pub(super) fn prepare(source: &str) -> Result<Program, Refused> {
+    let source = unix_lines(source);
+    let parsed = parse(&source)?;
+    if let Some((what, at)) = unsupported::first(parsed.suite()) {
+        return Err(Refused::Unsupported {
+            what,
+            line: line_at(&source, at),
+        });
+    }
+    let lines = u32::try_from(source.lines().count()).unwrap_or(u32::MAX);
+    Ok(if returns(parsed.suite()) {
+        Program {
+            text: as_function(&source, parsed.tokens()),
+            lines_before: 2,
+            lines,
+            names: false,
+        }
+    } else {
+        Program {
+            text: as_module(&source, parsed.suite()),
+            lines_before: 1,
+            lines,
+            names: true,
+        }
+    })
+}
+
+/// Python reads `\r\n` and `\r` as the end of a line, also inside strings.
+pub(super) fn unix_lines(source: &str) -> String {
+    if source.contains('\r') {
+        source.replace("\r\n", "\n").replace('\r', "\n")
+    } else {
+        source.to_owned()
+    }
+}
+
+/// The line, from 1, of a byte offset; the last line if it is the end of the text.
+fn line_at(source: &str, offset: usize) -> u32 {
+    let text = source.trim_end_matches('\n').as_bytes();
+    let before = text.get(..offset).unwrap_or(text);
+    let line = before.iter().filter(|byte| **byte == b'\n').count();
+    u32::try_from(line).unwrap_or(u32::MAX).saturating_add(1)
+}
+
+/// Whether the block itself returns, as opposed to a function that it defines.
+fn returns(suite: &[Stmt]) -> bool {
+    #[derive(Default)]
+    struct Search {
+        found: bool,
+    }
+    impl<'a> StatementVisitor<'a> for Search {
+        fn visit_stmt(&mut self, statement: &'a Stmt) {
+            match statement {
+                Stmt::Return(_) => self.found = true,
+                Stmt::FunctionDef(_) | Stmt::ClassDef(_) => {}
+                _ => walk_stmt(self, statement),
+            }
+        }
+    }
+    let mut search = Search::default();
+    search.visit_body(suite);
+    search.found
+}
+
+/// The block as a function's body, called once.
+fn as_function(source: &str, tokens: &Tokens) -> String {
+    let inside_strings = string_ranges(tokens);
+    let mut text = String::with_capacity(source.len() + source.len() / 16 + 128);
+    text.push_str("import json\ndef __block__(state, variables, json):\n");
+    let mut start = 0;
+    let mut strings = inside_strings.iter().peekable();
+    for line in source.split_inclusive('\n') {
+        while strings.peek().is_some_and(|(_, end)| *end <= start) {
+            strings.next();
+        }
+        // Indenting a line that begins inside a string would change the string.
+        let inside = strings.peek().is_some_and(|(begin, _)| *begin < start);
+        if !inside && !line.trim().is_empty() {
+            text.push(' ');
+        }
+        text.push_str(line);
+        start += line.len();
+    }
+    text.push_str("\n\n__block__(state, variables, json)\n");
+    text
+}
+
+/// Byte ranges of the outermost strings, in order; f-strings from their first quote to their last.
+fn string_ranges(tokens: &Tokens) -> Vec<(usize, usize)> {
+    let mut ranges = Vec::new();
+    let mut open = Vec::new();
+    for token in tokens {
+        let (start, end) = (token.start().to_usize(), token.end().to_usize());
+        match token.kind() {
+            TokenKind::FStringStart | TokenKind::TStringStart => open.push(start),
+            TokenKind::FStringEnd | TokenKind::TStringEnd => {
+                if let (Some(start), true) = (open.pop(), open.is_empty()) {
+                    ranges.push((start, end));
+                }
+            }
+            TokenKind::String if open.is_empty() => ranges.push((start, end)),
+            _ => {}
+        }
+    }
+    ranges
+}
+
+/// The block as a module, followed by what collects the names that it assigned.
+fn as_module(source: &str, suite: &[Stmt]) -> String {
+    let mut text = format!("import json\n{source}\n\n{NAMES} = {{}}\n");
+    for name in assigned(suite) {
+        // A name may have been assigned on a path that was not taken, or only inside a function.
+        let _ = writeln!(
+            text,
+            "try:\n    {NAMES}['{name}'] = {name}\nexcept NameError:\n    pass"
+        );
+    }
+    text.push_str(NAMES);
+    text.push('\n');
+    text
+}
+
+/// Every name that the block assigns anywhere and may show, in the order of their first mention.
+fn assigned(suite: &[Stmt]) -> Vec<&str> {
+    #[derive(Default)]
+    struct Search<'a> {
+        names: Vec<&'a str>,
+        seen: HashSet<&'a str>,
+    }
+    impl<'a> Visitor<'a> for Search<'a> {
+        fn visit_expr(&mut self, expression: &'a Expr) {
+            if let Expr::Name(name) = expression
+                && matches!(name.ctx, ExprContext::Store)
+            {
+                let name = name.id.as_str();
+                if !name.starts_with('_') && !GIVEN.contains(&name) && self.seen.insert(name) {
+                    self.names.push(name);
+                }
+            }
+            visitor::walk_expr(self, expression);
+        }
+    }
+    let mut search = Search::default();
+    search.visit_body(suite);
+    search.names
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use super::super::interpreter;
+    use super::super::wire::Received;
+    use super::super::{Ended, ScriptFailure};
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::{Map, json};
+
+    fn run(source: String, first_line: u32) -> Result<Ended, ScriptFailure> {
+        let block = Received {
+            source,
+            first_line,
+            state: Map::new(),
+            variables: Map::new(),
+            time_limit_ms: 10_000,
+            most_printed: 1_000,
+            now: 0,
+        };
+        interpreter::run(block, 0)
+    }
+
+    #[test]
+    fn only_lines_that_begin_outside_of_strings_are_indented() {
+        let source = "if x:\n  y = '''a\n b\n'''\n\n  return f\"\"\"{\n1}\n\"\"\"";
+        let program = prepare(source).unwrap();
+        let expected = "import json\ndef __block__(state, variables, json):\n if x:\n   y = '''a\n b\n\
+                        '''\n\n   return f\"\"\"{\n1}\n\"\"\"\n\n__block__(state, variables, json)\n";
+        assert_eq!(program.text, expected);
+        assert_eq!(
+            (program.lines_before, program.lines, program.names),
+            (2, 8, false)
+        );
+        assert_eq!(program.line_of_block(3), Some(1));
+        assert_eq!(program.line_of_block(10), Some(8));
+        assert_eq!(program.line_of_block(2), None);
+        assert_eq!(program.line_of_block(11), None);
+    }
+
+    #[test]
+    fn names_are_those_that_the_block_assigns() {
+        let source = "a = b\n(c, d), *e = f\ng += 1\nfor h in i: pass\nwith j as k: pass\n(l := 1)\n\
+                      [m for m in n]\n_o = p.q = 1\nimport r\nstate = 1\ndef s(t): u = 1\n";
+        let parsed = parse(source).unwrap();
+        assert_eq!(
+            assigned(parsed.suite()),
+            ["a", "c", "d", "e", "g", "h", "k", "l", "m", "u"]
+        );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn text_in_triple_quotes_is_kept(
+            text in r#"[a '"\n\t#(\\{}é]{0,40}"#,
+            returns in any::<bool>(),
+        ) {
+            let plain = text.replace('\\', r"\\").replace('\'', r"\'");
+            let formatted = plain.replace('{', "{{").replace('}', "}}");
+            let last = if returns { "return {'x': x, 'y': y}" } else { "pass" };
+            let source = format!("if 1:\n  x = '''{plain}'''\ny = f'''{formatted}{{1}}'''\n{last}");
+            let ended = run(source, 1).unwrap();
+            prop_assert_eq!(ended.returned, json!({"x": text, "y": format!("{text}1")}));
+        }
+
+        #[test]
+        fn every_line_keeps_its_number(
+            before in 0_u32..30,
+            after in 0_u32..5,
+            first_line in 1_u32..1_000,
+            returns in any::<bool>(),
+        ) {
+            let filler = ["x = 1\n", "\n", "# note\n", "y = '''\n\n'''\n", "z = (1,\n  2)\n"];
+            let lines = |count: u32| (0..count).map(|n| filler[(n % 5) as usize]).collect::<String>();
+            let (head, tail) = (lines(before), lines(after));
+            let last = if returns { "return 1" } else { "" };
+            let source = format!("{head}raise ValueError()\n{tail}{last}");
+            let expected = first_line + u32::try_from(head.lines().count()).unwrap();
+            prop_assert_eq!(run(source, first_line).unwrap_err().line, Some(expected));
+        }
+
+        #[test]
+        fn no_text_panics(text in r#"[a-c=:()\[\]{}'"\n \\fr#.]{0,60}"#) {
+            let _: Result<Program, Refused> = prepare(&text);
+            let _: Result<Ended, ScriptFailure> = run(text, 1);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Looks at a block without running it.
+
+use std::io;
+use std::thread;
+
+use super::block::{self, Refused};
+use super::{ScriptFailure, diagnose};
+
+/// Whether the embedded Python can run a block, as far as its text tells: that it is Python, and
+/// uses nothing that the interpreter is known not to have. Nothing is run, and no block, however
+/// deeply nested, can do harm: text is read on a thread of its own, whose stack fits its length.
+///
+/// `first_line` is the line of the file on which `source` begins.
+///
+/// # Errors
+/// `script_error` for what is not Python or too long, `script_unsupported` for what is not in the
+/// embedded Python; both with the line of the file.
+pub fn check(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
+    apart(source, first_line, |source| {
+        block::prepare(source).map(drop)
+    })
+}
+
+/// As [`check`], for a block that the user's own Python runs: only that it is Python.
+///
+/// # Errors
+/// `script_error` for what is not Python or too long, with the line of the file.
+pub fn check_syntax(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
+    apart(source, first_line, |source| {
+        block::parse(&block::unix_lines(source)).map(drop)
+    })
+}
+
+fn apart(
+    source: &str,
+    first_line: u32,
+    look: impl FnOnce(&str) -> Result<(), Refused> + Send,
+) -> Result<(), ScriptFailure> {
+    let stack = block::stack_for(source.len());
+    let looked = thread::scope(|scope| -> io::Result<Option<Result<(), Refused>>> {
+        let looking = thread::Builder::new()
+            .stack_size(stack)
+            .spawn_scoped(scope, || look(source))?;
+        Ok(looking.join().ok())
+    });
+    let message = match looked {
+        Ok(Some(looked)) => {
+            return looked.map_err(|refused| diagnose::refused(&refused, first_line));
+        }
+        Ok(None) => "the block could not be checked, its reader failed".to_owned(),
+        Err(error) => {
+            format!("the block could not be checked, no thread could be started: {error}")
+        }
+    };
+    Err(ScriptFailure {
+        kind: "script_worker",
+        message,
+        line: Some(first_line),
+        printed: String::new(),
+    })
+}

@@ -1,0 +1,257 @@
+//! Between JSON and the values of the embedded interpreter.
+
+use monty_types::MontyObject;
+use serde_json::{Map, Value};
+
+use super::wire::{self, DEEPEST};
+
+/// A value that JSON has no place for, and where it was found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unfit {
+    /// Steps from the value to the culprit, innermost first.
+    steps: Vec<String>,
+    /// What it is and what to return instead.
+    what: String,
+}
+
+impl Unfit {
+    fn new(what: impl Into<String>) -> Self {
+        Self {
+            steps: Vec::new(),
+            what: what.into(),
+        }
+    }
+
+    fn under(mut self, step: String) -> Self {
+        self.steps.push(step);
+        self
+    }
+
+    /// The complaint about `root`, which is how the block would call the value.
+    pub(super) fn message(&self, root: &str) -> String {
+        let path: String = self.steps.iter().rev().map(String::as_str).collect();
+        format!("{root}{path} is {}", self.what)
+    }
+}
+
+/// A received JSON value as an interpreter's value.
+pub(super) fn into_python(value: Value) -> MontyObject {
+    match value {
+        Value::Null => MontyObject::None,
+        Value::Bool(it) => MontyObject::Bool(it),
+        Value::Number(it) => match (it.as_i64(), it.as_u64()) {
+            (Some(integer), _) => MontyObject::Int(integer),
+            (None, Some(integer)) => MontyObject::BigInt(integer.into()),
+            (None, None) => MontyObject::Float(it.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(it) => MontyObject::String(it),
+        Value::Array(items) => MontyObject::List(items.into_iter().map(into_python).collect()),
+        Value::Object(map) => match wire::float(&map) {
+            Some(float) => MontyObject::Float(float),
+            None => dict(map),
+        },
+    }
+}
+
+/// A received JSON object as a dict.
+pub(super) fn dict(map: Map<String, Value>) -> MontyObject {
+    let pairs: Vec<_> = map
+        .into_iter()
+        .map(|(key, value)| {
+            (
+                MontyObject::String(wire::unescaped(key)),
+                into_python(value),
+            )
+        })
+        .collect();
+    MontyObject::dict(pairs)
+}
+
+/// An interpreter's value as JSON.
+///
+/// Tuples become lists and int keys become text; nothing else changes its type on the way.
+///
+/// # Errors
+/// The first part that JSON has no place for.
+pub(super) fn from_python(object: MontyObject) -> Result<Value, Unfit> {
+    plain(object, DEEPEST)
+}
+
+fn plain(object: MontyObject, left: usize) -> Result<Value, Unfit> {
+    match object {
+        MontyObject::None => Ok(Value::Null),
+        MontyObject::Bool(it) => Ok(Value::Bool(it)),
+        MontyObject::Int(it) => Ok(Value::from(it)),
+        MontyObject::BigInt(it) => u64::try_from(&it).map(Value::from).map_err(|_| {
+            Unfit::new("an integer beyond 64 bits, which JSON readers round; return it as text: str(value)")
+        }),
+        MontyObject::Float(it) => serde_json::Number::from_f64(it).map(Value::Number).ok_or_else(|| {
+            Unfit::new(format!("the float {}, which JSON does not have; return None or text instead", python_float(it)))
+        }),
+        MontyObject::String(it) => Ok(Value::String(it)),
+        MontyObject::List(items) | MontyObject::Tuple(items) => list(items, left),
+        MontyObject::NamedTuple { values, .. } => list(values, left),
+        MontyObject::Dict(pairs) => object_of(pairs, left),
+        other => Err(unfit(&other)),
+    }
+}
+
+fn list(items: Vec<MontyObject>, left: usize) -> Result<Value, Unfit> {
+    let left = deeper(left)?;
+    items
+        .into_iter()
+        .enumerate()
+        .map(|(index, item)| plain(item, left).map_err(|unfit| unfit.under(format!("[{index}]"))))
+        .collect::<Result<Vec<_>, _>>()
+        .map(Value::Array)
+}
+
+fn object_of(pairs: monty_types::DictPairs, left: usize) -> Result<Value, Unfit> {
+    let left = deeper(left)?;
+    let mut map = Map::with_capacity(pairs.len());
+    for (key, value) in pairs {
+        let step = format!("[{}]", key.py_repr());
+        let key = key_text(&key)?;
+        let value = plain(value, left).map_err(|unfit| unfit.under(step))?;
+        if map.contains_key(&key) {
+            return Err(Unfit::new(format!(
+                "a dict with the keys {key} and '{key}', which are the same key in JSON"
+            )));
+        }
+        map.insert(key, value);
+    }
+    Ok(Value::Object(map))
+}
+
+fn key_text(key: &MontyObject) -> Result<String, Unfit> {
+    match key {
+        MontyObject::String(it) => Ok(it.clone()),
+        MontyObject::Int(it) => Ok(it.to_string()),
+        MontyObject::BigInt(it) => Ok(it.to_string()),
+        other => Err(Unfit::new(format!(
+            "a dict with the key {} ({}); keys must be text: str(key)",
+            shortened(&other.py_repr()),
+            type_name(other)
+        ))),
+    }
+}
+
+fn deeper(left: usize) -> Result<usize, Unfit> {
+    left.checked_sub(1)
+        .ok_or_else(|| Unfit::new(format!("nested more than {DEEPEST} levels deep")))
+}
+
+fn unfit(object: &MontyObject) -> Unfit {
+    let instead = match object {
+        MontyObject::Set(_) | MontyObject::FrozenSet(_) => "return sorted(value) or list(value)",
+        MontyObject::Bytes(_) => "return value.decode() or value.hex()",
+        MontyObject::Date(_) | MontyObject::DateTime(_) | MontyObject::Time(_) => {
+            "return value.isoformat()"
+        }
+        MontyObject::TimeDelta(_) => "return value.total_seconds()",
+        MontyObject::Path(_) | MontyObject::Exception { .. } => "return str(value)",
+        MontyObject::Cycle(..) => "return a copy without the part that contains itself",
+        MontyObject::ClassInstance(_) => "return a dict of its fields",
+        MontyObject::Repr(text) if text.starts_with('<') => "return the parts that you need",
+        MontyObject::Repr(_) => "return list(value)",
+        _ => "return text, numbers, lists and dicts",
+    };
+    Unfit::new(format!(
+        "a value of type {}, which JSON does not have; {instead}",
+        type_name(object)
+    ))
+}
+
+/// The name of a value's type, as Python would say it.
+fn type_name(object: &MontyObject) -> String {
+    let name = match object {
+        MontyObject::None => "NoneType",
+        MontyObject::Bool(_) => "bool",
+        MontyObject::Float(_) => "float",
+        MontyObject::Tuple(_) => "tuple",
+        MontyObject::Bytes(_) => "bytes",
+        MontyObject::Set(_) => "set",
+        MontyObject::FrozenSet(_) => "frozenset",
+        MontyObject::Date(_) => "date",
+        MontyObject::DateTime(_) => "datetime",
+        MontyObject::Time(_) => "time",
+        MontyObject::TimeDelta(_) => "timedelta",
+        MontyObject::TimeZone(_) => "timezone",
+        MontyObject::Path(_) => "PosixPath",
+        MontyObject::Ellipsis => "ellipsis",
+        MontyObject::Type(_) => "type",
+        MontyObject::BuiltinFunction(_) | MontyObject::Function { .. } => "function",
+        MontyObject::Cycle(..) => "a container that contains itself",
+        MontyObject::ClassInstance(it) => return it.class_type.name.clone(),
+        MontyObject::NamedTuple { type_name, .. } => return type_name.clone(),
+        MontyObject::Exception { exc_type, .. } => return exc_type.to_string(),
+        MontyObject::Repr(text) => return repr_type(text),
+        _ => "object",
+    };
+    name.to_owned()
+}
+
+/// The type's name from `<re.Match object; …>`, `<function 'f' at …>`, `range(0, 3)`.
+fn repr_type(text: &str) -> String {
+    let inner = text.trim_start_matches('<');
+    let end = inner.find([' ', '(', '>']).unwrap_or(inner.len());
+    inner[..end].to_owned()
+}
+
+fn python_float(float: f64) -> &'static str {
+    match (float.is_nan(), float.is_sign_negative()) {
+        (true, _) => "nan",
+        (false, true) => "-inf",
+        (false, false) => "inf",
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The names that a block without `return` assigned, as one JSON object; functions, classes and
+/// modules are not results.
+///
+/// # Errors
+/// The message about the first name whose value JSON has no place for.
+pub(super) fn names(object: MontyObject) -> Result<Value, String> {
+    let MontyObject::Dict(pairs) = object else {
+        return Err("the block's names are not a dict".to_owned());
+    };
+    let mut map = Map::with_capacity(pairs.len());
+    for (name, value) in pairs {
+        let (MontyObject::String(name), false) = (name, is_definition(&value)) else {
+            continue;
+        };
+        let value = plain(value, DEEPEST - 1).map_err(|unfit| {
+            format!(
+                "{}; a name that begins with `_` stays inside the block, and `return` says what leaves it",
+                unfit.message(&name)
+            )
+        })?;
+        map.insert(name, value);
+    }
+    Ok(Value::Object(map))
+}
+
+fn is_definition(object: &MontyObject) -> bool {
+    match object {
+        MontyObject::BuiltinFunction(_) | MontyObject::Function { .. } | MontyObject::Type(_) => {
+            true
+        }
+        MontyObject::Repr(text) => [
+            "<function ",
+            "<module ",
+            "<class ",
+            "<bound method ",
+            "<built-in ",
+        ]
+        .iter()
+        .any(|prefix| text.starts_with(prefix)),
+        _ => false,
+    }
+}

@@ -1,0 +1,291 @@
+//! Turns what the embedded interpreter says into a failure that helps.
+//!
+//! The interpreter implements a part of Python. Where a block meets the edge of that part, the
+//! interpreter's own words would blame the block; here the edge is named, with the way around it.
+
+use monty_types::{ExcType, MontyException};
+
+use super::ScriptFailure;
+use super::block::{LONGEST, Program, Refused};
+use super::unsupported::{self, Unsupported, WAY_OUT};
+
+/// What the message of an exception begins with when a block asked the system for something.
+pub(super) const NO_ACCESS: &str = "inline code has no access to";
+
+/// Built-in names of Python that the embedded interpreter lacks, sorted.
+const BUILTINS: &str = "BaseExceptionGroup BlockingIOError BrokenPipeError BufferError BytesWarning \
+        ChildProcessError ConnectionAbortedError ConnectionError ConnectionRefusedError \
+        ConnectionResetError DeprecationWarning EOFError EncodingWarning EnvironmentError \
+        ExceptionGroup FloatingPointError FutureWarning GeneratorExit IOError ImportWarning \
+        IndentationError InterruptedError PendingDeprecationWarning ProcessLookupError \
+        ReferenceError ResourceWarning RuntimeWarning StopAsyncIteration SyntaxWarning SystemError \
+        TabError UnicodeError UnicodeTranslateError UnicodeWarning UserWarning Warning __import__ \
+        aiter anext ascii breakpoint bytearray callable classmethod compile complex delattr dir eval \
+        exec exit format globals help input issubclass locals memoryview quit staticmethod super \
+        vars";
+
+/// Methods of Python's built-in types. One that is missing is the interpreter's fault, any other
+/// name the block's.
+const METHODS: [(&str, &str); 9] = [
+    (
+        "str",
+        "capitalize casefold center count encode endswith expandtabs find format format_map index \
+            isalnum isalpha isascii isdecimal isdigit isidentifier islower isnumeric isprintable \
+            isspace istitle isupper join ljust lower lstrip maketrans partition removeprefix \
+            removesuffix replace rfind rindex rjust rpartition rsplit rstrip split splitlines \
+            startswith strip swapcase title translate upper zfill",
+    ),
+    (
+        "list",
+        "append clear copy count extend index insert pop remove reverse sort",
+    ),
+    (
+        "dict",
+        "clear copy fromkeys get items keys pop popitem setdefault update values",
+    ),
+    (
+        "set",
+        "add clear copy difference difference_update discard intersection intersection_update \
+            isdisjoint issubset issuperset pop remove symmetric_difference \
+            symmetric_difference_update union update",
+    ),
+    (
+        "frozenset",
+        "copy difference intersection isdisjoint issubset issuperset symmetric_difference union",
+    ),
+    ("tuple", "count index"),
+    (
+        "bytes",
+        "capitalize center count decode endswith expandtabs find fromhex hex index isalnum \
+            isalpha isascii isdigit islower isspace istitle isupper join ljust lower lstrip \
+            maketrans partition removeprefix removesuffix replace rfind rindex rjust rpartition \
+            rsplit rstrip split splitlines startswith strip swapcase title translate upper zfill",
+    ),
+    (
+        "int",
+        "as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag numerator \
+            real to_bytes",
+    ),
+    (
+        "float",
+        "as_integer_ratio conjugate fromhex hex imag is_integer real",
+    ),
+];
+
+/// Where a block stands in its file and what it printed so far.
+#[derive(Debug)]
+pub(super) struct Scene<'a> {
+    /// The line of the file on which the block begins.
+    pub(super) first_line: u32,
+    /// What it printed.
+    pub(super) printed: String,
+    /// The program that was made of it.
+    pub(super) program: &'a Program,
+}
+
+/// Why a block was not run at all.
+pub(super) fn refused(refused: &Refused, first_line: u32) -> ScriptFailure {
+    let of_file = |line: u32| first_line.saturating_add(line.saturating_sub(1));
+    match refused {
+        Refused::Syntax { message, line } => failure(
+            "script_error",
+            format!("SyntaxError: {message}"),
+            Some(of_file(*line)),
+        ),
+        Refused::Unsupported { what, line } => unsupported(what, Some(of_file(*line))),
+        Refused::TooLong { bytes } => failure(
+            "script_error",
+            format!(
+                "the block is {bytes} bytes long; the limit is {LONGEST}: move data into a file"
+            ),
+            Some(first_line),
+        ),
+    }
+}
+
+/// What a block's exception means; `compiling` if it came before the first statement ran.
+pub(super) fn exception(
+    raised: &MontyException,
+    compiling: bool,
+    scene: Scene<'_>,
+) -> ScriptFailure {
+    let line = raised
+        .traceback()
+        .iter()
+        .rev()
+        .find_map(|frame| scene.program.line_of_block(frame.start.line))
+        .map(|line| scene.first_line.saturating_add(line - 1));
+    let message = raised.message().unwrap_or_default();
+    let mut failure = match (
+        raised.exc_type(),
+        edge(raised.exc_type(), message, compiling),
+    ) {
+        (_, Some(what)) => unsupported(&what, line),
+        (ExcType::TimeoutError, None) if message.starts_with("time limit exceeded") => failure(
+            "script_timeout",
+            "the block ran longer than its time limit".to_owned(),
+            line,
+        ),
+        (ExcType::MemoryError, None) if message.starts_with("memory limit exceeded") => {
+            failure("script_memory", format!("MemoryError: {message}"), line)
+        }
+        _ => failure("script_error", in_python(raised), line),
+    };
+    failure.printed = scene.printed;
+    failure
+}
+
+/// The exception as Python prints its last line.
+fn in_python(raised: &MontyException) -> String {
+    match (raised.exc_type(), raised.message()) {
+        // Python shows the key itself; the interpreter keeps only its text.
+        (ExcType::KeyError, Some(key)) if !looks_like_a_literal(key) => {
+            format!("KeyError: {}", monty_types::StringRepr(key))
+        }
+        _ => raised.summary(),
+    }
+}
+
+fn looks_like_a_literal(key: &str) -> bool {
+    key.parse::<f64>().is_ok()
+        || matches!(key, "None" | "True" | "False")
+        || key.starts_with(['\'', '"', '('])
+}
+
+/// The edge of the interpreter that an exception stands for, if it stands for one.
+fn edge(kind: ExcType, message: &str, compiling: bool) -> Option<Unsupported> {
+    let plain = |what: String| {
+        Some(Unsupported {
+            what,
+            instead: None,
+        })
+    };
+    match kind {
+        ExcType::NotImplementedError if compiling => {
+            let prefix = "The monty syntax parser does not yet support ";
+            plain(message.strip_prefix(prefix).unwrap_or(message).to_owned())
+        }
+        ExcType::PermissionError if message.starts_with(NO_ACCESS) => plain(message.to_owned()),
+        ExcType::RuntimeError if message.starts_with("Internal error in monty") => {
+            plain(message.replacen("Internal error in monty: ", "this use of Python: ", 1))
+        }
+        ExcType::ModuleNotFoundError => plain(format!(
+            "the module `{}`",
+            quoted(message).unwrap_or(message)
+        )),
+        ExcType::ImportError => {
+            let mut names = message.split('\'').skip(1).step_by(2);
+            let (name, module) = (names.next()?, names.next()?);
+            if unsupported::is_module(module) {
+                plain(format!("`{name}` of the module `{module}`"))
+            } else {
+                None
+            }
+        }
+        ExcType::NameError => {
+            let name = quoted(message)?;
+            if BUILTINS.split(' ').any(|it| it == name) {
+                plain(format!("the built-in `{name}`"))
+            } else {
+                None
+            }
+        }
+        ExcType::AttributeError => attribute(message).and_then(plain),
+        ExcType::TypeError => operation(message),
+        _ => None,
+    }
+}
+
+/// What stands between the first quotes.
+fn quoted(message: &str) -> Option<&str> {
+    message.split('\'').nth(1)
+}
+
+/// A method or a part of a module that Python has and the interpreter has not.
+fn attribute(message: &str) -> Option<String> {
+    let mut quoted = message.split('\'').skip(1).step_by(2);
+    let (owner, name) = (quoted.next()?, quoted.next()?);
+    if message.starts_with("module ") {
+        return Some(format!("`{owner}.{name}`"));
+    }
+    if owner == "module" {
+        return Some(format!("`{name}` of this module"));
+    }
+    METHODS
+        .iter()
+        .any(|(kind, names)| *kind == owner && names.split(' ').any(|it| it == name))
+        .then(|| format!("this use of `{owner}.{name}`"))
+}
+
+/// An operation between built-in types that Python has and the interpreter has not.
+fn operation(message: &str) -> Option<Unsupported> {
+    if message.ends_with("not supported between instances of 'set' and 'set'") {
+        return Some(Unsupported {
+            what: format!("`{}` between sets", quoted(message)?),
+            instead: Some("`a.issubset(b)` and `a.issuperset(b)` compare sets"),
+        });
+    }
+    if let Some(operands) = message.strip_prefix("unsupported operand type(s) for ") {
+        let mut kinds = operands.split('\'').skip(1).step_by(2);
+        let (left, right) = (kinds.next()?, kinds.next()?);
+        let number = |kind| matches!(kind, "bool" | "int" | "float");
+        if (left == "bool" || right == "bool") && number(left) && number(right) {
+            return Some(Unsupported {
+                what: "arithmetic with a bool".to_owned(),
+                instead: Some("`int(flag)` makes a number of it"),
+            });
+        }
+    }
+    let (what, instead) = if message.starts_with("unsupported operand type(s) for %: 'str' and") {
+        (
+            "`%` formatting of text",
+            Some("an f-string or `.format()` does the same"),
+        )
+    } else if message == "unsupported operand type(s) for |: 'dict' and 'dict'" {
+        ("`|` between dicts", Some("`{**a, **b}` does the same"))
+    } else if message == "list indices must be integers or slices, not slice" {
+        (
+            "assigning to a slice",
+            Some("build a new list from the parts"),
+        )
+    } else if message.starts_with("print() ") && message.ends_with(" is not supported") {
+        (
+            "`print` to a file",
+            Some("`print(value)` goes to the report"),
+        )
+    } else {
+        return None;
+    };
+    Some(Unsupported {
+        what: what.to_owned(),
+        instead,
+    })
+}
+
+/// The failure that names an edge, its line and the way out.
+fn unsupported(edge: &Unsupported, line: Option<u32>) -> ScriptFailure {
+    let at = line.map_or_else(String::new, |line| format!(" (line {line})"));
+    let what = &edge.what;
+    let said = if what.starts_with(NO_ACCESS) {
+        format!("{what}{at}")
+    } else {
+        format!("the embedded Python does not know {what}{at}")
+    };
+    let instead = edge
+        .instead
+        .map_or_else(String::new, |instead| format!("; {instead}"));
+    failure(
+        "script_unsupported",
+        format!("{said}{instead}; {WAY_OUT}"),
+        line,
+    )
+}
+
+fn failure(kind: &'static str, message: String, line: Option<u32>) -> ScriptFailure {
+    ScriptFailure {
+        kind,
+        message,
+        line,
+        printed: String::new(),
+    }
+}

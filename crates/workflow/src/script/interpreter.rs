@@ -1,0 +1,280 @@
+//! Runs one block in the embedded interpreter. Only ever called in a worker process.
+
+use std::borrow::Cow;
+use std::time::{Duration, Instant};
+
+use cachalot_core::Millis;
+use monty::{MontyRun, RunProgress};
+use monty_types::{
+    AssertMessageAnnotations, CompileOptions, ExcType, ExtFunctionResult, MontyDate, MontyDateTime,
+    MontyException, MontyObject, MontyTimeZone, NameLookupResult, OsFunctionCall, PrintWriter,
+    PrintWriterCallback, ResourceLimits, ResourceTracker,
+};
+use serde_json::Value;
+
+use super::block::{self, Program};
+use super::diagnose::{self, NO_ACCESS, Scene};
+use super::wire::Received;
+use super::{Ended, ScriptFailure, convert};
+
+/// Runs a block to its end. A `memory_limit` of 0 is no limit.
+///
+/// # Errors
+/// The block's own error, or what stopped it; lines are lines of the file.
+pub(super) fn run(block: Received, memory_limit: u64) -> Result<Ended, ScriptFailure> {
+    let clock = WallClock {
+        at_start: block.now,
+        started: Instant::now(),
+    };
+    let program = block::prepare(&block.source)
+        .map_err(|refused| diagnose::refused(&refused, block.first_line))?;
+    let inputs = vec![convert::dict(block.state), convert::dict(block.variables)];
+    let tracker = tracker(block.time_limit_ms, memory_limit);
+    let mut printed = Printed::new(block.most_printed);
+    let ended = compile(&program)
+        .map_err(|error| (error, true))
+        .and_then(|compiled| {
+            drive(compiled, inputs, tracker, &mut printed, clock).map_err(|error| (error, false))
+        });
+    let printed = printed.finish();
+    match ended {
+        Ok(value) => match returned(value, program.names) {
+            Ok(returned) => Ok(Ended { returned, printed }),
+            Err(message) => Err(ScriptFailure {
+                kind: "script_error",
+                message,
+                line: None,
+                printed,
+            }),
+        },
+        Err((raised, compiling)) => {
+            let scene = Scene {
+                first_line: block.first_line,
+                printed,
+                program: &program,
+            };
+            Err(diagnose::exception(&raised, compiling, scene))
+        }
+    }
+}
+
+fn compile(program: &Program) -> Result<MontyRun, MontyException> {
+    // A failed `assert` says what Python would say.
+    let options = CompileOptions {
+        assert_message_annotations: AssertMessageAnnotations::Off,
+    };
+    let inputs = vec!["state".to_owned(), "variables".to_owned()];
+    MontyRun::new(program.text.clone(), "block", inputs, options)
+}
+
+fn tracker(time_limit_ms: u64, memory_limit: u64) -> ResourceTracker {
+    let mut limits = ResourceLimits::default().max_duration(Duration::from_millis(time_limit_ms));
+    if memory_limit > 0 {
+        // Stops single large results before they are made; the process's own limit stops the rest.
+        limits = limits.max_memory(usize::try_from(memory_limit).unwrap_or(usize::MAX));
+    }
+    ResourceTracker::new(limits)
+}
+
+/// Runs the program; every wish for something outside the interpreter is answered here.
+fn drive(
+    compiled: MontyRun,
+    inputs: Vec<MontyObject>,
+    tracker: ResourceTracker,
+    printed: &mut Printed,
+    clock: WallClock,
+) -> Result<MontyObject, MontyException> {
+    let mut progress = compiled.start(inputs, tracker, PrintWriter::Callback(printed))?;
+    loop {
+        let print = PrintWriter::Callback(printed);
+        progress = match progress {
+            RunProgress::Complete(value) => return Ok(value),
+            RunProgress::OsCall(call) => call.resume_with(print, |call| clock.answer(&call))?,
+            RunProgress::NameLookup(lookup) => lookup.resume(NameLookupResult::Undefined, print)?,
+            // A call of a name that nobody defined.
+            RunProgress::FunctionCall(call) => {
+                let name = call.function_name.clone();
+                call.resume(ExtFunctionResult::NotFound(name), print)?
+            }
+            RunProgress::ResolveFutures(futures) => {
+                futures.abort(no_access("anything that it could wait for"), print)?
+            }
+        };
+    }
+}
+
+fn no_access(to: &str) -> MontyException {
+    MontyException::new(ExcType::PermissionError, Some(format!("{NO_ACCESS} {to}")))
+}
+
+fn returned(value: MontyObject, names: bool) -> Result<Value, String> {
+    if names {
+        convert::names(value)
+    } else {
+        convert::from_python(value).map_err(|unfit| unfit.message("the returned value"))
+    }
+}
+
+/// The time of day, as far as a block may know it: in UTC, from its parent's clock.
+#[derive(Debug, Clone, Copy)]
+struct WallClock {
+    at_start: Millis,
+    started: Instant,
+}
+
+impl WallClock {
+    /// Answers questions about the time and refuses everything else.
+    fn answer(&self, call: &OsFunctionCall) -> ExtFunctionResult {
+        let refused = match call {
+            OsFunctionCall::DateToday => {
+                let now = self.at(0);
+                let date = MontyDate {
+                    year: now.year,
+                    month: now.month,
+                    day: now.day,
+                };
+                return ExtFunctionResult::Return(MontyObject::Date(date));
+            }
+            OsFunctionCall::DateTimeNow(zone) => {
+                let now = self.in_zone(zone.as_ref());
+                return ExtFunctionResult::Return(MontyObject::DateTime(now));
+            }
+            OsFunctionCall::Getenv(_) | OsFunctionCall::GetEnviron => "the environment",
+            _ => "files",
+        };
+        ExtFunctionResult::Error(no_access(&format!("{refused} (`{}`)", call.name())))
+    }
+
+    fn in_zone(&self, zone: Option<&MontyTimeZone>) -> MontyDateTime {
+        let mut now = self.at(zone.map_or(0, |zone| zone.offset_seconds));
+        now.offset_seconds = zone.map(|zone| zone.offset_seconds);
+        now.timezone_name = zone.and_then(|zone| zone.name.clone());
+        now
+    }
+
+    /// The date and time at `offset` seconds east of UTC, without a zone.
+    fn at(&self, offset: i32) -> MontyDateTime {
+        let passed = i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let micros = self.at_start.saturating_mul(1_000).saturating_add(passed);
+        let seconds = micros
+            .div_euclid(1_000_000)
+            .saturating_add(i64::from(offset));
+        let of_day = u32::try_from(seconds.rem_euclid(86_400)).unwrap_or(0);
+        let (year, month, day) = civil(seconds.div_euclid(86_400));
+        MontyDateTime {
+            year,
+            month,
+            day,
+            hour: narrow(of_day / 3_600),
+            minute: narrow(of_day / 60 % 60),
+            second: narrow(of_day % 60),
+            microsecond: u32::try_from(micros.rem_euclid(1_000_000)).unwrap_or(0),
+            offset_seconds: None,
+            timezone_name: None,
+        }
+    }
+}
+
+fn narrow(part: u32) -> u8 {
+    u8::try_from(part).unwrap_or(u8::MAX)
+}
+
+/// The proleptic Gregorian date of a count of days since 1970-01-01, within the years that Python
+/// knows. Years are counted from March, so that the leap day is the last day of its year.
+fn civil(days: i64) -> (i32, u8, u8) {
+    const ERA: i64 = 146_097;
+    let days = days.clamp(-719_162, 2_932_896) + 719_468;
+    let (era, of_era) = (days.div_euclid(ERA), days.rem_euclid(ERA));
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    let small = |part: i64| u8::try_from(part).unwrap_or(1);
+    (i32::try_from(year).unwrap_or(1), small(month), small(day))
+}
+
+/// What a block prints, up to a limit.
+struct Printed {
+    text: String,
+    most: usize,
+    /// Bytes that did not fit.
+    dropped: usize,
+}
+
+impl Printed {
+    fn new(most: usize) -> Self {
+        Self {
+            text: String::new(),
+            most,
+            dropped: 0,
+        }
+    }
+
+    fn push(&mut self, text: &str) {
+        let room = if self.dropped > 0 {
+            0
+        } else {
+            self.most.saturating_sub(self.text.len())
+        };
+        let kept = text.floor_char_boundary(room);
+        self.text.push_str(&text[..kept]);
+        self.dropped = self.dropped.saturating_add(text.len() - kept);
+    }
+
+    /// The text, with a last line that says what is missing.
+    fn finish(self) -> String {
+        match self.dropped {
+            0 => self.text,
+            dropped => format!(
+                "{}\n[{dropped} more bytes were printed and not kept]\n",
+                self.text
+            ),
+        }
+    }
+}
+
+impl PrintWriterCallback for Printed {
+    fn stdout_write(&mut self, output: Cow<'_, str>) -> Result<(), MontyException> {
+        self.push(&output);
+        Ok(())
+    }
+
+    fn stdout_push(&mut self, end: char) -> Result<(), MontyException> {
+        self.push(end.encode_utf8(&mut [0; 4]));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_across_leap_days_and_the_epoch() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(-1), (1969, 12, 31));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(11_017), (2000, 3, 1));
+        assert_eq!(civil(20_513), (2026, 3, 1));
+        assert_eq!(civil(i64::MIN), (1, 1, 1));
+        assert_eq!(civil(i64::MAX), (9999, 12, 31));
+    }
+
+    #[test]
+    fn printed_text_is_cut_between_characters_and_says_so() {
+        let mut printed = Printed::new(4);
+        printed.push("aé");
+        printed.push("é!");
+        assert_eq!(
+            printed.finish(),
+            "aé\n[3 more bytes were printed and not kept]\n"
+        );
+    }
+}

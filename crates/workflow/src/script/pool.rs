@@ -1,0 +1,231 @@
+//! A pool of worker processes, started when they are needed and kept while they are well.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use cachalot_core::Millis;
+
+use super::process::{Launch, Silence, Worker};
+use super::wire::{self, Answer, DEEPEST, Exact, LONGEST_ANSWER, MOST_PRINTED, Request};
+use super::{Ended, Script, ScriptFailure};
+
+/// What the parent allows beyond a block's time limit before it kills the worker. Workers of the
+/// embedded Python watch the limit themselves and get to say where the block was.
+const GRACE: Duration = Duration::from_secs(1);
+/// After so many blocks a worker is replaced, and with it whatever it has not given back.
+const BLOCKS_PER_WORKER: u32 = 1_000;
+
+/// Worker processes of one kind.
+#[derive(Debug)]
+pub(super) struct Pool {
+    launch: Launch,
+    idle: Mutex<Vec<Worker>>,
+    turns: Semaphore,
+    time_limit: Duration,
+    /// Whether the worker watches the time limit itself.
+    watches_itself: bool,
+    /// The worker's share of memory, for messages; 0 if it has no limit.
+    memory_limit: u64,
+}
+
+impl Pool {
+    /// A pool of at most `workers` processes, at least one. Starts none.
+    pub(super) fn new(
+        launch: Launch,
+        workers: usize,
+        time_limit: Duration,
+        watches_itself: bool,
+        memory_limit: u64,
+    ) -> Self {
+        Self {
+            launch,
+            idle: Mutex::new(Vec::new()),
+            turns: Semaphore::new(workers.clamp(1, Semaphore::MAX_PERMITS)),
+            time_limit,
+            watches_itself,
+            memory_limit,
+        }
+    }
+
+    /// Runs one block in a worker of its own for that time.
+    ///
+    /// While the returned future is being awaited the worker belongs to it: dropping the future
+    /// kills the worker. Waiting for a free worker does not count towards the time limit.
+    pub(super) async fn run(
+        &self,
+        script: &Script,
+        state: &Map<String, Value>,
+        variables: &Map<String, Value>,
+        now: Millis,
+    ) -> Result<Ended, ScriptFailure> {
+        for (name, map) in [("state", state), ("variables", variables)] {
+            if !wire::fits(map) {
+                return Err(failure(
+                    "script_error",
+                    format!(
+                        "`{name}` is nested more than {DEEPEST} levels deep, which inline code cannot be given"
+                    ),
+                ));
+            }
+        }
+        let request = self.request(script, state, variables, now)?;
+        let _turn = self.turns.acquire().await.map_err(|_| {
+            failure(
+                "script_worker",
+                "the runner of inline code is shut down".to_owned(),
+            )
+        })?;
+        let mut worker = self.worker().await?;
+        let limit = if self.watches_itself {
+            self.time_limit + GRACE
+        } else {
+            self.time_limit
+        };
+        let line = match timeout(limit, worker.exchange(&request)).await {
+            Err(_) => return Err(self.overran()),
+            Ok(Err(silence)) => return Err(self.silent(silence)),
+            Ok(Ok(line)) => line,
+        };
+        let answer: Answer<Value> = serde_json::from_slice(&line).map_err(|error| {
+            failure(
+                "script_worker",
+                format!("the worker of the block gave no proper answer: {error}"),
+            )
+        })?;
+        if worker.answered <= BLOCKS_PER_WORKER {
+            self.idle
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(worker);
+        }
+        answer.into_result()
+    }
+
+    fn request(
+        &self,
+        script: &Script,
+        state: &Map<String, Value>,
+        variables: &Map<String, Value>,
+        now: Millis,
+    ) -> Result<Vec<u8>, ScriptFailure> {
+        let request = Request {
+            source: &script.source,
+            first_line: script.first_line,
+            state: Exact::Map(state),
+            variables: Exact::Map(variables),
+            time_limit_ms: u64::try_from(self.time_limit.as_millis()).unwrap_or(u64::MAX),
+            most_printed: MOST_PRINTED,
+            now,
+        };
+        let mut line = serde_json::to_vec(&request).map_err(|error| {
+            failure(
+                "script_worker",
+                format!("the block could not be sent to its worker: {error}"),
+            )
+        })?;
+        line.push(b'\n');
+        Ok(line)
+    }
+
+    /// An idle worker that is still there, or a new one.
+    async fn worker(&self) -> Result<Worker, ScriptFailure> {
+        while let Some(mut worker) = self.take() {
+            if worker.alive() {
+                return Ok(worker);
+            }
+        }
+        Worker::start(&self.launch)
+            .await
+            .map_err(|silence| self.not_started(silence))
+    }
+
+    fn take(&self) -> Option<Worker> {
+        self.idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()
+    }
+
+    fn overran(&self) -> ScriptFailure {
+        failure(
+            "script_timeout",
+            format!(
+                "the block ran longer than its time limit of {:?} and was stopped",
+                self.time_limit
+            ),
+        )
+    }
+
+    fn not_started(&self, silence: Silence) -> ScriptFailure {
+        let program = self.launch.program.display();
+        let why = match silence {
+            Silence::NotStarted(error) => error.to_string(),
+            Silence::NotReady | Silence::TooLong => "it did not say that it was ready".to_owned(),
+            Silence::Ended { complaint, status } => explained(status, &complaint),
+        };
+        failure(
+            "script_worker",
+            format!("the worker for inline code, {program}, could not be started: {why}"),
+        )
+    }
+
+    fn silent(&self, silence: Silence) -> ScriptFailure {
+        match silence {
+            Silence::TooLong => failure(
+                "script_memory",
+                format!(
+                    "the block returned more than {LONGEST_ANSWER} bytes; return less, or write a file"
+                ),
+            ),
+            Silence::Ended { complaint, .. } if self.out_of_memory(&complaint) => failure(
+                "script_memory",
+                format!(
+                    "the block needed more than its memory limit of {} MiB and was stopped",
+                    self.memory_limit / (1024 * 1024)
+                ),
+            ),
+            Silence::Ended { status, complaint } => failure(
+                "script_worker",
+                format!(
+                    "the block ended its worker process: {}",
+                    explained(status, &complaint)
+                ),
+            ),
+            Silence::NotStarted(_) | Silence::NotReady => self.not_started(silence),
+        }
+    }
+
+    /// Whether a worker's last words are those of an allocator that was refused memory.
+    fn out_of_memory(&self, complaint: &str) -> bool {
+        self.memory_limit > 0
+            && complaint.contains("memory allocation of")
+            && complaint.contains("failed")
+    }
+}
+
+/// How a process ended, in words.
+fn explained(status: Option<std::process::ExitStatus>, complaint: &str) -> String {
+    let ended = match status {
+        // `exit status: 1`, `signal: 9 (SIGKILL)`.
+        Some(status) => status.to_string(),
+        None => "it closed its output".to_owned(),
+    };
+    if complaint.is_empty() {
+        ended
+    } else {
+        format!("{ended}: {complaint}")
+    }
+}
+
+fn failure(kind: &'static str, message: String) -> ScriptFailure {
+    ScriptFailure {
+        kind,
+        message,
+        line: None,
+        printed: String::new(),
+    }
+}

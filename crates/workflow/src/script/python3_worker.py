@@ -1,0 +1,268 @@
+"""Runs blocks of an agent file: one line of JSON in, one line of JSON out."""
+import ast, contextlib, io, json, math, os, queue, sys, threading, types
+
+DEEPEST = 100
+GIVEN = {"state", "variables", "json", "print"}
+FLOAT = "\0float"
+
+
+class Unfit(Exception):
+    """A value that JSON has no place for, and the steps that lead to it."""
+
+    def __init__(self, what):
+        self.what, self.steps = what, []
+
+    def message(self, root):
+        return f"{root}{''.join(reversed(self.steps))} is {self.what}"
+
+
+class Printed(io.TextIOBase):
+    """What a block prints, up to a limit in bytes."""
+
+    def __init__(self, most):
+        self.kept, self.room, self.dropped = [], most, 0
+
+    def writable(self):
+        return True
+
+    def write(self, text):
+        data = text.encode("utf-8", "replace")
+        kept = data[: self.room].decode("utf-8", "ignore") if not self.dropped else ""
+        size = len(kept.encode("utf-8"))
+        self.kept.append(kept)
+        self.room -= size
+        self.dropped += len(data) - size
+        return len(text)
+
+    def whole(self):
+        text = "".join(self.kept)
+        if self.dropped:
+            text += f"\n[{self.dropped} more bytes were printed and not kept]\n"
+        return text
+
+
+def received(value):
+    """A value from the wire, its floats as floats again."""
+    if isinstance(value, list):
+        return [received(item) for item in value]
+    if isinstance(value, dict):
+        if len(value) == 1 and isinstance(value.get(FLOAT), str):
+            return float(value[FLOAT])
+        return {key[1:] if key[:1] == "\0" else key: received(item) for key, item in value.items()}
+    return value
+
+
+INSTEAD = (
+    ((set, frozenset), "return sorted(value) or list(value)"),
+    ((bytes, bytearray), "return value.decode() or value.hex()"),
+    ((BaseException,), "return str(value)"),
+    ((range,), "return list(value)"),
+)
+
+
+def plain(value, left):
+    """A value for the wire; tuples become lists and int keys text."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise Unfit("text with half a surrogate pair, which JSON does not have") from None
+        return str(value)
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**64:
+            raise Unfit(
+                "an integer beyond 64 bits, which JSON readers round; return it as text: str(value)"
+            )
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise Unfit(
+                f"the float {float(value)!r}, which JSON does not have; return None or text instead"
+            )
+        return {FLOAT: float.__repr__(value)}
+    if isinstance(value, (list, tuple)):
+        left = deeper(left)
+        return [under(f"[{index}]", item, left) for index, item in enumerate(value)]
+    if isinstance(value, dict):
+        return dict_plain(value, left)
+    raise unfit(value)
+
+
+def dict_plain(value, left):
+    left, result = deeper(left), {}
+    for key, item in value.items():
+        if isinstance(key, bool) or not isinstance(key, (str, int)):
+            raise Unfit(
+                f"a dict with the key {shortened(repr(key))} ({type(key).__name__}); "
+                "keys must be text: str(key)"
+            )
+        text = plain(key, left) if isinstance(key, str) else str(int(key))
+        text = "\0" + text if text[:1] == "\0" else text
+        if text in result:
+            raise Unfit(
+                f"a dict with the keys {text} and '{text}', which are the same key in JSON"
+            )
+        result[text] = under(f"[{key!r}]", item, left)
+    return result
+
+
+def under(step, value, left):
+    try:
+        return plain(value, left)
+    except Unfit as unfit:
+        unfit.steps.append(step)
+        raise
+
+
+def deeper(left):
+    if left == 0:
+        raise Unfit(f"nested more than {DEEPEST} levels deep")
+    return left - 1
+
+
+def unfit(value):
+    instead = next((how for kinds, how in INSTEAD if isinstance(value, kinds)), None)
+    if instead is None:
+        for method in ("isoformat", "total_seconds"):
+            if hasattr(value, method):
+                instead = f"return value.{method}()"
+                break
+        else:
+            fspath = hasattr(value, "__fspath__")
+            instead = "return str(value)" if fspath else "return text, numbers, lists and dicts"
+    name = type(value).__name__
+    return Unfit(f"a value of type {name}, which JSON does not have; {instead}")
+
+
+def shortened(text):
+    return text[:60] + "…" if len(text) > 60 else text
+
+
+def returns(statements):
+    """Whether the block itself returns, as opposed to a function that it defines."""
+    todo = list(statements)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Return):
+            return True
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            todo.extend(ast.iter_child_nodes(node))
+    return False
+
+
+def assigned(tree):
+    """Every name that the block assigns anywhere and may show."""
+    names = {}
+    for node in ast.walk(tree):
+        name = node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else None
+        if type(node).__name__ in ("MatchAs", "MatchStar"):
+            name = node.name
+        if name and not name.startswith("_") and name not in GIVEN:
+            names[name] = True
+    return list(names)
+
+
+def run(block):
+    """Runs a block and returns what it returned, ready for the wire."""
+    tree = ast.parse(block["source"], "<block>")
+    given = {
+        "state": received(block["state"]),
+        "variables": received(block["variables"]),
+        "json": json,
+    }
+    names = {"__name__": "__block__", **given}
+    if returns(tree.body):
+        whole = ast.parse("def __block__(state, variables, json): pass")
+        whole.body[0].body = tree.body
+        exec(compile(whole, "<block>", "exec"), names)
+        return root(names["__block__"](**given), "the returned value", DEEPEST, "")
+    exec(compile(tree, "<block>", "exec"), names)
+    hint = (
+        "; a name that begins with `_` stays inside the block, and `return` says what leaves it"
+    )
+    definitions = (type, types.ModuleType, types.FunctionType, types.MethodType)
+    definitions += (types.BuiltinFunctionType,)
+    return {
+        name: root(names[name], name, DEEPEST - 1, hint)
+        for name in assigned(tree)
+        if name in names and not isinstance(names[name], definitions)
+    }
+
+
+def root(value, name, left, hint):
+    try:
+        return plain(value, left)
+    except Unfit as unfit:
+        raise Refused(unfit.message(name) + hint) from None
+
+
+class Refused(Exception):
+    """What a block returned cannot leave it."""
+
+
+def explained(error):
+    """The exception as Python prints its last line, and the line of the block."""
+    if isinstance(error, SyntaxError) and error.filename == "<block>":
+        return f"{type(error).__name__}: {error.msg}", error.lineno
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<block>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    kind = type(error)
+    module = kind.__module__
+    name = kind.__qualname__ if module in ("builtins", "__block__") else f"{module}.{kind.__qualname__}"
+    try:
+        text = str(error)
+    except Exception:
+        text = "<exception str() failed>"
+    return f"{name}: {text}" if text else name, line
+
+
+def answer(block):
+    printed = Printed(block["most_printed"])
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            returned = run(block)
+        return {"ended": {"returned": returned, "printed": printed.whole()}}
+    except Refused as refused:
+        kind, message, line = "script_error", str(refused), None
+    except MemoryError as error:
+        kind, (message, line) = "script_memory", explained(error)
+    except BaseException as error:
+        kind, (message, line) = "script_error", explained(error)
+    if line is not None:
+        line += block["first_line"] - 1
+    failed = {"kind": kind, "message": message, "line": line, "printed": printed.whole()}
+    return {"failed": failed}
+
+
+def main():
+    # The pipes to our parent are ours alone: what a block starts or prints past us gets others.
+    lines, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    todo = queue.Queue()
+
+    def read():
+        for line in lines:
+            todo.put(line)
+        # Our parent is gone, or has no more use for us: not even the running block goes on.
+        os._exit(0)
+
+    lines.readline()
+    threading.Thread(target=read, daemon=True).start()
+    say(answers, b"ready")
+    while True:
+        say(answers, json.dumps(answer(json.loads(todo.get()))).encode("ascii", "backslashreplace"))
+
+
+def say(answers, line):
+    answers.write(line + b"\n")
+    answers.flush()
+
+
+main()

@@ -1,0 +1,219 @@
+//! What the embedded interpreter does not know, by the names that people have for it.
+
+use ruff_python_ast::visitor::{Visitor, walk_comprehension, walk_expr, walk_stmt};
+use ruff_python_ast::{Comprehension, Expr, Number, Operator, Stmt, StmtClassDef, StmtImport};
+use ruff_text_size::Ranged;
+
+/// The way out that always exists.
+pub(super) const WAY_OUT: &str =
+    "`language: python3` on the step runs the block in your own Python instead";
+
+/// Modules that the embedded interpreter has, though not every function of each.
+const MODULES: [&str; 17] = [
+    "__future__",
+    "asyncio",
+    "base64",
+    "binascii",
+    "collections",
+    "dataclasses",
+    "datetime",
+    "functools",
+    "itertools",
+    "json",
+    "math",
+    "os",
+    "pathlib",
+    "re",
+    "sys",
+    "typing",
+    "unicodedata",
+];
+
+/// A construct, and what to write instead where there is a short answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unsupported {
+    /// What it is, in Python's words.
+    pub(super) what: String,
+    /// What does the same here.
+    pub(super) instead: Option<&'static str>,
+}
+
+impl Unsupported {
+    fn new(what: impl Into<String>, instead: Option<&'static str>) -> Self {
+        Self {
+            what: what.into(),
+            instead,
+        }
+    }
+}
+
+/// The first construct, in the order of the text, that the interpreter does not know, and the
+/// byte offset at which it stands.
+pub(super) fn first(suite: &[Stmt]) -> Option<(Unsupported, usize)> {
+    let mut search = Search {
+        found: None,
+        guarded: 0,
+    };
+    search.visit_body(suite);
+    search.found
+}
+
+struct Search {
+    found: Option<(Unsupported, usize)>,
+    /// How many `try` bodies we are in: an import there may be meant to fail.
+    guarded: u32,
+}
+
+impl Search {
+    fn note(&mut self, at: &impl Ranged, what: impl Into<String>, instead: Option<&'static str>) {
+        let at = at.start().to_usize();
+        if self.found.as_ref().is_none_or(|(_, earlier)| at < *earlier) {
+            self.found = Some((Unsupported::new(what, instead), at));
+        }
+    }
+
+    fn statement(&mut self, statement: &Stmt) {
+        match statement {
+            Stmt::Delete(it) => self.note(
+                it,
+                "the `del` statement",
+                Some("`d.pop(key)` removes a key, `items.pop(index)` an item"),
+            ),
+            Stmt::Match(it) => self.note(it, "`match`", Some("`if` and `elif` do the same")),
+            Stmt::TypeAlias(it) => self.note(it, "a type alias", None),
+            Stmt::Try(it) if it.is_star => self.note(it, "`except*`", None),
+            Stmt::For(it) if it.is_async => self.note(it, "`async for`", None),
+            Stmt::With(it) if it.is_async => self.note(it, "`async with`", None),
+            Stmt::ClassDef(it) => self.class(it),
+            Stmt::Assign(it) => self.targets(&it.targets),
+            Stmt::AugAssign(it) => {
+                self.targets(std::slice::from_ref(&it.target));
+                self.operator(it, it.op, None);
+            }
+            Stmt::Import(it) => self.import(it),
+            Stmt::ImportFrom(it) => {
+                if it.names.iter().any(|alias| alias.name.as_str() == "*") {
+                    self.note(it, "`from … import *`", Some("name what you import"));
+                } else if let Some(module) = &it.module {
+                    self.module(it, module.as_str());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn class(&mut self, class: &StmtClassDef) {
+        if class
+            .arguments
+            .as_ref()
+            .is_some_and(|it| !it.args.is_empty() || !it.keywords.is_empty())
+        {
+            self.note(class, "class inheritance", None);
+        }
+        for statement in &class.body {
+            match statement {
+                Stmt::FunctionDef(method) if !method.decorator_list.is_empty() => {
+                    self.note(method, "a decorated method", None);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn targets(&mut self, targets: &[Expr]) {
+        for target in targets {
+            if let Expr::Subscript(it) = target
+                && matches!(*it.slice, Expr::Slice(_))
+            {
+                self.note(
+                    it,
+                    "assigning to a slice",
+                    Some("build a new list from the parts"),
+                );
+            }
+        }
+    }
+
+    fn operator(&mut self, at: &impl Ranged, operator: Operator, left: Option<&Expr>) {
+        match (operator, left) {
+            (Operator::MatMult, _) => self.note(at, "matrix multiplication (`@`)", None),
+            (Operator::Mod, Some(Expr::StringLiteral(_) | Expr::FString(_))) => self.note(
+                at,
+                "`%` formatting of text",
+                Some("an f-string or `.format()` does the same"),
+            ),
+            (Operator::BitOr, Some(Expr::Dict(_) | Expr::DictComp(_))) => {
+                self.note(at, "`|` between dicts", Some("`{**a, **b}` does the same"));
+            }
+            _ => {}
+        }
+    }
+
+    fn import(&mut self, import: &StmtImport) {
+        for alias in &import.names {
+            self.module(import, alias.name.as_str());
+        }
+    }
+
+    fn module(&mut self, at: &impl Ranged, module: &str) {
+        if self.guarded == 0 && !is_module(module) {
+            self.note(at, format!("the module `{module}`"), None);
+        }
+    }
+}
+
+impl<'a> Visitor<'a> for Search {
+    fn visit_stmt(&mut self, statement: &'a Stmt) {
+        self.statement(statement);
+        if let Stmt::Try(it) = statement {
+            self.guarded += 1;
+            self.visit_body(&it.body);
+            self.guarded -= 1;
+            for handler in &it.handlers {
+                self.visit_except_handler(handler);
+            }
+            self.visit_body(&it.orelse);
+            self.visit_body(&it.finalbody);
+        } else {
+            walk_stmt(self, statement);
+        }
+    }
+
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        match expression {
+            Expr::Yield(it) => {
+                self.note(
+                    it,
+                    "a generator (`yield`)",
+                    Some("collect into a list and return it"),
+                );
+            }
+            Expr::YieldFrom(it) => {
+                self.note(
+                    it,
+                    "a generator (`yield from`)",
+                    Some("extend a list and return it"),
+                );
+            }
+            Expr::TString(it) => self.note(it, "a t-string", Some("use an f-string")),
+            Expr::NumberLiteral(it) if matches!(it.value, Number::Complex { .. }) => {
+                self.note(it, "a complex number", None);
+            }
+            Expr::BinOp(it) => self.operator(it, it.op, Some(&it.left)),
+            _ => {}
+        }
+        walk_expr(self, expression);
+    }
+
+    fn visit_comprehension(&mut self, comprehension: &'a Comprehension) {
+        if comprehension.is_async {
+            self.note(comprehension, "an async comprehension", None);
+        }
+        walk_comprehension(self, comprehension);
+    }
+}
+
+/// Whether the interpreter has the module, at least in part.
+pub(super) fn is_module(name: &str) -> bool {
+    MODULES.contains(&name)
+}

@@ -1,0 +1,132 @@
+//! The worker process: this very binary, started again to run blocks of Python apart from us.
+
+use std::any::Any;
+use std::io::{self, BufRead, BufReader, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use super::wire::{Answer, Exact, Greeting, Received};
+use super::{Ended, ScriptFailure, block, interpreter, limits};
+
+/// What a worker says when it is ready for blocks.
+pub(super) const READY: &str = "ready";
+
+/// Runs blocks that arrive on standard input, one line of JSON each, and answers each with a line
+/// on standard output, until standard input ends. It ends at once then, also in the middle of a
+/// block: its parent is gone or has no more use for it.
+///
+/// This is all that the hidden command `__script-worker` does. Call it before anything else: it
+/// gives up memory, files and processes of the whole process, for good.
+///
+/// The exit code is 0 after the end of the input and 2 if what arrived first was no greeting.
+#[must_use]
+pub fn serve() -> ExitCode {
+    let mut input = BufReader::new(io::stdin());
+    let mut line = String::new();
+    let Some(greeting) = greeting(&mut input, &mut line) else {
+        return ExitCode::from(2);
+    };
+    let (send, blocks) = channel::<String>();
+    let (started, wait_for_start) = channel::<()>();
+    // Before the limits, which leave no room for a thread.
+    let interpreter = thread::Builder::new()
+        .name("interpreter".to_owned())
+        // Only what is used of it costs memory.
+        .stack_size(block::stack_for(block::LONGEST))
+        .spawn(move || {
+            // Nobody waits any more if the process is about to end.
+            let _ = started.send(());
+            answer_all(&blocks, greeting.memory_limit);
+        });
+    if interpreter.is_err() || wait_for_start.recv().is_err() {
+        return ExitCode::from(2);
+    }
+    limits::confine(greeting.memory_limit);
+    if say(READY.as_bytes()).is_err() {
+        return ExitCode::from(2);
+    }
+    loop {
+        let mut line = String::new();
+        match input.read_line(&mut line) {
+            Ok(read) if read > 0 && send.send(line).is_ok() => {}
+            _ => return ExitCode::SUCCESS,
+        }
+    }
+}
+
+fn greeting(input: &mut impl BufRead, line: &mut String) -> Option<Greeting> {
+    input.read_line(line).ok()?;
+    serde_json::from_str(line).ok()
+}
+
+fn answer_all(blocks: &Receiver<String>, memory_limit: u64) {
+    for line in blocks {
+        let ended = run(&line, memory_limit);
+        drop(line);
+        if say(&encoded(&ended)).is_err() {
+            return;
+        }
+    }
+}
+
+fn run(line: &str, memory_limit: u64) -> Result<Ended, ScriptFailure> {
+    let block: Received = serde_json::from_str(line)
+        .map_err(|error| broken(format!("the worker could not read its block: {error}")))?;
+    // A fault of the interpreter costs its block, and nothing else.
+    catch_unwind(AssertUnwindSafe(|| interpreter::run(block, memory_limit))).unwrap_or_else(
+        |panic| {
+            Err(broken(format!(
+                "the embedded Python failed: {}",
+                panic_message(panic.as_ref())
+            )))
+        },
+    )
+}
+
+fn broken(message: String) -> ScriptFailure {
+    ScriptFailure {
+        kind: "script_worker",
+        message,
+        line: None,
+        printed: String::new(),
+    }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("it did not say why")
+}
+
+fn encoded(ended: &Result<Ended, ScriptFailure>) -> Vec<u8> {
+    let answer = match ended {
+        Ok(Ended { returned, printed }) => Answer::Ended {
+            returned: Exact::Value(returned),
+            printed: printed.clone(),
+        },
+        Err(ScriptFailure {
+            kind,
+            message,
+            line,
+            printed,
+        }) => Answer::Failed {
+            kind: (*kind).into(),
+            message: message.clone(),
+            line: *line,
+            printed: printed.clone(),
+        },
+    };
+    // Writing JSON into memory fails on nothing that an answer can hold.
+    serde_json::to_vec(&answer).unwrap_or_default()
+}
+
+fn say(line: &[u8]) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    output.write_all(line)?;
+    output.write_all(b"\n")?;
+    output.flush()
+}

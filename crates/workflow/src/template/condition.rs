@@ -1,0 +1,140 @@
+//! Conditions: `when`, `if`, `condition`.
+
+use cachalot_core::Problem;
+use cachalot_core::tree::{Kind, Node};
+use minijinja::Value;
+use minijinja::value::ValueKind;
+
+use super::prepared::Template;
+use super::scope::NAMES;
+use super::{Scope, TemplateFailure, Templates, Use};
+use crate::format::codes;
+
+/// A condition, known to be well-formed. Cheap to clone.
+///
+/// It is written as an expression (`state.count < 3`), with or without `{{ }}` around it, as the
+/// name of a field of the state (`done`), with `!` in front of it for its opposite (`!done`), as
+/// `true` or `false`, or as a text with templates.
+///
+/// True is what Jinja calls true; what is unset is false, also where it is compared by `==` or tested
+/// by `in`. To compare by size with something unset is an error. The texts `false`, `0`, `no` and
+/// `none`, in any case, and blanks are false, because that is what templates render falsehood to.
+#[derive(Debug, Clone)]
+pub struct Condition {
+    test: Test,
+    is_negated: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Test {
+    Always(bool),
+    Template { template: Template, is_lenient: bool, waits: bool },
+}
+
+impl Condition {
+    /// The condition that always or never holds.
+    #[must_use]
+    pub fn always(holds: bool) -> Self {
+        Self { test: Test::Always(holds), is_negated: false }
+    }
+
+    /// Whether it may look at `result`.
+    pub(crate) fn mentions_result(&self) -> bool {
+        matches!(&self.test, Test::Template { template, .. } if template.source.contains("result"))
+    }
+
+    /// The condition that holds when this one does not.
+    #[must_use]
+    pub fn negated(self) -> Self {
+        Self { is_negated: !self.is_negated, ..self }
+    }
+}
+
+impl Templates {
+    /// Checks the condition in `node`. What is wrong is added to `problems`; the result is then not
+    /// to be asked.
+    #[must_use]
+    pub fn condition(&self, node: &Node, usage: Use, problems: &mut Vec<Problem>) -> Condition {
+        let text = match &node.kind {
+            Kind::Boolean(holds) => return Condition::always(*holds),
+            Kind::Text(text) if !text.trim().is_empty() => text.trim(),
+            _ => {
+                let problem = node.wrong_type("a condition", "an expression, `true` or `false`");
+                problems.push(Problem { code: codes::WRONG_TYPE, ..problem });
+                return Condition::always(false);
+            }
+        };
+        let has_code = super::scan::template(text).has_code;
+        let template = match self.lone_expression(text) {
+            Some(expression) => self.expression(expression, &node.place, usage, problems),
+            None if has_code => match self.template(text, &node.place, usage, problems) {
+                Some(template) => template,
+                None => return Condition::always(false),
+            },
+            None => match bare(text) {
+                Bare::Constant(holds) => return Condition::always(holds),
+                Bare::Expression(expression) => self.expression(&expression, &node.place, usage, problems),
+            },
+        };
+        let is_lenient = !template.source.contains(['<', '>']);
+        let waits = template.source.contains("storage_hash");
+        Condition { test: Test::Template { template, is_lenient, waits }, is_negated: false }
+    }
+
+    /// Whether the condition holds.
+    ///
+    /// # Errors
+    /// If it cannot be evaluated.
+    pub async fn holds(&self, condition: &Condition, scope: &Scope) -> Result<bool, TemplateFailure> {
+        let holds = match &condition.test {
+            Test::Always(holds) => *holds,
+            Test::Template { template, is_lenient, waits: false } => self.judge(template, *is_lenient, scope)?,
+            Test::Template { template, is_lenient, waits: true } => {
+                let (templates, template, is_lenient) = (self.clone(), template.clone(), *is_lenient);
+                self.on_blocking_thread(scope, move |scope| templates.judge(&template, is_lenient, &scope)).await?
+            }
+        };
+        Ok(holds != condition.is_negated)
+    }
+
+    fn judge(&self, template: &Template, is_lenient: bool, scope: &Scope) -> Result<bool, TemplateFailure> {
+        let environment = if is_lenient { self.lenient() } else { self.strict() };
+        self.evaluate(environment, template, scope).map(|value| is_true(&value))
+    }
+}
+
+fn is_true(value: &Value) -> bool {
+    match value.as_str().filter(|_| value.kind() == ValueKind::String) {
+        Some(text) => !matches!(text.trim().to_lowercase().as_str(), "" | "false" | "0" | "no" | "none"),
+        None => value.is_true(),
+    }
+}
+
+/// A condition that is written without braces.
+enum Bare {
+    Constant(bool),
+    Expression(String),
+}
+
+fn bare(text: &str) -> Bare {
+    if let Some(negated) = text.strip_prefix('!').filter(|rest| !rest.starts_with('=')) {
+        return match bare(negated.trim()) {
+            Bare::Constant(holds) => Bare::Constant(!holds),
+            Bare::Expression(expression) => Bare::Expression(format!("not ({expression})")),
+        };
+    }
+    match text {
+        "true" | "True" => Bare::Constant(true),
+        "false" | "False" => Bare::Constant(false),
+        name if is_name(name) && !NAMES.contains(&name) && !matches!(name, "none" | "None") => {
+            Bare::Expression(format!("state.{name}"))
+        }
+        expression => Bare::Expression(expression.to_owned()),
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_alphanumeric() || c == '_')
+}

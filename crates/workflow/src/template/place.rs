@@ -1,0 +1,49 @@
+//! Where in the agent file a piece of a template is written.
+
+use std::ops::Range;
+
+use cachalot_core::Place;
+
+/// The place of `source[range]`, where `source` is (part of) the text that is written at `whole` in
+/// `file`. How it is written there (in quotes, in a block, escaped) is not known; so the piece is
+/// looked for, and if it is not found as it is, the place of the whole must do.
+pub(super) fn of_piece(file: &str, whole: &Place, source: &str, range: Range<usize>) -> Place {
+    find(file, whole, source, range).unwrap_or_else(|| whole.clone())
+}
+
+fn find(file: &str, whole: &Place, source: &str, range: Range<usize>) -> Option<Place> {
+    let piece = source.get(range.clone())?;
+    let piece_start = range.start + (piece.len() - piece.trim_start().len());
+    let piece = piece.trim().lines().next().filter(|piece| !piece.is_empty())?;
+    let earlier = source.get(..piece_start)?.matches(piece).count();
+    let written = file.get(whole.start..whole.start + whole.len)?;
+    let (offset, _) = written.match_indices(piece).nth(earlier)?;
+    Some(within(whole, written, offset, piece.len()))
+}
+
+/// The place `offset` bytes into `whole`, which reads `written`.
+fn within(whole: &Place, written: &str, offset: usize, len: usize) -> Place {
+    let before = &written[..offset];
+    let columns = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
+    let breaks = u32::try_from(before.matches('\n').count()).unwrap_or(u32::MAX);
+    Place {
+        file: whole.file.clone(),
+        line: whole.line.saturating_add(breaks),
+        column: match before.rfind('\n') {
+            None => whole.column.saturating_add(columns(before)),
+            Some(line_break) => columns(&before[line_break + 1..]).saturating_add(1),
+        },
+        start: whole.start + offset,
+        len,
+    }
+}
+
+/// The text of a line of `file`, without the blanks around it.
+pub(super) fn of_line(file: &str, name: &std::sync::Arc<str>, line: u32) -> Option<Place> {
+    let index = usize::try_from(line).ok()?.checked_sub(1)?;
+    let text = file.split('\n').nth(index)?;
+    let start: usize = file.split_inclusive('\n').take(index).map(str::len).sum();
+    let indentation = text.len() - text.trim_start().len();
+    let column = u32::try_from(indentation + 1).unwrap_or(u32::MAX);
+    Some(Place { file: name.clone(), line, column, start: start + indentation, len: text.trim().len() })
+}

@@ -1,0 +1,385 @@
+//! Texts, lists and mappings with templates in them: checked when the file is loaded, rendered when
+//! a node runs.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use cachalot_core::suggest::did_you_mean;
+use cachalot_core::tree::{Kind, Node};
+use cachalot_core::{Place, Problem};
+use minijinja::{Environment, Error, ErrorKind, Value};
+use serde_json::Value as Json;
+
+use super::path::Path;
+use super::scan::{self, Scan};
+use super::scope::NAMES;
+use super::{FILTERS, Scope, TESTS, TemplateFailure, Templates, convert, engine, place};
+use crate::format::codes;
+
+/// What is available where a template stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Use {
+    /// Whether there is a `result`.
+    pub result: bool,
+    /// Whether `${name}` stands for a variable.
+    pub dollar: bool,
+}
+
+impl Use {
+    /// In `with`.
+    pub const ARGUMENTS: Self = Self { result: false, dollar: true };
+    /// In `output` and the conditions of `goto`.
+    pub const RESULT: Self = Self { result: true, dollar: false };
+    /// Elsewhere.
+    pub const PLAIN: Self = Self { result: false, dollar: false };
+}
+
+/// A value with templates in it, known to be well-formed. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    tree: Arc<Tree>,
+    /// Whether rendering it may wait for storage.
+    waits: bool,
+}
+
+#[derive(Debug)]
+enum Tree {
+    Literal(Json),
+    Template(Template),
+    List(Vec<Tree>),
+    Map(Vec<(String, Tree)>),
+}
+
+/// One text with templates in it.
+#[derive(Debug, Clone)]
+pub(super) struct Template {
+    /// What the engine compiles: an expression without its braces, or a text.
+    pub(super) source: String,
+    pub(super) is_expression: bool,
+    path: Option<Path>,
+    /// Whether it makes something of a secret that is a secret too.
+    derives_from_secrets: bool,
+    pub(super) place: Place,
+}
+
+impl Prepared {
+    /// A mapping with nothing in it.
+    #[must_use]
+    pub fn empty_mapping() -> Self {
+        Self { tree: Arc::new(Tree::Literal(Json::Object(serde_json::Map::new()))), waits: false }
+    }
+
+    /// The value, if it has no templates.
+    #[must_use]
+    pub fn literal(&self) -> Option<&Json> {
+        match &*self.tree {
+            Tree::Literal(json) => Some(json),
+            _ => None,
+        }
+    }
+}
+
+impl Templates {
+    /// Checks the templates in `node`. What is wrong is added to `problems`; the result is then not
+    /// to be rendered.
+    #[must_use]
+    pub fn prepare(&self, node: &Node, usage: Use, problems: &mut Vec<Problem>) -> Prepared {
+        let mut waits = false;
+        let tree = self.tree(node, usage, &mut waits, problems);
+        Prepared { tree: Arc::new(tree), waits }
+    }
+
+    /// Renders it.
+    ///
+    /// # Errors
+    /// The first template that could not be rendered.
+    pub async fn render(&self, prepared: &Prepared, scope: &Scope) -> Result<Json, TemplateFailure> {
+        if !prepared.waits {
+            return self.render_tree(&prepared.tree, scope);
+        }
+        let (templates, tree) = (self.clone(), Arc::clone(&prepared.tree));
+        self.on_blocking_thread(scope, move |scope| templates.render_tree(&tree, &scope)).await
+    }
+
+    /// Does `work` where `storage_hash` may block.
+    pub(super) async fn on_blocking_thread<T: Send + 'static>(
+        &self,
+        scope: &Scope,
+        work: impl FnOnce(Scope) -> T + Send + 'static,
+    ) -> T {
+        let scope = scope.clone().on_blocking_thread(tokio::runtime::Handle::current());
+        match tokio::task::spawn_blocking(move || work(scope)).await {
+            Ok(done) => done,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+
+    fn tree(&self, node: &Node, usage: Use, waits: &mut bool, problems: &mut Vec<Problem>) -> Tree {
+        match &node.kind {
+            Kind::Text(text) => match self.template(text, &node.place, usage, problems) {
+                None => Tree::Literal(Json::from(text.as_str())),
+                Some(template) => {
+                    *waits |= template.source.contains("storage_hash");
+                    Tree::Template(template)
+                }
+            },
+            Kind::List(items) => {
+                let trees: Vec<Tree> = items.iter().map(|item| self.tree(item, usage, waits, problems)).collect();
+                match trees.iter().all(Tree::is_literal) {
+                    true => Tree::Literal(node.to_value()),
+                    false => Tree::List(trees),
+                }
+            }
+            Kind::Map(entries) => {
+                let trees: Vec<(String, Tree)> = entries
+                    .iter()
+                    .map(|entry| (entry.key.clone(), self.tree(&entry.value, usage, waits, problems)))
+                    .collect();
+                match trees.iter().all(|(_, tree)| tree.is_literal()) {
+                    true => Tree::Literal(node.to_value()),
+                    false => Tree::Map(trees),
+                }
+            }
+            _ => Tree::Literal(node.to_value()),
+        }
+    }
+
+    /// The template that `text` is, if it is one.
+    pub(super) fn template(&self, text: &str, place: &Place, usage: Use, problems: &mut Vec<Problem>) -> Option<Template> {
+        if let Some(expression) = self.lone_expression(text) {
+            return Some(self.expression(expression, place, usage, problems));
+        }
+        let mut scan = scan::template(text);
+        let replaced = usage.dollar.then(|| self.with_variables(text, &scan.literals)).flatten();
+        if !scan.has_code && replaced.is_none() {
+            return None;
+        }
+        let source = replaced.unwrap_or_else(|| text.to_owned());
+        scan = scan::template(&source);
+        let template = Template {
+            is_expression: false,
+            path: None,
+            derives_from_secrets: scan.derives_from_secrets,
+            place: place.clone(),
+            source,
+        };
+        self.check(&template, &scan, usage, problems);
+        Some(template)
+    }
+
+    /// A template that is one expression.
+    pub(super) fn expression(&self, source: &str, place: &Place, usage: Use, problems: &mut Vec<Problem>) -> Template {
+        let scan = scan::expression(source);
+        let template = Template {
+            is_expression: true,
+            path: Path::parse(source),
+            derives_from_secrets: scan.derives_from_secrets,
+            place: place.clone(),
+            source: source.to_owned(),
+        };
+        self.check(&template, &scan, usage, problems);
+        template
+    }
+
+    /// What is between the braces, if the text is one `{{ expression }}` and blanks.
+    pub(super) fn lone_expression<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let inside = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
+        let inside = inside.strip_prefix(['-', '+']).unwrap_or(inside);
+        let inside = inside.strip_suffix(['-', '+']).unwrap_or(inside);
+        self.shared.strict.compile_expression(inside).is_ok().then_some(inside)
+    }
+
+    /// The text with `${name}` of known variables replaced by expressions; `None` if it has none.
+    fn with_variables(&self, text: &str, literals: &[Range<usize>]) -> Option<String> {
+        let mut out = String::new();
+        let mut copied = 0;
+        for literal in literals {
+            for (at, _) in text[literal.clone()].match_indices("${") {
+                let at = literal.start + at;
+                let Some(len) = text[at..literal.end].find('}') else { break };
+                let name = &text[at + 2..at + len];
+                if at >= copied && self.shared.variables.contains(name) {
+                    out.push_str(&text[copied..at]);
+                    out.push_str(&format!("{{{{ variables[{}] }}}}", Json::from(name)));
+                    copied = at + len + 1;
+                }
+            }
+        }
+        (copied > 0).then(|| out + &text[copied..])
+    }
+
+    fn check(&self, template: &Template, scan: &Scan, usage: Use, problems: &mut Vec<Problem>) {
+        let source = template.source.as_str();
+        let names = match compiled_names(&self.shared.strict, template) {
+            Ok(names) => names,
+            Err(error) => {
+                let failure = self.failure(template, &error);
+                problems.push(Problem::new(codes::BAD_TEMPLATE, failure.message).at(&failure.place));
+                return;
+            }
+        };
+        let at = |range: &Range<usize>| place::of_piece(&self.shared.file, &template.place, source, range.clone());
+        for (code, kind, ranges, known) in [
+            (codes::UNKNOWN_FILTER, "filter", &scan.filters, FILTERS),
+            (codes::UNKNOWN_TEST, "test", &scan.tests, TESTS),
+        ] {
+            for range in ranges {
+                let name = &source[range.clone()];
+                if !known.contains(&name) {
+                    problems.push(
+                        Problem::new(code, format!("there is no {kind} `{name}`"))
+                            .at(&at(range))
+                            .help(nearest_or_reference(name, known)),
+                    );
+                }
+            }
+        }
+        for name in names {
+            self.check_name(template, &name, usage, problems);
+        }
+    }
+
+    /// Whether `name` is one that a template may begin an expression with. A lone name is left
+    /// alone: like anything lone and undefined, it is null.
+    fn check_name(&self, template: &Template, name: &str, usage: Use, problems: &mut Vec<Problem>) {
+        let is_lone = template.is_expression && template.source.trim() == name;
+        let is_known = NAMES.contains(&name) && (usage.result || name != "result");
+        if is_known || is_lone || self.shared.strict.globals().any(|(global, _)| global == name) {
+            return;
+        }
+        let source = template.source.as_str();
+        let range = word_in(source, name).unwrap_or(0..source.len());
+        let known: Vec<&str> = NAMES.iter().copied().filter(|known| usage.result || *known != "result").collect();
+        let help = match cachalot_core::suggest::nearest(name, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("what the run has set is `state.{name}`; names are {}", known.join(", ")),
+        };
+        problems.push(
+            Problem::new(codes::UNKNOWN_NAME, format!("there is no `{name}` here"))
+                .at(&place::of_piece(&self.shared.file, &template.place, source, range))
+                .help(help),
+        );
+    }
+
+    fn render_tree(&self, tree: &Tree, scope: &Scope) -> Result<Json, TemplateFailure> {
+        match tree {
+            Tree::Literal(json) => Ok(json.clone()),
+            Tree::Template(template) => self.render_template(template, scope),
+            Tree::List(items) => items.iter().map(|item| self.render_tree(item, scope)).collect(),
+            Tree::Map(fields) => fields
+                .iter()
+                .map(|(key, field)| Ok((key.clone(), self.render_tree(field, scope)?)))
+                .collect::<Result<_, _>>()
+                .map(Json::Object),
+        }
+    }
+
+    fn render_template(&self, template: &Template, scope: &Scope) -> Result<Json, TemplateFailure> {
+        if let Some(found) = template.path.as_ref().and_then(|path| path.follow(scope)) {
+            return Ok(found.clone());
+        }
+        let value = self.evaluate(&self.shared.strict, template, scope)?;
+        let json = convert::settled(&value)
+            .map_err(|message| TemplateFailure { message, place: template.place.clone() })?;
+        if template.derives_from_secrets {
+            learn(&json, &template.source, scope);
+        }
+        Ok(json)
+    }
+
+    /// The value of an expression, or a text as a value.
+    pub(super) fn evaluate(
+        &self,
+        environment: &Environment<'static>,
+        template: &Template,
+        scope: &Scope,
+    ) -> Result<Value, TemplateFailure> {
+        let source = template.source.as_str();
+        let evaluated = match template.is_expression {
+            true => environment.compile_expression(source).and_then(|compiled| compiled.eval(scope.root())),
+            false => environment.render_str(source, scope.root()).map(Value::from),
+        };
+        evaluated.map_err(|error| self.failure(template, &error))
+    }
+
+    fn failure(&self, template: &Template, error: &Error) -> TemplateFailure {
+        let place = match error.range() {
+            Some(range) => place::of_piece(&self.shared.file, &template.place, &template.source, range),
+            None => template.place.clone(),
+        };
+        TemplateFailure { message: message(error), place }
+    }
+
+    pub(super) fn strict(&self) -> &Environment<'static> {
+        &self.shared.strict
+    }
+
+    pub(super) fn lenient(&self) -> &Environment<'static> {
+        &self.shared.lenient
+    }
+}
+
+impl Tree {
+    fn is_literal(&self) -> bool {
+        matches!(self, Self::Literal(_))
+    }
+}
+
+/// The names that the template begins expressions with, or what is wrong with it.
+fn compiled_names(environment: &Environment<'static>, template: &Template) -> Result<BTreeSet<String>, Error> {
+    let names = match template.is_expression {
+        true => environment.compile_expression(&template.source)?.undeclared_variables(false),
+        false => environment.template_from_str(&template.source)?.undeclared_variables(false),
+    };
+    Ok(names.into_iter().collect())
+}
+
+fn message(error: &Error) -> String {
+    let detail = error.detail().unwrap_or_default();
+    match error.kind() {
+        ErrorKind::UndefinedError if detail.is_empty() => {
+            "the template uses something that is undefined".to_owned()
+        }
+        ErrorKind::UndefinedError => {
+            format!("{detail}: set it before, or give it a value with `| default(…)`")
+        }
+        ErrorKind::OutOfFuel => {
+            format!("the template takes more than {} million steps", engine::FUEL / 1_000_000)
+        }
+        ErrorKind::SyntaxError => format!("the template is malformed: {detail}"),
+        ErrorKind::InvalidOperation if !detail.is_empty() => detail.to_owned(),
+        kind if detail.is_empty() => kind.to_string(),
+        kind => format!("{kind}: {detail}"),
+    }
+}
+
+/// Texts made of secrets become secrets, unless they are too short, or written in the file anyway.
+fn learn(json: &Json, source: &str, scope: &Scope) {
+    /// A shorter text would mask too much of what is no secret.
+    const SHORTEST: usize = 8;
+    match json {
+        Json::String(text) if text.len() >= SHORTEST && !source.contains(text.as_str()) => {
+            scope.surroundings().seals().learn(text);
+        }
+        Json::Array(items) => items.iter().for_each(|item| learn(item, source, scope)),
+        Json::Object(fields) => fields.values().for_each(|field| learn(field, source, scope)),
+        _ => {}
+    }
+}
+
+/// Where `word` stands in `source` by itself.
+fn word_in(source: &str, word: &str) -> Option<Range<usize>> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    source
+        .match_indices(word)
+        .map(|(at, _)| at..at + word.len())
+        .find(|at| !source[..at.start].ends_with(|c: char| is_part(c) || c == '.') && !source[at.end..].starts_with(is_part))
+}
+
+fn nearest_or_reference(name: &str, known: &[&str]) -> String {
+    match cachalot_core::suggest::nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => did_you_mean(name, known),
+    }
+}

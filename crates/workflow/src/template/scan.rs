@@ -1,0 +1,238 @@
+//! A first look at the source of a template, for what the engine does not tell: which filters and
+//! tests it names, whether it handles secrets, and where it is mere text.
+
+use std::ops::Range;
+
+/// What the source of a template names.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Scan {
+    /// The filters, with their places.
+    pub(super) filters: Vec<Range<usize>>,
+    /// The tests (`is …`), with their places.
+    pub(super) tests: Vec<Range<usize>>,
+    /// Whether it has expressions or statements at all.
+    pub(super) has_code: bool,
+    /// Whether it makes something of a secret, beyond inserting it as it is.
+    pub(super) derives_from_secrets: bool,
+    /// The stretches that are mere text.
+    pub(super) literals: Vec<Range<usize>>,
+}
+
+/// What stands between the delimiters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token {
+    Name,
+    Symbol(u8),
+    /// A string or a number.
+    Constant,
+}
+
+type Tokens = Vec<(Token, Range<usize>)>;
+
+/// Looks at the source of a text with templates in it.
+pub(super) fn template(source: &str) -> Scan {
+    let mut scan = Scan::default();
+    let mut at = 0;
+    while let Some(opening) = next_opening(source, at) {
+        if opening > at {
+            scan.literals.push(at..opening);
+        }
+        let kind = source.as_bytes()[opening + 1];
+        if kind == b'#' {
+            at = end_of_comment(source, opening);
+            scan.has_code = true;
+            continue;
+        }
+        scan.has_code = true;
+        let (tokens, end) = tokens(source, opening + 2, (kind == b'{').then_some(b'}').or(Some(b'%')));
+        let is_raw = kind == b'%' && names(source, &tokens).next() == Some("raw");
+        at = if is_raw { end_of_raw(source, end) } else { end };
+        scan.note(source, &tokens, kind == b'%', kind == b'{');
+    }
+    if at < source.len() {
+        scan.literals.push(at..source.len());
+    }
+    scan
+}
+
+/// Looks at the source of a single expression.
+pub(super) fn expression(source: &str) -> Scan {
+    let mut scan = Scan { has_code: true, ..Scan::default() };
+    let (tokens, _) = tokens(source, 0, None);
+    scan.note(source, &tokens, false, true);
+    scan
+}
+
+impl Scan {
+    fn note(&mut self, source: &str, tokens: &Tokens, is_statement: bool, inserts: bool) {
+        for (index, (token, place)) in tokens.iter().enumerate() {
+            let before = index.checked_sub(1).map(|before| tokens[before].0);
+            let is_attribute = before == Some(Token::Symbol(b'.'));
+            let name = if *token == Token::Name { &source[place.clone()] } else { "" };
+            let names_a_filter = before == Some(Token::Symbol(b'|'))
+                || (is_statement && index == 1 && &source[tokens[0].1.clone()] == "filter");
+            if names_a_filter && *token == Token::Name {
+                self.filters.push(dotted(tokens, index));
+            }
+            if name == "is" && !is_attribute && before.is_some() {
+                let negated = word(source, tokens, index + 1) == Some("not");
+                let tested = index + 1 + usize::from(negated);
+                if tokens.get(tested).is_some_and(|(token, _)| *token == Token::Name) {
+                    self.tests.push(tokens[tested].1.clone());
+                }
+            }
+            if name == "secrets" && !is_attribute {
+                let is_plain = inserts && index == 0 && is_one_attribute(tokens);
+                self.derives_from_secrets |= !is_plain;
+            }
+        }
+    }
+}
+
+/// `name.name`, and nothing else.
+fn is_one_attribute(tokens: &Tokens) -> bool {
+    matches!(
+        tokens.as_slice(),
+        [(Token::Name, _), (Token::Symbol(b'.'), _), (Token::Name, _)]
+    )
+}
+
+/// The name at `index` with the dotted names that follow it.
+fn dotted(tokens: &Tokens, index: usize) -> Range<usize> {
+    let mut place = tokens[index].1.clone();
+    let mut rest = tokens[index + 1..].iter();
+    while let (Some((Token::Symbol(b'.'), _)), Some((Token::Name, next))) = (rest.next(), rest.next()) {
+        place.end = next.end;
+    }
+    place
+}
+
+fn word<'a>(source: &'a str, tokens: &Tokens, index: usize) -> Option<&'a str> {
+    tokens.get(index).filter(|(token, _)| *token == Token::Name).map(|(_, place)| &source[place.clone()])
+}
+
+fn names<'a>(source: &'a str, tokens: &'a Tokens) -> impl Iterator<Item = &'a str> {
+    tokens.iter().filter(|(token, _)| *token == Token::Name).map(|(_, place)| &source[place.clone()])
+}
+
+/// Where the next `{{`, `{%` or `{#` is.
+fn next_opening(source: &str, from: usize) -> Option<usize> {
+    let bytes = source.as_bytes();
+    (from..bytes.len().saturating_sub(1))
+        .find(|&at| bytes[at] == b'{' && matches!(bytes[at + 1], b'{' | b'%' | b'#'))
+}
+
+fn end_of_comment(source: &str, from: usize) -> usize {
+    source[from..].find("#}").map_or(source.len(), |end| from + end + 2)
+}
+
+/// Where the statement that ends a raw text ends.
+fn end_of_raw(source: &str, from: usize) -> usize {
+    let Some(at) = source[from..].find("endraw") else { return source.len() };
+    let at = from + at;
+    source[at..].find("%}").map_or(source.len(), |end| at + end + 2)
+}
+
+/// The tokens from `at` up to the closing delimiter (`closing` and a brace) or the end, and where
+/// that ends.
+fn tokens(source: &str, mut at: usize, closing: Option<u8>) -> (Tokens, usize) {
+    let bytes = source.as_bytes();
+    let mut found = Tokens::new();
+    let mut open_braces = 0_usize;
+    while let Some(&byte) = bytes.get(at) {
+        let closes = closing == Some(byte) && bytes.get(at + 1) == Some(&b'}');
+        if closes && (byte == b'%' || open_braces == 0) {
+            return (found, at + 2);
+        }
+        let start = at;
+        let token = match byte {
+            b'"' | b'\'' => {
+                at = end_of_string(bytes, at);
+                Token::Constant
+            }
+            b'0'..=b'9' => {
+                at = end_of_word(bytes, at);
+                Token::Constant
+            }
+            b'_' | b'a'..=b'z' | b'A'..=b'Z' | 0x80.. => {
+                at = end_of_word(bytes, at);
+                Token::Name
+            }
+            _ => {
+                at += 1;
+                open_braces = match byte {
+                    b'{' => open_braces + 1,
+                    b'}' => open_braces.saturating_sub(1),
+                    _ => open_braces,
+                };
+                if byte.is_ascii_whitespace() || (found.is_empty() && matches!(byte, b'-' | b'+')) {
+                    continue;
+                }
+                Token::Symbol(byte)
+            }
+        };
+        found.push((token, start..at));
+    }
+    (found, source.len())
+}
+
+fn end_of_string(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'\\' => at += 2,
+            _ if byte == bytes[start] => return at + 1,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
+fn end_of_word(bytes: &[u8], start: usize) -> usize {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80;
+    bytes[start..].iter().position(|byte| !is_part(byte)).map_or(bytes.len(), |end| start + end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(source: &str, places: &[Range<usize>]) -> Vec<String> {
+        places.iter().map(|place| source[place.clone()].to_owned()).collect()
+    }
+
+    #[test]
+    fn filters_and_tests_are_found_outside_of_strings_comments_and_raw_text() {
+        let source = "a | b {{ x | upper | d('|no') }} {# | no #}{% if y is not defined %}{% endif %}\
+                      {% raw %}{{ z | no }}{% endraw %}{% filter lower %}{% endfilter %}{{ {'a': {'b': 1}} | tojson }}";
+        let scan = template(source);
+        assert_eq!(words(source, &scan.filters), ["upper", "d", "lower", "tojson"]);
+        assert_eq!(words(source, &scan.tests), ["defined"]);
+    }
+
+    #[test]
+    fn literals_are_what_lies_between() {
+        let source = "a{{ x }}b{% if y %}c{% endif %}";
+        assert_eq!(words(source, &template(source).literals), ["a", "b", "c"]);
+        let source = "{% raw %}${x}{% endraw %}d";
+        assert_eq!(words(source, &template(source).literals), ["d"]);
+        assert!(!template("plain } }} %}").has_code);
+    }
+
+    #[test]
+    fn inserting_a_secret_is_not_deriving_from_it() {
+        assert!(!template("Bearer {{ secrets.A }} {{ state.secrets | upper }}").derives_from_secrets);
+        assert!(!expression(" secrets.A ").derives_from_secrets);
+        for source in ["{{ secrets.A | upper }}", "{{ secrets['A'] }}", "{% if secrets.A %}x{% endif %}", "{{ f(secrets.A) }}"] {
+            assert!(template(source).derives_from_secrets, "{source}");
+        }
+    }
+
+    #[test]
+    fn any_text_is_scanned_to_its_end() {
+        for source in ["{{", "{{ 'a", "{{ a \\", "{%", "{#", "{% raw %}", "{{ \u{e9}", "{", "{{ }", "{{ is", "{{ x |"] {
+            let _ = template(source);
+            let _ = expression(source);
+        }
+    }
+}
