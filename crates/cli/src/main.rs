@@ -1,2 +1,112 @@
 //! The `cachalot` command.
-fn main() {}
+
+mod arguments;
+mod backend;
+mod commands;
+mod home;
+mod input;
+mod outcome;
+mod render;
+mod wiring;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use arguments::{Arguments, Command};
+use outcome::{Result, Trouble};
+use render::style::Style;
+use wiring::{Surroundings, Warn};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if matches!(arguments.command, Command::ScriptWorker) {
+        return cachalot_workflow::script::worker::serve();
+    }
+    silence_documents();
+    match dispatch(&arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(trouble) => {
+            tell(&trouble);
+            trouble.exit_code()
+        }
+    }
+}
+
+/// The PDF reader panics on some damaged files. That is caught where it happens and becomes an
+/// ordinary failure; the default hook would print it as well.
+fn silence_documents() {
+    let default = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if std::thread::current().name() != Some("document-text") {
+            default(panic);
+        }
+    }));
+}
+
+fn dispatch(command: &Command) -> Result<()> {
+    let surroundings = Surroundings::of_process()?;
+    match command {
+        Command::Run(run) => wait_for(commands::run::run(run, &surroundings)),
+        Command::Validate(validate) => commands::validate::validate(validate, &surroundings),
+        Command::Cache(command) => {
+            let inspection = commands::cache::Inspection {
+                surroundings: &surroundings,
+                warn: warning(),
+            };
+            wait_for(inspection.run(command))
+        }
+        Command::Hash(hash) => wait_for(commands::hash::hash(hash, &surroundings)),
+        Command::Why(why) => commands::why::why(why, &surroundings, warning()),
+        Command::Schema => commands::schema::schema(),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Arguments::command(), "cachalot", &mut script);
+            render::out(&String::from_utf8_lossy(&script))
+        }
+        Command::ScriptWorker => Ok(()),
+    }
+}
+
+fn wait_for<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(work);
+    // Blocking work that was cancelled (a hash, a large read) must not keep the process alive.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Warnings as lines on stderr.
+fn warning() -> Warn {
+    let style = Style::of_stderr();
+    Arc::new(move |message| render::err(&format!("{} {message}", style.notable("warning:"))))
+}
+
+fn tell(trouble: &Trouble) {
+    let style = Style::of_stderr();
+    match trouble {
+        Trouble::Usage { problems, sources } => {
+            render::err(render::problems::render(problems, sources).trim_end());
+        }
+        Trouble::Failed {
+            message,
+            problem: None,
+        } => {
+            render::err(&format!("{} {message}", style.bad("error:")));
+        }
+        Trouble::Failed {
+            message: _,
+            problem: Some(problem),
+        } => {
+            let problems = std::slice::from_ref(&problem.0);
+            render::err(render::problems::render(problems, &problem.1).trim_end());
+        }
+        Trouble::Interrupted => {
+            render::err("interrupted: what was paid for is kept, run it again to go on");
+        }
+        Trouble::BrokenPipe => {}
+    }
+}

@@ -1,79 +1,100 @@
-//! Arguments as written, checked against an action's table before any template is rendered.
+//! The arguments of actions as they are written, against the table of the action.
 
-use cachalot_core::tree::{Kind, Node};
-use cachalot_core::{Place, Problem, suggest};
+use cachalot_core::suggest::did_you_mean;
+use cachalot_core::tree::{Entry, Kind, Node};
+use cachalot_core::{Place, Problem};
 
+use super::codes;
 use crate::action::{About, Parameter, ParameterKind};
+use crate::template::is_literal;
 
-/// Everything that is wrong with the mapping of arguments `with` of an action, as far as it can be
-/// told without rendering: unknown and missing parameters, literals of the wrong kind. `place` is
-/// where to report what is missing if there is no mapping.
+/// What is wrong with `arguments` as arguments of the action: unknown ones, required ones that are
+/// missing, and literal ones that are of another kind. What templates will yield is not known here,
+/// and checked when they have. `place` is where to say that arguments are missing altogether.
 #[must_use]
-pub fn check_arguments(about: &About, with: Option<&Node>, place: &Place) -> Vec<Problem> {
-    let name = about.names.first().copied().unwrap_or("action");
+pub fn check_arguments(about: &About, arguments: Option<&Node>, place: &Place) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let entries = match with.map(|node| (&node.kind, node)) {
-        None | Some((Kind::Null, _)) => &[][..],
-        Some((Kind::Map(entries), _)) => entries,
+    let entries = match arguments.map(|node| (node, &node.kind)) {
+        None | Some((_, Kind::Null)) => &[][..],
+        Some((_, Kind::Map(entries))) => entries.as_slice(),
         // One template may give the whole mapping.
-        Some((Kind::Text(text), _)) if is_template(text) => return problems,
-        Some((_, node)) => {
-            problems.push(node.wrong_type("the arguments", "a mapping"));
+        Some((_, Kind::Text(text))) if !is_literal(text) => return problems,
+        Some((node, _)) => {
+            let shown = format!("the arguments of `{}`", name_of(about));
+            problems.push(node.wrong_type(&shown, "a mapping"));
             return problems;
         }
     };
-    let known: Vec<&str> = about.parameters.iter().map(|parameter| parameter.name).collect();
     for entry in entries {
         match about.parameters.iter().find(|parameter| parameter.name == entry.key) {
-            None => problems.push(
-                Problem::new("unknown-key", format!("`{name}` has no parameter `{}`", entry.key))
-                    .at(&entry.key_place)
-                    .help(suggest::did_you_mean(&entry.key, &known)),
-            ),
-            Some(parameter) => problems.extend(check_literal(name, parameter, &entry.value)),
+            None => problems.push(unknown(about, entry)),
+            Some(parameter) => problems.extend(wrong_kind(about, parameter, &entry.value)),
         }
     }
-    let place = with.map_or(place, |node| &node.place);
-    for parameter in about.parameters.iter().filter(|parameter| parameter.required) {
+    let is_given = |parameter: &Parameter| {
         let given = entries.iter().find(|entry| entry.key == parameter.name);
-        if given.is_none_or(|entry| entry.value.is_null() && parameter.kind != ParameterKind::Any) {
-            problems.push(
-                Problem::new("missing-key", format!("`{name}` needs `{}`", parameter.name))
-                    .at(place)
-                    .help(parameter.doc.to_owned()),
-            );
-        }
+        given.is_some_and(|entry| parameter.kind == ParameterKind::Any || !entry.value.is_null())
+    };
+    for parameter in about.parameters.iter().filter(|parameter| parameter.required && !is_given(parameter)) {
+        let place = arguments.filter(|node| !node.is_null()).map_or_else(|| place.clone(), Node::head);
+        problems.push(
+            Problem::new(codes::MISSING_KEY, format!("`{}` needs `{}`", name_of(about), parameter.name))
+                .at(&place)
+                .help(format!("add `{}: …`: {}", parameter.name, parameter.doc.trim_end_matches('.'))),
+        );
     }
     problems
 }
 
-fn is_template(text: &str) -> bool {
-    text.contains("{{") || text.contains("{%")
+fn name_of(about: &About) -> &'static str {
+    about.names.first().copied().unwrap_or("the action")
 }
 
-fn check_literal(action: &str, parameter: &Parameter, value: &Node) -> Option<Problem> {
-    let takes = match (parameter.kind, &value.kind) {
-        (_, Kind::Null) | (ParameterKind::Any, _) => return None,
-        (_, Kind::Text(text)) if is_template(text) => return None,
-        (ParameterKind::Text, Kind::Map(_) | Kind::List(_)) => "text",
-        (ParameterKind::Text, _) => return None,
-        (ParameterKind::Integer, Kind::Integer(_) | Kind::Unsigned(_)) => return None,
-        (ParameterKind::Integer, Kind::Text(text)) if text.trim().parse::<i64>().is_ok() => return None,
-        (ParameterKind::Integer, _) => "a whole number",
-        (ParameterKind::Number, Kind::Integer(_) | Kind::Unsigned(_) | Kind::Float(_)) => return None,
-        (ParameterKind::Number, Kind::Text(text)) if text.trim().parse::<f64>().is_ok() => return None,
-        (ParameterKind::Number, _) => "a number",
-        (ParameterKind::Boolean, Kind::Boolean(_)) => return None,
-        (ParameterKind::Boolean, Kind::Text(text))
-            if ["true", "false"].contains(&text.trim().to_lowercase().as_str()) =>
-        {
-            return None;
-        }
-        (ParameterKind::Boolean, _) => "true or false",
-        (ParameterKind::Object, Kind::Map(_)) | (ParameterKind::List, Kind::List(_)) => return None,
-        (ParameterKind::Object, _) => "a mapping",
-        (ParameterKind::List, _) => "a list",
+fn unknown(about: &About, entry: &Entry) -> Problem {
+    let known: Vec<&str> = about.parameters.iter().map(|parameter| parameter.name).collect();
+    Problem::new(codes::UNKNOWN_KEY, format!("`{}` has no parameter `{}`", name_of(about), entry.key))
+        .at(&entry.key_place)
+        .help(did_you_mean(&entry.key, &known))
+}
+
+fn wrong_kind(about: &About, parameter: &Parameter, node: &Node) -> Option<Problem> {
+    if let Kind::Text(text) = &node.kind
+        && !is_literal(text)
+    {
+        return None;
+    }
+    let expected = match parameter.kind {
+        ParameterKind::Any => return None,
+        ParameterKind::Text => "text",
+        ParameterKind::Integer => "a whole number",
+        ParameterKind::Number => "a number",
+        ParameterKind::Boolean => "`true` or `false`",
+        ParameterKind::Object => "a mapping",
+        ParameterKind::List => "a list",
     };
-    let what = format!("parameter `{}` of `{action}`", parameter.name);
-    Some(value.wrong_type(&what, takes))
+    let is_right = node.is_null() || is_of_kind(parameter.kind, &node.kind);
+    let shown = format!("parameter `{}` of `{}`", parameter.name, name_of(about));
+    (!is_right).then(|| node.wrong_type(&shown, expected))
+}
+
+/// Whether a literal is taken for this kind; the same casts as when the action runs.
+fn is_of_kind(expected: ParameterKind, kind: &Kind) -> bool {
+    match (expected, kind) {
+        (ParameterKind::Text, Kind::List(_) | Kind::Map(_)) => false,
+        (ParameterKind::Text, _)
+        | (ParameterKind::Boolean, Kind::Boolean(_))
+        | (ParameterKind::Object, Kind::Map(_))
+        | (ParameterKind::List, Kind::List(_))
+        | (ParameterKind::Number, Kind::Integer(_) | Kind::Unsigned(_) | Kind::Float(_))
+        | (ParameterKind::Integer, Kind::Integer(_) | Kind::Unsigned(_)) => true,
+        (ParameterKind::Integer, Kind::Float(float)) => float.fract() == 0.0,
+        (ParameterKind::Boolean, Kind::Text(text)) => {
+            matches!(text.trim().to_ascii_lowercase().as_str(), "true" | "false")
+        }
+        (ParameterKind::Number, Kind::Text(text)) => text.trim().parse::<f64>().is_ok_and(f64::is_finite),
+        (ParameterKind::Integer, Kind::Text(text)) => {
+            text.trim().parse::<f64>().is_ok_and(|number| number.is_finite() && number.fract() == 0.0)
+        }
+        _ => false,
+    }
 }

@@ -10,8 +10,8 @@ macro_rules! codes {
 }
 
 codes! {
-    UNKNOWN_KEY = "unknown-key": "A mapping has a key that nothing reads."
-    MISSING_KEY = "missing-key": "A mapping lacks a key that it needs."
+    UNKNOWN_KEY = "unknown-key": "A mapping has a key that nothing reads, or an action is given something that it does not take."
+    MISSING_KEY = "missing-key": "A mapping lacks a key that it needs, or an action something that it needs."
     WRONG_TYPE = "wrong-type": "A value is of another kind than is expected there."
     OUT_OF_RANGE = "out-of-range": "A number is too small or too large."
     BAD_VALUE = "bad-value": "A value is none of those that are possible there."
@@ -26,8 +26,6 @@ codes! {
     FALLBACK_UNDEFINED = "fallback-undefined": "A `fallback` names a node that there is not."
     FAN_IN_UNDEFINED = "fan-in-undefined": "A fan-out names no node at which its branches meet, or one that there is not."
     UNKNOWN_ACTION = "unknown-action": "`uses` names an action that there is not."
-    UNKNOWN_PARAMETER = "unknown-parameter": "An action is given something that it does not take."
-    MISSING_PARAMETER = "missing-parameter": "An action is not given something that it needs."
     EFFECT_ONLY_WRAPPED = "effect-only-wrapped": "`cache.wrap` around an action whose only purpose is an effect."
     BAD_TEMPLATE = "bad-template": "A template is malformed."
     UNKNOWN_FILTER = "unknown-filter": "A template uses a filter that there is not."

@@ -12,6 +12,15 @@ pub(super) struct Graph<'a> {
     heads: BTreeMap<usize, &'a [Edge]>,
 }
 
+/// Where a branch leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Reached {
+    FanIn(usize),
+    /// By the order of the file up to the first node of another branch, and so to where they meet.
+    Wherever,
+    Nothing,
+}
+
 impl<'a> Graph<'a> {
     pub(super) fn new(outgoing: &'a [Outgoing], starts: &'a [Edge]) -> Self {
         let groups = outgoing.iter().map(|outgoing| outgoing.edges.as_slice()).chain([starts]);
@@ -35,27 +44,32 @@ impl<'a> Graph<'a> {
         if !told.is_empty() {
             return told.first().copied().filter(|_| told.len() == 1);
         }
-        let reached: BTreeSet<Option<usize>> =
+        let reached: BTreeSet<Reached> =
             heads(group).map(|head| self.first_fan_in(head, under_way)).collect();
-        reached.first().copied().flatten().filter(|_| reached.len() == 1)
+        let mut certain = reached.iter().filter(|reached| **reached != Reached::Wherever);
+        match (certain.next(), certain.next()) {
+            (Some(Reached::FanIn(fan_in)), None) => Some(*fan_in),
+            _ => None,
+        }
     }
 
     /// The first node marked as `fan_in` on the way from `head`, apart from those where branches meet
     /// that begin on that way.
-    fn first_fan_in(&self, head: usize, under_way: &mut BTreeSet<usize>) -> Option<usize> {
+    fn first_fan_in(&self, head: usize, under_way: &mut BTreeSet<usize>) -> Reached {
         let mut seen = BTreeSet::from([head]);
         let mut queue = VecDeque::from([head]);
+        let mut reached = Reached::Nothing;
         while let Some(node) = queue.pop_front() {
             if self.outgoing[node].is_fan_in && node != head {
-                return Some(node);
+                return Reached::FanIn(node);
             }
-            for next in self.successors(node, under_way) {
-                if seen.insert(next) {
-                    queue.push_back(next);
-                }
+            let successors = self.successors(node, under_way);
+            if successors.is_empty() && self.heads.contains_key(&(node + 1)) {
+                reached = Reached::Wherever;
             }
+            queue.extend(successors.into_iter().filter(|next| seen.insert(*next)));
         }
-        None
+        reached
     }
 
     fn successors(&self, node: usize, under_way: &mut BTreeSet<usize>) -> Vec<usize> {

@@ -84,7 +84,7 @@ fn read(
         problems.push(Problem::new(codes::MISSING_KEY, "there are no nodes").at(&node.place).help("an agent has at least one node"));
     }
     let edges = section.node("edges");
-    settings::unsupported(&mut section, UNSUPPORTED, "an agent file", problems);
+    settings::unsupported(&mut section, UNSUPPORTED, codes::UNSUPPORTED_SECTION, "an agent file", problems);
     section.finish(problems);
 
     let templates = Templates::new(text, variables.keys().map(String::as_str));

@@ -55,7 +55,7 @@ impl Reader<'_> {
             Rank::Node => section.claim("goto"),
             Rank::Step => self.no_goto(&mut section),
         }
-        super::settings::unsupported(&mut section, UNSUPPORTED, what, &mut self.problems);
+        super::settings::unsupported(&mut section, UNSUPPORTED, codes::UNSUPPORTED, what, &mut self.problems);
         section.finish(&mut self.problems);
         let name = name.unwrap_or_default().to_owned();
         Some(Node { name, place, work, output, on_error, flow: Flow::To(Target::End) })

@@ -91,7 +91,7 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
         extract.text("api_key", problems);
         extract.finish(problems);
     }
-    unsupported(&mut section, UNSUPPORTED, "`settings`", problems);
+    unsupported(&mut section, UNSUPPORTED, codes::UNSUPPORTED_SECTION, "`settings`", problems);
     section.finish(problems);
     settings
 }
@@ -100,6 +100,7 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
 pub(super) fn unsupported(
     section: &mut Section<'_>,
     keys: &'static [&'static str],
+    code: &'static str,
     what: &str,
     problems: &mut Vec<Problem>,
 ) {
@@ -108,7 +109,7 @@ pub(super) fn unsupported(
             && let Some(entry) = section.entry(key)
         {
             problems.push(
-                Problem::new(codes::UNSUPPORTED_SECTION, format!("`{key}` in {what} is not supported"))
+                Problem::new(code, format!("`{key}` in {what} is not supported"))
                     .at(&entry.key_place)
                     .help("take it out: it would have no effect here"),
             );

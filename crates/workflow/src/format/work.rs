@@ -90,8 +90,9 @@ impl Reader<'_> {
 
     /// Inline code, an action, or steps.
     fn simple(&mut self, section: &mut Section<'_>, language: Option<&str>) -> (Work, Option<String>) {
-        let ways: Vec<&Entry> =
+        let mut ways: Vec<&Entry> =
             WAYS.iter().filter_map(|way| section.entry(way)).filter(|entry| !entry.value.is_null()).collect();
+        ways.sort_by_key(|way| way.key_place.start);
         if let [first, second, ..] = ways.as_slice() {
             self.problems.push(
                 Problem::new(codes::CONFLICTING_WORK, format!("`{}` and `{}` in one node", first.key, second.key))

@@ -29,6 +29,22 @@ pub(super) fn stack_for(bytes: usize) -> usize {
 /// Names that a block is given; assigning to one of them is not a result.
 const GIVEN: [&str; 4] = ["state", "variables", "json", "print"];
 
+/// What stands before every block. The interpreter's own `round` scales, rounds and scales back,
+/// which makes 2.68 of 2.675; Python rounds the exact value, as formatting does in both. No float
+/// has more than 323 digits to round at.
+const PRELUDE: &str = "\
+import json
+__round__ = round
+def round(number, ndigits=None):
+    if ndigits is None:
+        return __round__(number)
+    if isinstance(number, float) and isinstance(ndigits, int) and ndigits >= 0:
+        if ndigits > 323 or number - number != 0:
+            return number
+        return float(f'{number:.{ndigits}f}')
+    return __round__(number, ndigits)
+";
+
 /// Where the program collects the names that a block without `return` assigned.
 const NAMES: &str = "__names__";
 
@@ -87,18 +103,19 @@ pub(super) fn prepare(source: &str) -> Result<Program, Refused> {
             line: line_at(&source, at),
         });
     }
-    let lines = u32::try_from(source.lines().count()).unwrap_or(u32::MAX);
+    let count = |text: &str| u32::try_from(text.lines().count()).unwrap_or(u32::MAX);
+    let (prelude, lines) = (count(PRELUDE), count(&source));
     Ok(if returns(parsed.suite()) {
         Program {
             text: as_function(&source, parsed.tokens()),
-            lines_before: 2,
+            lines_before: prelude + 1,
             lines,
             names: false,
         }
     } else {
         Program {
             text: as_module(&source, parsed.suite()),
-            lines_before: 1,
+            lines_before: prelude,
             lines,
             names: true,
         }
@@ -146,7 +163,8 @@ fn returns(suite: &[Stmt]) -> bool {
 fn as_function(source: &str, tokens: &Tokens) -> String {
     let inside_strings = string_ranges(tokens);
     let mut text = String::with_capacity(source.len() + source.len() / 16 + 128);
-    text.push_str("import json\ndef __block__(state, variables, json):\n");
+    text.push_str(PRELUDE);
+    text.push_str("def __block__(state, variables, json):\n");
     let mut start = 0;
     let mut strings = inside_strings.iter().peekable();
     for line in source.split_inclusive('\n') {
@@ -187,7 +205,7 @@ fn string_ranges(tokens: &Tokens) -> Vec<(usize, usize)> {
 
 /// The block as a module, followed by what collects the names that it assigned.
 fn as_module(source: &str, suite: &[Stmt]) -> String {
-    let mut text = format!("import json\n{source}\n\n{NAMES} = {{}}\n");
+    let mut text = format!("{PRELUDE}{source}\n\n{NAMES} = {{}}\n");
     for name in assigned(suite) {
         // A name may have been assigned on a path that was not taken, or only inside a function.
         let _ = writeln!(
@@ -252,17 +270,16 @@ mod tests {
     fn only_lines_that_begin_outside_of_strings_are_indented() {
         let source = "if x:\n  y = '''a\n b\n'''\n\n  return f\"\"\"{\n1}\n\"\"\"";
         let program = prepare(source).unwrap();
-        let expected = "import json\ndef __block__(state, variables, json):\n if x:\n   y = '''a\n b\n\
+        let expected = "def __block__(state, variables, json):\n if x:\n   y = '''a\n b\n\
                         '''\n\n   return f\"\"\"{\n1}\n\"\"\"\n\n__block__(state, variables, json)\n";
-        assert_eq!(program.text, expected);
-        assert_eq!(
-            (program.lines_before, program.lines, program.names),
-            (2, 8, false)
-        );
-        assert_eq!(program.line_of_block(3), Some(1));
-        assert_eq!(program.line_of_block(10), Some(8));
-        assert_eq!(program.line_of_block(2), None);
-        assert_eq!(program.line_of_block(11), None);
+        assert_eq!(program.text.strip_prefix(PRELUDE), Some(expected));
+        assert_eq!((program.lines, program.names), (8, false));
+        let first = program.lines_before + 1;
+        assert_eq!(program.text.lines().nth(first as usize - 1), Some(" if x:"));
+        assert_eq!(program.line_of_block(first), Some(1));
+        assert_eq!(program.line_of_block(first + 7), Some(8));
+        assert_eq!(program.line_of_block(first - 1), None);
+        assert_eq!(program.line_of_block(first + 8), None);
     }
 
     #[test]

@@ -160,6 +160,9 @@ fn edge(kind: ExcType, message: &str, compiling: bool) -> Option<Unsupported> {
             instead: None,
         })
     };
+    if message.contains("not yet support") && !compiling {
+        return plain(format!("this use of Python: {message}"));
+    }
     match kind {
         ExcType::NotImplementedError if compiling => {
             let prefix = "The monty syntax parser does not yet support ";
@@ -211,10 +214,11 @@ fn attribute(message: &str) -> Option<String> {
     if owner == "module" {
         return Some(format!("`{name}` of this module"));
     }
-    METHODS
-        .iter()
-        .any(|(kind, names)| *kind == owner && names.split(' ').any(|it| it == name))
-        .then(|| format!("this use of `{owner}.{name}`"))
+    let internal = name.starts_with("__") && name.ends_with("__");
+    let known = |(kind, names): &(&str, &str)| {
+        *kind == owner && names.split(' ').any(|known| known == name)
+    };
+    (internal || METHODS.iter().any(known)).then(|| format!("this use of `{owner}.{name}`"))
 }
 
 /// An operation between built-in types that Python has and the interpreter has not.
@@ -247,6 +251,13 @@ fn operation(message: &str) -> Option<Unsupported> {
         (
             "assigning to a slice",
             Some("build a new list from the parts"),
+        )
+    } else if message == "'type' object is not subscriptable"
+        || (message.starts_with("unsupported operand type(s) for |: 'type'"))
+    {
+        (
+            "types as values (`list[int]`, `int | None`)",
+            Some("`isinstance(x, (a, b))` asks for one of several"),
         )
     } else if message.starts_with("print() ") && message.ends_with(" is not supported") {
         (

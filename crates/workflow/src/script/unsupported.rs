@@ -29,6 +29,21 @@ const MODULES: [&str; 17] = [
     "unicodedata",
 ];
 
+/// Methods with a meaning of their own that the interpreter calls; it ignores any other.
+const METHODS: [&str; 11] = [
+    "__init__",
+    "__repr__",
+    "__str__",
+    "__eq__",
+    "__hash__",
+    "__contains__",
+    "__iter__",
+    "__next__",
+    "__index__",
+    "__enter__",
+    "__exit__",
+];
+
 /// A construct, and what to write instead where there is a short answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unsupported {
@@ -83,6 +98,7 @@ impl Search {
             Stmt::TypeAlias(it) => self.note(it, "a type alias", None),
             Stmt::Try(it) if it.is_star => self.note(it, "`except*`", None),
             Stmt::For(it) if it.is_async => self.note(it, "`async for`", None),
+            Stmt::For(it) => self.names_only(std::slice::from_ref(&it.target)),
             Stmt::With(it) if it.is_async => self.note(it, "`async with`", None),
             Stmt::ClassDef(it) => self.class(it),
             Stmt::Assign(it) => self.targets(&it.targets),
@@ -115,6 +131,10 @@ impl Search {
                 Stmt::FunctionDef(method) if !method.decorator_list.is_empty() => {
                     self.note(method, "a decorated method", None);
                 }
+                Stmt::FunctionDef(method) if is_ignored(method.name.as_str()) => {
+                    let what = format!("the method `{}` of a class", method.name);
+                    self.note(method, what, Some("call a method of another name"));
+                }
                 _ => {}
             }
         }
@@ -122,14 +142,32 @@ impl Search {
 
     fn targets(&mut self, targets: &[Expr]) {
         for target in targets {
-            if let Expr::Subscript(it) = target
-                && matches!(*it.slice, Expr::Slice(_))
-            {
-                self.note(
+            match target {
+                Expr::Subscript(it) if matches!(*it.slice, Expr::Slice(_)) => self.note(
                     it,
                     "assigning to a slice",
                     Some("build a new list from the parts"),
-                );
+                ),
+                Expr::Tuple(it) => self.names_only(&it.elts),
+                Expr::List(it) => self.names_only(&it.elts),
+                _ => {}
+            }
+        }
+    }
+
+    /// Values are unpacked into names, and into nothing else.
+    fn names_only(&mut self, targets: &[Expr]) {
+        for target in targets {
+            match target {
+                Expr::Attribute(_) | Expr::Subscript(_) => self.note(
+                    target,
+                    "unpacking into an attribute or an item",
+                    Some("unpack into names and assign those"),
+                ),
+                Expr::Tuple(it) => self.names_only(&it.elts),
+                Expr::List(it) => self.names_only(&it.elts),
+                Expr::Starred(it) => self.names_only(std::slice::from_ref(&it.value)),
+                _ => {}
             }
         }
     }
@@ -209,8 +247,14 @@ impl<'a> Visitor<'a> for Search {
         if comprehension.is_async {
             self.note(comprehension, "an async comprehension", None);
         }
+        self.names_only(std::slice::from_ref(&comprehension.target));
         walk_comprehension(self, comprehension);
     }
+}
+
+/// Whether Python gives the method a meaning that the interpreter does not know.
+fn is_ignored(method: &str) -> bool {
+    method.starts_with("__") && method.ends_with("__") && !METHODS.contains(&method)
 }
 
 /// Whether the interpreter has the module, at least in part.

@@ -304,7 +304,7 @@ impl Templates {
     }
 
     fn failure(&self, template: &Template, error: &Error) -> TemplateFailure {
-        let place = match error.range() {
+        let place = match undefined_in(&template.source, error).or_else(|| error.range()) {
             Some(range) => place::of_piece(&self.shared.file, &template.place, &template.source, range),
             None => template.place.clone(),
         };
@@ -352,6 +352,14 @@ fn message(error: &Error) -> String {
         kind if detail.is_empty() => kind.to_string(),
         kind => format!("{kind}: {detail}"),
     }
+}
+
+/// Where the expression stands that the error says is undefined.
+fn undefined_in(source: &str, error: &Error) -> Option<Range<usize>> {
+    let expression = error.detail()?.split('`').nth(1).filter(|_| error.kind() == ErrorKind::UndefinedError)?;
+    let until = error.range().map_or(source.len(), |range| range.end);
+    let at = source.get(..until)?.rfind(expression)?;
+    Some(at..at + expression.len())
 }
 
 /// Texts made of secrets become secrets, unless they are too short, or written in the file anyway.

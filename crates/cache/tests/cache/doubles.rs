@@ -1,0 +1,140 @@
+//! A memory in front of another that fails, hangs, is slow, and counts, as a test tells it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cachalot_core::Millis;
+use cachalot_memory::{
+    About, Answer, Batch, Error, ErrorKind, Filter, Found, Label, Lease, Memory, Page, Put, Record, Reserved, Usage,
+};
+
+/// What a memory can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Op {
+    Get,
+    Put,
+    Reserve,
+    Renew,
+    Release,
+    Find,
+    Erase,
+    Raise,
+    Touch,
+    Usage,
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Pass,
+    Fail,
+    Hang,
+    Slow(Duration),
+}
+
+type Script = Box<dyn Fn(Op) -> Fate + Send + Sync>;
+
+pub(crate) struct Double {
+    inner: Arc<dyn Memory>,
+    about: About,
+    stamps: bool,
+    script: Mutex<Script>,
+    counts: Mutex<HashMap<Op, usize>>,
+}
+
+impl Double {
+    /// Passes everything on until it is told otherwise.
+    pub(crate) fn over(inner: Arc<dyn Memory>) -> Self {
+        let about = inner.about().clone();
+        Self { inner, about, stamps: true, script: Mutex::new(Box::new(|_| Fate::Pass)), counts: Mutex::default() }
+    }
+
+    pub(crate) fn always(inner: Arc<dyn Memory>, fate: Fate) -> Self {
+        let double = Self::over(inner);
+        double.now(move |_| fate);
+        double
+    }
+
+    pub(crate) fn without_reservations(mut self) -> Self {
+        self.about.reservations = false;
+        self
+    }
+
+    pub(crate) fn without_stamps(mut self) -> Self {
+        self.stamps = false;
+        self
+    }
+
+    pub(crate) fn now(&self, script: impl Fn(Op) -> Fate + Send + Sync + 'static) {
+        *self.script.lock().unwrap() = Box::new(script);
+    }
+
+    pub(crate) fn count(&self, op: Op) -> usize {
+        self.counts.lock().unwrap().get(&op).copied().unwrap_or(0)
+    }
+
+    fn answer<'a, T: Send + 'a>(&self, op: Op, inner: impl FnOnce() -> Answer<'a, T> + Send + 'a) -> Answer<'a, T> {
+        *self.counts.lock().unwrap().entry(op).or_default() += 1;
+        let fate = (self.script.lock().unwrap())(op);
+        match fate {
+            Fate::Pass => inner(),
+            Fate::Fail => Answer::Now(Err(Error::new(ErrorKind::Unavailable, format!("no {op:?} today")))),
+            Fate::Hang => Answer::later(std::future::pending()),
+            Fate::Slow(by) => Answer::later(async move {
+                tokio::time::sleep(by).await;
+                inner().settle().await
+            }),
+        }
+    }
+}
+
+impl Memory for Double {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn get<'a>(&'a self, space: &'a str, key: &'a str, counters: &'a [&'a str]) -> Answer<'a, Found> {
+        self.answer(Op::Get, move || self.inner.get(space, key, counters))
+    }
+
+    fn put<'a>(&'a self, space: &'a str, record: Record, under: Option<&'a Lease>) -> Answer<'a, Put> {
+        self.answer(Op::Put, move || self.inner.put(space, record, under))
+    }
+
+    fn reserve<'a>(&'a self, space: &'a str, key: &'a str, labels: &'a [Label], hold: Duration) -> Answer<'a, Reserved> {
+        self.answer(Op::Reserve, move || self.inner.reserve(space, key, labels, hold))
+    }
+
+    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {
+        self.answer(Op::Renew, move || self.inner.renew(lease, hold))
+    }
+
+    fn release(&self, lease: Lease) -> Answer<'_, ()> {
+        self.answer(Op::Release, move || self.inner.release(lease))
+    }
+
+    fn find<'a>(&'a self, space: &'a str, filter: &'a Filter<'a>, page: Page<'a>) -> Answer<'a, Batch> {
+        self.answer(Op::Find, move || self.inner.find(space, filter, page))
+    }
+
+    fn erase<'a>(&'a self, space: &'a str, filter: &'a Filter<'a>, page: Page<'a>) -> Answer<'a, Batch> {
+        self.answer(Op::Erase, move || self.inner.erase(space, filter, page))
+    }
+
+    fn raise<'a>(&'a self, space: &'a str, counter: &'a str) -> Answer<'a, u64> {
+        self.answer(Op::Raise, move || self.inner.raise(space, counter))
+    }
+
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {
+        self.answer(Op::Touch, move || self.inner.touch(space, used))
+    }
+
+    fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {
+        self.answer(Op::Usage, move || self.inner.usage(space))
+    }
+
+    fn stamp(&self, space: &str, name: &str) -> Option<u64> {
+        if self.stamps { self.inner.stamp(space, name) } else { None }
+    }
+}

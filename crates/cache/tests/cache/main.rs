@@ -1,0 +1,23 @@
+//! What the engine promises, tested through its public items only.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod bounds;
+mod cassette;
+mod coherence;
+mod damage;
+mod doubles;
+mod erase;
+mod explain;
+mod faults;
+mod isolation;
+mod ledger;
+mod modes;
+mod orphans;
+mod processes;
+mod secrets;
+mod setting;
+mod single_flight;
+mod streams;
+mod tree;
+mod witnesses;
+mod writes;

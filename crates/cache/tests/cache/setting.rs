@@ -1,0 +1,274 @@
+//! Engines to ask, questions to ask them, and what came back.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cachalot_cache::{
+    Begun, Bounds, Cache, Call, Domain, FrozenMiss, How, Join, Key, Kind, Ledger, Mode, Options, Outcome, Policy,
+    Product, Scope, Settled, Ticket,
+};
+use cachalot_core::{Canonical, ManualClock, Millis, Seals, Spend};
+use cachalot_memory::in_process::InProcessMemory;
+use cachalot_memory::sqlite::{self, SqliteMemory};
+use cachalot_memory::{Label, Memory};
+use serde_json::{Value, json};
+
+/// Far from the epoch, and not a round number of seconds.
+pub(crate) const START: Millis = 1_750_000_000_123;
+
+/// What every run in these tests claims to have cost.
+pub(crate) const COST: Spend = Spend { calls: 1, time: Duration::from_millis(40) };
+
+/// A call, owned.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    pub(crate) kind: Kind,
+    pub(crate) scope: Scope,
+    pub(crate) name: String,
+    pub(crate) input: Canonical,
+}
+
+impl Question {
+    pub(crate) fn of(input: Value) -> Self {
+        Self {
+            kind: Kind::Action,
+            scope: Scope::Agent("tester".into()),
+            name: "file.read".into(),
+            input: Canonical::value(&input),
+        }
+    }
+
+    pub(crate) fn number(number: usize) -> Self {
+        Self::of(json!({ "number": number }))
+    }
+
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    pub(crate) fn call(&self) -> Call<'_> {
+        Call { kind: self.kind, scope: &self.scope, name: &self.name, input: &self.input }
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        Key::of(&self.call())
+    }
+}
+
+/// What a call was answered.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) how: How,
+    pub(crate) body: Result<Bytes, String>,
+    pub(crate) settled: Settled,
+}
+
+impl Told {
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(self.body.as_ref().expect("an answer")).unwrap()
+    }
+}
+
+/// One engine, its clock, what it warned of, and how often it ran work.
+#[derive(Clone)]
+pub(crate) struct Setting {
+    pub(crate) cache: Cache,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) warnings: Arc<Mutex<Vec<String>>>,
+    pub(crate) runs: Arc<AtomicUsize>,
+}
+
+/// What to make an engine from.
+pub(crate) struct Making {
+    pub(crate) memory: Option<Arc<dyn Memory>>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) ledger: Option<std::path::PathBuf>,
+    pub(crate) seals: Arc<Seals>,
+    pub(crate) bounds: Bounds,
+}
+
+impl Making {
+    pub(crate) fn over(memory: Arc<dyn Memory>, clock: &Arc<ManualClock>) -> Self {
+        Self {
+            memory: Some(memory),
+            clock: Arc::clone(clock),
+            ledger: None,
+            seals: Arc::new(Seals::none()),
+            bounds: Bounds::default(),
+        }
+    }
+
+    pub(crate) fn ledger(mut self, path: &Path) -> Self {
+        self.ledger = Some(path.to_owned());
+        self
+    }
+
+    pub(crate) fn seals(mut self, seals: &Arc<Seals>) -> Self {
+        self.seals = Arc::clone(seals);
+        self
+    }
+
+    pub(crate) fn bounds(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
+        self
+    }
+
+    pub(crate) fn make(self) -> Setting {
+        let warnings: Arc<Mutex<Vec<String>>> = Arc::default();
+        let heard = Arc::clone(&warnings);
+        let warn: Arc<dyn Fn(&str) + Send + Sync> =
+            Arc::new(move |text: &str| heard.lock().unwrap().push(text.to_owned()));
+        let ledger = match &self.ledger {
+            Some(path) => Ledger::at(path, "run-1", Arc::clone(&warn)),
+            None => Ledger::none(),
+        };
+        let cache = Cache::new(Options {
+            memory: self.memory,
+            ledger,
+            clock: self.clock.clone(),
+            seals: self.seals,
+            bounds: self.bounds,
+            warn,
+        });
+        Setting { cache, clock: self.clock, warnings, runs: Arc::default() }
+    }
+}
+
+pub(crate) fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::at(START))
+}
+
+pub(crate) fn in_process(clock: &Arc<ManualClock>) -> Arc<dyn Memory> {
+    Arc::new(InProcessMemory::new(clock.clone()))
+}
+
+pub(crate) fn sqlite(path: &Path, clock: &Arc<ManualClock>) -> Arc<dyn Memory> {
+    Arc::new(SqliteMemory::open(path, sqlite::Options::new(clock.clone())).unwrap())
+}
+
+/// An engine over an in-process memory.
+pub(crate) fn setting() -> Setting {
+    let clock = clock();
+    Making::over(in_process(&clock), &clock).make()
+}
+
+pub(crate) fn fleet() -> Policy {
+    Policy { join: Join::Fleet { wait: Duration::from_secs(20) }, ..Policy::default() }
+}
+
+pub(crate) fn in_mode(mode: Mode) -> Policy {
+    Policy { mode, ..Policy::default() }
+}
+
+pub(crate) fn in_domains(names: &[&str]) -> Policy {
+    Policy { domains: domains(names), ..Policy::default() }
+}
+
+pub(crate) fn domains(names: &[&str]) -> Vec<Domain> {
+    names.iter().copied().map(Domain::new).collect()
+}
+
+pub(crate) fn tagged(tags: &[&str]) -> Policy {
+    Policy { labels: tags.iter().map(|tag| Label::new("tag", *tag)).collect(), ..Policy::default() }
+}
+
+pub(crate) fn product(text: &str) -> Product {
+    Product::kept(Bytes::copy_from_slice(text.as_bytes()), COST)
+}
+
+/// Reads an outcome to its end.
+pub(crate) async fn told(outcome: Outcome) -> Told {
+    let body = outcome.body.whole().await.map_err(|failure| failure.to_string());
+    Told { how: outcome.how.clone(), body, settled: outcome.settled().await }
+}
+
+impl Setting {
+    /// Asks; if it must run, `work` does, and is counted.
+    pub(crate) async fn try_through<F>(
+        &self,
+        question: &Question,
+        policy: &Policy,
+        work: impl FnOnce(Ticket) -> F + Send + 'static,
+    ) -> Result<Outcome, FrozenMiss>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let runs = Arc::clone(&self.runs);
+        let counted = move |ticket| {
+            runs.fetch_add(1, Ordering::SeqCst);
+            work(ticket)
+        };
+        self.cache.through(&question.call(), policy, counted).await
+    }
+
+    pub(crate) async fn through<F>(
+        &self,
+        question: &Question,
+        policy: &Policy,
+        work: impl FnOnce(Ticket) -> F + Send + 'static,
+    ) -> Outcome
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.try_through(question, policy, work).await.expect("not frozen")
+    }
+
+    /// Asks; a run answers with `text`.
+    pub(crate) async fn ask(&self, question: &Question, policy: &Policy, text: &str) -> Told {
+        let product = product(text);
+        told(self.through(question, policy, |ticket| finish(ticket, product)).await).await
+    }
+
+    /// Asks in frozen mode.
+    pub(crate) async fn frozen(&self, question: &Question) -> Result<Told, FrozenMiss> {
+        let policy = in_mode(Mode::Frozen);
+        match self.try_through(question, &policy, |_| async { unreachable!("frozen runs nothing") }).await {
+            Ok(outcome) => Ok(told(outcome).await),
+            Err(miss) => Err(miss),
+        }
+    }
+
+    /// The ticket for a call that must run.
+    pub(crate) async fn lead(&self, question: &Question, policy: &Policy) -> Ticket {
+        match self.cache.begin(&question.call(), policy).await.expect("not frozen") {
+            Begun::Run(ticket) => ticket,
+            Begun::Served(outcome) => panic!("served: {:?}", outcome.how),
+        }
+    }
+
+    pub(crate) fn runs(&self) -> usize {
+        self.runs.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn warned(&self) -> Vec<String> {
+        self.warnings.lock().unwrap().clone()
+    }
+
+    pub(crate) fn after(&self, time: Duration) {
+        self.clock.advance(time);
+    }
+}
+
+pub(crate) async fn finish(ticket: Ticket, product: Product) {
+    ticket.finish(product).await;
+}
+
+/// Lets everything that is ready run.
+pub(crate) async fn settle_down() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until `holds`, for at most ten seconds.
+pub(crate) async fn eventually(mut holds: impl AsyncFnMut() -> bool) {
+    let until = std::time::Instant::now() + Duration::from_secs(10);
+    while !holds().await {
+        assert!(std::time::Instant::now() < until, "it never came to hold");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,481 @@
+//! What an answer was built from, and what becomes of it when that changes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use cachalot_cache::{How, Observation, Policy, Reason, Witness};
+
+use crate::setting::{Question, Setting, Told, product, setting, told};
+
+/// A directory to change, and an engine that reads from it.
+struct Place {
+    here: Setting,
+    home: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { here: setting(), home: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Asks for something that looks at the place as `look` says.
+    async fn ask(&self, look: impl FnOnce(&Witness) -> String + Send + 'static) -> Told {
+        let work = |ticket: cachalot_cache::Ticket| async move {
+            let answer = look(ticket.witness());
+            ticket.finish(product(&answer)).await;
+        };
+        told(self.here.through(&Question::number(1), &Policy::default(), work).await).await
+    }
+
+    /// Asks for the content of a file, or that there is none.
+    async fn read(&self, name: &str) -> Told {
+        let path = self.path(name);
+        self.ask(move |witness| content(witness, &path)).await
+    }
+
+    /// Asks for the sorted names in a directory.
+    async fn list(&self, name: &str) -> Told {
+        let path = self.path(name);
+        self.ask(move |witness| {
+            witness.observe(Observation::Listing(&path));
+            names(&path)
+        })
+        .await
+    }
+}
+
+fn content(witness: &Witness, path: &Path) -> String {
+    match witness.read(path) {
+        Ok(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+        Err(error) => format!("{:?}", error.kind()),
+    }
+}
+
+fn names(path: &Path) -> String {
+    let Ok(entries) = fs::read_dir(path) else { return "none".into() };
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names.join(" ")
+}
+
+fn set_modified(path: &Path, time: SystemTime) {
+    fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+}
+
+fn hit(told: &Told, text: &str) {
+    assert_eq!((&told.how, told.text()), (&How::Hit, text));
+}
+
+#[track_caller]
+fn changed(told: &Told, text: &str) {
+    assert!(matches!(&told.how, How::Miss(Reason::Changed(_))), "{:?}", told.how);
+    assert_eq!(told.text(), text);
+    assert!(told.settled.stored.is_ok(), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_file_that_changes_is_read_again() {
+    let place = Place::new();
+    place.write("a", "one");
+    place.read("a").await;
+    hit(&place.read("a").await, "one");
+    place.write("a", "another length");
+    let told = place.read("a").await;
+    changed(&told, "another length");
+    let path = place.path("a");
+    assert_eq!(told.how.reason().unwrap().to_string(), format!("changed since: {} changed", path.display()));
+    hit(&place.read("a").await, "another length");
+}
+
+#[tokio::test]
+async fn a_change_is_noticed_although_size_and_time_are_the_same() {
+    let place = Place::new();
+    place.write("a", "one");
+    let then = SystemTime::now() - Duration::from_secs(1_000);
+    set_modified(&place.path("a"), then);
+    place.read("a").await;
+    hit(&place.read("a").await, "one");
+    for text in ["two", "six", "ten"] {
+        place.write("a", text);
+        set_modified(&place.path("a"), then);
+        assert_eq!(fs::metadata(place.path("a")).unwrap().modified().unwrap(), then);
+        changed(&place.read("a").await, text);
+        hit(&place.read("a").await, text);
+    }
+}
+
+#[tokio::test]
+async fn a_change_within_the_same_tick_of_the_clock_is_noticed() {
+    let place = Place::new();
+    for round in 0..200 {
+        let (one, two) = (format!("a{round:04}"), format!("b{round:04}"));
+        place.write("a", &one);
+        assert_eq!(place.read("a").await.text(), one);
+        hit(&place.read("a").await, &one);
+        place.write("a", &two);
+        assert_eq!(place.read("a").await.text(), two);
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_was_only_touched_still_answers() {
+    let place = Place::new();
+    place.write("a", "same");
+    place.read("a").await;
+    place.write("a", "same");
+    hit(&place.read("a").await, "same");
+    set_modified(&place.path("a"), SystemTime::now() - Duration::from_secs(5_000));
+    hit(&place.read("a").await, "same");
+    set_modified(&place.path("a"), SystemTime::now() + Duration::from_secs(5_000));
+    hit(&place.read("a").await, "same");
+    hit(&place.read("a").await, "same");
+}
+
+#[tokio::test]
+async fn a_status_that_is_old_enough_is_trusted_and_a_change_after_that_is_noticed() {
+    let place = Place::new();
+    place.write("a", "one");
+    place.read("a").await;
+    tokio::time::sleep(Duration::from_millis(2_100)).await;
+    hit(&place.read("a").await, "one");
+    hit(&place.read("a").await, "one");
+    place.write("a", "two");
+    changed(&place.read("a").await, "two");
+}
+
+#[tokio::test]
+async fn a_file_that_comes_into_being_or_goes_is_noticed() {
+    let place = Place::new();
+    assert_eq!(place.read("a").await.text(), "NotFound");
+    hit(&place.read("a").await, "NotFound");
+    place.write("a", "here");
+    changed(&place.read("a").await, "here");
+    fs::remove_file(place.path("a")).unwrap();
+    changed(&place.read("a").await, "NotFound");
+    fs::create_dir(place.path("a")).unwrap();
+    assert_ne!(place.read("a").await.text(), "NotFound");
+}
+
+#[tokio::test]
+async fn a_path_through_what_is_not_a_directory_is_absent() {
+    let place = Place::new();
+    place.write("a", "file");
+    let first = place.read("a/b").await;
+    hit(&place.read("a/b").await, first.text());
+    fs::remove_file(place.path("a")).unwrap();
+    fs::create_dir(place.path("a")).unwrap();
+    hit(&place.read("a/b").await, first.text());
+    place.write("a/b", "there");
+    changed(&place.read("a/b").await, "there");
+}
+
+#[tokio::test]
+async fn a_listing_tells_names_and_kinds_and_no_contents() {
+    let place = Place::new();
+    fs::create_dir(place.path("d")).unwrap();
+    place.write("d/a", "1");
+    assert_eq!(place.list("d").await.text(), "a");
+    place.write("d/a", "quite different");
+    hit(&place.list("d").await, "a");
+    place.write("d/b", "");
+    changed(&place.list("d").await, "a b");
+    fs::rename(place.path("d/a"), place.path("d/c")).unwrap();
+    changed(&place.list("d").await, "b c");
+    fs::remove_file(place.path("d/c")).unwrap();
+    changed(&place.list("d").await, "b");
+    fs::remove_file(place.path("d/b")).unwrap();
+    fs::create_dir(place.path("d/b")).unwrap();
+    changed(&place.list("d").await, "b");
+    fs::remove_dir_all(place.path("d")).unwrap();
+    changed(&place.list("d").await, "none");
+    hit(&place.list("d").await, "none");
+}
+
+#[tokio::test]
+async fn a_listing_that_came_back_to_what_it_was_still_answers() {
+    let place = Place::new();
+    fs::create_dir(place.path("d")).unwrap();
+    place.write("d/a", "");
+    place.list("d").await;
+    place.write("d/b", "");
+    fs::remove_file(place.path("d/b")).unwrap();
+    hit(&place.list("d").await, "a");
+    tokio::time::sleep(Duration::from_millis(2_100)).await;
+    hit(&place.list("d").await, "a");
+    hit(&place.list("d").await, "a");
+    place.write("d/b", "");
+    changed(&place.list("d").await, "a b");
+}
+
+#[tokio::test]
+async fn the_content_of_a_directory_is_its_listing() {
+    let place = Place::new();
+    fs::create_dir(place.path("d")).unwrap();
+    let path = place.path("d");
+    let look = move |witness: &Witness| {
+        witness.observe(Observation::Content(&path));
+        names(&path)
+    };
+    place.ask(look.clone()).await;
+    hit(&place.ask(look.clone()).await, "");
+    place.write("d/a", "");
+    changed(&place.ask(look).await, "a");
+}
+
+#[tokio::test]
+async fn existence_is_all_that_is_asked_for() {
+    let place = Place::new();
+    let path = place.path("a");
+    let look = move |witness: &Witness| {
+        witness.observe(Observation::Existence(&path));
+        format!("{} {}", path.is_file(), path.is_dir())
+    };
+    assert_eq!(place.ask(look.clone()).await.text(), "false false");
+    place.write("a", "1");
+    changed(&place.ask(look.clone()).await, "true false");
+    place.write("a", "22");
+    hit(&place.ask(look.clone()).await, "true false");
+    fs::remove_file(place.path("a")).unwrap();
+    fs::create_dir(place.path("a")).unwrap();
+    changed(&place.ask(look).await, "false true");
+}
+
+#[tokio::test]
+async fn a_file_that_another_replaces_is_read_again() {
+    let place = Place::new();
+    place.write("a", "one");
+    let then = fs::metadata(place.path("a")).unwrap().modified().unwrap();
+    place.read("a").await;
+    place.write("b", "two");
+    set_modified(&place.path("b"), then);
+    fs::rename(place.path("b"), place.path("a")).unwrap();
+    changed(&place.read("a").await, "two");
+    place.write("b", "two");
+    fs::rename(place.path("b"), place.path("a")).unwrap();
+    hit(&place.read("a").await, "two");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_that_leads_elsewhere_is_followed_again() {
+    let place = Place::new();
+    place.write("a", "one");
+    place.write("b", "two");
+    place.write("c", "two");
+    for target in ["a", "b", "c"] {
+        let _ = fs::remove_file(place.path("link"));
+        std::os::unix::fs::symlink(target, place.path("link")).unwrap();
+        let told = place.read("link").await;
+        match target {
+            "a" => assert_eq!(told.text(), "one"),
+            "b" => changed(&told, "two"),
+            _ => hit(&told, "two"),
+        }
+    }
+    fs::remove_file(place.path("c")).unwrap();
+    changed(&place.read("link").await, "NotFound");
+}
+
+#[tokio::test]
+async fn a_directory_on_the_way_that_is_exchanged_is_noticed() {
+    let place = Place::new();
+    for name in ["d", "e"] {
+        fs::create_dir(place.path(name)).unwrap();
+        place.write(&format!("{name}/a"), name);
+    }
+    assert_eq!(place.read("d/a").await.text(), "d");
+    fs::rename(place.path("d"), place.path("old")).unwrap();
+    fs::rename(place.path("e"), place.path("d")).unwrap();
+    changed(&place.read("d/a").await, "e");
+}
+
+#[tokio::test]
+async fn what_changed_during_the_run_is_not_stored() {
+    let place = Place::new();
+    place.write("a", "one");
+    let path = place.path("a");
+    let told = place
+        .ask(move |witness| {
+            let text = content(witness, &path);
+            fs::write(&path, "two").unwrap();
+            text
+        })
+        .await;
+    assert_eq!(told.text(), "one");
+    assert!(matches!(told.settled.stored, Err(Reason::Changed(_))), "{told:?}");
+    assert_eq!(place.read("a").await.how, How::Miss(Reason::Absent));
+}
+
+#[tokio::test]
+async fn what_was_different_each_time_the_run_looked_is_not_stored() {
+    let place = Place::new();
+    place.write("a", "one");
+    let path = place.path("a");
+    let told = place
+        .ask(move |witness| {
+            let first = content(witness, &path);
+            fs::write(&path, "two").unwrap();
+            first + &content(witness, &path)
+        })
+        .await;
+    assert_eq!(told.text(), "onetwo");
+    assert!(told.settled.stored.is_err());
+}
+
+#[tokio::test]
+async fn work_may_say_that_it_looked_at_something_that_cannot_be_noted() {
+    let place = Place::new();
+    let told = place
+        .ask(|witness| {
+            witness.spoil("it asked the clock");
+            witness.spoil("and the weather");
+            "x".into()
+        })
+        .await;
+    assert_eq!(told.settled.stored, Err(Reason::Declined("it asked the clock".into())));
+}
+
+#[tokio::test]
+async fn more_than_can_be_checked_is_not_stored() {
+    let place = Place::new();
+    let root = place.home.path().to_owned();
+    let told = place
+        .ask(move |witness| {
+            for number in 0..10_001 {
+                witness.observe(Observation::Existence(&root.join(number.to_string())));
+            }
+            "x".into()
+        })
+        .await;
+    assert!(matches!(told.settled.stored, Err(Reason::Declined(_))), "{told:?}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn what_is_neither_file_nor_directory_is_not_waited_for() {
+    let place = Place::new();
+    let pipe = place.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let told = place
+        .ask(move |witness| {
+            witness.observe(Observation::Content(&pipe));
+            "x".into()
+        })
+        .await;
+    assert!(matches!(told.settled.stored, Err(Reason::Declined(_))), "{told:?}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_became_a_pipe_is_not_waited_for() {
+    let place = Place::new();
+    place.write("a", "");
+    assert_eq!(place.read("a").await.text(), "");
+    fs::remove_file(place.path("a")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(place.path("a")).status().unwrap().success());
+    let told = tokio::time::timeout(Duration::from_secs(5), place.ask(|_| "a pipe".into())).await.unwrap();
+    changed(&told, "a pipe");
+}
+
+#[tokio::test]
+async fn frozen_looks_at_contents_only() {
+    let place = Place::new();
+    place.write("a", "one");
+    place.read("a").await;
+    place.write("b", "one");
+    fs::rename(place.path("b"), place.path("a")).unwrap();
+    set_modified(&place.path("a"), SystemTime::now() - Duration::from_secs(5_000));
+    hit(&place.here.frozen(&Question::number(1)).await.unwrap(), "one");
+    place.write("a", "two");
+    let miss = place.here.frozen(&Question::number(1)).await.unwrap_err();
+    assert!(matches!(&miss.reason, Reason::Changed(what) if what.contains("a changed")), "{miss}");
+    place.write("a", "one");
+    hit(&place.here.frozen(&Question::number(1)).await.unwrap(), "one");
+    fs::remove_file(place.path("a")).unwrap();
+    assert!(place.here.frozen(&Question::number(1)).await.is_err());
+}
+
+#[tokio::test]
+async fn who_asks_after_a_file_changed_does_not_join_a_flight_that_read_it_before() {
+    let place = Place::new();
+    place.write("a", "old");
+    let question = Question::number(1);
+    let before = place.here.lead(&question, &Policy::default()).await;
+    let read = content(before.witness(), &place.path("a"));
+    before.emit(read.into());
+    place.write("a", "new");
+    let told = place.read("a").await;
+    assert_eq!(told.text(), "new");
+    assert!(told.settled.stored.is_ok(), "{told:?}");
+    assert!(before.finish(product("old")).await.stored.is_err());
+    hit(&place.read("a").await, "new");
+}
+
+#[tokio::test]
+async fn many_who_ask_after_a_file_changed_run_once() {
+    let place = Place::new();
+    place.write("a", "old");
+    let question = Question::number(1);
+    let before = place.here.lead(&question, &Policy::default()).await;
+    content(before.witness(), &place.path("a"));
+    place.write("a", "new");
+    let asking: Vec<_> = (0..16)
+        .map(|_| {
+            let (here, question, path) = (place.here.clone(), question.clone(), place.path("a"));
+            tokio::spawn(async move {
+                let work = |ticket: cachalot_cache::Ticket| async move {
+                    let text = content(ticket.witness(), &path);
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    ticket.finish(product(&text)).await;
+                };
+                told(here.through(&question, &Policy::default(), work).await).await
+            })
+        })
+        .collect();
+    for one in asking {
+        assert_eq!(one.await.unwrap().text(), "new");
+    }
+    assert_eq!(place.here.runs(), 1);
+    drop(before);
+}
+
+#[tokio::test]
+async fn who_asks_while_a_flight_is_looking_waits_for_what_it_sees() {
+    // A look that takes long: the file is large, and read on another thread.
+    let place = Place::new();
+    place.write("a", &"old ".repeat(4_000_000));
+    let question = Question::number(1);
+    let before = place.here.lead(&question, &Policy::default()).await;
+    let (witness, path) = (before.witness().clone(), place.path("a"));
+    let looking = tokio::task::spawn_blocking(move || content(&witness, &path));
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    place.write("a", "new");
+    let told = place.read("a").await;
+    assert_eq!(told.text(), "new");
+    looking.await.unwrap();
+    before.finish(product("old")).await;
+    hit(&place.read("a").await, "new");
+}
+
+#[tokio::test]
+async fn what_a_witness_took_can_be_checked_apart_from_any_entry() {
+    let place = Place::new();
+    place.write("a", "one");
+    let witness = Witness::default();
+    assert!(witness.taken().content_digest().is_err());
+    witness.read(&place.path("a")).unwrap();
+    let taken = witness.taken();
+    assert_eq!(taken.content_digest(), Ok(cachalot_core::Digest::of(b"one")));
+    assert_eq!(taken.holds().await, Ok(()));
+    place.write("a", "two");
+    assert!(taken.holds().await.unwrap_err().contains("changed"));
+}

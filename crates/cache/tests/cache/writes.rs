@@ -1,0 +1,354 @@
+//! Announced writes: nothing older than a write is served, joined or stored after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_cache::{Begun, Bounds, Cache, How, Mode, Policy, Reason};
+use cachalot_memory::{Memory, space};
+
+use crate::doubles::{Double, Fate, Op};
+use crate::setting::{
+    Making, Question, Setting, clock, domains, eventually, in_domains, in_process, product, setting, settle_down,
+    sqlite,
+};
+
+fn written(domain: &str) -> How {
+    How::Miss(Reason::Written(domain.into()))
+}
+
+async fn write(cache: &Cache, names: &[&str]) {
+    cache.writing(&domains(names)).await.done().await.unwrap();
+}
+
+async fn epoch(memory: &Arc<dyn Memory>, domain: &str) -> u64 {
+    let counter = format!("epoch:{domain}");
+    memory.get(space::CACHE, "-", &[counter.as_str()]).settle().await.unwrap().counters[0]
+}
+
+/// Two engines over one memory: two processes, as far as they know.
+fn two_processes() -> (Setting, Setting) {
+    let clock = clock();
+    let memory = in_process(&clock);
+    (Making::over(memory.clone(), &clock).make(), Making::over(memory, &clock).make())
+}
+
+#[tokio::test]
+async fn an_entry_does_not_survive_a_write_to_its_domain() {
+    let here = setting();
+    let question = Question::number(1);
+    let policy = in_domains(&["tree", "server"]);
+    for (round, name) in ["tree", "server", "tree"].into_iter().enumerate() {
+        let text = format!("version {round}");
+        here.ask(&question, &policy, &text).await;
+        assert_eq!(here.ask(&question, &policy, "").await.text(), text);
+        write(&here.cache, &["elsewhere"]).await;
+        assert_eq!(here.ask(&question, &policy, "").await.how, How::Hit);
+        write(&here.cache, &[name]).await;
+        let told = here.ask(&question, &policy, "new").await;
+        assert_eq!((&told.how, told.text()), (&written(name), "new"));
+        write(&here.cache, &[name]).await;
+    }
+    assert_eq!(Reason::Written("tree".into()).to_string(), "tree was written to since");
+}
+
+#[tokio::test]
+async fn epochs_are_raised_on_both_sides_of_a_write() {
+    let clock = clock();
+    let memory = in_process(&clock);
+    let here = Making::over(memory.clone(), &clock).make();
+    assert_eq!(epoch(&memory, "d").await, 0);
+    let writing = here.cache.writing(&domains(&["d", "e"])).await;
+    assert_eq!((epoch(&memory, "d").await, epoch(&memory, "e").await), (1, 1));
+    writing.done().await.unwrap();
+    assert_eq!((epoch(&memory, "d").await, epoch(&memory, "e").await), (2, 2));
+}
+
+#[tokio::test]
+async fn nothing_is_served_joined_or_stored_while_a_write_is_under_way() {
+    for front_bytes in [0, 1 << 20] {
+        let clock = clock();
+        let here =
+            Making::over(in_process(&clock), &clock).bounds(Bounds { front_bytes, ..Bounds::default() }).make();
+        let question = Question::number(1);
+        let policy = in_domains(&["d"]);
+        here.ask(&question, &policy, "before").await;
+        let writing = here.cache.writing(&policy.domains).await;
+
+        let told = here.ask(&question, &policy, "during").await;
+        assert_eq!((&told.how, told.text()), (&written("d"), "during"));
+        assert_eq!(told.settled.stored, Err(Reason::Written("d".into())));
+
+        let first = here.lead(&question, &policy).await;
+        let second = here.lead(&question, &policy).await;
+        writing.done().await.unwrap();
+        for ticket in [first, second] {
+            assert_eq!(ticket.finish(product("half-written")).await.stored, Err(Reason::Written("d".into())));
+        }
+        let told = here.ask(&question, &policy, "after").await;
+        assert_eq!((&told.how, told.text()), (&written("d"), "after"));
+        assert!(told.settled.stored.is_ok());
+        assert_eq!(here.ask(&question, &policy, "").await.text(), "after");
+    }
+}
+
+#[tokio::test]
+async fn a_refresh_during_a_write_is_not_stored_either() {
+    let here = setting();
+    let policy = Policy { mode: Mode::Refresh, ..in_domains(&["d"]) };
+    let writing = here.cache.writing(&policy.domains).await;
+    let told = here.ask(&Question::number(1), &policy, "x").await;
+    assert_eq!(told.settled.stored, Err(Reason::Written("d".into())));
+    let ticket = here.lead(&Question::number(2), &policy).await;
+    writing.done().await.unwrap();
+    assert_eq!(ticket.finish(product("x")).await.stored, Err(Reason::Written("d".into())));
+}
+
+#[tokio::test]
+async fn a_run_that_saw_a_write_is_not_stored() {
+    let here = setting();
+    let policy = in_domains(&["c", "d"]);
+    let ticket = here.lead(&Question::number(1), &policy).await;
+    write(&here.cache, &["d"]).await;
+    let settled = ticket.finish(product("old")).await;
+    assert!(matches!(settled.stored, Err(Reason::Written(_))), "{settled:?}");
+    assert!(here.cache.peek(&Question::number(1).key()).await.unwrap().is_none());
+
+    let ticket = here.lead(&Question::number(1), &policy).await;
+    let writing = here.cache.writing(&domains(&["d"])).await;
+    assert_eq!(ticket.finish(product("old")).await.stored, Err(Reason::Written("d".into())));
+    writing.done().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_run_that_saw_a_write_of_another_process_is_not_stored() {
+    let (here, there) = two_processes();
+    let policy = in_domains(&["c", "d"]);
+    let ticket = here.lead(&Question::number(1), &policy).await;
+    write(&there.cache, &["d"]).await;
+    assert_eq!(ticket.finish(product("old")).await.stored, Err(Reason::Written("d".into())));
+}
+
+#[tokio::test]
+async fn who_asks_after_a_write_never_joins_a_flight_that_began_before_it() {
+    let (here, there) = two_processes();
+    let policy = in_domains(&["d"]);
+    for (number, writer) in [&here, &there].into_iter().enumerate() {
+        let question = Question::number(number);
+        let before = here.lead(&question, &policy).await;
+        before.emit("old".into());
+        let joined = match here.cache.begin(&question.call(), &policy).await.unwrap() {
+            Begun::Served(outcome) => outcome,
+            Begun::Run(_) => panic!("before the write it may join"),
+        };
+        write(&writer.cache, &["d"]).await;
+
+        let after = here.lead(&question, &policy).await;
+        let behind = {
+            let (here, question, policy) = (here.clone(), question.clone(), policy.clone());
+            tokio::spawn(async move { here.ask(&question, &policy, "no").await })
+        };
+        settle_down().await;
+        assert!(after.finish(product("new")).await.stored.is_ok(), "the new run is stored at once");
+        assert_eq!(behind.await.unwrap().text(), "new");
+        assert!(before.finish(product("old")).await.stored.is_err());
+        assert_eq!(&joined.body.whole().await.unwrap()[..], b"old");
+        assert_eq!(here.ask(&question, &policy, "").await.text(), "new");
+    }
+}
+
+#[tokio::test]
+async fn a_flight_under_another_domain_or_none_is_not_joined_by_one_that_a_write_concerns() {
+    let here = setting();
+    let question = Question::number(1);
+    let before = here.lead(&question, &Policy::default()).await;
+    before.emit("old".into());
+    write(&here.cache, &["d"]).await;
+    let after = here.lead(&question, &in_domains(&["d"])).await;
+    after.finish(product("new")).await;
+    drop(before);
+}
+
+#[tokio::test]
+async fn an_entry_made_under_other_domains_does_not_answer() {
+    for front_bytes in [0, 1 << 20] {
+        let clock = clock();
+        let here =
+            Making::over(in_process(&clock), &clock).bounds(Bounds { front_bytes, ..Bounds::default() }).make();
+        let none: [&str; 0] = [];
+        for (number, (made, asked)) in
+            [(&none[..], &["d"][..]), (&["d"], &none), (&["c"], &["d"]), (&["c"], &["c", "d"])].into_iter().enumerate()
+        {
+            let question = Question::number(number);
+            here.ask(&question, &in_domains(made), "made").await;
+            assert_eq!(here.ask(&question, &in_domains(made), "").await.how, How::Hit);
+            let told = here.ask(&question, &in_domains(asked), "asked").await;
+            assert_eq!(told.text(), "asked", "made under {made:?}, asked under {asked:?}, front of {front_bytes}");
+        }
+        let question = Question::number(9);
+        here.ask(&question, &in_domains(&["c", "d"]), "made").await;
+        assert_eq!(here.ask(&question, &in_domains(&["d", "c"]), "").await.how, How::Hit, "order says nothing");
+    }
+}
+
+#[tokio::test]
+async fn a_front_entry_with_domains_follows_writes_in_other_processes() {
+    let home = tempfile::tempdir().unwrap();
+    let clock = clock();
+    let file = home.path().join("cachalot.db");
+    let here = Making::over(sqlite(&file, &clock), &clock).make();
+    let there = Making::over(sqlite(&file, &clock), &clock).make();
+    let question = Question::number(1);
+    let policy = in_domains(&["d"]);
+    here.ask(&question, &policy, "old").await;
+    for _ in 0..3 {
+        assert_eq!(here.ask(&question, &policy, "").await.text(), "old");
+    }
+    let writing = there.cache.writing(&policy.domains).await;
+    let told = here.ask(&question, &policy, "during").await;
+    assert_eq!(told.text(), "during", "what is older than the beginning is not served");
+    writing.done().await.unwrap();
+    let told = here.ask(&question, &policy, "new").await;
+    assert_eq!((&told.how, told.text()), (&written("d"), "new"), "nor what was made in between");
+    assert_eq!(here.ask(&question, &policy, "").await.text(), "new");
+}
+
+#[tokio::test]
+async fn two_writers_block_until_both_are_done() {
+    let here = setting();
+    let question = Question::number(1);
+    let policy = in_domains(&["d"]);
+    let first = here.cache.writing(&policy.domains).await;
+    let second = here.cache.writing(&policy.domains).await;
+    first.done().await.unwrap();
+    let told = here.ask(&question, &policy, "x").await;
+    assert_eq!(told.settled.stored, Err(Reason::Written("d".into())));
+    second.done().await.unwrap();
+    assert!(here.ask(&question, &policy, "x").await.settled.stored.is_ok());
+}
+
+#[tokio::test]
+async fn a_guard_that_is_dropped_ends_the_write_in_the_background() {
+    let clock = clock();
+    let memory = in_process(&clock);
+    let here = Making::over(memory.clone(), &clock).make();
+    let question = Question::number(1);
+    let policy = in_domains(&["d"]);
+    here.ask(&question, &policy, "before").await;
+    drop(here.cache.writing(&policy.domains).await);
+    eventually(async || epoch(&memory, "d").await == 2).await;
+    settle_down().await;
+    let told = here.ask(&question, &policy, "after").await;
+    assert_eq!(told.text(), "after");
+    assert!(told.settled.stored.is_ok(), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_domain_stays_blocked_until_the_memory_has_been_told() {
+    let clock = clock();
+    let memory = Arc::new(Double::over(in_process(&clock)));
+    let here = Making::over(memory.clone(), &clock).make();
+    let question = Question::number(1);
+    let policy = in_domains(&["d"]);
+    here.ask(&question, &policy, "before").await;
+    let writing = here.cache.writing(&policy.domains).await;
+    memory.now(|op| if op == Op::Raise { Fate::Fail } else { Fate::Pass });
+    let failure = writing.done().await.unwrap_err();
+    assert_eq!(failure.to_string(), "no Raise today");
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let told = here.ask(&question, &policy, "during").await;
+        assert_eq!((&told.how, told.text()), (&written("d"), "during"));
+        assert_eq!(told.settled.stored, Err(Reason::Written("d".into())));
+    }
+    memory.now(|_| Fate::Pass);
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    let told = here.ask(&question, &policy, "after").await;
+    assert_eq!(told.text(), "after");
+    assert!(told.settled.stored.is_ok(), "{told:?}");
+    assert_eq!(here.warned().len(), 1, "{:?}", here.warned());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_whose_beginning_the_memory_missed_is_told_at_its_end() {
+    let clock = clock();
+    let memory = Arc::new(Double::over(in_process(&clock)));
+    let here = Making::over(memory.clone(), &clock).make();
+    let question = Question::number(1);
+    let policy = in_domains(&["d"]);
+    here.ask(&question, &policy, "before").await;
+    for fate in [Fate::Fail, Fate::Hang] {
+        memory.now(move |op| if op == Op::Raise { fate } else { Fate::Pass });
+        let began = tokio::time::Instant::now();
+        let writing = here.cache.writing(&policy.domains).await;
+        assert!(began.elapsed() <= Duration::from_millis(260), "{:?}", began.elapsed());
+        assert_eq!(here.ask(&question, &policy, "during").await.text(), "during");
+        memory.now(|_| Fate::Pass);
+        writing.done().await.unwrap();
+        let told = here.ask(&question, &policy, "after").await;
+        assert_eq!((&told.how, told.text()), (&written("d"), "after"));
+    }
+}
+
+#[tokio::test]
+async fn without_a_memory_a_write_still_keeps_callers_from_older_flights() {
+    let clock = clock();
+    let here = Making { memory: None, ..Making::over(in_process(&clock), &clock) }.make();
+    let question = Question::number(1);
+    let policy = in_domains(&["d"]);
+    let before = here.lead(&question, &policy).await;
+    before.emit("old".into());
+    write(&here.cache, &["d"]).await;
+    assert_eq!(here.ask(&question, &policy, "new").await.text(), "new");
+    drop(before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_load_no_answer_is_older_than_the_last_write_that_its_caller_saw() {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    for shared in [false, true] {
+        let (here, there) = two_processes();
+        let there = if shared { there } else { here.clone() };
+        // What the work reads, written only between the two raises, and what has been announced of it.
+        let world = Arc::new(AtomicU64::new(0));
+        let announced = Arc::new(AtomicU64::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
+        let policy = in_domains(&["d"]);
+        let readers: Vec<_> = (0..8)
+            .map(|n| {
+                let here = if n % 2 == 0 { here.clone() } else { there.clone() };
+                let (world, announced, policy) = (Arc::clone(&world), Arc::clone(&announced), policy.clone());
+                let stop = Arc::clone(&stop);
+                tokio::spawn(async move {
+                    while !stop.load(Ordering::SeqCst) {
+                        let seen = announced.load(Ordering::SeqCst);
+                        let world = Arc::clone(&world);
+                        let work = move |ticket: cachalot_cache::Ticket| async move {
+                            let read = world.load(Ordering::SeqCst);
+                            tokio::task::yield_now().await;
+                            ticket.finish(product(&read.to_string())).await;
+                        };
+                        let told =
+                            crate::setting::told(here.through(&Question::number(1), &policy, work).await).await;
+                        let got: u64 = told.text().parse().unwrap();
+                        assert!(got >= seen, "got {got} after {seen}, {:?}", told.how);
+                        tokio::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..60 {
+            let writing = here.cache.writing(&policy.domains).await;
+            world.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            let done = world.fetch_add(1, Ordering::SeqCst) + 1;
+            writing.done().await.unwrap();
+            announced.store(done, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_micros(300)).await;
+        }
+        stop.store(true, Ordering::SeqCst);
+        for reader in readers {
+            reader.await.unwrap();
+        }
+        assert!(here.runs() > 10, "{}", here.runs());
+    }
+}

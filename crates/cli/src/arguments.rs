@@ -1,0 +1,225 @@
+//! The command line, as clap sees it.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+/// Runs YAML agents whose steps are memoized: nothing is paid for twice, and every payment can be explained.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cachalot",
+    version,
+    about,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run an agent file; the final state goes to stdout as one JSON document.
+    Run(Run),
+    /// Check an agent file, and tell everything that is wrong with it at once.
+    Validate(Validate),
+    /// Look into the cache, and erase, sweep, export or import.
+    #[command(subcommand)]
+    Cache(CacheCommand),
+    /// Hash the content behind paths and URIs (local, http, s3, gs, az).
+    Hash(Hash),
+    /// Explain why a call was answered as it was.
+    Why(Why),
+    /// Print the JSON Schema of agent files.
+    Schema,
+    /// Print completions for a shell.
+    Completions {
+        /// For which shell.
+        shell: Shell,
+    },
+    /// Runs inline code for a parent process.
+    #[command(name = "__script-worker", hide = true)]
+    ScriptWorker,
+}
+
+/// Where the memory is.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Where {
+    /// The memory's file; otherwise CACHALOT_DB, then `settings.ltm` of the agent file, then the
+    /// user's data directory.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) db: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("mode"))]
+pub(crate) struct Run {
+    /// The agent file.
+    pub(crate) file: PathBuf,
+    /// Input for the state: a JSON object, @FILE with one, KEY=TEXT, or KEY:=JSON. May be repeated.
+    #[arg(long, short, value_name = "INPUT")]
+    pub(crate) input: Vec<String>,
+    #[command(flatten)]
+    pub(crate) place: Where,
+    /// A JSON or YAML file with the values of `{{ secrets.NAME }}`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) secrets: Option<PathBuf>,
+    /// Take secrets from environment variables that begin so: PREFIX_NAME becomes `secrets.NAME`.
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) secrets_env: Option<String>,
+    /// Answer memoized steps from the cache only; a miss is an error.
+    #[arg(long, group = "mode")]
+    pub(crate) frozen: bool,
+    /// Run memoized steps afresh, and store what they give.
+    #[arg(long, group = "mode")]
+    pub(crate) refresh: bool,
+    /// Neither look into the cache nor store.
+    #[arg(long, group = "mode")]
+    pub(crate) no_cache: bool,
+    /// Show what would be answered from the cache and what would be paid; run nothing.
+    #[arg(long)]
+    pub(crate) plan: bool,
+    /// Print one JSON document on stdout with the state and the report.
+    #[arg(long, conflicts_with = "ndjson")]
+    pub(crate) json: bool,
+    /// Print events on stdout as they happen, one JSON document a line; the last one holds the state.
+    #[arg(long)]
+    pub(crate) ndjson: bool,
+    /// Only errors on stderr.
+    #[arg(long, short, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Also tell why each step was not answered from the cache.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Validate {
+    /// The agent file.
+    pub(crate) file: PathBuf,
+    /// Print the problems as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheCommand {
+    /// Print the newest entry under a key or handle.
+    Get {
+        /// A handle (`cache:agent:…`) or a key of 64 hex digits.
+        key: String,
+        #[command(flatten)]
+        place: Where,
+        /// With everything that is known of the entry.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List entries.
+    Ls {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        place: Where,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Erase entries.
+    Rm {
+        #[command(flatten)]
+        which: Which,
+        /// Erase every entry.
+        #[arg(long, conflicts_with_all = ["pattern", "action", "tag"])]
+        all: bool,
+        /// Only tell what would be erased.
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        place: Where,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Tell how much is cached, and what it cost and saved.
+    Stats {
+        #[command(flatten)]
+        place: Where,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Erase entries whose time is over.
+    Sweep {
+        #[command(flatten)]
+        place: Where,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write every entry into a cassette, to be imported elsewhere and played with `run --frozen`.
+    Export {
+        /// The file to write; `-` for stdout.
+        file: PathBuf,
+        /// Include entries whose keys hold secrets, and the key that those were digested under.
+        #[arg(long)]
+        with_digest_key: bool,
+        #[command(flatten)]
+        place: Where,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Store every entry of a cassette.
+    Import {
+        /// The file to read; `-` for stdin.
+        file: PathBuf,
+        #[command(flatten)]
+        place: Where,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Which entries.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Which {
+    /// Handles that match; `*` stands for any text.
+    pub(crate) pattern: Option<String>,
+    /// Entries of this action.
+    #[arg(long)]
+    pub(crate) action: Option<String>,
+    /// Entries with this tag; may be repeated.
+    #[arg(long)]
+    pub(crate) tag: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Hash {
+    /// Paths or URIs.
+    #[arg(required = true)]
+    pub(crate) uri: Vec<String>,
+    /// sha256, md5 or blake2b.
+    #[arg(long, short, default_value = "sha256")]
+    pub(crate) algorithm: String,
+    /// As JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// A handle or a key; without one, the last call.
+    #[arg(conflicts_with = "last")]
+    pub(crate) key: Option<String>,
+    /// The last call.
+    #[arg(long)]
+    pub(crate) last: bool,
+    #[command(flatten)]
+    pub(crate) place: Where,
+    /// As JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,427 @@
+//! `cachalot cache …`.
+
+use std::collections::BTreeMap;
+use std::io::{BufReader, Write as _};
+use std::path::Path;
+
+use cachalot_cache::{Bounds, Cache, Criterion, Filter, HANDLE_LABEL, Key, Stored, Totals};
+use cachalot_core::clock::iso8601;
+use cachalot_memory::Label;
+use cachalot_workflow::actions::cache::TAG_LABEL;
+use serde_json::{Value, json};
+
+use crate::arguments::{CacheCommand, Where, Which};
+use crate::home::Home;
+use crate::outcome::{Result, Trouble};
+use crate::render;
+use crate::wiring::{Engine, Opening, Surroundings, Warn, digest_key};
+
+/// What every one of these commands needs.
+pub(crate) struct Inspection<'a> {
+    pub(crate) surroundings: &'a Surroundings,
+    pub(crate) warn: Warn,
+}
+
+impl Inspection<'_> {
+    fn opening<'a>(&'a self, home: &'a Home) -> Opening<'a> {
+        Opening {
+            surroundings: self.surroundings,
+            home,
+            run: "cache",
+            bounds: Bounds {
+                front_bytes: 0,
+                ..Bounds::default()
+            },
+            secrets: false,
+            warn: self.warn.clone(),
+        }
+    }
+
+    fn open(&self, place: &Where) -> Result<Engine> {
+        let home = self.home(place)?;
+        self.opening(&home).for_inspection()
+    }
+
+    fn home(&self, place: &Where) -> Result<Home> {
+        self.surroundings.home(place.db.as_deref(), None)
+    }
+
+    pub(crate) async fn run(&self, command: &CacheCommand) -> Result<()> {
+        match command {
+            CacheCommand::Get { key, place, json } => {
+                get(&self.open(place)?.cache, key, *json).await
+            }
+            CacheCommand::Ls { which, place, json } => {
+                ls(&self.open(place)?.cache, which, *json).await
+            }
+            CacheCommand::Rm {
+                which,
+                all,
+                dry_run,
+                place,
+                json,
+            } => {
+                let filter = filter(which);
+                if !all && filter == Filter::default() {
+                    return Err(Trouble::usage(
+                        cachalot_core::Problem::new("nothing-named", "cache rm: nothing is named")
+                            .help("give a pattern, --action, --tag, or --all"),
+                    ));
+                }
+                rm(&self.open(place)?.cache, &filter, *dry_run, *json).await
+            }
+            CacheCommand::Stats { place, json } => self.stats(place, *json).await,
+            CacheCommand::Sweep { place, json } => sweep(&self.open(place)?.cache, *json).await,
+            CacheCommand::Export {
+                file,
+                with_digest_key,
+                place,
+                json,
+            } => self.export(file, *with_digest_key, place, *json).await,
+            CacheCommand::Import { file, place, json } => self.import(file, place, *json).await,
+        }
+    }
+
+    async fn stats(&self, place: &Where, as_json: bool) -> Result<()> {
+        let home = self.home(place)?;
+        let cache = self.opening(&home).for_inspection()?.cache;
+        let usage = cache.usage().await.map_err(Trouble::failed)?;
+        let totals = cache.ledger().totals().map_err(Trouble::failed)?;
+        let mut sum = Totals::default();
+        totals.iter().for_each(|(_, _, of_name)| sum += *of_name);
+        if as_json {
+            let names: Vec<Value> = totals
+                .iter()
+                .map(|(kind, name, totals)| json!({"kind": kind, "name": name, "totals": totals}))
+                .collect();
+            return render::json(&json!({
+                "memory": home.memory, "ledger": home.ledger,
+                "entries": usage.records, "bytes": usage.bytes, "totals": sum, "names": names,
+            }));
+        }
+        let mut rows = vec![
+            [
+                "action",
+                "hits",
+                "coalesced",
+                "paid",
+                "failed",
+                "time paid",
+                "time saved",
+            ]
+            .map(ToOwned::to_owned)
+            .to_vec(),
+        ];
+        let named = totals
+            .iter()
+            .map(|(_, name, totals)| (name.as_str(), totals));
+        rows.extend(
+            named
+                .chain([("all", &sum)])
+                .map(|(name, totals)| row(name, totals)),
+        );
+        let head = format!(
+            "{}\n{}, {}\n\n",
+            home.memory.display(),
+            render::count(usage.records, "entry", "entries"),
+            render::bytes(usage.bytes)
+        );
+        render::out(&(head + &render::table::columns(&rows)))
+    }
+
+    async fn export(
+        &self,
+        file: &Path,
+        with_key: bool,
+        place: &Where,
+        as_json: bool,
+    ) -> Result<()> {
+        let home = self.home(place)?;
+        let cache = self.opening(&home).for_inspection()?.cache;
+        let key = if with_key {
+            Some(digest_key(&home.digest_key)?)
+        } else {
+            None
+        };
+        let exported = if file == Path::new("-") {
+            let mut stdout = std::io::BufWriter::new(std::io::stdout());
+            cache
+                .export(&mut stdout, key.as_ref())
+                .await
+                .map_err(Trouble::failed)?
+        } else {
+            export_to(&cache, file, key.as_ref()).await?
+        };
+        let note = match exported.left_out {
+            0 => String::new(),
+            left_out => format!(
+                ", left out {left_out} whose keys hold secrets (--with-digest-key includes them)"
+            ),
+        };
+        if as_json && file != Path::new("-") {
+            return render::json(&exported);
+        }
+        render::err(&format!(
+            "exported {}{note}",
+            render::count(exported.entries, "entry", "entries")
+        ));
+        Ok(())
+    }
+
+    async fn import(&self, file: &Path, place: &Where, as_json: bool) -> Result<()> {
+        let home = self.home(place)?;
+        let cache = self.opening(&home).for_import()?.cache;
+        let shown =
+            |error: &dyn std::fmt::Display| Trouble::failed(format!("{}: {error}", file.display()));
+        let imported = if file == Path::new("-") {
+            let mut stdin = BufReader::new(std::io::stdin());
+            cache
+                .import(&mut stdin)
+                .await
+                .map_err(|error| shown(&error))?
+        } else {
+            let opened = std::fs::File::open(file).map_err(|error| shown(&error))?;
+            cache
+                .import(&mut BufReader::new(opened))
+                .await
+                .map_err(|error| shown(&error))?
+        };
+        if let Some(key) = &imported.digest_key {
+            adopt(&home, key)?;
+        }
+        if as_json {
+            return render::json(&json!({"entries": imported.entries}));
+        }
+        render::err(&format!(
+            "imported {}",
+            render::count(imported.entries, "entry", "entries")
+        ));
+        Ok(())
+    }
+}
+
+/// Writes beside the file and renames, so that an interrupted export leaves nothing half-written.
+async fn export_to(
+    cache: &Cache,
+    file: &Path,
+    key: Option<&cachalot_core::DigestKey>,
+) -> Result<cachalot_cache::Exported> {
+    let shown =
+        |error: &dyn std::fmt::Display| Trouble::failed(format!("{}: {error}", file.display()));
+    let mut aside = file.as_os_str().to_owned();
+    aside.push(format!(".{}.part", std::process::id()));
+    let aside = Path::new(&aside);
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut writer = std::io::BufWriter::new(options.open(aside).map_err(|error| shown(&error))?);
+    let written = match cache.export(&mut writer, key).await {
+        Ok(exported) => writer
+            .flush()
+            .and_then(|()| std::fs::rename(aside, file))
+            .map(|()| exported)
+            .map_err(|error| shown(&error)),
+        Err(error) => Err(shown(&error)),
+    };
+    if written.is_err() {
+        let _ = std::fs::remove_file(aside);
+    }
+    written
+}
+
+/// Takes a cassette's digest key over, unless there is another one already.
+fn adopt(home: &Home, key: &cachalot_core::DigestKey) -> Result<()> {
+    if home.digest_key.exists() {
+        if digest_key(&home.digest_key)?.expose() == key.expose() {
+            return Ok(());
+        }
+        return Err(Trouble::failed(format!(
+            "the entries are imported, but {} holds another digest key than the cassette: entries with secrets will not be found; import into a memory of their own with --db",
+            home.digest_key.display()
+        )));
+    }
+    key.store(&home.digest_key).map_err(Trouble::failed)
+}
+
+fn row(name: &str, totals: &Totals) -> Vec<String> {
+    vec![
+        name.to_owned(),
+        totals.hits.to_string(),
+        totals.coalesced.to_string(),
+        (totals.misses + totals.bypasses).to_string(),
+        totals.failures.to_string(),
+        render::time(totals.paid),
+        render::time(totals.saved),
+    ]
+}
+
+fn filter(which: &Which) -> Filter {
+    let mut criteria: Vec<Criterion> = which
+        .tag
+        .iter()
+        .map(|tag| Criterion::Is(Label::new(TAG_LABEL, tag)))
+        .collect();
+    let mut key = None;
+    if let Some(pattern) = &which.pattern {
+        match pattern.parse::<Key>() {
+            Ok(digest) => key = Some(digest),
+            Err(_) => criteria.push(Criterion::Glob {
+                name: HANDLE_LABEL.to_owned(),
+                pattern: pattern.clone(),
+            }),
+        }
+    }
+    Filter {
+        key,
+        name: which.action.clone(),
+        criteria,
+        expired_before: None,
+    }
+}
+
+fn handle(stored: &Stored) -> Option<&str> {
+    let labels = &stored.provenance.labels;
+    labels
+        .iter()
+        .find(|label| label.name == HANDLE_LABEL)
+        .map(|label| label.value.as_str())
+}
+
+fn described(stored: &Stored) -> Value {
+    let tags: Vec<&str> = stored
+        .provenance
+        .labels
+        .iter()
+        .filter(|label| label.name == TAG_LABEL)
+        .map(|label| label.value.as_str())
+        .collect();
+    json!({
+        "handle": handle(stored),
+        "key": stored.key.to_string(),
+        "kind": stored.kind.as_str(),
+        "name": stored.name,
+        "scope": stored.scope,
+        "created": iso8601(stored.provenance.created),
+        "expires": stored.provenance.expires.map(iso8601),
+        "expired": stored.expired,
+        "bytes": stored.bytes,
+        "paid_ms": stored.spent.time.as_secs_f64() * 1_000.0,
+        "tags": tags,
+    })
+}
+
+async fn get(cache: &Cache, key: &str, as_json: bool) -> Result<()> {
+    let stored = match key.parse::<Key>() {
+        Ok(key) => cache.peek(&key).await,
+        Err(_) => {
+            let label = Label::new(HANDLE_LABEL, key);
+            let filter = Filter {
+                criteria: vec![Criterion::Is(label)],
+                ..Filter::default()
+            };
+            cache.newest(&filter).await
+        }
+    };
+    let Some(stored) = stored.map_err(Trouble::failed)? else {
+        return Err(Trouble::failed(format!(
+            "nothing is cached under {key}: `cachalot cache ls` lists what is"
+        )));
+    };
+    let bytes = stored.body.whole().await.map_err(Trouble::failed)?;
+    let value: Value = serde_json::from_slice(&bytes)
+        .map_err(|error| Trouble::failed(format!("the entry is no JSON: {error}")))?;
+    if as_json {
+        let mut described = described(&stored);
+        described["value"] = value;
+        return render::json(&described);
+    }
+    render::json(&value)
+}
+
+async fn ls(cache: &Cache, which: &Which, as_json: bool) -> Result<()> {
+    let mut entries = Vec::new();
+    let collect = |stored: Stored| {
+        entries.push(if as_json {
+            described(&stored)
+        } else {
+            Value::from(line(&stored))
+        });
+    };
+    cache
+        .each(&filter(which), collect)
+        .await
+        .map_err(Trouble::failed)?;
+    if as_json {
+        return render::json(&entries);
+    }
+    let mut rows: Vec<Vec<String>> = entries
+        .iter()
+        .map(|line| match line {
+            Value::Array(cells) => cells
+                .iter()
+                .map(|cell| cell.as_str().unwrap_or_default().to_owned())
+                .collect(),
+            _ => Vec::new(),
+        })
+        .collect();
+    rows.sort();
+    render::out(&render::table::columns(&rows))
+}
+
+fn line(stored: &Stored) -> Vec<String> {
+    let expires = match (stored.expired, stored.provenance.expires) {
+        (true, _) => "expired".to_owned(),
+        (false, Some(at)) => format!("until {}", iso8601(at)),
+        (false, None) => "for ever".to_owned(),
+    };
+    let name = handle(stored).map_or_else(|| stored.key.to_string(), ToOwned::to_owned);
+    vec![
+        name,
+        render::bytes(stored.bytes),
+        render::time(stored.spent.time),
+        expires,
+    ]
+}
+
+async fn rm(cache: &Cache, filter: &Filter, dry_run: bool, as_json: bool) -> Result<()> {
+    let erased = cache
+        .erase(filter, dry_run)
+        .await
+        .map_err(Trouble::failed)?;
+    let names: Vec<&str> = erased
+        .entries
+        .iter()
+        .map(|entry| {
+            let handle = entry.labels.iter().find(|label| label.name == HANDLE_LABEL);
+            handle.map_or(entry.key.as_str(), |label| &label.value)
+        })
+        .collect();
+    if as_json {
+        return render::json(&json!({"dry_run": dry_run, "count": names.len(), "entries": names}));
+    }
+    render::out(
+        &names
+            .iter()
+            .map(|name| format!("{name}\n"))
+            .collect::<String>(),
+    )?;
+    let done = if dry_run { "would erase" } else { "erased" };
+    render::err(&format!(
+        "{done} {}",
+        render::count(names.len() as u64, "entry", "entries")
+    ));
+    Ok(())
+}
+
+async fn sweep(cache: &Cache, as_json: bool) -> Result<()> {
+    let swept = cache.sweep(None).await.map_err(Trouble::failed)?;
+    if as_json {
+        return render::json(&BTreeMap::from([("swept", swept)]));
+    }
+    render::err(&format!(
+        "swept {}",
+        render::count(swept, "expired entry", "expired entries")
+    ));
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! `cachalot hash`: lines as of `sha256sum`.
+
+use cachalot_storage::Algorithm;
+use serde_json::json;
+
+use crate::arguments::Hash;
+use crate::outcome::{Result, Trouble};
+use crate::render;
+use crate::wiring::Surroundings;
+
+pub(crate) async fn hash(arguments: &Hash, surroundings: &Surroundings) -> Result<()> {
+    let algorithm: Algorithm = arguments.algorithm.parse().map_err(|error| {
+        let error: cachalot_storage::Error = error;
+        Trouble::usage(cachalot_core::Problem::new(
+            "unknown-algorithm",
+            error.to_string(),
+        ))
+    })?;
+    let storage = surroundings.storage()?;
+    let mut failures = Vec::new();
+    let mut documents = Vec::new();
+    for uri in &arguments.uri {
+        match storage.hash(uri, algorithm).await {
+            Ok(hashed) if arguments.json => documents.push(json!({
+                "path": uri,
+                "hash": hashed.hash,
+                "algorithm": algorithm.to_string(),
+                "size_bytes": hashed.size_bytes,
+            })),
+            Ok(hashed) => render::out(&format!("{}  {uri}\n", hashed.hash))?,
+            Err(error) => failures.push(error.to_string()),
+        }
+    }
+    if arguments.json {
+        render::json(&documents)?;
+    }
+    if failures.is_empty() {
+        Ok(())
+    } else {
+        Err(Trouble::failed(failures.join("\n")))
+    }
+}

@@ -1,0 +1,8 @@
+//! One file per command.
+
+pub(crate) mod cache;
+pub(crate) mod hash;
+pub(crate) mod run;
+pub(crate) mod schema;
+pub(crate) mod validate;
+pub(crate) mod why;

@@ -1,0 +1,246 @@
+//! `cachalot run`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cachalot_cache::{Bounds, Mode};
+use cachalot_core::{Place, Problem, Secret};
+use cachalot_workflow::actions::{self, Registry, cache::agent_segment};
+use cachalot_workflow::format::Agent;
+use cachalot_workflow::graph::{self, RunFailure, Scripts};
+use cachalot_workflow::report::{Event, Reporter};
+use cachalot_workflow::runtime::{Random, Runtime};
+use cachalot_workflow::script::python::{PythonOptions, PythonRunner};
+use cachalot_workflow::script::python3::{Python3Options, Python3Runner};
+use serde_json::{Map, Value, json};
+
+use super::validate::{Loaded, load};
+use crate::arguments::Run;
+use crate::backend::Backend;
+use crate::outcome::{Result, Sources, Trouble};
+use crate::render::progress::{Level, Progress, Sum};
+use crate::wiring::{Engine, Opening, Surroundings, Warn, run_id};
+use crate::{input, render};
+
+pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<()> {
+    let registry = actions::builtin();
+    let Loaded {
+        agent,
+        backend,
+        sources,
+    } = load(&arguments.file, &registry, surroundings)?;
+    let initial = input::state(&arguments.input)?;
+    let secrets = input::secrets(
+        arguments.secrets.as_deref(),
+        arguments.secrets_env.as_deref(),
+        &surroundings.environment,
+    )?;
+    let progress = Arc::new(Progress::new(level(arguments), arguments.ndjson));
+    let runtime = wire(
+        arguments,
+        surroundings,
+        (&agent, backend),
+        secrets,
+        registry,
+        &progress,
+    )?;
+    let scripts = scripts(&agent, surroundings)?;
+    let ended = if arguments.plan {
+        let plan = graph::plan(&agent, initial, &runtime).await;
+        if arguments.json || arguments.ndjson {
+            render::json(&render::plan::json(&plan))
+        } else {
+            render::out(&render::plan::render(&plan))
+        }
+    } else {
+        run_to_the_end(
+            arguments, &agent, initial, &runtime, &scripts, &progress, &sources,
+        )
+        .await
+    };
+    runtime.cache.close().await;
+    ended
+}
+
+async fn run_to_the_end(
+    arguments: &Run,
+    agent: &Agent,
+    initial: Map<String, Value>,
+    runtime: &Arc<Runtime>,
+    scripts: &Scripts,
+    progress: &Progress,
+    sources: &Sources,
+) -> Result<()> {
+    let ended = tokio::select! {
+        ended = graph::run(agent, initial, runtime, scripts) => {
+            ended.map_err(|failure| trouble(failure, sources))
+        }
+        // Dropping the run cancels everything that is under way; what was stored is kept.
+        () = interrupted() => Err(Trouble::Interrupted),
+    };
+    let sum = progress.finish();
+    let printed = match &ended {
+        Ok(state) => print(arguments, state, &sum),
+        Err(_) => Ok(()),
+    };
+    progress.close(&sum);
+    ended.and(printed)
+}
+
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        // Without a handler, Ctrl-C ends the process by itself.
+        std::future::pending::<()>().await;
+    }
+}
+
+fn print(arguments: &Run, state: &Map<String, Value>, sum: &Sum) -> Result<()> {
+    let milliseconds = |time: std::time::Duration| time.as_secs_f64() * 1_000.0;
+    let report = || {
+        json!({
+            "steps": sum.steps,
+            "paid": {"calls": sum.paid.calls, "ms": milliseconds(sum.paid.time)},
+            "saved": {"calls": sum.saved.calls, "ms": milliseconds(sum.saved.time)},
+        })
+    };
+    if arguments.ndjson {
+        let done = json!({"event": "done", "state": state, "report": report()});
+        render::out(&format!("{done}\n"))
+    } else if arguments.json {
+        render::json(&json!({"state": state, "report": report()}))
+    } else {
+        render::json(state)
+    }
+}
+
+fn level(arguments: &Run) -> Level {
+    match (arguments.quiet, arguments.verbose) {
+        (true, _) => Level::Quiet,
+        (_, true) => Level::Verbose,
+        _ => Level::Normal,
+    }
+}
+
+/// A failed run as the user sees it: with its place in the file, if it has one.
+fn trouble(failure: RunFailure, sources: &Sources) -> Trouble {
+    let message = failure.to_string();
+    let problem = failure.place.as_ref().map(|place: &Place| {
+        let problem = Problem::new(failure.kind, message.clone()).at(place);
+        Box::new((problem, sources.clone()))
+    });
+    Trouble::Failed { message, problem }
+}
+
+fn wire(
+    arguments: &Run,
+    surroundings: &Surroundings,
+    (agent, backend): (&Agent, Backend),
+    secrets: BTreeMap<String, Secret<String>>,
+    registry: Registry,
+    progress: &Arc<Progress>,
+) -> Result<Arc<Runtime>> {
+    let settings = &agent.settings;
+    let configured = settings.memory.path.as_deref().map(Path::new);
+    let home = surroundings.home(arguments.place.db.as_deref(), configured)?;
+    let run = run_id();
+    let reporter: Arc<dyn Reporter> = progress.clone();
+    let warn: Warn = Arc::new(move |message| {
+        reporter.report(Event::Warning {
+            message: message.to_owned(),
+        });
+    });
+    let default = Bounds::default();
+    let opening = Opening {
+        surroundings,
+        home: &home,
+        run: &run,
+        bounds: Bounds {
+            bytes: settings.cache.max_bytes.unwrap_or(default.bytes),
+            entries: settings.cache.max_entries.unwrap_or(default.entries),
+            front_bytes: settings.cache.front_bytes.unwrap_or(default.front_bytes),
+        },
+        secrets: !secrets.is_empty(),
+        warn,
+    };
+    let Engine {
+        memory,
+        cache,
+        seals,
+    } = match backend {
+        Backend::Sqlite => opening.for_run()?,
+        Backend::InProcess => opening.in_process()?,
+    };
+    secrets
+        .values()
+        .for_each(|secret| seals.learn(secret.expose()));
+    let file = surroundings.directory.join(&arguments.file);
+    Ok(Arc::new(Runtime {
+        agent: agent_segment(settings.name.as_deref(), agent.name.as_deref(), &file),
+        run,
+        directory: surroundings.directory.clone(),
+        environment: surroundings.environment.clone(),
+        settings: settings.value.clone(),
+        clock: Arc::clone(&surroundings.clock),
+        random: Arc::new(Chance::default()),
+        storage: surroundings.storage()?,
+        memory,
+        cache,
+        mode: mode(arguments),
+        seals,
+        secrets,
+        actions: Arc::new(registry),
+        reporter: progress.clone(),
+    }))
+}
+
+fn mode(arguments: &Run) -> Mode {
+    match (arguments.frozen, arguments.refresh, arguments.no_cache) {
+        (true, _, _) => Mode::Frozen,
+        (_, true, _) => Mode::Refresh,
+        (_, _, true) => Mode::Off,
+        _ => Mode::On,
+    }
+}
+
+fn scripts(agent: &Agent, surroundings: &Surroundings) -> Result<Scripts> {
+    let program = std::env::current_exe()
+        .map_err(|error| Trouble::failed(format!("this program's own file: {error}")))?;
+    let mut python = PythonOptions::new(program);
+    let limits = &agent.settings.python;
+    python.time_limit = limits.time_limit.unwrap_or(python.time_limit);
+    python.memory_limit = limits.memory_limit.unwrap_or(python.memory_limit);
+    let environment = &surroundings.environment;
+    let mut python3 = Python3Options::new(
+        environment
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect(),
+        surroundings.directory.clone(),
+    );
+    let limits = &agent.settings.python3;
+    python3.time_limit = limits.time_limit.unwrap_or(python3.time_limit);
+    if let Some(command) = &limits.command {
+        python3.interpreter = command.into();
+    }
+    Ok(Scripts {
+        python: Arc::new(PythonRunner::new(python)),
+        python3: Arc::new(Python3Runner::new(python3)),
+    })
+}
+
+/// Randomness that decides when a miss cleans up: nothing depends on its quality.
+#[derive(Default)]
+struct Chance(AtomicU64);
+
+impl Random for Chance {
+    fn unit(&self) -> f64 {
+        let mut bytes = [0; 8];
+        let bits = match getrandom::fill(&mut bytes) {
+            Ok(()) => u64::from_le_bytes(bytes),
+            Err(_) => self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed),
+        };
+        (bits >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}

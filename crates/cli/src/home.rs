@@ -1,0 +1,150 @@
+//! Where things are kept.
+//!
+//! The memory: `--db`, then `CACHALOT_DB`, then `settings.ltm` of the agent file, then
+//! `cachalot/cachalot.db` in the user's data directory. The ledger and the digest key lie beside it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use cachalot_core::Problem;
+
+use crate::outcome::{Result, Trouble};
+
+/// The files of one memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Home {
+    /// The memory.
+    pub(crate) memory: PathBuf,
+    /// The ledger.
+    pub(crate) ledger: PathBuf,
+    /// The key that secrets are digested under.
+    pub(crate) digest_key: PathBuf,
+}
+
+impl Home {
+    /// The home by the order of precedence. `configured` is what the agent file says, relative to `directory`.
+    pub(crate) fn find(
+        given: Option<&Path>,
+        environment: &BTreeMap<String, String>,
+        configured: Option<&Path>,
+        directory: &Path,
+    ) -> Result<Self> {
+        let from_environment = environment
+            .get("CACHALOT_DB")
+            .filter(|path| !path.is_empty());
+        let memory = match (given, from_environment, configured) {
+            (Some(path), _, _) | (None, None, Some(path)) => directory.join(path),
+            (None, Some(path), _) => directory.join(path),
+            (None, None, None) => default_memory(environment)?,
+        };
+        Ok(Self {
+            ledger: beside(&memory, ".ledger"),
+            digest_key: beside(&memory, ".digest-key"),
+            memory,
+        })
+    }
+}
+
+fn beside(memory: &Path, suffix: &str) -> PathBuf {
+    let mut name = memory.file_name().unwrap_or_default().to_owned();
+    name.push(suffix);
+    memory.with_file_name(name)
+}
+
+/// `$XDG_DATA_HOME/cachalot/cachalot.db`, and its like elsewhere.
+fn default_memory(environment: &BTreeMap<String, String>) -> Result<PathBuf> {
+    let directory = |name: &str| {
+        environment
+            .get(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let data = if cfg!(windows) {
+        directory("LOCALAPPDATA").or_else(|| directory("APPDATA"))
+    } else if cfg!(target_os = "macos") {
+        directory("XDG_DATA_HOME")
+            .or_else(|| directory("HOME").map(|home| home.join("Library/Application Support")))
+    } else {
+        directory("XDG_DATA_HOME")
+            .or_else(|| directory("HOME").map(|home| home.join(".local/share")))
+    };
+    data.map(|data| data.join("cachalot").join("cachalot.db"))
+        .ok_or_else(|| {
+            Trouble::usage(
+                Problem::new(
+                    "no-home",
+                    "there is no place for the memory: HOME is not set",
+                )
+                .help("say where with --db PATH or CACHALOT_DB"),
+            )
+        })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    fn memory(given: Option<&str>, pairs: &[(&str, &str)], configured: Option<&str>) -> PathBuf {
+        let home = Home::find(
+            given.map(Path::new),
+            &environment(pairs),
+            configured.map(Path::new),
+            Path::new("/here"),
+        );
+        home.ok().unwrap().memory
+    }
+
+    #[test]
+    fn the_order_of_precedence() {
+        let all = [
+            ("CACHALOT_DB", "env.db"),
+            ("XDG_DATA_HOME", "/data"),
+            ("HOME", "/me"),
+        ];
+        assert_eq!(
+            memory(Some("given.db"), &all, Some("file.db")),
+            Path::new("/here/given.db")
+        );
+        assert_eq!(
+            memory(None, &all, Some("file.db")),
+            Path::new("/here/env.db")
+        );
+        assert_eq!(
+            memory(None, &all[1..], Some("/abs/file.db")),
+            Path::new("/abs/file.db")
+        );
+        #[cfg(target_os = "linux")]
+        {
+            assert_eq!(
+                memory(None, &all[1..], None),
+                Path::new("/data/cachalot/cachalot.db")
+            );
+            let home = Path::new("/me/.local/share/cachalot/cachalot.db");
+            assert_eq!(memory(None, &all[2..], None), home);
+            // A relative XDG_DATA_HOME is to be ignored (XDG base directory specification).
+            assert_eq!(
+                memory(None, &[("XDG_DATA_HOME", "x"), ("HOME", "/me")], None),
+                home
+            );
+        }
+        assert!(Home::find(None, &environment(&[]), None, Path::new("/here")).is_err());
+    }
+
+    #[test]
+    fn an_empty_variable_is_not_set() {
+        let set = [
+            ("CACHALOT_DB", ""),
+            ("HOME", "/me"),
+            ("LOCALAPPDATA", "/me"),
+        ];
+        assert_ne!(memory(None, &set, None), Path::new("/here"));
+    }
+}

@@ -1,0 +1,219 @@
+//! `--input` and `--secrets`: what the user hands to a run.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use cachalot_core::{Problem, Secret, tree};
+use serde_json::{Map, Value};
+
+use crate::outcome::{Result, Trouble};
+
+fn bad_input(given: &str, why: impl std::fmt::Display) -> Trouble {
+    let shown: String = given.chars().take(60).collect();
+    Trouble::usage(
+        Problem::new("bad-input", format!("--input {shown}: {why}"))
+            .help("expected a JSON object, @FILE with one, KEY=TEXT, or KEY:=JSON"),
+    )
+}
+
+/// The initial state that the arguments give together; later ones win.
+pub(crate) fn state(given: &[String]) -> Result<Map<String, Value>> {
+    let mut state = Map::new();
+    for input in given {
+        state.extend(one(input)?);
+    }
+    Ok(state)
+}
+
+fn one(given: &str) -> Result<Map<String, Value>> {
+    if let Some(path) = given.strip_prefix('@') {
+        return from_file(given, Path::new(path));
+    }
+    if given.trim_start().starts_with('{') {
+        return match exact(given).map_err(|error| bad_input(given, error))? {
+            Value::Object(fields) => Ok(fields),
+            _ => Err(bad_input(given, "not an object")),
+        };
+    }
+    let Some((name, text)) = given.split_once('=') else {
+        return Err(bad_input(given, "neither JSON nor KEY=TEXT"));
+    };
+    let (name, value) = match name.strip_suffix(':') {
+        Some(name) => (name, exact(text).map_err(|error| bad_input(given, error))?),
+        None => (name, Value::String(text.to_owned())),
+    };
+    if name.is_empty() {
+        return Err(bad_input(given, "the key is empty"));
+    }
+    Ok(Map::from_iter([(name.to_owned(), value)]))
+}
+
+/// JSON whose integers and keys are taken exactly or not at all.
+fn exact(text: &str) -> std::result::Result<Value, String> {
+    // Refuses duplicate keys, which a value tree would silently drop.
+    cachalot_core::Canonical::json(text.as_bytes()).map_err(|error| error.to_string())?;
+    let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    match too_large(text) {
+        Some(number) => Err(format!(
+            "the integer {number} is beyond 64 bits: put it in quotes"
+        )),
+        None => Ok(value),
+    }
+}
+
+/// The first integer in a JSON text that 64 bits do not hold.
+fn too_large(text: &str) -> Option<&str> {
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
+        if rest[start..].starts_with('"') {
+            let end = end_of_string(&rest[start + 1..])?;
+            rest = &rest[start + 1 + end..];
+            continue;
+        }
+        let number = &rest[start..];
+        let end = number
+            .find(|c: char| !(c.is_ascii_digit() || "+-.eE".contains(c)))
+            .unwrap_or(number.len());
+        let (number, after) = number.split_at(end);
+        let is_integer = !number.contains(['.', 'e', 'E']);
+        if is_integer && number.parse::<i64>().is_err() && number.parse::<u64>().is_err() {
+            return Some(number);
+        }
+        rest = after;
+    }
+    None
+}
+
+/// Where a string ends whose opening quote has been passed.
+fn end_of_string(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn from_file(given: &str, path: &Path) -> Result<Map<String, Value>> {
+    let text = std::fs::read_to_string(path).map_err(|error| bad_input(given, error))?;
+    let is_json = path
+        .extension()
+        .is_some_and(|extension| extension == "json");
+    let value = if is_json {
+        exact(&text).map_err(|error| bad_input(given, error))?
+    } else {
+        tree::parse(&path.to_string_lossy(), &text)
+            .map_err(|problems| Trouble::Usage {
+                problems,
+                sources: [(path.to_string_lossy().into_owned(), text.clone())].into(),
+            })?
+            .to_value()
+    };
+    match value {
+        Value::Object(fields) => Ok(fields),
+        _ => Err(bad_input(given, "the file does not hold an object")),
+    }
+}
+
+/// The secrets of a run, by name.
+pub(crate) fn secrets(
+    file: Option<&Path>,
+    prefix: Option<&str>,
+    environment: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, Secret<String>>> {
+    let mut secrets = BTreeMap::new();
+    if let Some(path) = file {
+        for (name, value) in read_secrets(path)? {
+            secrets.insert(name, Secret::new(value));
+        }
+    }
+    if let Some(prefix) = prefix {
+        let prefix = format!("{}_", prefix.trim_end_matches('_'));
+        let named = environment.iter().filter_map(|(name, value)| {
+            let name = name.strip_prefix(&prefix)?;
+            (!name.is_empty()).then(|| (name.to_owned(), Secret::new(value.clone())))
+        });
+        secrets.extend(named);
+    }
+    Ok(secrets)
+}
+
+/// Problems with a file of secrets never show its text.
+fn read_secrets(path: &Path) -> Result<Vec<(String, String)>> {
+    let wrong = |why: &str| {
+        Trouble::usage(
+            Problem::new(
+                "bad-secrets",
+                format!("--secrets {}: {why}", path.display()),
+            )
+            .help("expected a JSON or YAML mapping of names to texts"),
+        )
+    };
+    let text = Secret::new(
+        std::fs::read_to_string(path).map_err(|error| wrong(&error.kind().to_string()))?,
+    );
+    let tree = tree::parse(&path.to_string_lossy(), text.expose())
+        .map_err(|_| wrong("it is neither JSON nor YAML"))?;
+    let Value::Object(fields) = tree.to_value() else {
+        return Err(wrong("it is not a mapping"));
+    };
+    fields
+        .into_iter()
+        .map(|(name, value)| match value {
+            Value::String(text) => Ok((name, text)),
+            Value::Number(number) => Ok((name, number.to_string())),
+            _ => Err(wrong(&format!("`{name}` is not text"))),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(given: &[&str]) -> Option<Value> {
+        let given: Vec<String> = given.iter().map(|text| (*text).to_owned()).collect();
+        state(&given).ok().map(Value::Object)
+    }
+
+    #[test]
+    fn every_form_is_read_and_the_later_wins() {
+        assert_eq!(
+            read(&[
+                r#"{"a": 1, "b": "x"}"#,
+                "b=y=z",
+                "c:=[1, 2.5]",
+                "d=",
+                "e:=\"t\""
+            ]),
+            Some(json!({"a": 1, "b": "y=z", "c": [1, 2.5], "d": "", "e": "t"}))
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_taken_exactly_is_refused() {
+        for bad in [
+            "novalue",
+            "=x",
+            "a:=nope",
+            r#"{"a": 1, "a": 2}"#,
+            "a:=18446744073709551616",
+            r#"{"a": [-9223372036854775809]}"#,
+            "@/nowhere.json",
+            "{]",
+        ] {
+            assert_eq!(read(&[bad]), None, "{bad}");
+        }
+        assert_eq!(
+            read(&["a:=18446744073709551615", r#"b:="99999999999999999999""#]),
+            Some(json!({"a": u64::MAX, "b": "99999999999999999999"}))
+        );
+    }
+}

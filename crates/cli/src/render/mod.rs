@@ -1,0 +1,101 @@
+//! What people see. Everything that is printed passes through here.
+
+pub(crate) mod explanation;
+pub(crate) mod plan;
+pub(crate) mod problems;
+pub(crate) mod progress;
+pub(crate) mod style;
+pub(crate) mod table;
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::outcome::Result;
+
+/// One JSON document on stdout, indented.
+pub(crate) fn json(value: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(value).map_err(std::io::Error::from)?;
+    text.push('\n');
+    out(&text)
+}
+
+/// Text on stdout.
+pub(crate) fn out(text: &str) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()?;
+    Ok(())
+}
+
+/// A line on stderr. Nobody can be told if that fails.
+pub(crate) fn err(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// `1.84 s`, `12 ms`, `0 s`, `2 min 5 s`.
+pub(crate) fn time(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if time.is_zero() {
+        "0 s".to_owned()
+    } else if seconds < 0.001 {
+        format!("{:.0} µs", seconds * 1_000_000.0)
+    } else if seconds < 1.0 {
+        format!("{:.0} ms", seconds * 1_000.0)
+    } else if seconds < 60.0 {
+        format!("{seconds:.2} s")
+    } else if seconds < 3_600.0 {
+        format!("{} min {} s", time.as_secs() / 60, time.as_secs() % 60)
+    } else {
+        format!(
+            "{} h {} min",
+            time.as_secs() / 3_600,
+            time.as_secs() / 60 % 60
+        )
+    }
+}
+
+/// `512 B`, `1.5 KiB`, `3.0 MiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1_024 {
+        return format!("{bytes} B");
+    }
+    let mut size = bytes as f64 / 1_024.0;
+    let mut unit = 0;
+    while size >= 1_024.0 && unit + 1 < UNITS.len() {
+        size /= 1_024.0;
+        unit += 1;
+    }
+    format!("{size:.1} {}", UNITS[unit])
+}
+
+/// `1 call`, `2 calls`.
+pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
+    if number == 1 {
+        format!("1 {one}")
+    } else {
+        format!("{number} {many}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_sizes_read_well() {
+        let times = [0, 340, 12_000, 1_840_000, 125_000_000, 7_380_000_000];
+        let shown: Vec<String> = times
+            .iter()
+            .map(|us| time(Duration::from_micros(*us)))
+            .collect();
+        assert_eq!(
+            shown,
+            ["0 s", "340 µs", "12 ms", "1.84 s", "2 min 5 s", "2 h 3 min"]
+        );
+        let shown: Vec<String> = [0, 1_023, 1_536, 3 << 20].map(bytes).to_vec();
+        assert_eq!(shown, ["0 B", "1023 B", "1.5 KiB", "3.0 MiB"]);
+    }
+}

@@ -1,0 +1,84 @@
+//! Problems with their place in the source.
+
+use std::collections::BTreeMap;
+
+use cachalot_core::Problem;
+use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+
+/// A problem as miette shows it.
+struct Shown<'a> {
+    problem: &'a Problem,
+    source: Option<NamedSource<String>>,
+}
+
+impl std::fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(self.problem, f)
+    }
+}
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.problem.message)
+    }
+}
+
+impl std::error::Error for Shown<'_> {}
+
+impl Diagnostic for Shown<'_> {
+    fn code<'b>(&'b self) -> Option<Box<dyn std::fmt::Display + 'b>> {
+        Some(Box::new(self.problem.code))
+    }
+
+    fn help<'b>(&'b self) -> Option<Box<dyn std::fmt::Display + 'b>> {
+        self.problem
+            .help
+            .as_ref()
+            .map(|help| Box::new(help) as Box<dyn std::fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.source.as_ref().map(|source| source as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let place = self
+            .problem
+            .place
+            .as_ref()
+            .filter(|_| self.source.is_some())?;
+        // A place that spans many lines is shown by its first.
+        let text = self.source.as_ref()?.inner();
+        let rest = text
+            .get(place.start..place.start + place.len)
+            .unwrap_or_default();
+        let length = rest.find('\n').unwrap_or(rest.len());
+        let span = LabeledSpan::new(None, place.start, length);
+        Some(Box::new(std::iter::once(span)))
+    }
+}
+
+/// The problems as text for stderr. `sources` are the files that they may point into, by their names.
+pub(crate) fn render(problems: &[Problem], sources: &BTreeMap<String, String>) -> String {
+    let handler = miette::MietteHandlerOpts::new().build();
+    let mut text = String::new();
+    for problem in problems {
+        let source = problem.place.as_ref().and_then(|place| {
+            let source = sources.get(&*place.file)?;
+            (place.start + place.len <= source.len())
+                .then(|| NamedSource::new(&*place.file, source.clone()))
+        });
+        let shown = Shown { problem, source };
+        text.push_str(&format!("{}\n", Rendered(&handler, &shown)));
+    }
+    text
+}
+
+/// Runs the handler where a formatter is at hand.
+struct Rendered<'a>(&'a miette::MietteHandler, &'a Shown<'a>);
+
+impl std::fmt::Display for Rendered<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        miette::ReportHandler::debug(self.0, self.1, f)
+    }
+}

@@ -1,0 +1,286 @@
+//! What a run shows on stderr while it runs: a spinner per running node and a bar per fan-out on a
+//! terminal, and one line per step.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cachalot_core::Spend;
+use cachalot_workflow::report::{Event, Memoized, Reporter};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+
+use super::style::Style;
+use super::{count, err, out, time};
+
+/// How much a run says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// Only errors.
+    Quiet,
+    /// A line per step.
+    Normal,
+    /// A line per step, and why it was not answered from the cache.
+    Verbose,
+}
+
+/// Shows a run, and sums it up.
+pub(crate) struct Progress {
+    level: Level,
+    ndjson: bool,
+    style: Style,
+    bars: MultiProgress,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    running: HashMap<String, ProgressBar>,
+    answered: HashMap<String, Vec<Memoized>>,
+    steps: Vec<Value>,
+    paid: Spend,
+    saved: Spend,
+}
+
+/// What a run paid and saved.
+pub(crate) struct Sum {
+    pub(crate) steps: Vec<Value>,
+    pub(crate) paid: Spend,
+    pub(crate) saved: Spend,
+}
+
+impl Progress {
+    pub(crate) fn new(level: Level, ndjson: bool) -> Self {
+        let bars = MultiProgress::new();
+        if level == Level::Quiet || ndjson {
+            bars.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        Self {
+            level,
+            ndjson,
+            style: Style::of_stderr(),
+            bars,
+            state: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends all spinners and sums up.
+    pub(crate) fn finish(&self) -> Sum {
+        let mut state = self.state();
+        for bar in state.running.drain().map(|(_, bar)| bar) {
+            bar.finish_and_clear();
+        }
+        Sum {
+            steps: std::mem::take(&mut state.steps),
+            paid: state.paid,
+            saved: state.saved,
+        }
+    }
+
+    /// The closing line.
+    pub(crate) fn close(&self, sum: &Sum) {
+        if self.level != Level::Quiet {
+            let paid = format!(
+                "paid {}, {}",
+                count(sum.paid.calls, "call", "calls"),
+                time(sum.paid.time)
+            );
+            err(&format!(
+                "{} · saved {}",
+                self.style.strong(&paid),
+                time(sum.saved.time)
+            ));
+        }
+    }
+
+    fn line(&self, text: &str) {
+        if self.level != Level::Quiet {
+            self.bars.suspend(|| err(text));
+        }
+    }
+
+    fn started(&self, node: &str) {
+        let bar = self.bars.add(ProgressBar::new_spinner());
+        bar.set_message(node.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(100));
+        if let Some(replaced) = self.state().running.insert(node.to_owned(), bar) {
+            replaced.finish_and_clear();
+        }
+    }
+
+    fn progressed(&self, node: &str, done: usize, total: usize) {
+        if let Some(bar) = self.state().running.get(node) {
+            if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len}") {
+                bar.set_style(style);
+            }
+            bar.set_length(total as u64);
+            bar.set_position(done as u64);
+        }
+    }
+
+    fn ended(&self, node: &str) -> Vec<Memoized> {
+        let mut state = self.state();
+        if let Some(bar) = state.running.remove(node) {
+            bar.finish_and_clear();
+        }
+        state.answered.remove(node).unwrap_or_default()
+    }
+
+    fn answered(&self, node: String, memoized: Memoized) {
+        let mut state = self.state();
+        state.paid += memoized.paid;
+        state.saved += memoized.saved;
+        state.answered.entry(node).or_default().push(memoized);
+    }
+
+    fn finished(&self, node: &str, took: Duration) {
+        let answers = self.ended(node);
+        for memoized in &answers {
+            self.line(&self.memoized_line(node, took, memoized));
+            self.state().steps.push(step(node, took, Some(memoized)));
+        }
+        if answers.is_empty() {
+            self.line(&self.plain_line(node, "ran", took));
+            self.state().steps.push(step(node, took, None));
+        }
+    }
+
+    fn plain_line(&self, node: &str, outcome: &str, took: Duration) -> String {
+        format!(
+            "{node:<24} {} {:>9}",
+            self.style.faint(&format!("{outcome:<9}")),
+            time(took)
+        )
+    }
+
+    fn memoized_line(&self, node: &str, took: Duration, memoized: &Memoized) -> String {
+        let outcome = format!("{:<9}", memoized.outcome);
+        let outcome = match memoized.outcome.as_str() {
+            "hit" | "coalesced" => self.style.good(&outcome),
+            _ => self.style.notable(&outcome),
+        };
+        let handle = memoized.handle.as_deref().unwrap_or("-");
+        let mut line = format!(
+            "{node:<24} {outcome} {:>9}  {}",
+            time(took),
+            self.style.faint(handle)
+        );
+        if let (Level::Verbose, Some(reason)) = (self.level, &memoized.reason) {
+            line.push_str(&format!("  ({reason})"));
+        }
+        line
+    }
+}
+
+fn step(node: &str, took: Duration, memoized: Option<&Memoized>) -> Value {
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1_000.0;
+    match memoized {
+        None => json!({"node": node, "outcome": "ran", "ms": milliseconds(took)}),
+        Some(memoized) => json!({
+            "node": node,
+            "outcome": memoized.outcome,
+            "ms": milliseconds(took),
+            "key": memoized.handle,
+            "reason": memoized.reason,
+            "paid_ms": milliseconds(memoized.paid.time),
+            "saved_ms": milliseconds(memoized.saved.time),
+        }),
+    }
+}
+
+/// An event as a line of `--ndjson`.
+fn event_json(event: &Event) -> Value {
+    let milliseconds = |time: &Duration| time.as_secs_f64() * 1_000.0;
+    match event {
+        Event::Started { node } => json!({"event": "started", "node": node}),
+        Event::Finished { node, time, .. } => {
+            json!({"event": "finished", "node": node, "ms": milliseconds(time)})
+        }
+        Event::Failed {
+            node,
+            time,
+            message,
+        } => {
+            json!({"event": "failed", "node": node, "ms": milliseconds(time), "error": message})
+        }
+        Event::Retrying {
+            node,
+            attempt,
+            after,
+            message,
+        } => json!({
+            "event": "retrying", "node": node, "attempt": attempt,
+            "after_ms": milliseconds(after), "error": message
+        }),
+        Event::Progress { node, done, total } => {
+            json!({"event": "progress", "node": node, "done": done, "total": total})
+        }
+        Event::Answered { node, memoized } => {
+            let mut answered = step(node, memoized.paid.time, Some(memoized));
+            answered["event"] = "answered".into();
+            answered
+        }
+        Event::Printed { node, text } => json!({"event": "printed", "node": node, "text": text}),
+        Event::Warning { message } => json!({"event": "warning", "message": message}),
+    }
+}
+
+impl Reporter for Progress {
+    fn report(&self, event: Event) {
+        if self.ndjson {
+            // A reader that has gone ends the run when its result is printed.
+            let _ = out(&format!("{}\n", event_json(&event)));
+        }
+        match event {
+            Event::Started { node } => self.started(&node),
+            Event::Progress { node, done, total } => self.progressed(&node, done, total),
+            Event::Answered { node, memoized } => self.answered(node, memoized),
+            Event::Finished { node, time, .. } => self.finished(&node, time),
+            Event::Failed {
+                node,
+                time,
+                message,
+            } => {
+                self.ended(&node);
+                let failed = self.style.bad(&format!("{:<9}", "failed"));
+                self.line(&format!(
+                    "{node:<24} {failed} {:>9}  {message}",
+                    super::time(time)
+                ));
+                self.state()
+                    .steps
+                    .push(json!({"node": node, "outcome": "failed", "error": message}));
+            }
+            Event::Retrying {
+                node,
+                attempt,
+                after,
+                message,
+            } => {
+                let retry = self.style.notable("retrying ");
+                let after = super::time(after);
+                self.line(&format!(
+                    "{node:<24} {retry} attempt {attempt} in {after}: {message}"
+                ));
+            }
+            Event::Printed { node, text } => {
+                for line in text.lines() {
+                    self.line(&format!(
+                        "{} {line}",
+                        self.style.faint(&format!("{node} |"))
+                    ));
+                }
+            }
+            Event::Warning { message } => {
+                if self.level != Level::Quiet {
+                    self.bars
+                        .suspend(|| err(&format!("{} {message}", self.style.notable("warning:"))));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Colour, only on a terminal and only if it is wanted.
+
+use std::io::IsTerminal as _;
+
+/// Whether stderr takes colour: it is a terminal, `NO_COLOR` is not set, the terminal is not dumb.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Style {
+    colour: bool,
+}
+
+impl Style {
+    pub(crate) fn of_stderr() -> Self {
+        let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self {
+            colour: std::io::stderr().is_terminal() && !set("NO_COLOR") && !dumb,
+        }
+    }
+
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    pub(crate) fn good(self, text: &str) -> String {
+        self.paint("32", text)
+    }
+
+    pub(crate) fn bad(self, text: &str) -> String {
+        self.paint("31", text)
+    }
+
+    pub(crate) fn notable(self, text: &str) -> String {
+        self.paint("33", text)
+    }
+
+    pub(crate) fn faint(self, text: &str) -> String {
+        self.paint("2", text)
+    }
+
+    pub(crate) fn strong(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+}

@@ -1,0 +1,168 @@
+//! Which crate may use which. An arrow points only to a row further up; dev-dependencies are exempt.
+
+mod check;
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use check::{TABLE, violations};
+
+/// What `cargo metadata` says of this workspace.
+fn metadata() -> Value {
+    let root = crate::files::root();
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+        ])
+        .current_dir(&root)
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "cargo metadata: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).expect("cargo metadata writes JSON")
+}
+
+/// The folders under `crates/`.
+fn folders() -> Vec<String> {
+    let mut folders: Vec<String> = std::fs::read_dir(crate::files::root().join("crates"))
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.path().join("Cargo.toml").is_file())
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    folders.sort();
+    folders
+}
+
+fn package<'a>(metadata: &'a mut Value, name: &str) -> &'a mut Value {
+    let packages = metadata["packages"].as_array_mut().unwrap();
+    packages
+        .iter_mut()
+        .find(|package| package["name"] == name)
+        .unwrap()
+}
+
+/// The workspace with one more dependency.
+fn with_dependency(from: &str, to: &str, kind: &Value) -> Value {
+    let mut metadata = metadata();
+    let dependency = json!({ "name": to, "kind": kind, "rename": null });
+    package(&mut metadata, from)["dependencies"]
+        .as_array_mut()
+        .unwrap()
+        .push(dependency);
+    metadata
+}
+
+#[test]
+fn every_arrow_points_up() {
+    let found = violations(&metadata(), &folders());
+    assert!(
+        found.is_empty(),
+        "the table of rooms in crates/cli/tests/arrows/check.rs is broken:\n{}",
+        found.join("\n")
+    );
+}
+
+#[test]
+fn the_table_itself_points_up() {
+    for (row, room) in TABLE.iter().enumerate() {
+        for used in room.may_use {
+            let above = TABLE[..row].iter().any(|other| other.folder == *used);
+            assert!(
+                above,
+                "`{}` may use `{used}`, which is not further up",
+                room.folder
+            );
+        }
+    }
+}
+
+#[test]
+fn the_check_sees_every_crate_of_this_workspace() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().unwrap();
+    assert_eq!(packages.len(), folders().len());
+    // The check would find nothing if dependencies were not listed.
+    let cli = packages
+        .iter()
+        .find(|package| package["name"] == "cachalot")
+        .unwrap();
+    assert!(
+        cli["dependencies"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|used| used["name"] == "cachalot-core")
+    );
+}
+
+#[test]
+fn an_arrow_that_points_down_is_found() {
+    for (from, to, kind) in [
+        ("cachalot-memory", "cachalot-cache", Value::Null),
+        ("cachalot-core", "cachalot-storage", Value::Null),
+        ("cachalot-storage", "cachalot-memory", Value::Null),
+        ("cachalot-cache", "cachalot-workflow", json!("build")),
+        ("cachalot-workflow", "cachalot", Value::Null),
+    ] {
+        let found = violations(&with_dependency(from, to, &kind), &folders());
+        assert_eq!(found.len(), 1, "{from} -> {to}: {found:?}");
+        assert!(
+            found[0].contains(from) && found[0].contains(to),
+            "{}",
+            found[0]
+        );
+    }
+}
+
+#[test]
+fn dev_dependencies_are_exempt() {
+    let metadata = with_dependency("cachalot-memory", "cachalot-cache", &json!("dev"));
+    assert_eq!(violations(&metadata, &folders()), [""; 0]);
+}
+
+#[test]
+fn a_crate_that_is_not_in_the_table_is_found() {
+    let mut folders = folders();
+    folders.push("cellar".into());
+    let found = violations(&metadata(), &folders);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("cellar"), "{}", found[0]);
+}
+
+#[test]
+fn a_crate_under_another_name_is_found() {
+    let mut metadata = metadata();
+    package(&mut metadata, "cachalot-memory")["name"] = json!("memory");
+    let found = violations(&metadata, &folders());
+    assert!(
+        found
+            .iter()
+            .any(|text| text.contains("`cachalot-memory`") && text.contains("`memory`")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_crate_elsewhere_in_the_workspace_is_found() {
+    let mut metadata = metadata();
+    let elsewhere =
+        Path::new(metadata["workspace_root"].as_str().unwrap()).join("tools/extra/Cargo.toml");
+    package(&mut metadata, "cachalot-memory")["manifest_path"] = json!(elsewhere.to_string_lossy());
+    let found = violations(&metadata, &folders());
+    assert!(
+        found
+            .iter()
+            .any(|text| text.contains("is not a folder of `crates/`")),
+        "{found:?}"
+    );
+}

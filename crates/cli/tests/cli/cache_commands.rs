@@ -1,0 +1,104 @@
+//! `cachalot cache …`.
+
+use crate::support::{Home, MARKING};
+
+fn home_with(texts: &[&str]) -> Home {
+    let home = Home::new();
+    home.write(
+        "agent.yaml",
+        MARKING.replace(
+            "      args:",
+            "      tags: [\"{{ state.text }}\"]\n      args:",
+        ),
+    );
+    for text in texts {
+        home.run(&["run", "agent.yaml", "-q", "-i", &format!("text={text}")])
+            .ok();
+    }
+    home
+}
+
+#[test]
+fn entries_are_listed_read_and_erased() {
+    let home = home_with(&["a", "b", "c"]);
+    let listed = home.run(&["cache", "ls"]).ok();
+    assert_eq!(listed.stdout.lines().count(), 3, "{listed}");
+    let listed = home
+        .run(&["cache", "ls", "--json", "--tag", "b"])
+        .ok()
+        .json();
+    let entry = &listed[0];
+    assert_eq!(entry["name"], "shell.run");
+    let handle = entry["handle"].as_str().unwrap();
+    let value = home.run(&["cache", "get", handle]).ok().json();
+    assert_eq!(value["stdout"], "b");
+    let by_key = home
+        .run(&["cache", "get", entry["key"].as_str().unwrap(), "--json"])
+        .ok()
+        .json();
+    assert_eq!(by_key["value"], value);
+    let dry = home.run(&["cache", "rm", "--tag", "b", "--dry-run"]).ok();
+    assert!(dry.stderr.contains("would erase 1 entry"), "{dry}");
+    home.run(&["cache", "rm", "--tag", "b"]).ok();
+    assert_eq!(home.run(&["cache", "ls"]).ok().stdout.lines().count(), 2);
+    let rest = home
+        .run(&["cache", "rm", "cache:marking:*", "--json"])
+        .ok()
+        .json();
+    assert_eq!(rest["count"], 2);
+    home.run(&["cache", "get", handle]).fails(1);
+}
+
+#[test]
+fn nothing_is_erased_without_saying_what() {
+    let home = home_with(&["a"]);
+    let ran = home.run(&["cache", "rm"]).fails(2);
+    assert!(ran.stderr.contains("--all"), "{ran}");
+    home.run(&["cache", "rm", "--all"]).ok();
+    assert_eq!(home.run(&["cache", "ls"]).ok().stdout, "");
+}
+
+#[test]
+fn statistics_count_what_was_paid_and_saved() {
+    let home = home_with(&["a", "a", "b", "a"]);
+    let stats = home.run(&["cache", "stats", "--json"]).ok().json();
+    assert_eq!(stats["entries"], 2);
+    assert_eq!(stats["totals"]["misses"], 2);
+    assert_eq!(stats["totals"]["hits"], 2);
+    let text = home.run(&["cache", "stats"]).ok();
+    assert!(
+        text.stdout.contains("shell.run") && text.stdout.contains("2 entries"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_sweep_erases_what_is_over() {
+    let home = Home::new();
+    home.write(
+        "agent.yaml",
+        MARKING.replace("      args:", "      ttl_seconds: 0.1\n      args:"),
+    );
+    home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    let swept = home.run(&["cache", "sweep"]).ok();
+    assert!(swept.stderr.contains("swept 1 expired entry"), "{swept}");
+    assert_eq!(
+        home.run(&["cache", "sweep", "--json"]).ok().json()["swept"],
+        0
+    );
+}
+
+#[test]
+fn commands_about_a_memory_that_is_not_there_say_so() {
+    let home = Home::new();
+    for command in [
+        &["cache", "ls"][..],
+        &["cache", "stats"],
+        &["cache", "export", "x.jsonl"],
+    ] {
+        let ran = home.run(command).fails(1);
+        assert!(ran.stderr.contains("there is no memory at"), "{ran}");
+        assert!(!home.memory().exists());
+    }
+}

@@ -1,0 +1,97 @@
+//! Where the memory is: `--db`, `CACHALOT_DB`, `settings.ltm`, the default.
+
+use crate::support::{Home, MARKING};
+
+fn with_settings(settings: &str) -> String {
+    MARKING.replace(
+        "name: marking\n",
+        &format!("name: marking\nsettings:\n{settings}\n"),
+    )
+}
+
+#[test]
+fn the_default_is_in_the_data_directory_and_private() {
+    let home = Home::new();
+    home.write("agent.yaml", MARKING);
+    home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
+    assert!(home.memory().exists());
+    #[cfg(unix)]
+    for (path, _) in home.files() {
+        use std::os::unix::fs::PermissionsExt as _;
+        if path.starts_with(home.join("data")) {
+            let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o600, "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_order_of_precedence() {
+    let home = Home::new();
+    home.write(
+        "agent.yaml",
+        with_settings("  ltm:\n    backend: sqlite\n    path: from-file.db"),
+    );
+    let run = |arguments: &[&str], variable: Option<&str>| {
+        let mut command =
+            home.command(&[&["run", "agent.yaml", "-i", "text=x"], arguments].concat());
+        if let Some(value) = variable {
+            command.env("CACHALOT_DB", value);
+        }
+        let ran: crate::support::Ran = command.output().unwrap().into();
+        ran.ok();
+    };
+    run(&["--db", "given.db"], Some("from-environment.db"));
+    assert!(home.join("given.db").exists() && !home.join("from-environment.db").exists());
+    run(&[], Some("from-environment.db"));
+    assert!(home.join("from-environment.db").exists() && !home.join("from-file.db").exists());
+    run(&[], None);
+    assert!(home.join("from-file.db").exists() && !home.memory().exists());
+}
+
+#[test]
+fn every_documented_way_to_name_the_file_persists() {
+    for settings in [
+        "  ltm:\n    path: a.db",
+        "  ltm:\n    ltm_path: a.db",
+        "  ltm_path: a.db",
+    ] {
+        let home = Home::new();
+        home.write("agent.yaml", with_settings(settings));
+        home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
+        home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
+        assert!(home.join("a.db").exists(), "{settings}");
+        assert_eq!(home.runs(), 1, "{settings}");
+    }
+}
+
+#[test]
+fn a_backend_that_is_not_there_is_a_load_error() {
+    let home = Home::new();
+    for backend in ["duckdb", "nonsense"] {
+        home.write(
+            "agent.yaml",
+            with_settings(&format!("  ltm:\n    backend: {backend}")),
+        );
+        let ran = home.run(&["run", "agent.yaml", "-i", "text=x"]).fails(2);
+        assert!(ran.stderr.contains(backend), "{ran}");
+    }
+}
+
+#[test]
+fn environment_variables_are_expanded_in_settings() {
+    let home = Home::new();
+    home.write(
+        "agent.yaml",
+        with_settings("  ltm:\n    path: \"${PLACE:-fallback}.db\""),
+    );
+    home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
+    assert!(home.join("fallback.db").exists());
+    let ran = home
+        .command(&["run", "agent.yaml", "-i", "text=x"])
+        .env("PLACE", "chosen")
+        .output()
+        .unwrap();
+    assert!(ran.status.success());
+    assert!(home.join("chosen.db").exists());
+}

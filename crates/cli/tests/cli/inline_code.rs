@@ -1,0 +1,74 @@
+//! `run:` blocks in a whole run.
+
+use crate::support::Home;
+
+fn agent(code: &str) -> String {
+    let code: String = code.lines().map(|line| format!("      {line}\n")).collect();
+    format!("name: code\nnodes:\n  - name: block\n    run: |\n{code}")
+}
+
+#[test]
+fn what_a_block_returns_is_merged_and_what_it_prints_is_reported() {
+    let home = Home::new();
+    home.write(
+        "agent.yaml",
+        agent("print('seen', state['n'])\nreturn {'m': state['n'] * 2}"),
+    );
+    let ran = home.run(&["run", "agent.yaml", "-i", "n:=21"]).ok();
+    assert_eq!(ran.json()["m"], 42);
+    assert!(ran.stderr.contains("seen 21"), "{ran}");
+}
+
+#[test]
+fn an_error_names_the_line_of_the_file() {
+    let home = Home::new();
+    home.write("agent.yaml", agent("x = 1\nreturn {'y': x / 0}"));
+    let ran = home.run(&["run", "agent.yaml"]).fails(1);
+    assert!(ran.stderr.contains("ZeroDivisionError"), "{ran}");
+    assert!(ran.stderr.contains(":6"), "line 6 of the file: {ran}");
+}
+
+#[test]
+fn an_endless_block_fails_its_node_and_not_the_process() {
+    let home = Home::new();
+    let agent = agent("while True:\n    pass").replace(
+        "name: code\n",
+        "name: code\nsettings:\n  python:\n    time_limit: 0.5\n",
+    );
+    home.write("agent.yaml", agent);
+    let ran = home.run(&["run", "agent.yaml"]).fails(1);
+    assert!(ran.stderr.contains("block"), "{ran}");
+}
+
+#[test]
+fn a_block_has_no_way_out() {
+    let home = Home::new();
+    for code in [
+        "open('stolen.txt', 'w')",
+        "import subprocess",
+        "import socket",
+        "import os\nos.listdir('/')",
+    ] {
+        home.write("agent.yaml", agent(&format!("{code}\nreturn {{}}")));
+        home.run(&["run", "agent.yaml"]).fails(1);
+        assert!(!home.join("stolen.txt").exists());
+    }
+}
+
+#[test]
+fn the_users_own_python_runs_only_when_asked_for() {
+    if std::process::Command::new("python3")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        eprintln!("skipped: there is no python3 on this machine");
+        return;
+    }
+    let home = Home::new();
+    let own = agent("import hashlib\nreturn {'h': hashlib.md5(b'').hexdigest()}")
+        .replace("    run: |", "    language: python3\n    run: |");
+    home.write("agent.yaml", own);
+    let ran = home.run(&["run", "agent.yaml"]).ok();
+    assert_eq!(ran.json()["h"], "d41d8cd98f00b204e9800998ecf8427e");
+}

@@ -1,0 +1,23 @@
+//! The `cachalot` command as a person at a terminal meets it: real processes, a home of its own for
+//! every test, real files and loopback servers.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod cache_commands;
+mod cassette;
+mod faults;
+mod hash;
+mod home;
+mod inline_code;
+mod input;
+mod memory;
+mod processes;
+mod run;
+mod secrets;
+mod story;
+mod support;
+mod validate;
+mod why;
+
+#[path = "../../../workflow/tests/stand_ins/mod.rs"]
+mod stand_ins;

@@ -1,0 +1,82 @@
+//! Memories that are damaged, too new, or not there.
+
+use crate::support::{Home, MARKING};
+
+#[test]
+fn a_damaged_memory_is_set_aside_and_the_run_goes_on() {
+    let home = Home::new();
+    home.write("agent.yaml", MARKING);
+    let garbage = b"this is no database at all, but it is somebody's file".repeat(200);
+    home.write("data/cachalot/cachalot.db", &garbage);
+    let ran = home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
+    assert!(
+        ran.stderr.contains("damaged") && ran.stderr.contains("set aside as"),
+        "{ran}"
+    );
+    assert_eq!(ran.json()["answer"]["_cache_stored"], false);
+    let kept = home
+        .files()
+        .into_iter()
+        .find(|(path, _)| path.to_string_lossy().contains("corrupt"));
+    assert_eq!(kept.unwrap().1, garbage);
+    home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
+    let again = home.run(&["run", "agent.yaml", "-i", "text=x"]).ok().json();
+    assert_eq!(again["answer"]["_cache_hit"], true);
+}
+
+#[test]
+fn a_memory_of_a_newer_version_is_refused() {
+    let home = Home::new();
+    home.write("agent.yaml", MARKING);
+    home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
+    let newer = rusqlite::Connection::open(home.memory()).unwrap();
+    newer.pragma_update(None, "user_version", 999).unwrap();
+    drop(newer);
+    let ran = home.run(&["run", "agent.yaml", "-i", "text=x"]).fails(1);
+    assert!(ran.stderr.contains("newer"), "{ran}");
+    assert_eq!(home.runs(), 1, "nothing was run");
+}
+
+#[test]
+fn a_memory_that_cannot_be_opened_costs_a_warning() {
+    let home = Home::new();
+    home.write("agent.yaml", MARKING);
+    std::fs::create_dir_all(home.memory()).unwrap();
+    let ran = home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
+    assert!(ran.stderr.contains("warning:"), "{ran}");
+    assert_eq!(ran.json()["answer"]["result"]["stdout"], "x");
+}
+
+#[test]
+fn user_memory_persists_and_search_never_shows_the_cache() {
+    let home = Home::new();
+    home.write(
+        "agent.yaml",
+        r#"name: remembering
+nodes:
+  - name: remember
+    uses: ltm.store
+    with: {key: whale, value: "the sperm whale dives", metadata: {kind: fact}}
+  - name: work
+    uses: cache.wrap
+    with:
+      action: json.parse
+      args: {text: "{\"about\": \"the sperm whale\"}"}
+    output: parsed
+  - name: search
+    uses: ltm.search
+    with: {query: "sperm whale"}
+    output: found
+  - name: by_metadata
+    uses: ltm.search
+    with: {metadata_filter: {kind: fact}}
+    output: filtered
+"#,
+    );
+    for _ in 0..2 {
+        let state = home.run(&["run", "agent.yaml"]).ok().json();
+        assert_eq!(state["found"]["count"], 1, "{state}");
+        assert_eq!(state["found"]["results"][0]["key"], "whale");
+        assert_eq!(state["filtered"]["count"], 1);
+    }
+}

@@ -1,0 +1,126 @@
+//! Several processes, interrupted processes, killed processes, pipes that close.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::support::{Home, MARKING, Ran};
+
+#[test]
+fn four_processes_on_one_key_run_the_action_once() {
+    let home = Home::new();
+    home.write("agent.yaml", MARKING.replace("printf", "sleep 0.5; printf"));
+    let children: Vec<_> = (0..4)
+        .map(|_| {
+            let mut command = home.command(&["run", "agent.yaml", "-i", "text=x"]);
+            command
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for child in children {
+        let ran = Ran::from(child.wait_with_output().unwrap()).ok();
+        assert_eq!(ran.json()["answer"]["result"]["stdout"], "x");
+    }
+    assert_eq!(home.runs(), 1);
+}
+
+#[cfg(unix)]
+fn signal(child: &std::process::Child, name: &str) {
+    let status = std::process::Command::new("kill")
+        .args([&format!("-{name}"), &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+const TWO_STEPS: &str = r#"
+name: two_steps
+nodes:
+  - name: quick
+    uses: cache.wrap
+    with:
+      action: shell.run
+      args: {command: ["sh", "-c", "echo quick >> runs.log"]}
+    output: quick
+  - name: slow
+    uses: cache.wrap
+    with:
+      action: shell.run
+      args: {command: ["sh", "-c", "echo slow >> runs.log; test -e go || sleep 30; echo done"]}
+    output: slow
+"#;
+
+#[cfg(unix)]
+fn start_and_stop(home: &Home, with: &str) -> Ran {
+    let mut command = home.command(&["run", "agent.yaml"]);
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while home.runs() < 2 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    signal(&child, with);
+    child.wait_with_output().unwrap().into()
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_the_run_and_running_it_again_goes_on() {
+    let home = Home::new();
+    home.write("agent.yaml", TWO_STEPS);
+    let begun = Instant::now();
+    let interrupted = start_and_stop(&home, "INT").fails(130);
+    assert!(
+        begun.elapsed() < Duration::from_secs(25),
+        "it did not wait for the step"
+    );
+    assert!(interrupted.stderr.contains("interrupted"), "{interrupted}");
+    assert_eq!(interrupted.stdout, "");
+    home.write("go", "");
+    let again = home.run(&["run", "agent.yaml"]).ok().json();
+    assert_eq!(again["quick"]["_cache_hit"], true);
+    let log = std::fs::read_to_string(home.join("runs.log")).unwrap();
+    assert_eq!(log, "quick\nslow\nslow\n");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_killed_run_is_resumed_by_running_it_again() {
+    let home = Home::new();
+    home.write("agent.yaml", TWO_STEPS);
+    let killed = start_and_stop(&home, "KILL");
+    assert_eq!(killed.code, None);
+    home.write("go", "");
+    let begun = Instant::now();
+    let again = home.run(&["run", "agent.yaml"]).ok().json();
+    assert_eq!(again["quick"]["_cache_hit"], true);
+    assert_eq!(again["slow"]["_cache_stored"], true);
+    assert!(
+        begun.elapsed() < Duration::from_secs(15),
+        "a dead process' reservation lapses soon"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_that_goes_away_is_no_error_message() {
+    let home = Home::new();
+    home.write("agent.yaml", "name: a\nnodes:\n  - name: n\n");
+    let output = std::process::Command::new("sh")
+        .args([
+            "-c",
+            &format!(
+                "'{}' schema | head -c 10; true",
+                env!("CARGO_BIN_EXE_cachalot")
+            ),
+        ])
+        .current_dir(home.path())
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}

@@ -1,0 +1,198 @@
+//! `cachalot run`: twice, and what is said where.
+
+use serde_json::json;
+
+use crate::support::{Home, MARKING};
+
+#[test]
+fn the_second_run_does_nothing_again_and_says_so() {
+    let home = Home::new();
+    home.write("agent.yaml", MARKING);
+    let first = home
+        .run(&["run", "agent.yaml", "--input", "text=hello"])
+        .ok();
+    assert_eq!(first.json()["answer"]["_cache_hit"], false, "{first}");
+    assert!(first.stderr.contains("paid 1 call, "), "{first}");
+    assert!(first.stderr.contains("saved 0 s"), "{first}");
+    let second = home
+        .run(&["run", "agent.yaml", "--input", "text=hello"])
+        .ok();
+    assert_eq!(second.json()["answer"]["_cache_hit"], true, "{second}");
+    assert_eq!(second.json()["answer"]["result"]["stdout"], "hello");
+    assert!(
+        second.stderr.contains("paid 0 calls, 0 s · saved "),
+        "{second}"
+    );
+    assert_eq!(home.runs(), 1);
+    let line = second
+        .stderr
+        .lines()
+        .find(|line| line.starts_with("work"))
+        .unwrap();
+    assert!(
+        line.contains("hit") && line.contains("cache:marking:shell.run:"),
+        "{line}"
+    );
+}
+
+#[test]
+fn stdout_holds_the_state_and_nothing_else() {
+    let home = Home::new();
+    home.write("agent.yaml", MARKING);
+    for arguments in [
+        &["run", "agent.yaml", "-i", "text=x"][..],
+        &["run", "agent.yaml", "-i", "text=x", "-v"],
+        &["run", "agent.yaml", "-i", "text=x", "-q"],
+    ] {
+        let ran = home.run(arguments).ok();
+        assert_eq!(ran.json()["text"], "x", "{ran}");
+    }
+    let quiet = home.run(&["run", "agent.yaml", "-i", "text=x", "-q"]).ok();
+    assert_eq!(quiet.stderr, "");
+}
+
+#[test]
+fn nothing_is_coloured_where_nobody_looks() {
+    let home = Home::new();
+    home.write("agent.yaml", MARKING);
+    let ran = home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
+    assert!(
+        !ran.stderr.contains('\u{1b}') && !ran.stdout.contains('\u{1b}'),
+        "{ran}"
+    );
+}
+
+#[test]
+fn the_modes_of_the_command_line_win_over_the_file() {
+    let home = Home::new();
+    home.write("agent.yaml", MARKING);
+    let frozen = home
+        .run(&["run", "agent.yaml", "-i", "text=x", "--frozen"])
+        .fails(1);
+    assert!(frozen.stderr.contains("frozen"), "{frozen}");
+    assert_eq!(home.runs(), 0);
+    home.run(&["run", "agent.yaml", "-i", "text=x", "--no-cache"])
+        .ok();
+    home.run(&["run", "agent.yaml", "-i", "text=x", "--no-cache"])
+        .ok();
+    assert_eq!(home.runs(), 2);
+    home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
+    home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
+    assert_eq!(home.runs(), 3);
+    home.run(&["run", "agent.yaml", "-i", "text=x", "--refresh"])
+        .ok();
+    assert_eq!(home.runs(), 4);
+    home.run(&["run", "agent.yaml", "-i", "text=x", "--frozen"])
+        .ok();
+    assert_eq!(home.runs(), 4);
+    home.run(&["run", "agent.yaml", "--frozen", "--refresh"])
+        .fails(2);
+}
+
+#[test]
+fn a_plan_tells_what_would_be_paid_and_runs_nothing() {
+    let home = Home::new();
+    home.write("agent.yaml", MARKING);
+    let before = home
+        .run(&["run", "agent.yaml", "-i", "text=x", "--plan"])
+        .ok();
+    assert!(
+        before.stdout.contains("work") && before.stdout.contains("pay"),
+        "{before}"
+    );
+    assert_eq!(home.runs(), 0);
+    home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
+    let after = home
+        .run(&["run", "agent.yaml", "-i", "text=x", "--plan"])
+        .ok();
+    assert!(after.stdout.contains("hit"), "{after}");
+    assert_eq!(home.runs(), 1);
+}
+
+#[test]
+fn json_and_ndjson_carry_the_report() {
+    let home = Home::new();
+    home.write("agent.yaml", MARKING);
+    let ran = home
+        .run(&["run", "agent.yaml", "-i", "text=x", "--json"])
+        .ok()
+        .json();
+    assert_eq!(ran["report"]["paid"]["calls"], 1);
+    assert_eq!(ran["state"]["answer"]["result"]["stdout"], "x");
+    let ran = home
+        .run(&["run", "agent.yaml", "-i", "text=x", "--ndjson"])
+        .ok();
+    let events: Vec<serde_json::Value> = ran
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(events.first().unwrap()["event"], "started");
+    assert!(
+        events
+            .iter()
+            .any(|event| event["event"] == "answered" && event["outcome"] == "hit")
+    );
+    let last = events.last().unwrap();
+    assert_eq!(last["event"], "done");
+    assert_eq!(last["state"]["answer"]["_cache_hit"], true);
+}
+
+#[test]
+fn a_failing_step_ends_the_run_with_its_place_and_exit_code_1() {
+    let home = Home::new();
+    home.write(
+        "agent.yaml",
+        "name: failing\nnodes:\n  - name: boom\n    uses: shell.run\n    with:\n      command: [\"sh\", \"-c\", \"echo oops >&2; exit 3\"]\n",
+    );
+    let ran = home.run(&["run", "agent.yaml"]).fails(1);
+    assert_eq!(ran.stdout, "");
+    assert!(
+        ran.stderr.contains("boom") && ran.stderr.contains("oops"),
+        "{ran}"
+    );
+}
+
+#[test]
+fn a_failed_action_is_not_stored() {
+    let home = Home::new();
+    let agent = MARKING.replace("echo ran >> runs.log;", "echo ran >> runs.log; exit 1;");
+    home.write("agent.yaml", agent);
+    home.run(&["run", "agent.yaml", "-i", "text=x"]).fails(1);
+    home.run(&["run", "agent.yaml", "-i", "text=x"]).fails(1);
+    assert_eq!(home.runs(), 2);
+}
+
+#[test]
+fn help_and_version_answer_and_no_arguments_show_the_help() {
+    let home = Home::new();
+    assert!(
+        home.run(&["--version"])
+            .ok()
+            .stdout
+            .starts_with("cachalot ")
+    );
+    assert!(home.run(&["--help"]).ok().stdout.contains("run"));
+    home.run(&[]).fails(2);
+    let typo = home.run(&["validat"]).fails(2);
+    assert!(typo.stderr.contains("'validate'"), "{typo}");
+}
+
+#[test]
+fn completions_and_the_schema_are_printed() {
+    let home = Home::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(
+            home.run(&["completions", shell])
+                .ok()
+                .stdout
+                .contains("cachalot")
+        );
+    }
+    let schema = home.run(&["schema"]).ok().json();
+    assert_eq!(
+        schema["$schema"],
+        json!("https://json-schema.org/draft/2020-12/schema")
+    );
+    assert!(schema.to_string().contains("cache.wrap"));
+}

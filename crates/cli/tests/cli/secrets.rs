@@ -1,0 +1,158 @@
+//! No secret used in a run occurs in any file that Cachalot wrote.
+
+use crate::support::{Home, Server};
+
+const SECRET: &str = "s3cr3t/with \"quotes\" & more";
+
+fn agent(url: &str) -> String {
+    format!(
+        r#"name: secretive
+nodes:
+  - name: fetch
+    uses: cache.wrap
+    with:
+      action: http.get
+      args:
+        url: {url}/data
+        params:
+          token: "{{{{ secrets.TOKEN }}}}"
+        headers:
+          X-Secret: "Bearer {{{{ secrets.TOKEN }}}}"
+    output: fetched
+  - name: keyed
+    uses: cache.wrap
+    with:
+      action: json.stringify
+      key: "by {{{{ secrets.TOKEN }}}}"
+      args:
+        data: {{a: 1}}
+    output: keyed
+"#
+    )
+}
+
+#[track_caller]
+fn nowhere(home: &Home, secret: &str) {
+    let spellings = [
+        secret.to_owned(),
+        serde_json::to_string(secret)
+            .unwrap()
+            .trim_matches('"')
+            .to_owned(),
+        "s3cr3t".to_owned(),
+    ];
+    for (path, bytes) in home.files() {
+        if path.ends_with("secrets.json") {
+            continue;
+        }
+        for spelling in &spellings {
+            let found = bytes
+                .windows(spelling.len())
+                .any(|window| window == spelling.as_bytes());
+            assert!(!found, "{} holds {spelling}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_secret_is_used_and_written_nowhere() {
+    let home = Home::new();
+    let server = Server::start("{\"fine\": true}");
+    home.write("agent.yaml", agent(&server.url()));
+    home.write(
+        "secrets.json",
+        serde_json::json!({"TOKEN": SECRET}).to_string(),
+    );
+    let run = || home.run(&["run", "agent.yaml", "--secrets", "secrets.json", "-v"]);
+    let first = run().ok();
+    assert!(
+        !first.stderr.contains("s3cr3t") && !first.stdout.contains("s3cr3t"),
+        "{first}"
+    );
+    let second = run().ok();
+    assert_eq!(second.json()["fetched"]["_cache_hit"], true, "{second}");
+    assert_eq!(second.json()["keyed"]["_cache_hit"], true, "{second}");
+    let requests = server.requests();
+    assert_eq!(requests.len(), 1);
+    assert!(
+        requests[0].contains("x-secret: Bearer s3cr3t"),
+        "the server got it: {}",
+        requests[0]
+    );
+    let why = home.run(&["why", "--json"]).ok();
+    assert!(!why.stdout.contains("s3cr3t"), "{why}");
+    let left_out = home.run(&["cache", "export", "tape.jsonl"]).ok();
+    assert!(left_out.stderr.contains("left out 2"), "{left_out}");
+    home.run(&["cache", "export", "with-key.jsonl", "--with-digest-key"])
+        .ok();
+    nowhere(&home, SECRET);
+}
+
+#[test]
+fn another_secret_is_another_call() {
+    let home = Home::new();
+    let server = Server::start("{\"fine\": true}");
+    home.write("agent.yaml", agent(&server.url()));
+    for (value, hit) in [("one one", false), ("two two", false), ("one one", true)] {
+        let ran = home
+            .command(&["run", "agent.yaml", "--secrets-env", "APP"])
+            .env("APP_TOKEN", value)
+            .output()
+            .unwrap();
+        let ran = crate::support::Ran::from(ran).ok();
+        assert_eq!(ran.json()["fetched"]["_cache_hit"], hit, "{value}: {ran}");
+    }
+}
+
+#[test]
+fn an_answer_that_holds_the_secret_is_not_kept() {
+    let home = Home::new();
+    let server = Server::start(&serde_json::json!({"echo": SECRET}).to_string());
+    home.write("agent.yaml", agent(&server.url()));
+    home.write(
+        "secrets.json",
+        serde_json::json!({"TOKEN": SECRET}).to_string(),
+    );
+    let ran = home
+        .run(&["run", "agent.yaml", "--secrets", "secrets.json"])
+        .ok()
+        .json();
+    assert_eq!(ran["fetched"]["_cache_stored"], false);
+    assert!(
+        ran["fetched"]["_cache_reason"]
+            .as_str()
+            .unwrap()
+            .contains("secret")
+    );
+    nowhere(&home, SECRET);
+}
+
+#[test]
+fn a_failure_does_not_show_the_secret() {
+    let home = Home::new();
+    home.write("agent.yaml", agent("http://127.0.0.1:1"));
+    home.write(
+        "secrets.json",
+        serde_json::json!({"TOKEN": SECRET}).to_string(),
+    );
+    let ran = home
+        .run(&["run", "agent.yaml", "--secrets", "secrets.json"])
+        .fails(1);
+    assert!(!ran.stderr.contains("s3cr3t"), "{ran}");
+    nowhere(&home, SECRET);
+}
+
+#[test]
+fn a_broken_file_of_secrets_is_refused_without_showing_it() {
+    let home = Home::new();
+    home.write("agent.yaml", "name: a\nnodes:\n  - name: n\n");
+    for content in ["TOKEN: [s3cr3t", "[s3cr3t]", "TOKEN: {a: s3cr3t}"] {
+        home.write("secrets.yaml", content);
+        let ran = home
+            .run(&["run", "agent.yaml", "--secrets", "secrets.yaml"])
+            .fails(2);
+        assert!(!ran.stderr.contains("s3cr3t"), "{ran}");
+    }
+    home.run(&["run", "agent.yaml", "--secrets", "missing.yaml"])
+        .fails(2);
+}

@@ -1,0 +1,55 @@
+//! `cachalot validate`: all problems at once, each with its place.
+
+use crate::support::Home;
+
+#[test]
+fn all_problems_are_told_at_once_with_their_places() {
+    let home = Home::new();
+    home.write(
+        "agent.yaml",
+        "name: broken\nnodez: []\nnodes:\n  - name: one\n    uses: cache.wrap\n    with:\n      action: json.parze\n      ttl_dayz: 3\n      args: {}\n  - name: one\n    goto: nowhere\n",
+    );
+    let ran = home.run(&["validate", "agent.yaml"]).fails(2);
+    for expected in [
+        "nodes`?",
+        "json.parse`?",
+        "ttl_days`?",
+        "nowhere",
+        "agent.yaml:7",
+    ] {
+        assert!(ran.stderr.contains(expected), "{expected} in {ran}");
+    }
+    let listed = home
+        .run(&["validate", "agent.yaml", "--json"])
+        .fails(2)
+        .json();
+    assert_eq!(listed["valid"], false);
+    assert!(
+        listed["problems"].as_array().unwrap().len() >= 5,
+        "{listed}"
+    );
+}
+
+#[test]
+fn a_file_without_problems_says_so() {
+    let home = Home::new();
+    home.write("agent.yaml", "name: fine\nnodes:\n  - name: n\n");
+    let ran = home.run(&["validate", "agent.yaml"]).ok();
+    assert!(ran.stderr.contains("no problems"), "{ran}");
+    assert_eq!(
+        home.run(&["validate", "agent.yaml", "--json"]).ok().json()["valid"],
+        true
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_or_not_text_is_named() {
+    let home = Home::new();
+    let missing = home.run(&["validate", "missing.yaml"]).fails(2);
+    assert!(missing.stderr.contains("missing.yaml"), "{missing}");
+    home.write("binary.yaml", [0xff, 0xfe, 0x00]);
+    home.run(&["run", "binary.yaml"]).fails(2);
+    home.write("tabs.yaml", "name: x\nnodes:\n\t- name: n\n");
+    let tabs = home.run(&["validate", "tabs.yaml"]).fails(2);
+    assert!(tabs.stderr.contains("tab"), "{tabs}");
+}

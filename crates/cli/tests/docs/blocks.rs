@@ -1,0 +1,216 @@
+//! The fenced blocks of the documents, and what the words after the language of a fence mean.
+//!
+//! `yaml`: an agent file, which must be valid and run to its end offline.
+//! - `fragment=node`: one or more nodes, put under `nodes:` of an agent file first.
+//! - `fragment=file`: keys of an agent file without its nodes; a node is added.
+//! - `input=…`: handed to `--input`; may be repeated.
+//! - `file=NAME`: written under this name where the commands of the document run; with `file=` alone
+//!   of all markers it is still run.
+//! - `exit=N`: how the run ends, if not with 0.
+//! - `wrong=CODE`: `validate` must refuse it with a problem of this code, and only such.
+//! - `no-run=REASON`: it must be valid, but is not run.
+//!
+//! `json`: must be JSON.
+//! - `state`: every field must be in the final state of the `yaml` block before it, with this value;
+//!   the text `"…"` stands for any value, and within a text `…` for any part.
+//!
+//! `sh`: commands, one a line, each of which must succeed. `console`: commands after `$ `, and what
+//! they print (on both streams), `…` standing for any part of a line and, alone, for any lines.
+//! - `exit=N`: how the last command ends, if not with 0.
+//! - `no-run=REASON`: not run here.
+//!
+//! `text`, `rust`, `toml`: for people to read.
+
+use crate::files;
+
+/// A fenced block.
+#[derive(Debug, Clone)]
+pub(crate) struct Block {
+    pub(crate) document: String,
+    /// The line of the fence, from 1.
+    pub(crate) line: usize,
+    pub(crate) language: Language,
+    pub(crate) markers: Vec<(Marker, String)>,
+    pub(crate) text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Language {
+    Yaml,
+    Json,
+    Sh,
+    Console,
+    Prose,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Marker {
+    Fragment,
+    Input,
+    File,
+    Exit,
+    Wrong,
+    NoRun,
+    State,
+}
+
+impl Block {
+    /// The value of a marker.
+    pub(crate) fn marker(&self, marker: Marker) -> Option<&str> {
+        self.all(marker).next()
+    }
+
+    /// All values of a marker.
+    pub(crate) fn all(&self, marker: Marker) -> impl Iterator<Item = &str> {
+        self.markers
+            .iter()
+            .filter(move |(found, _)| *found == marker)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// How what the block runs must end.
+    pub(crate) fn exit(&self) -> i32 {
+        self.marker(Marker::Exit)
+            .map_or(0, |code| code.parse().expect("exit=N"))
+    }
+
+    /// Where it is, for messages.
+    pub(crate) fn place(&self) -> String {
+        format!("{}:{}", self.document, self.line)
+    }
+}
+
+/// The blocks of all documents, in their order.
+pub(crate) fn all() -> Vec<Block> {
+    files::documents()
+        .iter()
+        .flat_map(|document| read(document, &files::text(document)))
+        .collect()
+}
+
+/// The blocks of a document.
+///
+/// # Panics
+/// If a fence is not closed, has no language or an unknown one, or has an unknown marker.
+pub(crate) fn read(document: &str, text: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((number, line)) = lines.next() {
+        let Some(info) = line.trim_start().strip_prefix("```") else {
+            continue;
+        };
+        let indent = line.len() - line.trim_start().len();
+        let mut body = String::new();
+        let closed = lines.by_ref().any(|(_, line)| {
+            let is_end = line.trim() == "```";
+            if !is_end {
+                body.push_str(line.get(indent..).unwrap_or_default());
+                body.push('\n');
+            }
+            is_end
+        });
+        let place = format!("{document}:{}", number + 1);
+        assert!(closed, "{place}: the fence is not closed");
+        let (language, markers) = parse(info, &place);
+        blocks.push(Block {
+            document: document.to_owned(),
+            line: number + 1,
+            language,
+            markers,
+            text: body,
+        });
+    }
+    blocks
+}
+
+fn parse(info: &str, place: &str) -> (Language, Vec<(Marker, String)>) {
+    let mut words = info.split_whitespace();
+    let (language, known): (_, &[&str]) = match words.next() {
+        Some("yaml") => (
+            Language::Yaml,
+            &["fragment", "input", "file", "exit", "wrong", "no-run"],
+        ),
+        Some("json") => (Language::Json, &["state"]),
+        Some("sh") => (Language::Sh, &["exit", "no-run"]),
+        Some("console") => (Language::Console, &["exit", "no-run"]),
+        Some("text" | "rust" | "toml") => (Language::Prose, &[]),
+        other => {
+            panic!("{place}: no block has the language {other:?}: use one of those in blocks.rs")
+        }
+    };
+    let markers = words.map(|word| {
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        assert!(
+            known.contains(&name),
+            "{place}: `{name}` is no marker of such a block: see blocks.rs"
+        );
+        let marker = match name {
+            "fragment" => Marker::Fragment,
+            "input" => Marker::Input,
+            "file" => Marker::File,
+            "exit" => Marker::Exit,
+            "wrong" => Marker::Wrong,
+            "no-run" => Marker::NoRun,
+            _ => Marker::State,
+        };
+        assert!(
+            marker == Marker::State || !value.is_empty(),
+            "{place}: `{name}` needs a value"
+        );
+        (marker, value.to_owned())
+    });
+    (language, markers.collect())
+}
+
+#[test]
+fn every_fence_is_a_block_and_every_block_is_known() {
+    let blocks = all();
+    let fences: usize = files::documents()
+        .iter()
+        .map(|document| {
+            files::text(document)
+                .lines()
+                .filter(|line| line.trim_start().starts_with("```"))
+                .count()
+        })
+        .sum();
+    assert_eq!(fences, 2 * blocks.len());
+    for language in [
+        Language::Yaml,
+        Language::Json,
+        Language::Sh,
+        Language::Console,
+        Language::Prose,
+    ] {
+        let of_it = blocks.iter().filter(|block| block.language == language);
+        println!("{:>3} blocks of {language:?}", of_it.count());
+    }
+    for language in [Language::Yaml, Language::Sh, Language::Console] {
+        assert!(
+            blocks.iter().any(|block| block.language == language),
+            "no {language:?}: nothing is checked"
+        );
+    }
+}
+
+#[test]
+#[should_panic(expected = "is no marker")]
+fn an_unknown_marker_is_refused() {
+    read("x.md", "```yaml frgment=node\n- name: a\n```\n");
+}
+
+#[test]
+#[should_panic(expected = "no block has the language")]
+fn a_fence_without_a_language_is_refused() {
+    read("x.md", "```\ncachalot run x\n```\n");
+}
+
+#[test]
+fn indented_blocks_lose_their_indentation() {
+    let blocks = read(
+        "x.md",
+        "- a\n  ```sh exit=2\n  cachalot x\n    deeper\n  ```\n",
+    );
+    assert_eq!(blocks[0].text, "cachalot x\n  deeper\n");
+    assert_eq!((blocks[0].exit(), blocks[0].line), (2, 2));
+}

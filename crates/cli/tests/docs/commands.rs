@@ -1,0 +1,166 @@
+//! Every command in the documents does what the document says. The commands of one document run one
+//! after the other in one home.
+#![cfg(unix)]
+
+use std::collections::BTreeMap;
+
+use crate::blocks::{self, Block, Language, Marker};
+use crate::home::Home;
+use crate::transcript;
+
+/// A command, and what it must print if the document says.
+#[derive(Debug, PartialEq)]
+struct Step {
+    command: String,
+    printed: Option<String>,
+}
+
+/// The commands of a block. A line that ends in a backslash goes on in the next one.
+fn steps(block: &Block) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut continues = false;
+    for line in block.text.lines() {
+        let command = match block.language {
+            Language::Sh if line.trim().is_empty() || line.starts_with('#') => continue,
+            Language::Sh => Some(line),
+            _ if continues => Some(line.strip_prefix("> ").unwrap_or(line)),
+            _ => line.strip_prefix("$ "),
+        };
+        let printed = (block.language == Language::Console).then(String::new);
+        match (command, steps.last_mut()) {
+            (Some(line), Some(last)) if continues => last.command.push_str(&format!("\n{line}")),
+            (Some(line), _) => steps.push(Step {
+                command: line.to_owned(),
+                printed,
+            }),
+            (
+                None,
+                Some(Step {
+                    printed: Some(printed),
+                    ..
+                }),
+            ) => printed.push_str(&format!("{line}\n")),
+            (None, _) => panic!(
+                "{}: what is printed comes before any command: {line}",
+                block.place()
+            ),
+        }
+        continues = command.is_some_and(|line| line.ends_with('\\'));
+    }
+    steps
+}
+
+/// What is wrong with a block; nothing if all is well.
+fn problem(block: &Block, home: &Home) -> Option<String> {
+    let steps = steps(block);
+    let last = steps.len().saturating_sub(1);
+    for (number, Step { command, printed }) in steps.into_iter().enumerate() {
+        // Both streams, in the order in which they were written.
+        let ended = home.shell(&format!("exec 2>&1\n{command}"));
+        let expected = if number == last { block.exit() } else { 0 };
+        if ended.code != expected {
+            return Some(format!(
+                "`{command}` ended with {}, not with {expected}:\n{}",
+                ended.code, ended.stdout
+            ));
+        }
+        if let Some(printed) = printed
+            && !transcript::matches(&printed, &ended.stdout)
+        {
+            return Some(format!(
+                "`{command}` printed\n{}\nand not\n{printed}",
+                ended.stdout
+            ));
+        }
+    }
+    None
+}
+
+#[test]
+fn every_command_does_what_the_document_says() {
+    let mut homes: BTreeMap<String, Home> = BTreeMap::new();
+    let mut problems = Vec::new();
+    let (mut run, mut left_out) = (0, 0);
+    for block in blocks::all() {
+        let home = homes
+            .entry(block.document.clone())
+            .or_insert_with(Home::new);
+        if let Some(name) = block.marker(Marker::File) {
+            home.write(name, &block.text);
+        }
+        match (block.language, block.marker(Marker::NoRun)) {
+            (Language::Sh | Language::Console, None) => {
+                run += 1;
+                problems.extend(
+                    problem(&block, home).map(|problem| format!("{}: {problem}", block.place())),
+                );
+            }
+            (Language::Sh | Language::Console, Some(reason)) => {
+                left_out += 1;
+                println!("{}: not run: {reason}", block.place());
+            }
+            _ => {}
+        }
+    }
+    println!("{run} blocks run, {left_out} not run");
+    assert!(problems.is_empty(), "{}", problems.join("\n\n"));
+    assert!(
+        run > 10 && left_out < run / 2,
+        "too little is run: {run} blocks, {left_out} left out"
+    );
+}
+
+#[test]
+fn commands_are_told_from_what_they_print() {
+    let block = |text: &str| blocks::read("x.md", text).remove(0);
+    let console = block("```console\n$ a \\\n>  b\nprinted\n…\n$ c\n```\n");
+    assert_eq!(
+        steps(&console),
+        [
+            Step {
+                command: "a \\\n b".into(),
+                printed: Some("printed\n…\n".into())
+            },
+            Step {
+                command: "c".into(),
+                printed: Some(String::new())
+            }
+        ]
+    );
+    let shell = block("```sh\n# why\na \\\n  b\n\nc\n```\n");
+    assert_eq!(
+        steps(&shell),
+        [
+            Step {
+                command: "a \\\n  b".into(),
+                printed: None
+            },
+            Step {
+                command: "c".into(),
+                printed: None
+            }
+        ]
+    );
+}
+
+#[test]
+fn a_command_that_does_something_else_is_found() {
+    let home = Home::new();
+    let block = |text: &str| blocks::read("x.md", text).remove(0);
+    for wrong in [
+        "```console\n$ echo a\nb\n```\n",
+        "```sh\nfalse\n```\n",
+        "```sh exit=1\ntrue\n```\n",
+        "```sh\ncargo test\n```\n",
+        "```console\n$ echo a\n```\n",
+    ] {
+        assert!(problem(&block(wrong), &home).is_some(), "{wrong}");
+    }
+    assert_eq!(
+        problem(
+            &block("```console exit=3\n$ echo a; exit 3\na\n```\n"),
+            &home
+        ),
+        None
+    );
+}

@@ -1,0 +1,147 @@
+//! Every example runs, and does what it is there to show.
+
+use serde_json::{Value, json};
+
+use crate::files;
+use crate::home::{Home, state};
+
+const INVOICE: &str = "file_path=examples/data/invoice-2026-0417.pdf";
+
+/// The examples, by the tests below that run them.
+const TRIED: &[&str] = &[
+    "examples/document_extraction.yaml",
+    "examples/fan_out.yaml",
+    "examples/invalidation.yaml",
+    "examples/story/cache_management.yaml",
+    "examples/story/cached_llm_agent.yaml",
+    "examples/story/document_extraction.yaml",
+];
+
+/// Runs an example that must end well; its final state and what it said.
+fn run(home: &Home, file: &str, inputs: &[&str]) -> (Value, String) {
+    let mut arguments = vec!["run", file];
+    for input in inputs {
+        arguments.extend(["--input", input]);
+    }
+    let ended = home.cachalot(&arguments);
+    assert_eq!(ended.code, 0, "{file}: {}", ended.stderr);
+    (state(&ended), ended.stderr)
+}
+
+#[test]
+fn every_example_is_tried() {
+    assert_eq!(files::examples(), TRIED);
+}
+
+#[test]
+fn a_document_is_read_once() {
+    let home = Home::new();
+    let file = "examples/document_extraction.yaml";
+    let (first, said) = run(&home, file, &[INVOICE]);
+    assert!(
+        said.contains("Cache miss - the document was read"),
+        "{said}"
+    );
+    assert!(said.contains("paid 1 call"), "{said}");
+    assert_eq!(
+        first["invoice"],
+        json!({
+            "number": "2026-0417", "date": "2026-04-17", "due": "2026-05-17",
+            "customer": "Institute for Marine Ecology, Bremerhaven",
+            "subtotal": 9_845.6, "vat": 1_870.66, "total": 11_716.26
+        })
+    );
+    assert_eq!(first["document"]["pages"], 3);
+    let (second, said) = run(&home, file, &[INVOICE]);
+    assert!(said.contains("Cache hit!"), "{said}");
+    assert!(said.contains("paid 0 calls, 0 s"), "{said}");
+    assert_eq!(second, first);
+    std::fs::copy(
+        home.work().join("examples/data/invoice-2026-0417.pdf"),
+        home.work().join("copy.pdf"),
+    )
+    .unwrap();
+    let (_, said) = run(&home, file, &["file_path=copy.pdf"]);
+    assert!(
+        said.contains("Cache hit!"),
+        "a copy is the same document: {said}"
+    );
+}
+
+#[test]
+fn the_fan_out_reads_each_note_once() {
+    let home = Home::new();
+    let file = "examples/fan_out.yaml";
+    let (first, said) = run(&home, file, &[]);
+    assert!(said.contains("4 notes, 0 of them read before"), "{said}");
+    let titles: Vec<&str> = first["notes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|note| note["title"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        titles,
+        ["Calibration", "Clicks", "Depth", "Logbook, 2026-06-03"]
+    );
+    let (_, said) = run(&home, file, &["pattern=examples/data/notes/*.md"]);
+    assert!(said.contains("2 notes, 2 of them read before"), "{said}");
+    home.write("examples/data/notes/depth.md", "# Depth\n\nDeeper.\n");
+    let (_, said) = run(&home, file, &[]);
+    assert!(said.contains("4 notes, 3 of them read before"), "{said}");
+}
+
+#[test]
+fn invalidation_erases_what_it_says() {
+    let (state, said) = run(&Home::new(), "examples/invalidation.yaml", &[]);
+    assert!(said.contains("would erase 2"), "{said}");
+    assert_eq!(state["total"], 42.5);
+    let erased = [
+        "cache:invalidation:orders:sum",
+        "cache:invalidation:orders:parsed",
+    ];
+    assert_eq!(state["erased"], json!(erased));
+    assert_eq!(state["would_erase"].as_array().unwrap().len(), 2);
+    assert_eq!(state["still_there"], false);
+}
+
+/// The extraction agent of the story against a stand-in for LlamaCloud, and its management agent.
+#[test]
+fn the_story_runs_unchanged() {
+    let home = Home::new();
+    let file = "examples/story/document_extraction.yaml";
+    let inputs = [INVOICE, "agent_name=invoices"];
+    let (first, said) = run(&home, file, &inputs);
+    assert!(
+        said.contains("Cache miss - fresh extraction performed"),
+        "{said}"
+    );
+    assert_eq!(
+        first["data"],
+        json!({ "invoice_number": "2026-0417", "total": 11_716.26 })
+    );
+    let (second, said) = run(&home, file, &inputs);
+    assert!(said.contains("Cache hit! Created at: 20"), "{said}");
+    assert_eq!(
+        (second["data"].clone(), home.extractions()),
+        (first["data"].clone(), 1)
+    );
+    let (managed, _) = run(&home, "examples/story/cache_management.yaml", &[]);
+    assert_eq!(managed["deleted"], 1);
+    run(&home, file, &inputs);
+    assert_eq!(home.extractions(), 2);
+}
+
+/// Remove its comment, and move it to the tests above, as soon as there is `llm.call`.
+#[test]
+fn the_story_s_translation_agent_lacks_only_its_action() {
+    let ended =
+        Home::new().cachalot(["validate", "--json", "examples/story/cached_llm_agent.yaml"]);
+    let codes: Vec<Value> = state(&ended)["problems"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|problem| problem["code"].clone())
+        .collect();
+    assert_eq!((ended.code, codes), (2, vec![json!("unknown-action")]));
+}

@@ -1,0 +1,217 @@
+//! Where documents are tried out: a folder with the repository's examples, a home of its own, and
+//! servers on loopback that stand in for those of others.
+
+use std::ffi::OsStr;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::files;
+
+#[path = "../../../workflow/tests/stand_ins/mod.rs"]
+mod stand_ins;
+
+use stand_ins::{LlamaCloud, SearXng, Server};
+
+/// What a key of LlamaCloud looks like here.
+const KEY: &str = "llx-stand-in";
+
+/// No command of the documentation takes longer.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A place to try things out in. Nothing that it starts sees the user's home or environment.
+pub(crate) struct Home {
+    directory: TempDir,
+    llama_cloud: LlamaCloud,
+    searxng: SearXng,
+    api: Server,
+}
+
+/// How something that was run ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        for folder in ["home", "programs"] {
+            std::fs::create_dir(directory.path().join(folder)).unwrap();
+        }
+        files::copy("examples", &directory.path().join("work/examples"));
+        let invoice = json!({ "invoice_number": "2026-0417", "total": 11_716.26 });
+        let found = |title: &str, url: &str| json!({ "title": title, "url": url, "content": format!("About {title}.") });
+        let home = Self {
+            directory,
+            llama_cloud: LlamaCloud::start(KEY)
+                .agent("invoices", invoice)
+                .looks_until_end(1),
+            searxng: SearXng::start(vec![
+                found("Sperm whale", "https://whales.example/sperm-whale"),
+                found("Cachalot", "https://dictionary.example/cachalot"),
+            ]),
+            api: Server::start(api()),
+        };
+        home.programs();
+        home
+    }
+
+    /// Where commands run.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.directory.path().join("work")
+    }
+
+    /// A file where commands run.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.work().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// How many extractions LlamaCloud was paid for.
+    pub(crate) fn extractions(&self) -> u32 {
+        self.llama_cloud.started()
+    }
+
+    /// Runs `cachalot`.
+    pub(crate) fn cachalot<A: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Ended {
+        self.run(Command::new(env!("CARGO_BIN_EXE_cachalot")).args(arguments))
+    }
+
+    /// Runs a line of shell.
+    pub(crate) fn shell(&self, line: &str) -> Ended {
+        self.run(Command::new("sh").args(["-e", "-c", line]))
+    }
+
+    /// `cachalot`, and a `cargo` that knows only how to run it: what else Cargo does for a document
+    /// is done by `.ci/run`.
+    fn programs(&self) {
+        let program = |name: &str, text: String| {
+            let path = self.directory.path().join("programs").join(name);
+            std::fs::write(&path, text).unwrap();
+            #[cfg(unix)]
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+                .unwrap();
+        };
+        let binary = env!("CARGO_BIN_EXE_cachalot");
+        program("cachalot", format!("#!/bin/sh\nexec '{binary}' \"$@\"\n"));
+        program(
+            "cargo",
+            format!(
+                "#!/bin/sh\ncase \"$1 $2 $3\" in\n'run --release --') shift 3; exec '{binary}' \"$@\";;\n\
+                 *) echo \"the documentation test does not run cargo $*: mark the block no-run\" >&2; exit 99;;\nesac\n"
+            ),
+        );
+    }
+
+    fn run(&self, command: &mut Command) -> Ended {
+        let folder = |name: &str| self.directory.path().join(name);
+        let programs = [folder("programs")];
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path =
+            std::env::join_paths(programs.into_iter().chain(std::env::split_paths(&path))).unwrap();
+        let child = command
+            .current_dir(self.work())
+            .env_clear()
+            .env("PATH", path)
+            .env("HOME", folder("home"))
+            .env("USER", "reader")
+            .env("LANG", "C.UTF-8")
+            .env("LLAMA_CLOUD_BASE_URL", self.llama_cloud.base_url())
+            .env("LLAMA_CLOUD_API_KEY", KEY)
+            .env("SEARXNG_BASE_URL", self.searxng.base_url())
+            .env("EXAMPLE_API", self.api.base_url())
+            .env("EXAMPLE_TOKEN", "token-of-the-example")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        ended(child, command)
+    }
+}
+
+/// Waits for the end, but not for ever.
+fn ended(mut child: Child, command: &Command) -> Ended {
+    let read = |mut stream: Box<dyn std::io::Read + Send>| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).unwrap();
+            String::from_utf8(bytes).expect("what is printed is UTF-8")
+        })
+    };
+    let stdout = read(Box::new(child.stdout.take().unwrap()));
+    let stderr = read(Box::new(child.stderr.take().unwrap()));
+    let start = Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if start.elapsed() > PATIENCE => {
+                child.kill().unwrap();
+                panic!("{command:?} did not end within {PATIENCE:?}");
+            }
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    Ended {
+        code: status.code().unwrap_or(-1),
+        stdout: stdout.join().unwrap(),
+        stderr: stderr.join().unwrap(),
+    }
+}
+
+/// An API that is somebody else's.
+fn api() -> Router {
+    Router::new()
+        .route(
+            "/rates",
+            get(|| async { Json(json!({ "base": "EUR", "rates": { "DKK": 7.46, "USD": 1.08 } })) }),
+        )
+        .route(
+            "/echo",
+            post(|Json(sent): Json<Value>| async move { Json(json!({ "received": sent })) }),
+        )
+        .route(
+            "/missing",
+            get(|| async { (axum::http::StatusCode::NOT_FOUND, "there is no such thing") }),
+        )
+}
+
+/// The final state that a run has printed.
+pub(crate) fn state(ended: &Ended) -> Value {
+    serde_json::from_str(&ended.stdout)
+        .unwrap_or_else(|error| panic!("stdout is not one JSON document ({error}): {ended:?}"))
+}
+
+/// Whether every file below a folder is free of a text.
+pub(crate) fn occurs_below(folder: &Path, text: &str) -> Option<PathBuf> {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            if let Some(found) = occurs_below(&path, text) {
+                return Some(found);
+            }
+        } else {
+            let bytes = std::fs::read(&path).unwrap();
+            if bytes
+                .windows(text.len())
+                .any(|window| window == text.as_bytes())
+            {
+                return Some(path);
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,172 @@
+//! Every YAML in the documents is valid and runs, or is wrong in the way that the document says.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::blocks::{self, Block, Language, Marker};
+use crate::home::{self, Home};
+use crate::transcript;
+
+/// A block as an agent file.
+fn agent_file(block: &Block) -> String {
+    let indented = || {
+        block
+            .text
+            .lines()
+            .map(|line| format!("  {line}\n"))
+            .collect::<String>()
+    };
+    match block.marker(Marker::Fragment) {
+        None => block.text.clone(),
+        Some("node") => format!("name: example\nnodes:\n{}", indented()),
+        Some("file") => format!("{}\nnodes:\n  - name: nothing\n", block.text),
+        Some(other) => panic!("{}: there is no fragment={other}", block.place()),
+    }
+}
+
+/// What is wrong with a block; nothing if all is well. Its final state is left in `state`.
+fn problem(block: &Block, home: &Home, state: &mut Option<Value>) -> Option<String> {
+    let path = home.write("block.yaml", &agent_file(block));
+    if let Some(code) = block.marker(Marker::Wrong) {
+        return refused(home, &path, code);
+    }
+    let validated = home.cachalot(["validate".as_ref(), path.as_os_str()]);
+    if validated.code != 0 {
+        return Some(format!("it is not valid:\n{}", validated.stderr));
+    }
+    if block.marker(Marker::NoRun).is_some() {
+        return None;
+    }
+    let mut arguments = vec!["run".to_owned(), path.to_string_lossy().into_owned()];
+    for input in block.all(Marker::Input) {
+        arguments.extend(["--input".to_owned(), input.to_owned()]);
+    }
+    arguments.extend(["--secrets-env".to_owned(), "EXAMPLE".to_owned()]);
+    let ended = home.cachalot(arguments);
+    if ended.code != block.exit() {
+        return Some(format!(
+            "the run ended with {}, not with {}:\n{}",
+            ended.code,
+            block.exit(),
+            ended.stderr
+        ));
+    }
+    if ended.code == 0 {
+        *state = Some(home::state(&ended));
+    }
+    None
+}
+
+/// Whether `validate` refuses a file for nothing but `code`.
+fn refused(home: &Home, path: &std::path::Path, code: &str) -> Option<String> {
+    let validated = home.cachalot(["validate".as_ref(), "--json".as_ref(), path.as_os_str()]);
+    let found = home::state(&validated);
+    let codes: Vec<&str> = found["problems"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|problem| problem["code"].as_str())
+        .collect();
+    if validated.code == 2 && !codes.is_empty() && codes.iter().all(|found| *found == code) {
+        return None;
+    }
+    Some(format!(
+        "`validate` ended with {} and found {codes:?}, not {code}",
+        validated.code
+    ))
+}
+
+/// Where a value is not as a document says.
+fn difference(expected: &Value, actual: &Value, at: &str) -> Option<String> {
+    match (expected, actual) {
+        (Value::Object(expected), Value::Object(actual)) => {
+            expected.iter().find_map(|(key, expected)| {
+                let actual = actual.get(key).unwrap_or(&Value::Null);
+                difference(expected, actual, &format!("{at}/{key}"))
+            })
+        }
+        (Value::Array(expected), Value::Array(actual)) if expected.len() == actual.len() => {
+            let pairs = expected.iter().zip(actual).enumerate();
+            pairs.into_iter().find_map(|(index, (expected, actual))| {
+                difference(expected, actual, &format!("{at}/{index}"))
+            })
+        }
+        (Value::String(expected), _) if expected == "…" => None,
+        (Value::String(expected), Value::String(actual))
+            if transcript::line_matches(expected, actual) =>
+        {
+            None
+        }
+        (expected, actual) if expected == actual => None,
+        _ => Some(format!("{at} is {actual}, not {expected}")),
+    }
+}
+
+#[test]
+fn every_yaml_block_is_valid_and_runs() {
+    let mut problems = Vec::new();
+    let mut counted: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut state = None;
+    for block in blocks::all() {
+        let (kind, problem) = match block.language {
+            Language::Yaml => {
+                state = None;
+                let kind = match (block.marker(Marker::Wrong), block.marker(Marker::NoRun)) {
+                    (Some(_), _) => "refused as the document says",
+                    (None, Some(_)) => "valid, not run",
+                    (None, None) => "valid and run",
+                };
+                // Each in a home of its own: what an example stores must not make another a hit.
+                (kind, problem(&block, &Home::new(), &mut state))
+            }
+            Language::Json => ("json", check_json(&block, state.as_ref())),
+            _ => continue,
+        };
+        *counted.entry(kind).or_default() += 1;
+        problems.extend(problem.map(|problem| format!("{}: {problem}", block.place())));
+    }
+    println!("{counted:?}");
+    assert!(problems.is_empty(), "{}", problems.join("\n\n"));
+    assert!(
+        counted
+            .get("valid and run")
+            .is_some_and(|count| *count > 20),
+        "too little is run: {counted:?}"
+    );
+}
+
+fn check_json(block: &Block, state: Option<&Value>) -> Option<String> {
+    let expected: Value = match serde_json::from_str(&block.text) {
+        Ok(expected) => expected,
+        Err(error) => return Some(format!("it is not JSON: {error}")),
+    };
+    block.marker(Marker::State)?;
+    match state {
+        None => Some("the YAML before it gave no state".to_owned()),
+        Some(state) => difference(&expected, state, ""),
+    }
+}
+
+#[test]
+fn a_difference_is_found() {
+    let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let actual = value(r#"{"a": {"b": [1, "x-123"]}, "c": true}"#);
+    for same in [
+        r#"{"a": {"b": [1, "x-…"]}}"#,
+        r#"{"a": "…", "c": true}"#,
+        "{}",
+    ] {
+        assert_eq!(difference(&value(same), &actual, ""), None, "{same}");
+    }
+    for (other, place) in [
+        (r#"{"a": {"b": [2, "…"]}}"#, "/a/b/0"),
+        (r#"{"a": {"b": [1]}}"#, "/a/b"),
+        (r#"{"d": 1}"#, "/d"),
+    ] {
+        assert!(
+            difference(&value(other), &actual, "").is_some_and(|found| found.starts_with(place)),
+            "{other}"
+        );
+    }
+}

@@ -1,0 +1,228 @@
+//! `document.text`.
+
+use serde_json::{Value, json};
+
+use crate::stand_ins::Server;
+use crate::world::World;
+
+/// A PDF with one line of text on each page.
+fn pdf(pages: &[&str]) -> Vec<u8> {
+    let mut objects = vec![
+        "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
+        format!(
+            "<< /Type /Pages /Kids [{}] /Count {} >>",
+            (0..pages.len())
+                .map(|page| format!("{} 0 R ", 4 + 2 * page))
+                .collect::<String>(),
+            pages.len()
+        ),
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"
+            .to_owned(),
+    ];
+    for (page, text) in pages.iter().enumerate() {
+        let content = format!("BT /F1 24 Tf 72 720 Td ({text}) Tj ET");
+        objects.push(format!(
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> /Contents {} 0 R >>",
+            5 + 2 * page
+        ));
+        objects.push(format!(
+            "<< /Length {} >>\nstream\n{content}\nendstream",
+            content.len()
+        ));
+    }
+    let mut out = b"%PDF-1.4\n".to_vec();
+    let mut offsets = Vec::new();
+    for (index, object) in objects.iter().enumerate() {
+        offsets.push(out.len());
+        out.extend(format!("{} 0 obj\n{object}\nendobj\n", index + 1).bytes());
+    }
+    let table = out.len();
+    out.extend(format!("xref\n0 {}\n0000000000 65535 f \n", objects.len() + 1).bytes());
+    out.extend(
+        offsets
+            .iter()
+            .flat_map(|offset| format!("{offset:010} 00000 n \n").into_bytes()),
+    );
+    out.extend(
+        format!(
+            "trailer\n<< /Size {} /Root 1 0 R >>\nstartxref\n{table}\n%%EOF\n",
+            objects.len() + 1
+        )
+        .bytes(),
+    );
+    out
+}
+
+async fn text(world: &World, path: &str) -> Value {
+    let found = world.ok("document.text", json!({"path": path})).await;
+    assert_eq!(found["success"], true);
+    found
+}
+
+#[tokio::test]
+async fn the_text_of_a_pdf_with_its_pages() {
+    let world = World::new();
+    world.file("two.pdf", pdf(&["First page", "Second page"]));
+    world.file("unnamed", pdf(&["Found by its content"]));
+    let found = text(&world, "two.pdf").await;
+    assert_eq!(
+        (&found["format"], &found["pages"]),
+        (&json!("pdf"), &json!(2))
+    );
+    let whole = found["text"].as_str().unwrap();
+    assert!(
+        whole.find("First page").unwrap() < whole.find("Second page").unwrap(),
+        "{whole}"
+    );
+    let found = text(&world, "unnamed").await;
+    assert_eq!(
+        (&found["format"], &found["pages"]),
+        (&json!("pdf"), &json!(1))
+    );
+}
+
+#[tokio::test]
+async fn a_damaged_pdf_fails_its_node_and_nothing_else() {
+    let world = World::new();
+    let whole = pdf(&["text"]);
+    world.file("cut.pdf", &whole[..whole.len() / 2]);
+    world.file("none.pdf", "this is no PDF");
+    world.file("empty.pdf", "");
+    // An encoding that the reader does not know makes it panic.
+    let torn = String::from_utf8(whole.clone())
+        .unwrap()
+        .replace("/WinAnsiEncoding", "/NoSuchEncoding1");
+    world.file("torn.pdf", torn);
+    for name in ["cut.pdf", "none.pdf", "empty.pdf", "torn.pdf"] {
+        let failure = world.fails("document.text", json!({"path": name})).await;
+        assert_eq!(failure.kind, "document_error", "{name}: {failure}");
+        assert!(failure.message.contains(name), "{failure}");
+    }
+    world.file("whole.pdf", whole);
+    assert_eq!(text(&world, "whole.pdf").await["pages"], 1);
+}
+
+#[tokio::test]
+async fn a_pdf_that_is_made_to_exhaust_its_reader_fails_its_node_and_nothing_else() {
+    let world = World::new();
+    let deep = "[".repeat(3_000_000);
+    let whole = String::from_utf8(pdf(&["text"])).unwrap();
+    world.file("deep-object.pdf", whole.replace("/WinAnsiEncoding", &deep));
+    world.file("deep-content.pdf", pdf(&[&format!("x) Tj {deep} (y")]));
+    let cycle = String::from_utf8(pdf(&["text"]))
+        .unwrap()
+        .replace("/Kids [4 0 R ]", "/Kids [2 0 R ]");
+    world.file("cycle.pdf", cycle);
+    for name in ["deep-object.pdf", "deep-content.pdf", "cycle.pdf"] {
+        let _ = world.run("document.text", json!({"path": name})).await;
+    }
+}
+
+#[tokio::test]
+async fn html_becomes_markdown_without_scripts() {
+    let world = World::new();
+    let page = "<!DOCTYPE html><html><head><title>T</title><style>p {}</style></head><body><h1>Head</h1>\
+                <script>alert(1)</script><p>Some <b>bold</b> &amp; <a href=\"/x\">link</a></p><ul><li>one</li></ul></body></html>";
+    world.file("p.html", page);
+    world.file("unnamed", format!("  \n{page}"));
+    for name in ["p.html", "unnamed"] {
+        let found = text(&world, name).await;
+        assert_eq!(found["format"], "html");
+        assert!(found.get("pages").is_none());
+        let markdown = found["text"].as_str().unwrap();
+        assert!(
+            markdown.contains("# Head")
+                && markdown.contains("**bold** & [link](/x)")
+                && markdown.contains("one"),
+            "{markdown}"
+        );
+        assert!(
+            !markdown.contains("alert") && !markdown.contains("p {}"),
+            "{markdown}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_is_nested_without_end_fails_its_node_and_nothing_else() {
+    let world = World::new();
+    world.file("deep.html", "<div>".repeat(5_000));
+    let failure = world
+        .fails("document.text", json!({"path": "deep.html"}))
+        .await;
+    assert!(
+        failure.kind == "document_error" && failure.message.contains("nested deeper"),
+        "{failure}"
+    );
+    world.file("ok.html", format!("{}text", "<div>".repeat(1_500)));
+    assert_eq!(text(&world, "ok.html").await["text"], "text");
+}
+
+#[tokio::test]
+async fn text_is_left_as_it_is() {
+    let world = World::new();
+    world.file("a.md", "\u{feff}# Ä\n");
+    world.file("b.log", "line\n<html> later");
+    assert_eq!(
+        text(&world, "a.md").await,
+        json!({"text": "# Ä\n", "format": "markdown", "success": true})
+    );
+    assert_eq!(
+        text(&world, "b.log").await,
+        json!({"text": "line\n<html> later", "format": "text", "success": true})
+    );
+    world.file("empty", "");
+    assert_eq!(text(&world, "empty").await["text"], "");
+}
+
+#[tokio::test]
+async fn what_is_no_document_says_so() {
+    let world = World::new();
+    world.file("x.docx", b"PK\x03\x04\xff\xff\0");
+    world.file("x.bin", b"\0\x01\xff");
+    world.file("latin.txt", b"caf\xe9");
+    let failure = world
+        .fails("document.text", json!({"path": "x.docx"}))
+        .await;
+    assert!(
+        failure.kind == "document_error" && failure.message.contains("office"),
+        "{failure}"
+    );
+    assert_eq!(
+        world
+            .fails("document.text", json!({"path": "x.bin"}))
+            .await
+            .kind,
+        "document_error"
+    );
+    assert!(
+        world
+            .fails("document.text", json!({"path": "latin.txt"}))
+            .await
+            .message
+            .contains("not UTF-8")
+    );
+    assert_eq!(
+        world
+            .fails("document.text", json!({"path": "absent.pdf"}))
+            .await
+            .kind,
+        "not_found"
+    );
+}
+
+#[tokio::test]
+async fn documents_come_from_servers_too() {
+    let page = || async { ([("content-type", "text/html")], "<h1>Served</h1>") };
+    let server = Server::start(axum::Router::new().route("/a/page.html", axum::routing::get(page)));
+    let world = World::new();
+    let found = text(
+        &world,
+        &format!("{}/a/page.html?version=1.pdf", server.base_url()),
+    )
+    .await;
+    assert_eq!(
+        (&found["format"], &found["text"]),
+        (&json!("html"), &json!("# Served"))
+    );
+}

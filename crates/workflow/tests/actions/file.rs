@@ -1,0 +1,242 @@
+//! `file.read` and `file.write`.
+
+use serde_json::json;
+
+use crate::world::World;
+
+#[tokio::test]
+async fn text_is_read_from_paths_and_uris() {
+    let world = World::new();
+    let path = world.file("a/ä.txt", "héllo\n");
+    let content = json!({"content": "héllo\n", "success": true});
+    assert_eq!(
+        world.ok("file.read", json!({"path": "a/ä.txt"})).await,
+        content
+    );
+    assert_eq!(
+        world
+            .ok("actions.file_read", json!({"path": path.to_str().unwrap()}))
+            .await,
+        content
+    );
+    let uri = format!("file://{}", path.to_str().unwrap().replace('ä', "%C3%A4"));
+    assert_eq!(world.ok("file.read", json!({"path": uri})).await, content);
+}
+
+#[tokio::test]
+async fn what_is_no_utf_8_is_named_with_the_way_out() {
+    let world = World::new();
+    world.file("latin", b"caf\xe9");
+    let failure = world.fails("file.read", json!({"path": "latin"})).await;
+    assert_eq!(failure.kind, "validation_error");
+    assert!(
+        failure.message.contains("byte 3") && failure.message.contains("encoding: latin-1"),
+        "{failure}"
+    );
+    assert_eq!(
+        world
+            .ok("file.read", json!({"path": "latin", "encoding": "Latin-1"}))
+            .await["content"],
+        "café"
+    );
+    assert_eq!(
+        world
+            .ok("file.read", json!({"path": "latin", "encoding": "base64"}))
+            .await["content"],
+        "Y2Fm6Q=="
+    );
+    let failure = world
+        .fails("file.read", json!({"path": "absent", "encoding": "utf-9"}))
+        .await;
+    assert_eq!(failure.kind, "validation_error", "{failure}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_says_why() {
+    let world = World::new();
+    world.file("d/f", "12345");
+    assert_eq!(
+        world
+            .fails("file.read", json!({"path": "absent"}))
+            .await
+            .kind,
+        "not_found"
+    );
+    assert_eq!(
+        world.fails("file.read", json!({"path": "d"})).await.kind,
+        "file_error"
+    );
+    assert_eq!(
+        world.fails("file.read", json!({"path": ""})).await.kind,
+        "validation_error"
+    );
+    assert_eq!(
+        world
+            .fails("file.read", json!({"path": "ftp9://x/y"}))
+            .await
+            .kind,
+        "validation_error"
+    );
+    assert_eq!(
+        world
+            .fails("file.read", json!({"path": "d/f", "max_bytes": 4}))
+            .await
+            .kind,
+        "too_large"
+    );
+    assert_eq!(
+        world
+            .ok("file.read", json!({"path": "d/f", "max_bytes": "5"}))
+            .await["content"],
+        "12345"
+    );
+    assert_eq!(
+        world
+            .fails("file.read", json!({"path": "d/f", "max_bytes": -1}))
+            .await
+            .kind,
+        "validation_error"
+    );
+}
+
+#[tokio::test]
+async fn the_directory_is_keyed_where_the_path_depends_on_it() {
+    let world = World::new();
+    let relative = world.implicit("file.read", json!({"path": "x"}));
+    assert_eq!(
+        relative["path"]["relative_to"],
+        world.path("").to_str().unwrap().trim_end_matches('/')
+    );
+    assert!(world.implicit("file.read", json!({"path": "/x"})).is_null());
+    assert!(
+        world
+            .implicit("file.read", json!({"path": "s3://b/x"}))
+            .is_null()
+    );
+}
+
+#[tokio::test]
+async fn writing_replaces_the_whole_file_and_leaves_nothing_beside_it() {
+    let world = World::new();
+    let result = world
+        .ok("file.write", json!({"path": "out.txt", "content": "one"}))
+        .await;
+    assert_eq!(result, json!({"path": "out.txt", "success": true}));
+    world
+        .ok("file.write", json!({"path": "out.txt", "content": 2}))
+        .await;
+    assert_eq!(std::fs::read_to_string(world.path("out.txt")).unwrap(), "2");
+    world
+        .ok("file.write", json!({"path": "out.txt", "content": ""}))
+        .await;
+    assert_eq!(std::fs::read_to_string(world.path("out.txt")).unwrap(), "");
+    assert_eq!(std::fs::read_dir(world.path("")).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn directories_are_created_only_on_request() {
+    let world = World::new();
+    let failure = world
+        .fails("file.write", json!({"path": "a/b/c", "content": "x"}))
+        .await;
+    assert_eq!(failure.kind, "not_found");
+    assert!(
+        failure.message.contains("create_directories: true"),
+        "{failure}"
+    );
+    world
+        .ok(
+            "file.write",
+            json!({"path": "a/b/c", "content": "x", "create_directories": "true"}),
+        )
+        .await;
+    assert_eq!(std::fs::read_to_string(world.path("a/b/c")).unwrap(), "x");
+}
+
+#[tokio::test]
+async fn a_write_that_fails_leaves_everything_as_it_was() {
+    let world = World::new();
+    world.file("d/inside", "x");
+    assert_eq!(
+        world
+            .fails("file.write", json!({"path": "d", "content": "x"}))
+            .await
+            .kind,
+        "file_error"
+    );
+    assert_eq!(
+        world
+            .fails("file.write", json!({"path": "https://h/x", "content": "x"}))
+            .await
+            .kind,
+        "validation_error"
+    );
+    assert_eq!(
+        world
+            .fails("file.write", json!({"path": "x", "content": {"a": 1}}))
+            .await
+            .kind,
+        "validation_error"
+    );
+    assert_eq!(std::fs::read_dir(world.path("")).unwrap().count(), 1);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_mode_stays_and_links_are_followed() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let world = World::new();
+    let target = world.file("target.sh", "old");
+    std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o750)).unwrap();
+    symlink(&target, world.path("link")).unwrap();
+    world
+        .ok("file.write", json!({"path": "link", "content": "new"}))
+        .await;
+    assert!(world.path("link").is_symlink());
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "new");
+    assert_eq!(
+        std::fs::metadata(&target).unwrap().permissions().mode() & 0o777,
+        0o750
+    );
+}
+
+#[tokio::test]
+async fn a_reader_never_sees_half_of_a_write() {
+    let world = World::new();
+    let (one, other) = ("a".repeat(200_000), "b".repeat(200_000));
+    let path = world.file("f", &one);
+    let reader = tokio::task::spawn_blocking(move || {
+        (0..300).all(|_| {
+            let seen = std::fs::read(&path).unwrap();
+            seen.len() == 200_000 && seen.iter().all(|byte| *byte == seen[0])
+        })
+    });
+    for turn in 0..20 {
+        let content = if turn % 2 == 0 { &other } else { &one };
+        world
+            .ok("file.write", json!({"path": "f", "content": content}))
+            .await;
+    }
+    assert!(reader.await.unwrap());
+}
+
+#[tokio::test]
+async fn appending_at_the_same_time_loses_nothing() {
+    let world = std::sync::Arc::new(World::new());
+    let writers: Vec<_> = (0..16)
+        .map(|writer| {
+            let world = std::sync::Arc::clone(&world);
+            tokio::spawn(async move {
+                for line in 0..5 {
+                    world.ok("file.write", json!({"path": "log", "content": format!("{writer}:{line}\n"), "append": true})).await;
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let text = std::fs::read_to_string(world.path("log")).unwrap();
+    let lines: std::collections::BTreeSet<_> = text.lines().collect();
+    assert_eq!((text.lines().count(), lines.len()), (80, 80));
+}

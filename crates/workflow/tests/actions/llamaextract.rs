@@ -1,0 +1,241 @@
+//! `llamaextract.extract`, against a stand-in for LlamaCloud.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::stand_ins::LlamaCloud;
+use crate::world::World;
+
+const KEY: &str = "llx-the-key-of-the-test-account";
+
+fn cloud() -> LlamaCloud {
+    LlamaCloud::start(KEY).agent(
+        "invoices",
+        json!({"total": 12.5, "number": 9_007_199_254_740_993_u64}),
+    )
+}
+
+fn world(cloud: &LlamaCloud) -> World {
+    let world = World::new()
+        .with_variable("LLAMA_CLOUD_API_KEY", KEY)
+        .with_variable("LLAMA_CLOUD_BASE_URL", &cloud.base_url());
+    world.file("in/invoice 1.pdf", "%PDF-1.4 \0 binary\r\n--x");
+    world
+}
+
+fn invoice(more: Value) -> Value {
+    let mut arguments =
+        json!({"file": "in/invoice 1.pdf", "agent_name": "invoices", "poll_interval": 0.01});
+    arguments
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    arguments
+}
+
+#[tokio::test]
+async fn a_document_is_uploaded_extracted_and_its_data_returned() {
+    let cloud = cloud();
+    let result = world(&cloud)
+        .ok("llamaextract.extract", invoice(json!({})))
+        .await;
+    assert_eq!(
+        result,
+        json!({
+            "success": true,
+            "data": {"total": 12.5, "number": 9_007_199_254_740_993_u64},
+            "extraction_metadata": {"usage": {"num_pages_extracted": 1}},
+            "status": "SUCCESS",
+            "job_id": "job-1",
+            "file_id": "file-1",
+            "agent_id": "agent-invoices",
+            "agent_name": "invoices",
+        })
+    );
+    assert_eq!((cloud.uploads(), cloud.started(), cloud.looks()), (1, 1, 2));
+    let files = cloud.files();
+    assert_eq!(
+        (files[0].name.as_str(), files[0].content.as_slice()),
+        ("invoice 1.pdf", b"%PDF-1.4 \0 binary\r\n--x".as_slice())
+    );
+    assert_eq!(
+        cloud.requests(),
+        [json!({"extraction_agent_id": "agent-invoices", "file_id": "file-1"})]
+    );
+}
+
+#[tokio::test]
+async fn agents_go_by_id_and_schemas_by_themselves() {
+    let cloud = cloud();
+    let world = world(&cloud);
+    let schema = json!({"type": "object", "properties": {"total": {"type": "number"}}});
+    let result = world.ok("actions.llamaextract_extract", json!({"file": "in/invoice 1.pdf", "agent_id": "agent-invoices", "schema": schema, "poll_interval": 0.01})).await;
+    assert_eq!(result["data"]["total"], 12.5);
+    assert!(result.get("agent_name").is_none());
+    assert_eq!(cloud.requests()[0]["data_schema_override"], schema);
+    let result = world
+        .ok(
+            "llamaextract.extract",
+            json!({"file": "in/invoice 1.pdf", "schema": schema, "poll_interval": 0.01}),
+        )
+        .await;
+    assert_eq!(result["data"], json!({"extracted_by": schema}));
+}
+
+#[tokio::test]
+async fn what_is_to_be_done_must_be_clear_before_anything_is_uploaded() {
+    let cloud = cloud();
+    let world = world(&cloud);
+    for (arguments, kind) in [
+        (json!({"file": "in/invoice 1.pdf"}), "validation_error"),
+        (
+            json!({"file": "in/invoice 1.pdf", "agent_name": null}),
+            "validation_error",
+        ),
+        (invoice(json!({"agent_id": "a"})), "validation_error"),
+        (invoice(json!({"agent_name": "invoces/../x"})), "http_error"),
+        (invoice(json!({"file": "absent.pdf"})), "not_found"),
+        (invoice(json!({"poll_interval": 0})), "validation_error"),
+    ] {
+        assert_eq!(
+            world
+                .fails("llamaextract.extract", arguments.clone())
+                .await
+                .kind,
+            kind,
+            "{arguments}"
+        );
+    }
+    assert_eq!(cloud.uploads(), 0);
+}
+
+#[tokio::test]
+async fn the_key_is_needed_and_never_shown() {
+    let cloud = cloud();
+    let missing = World::new().with_variable("LLAMA_CLOUD_BASE_URL", &cloud.base_url());
+    let failure = missing
+        .fails("llamaextract.extract", invoice(json!({})))
+        .await;
+    assert_eq!(failure.kind, "configuration_error");
+    assert!(
+        failure.message.contains("LLAMA_CLOUD_API_KEY")
+            && failure.message.contains("settings.llamaextract.api_key"),
+        "{failure}"
+    );
+    let wrong = world(&cloud)
+        .with_settings(json!({"llamaextract": {"api_key": "a-wrong-key-that-is-shown-back"}}));
+    let failure = wrong
+        .fails("llamaextract.extract", invoice(json!({})))
+        .await;
+    assert_eq!((failure.kind, failure.retryable), ("auth_error", false));
+    assert!(
+        failure.message.contains("401") && !failure.message.contains("a-wrong-key"),
+        "{failure}"
+    );
+    assert!(
+        wrong
+            .runtime
+            .seals
+            .occur_in(b"a-wrong-key-that-is-shown-back")
+    );
+}
+
+#[tokio::test]
+async fn settings_come_before_the_environment_and_the_base_url_is_keyed_and_the_key_is_not() {
+    let cloud = cloud();
+    let world = world(&cloud)
+        .with_variable("LLAMA_CLOUD_BASE_URL", "http://127.0.0.1:9")
+        .with_variable("LLAMA_CLOUD_API_KEY", "another")
+        .with_settings(
+            json!({"llamaextract": {"api_key": KEY, "base_url": format!("{}/", cloud.base_url())}}),
+        );
+    world.ok("llamaextract.extract", invoice(json!({}))).await;
+    let implicit = world.implicit("llamaextract.extract", invoice(json!({})));
+    assert_eq!(implicit["base_url"], cloud.base_url());
+    assert_eq!(
+        implicit["file"]["relative_to"],
+        world.runtime.directory.to_str().unwrap()
+    );
+    assert!(!implicit.to_string().contains("llx"));
+    let implicit = World::new().implicit(
+        "llamaextract.extract",
+        json!({"file": "/x", "agent_name": "a"}),
+    );
+    assert_eq!(
+        implicit,
+        json!({"base_url": "https://api.cloud.llamaindex.ai"})
+    );
+}
+
+#[tokio::test]
+async fn a_job_that_fails_says_why() {
+    for status in ["ERROR", "CANCELLED"] {
+        let cloud = cloud().ending_as(status, Some(&format!("the document is empty ({KEY})")));
+        let failure = world(&cloud)
+            .fails("llamaextract.extract", invoice(json!({})))
+            .await;
+        assert_eq!(
+            (failure.kind, failure.retryable),
+            ("extraction_failed", false)
+        );
+        assert!(
+            failure.message.contains(status)
+                && failure.message.contains("the document is empty ([secret])"),
+            "{failure}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_partial_is_returned_but_is_no_success() {
+    let cloud = cloud().ending_as("PARTIAL_SUCCESS", None);
+    let result = world(&cloud)
+        .ok("llamaextract.extract", invoice(json!({})))
+        .await;
+    assert_eq!(
+        (
+            &result["success"],
+            &result["status"],
+            &result["data"]["total"]
+        ),
+        (&json!(false), &json!("PARTIAL_SUCCESS"), &json!(12.5))
+    );
+}
+
+#[tokio::test]
+async fn a_look_that_fails_in_passing_does_not_pay_twice() {
+    let cloud = cloud().failing_looks(3);
+    let result = world(&cloud)
+        .ok("llamaextract.extract", invoice(json!({})))
+        .await;
+    assert_eq!(result["success"], true);
+    assert_eq!((cloud.started(), cloud.looks()), (1, 5));
+}
+
+#[tokio::test]
+async fn statuses_that_are_not_known_are_no_end() {
+    let cloud = cloud().ending_as("REINDEXING", None);
+    let begun = Instant::now();
+    let failure = world(&cloud)
+        .fails("llamaextract.extract", invoice(json!({"timeout": 0.3})))
+        .await;
+    assert_eq!((failure.kind, failure.retryable), ("timeout", true));
+    assert!(begun.elapsed() < Duration::from_secs(5) && cloud.looks() > 2);
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_waits_for_looks_no_more() {
+    let cloud = cloud().looks_until_end(u32::MAX);
+    let world = world(&cloud);
+    let call =
+        tokio::spawn(async move { world.run("llamaextract.extract", invoice(json!({}))).await });
+    while cloud.looks() < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    let looks = cloud.looks();
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    assert!(cloud.looks() <= looks + 1);
+}

@@ -1,0 +1,379 @@
+//! `ltm.*` on a memory.
+
+use cachalot_memory::{Label, Put, Record, space};
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+async fn keys(world: &World, arguments: Value) -> Vec<String> {
+    let found = world.ok("ltm.search", arguments).await;
+    let results = found["results"].as_array().unwrap();
+    assert_eq!(
+        (&found["success"], &found["count"]),
+        (&json!(true), &json!(results.len()))
+    );
+    let mut keys: Vec<String> = results
+        .iter()
+        .map(|result| result["key"].as_str().unwrap().to_owned())
+        .collect();
+    keys.sort();
+    keys
+}
+
+async fn stored(world: &World, key: &str, value: Value, metadata: Value) {
+    world
+        .ok(
+            "ltm.store",
+            json!({"key": key, "value": value, "metadata": metadata}),
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn what_is_stored_is_retrieved_replaced_and_deleted() {
+    let world = World::new();
+    let value = json!({"n": 9_007_199_254_740_993_u64, "list": [null, 1.0]});
+    let answer = world
+        .ok(
+            "ltm.store",
+            json!({"key": "k", "value": value, "metadata": {"a": 1, "deep": {"b": []}}}),
+        )
+        .await;
+    assert_eq!(
+        answer,
+        json!({"success": true, "stored": true, "key": "k", "created": true})
+    );
+    let answer = world.ok("ltm.retrieve", json!({"key": "k"})).await;
+    assert_eq!(
+        answer,
+        json!({"success": true, "value": value, "found": true, "metadata": {"a": 1, "deep": {"b": []}}})
+    );
+    let answer = world
+        .ok("actions.ltm_store", json!({"key": "k", "value": null}))
+        .await;
+    assert_eq!(answer["created"], false);
+    let answer = world
+        .ok("ltm.retrieve", json!({"key": "k", "default": 5}))
+        .await;
+    assert_eq!(
+        answer,
+        json!({"success": true, "value": null, "found": true, "metadata": null})
+    );
+    assert_eq!(
+        world.ok("ltm.delete", json!({"key": "k"})).await,
+        json!({"success": true, "deleted": true, "key": "k"})
+    );
+    assert_eq!(
+        world.ok("ltm.delete", json!({"key": "k"})).await["deleted"],
+        false
+    );
+    let answer = world
+        .ok("ltm.retrieve", json!({"key": "k", "default": [5]}))
+        .await;
+    assert_eq!(
+        answer,
+        json!({"success": true, "value": [5], "found": false, "metadata": null})
+    );
+    assert_eq!(
+        world.ok("ltm.retrieve", json!({"key": "k"})).await["value"],
+        Value::Null
+    );
+    assert_eq!(
+        world.ok("ltm.store", json!({"key": "k", "value": 1})).await["created"],
+        true
+    );
+}
+
+#[tokio::test]
+async fn keys_are_text_and_not_empty() {
+    let world = World::new();
+    assert_eq!(
+        world.ok("ltm.store", json!({"key": 5, "value": "v"})).await["key"],
+        "5"
+    );
+    assert_eq!(
+        world.ok("ltm.retrieve", json!({"key": "5"})).await["value"],
+        "v"
+    );
+    for action in ["ltm.store", "ltm.retrieve", "ltm.delete"] {
+        let mut arguments = json!({"key": ""});
+        if action == "ltm.store" {
+            arguments["value"] = json!(1);
+        }
+        assert_eq!(
+            world.fails(action, arguments).await.kind,
+            "validation_error",
+            "{action}"
+        );
+    }
+    assert_eq!(
+        world.fails("ltm.store", json!({"key": "k"})).await.kind,
+        "validation_error"
+    );
+}
+
+#[tokio::test]
+async fn deleting_a_key_spares_those_that_begin_with_it() {
+    let world = World::new();
+    stored(&world, "ab", json!(1), json!({})).await;
+    stored(&world, "abc", json!(2), json!({})).await;
+    assert_eq!(
+        world.ok("ltm.delete", json!({"key": "a"})).await["deleted"],
+        false
+    );
+    assert_eq!(
+        world.ok("ltm.delete", json!({"key": "ab"})).await["deleted"],
+        true
+    );
+    assert_eq!(keys(&world, json!({})).await, ["abc"]);
+}
+
+#[tokio::test]
+async fn the_filter_is_exact_in_value_and_type_and_comes_before_the_limit() {
+    let world = World::new();
+    for (key, value) in [
+        ("int", json!(1)),
+        ("float", json!(1.0)),
+        ("text", json!("1")),
+        ("true", json!(true)),
+        ("null", json!(null)),
+    ] {
+        stored(&world, key, json!(0), json!({"v": value, "all": "yes"})).await;
+        let found = keys(&world, json!({"metadata_filter": {"v": value}})).await;
+        assert_eq!(found, [key]);
+    }
+    for newer in 0..30 {
+        stored(
+            &world,
+            &format!("newer{newer}"),
+            json!(0),
+            json!({"all": "yes"}),
+        )
+        .await;
+    }
+    assert_eq!(
+        keys(&world, json!({"metadata_filter": {"v": 1}, "limit": 1})).await,
+        ["int"]
+    );
+    assert_eq!(
+        keys(&world, json!({"metadata_filter": {"v": 1, "all": "yes"}})).await,
+        ["int"]
+    );
+    assert_eq!(
+        keys(&world, json!({"metadata_filter": {"v": 1, "all": "no"}})).await,
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        keys(&world, json!({"metadata_filter": {"all": "yes"}}))
+            .await
+            .len(),
+        10
+    );
+    assert_eq!(
+        keys(
+            &world,
+            json!({"metadata_filter": {"all": "yes"}, "limit": 35})
+        )
+        .await
+        .len(),
+        35
+    );
+}
+
+#[tokio::test]
+async fn replacing_a_value_replaces_what_it_is_found_by() {
+    let world = World::new();
+    stored(&world, "k", json!("apple"), json!({"v": 1})).await;
+    stored(&world, "k", json!("pear"), json!({"v": 2})).await;
+    assert_eq!(
+        keys(&world, json!({"metadata_filter": {"v": 1}})).await,
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        keys(&world, json!({"query": "apple"})).await,
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        keys(
+            &world,
+            json!({"query": "pear", "metadata_filter": {"v": 2}})
+        )
+        .await,
+        ["k"]
+    );
+}
+
+#[tokio::test]
+async fn words_find_values_keys_and_metadata() {
+    let world = World::new();
+    stored(
+        &world,
+        "greeting",
+        json!({"text": "hello brave new world"}),
+        json!({"lang": "english"}),
+    )
+    .await;
+    stored(&world, "farewell", json!("goodbye world"), json!({})).await;
+    assert_eq!(
+        keys(&world, json!({"query": "hello world"})).await,
+        ["greeting"]
+    );
+    assert_eq!(
+        keys(&world, json!({"query": "world"})).await,
+        ["farewell", "greeting"]
+    );
+    assert_eq!(
+        keys(&world, json!({"query": "wor*"})).await,
+        ["farewell", "greeting"]
+    );
+    assert_eq!(
+        keys(&world, json!({"query": "farewell"})).await,
+        ["farewell"]
+    );
+    assert_eq!(
+        keys(&world, json!({"query": "english"})).await,
+        ["greeting"]
+    );
+    assert_eq!(
+        keys(
+            &world,
+            json!({"query": "world", "metadata_filter": {"lang": "english"}})
+        )
+        .await,
+        ["greeting"]
+    );
+    assert_eq!(
+        keys(&world, json!({"query": "world", "limit": 1}))
+            .await
+            .len(),
+        1
+    );
+    assert_eq!(
+        keys(&world, json!({"query": "\"'NEAR( OR"})).await,
+        Vec::<String>::new()
+    );
+    let scored = world.ok("ltm.search", json!({"query": "hello"})).await;
+    assert!(
+        scored["results"][0]["score"].is_number()
+            && scored["results"][0]["metadata"]["lang"] == "english"
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_searched_by_is_refused() {
+    let world = World::new();
+    let failure = world
+        .fails("ltm.search", json!({"metadata_filter": {"a": [1]}}))
+        .await;
+    assert!(
+        failure.kind == "validation_error" && failure.message.contains("a list in `a`"),
+        "{failure}"
+    );
+    for limit in [json!(0), json!(-1), json!(10_001), json!("many")] {
+        assert_eq!(
+            world
+                .fails("ltm.search", json!({"limit": limit}))
+                .await
+                .kind,
+            "validation_error"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_secret_is_not_stored_in_any_spelling() {
+    let world = World::new();
+    world.runtime.seals.learn("hunter\"2/of the run");
+    for arguments in [
+        json!({"key": "k", "value": {"deep": ["x hunter\"2/of the run y"]}}),
+        json!({"key": "k", "value": 1, "metadata": {"token": "hunter\"2/of the run"}}),
+        json!({"key": "k hunter\"2/of the run", "value": 1}),
+        json!({"key": "k", "value": {"hunter\"2/of the run": 1}}),
+        json!({"key": "k", "value": "u?t=hunter%222%2Fof%20the%20run"}),
+    ] {
+        let failure = world.fails("ltm.store", arguments).await;
+        assert_eq!(failure.kind, "secret_refused");
+        assert!(!failure.message.contains("hunter"), "{failure}");
+    }
+    assert_eq!(keys(&world, json!({})).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn only_the_space_of_the_user_is_seen() {
+    let world = World::new();
+    let memory = world.runtime.memory.as_ref().unwrap();
+    let record = Record {
+        key: "entry".to_owned(),
+        value: r#"{"value": "hello", "metadata": {"v": 1}}"#.into(),
+        labels: vec![Label::new("meta.v", "1"), Label::new("key", "entry")],
+        expires: None,
+        revision: 0,
+        updated: 0,
+    };
+    assert!(matches!(
+        memory
+            .put(space::CACHE, record, None)
+            .settle()
+            .await
+            .unwrap(),
+        Put::Stored { .. }
+    ));
+    assert_eq!(keys(&world, json!({})).await, Vec::<String>::new());
+    assert_eq!(
+        keys(&world, json!({"metadata_filter": {"v": 1}})).await,
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        world.ok("ltm.retrieve", json!({"key": "entry"})).await["found"],
+        false
+    );
+    assert_eq!(
+        world.ok("ltm.delete", json!({"key": "entry"})).await["deleted"],
+        false
+    );
+}
+
+#[tokio::test]
+async fn a_record_of_another_form_is_said_and_does_not_hide_the_others() {
+    let world = World::new();
+    stored(&world, "ours", json!(1), json!({})).await;
+    let memory = world.runtime.memory.as_ref().unwrap();
+    let foreign = Record {
+        key: "foreign".to_owned(),
+        value: "{".into(),
+        labels: Vec::new(),
+        expires: None,
+        revision: 0,
+        updated: 0,
+    };
+    memory
+        .put(space::USER, foreign, None)
+        .settle()
+        .await
+        .unwrap();
+    assert_eq!(keys(&world, json!({})).await, ["ours"]);
+    assert!(world.events.warnings()[0].contains("`foreign`"));
+    assert_eq!(
+        world
+            .fails("ltm.retrieve", json!({"key": "foreign"}))
+            .await
+            .kind,
+        "serialization_error"
+    );
+}
+
+#[tokio::test]
+async fn without_a_memory_every_action_says_so() {
+    let mut world = World::new();
+    world.runtime.memory = None;
+    for (action, arguments) in [
+        ("ltm.store", json!({"key": "k", "value": 1})),
+        ("ltm.retrieve", json!({"key": "k"})),
+        ("ltm.delete", json!({"key": "k"})),
+        ("ltm.search", json!({})),
+    ] {
+        let failure = world.fails(action, arguments).await;
+        assert_eq!(failure.kind, "configuration_error", "{action}");
+        assert!(failure.message.contains("CACHALOT_DB"), "{failure}");
+    }
+}

@@ -1,0 +1,19 @@
+//! The actions, run as the engine runs them: arguments checked, then carried out for real.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../stand_ins/mod.rs"]
+mod stand_ins;
+mod world;
+
+mod csv;
+mod document;
+mod file;
+mod glob;
+mod http;
+mod json;
+mod llamaextract;
+mod ltm;
+mod shell;
+mod storage;
+mod table;
+mod web;

@@ -1,0 +1,300 @@
+//! `shell.run`, with real programs.
+#![cfg(unix)]
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+fn sh(script: &str) -> Value {
+    json!({"command": ["sh", "-c", script]})
+}
+
+fn with(mut arguments: Value, more: Value) -> Value {
+    arguments
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    arguments
+}
+
+/// Whether the process with the id in this file is running, once the file is there.
+async fn alive(world: &World, file: &str) -> bool {
+    let id = std::fs::read_to_string(world.path(file)).unwrap();
+    let state = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).unwrap_or_default();
+    !state.is_empty() && !state.contains(") Z ")
+}
+
+/// Waits until `done`, for at most ten seconds.
+async fn until(mut done: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !done().await {
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "it did not happen"
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn arguments_arrive_as_they_are_without_a_shell() {
+    let world = World::new();
+    let ended = world
+        .ok(
+            "shell.run",
+            json!({"command": ["printf", "%s|", "a b", "$HOME", "*", 5, ""]}),
+        )
+        .await;
+    assert_eq!(
+        ended,
+        json!({"stdout": "a b|$HOME|*|5||", "stderr": "", "exit_code": 0, "success": true})
+    );
+}
+
+#[tokio::test]
+async fn input_output_and_directory() {
+    let world = World::new();
+    world.file("sub/f", "");
+    let ended = world
+        .ok(
+            "shell.run",
+            with(
+                sh("cat; ls; echo oops >&2"),
+                json!({"stdin": "in ä\n", "directory": "sub"}),
+            ),
+        )
+        .await;
+    assert_eq!(
+        (&ended["stdout"], &ended["stderr"]),
+        (&json!("in ä\nf\n"), &json!("oops\n"))
+    );
+    // A program need not read what it is given.
+    let large = "x".repeat(1 << 20);
+    world
+        .ok("shell.run", with(sh("exit 0"), json!({"stdin": large})))
+        .await;
+    // Without input there is none to wait for.
+    assert_eq!(
+        world.ok("shell.run", json!({"command": ["cat"]})).await["stdout"],
+        ""
+    );
+}
+
+#[tokio::test]
+async fn more_than_a_pipe_holds_goes_through() {
+    let world = World::new();
+    let large = "x".repeat(900_000);
+    let ended = world
+        .ok("shell.run", json!({"command": ["cat"], "stdin": large}))
+        .await;
+    assert_eq!(ended["stdout"].as_str().unwrap().len(), 900_000);
+}
+
+#[tokio::test]
+async fn an_exit_code_fails_the_node_unless_it_is_asked_for() {
+    let world = World::new();
+    world.runtime.seals.learn("hunter2-of-the-run");
+    let script = sh("echo no; echo why hunter2-of-the-run >&2; exit 3");
+    let failure = world.fails("shell.run", script.clone()).await;
+    assert_eq!((failure.kind, failure.retryable), ("shell_error", false));
+    assert!(
+        failure
+            .message
+            .ends_with("`sh` ended with exit code 3: why [secret]"),
+        "{failure}"
+    );
+    let ended = world
+        .ok("shell.run", with(script, json!({"check": false})))
+        .await;
+    assert_eq!(
+        (&ended["exit_code"], &ended["success"], &ended["stdout"]),
+        (&json!(3), &json!(false), &json!("no\n"))
+    );
+    let failure = world.fails("shell.run", sh("echo only here; exit 1")).await;
+    assert!(failure.message.ends_with("only here"), "{failure}");
+    let failure = world.fails("shell.run", sh("kill -9 $$")).await;
+    assert!(failure.message.contains("signal 9"), "{failure}");
+}
+
+#[tokio::test]
+async fn the_environment_is_what_was_named() {
+    let world = World::new()
+        .with_variable("LC_ALL", "C.UTF-8")
+        .with_variable("HOME", "/home/of-the-run")
+        .with_variable("SECRET_TOKEN", "t")
+        .with_variable("NAMED", "n");
+    let variables = async |more: Value| {
+        let ended = world
+            .ok("shell.run", with(json!({"command": ["env"]}), more))
+            .await;
+        let mut lines: Vec<String> = ended["stdout"]
+            .as_str()
+            .unwrap()
+            .lines()
+            .filter(|line| !line.starts_with("PATH="))
+            .map(str::to_owned)
+            .collect();
+        lines.sort();
+        lines
+    };
+    let base = ["HOME=/home/of-the-run", "LC_ALL=C.UTF-8"];
+    assert_eq!(variables(json!({})).await, base);
+    assert_eq!(
+        variables(json!({"environment": ["NAMED", "UNSET"]})).await,
+        [base[0], base[1], "NAMED=n"]
+    );
+    assert_eq!(
+        variables(json!({"environment": {"A": 1, "HOME": null}})).await,
+        ["A=1", "LC_ALL=C.UTF-8"]
+    );
+    for wrong in [
+        json!("NAMED"),
+        json!([5]),
+        json!(["A=B"]),
+        json!({"": "x"}),
+        json!({"A": []}),
+    ] {
+        let failure = world
+            .fails(
+                "shell.run",
+                with(json!({"command": ["env"]}), json!({"environment": wrong})),
+            )
+            .await;
+        assert_eq!(failure.kind, "validation_error", "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn the_directory_and_the_named_variables_are_keyed() {
+    let world = World::new()
+        .with_variable("NAMED", "n")
+        .with_variable("OTHER", "o");
+    let implicit = world.implicit(
+        "shell.run",
+        json!({"command": ["x"], "directory": "sub", "environment": ["NAMED", "UNSET"]}),
+    );
+    assert_eq!(
+        implicit,
+        json!({
+            "directory": world.path("sub").to_str().unwrap(),
+            "environment": {"NAMED": "n", "UNSET": null},
+        })
+    );
+    let implicit = world.implicit("shell.run", json!({"command": ["x"]}));
+    assert_eq!(implicit["environment"], json!({}));
+}
+
+#[tokio::test]
+async fn what_cannot_be_run_says_why() {
+    let world = World::new();
+    assert_eq!(
+        world
+            .fails("shell.run", json!({"command": ["no-such-program-here"]}))
+            .await
+            .kind,
+        "not_found"
+    );
+    let failure = world
+        .fails(
+            "shell.run",
+            json!({"command": ["true"], "directory": "absent"}),
+        )
+        .await;
+    assert!(
+        failure.kind == "not_found" && failure.message.contains("directory"),
+        "{failure}"
+    );
+    world.file("not-executable", "x");
+    assert_eq!(
+        world
+            .fails("shell.run", json!({"command": ["./not-executable"]}))
+            .await
+            .kind,
+        "shell_error"
+    );
+    for command in [
+        json!([]),
+        json!([""]),
+        json!(["a", null]),
+        json!(["a", {}]),
+        json!(["a\0b"]),
+        json!("ls -l"),
+    ] {
+        assert_eq!(
+            world
+                .fails("shell.run", json!({"command": command}))
+                .await
+                .kind,
+            "validation_error"
+        );
+    }
+    let failure = world.fails("shell.run", sh("printf '\\377'")).await;
+    assert!(failure.message.contains("not UTF-8"), "{failure}");
+}
+
+#[tokio::test]
+async fn too_much_output_is_a_failure_and_ends_the_program() {
+    let world = World::new();
+    for (script, stream) in [("yes", "stdout"), ("yes >&2", "stderr")] {
+        let failure = world
+            .fails("shell.run", with(sh(script), json!({"output_limit": 1000})))
+            .await;
+        assert_eq!(failure.kind, "output_limit");
+        assert!(failure.message.contains(stream), "{failure}");
+    }
+    let ended = world
+        .ok(
+            "shell.run",
+            with(sh("printf 12345"), json!({"output_limit": 5})),
+        )
+        .await;
+    assert_eq!(ended["stdout"], "12345");
+}
+
+#[tokio::test]
+async fn a_timeout_ends_the_program_and_what_it_started() {
+    let world = World::new();
+    let begun = Instant::now();
+    let failure = world
+        .fails(
+            "shell.run",
+            with(
+                sh("sleep 300 & echo $! > child; wait"),
+                json!({"timeout": 0.4}),
+            ),
+        )
+        .await;
+    assert_eq!((failure.kind, failure.retryable), ("timeout", true));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    until(async || !alive(&world, "child").await).await;
+}
+
+#[tokio::test]
+async fn what_outlives_its_parent_and_holds_the_output_ends_with_the_time() {
+    let world = World::new();
+    let failure = world
+        .fails(
+            "shell.run",
+            with(sh("sleep 300 & echo $! > child"), json!({"timeout": 0.4})),
+        )
+        .await;
+    assert_eq!(failure.kind, "timeout");
+    until(async || !alive(&world, "child").await).await;
+}
+
+#[tokio::test]
+async fn dropping_the_call_ends_the_program_and_what_it_started() {
+    let world = std::sync::Arc::new(World::new());
+    let call = {
+        let world = std::sync::Arc::clone(&world);
+        tokio::spawn(async move {
+            world.run("shell.run", sh("sleep 300 & echo $! > child.tmp; echo $$ > leader; mv child.tmp child; wait")).await
+        })
+    };
+    until(async || world.path("child").exists()).await;
+    assert!(alive(&world, "child").await && alive(&world, "leader").await);
+    call.abort();
+    until(async || !alive(&world, "child").await && !alive(&world, "leader").await).await;
+}

@@ -1,0 +1,100 @@
+//! `storage.hash`.
+
+use serde_json::json;
+
+use crate::stand_ins::Server;
+use crate::world::World;
+
+#[tokio::test]
+async fn files_are_hashed_by_each_algorithm() {
+    let world = World::new();
+    world.file("f", "hello world\n");
+    let hashed = world.ok("storage.hash", json!({"path": "f"})).await;
+    assert_eq!(
+        hashed,
+        json!({
+            "success": true,
+            "hash": "a948904f2f0f479b8f8197694b30184b0d2ed1c1cd2a1ec0fb85d299a192a447",
+            "algorithm": "sha256",
+            "size_bytes": 12,
+            "path": "f",
+        })
+    );
+    let hash = async |algorithm: &str| {
+        world
+            .ok(
+                "actions.storage_hash",
+                json!({"path": "f", "algorithm": algorithm}),
+            )
+            .await["hash"]
+            .clone()
+    };
+    assert_eq!(hash("md5").await, "6f5902ac237024bdd0c176cb93063dc4");
+    assert_eq!(hash("blake2b").await.as_str().unwrap().len(), 128);
+    world.file("empty", "");
+    assert_eq!(
+        world.ok("storage.hash", json!({"path": "empty"})).await["size_bytes"],
+        0
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_hashed_says_why() {
+    let world = World::new();
+    world.file("d/f", "");
+    assert_eq!(
+        world
+            .fails("storage.hash", json!({"path": "absent"}))
+            .await
+            .kind,
+        "file_error"
+    );
+    assert_eq!(
+        world.fails("storage.hash", json!({"path": "d"})).await.kind,
+        "file_error"
+    );
+    assert_eq!(
+        world.fails("storage.hash", json!({"path": ""})).await.kind,
+        "validation_error"
+    );
+    assert_eq!(
+        world.fails("storage.hash", json!({})).await.kind,
+        "validation_error"
+    );
+    let failure = world
+        .fails(
+            "storage.hash",
+            json!({"path": "d/f", "algorithm": "sha512"}),
+        )
+        .await;
+    assert_eq!(failure.kind, "validation_error");
+    assert!(
+        failure.message.contains("sha256, md5, blake2b"),
+        "{failure}"
+    );
+}
+
+#[tokio::test]
+async fn what_a_server_has_is_hashed_too() {
+    let server = Server::start(
+        axum::Router::new().route("/f", axum::routing::get(|| async { "hello world\n" })),
+    );
+    let world = World::new();
+    let hashed = world
+        .ok(
+            "storage.hash",
+            json!({"path": format!("{}/f", server.base_url())}),
+        )
+        .await;
+    assert_eq!(
+        hashed["hash"],
+        "a948904f2f0f479b8f8197694b30184b0d2ed1c1cd2a1ec0fb85d299a192a447"
+    );
+    let failure = world
+        .fails(
+            "storage.hash",
+            json!({"path": format!("{}/absent", server.base_url())}),
+        )
+        .await;
+    assert_eq!(failure.kind, "file_error");
+}

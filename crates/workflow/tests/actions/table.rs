@@ -1,0 +1,71 @@
+//! The tables of all actions: names, parameters, documentation.
+
+use std::collections::BTreeSet;
+
+use cachalot_workflow::Memoizable;
+use cachalot_workflow::actions::builtin;
+
+#[test]
+fn every_action_has_both_names() {
+    let registry = builtin();
+    for name in registry.names() {
+        let names = registry.get(name).unwrap().about().names;
+        let [dotted, flat] = names else {
+            panic!("{name}: {names:?}")
+        };
+        assert_eq!(
+            *flat,
+            format!("actions.{}", dotted.replacen('.', "_", 1)),
+            "{name}"
+        );
+    }
+    for name in [
+        "file.read",
+        "actions.file_read",
+        "http.get",
+        "storage.hash",
+        "actions.storage_hash",
+        "ltm.store",
+        "actions.ltm_search",
+    ] {
+        assert!(registry.get(name).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn every_parameter_is_documented_once() {
+    let registry = builtin();
+    for name in registry.names() {
+        let about = registry.get(name).unwrap().about();
+        assert!(about.version >= 1 && about.doc.ends_with('.'), "{name}");
+        assert!(!about.doc.contains("  "), "{name}: {}", about.doc);
+        let mut seen = BTreeSet::new();
+        for parameter in about.parameters {
+            assert!(
+                seen.insert(parameter.name),
+                "{name}: {} twice",
+                parameter.name
+            );
+            assert!(parameter.doc.ends_with('.'), "{name}: {}", parameter.name);
+        }
+    }
+}
+
+#[test]
+fn what_only_has_an_effect_cannot_be_memoized() {
+    let registry = builtin();
+    let memoizable = |name: &str| registry.get(name).unwrap().about().memoizable;
+    for name in ["file.write", "ltm.store", "ltm.delete"] {
+        assert_eq!(memoizable(name), Memoizable::EffectOnly, "{name}");
+    }
+    for name in [
+        "file.read",
+        "http.post",
+        "shell.run",
+        "llamaextract.extract",
+        "ltm.retrieve",
+        "storage.hash",
+    ] {
+        assert_eq!(memoizable(name), Memoizable::Yes, "{name}");
+    }
+}

@@ -1,0 +1,171 @@
+//! `web.search`, against a stand-in for SearXNG.
+
+use serde_json::{Value, json};
+
+use crate::stand_ins::{SearXng, Server};
+use crate::world::World;
+
+fn found() -> Vec<Value> {
+    vec![
+        json!({"title": "One", "url": "https://one.example/", "content": "first", "score": 2.5, "engine": "x"}),
+        json!({"title": "Two", "url": "https://two.example/", "content": null}),
+        json!({"url": "https://three.example/"}),
+    ]
+}
+
+#[tokio::test]
+async fn results_are_title_url_and_snippet() {
+    let instance = SearXng::start(found());
+    let world = World::new();
+    let answer = world
+        .ok(
+            "web.search",
+            json!({"query": "sperm whale & co", "base_url": instance.base_url(), "language": "en"}),
+        )
+        .await;
+    assert_eq!(
+        answer,
+        json!({
+            "query": "sperm whale & co",
+            "count": 3,
+            "results": [
+                {"title": "One", "url": "https://one.example/", "snippet": "first"},
+                {"title": "Two", "url": "https://two.example/", "snippet": ""},
+                {"title": "", "url": "https://three.example/", "snippet": ""},
+            ],
+            "success": true,
+        })
+    );
+    let asked = instance.last_asked();
+    assert_eq!(
+        (
+            asked["q"].as_str(),
+            asked["format"].as_str(),
+            asked["language"].as_str()
+        ),
+        ("sperm whale & co", "json", "en")
+    );
+}
+
+#[tokio::test]
+async fn the_limit_holds() {
+    let instance = SearXng::start(found());
+    let world = World::new();
+    let answer = world
+        .ok(
+            "actions.web_search",
+            json!({"query": "q", "limit": "1", "base_url": instance.base_url()}),
+        )
+        .await;
+    assert_eq!(
+        (
+            &answer["count"],
+            answer["results"].as_array().unwrap().len()
+        ),
+        (&json!(1), 1)
+    );
+    for limit in [0, 101] {
+        assert_eq!(
+            world
+                .fails(
+                    "web.search",
+                    json!({"query": "q", "limit": limit, "base_url": instance.base_url()})
+                )
+                .await
+                .kind,
+            "validation_error"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_instance_is_found_by_argument_settings_environment_in_this_order() {
+    let (one, other) = (SearXng::start(found()), SearXng::start(found()));
+    let world = World::new().with_variable("SEARXNG_BASE_URL", &other.base_url());
+    world
+        .ok("web.search", json!({"query": "by environment"}))
+        .await;
+    assert_eq!(
+        world.implicit("web.search", json!({"query": "q"})),
+        json!({"base_url": other.base_url()})
+    );
+    let world = world
+        .with_settings(json!({"web": {"search": {"base_url": format!("{}/", one.base_url())}}}));
+    world
+        .ok("web.search", json!({"query": "by settings"}))
+        .await;
+    assert_eq!(
+        world.implicit("web.search", json!({"query": "q"})),
+        json!({"base_url": one.base_url()})
+    );
+    world
+        .ok(
+            "web.search",
+            json!({"query": "by argument", "base_url": other.base_url()}),
+        )
+        .await;
+    assert!(
+        world
+            .implicit(
+                "web.search",
+                json!({"query": "q", "base_url": other.base_url()})
+            )
+            .is_null()
+    );
+    assert_eq!(one.queries(), ["by settings"]);
+    assert_eq!(other.queries(), ["by environment", "by argument"]);
+}
+
+#[tokio::test]
+async fn without_an_instance_all_three_places_are_named() {
+    let failure = World::new()
+        .fails("web.search", json!({"query": "q"}))
+        .await;
+    assert_eq!(failure.kind, "configuration_error");
+    for place in [
+        "`base_url`",
+        "`settings.web.search.base_url`",
+        "SEARXNG_BASE_URL",
+    ] {
+        assert!(failure.message.contains(place), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn an_instance_that_does_not_answer_as_one_is_a_failure() {
+    let instance = SearXng::start(found());
+    instance.refuse_json();
+    let world = World::new();
+    let failure = world
+        .fails(
+            "web.search",
+            json!({"query": "q", "base_url": instance.base_url()}),
+        )
+        .await;
+    assert_eq!(failure.kind, "auth_error");
+    assert!(failure.message.contains("search.formats"), "{failure}");
+    let other = Server::start(
+        axum::Router::new().route("/search", axum::routing::get(|| async { "<html>" })),
+    );
+    let failure = world
+        .fails(
+            "web.search",
+            json!({"query": "q", "base_url": other.base_url()}),
+        )
+        .await;
+    assert_eq!(failure.kind, "parse_error");
+    let failure = world
+        .fails("web.search", json!({"query": "q", "base_url": "not a url"}))
+        .await;
+    assert_eq!(failure.kind, "validation_error");
+    assert_eq!(
+        world
+            .fails(
+                "web.search",
+                json!({"query": "", "base_url": other.base_url()})
+            )
+            .await
+            .kind,
+        "validation_error"
+    );
+}

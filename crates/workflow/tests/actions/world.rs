@@ -1,0 +1,165 @@
+//! A run to call actions in: a directory, an environment, settings, a memory, secrets.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use cachalot_cache::{Bounds, Cache, Ledger, Mode};
+use cachalot_core::{DigestKey, ManualClock, Seals};
+use cachalot_memory::in_process::InProcessMemory;
+use cachalot_storage::{HttpClient, HttpOptions, Storage};
+use cachalot_workflow::actions::{builtin, check};
+use cachalot_workflow::report::{Event, Reporter};
+use cachalot_workflow::runtime::Random;
+use cachalot_workflow::{Failure, Runtime};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A run and the directory in which it happens.
+pub(crate) struct World {
+    pub(crate) runtime: Runtime,
+    pub(crate) events: Arc<Events>,
+    directory: TempDir,
+}
+
+#[derive(Default)]
+pub(crate) struct Events(Mutex<Vec<Event>>);
+
+impl Reporter for Events {
+    fn report(&self, event: Event) {
+        self.0.lock().unwrap().push(event);
+    }
+}
+
+impl Events {
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let events = self.0.lock().unwrap();
+        events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Warning { message } => Some(message.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+struct Half;
+
+impl Random for Half {
+    fn unit(&self) -> f64 {
+        0.5
+    }
+}
+
+impl World {
+    /// A run with an empty directory, nothing in its environment but PATH, and an empty memory.
+    pub(crate) fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let events = Arc::new(Events::default());
+        let clock = Arc::new(ManualClock::at(1_795_228_920_000));
+        let memory: Arc<dyn cachalot_memory::Memory> =
+            Arc::new(InProcessMemory::new(clock.clone()));
+        let seals = Arc::new(Seals::under(DigestKey::new([7; 32])));
+        let cache = Cache::new(cachalot_cache::Options {
+            memory: Some(Arc::clone(&memory)),
+            ledger: Ledger::none(),
+            clock: clock.clone(),
+            seals: Arc::clone(&seals),
+            bounds: Bounds::default(),
+            warn: Arc::new(|_| {}),
+        });
+        let path = std::env::var("PATH").unwrap_or_default();
+        let runtime = Runtime {
+            run: "run".to_owned(),
+            agent: "test".to_owned(),
+            directory: directory.path().to_owned(),
+            environment: BTreeMap::from([("PATH".to_owned(), path)]),
+            settings: json!({}),
+            clock,
+            random: Arc::new(Half),
+            storage: storage(directory.path()),
+            memory: Some(memory),
+            cache,
+            mode: Mode::On,
+            seals,
+            secrets: BTreeMap::new(),
+            actions: Arc::new(builtin()),
+            reporter: Arc::clone(&events) as Arc<dyn Reporter>,
+        };
+        Self {
+            runtime,
+            events,
+            directory,
+        }
+    }
+
+    pub(crate) fn with_settings(mut self, settings: Value) -> Self {
+        self.runtime.settings = settings;
+        self
+    }
+
+    pub(crate) fn with_variable(mut self, name: &str, value: &str) -> Self {
+        self.runtime
+            .environment
+            .insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Where it happens.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A file in it, its directories made.
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Checks the arguments and runs the action.
+    pub(crate) async fn run(&self, action: &str, arguments: Value) -> Result<Value, Failure> {
+        let action = self
+            .runtime
+            .actions
+            .get(action)
+            .unwrap_or_else(|| panic!("no action {action}"));
+        let Value::Object(arguments) = arguments else {
+            panic!("arguments are a mapping")
+        };
+        let arguments = check(action.about(), arguments)?;
+        action.run(arguments, &self.runtime).await
+    }
+
+    /// Runs an action that must succeed.
+    pub(crate) async fn ok(&self, action: &str, arguments: Value) -> Value {
+        self.run(action, arguments)
+            .await
+            .unwrap_or_else(|failure| panic!("{action}: {failure:?}"))
+    }
+
+    /// Runs an action that must fail.
+    pub(crate) async fn fails(&self, action: &str, arguments: Value) -> Failure {
+        match self.run(action, arguments).await {
+            Ok(value) => panic!("{action} should have failed, and gave {value}"),
+            Err(failure) => failure,
+        }
+    }
+
+    /// What is keyed beside the arguments.
+    pub(crate) fn implicit(&self, action: &str, arguments: Value) -> Value {
+        let action = self.runtime.actions.get(action).unwrap();
+        let arguments = check(action.about(), arguments.as_object().unwrap().clone()).unwrap();
+        action.implicit_inputs(&arguments, &self.runtime).unwrap()
+    }
+}
+
+fn storage(directory: &Path) -> Storage {
+    Storage::new(cachalot_storage::Options {
+        directory: directory.to_owned(),
+        environment: BTreeMap::new(),
+        http: HttpClient::new(HttpOptions::default()).unwrap(),
+    })
+}

@@ -1,0 +1,210 @@
+//! Where the embedded Python ends: the edge is named, with its line and the way out.
+
+use cachalot_workflow::script::check;
+
+use crate::harness::{alone, failing, python, tests, wait};
+
+tests!(
+    what_the_text_shows_is_named_at_load_time_and_when_run,
+    what_only_running_shows_is_named_too,
+    what_a_block_guards_against_is_its_own_affair,
+    what_is_supported_is_not_refused,
+);
+
+/// A block, the line of the construct, and what the message must name.
+const IN_THE_TEXT: [(&str, u32, &str); 31] = [
+    ("x = {'a': 1}\ndel x['a']", 2, "the `del` statement"),
+    ("def f():\n  yield 1", 2, "a generator (`yield`)"),
+    (
+        "def f():\n  yield from [1]",
+        2,
+        "a generator (`yield from`)",
+    ),
+    ("x = lambda: (yield)", 1, "a generator (`yield`)"),
+    ("class E(Exception):\n  pass", 1, "class inheritance"),
+    ("class C(metaclass=type): pass", 1, "class inheritance"),
+    ("x = 1\nmatch x:\n  case 1:\n    pass", 2, "`match`"),
+    ("x = '%s' % 3", 1, "`%` formatting"),
+    ("x = f'{1}%d' % 3", 1, "`%` formatting"),
+    ("import hashlib", 1, "the module `hashlib`"),
+    ("import random", 1, "the module `random`"),
+    ("import json, time", 1, "the module `time`"),
+    ("from string import ascii_letters", 1, "the module `string`"),
+    ("def f():\n  import uuid", 2, "the module `uuid`"),
+    ("import statistics", 1, "the module `statistics`"),
+    ("import requests", 1, "the module `requests`"),
+    ("import os.path", 1, "the module `os.path`"),
+    ("from json import *", 1, "import *"),
+    ("async def f():\n  async for x in y: pass", 2, "`async for`"),
+    ("async def f():\n  async with y: pass", 2, "`async with`"),
+    (
+        "async def f():\n  return [x async for x in y]",
+        2,
+        "an async comprehension",
+    ),
+    ("try:\n  pass\nexcept* ValueError: pass", 1, "`except*`"),
+    (
+        "class C:\n  @property\n  def x(self): return 1",
+        2,
+        "a decorated method",
+    ),
+    ("x = [1, 2]\nx[0:1] = [3]", 2, "assigning to a slice"),
+    ("x = 2j", 1, "a complex number"),
+    ("a @ b", 1, "matrix multiplication"),
+    (
+        "class C:\n  def __init__(self): pass\n  def __bool__(self): return False",
+        3,
+        "the method `__bool__` of a class",
+    ),
+    (
+        "x = [1, 2]\nx[0], x[1] = x[1], x[0]",
+        2,
+        "unpacking into an attribute or an item",
+    ),
+    (
+        "for i, x.y in []: pass",
+        1,
+        "unpacking into an attribute or an item",
+    ),
+    (
+        "[0 for x[0] in []]",
+        1,
+        "unpacking into an attribute or an item",
+    ),
+    ("x = {'a': 1} | {}", 1, "`|` between dicts"),
+];
+
+/// The same for what the text does not show.
+const WHEN_RUN: [(&str, u32, &str); 21] = [
+    ("t = '%s'\nx = t % 3", 2, "`%` formatting of text"),
+    ("t = '%s'\nt %= 3", 2, "`%` formatting of text"),
+    ("a = {}\nb = a | a", 2, "`|` between dicts"),
+    ("a = {}\na |= a", 2, "`|` between dicts"),
+    ("x = callable(1)", 1, "the built-in `callable`"),
+    ("x = 1\nprint(globals())", 2, "the built-in `globals`"),
+    ("x = super()", 1, "the built-in `super`"),
+    ("x = 'a'.translate({})", 1, "`str.translate`"),
+    ("x = 'a'.upper\nx()", 1, "`str.upper`"),
+    ("import sys\nsys.exit(1)", 2, "`sys.exit`"),
+    ("import os\nos.path.join('a')", 2, "`path` of this module"),
+    (
+        "from collections import OrderedDict",
+        1,
+        "`OrderedDict` of the module `collections`",
+    ),
+    (
+        "import sys\nprint(1, file=sys.stderr)",
+        2,
+        "`print` to a file",
+    ),
+    (
+        "class C:\n  x, y = 1, 2",
+        2,
+        "complex class variable targets",
+    ),
+    (
+        "import re\nre.sub('a', lambda m: 'b', 'a')",
+        2,
+        "callable replacement is not yet supported",
+    ),
+    ("def f(): pass\nx = f.__name__", 2, "`function.__name__`"),
+    ("x = isinstance(1, int | str)", 1, "types as values"),
+    ("x = list[int]", 1, "types as values"),
+    ("x = ''.__class__", 1, "`str.__class__`"),
+    ("x = True + 1", 1, "arithmetic with a bool"),
+    ("x = {1} <= {1, 2}", 1, "`<=` between sets"),
+];
+
+fn what_the_text_shows_is_named_at_load_time_and_when_run() {
+    wait(async {
+        let runner = python();
+        for (source, line, what) in IN_THE_TEXT {
+            let checked = check(source, 1).unwrap_err();
+            let run = failing(&runner, source).await;
+            assert_eq!(checked, run, "{source}");
+            names(&run, source, line, what);
+            assert_eq!(
+                check(source, 31).unwrap_err().line,
+                Some(line + 30),
+                "{source}"
+            );
+        }
+    });
+}
+
+fn what_only_running_shows_is_named_too() {
+    wait(async {
+        let runner = python();
+        for (source, line, what) in WHEN_RUN {
+            assert_eq!(check(source, 1), Ok(()), "{source}");
+            names(&failing(&runner, source).await, source, line, what);
+        }
+    });
+}
+
+fn names(failure: &cachalot_workflow::script::ScriptFailure, source: &str, line: u32, what: &str) {
+    assert_eq!(failure.kind, "script_unsupported", "{source}: {failure}");
+    assert_eq!(failure.line, Some(line), "{source}: {failure}");
+    assert!(failure.message.contains(what), "{source}: {failure}");
+    assert!(
+        failure.message.contains(&format!("(line {line})")),
+        "{source}: {failure}"
+    );
+    assert!(
+        failure.message.contains("`language: python3`"),
+        "{source}: {failure}"
+    );
+}
+
+fn what_a_block_guards_against_is_its_own_affair() {
+    wait(async {
+        let runner = python();
+        let source = "try:\n  import random\n  x = random.random()\nexcept ImportError:\n  x = 0.5";
+        assert_eq!(check(source, 1), Ok(()));
+        assert_eq!(
+            alone(&runner, source).await.unwrap().returned,
+            serde_json::json!({"x": 0.5})
+        );
+        for (source, message) in [
+            (
+                "return [].foo",
+                "AttributeError: 'list' object has no attribute 'foo'",
+            ),
+            (
+                "return callble(1)",
+                "NameError: name 'callble' is not defined",
+            ),
+            (
+                "return 'a' | 1",
+                "TypeError: unsupported operand type(s) for |: 'str' and 'int'",
+            ),
+        ] {
+            let failure = failing(&runner, source).await;
+            assert_eq!(
+                (failure.kind, failure.message.as_str()),
+                ("script_error", message)
+            );
+        }
+    });
+}
+
+fn what_is_supported_is_not_refused() {
+    wait(async {
+        let runner = python();
+        for source in [
+            "try:\n  x = 1\nfinally:\n  y = 2",
+            "class C:\n  kind = 1\n  def __enter__(self): return self\n  def __exit__(self, *a): return False\nwith C() as c:\n  x = c.kind\n_c = c\nc = None",
+            "def twice(f): return lambda x: f(f(x))\n@twice\ndef add(x): return x + 1\nx = add(1)",
+            "import asyncio\nasync def f(): return 3\nx = asyncio.run(f())",
+            "from dataclasses import dataclass\n@dataclass\nclass P:\n  x: int\nx = P(3).x",
+            "from __future__ import annotations\nx: int = 1",
+            "import base64, binascii, collections, functools, itertools, math, re, sys, typing, unicodedata, pathlib, os",
+            "x = 7 % 3\nx %= 2\ny = {1} | {2}\ny = list(y)",
+        ] {
+            assert_eq!(check(source, 1), Ok(()), "{source}");
+            alone(&runner, source)
+                .await
+                .unwrap_or_else(|failure| panic!("{source}: {failure}"));
+        }
+    });
+}

@@ -1,0 +1,325 @@
+//! What two calls must have in common to be one call, and what it is called.
+
+use cachalot_workflow::actions::cache::agent_segment;
+use serde_json::{Value, json};
+
+use crate::acts::Act;
+use crate::world::{Setup, World, is_hit, text};
+
+async fn handle(world: &World, with: Value) -> String {
+    text(&world.wrap(with).await, "_cache_key").to_owned()
+}
+
+fn with_args(args: Value) -> Value {
+    json!({"action": "test.act", "args": args})
+}
+
+fn with_key(key: Value) -> Value {
+    json!({"action": "test.act", "args": {}, "key": key})
+}
+
+#[tokio::test]
+async fn a_handle_has_four_parts() {
+    let world = World::with(Act::new());
+    let handle = handle(&world, with_args(json!({"x": 1}))).await;
+    let parts: Vec<&str> = handle.split(':').collect();
+    let [cache, agent, action, digest] = parts.as_slice() else { panic!("{handle}") };
+    assert_eq!((*cache, *agent, *action), ("cache", "tester", "test.act"));
+    assert_eq!(digest.len(), 64);
+    assert!(digest.bytes().all(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase()));
+}
+
+#[tokio::test]
+async fn equal_arguments_are_one_call_in_whatever_order_they_are_written() {
+    let act = Act::new();
+    let world = World::with(act.clone());
+    world.wrap(with_args(json!({"x": {"a": 1, "b": [2]}, "y": 2}))).await;
+    let other_order = world.wrap(with_args(json!({"y": 2, "x": {"b": [2], "a": 1}}))).await;
+    assert!(is_hit(&other_order));
+    assert_eq!(act.runs(), 1);
+}
+
+#[tokio::test]
+async fn different_arguments_are_different_calls() {
+    let act = Act::new();
+    let world = World::with(act.clone());
+    // Values that are easily taken for each other.
+    let values = [
+        json!(1),
+        json!(1.0),
+        json!(true),
+        json!("1"),
+        json!(null),
+        json!("null"),
+        json!([]),
+        json!({}),
+        json!([[]]),
+        json!(""),
+        json!(0.0),
+        json!(-0.0),
+        json!(9_007_199_254_740_993_u64),
+        json!(9_007_199_254_740_992_u64),
+        json!(u64::MAX),
+        json!("a\u{301}"),
+        json!("\u{e1}"),
+        json!("a "),
+    ];
+    let mut handles = Vec::new();
+    for value in &values {
+        let response = world.wrap(with_args(json!({"value": value}))).await;
+        assert!(!is_hit(&response), "{value}");
+        handles.push(text(&response, "_cache_key").to_owned());
+    }
+    handles.sort();
+    handles.dedup();
+    assert_eq!((handles.len(), act.runs()), (values.len(), values.len()));
+    for value in &values {
+        assert!(is_hit(&world.wrap(with_args(json!({"value": value}))).await), "{value}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_reach_the_action_unchanged_whatever_the_strategy() {
+    let act = Act::new();
+    let world = World::with(act.clone());
+    let file = world.file("f", "content");
+    let args = json!({"file": file, "x": {"z": 1, "a": [1.5, null]}, "y": u64::MAX});
+    for strategy in [
+        json!({}),
+        json!({"key": "k"}),
+        json!({"key_strategy": "sha256", "key_source": "x"}),
+        json!({"key_strategy": "file_content"}),
+        json!({"cache_enabled": false}),
+        json!({"skip_cache": true}),
+    ] {
+        let mut with = json!({"action": "test.act", "args": args});
+        with.as_object_mut().unwrap().extend(strategy.as_object().unwrap().clone());
+        world.wrap(with).await;
+    }
+    let seen = act.seen();
+    assert_eq!(seen.len(), 6);
+    for given in seen {
+        assert_eq!(Value::Object(given.clone()), args);
+        assert_eq!(given["x"].to_string(), args["x"].to_string(), "the order of keys too");
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_prefixed_once_however_much_of_the_prefix_it_has() {
+    let act = Act::new();
+    let world = World::with(act.clone());
+    for key in ["k", "cache:k", "cache:tester:k"] {
+        assert_eq!(handle(&world, with_key(json!(key))).await, "cache:tester:k", "{key}");
+    }
+    assert_eq!(act.runs(), 1);
+    assert_eq!(handle(&world, with_key(json!("cache:a:b"))).await, "cache:tester:a:b");
+    assert_eq!(handle(&world, with_key(json!("cache:other:k"))).await, "cache:tester:other:k");
+}
+
+#[tokio::test]
+async fn a_key_wins_over_any_strategy() {
+    let world = World::with(Act::new());
+    for strategy in ["args", "custom", "sha256", "file_content"] {
+        let with = json!({"action": "test.act", "args": {}, "key": "k", "key_strategy": strategy});
+        assert_eq!(handle(&world, with).await, "cache:tester:k");
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_a_template_made_a_number_is_its_text() {
+    let world = World::with(Act::new());
+    for (key, expected) in [
+        (json!(5), "cache:tester:5"),
+        (json!(1.5), "cache:tester:1.5"),
+        (json!(true), "cache:tester:true"),
+    ] {
+        assert_eq!(handle(&world, with_key(key)).await, expected);
+    }
+    assert!(is_hit(&world.wrap(with_key(json!("5"))).await));
+}
+
+#[tokio::test]
+async fn an_empty_key_is_no_key() {
+    let world = World::with(Act::new());
+    for key in [json!(""), json!(null), json!(" \n")] {
+        let handle = handle(&world, with_key(key)).await;
+        assert!(handle.starts_with("cache:tester:test.act:"), "{handle}");
+    }
+    let custom = json!({"action": "test.act", "args": {}, "key": "", "key_strategy": "custom"});
+    assert_eq!(world.fails("cache.wrap", custom).await.kind, "validation_error");
+}
+
+#[tokio::test]
+async fn a_key_goes_round_through_wrap_get_and_invalidate() {
+    let act = Act::new();
+    let world = World::with(act.clone());
+    for key in [
+        "rt",
+        "with space",
+        "a:b:c",
+        "star*",
+        "*",
+        "q?[x]{y}",
+        "line\nbreak",
+        "back\\slash",
+        "100%",
+        "%2A",
+        "Größe-日本",
+        "cache:x",
+        "cache:tester:y",
+        "cache:cache:z",
+        "tester:w",
+    ] {
+        let wrapped = world.wrap(with_key(json!(key))).await;
+        assert!(!is_hit(&wrapped), "{key:?}");
+        let handle = text(&wrapped, "_cache_key");
+        for given in [key, handle] {
+            let got = world.get(given).await;
+            assert_eq!(got["found"], true, "{given:?}");
+            assert_eq!(got["metadata"]["_cache_key"], handle);
+            assert_eq!(got["value"], wrapped["result"]);
+        }
+        let runs = act.runs();
+        assert!(is_hit(&world.wrap(with_key(json!(handle))).await), "{key:?}");
+        assert_eq!(act.runs(), runs);
+        let erased = world.invalidate(json!({"key": key})).await;
+        assert_eq!(erased["deleted_keys"], json!([handle]), "{key:?}");
+        assert_eq!(world.get(key).await["found"], false);
+        assert!(!is_hit(&world.wrap(with_key(json!(key))).await), "{key:?}");
+        world.invalidate(json!({"key": handle})).await;
+        assert!(world.entries().await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn without_prefix_a_key_is_shared_by_all_agents_and_goes_round_too() {
+    let one = World::with(Act::new());
+    let two = Setup::in_home_of(&one).agent("second").with(Act::new()).start();
+    let with = json!({"action": "test.act", "args": {}, "key": "shared", "key_prefix": false});
+    assert_eq!(handle(&one, with.clone()).await, "cache:shared");
+    assert!(is_hit(&two.wrap(with).await));
+    let key = json!({"key": "cache:shared", "key_prefix": "False"});
+    assert_eq!(two.ok("cache.get", key.clone()).await["found"], true);
+    assert_eq!(two.ok("cache.get", json!({"key": "shared"})).await["found"], false);
+    assert_eq!(two.invalidate(key).await["deleted_keys"], json!(["cache:shared"]));
+    let args = json!({"action": "test.act", "args": {}, "key_prefix": false});
+    let handle = handle(&one, args).await;
+    assert_eq!(handle.split(':').count(), 3, "{handle}");
+    assert!(handle.starts_with("cache:test.act:"));
+}
+
+#[tokio::test]
+async fn agents_do_not_share_unless_they_say_so() {
+    let one = World::with(Act::new());
+    let two = Setup::in_home_of(&one).agent("second").with(Act::new()).start();
+    for with in [with_key(json!("k")), with_args(json!({"x": 1}))] {
+        assert!(!is_hit(&one.wrap(with.clone()).await));
+        assert!(!is_hit(&two.wrap(with.clone()).await));
+        assert!(is_hit(&two.wrap(with).await));
+    }
+    // An agent cannot name itself into another's entries.
+    let key = with_key(json!("cache:tester:k"));
+    assert_eq!(handle(&two, key).await, "cache:second:tester:k");
+    assert_eq!(two.get("cache:tester:k").await["metadata"]["_cache_key"], "cache:second:tester:k");
+}
+
+#[tokio::test]
+async fn an_agents_name_cannot_reach_into_handles_or_patterns() {
+    let odd = Setup::default().agent("a:b*c d%").with(Act::new()).start();
+    let a = Setup::in_home_of(&odd).agent("a").with(Act::new()).start();
+    let handle = handle(&odd, with_key(json!("k"))).await;
+    assert_eq!(handle, "cache:a%3Ab%2Ac%20d%25:k");
+    assert!(!is_hit(&a.wrap(with_key(json!("b*c d%:k"))).await));
+    a.invalidate(json!({"pattern": "cache:a:*"})).await;
+    assert_eq!(odd.get("k").await["found"], true);
+    assert_eq!(odd.invalidate(json!({"key": handle})).await["deleted_count"], 1);
+}
+
+#[test]
+fn an_agent_is_called_by_its_settings_then_its_name_then_its_file() {
+    let file = std::path::Path::new("/agents/extract.yaml");
+    assert_eq!(agent_segment(Some("set"), Some("named"), file), "set");
+    for empty in [None, Some(""), Some("  ")] {
+        assert_eq!(agent_segment(empty, Some("named"), file), "named");
+    }
+    let unnamed = agent_segment(None, None, file);
+    assert!(unnamed.starts_with("extract-"), "{unnamed}");
+    let elsewhere = agent_segment(None, None, std::path::Path::new("/other/extract.yaml"));
+    assert_ne!(unnamed, elsewhere, "unnamed agents do not share");
+}
+
+#[tokio::test]
+async fn both_names_of_a_wrapped_action_are_one_call() {
+    let world = World::with(Act::new());
+    let args = json!({"text": "[1]"});
+    world.wrapped("json.parse", args.clone()).await;
+    let other = world.wrapped("actions.json_parse", args).await;
+    assert!(is_hit(&other));
+    assert!(text(&other, "_cache_key").contains(":json.parse:"));
+}
+
+#[tokio::test]
+async fn sha256_keys_cover_the_other_arguments_too() {
+    let act = Act::new();
+    let world = World::with(act.clone());
+    let with = |x: &str, y: &str| {
+        json!({
+            "action": "test.act", "args": {"x": x, "y": y},
+            "key_strategy": "sha256", "key_source": "x",
+        })
+    };
+    assert!(!is_hit(&world.wrap(with("content", "one")).await));
+    assert!(!is_hit(&world.wrap(with("content", "two")).await), "another extractor");
+    assert!(!is_hit(&world.wrap(with("other", "one")).await));
+    assert!(is_hit(&world.wrap(with("content", "one")).await));
+    assert_eq!(act.runs(), 3);
+}
+
+#[tokio::test]
+async fn what_cannot_be_meant_is_refused_at_run_time_too() {
+    let world = World::with(Act::new());
+    for (with, named) in [
+        (json!({"key_strategy": "custom"}), "needs `key`"),
+        (json!({"key_strategy": "sha256"}), "needs `key_source`"),
+        (json!({"key_strategy": "sha256", "key_source": "gone"}), "`gone`"),
+        (json!({"key_strategy": "file_content", "key_source": "gone"}), "`gone`"),
+        (json!({"key_strategy": "file_content"}), "`file`"),
+        (json!({"key_strategy": "arg"}), "did you mean `args`"),
+        (json!({"ttl_secs": 5}), "did you mean `ttl_seconds`"),
+        (json!({"scope": "world"}), "scope"),
+        (json!({"on_error": "retrun"}), "did you mean `return`"),
+        (json!({"skip_cache": "maybe"}), "`skip_cache`"),
+        (json!({"cleanup_probability": 1.5}), "cleanup_probability"),
+        (json!({"cleanup_limit": -1}), "cleanup_limit"),
+        (json!({"tags": 5}), "`tags`"),
+        (json!({"args": null}), "`args`"),
+        (json!({"args": [1]}), "`args`"),
+        (json!({"args": {"z": 1}}), "unknown parameter `z`"),
+    ] {
+        let mut call = json!({"action": "test.act", "args": {}});
+        call.as_object_mut().unwrap().extend(with.as_object().unwrap().clone());
+        let failure = world.fails("cache.wrap", call).await;
+        assert_eq!(failure.kind, "validation_error", "{with}");
+        assert!(failure.message.contains(named), "{with}: {failure}");
+    }
+}
+
+#[tokio::test]
+async fn flags_that_a_template_made_text_are_what_they_say() {
+    let act = Act::new();
+    let world = World::with(act.clone());
+    let with = |name: &str, flag: &str| {
+        let mut with = with_key(json!("k"));
+        with[name] = json!(flag);
+        with
+    };
+    world.wrap(with_key(json!("k"))).await;
+    for false_text in ["false", "False", " FALSE "] {
+        assert!(is_hit(&world.wrap(with("skip_cache", false_text)).await), "{false_text}");
+    }
+    assert!(!is_hit(&world.wrap(with("skip_cache", "true")).await));
+    assert!(is_hit(&world.wrap(with("cache_enabled", "True")).await));
+    let disabled = world.wrap(with("cache_enabled", "False")).await;
+    assert_eq!(disabled["_cache_key"], Value::Null);
+    assert_eq!(act.runs(), 3);
+}

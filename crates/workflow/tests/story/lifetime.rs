@@ -1,0 +1,121 @@
+//! How long an entry is served.
+
+use std::time::Duration;
+
+use cachalot_core::clock::iso8601;
+use serde_json::{Value, json};
+
+use crate::acts::Act;
+use crate::world::{START, World, is_hit, text};
+
+const HOUR: i64 = 3_600_000;
+const DAY: i64 = 24 * HOUR;
+
+fn with_ttl(ttl: &Value) -> Value {
+    let mut with = json!({"action": "test.act", "args": {}, "key": "k", "skip_cache": true});
+    with.as_object_mut().unwrap().extend(ttl.as_object().unwrap().clone());
+    with
+}
+
+#[tokio::test]
+async fn the_table_of_lifetimes() {
+    let world = World::with(Act::new());
+    for (ttl, lives) in [
+        (json!({}), 60 * DAY),
+        (json!({"ttl_days": null}), 60 * DAY),
+        (json!({"ttl_days": 7}), 7 * DAY),
+        (json!({"ttl_days": 0.5}), 12 * HOUR),
+        (json!({"ttl_hours": 2, "ttl_days": 7}), 2 * HOUR),
+        (json!({"ttl_hours": 0.5}), HOUR / 2),
+        (json!({"ttl_seconds": 30, "ttl_hours": 2, "ttl_days": 7}), 30_000),
+        (json!({"ttl_seconds": 30, "ttl_days": 7}), 30_000),
+        (json!({"ttl_seconds": "60"}), 60_000),
+        (json!({"ttl_seconds": 0.25}), 250),
+        (json!({"ttl_seconds": 1e-9}), 1),
+        (json!({"ttl_days": 36_500}), 36_500 * DAY),
+    ] {
+        let response = world.wrap(with_ttl(&ttl)).await;
+        assert_eq!(text(&response, "_cache_expires_at"), iso8601(START + lives), "{ttl}");
+        assert_eq!(response["_cache_stored"], true);
+    }
+}
+
+#[tokio::test]
+async fn a_lifetime_beyond_all_calendars_is_for_ever() {
+    let world = World::with(Act::new());
+    for ttl in [json!({"ttl_days": 10_000_000}), json!({"ttl_days": 1e300}), json!({"ttl_seconds": u64::MAX})] {
+        let response = world.wrap(with_ttl(&ttl)).await;
+        assert_eq!(response["_cache_stored"], true, "{ttl}");
+        assert_eq!(text(&response, "_cache_expires_at"), "9999-12-31T23:59:59.999Z");
+        world.after(Duration::from_secs(100 * 365 * 86_400));
+        let hit = world.wrap(json!({"action": "test.act", "args": {}, "key": "k"})).await;
+        assert!(is_hit(&hit), "{ttl}");
+    }
+}
+
+#[tokio::test]
+async fn a_lifetime_that_is_no_positive_number_is_refused() {
+    let act = Act::new();
+    let world = World::with(act.clone());
+    for name in ["ttl_days", "ttl_hours", "ttl_seconds"] {
+        for wrong in [json!(0), json!(-1), json!(-0.5), json!("0"), json!("soon"), json!(""), json!([1])] {
+            let failure = world.fails("cache.wrap", with_ttl(&json!({ name: wrong }))).await;
+            assert_eq!(failure.kind, "validation_error", "{name}: {wrong}");
+            assert!(failure.message.contains(name), "{failure}");
+        }
+    }
+    assert_eq!(act.runs(), 0);
+}
+
+#[tokio::test]
+async fn an_entry_is_served_up_to_its_last_millisecond() {
+    let act = Act::new();
+    let world = World::with(act.clone());
+    let call = json!({"action": "test.act", "args": {}, "key": "k", "ttl_seconds": 10});
+    world.wrap(call.clone()).await;
+    world.after(Duration::from_millis(9_999));
+    assert!(is_hit(&world.wrap(call.clone()).await));
+    world.after(Duration::from_millis(1));
+    let expired = world.wrap(call.clone()).await;
+    assert!(!is_hit(&expired));
+    assert_eq!(text(&expired, "_cache_reason"), "expired");
+    assert_eq!(act.runs(), 2);
+    assert!(is_hit(&world.wrap(call).await));
+}
+
+#[tokio::test]
+async fn an_expired_entry_whose_fresh_result_is_the_same_is_refreshed() {
+    let act = Act::new().gives(json!({"data": "always the same"}));
+    let world = World::with(act.clone());
+    let call = json!({"action": "test.act", "args": {}, "key": "k", "ttl_seconds": 10});
+    for runs in 1..=3 {
+        let miss = world.wrap(call.clone()).await;
+        assert!(!is_hit(&miss));
+        assert_eq!(miss["_cache_stored"], true);
+        assert!(is_hit(&world.wrap(call.clone()).await));
+        assert_eq!(act.runs(), runs);
+        world.after(Duration::from_secs(10));
+    }
+    assert_eq!(world.entries().await.len(), 1);
+}
+
+#[tokio::test]
+async fn the_lifetime_is_the_entrys_and_no_part_of_the_key() {
+    let world = World::with(Act::new());
+    let call = |seconds: u32| json!({"action": "test.act", "args": {}, "key": "k", "ttl_seconds": seconds});
+    world.wrap(call(10)).await;
+    assert!(is_hit(&world.wrap(call(1_000)).await));
+    world.after(Duration::from_secs(10));
+    assert!(!is_hit(&world.wrap(call(1_000)).await), "it was stored for ten seconds");
+    world.after(Duration::from_secs(10));
+    assert!(is_hit(&world.wrap(call(10)).await), "and now for a thousand");
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_serves_what_was_stored_later() {
+    let world = World::with(Act::new());
+    let call = json!({"action": "test.act", "args": {}, "key": "k", "ttl_seconds": 10});
+    world.wrap(call.clone()).await;
+    world.clock.set(START - 1_000_000);
+    assert!(is_hit(&world.wrap(call).await));
+}

@@ -1,0 +1,253 @@
+//! What `cache.wrap` answers, field by field.
+
+use cachalot_workflow::Failure;
+use serde_json::{Value, json};
+
+use crate::acts::Act;
+use crate::world::{START_TEXT, World, text};
+
+/// Sixty days after the start.
+const EXPIRY: &str = "2027-01-20T02:42:00.123Z";
+
+fn fields(response: &Value) -> Vec<&str> {
+    let fields = response.as_object().unwrap();
+    fields.keys().map(String::as_str).collect()
+}
+
+#[tokio::test]
+async fn a_miss_says_what_was_stored_and_why_it_ran() {
+    let world = World::with(Act::new());
+    let response = world.wrap(json!({"action": "test.act", "args": {}, "key": "k"})).await;
+    assert_eq!(
+        response,
+        json!({
+            "success": true,
+            "result": {"run": 1, "given": {}},
+            "_cache_hit": false,
+            "_cache_key": "cache:tester:k",
+            "_cache_expires_at": EXPIRY,
+            "_cache_stored": true,
+            "_cache_reason": "not in the cache",
+        })
+    );
+}
+
+#[tokio::test]
+async fn a_hit_says_when_its_entry_was_made() {
+    let world = World::with(Act::new());
+    let call = json!({"action": "test.act", "args": {}, "key": "k"});
+    world.wrap(call.clone()).await;
+    world.after(std::time::Duration::from_secs(86_400));
+    let expected = json!({
+        "success": true,
+        "result": {"run": 1, "given": {}},
+        "_cache_hit": true,
+        "_cache_key": "cache:tester:k",
+        "_cache_created_at": START_TEXT,
+        "_cache_expires_at": EXPIRY,
+        "_cache_stored": true,
+        "_cache_reason": null,
+    });
+    // From the memory's entry, then from the front: the same.
+    assert_eq!(world.wrap(call.clone()).await, expected);
+    assert_eq!(world.wrap(call).await, expected);
+}
+
+#[tokio::test]
+async fn disabled_neither_looks_nor_stores_and_has_no_key() {
+    let act = Act::new();
+    let world = World::with(act.clone());
+    world.wrap(json!({"action": "test.act", "args": {}, "key": "k"})).await;
+    let disabled = json!({"action": "test.act", "args": {}, "key": "k", "cache_enabled": false});
+    for run in [2, 3] {
+        assert_eq!(
+            world.wrap(disabled.clone()).await,
+            json!({
+                "success": true,
+                "result": {"run": run, "given": {}},
+                "_cache_hit": false,
+                "_cache_key": null,
+                "_cache_expires_at": null,
+                "_cache_stored": false,
+                "_cache_reason": "caching is off",
+            })
+        );
+    }
+    let kept = world.wrap(json!({"action": "test.act", "args": {}, "key": "k"})).await;
+    assert_eq!((kept["result"]["run"].clone(), act.runs()), (json!(1), 3));
+}
+
+#[tokio::test]
+async fn skipping_runs_afresh_and_stores() {
+    let world = World::with(Act::new());
+    let call = json!({"action": "test.act", "args": {}, "key": "k"});
+    let skipping = json!({"action": "test.act", "args": {}, "key": "k", "skip_cache": true});
+    world.wrap(call.clone()).await;
+    world.after(std::time::Duration::from_secs(10));
+    assert_eq!(
+        world.wrap(skipping).await,
+        json!({
+            "success": true,
+            "result": {"run": 2, "given": {}},
+            "_cache_hit": false,
+            "_cache_key": "cache:tester:k",
+            "_cache_expires_at": "2027-01-20T02:42:10.123Z",
+            "_cache_stored": true,
+            "_cache_reason": "a fresh answer was asked for",
+        })
+    );
+    let after = world.wrap(call).await;
+    assert_eq!(after["_cache_hit"], true);
+    assert_eq!(after["result"]["run"], 2, "what skipping stored is served");
+}
+
+#[tokio::test]
+async fn a_hash_that_fails_leaves_no_key_and_says_why() {
+    let world = World::with(Act::new());
+    let call = json!({
+        "action": "test.act",
+        "args": {"file": "absent.pdf"},
+        "key_strategy": "file_content",
+    });
+    let response = world.wrap(call).await;
+    let reason = text(&response, "_cache_reason");
+    assert!(reason.starts_with("no key: ") && reason.contains("absent.pdf"), "{reason}");
+    assert_eq!(
+        response,
+        json!({
+            "success": true,
+            "result": {"run": 1, "given": {"file": "absent.pdf"}},
+            "_cache_hit": false,
+            "_cache_key": null,
+            "_cache_expires_at": null,
+            "_cache_stored": false,
+            "_cache_reason": reason,
+        })
+    );
+}
+
+#[tokio::test]
+async fn a_result_that_is_not_stored_says_why() {
+    let world = World::with(Act::new().gives(json!({"success": false, "error": "no luck"})));
+    let response = world.wrap(json!({"action": "test.act", "args": {}, "key": "k"})).await;
+    assert_eq!(
+        response,
+        json!({
+            "success": false,
+            "result": {"success": false, "error": "no luck"},
+            "_cache_hit": false,
+            "_cache_key": "cache:tester:k",
+            "_cache_expires_at": null,
+            "_cache_stored": false,
+            "_cache_reason": "the action did not report success",
+        })
+    );
+}
+
+#[tokio::test]
+async fn a_failing_action_fails_the_node_as_it_would_unwrapped() {
+    let failure = Failure::passing("http_error", "the server said 503");
+    let world = World::with(Act::new().fails(failure));
+    let bare = world.fails("test.act", json!({})).await;
+    let wrapped = world.fails("cache.wrap", json!({"action": "test.act", "args": {}})).await;
+    assert_eq!(
+        (wrapped.kind, &wrapped.message, wrapped.retryable),
+        (bare.kind, &bare.message, bare.retryable)
+    );
+}
+
+#[tokio::test]
+async fn on_error_return_gives_the_storys_error_object() {
+    let act = Act::new().fails(Failure::new("http_error", "the server said 404"));
+    let world = World::with(act.clone());
+    let call = json!({"action": "test.act", "args": {}, "key": "k", "on_error": "return"});
+    let expected = json!({
+        "success": false,
+        "error": "the server said 404",
+        "error_type": "action_error",
+        "_cache_hit": false,
+        "_cache_key": "cache:tester:k",
+        "_cache_expires_at": null,
+        "_cache_stored": false,
+        "_cache_reason": "the work failed",
+    });
+    assert_eq!(world.wrap(call.clone()).await, expected);
+    assert_eq!(world.wrap(call).await, expected, "a failure is not replayed");
+    assert_eq!(act.runs(), 2);
+    let off = json!({"action": "test.act", "args": {}, "cache_enabled": false, "on_error": "return"});
+    assert_eq!(world.wrap(off).await["_cache_key"], Value::Null);
+}
+
+#[tokio::test]
+async fn on_error_return_covers_arguments_that_the_action_refuses() {
+    let world = World::with(Act::new());
+    let call = json!({"action": "http.get", "args": {"url": null}, "on_error": "return"});
+    let response = world.wrap(call).await;
+    assert_eq!(response["success"], false);
+    assert!(text(&response, "error").contains("`url`"), "{response}");
+    let failing = json!({"action": "http.get", "args": {"url": null}});
+    assert_eq!(world.fails("cache.wrap", failing).await.kind, "validation_error");
+}
+
+#[tokio::test]
+async fn an_action_that_does_not_exist_is_not_found_with_a_suggestion() {
+    let world = World::with(Act::new());
+    let failure = world.fails("cache.wrap", json!({"action": "test.akt", "args": {}})).await;
+    assert_eq!(failure.kind, "action_not_found");
+    assert!(failure.message.contains("did you mean `test.act`?"), "{failure}");
+}
+
+#[tokio::test]
+async fn an_action_with_only_an_effect_is_refused() {
+    let world = World::with(Act::new());
+    let store = json!({"action": "ltm.store", "args": {"key": "k", "value": 1}});
+    let failure = world.fails("cache.wrap", store).await;
+    assert_eq!(failure.kind, "validation_error");
+    assert!(failure.message.contains("only has an effect"), "{failure}");
+    assert!(world.records("user").await.is_empty());
+}
+
+#[tokio::test]
+async fn the_report_hears_of_every_answer_and_what_it_cost() {
+    let world = World::with(Act::new().takes(std::time::Duration::from_millis(20)));
+    let call = json!({"action": "test.act", "args": {}, "key": "k"});
+    world.wrap(call.clone()).await;
+    world.wrap(call).await;
+    let answered = world.events.answered();
+    let [miss, hit] = answered.as_slice() else { panic!("{answered:?}") };
+    assert_eq!((miss.outcome.as_str(), hit.outcome.as_str()), ("miss", "hit"));
+    assert_eq!(miss.handle.as_deref(), Some("cache:tester:k"));
+    assert_eq!(miss.handle, hit.handle);
+    assert_eq!(miss.reason.as_deref(), Some("not in the cache"));
+    assert_eq!(hit.reason, None);
+    assert_eq!((miss.paid.calls, miss.saved.calls), (1, 0));
+    assert_eq!((hit.paid.calls, hit.saved.calls), (0, 1));
+    assert_eq!(hit.saved, miss.paid, "what it saved is what it had cost");
+    assert!(miss.paid.time >= std::time::Duration::from_millis(20));
+}
+
+#[tokio::test]
+async fn the_report_hears_what_a_failure_cost() {
+    let act = Act::new().fails(Failure::new("boom", "boom"));
+    let world = World::with(act.takes(std::time::Duration::from_millis(5)));
+    world.fails("cache.wrap", json!({"action": "test.act", "args": {}})).await;
+    let answered = world.events.answered();
+    let [failed] = answered.as_slice() else { panic!("{answered:?}") };
+    assert_eq!((failed.outcome.as_str(), failed.paid.calls), ("miss", 1));
+    assert_eq!(failed.reason.as_deref(), Some("the work failed"));
+}
+
+#[tokio::test]
+async fn both_names_of_each_action_do_the_same() {
+    let world = World::with(Act::new());
+    let call = json!({"action": "test.act", "args": {}, "key": "k"});
+    world.ok("actions.cache_wrap", call.clone()).await;
+    let hit = world.ok("cache.wrap", call).await;
+    assert_eq!(fields(&hit)[..3], ["success", "result", "_cache_hit"]);
+    assert_eq!(hit["_cache_hit"], true);
+    let key = json!({"key": "k"});
+    let got = world.ok("actions.cache_get", key.clone()).await;
+    assert_eq!(got, world.ok("cache.get", key.clone()).await);
+    assert_eq!(got["found"], true);
+    assert_eq!(world.ok("actions.cache_invalidate", key).await["deleted_count"], 1);
+}

@@ -1,0 +1,103 @@
+//! Who shares an entry.
+
+use serde_json::{Value, json};
+
+use crate::acts::Act;
+use crate::world::{Setup, World, is_hit, text};
+
+fn scoped(scope: &str) -> Value {
+    json!({"action": "test.act", "args": {"x": 1}, "scope": scope})
+}
+
+fn again(world: &World) -> Setup {
+    Setup::in_home_of(world).with(Act::new())
+}
+
+#[tokio::test]
+async fn run_is_one_run_of_one_agent() {
+    let one = World::with(Act::new());
+    assert!(!is_hit(&one.wrap(scoped("run")).await));
+    assert!(is_hit(&one.wrap(scoped("run")).await));
+    assert!(!is_hit(&again(&one).run("run-2").start().wrap(scoped("run")).await));
+    assert!(!is_hit(&again(&one).agent("other").start().wrap(scoped("run")).await));
+    // Two texts that run into each other are still two.
+    let glued = again(&one).agent("tester-run").run("1").start();
+    assert!(!is_hit(&glued.wrap(scoped("run")).await));
+}
+
+#[tokio::test]
+async fn agent_is_the_default_and_outlives_a_run() {
+    let one = World::with(Act::new());
+    one.wrap(json!({"action": "test.act", "args": {"x": 1}})).await;
+    assert!(is_hit(&again(&one).run("run-2").start().wrap(scoped("agent")).await));
+    assert!(!is_hit(&again(&one).agent("other").start().wrap(scoped("agent")).await));
+}
+
+#[tokio::test]
+async fn workspace_is_a_directory_whoever_works_in_it() {
+    let one = World::with(Act::new());
+    let handle = one.wrap(scoped("workspace")).await["_cache_key"].clone();
+    assert_eq!(handle.as_str().unwrap().split(':').count(), 3, "{handle}");
+    assert!(is_hit(&again(&one).agent("other").start().wrap(scoped("workspace")).await));
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = again(&one).directory(elsewhere.path()).start();
+    assert!(!is_hit(&other.wrap(scoped("workspace")).await));
+}
+
+#[tokio::test]
+async fn user_is_a_person_and_needs_a_name() {
+    let nobody = World::with(Act::new());
+    let failure = nobody.fails("cache.wrap", scoped("user")).await;
+    assert_eq!(failure.kind, "validation_error");
+    assert!(failure.message.contains("USER"), "{failure}");
+    let ada = again(&nobody).variable("USER", "ada").start();
+    assert!(!is_hit(&ada.wrap(scoped("user")).await));
+    let ada_again = again(&nobody).variable("LOGNAME", "ada").agent("other").start();
+    assert!(is_hit(&ada_again.wrap(scoped("user")).await));
+    let bob = again(&nobody).variable("USER", "bob").start();
+    assert!(!is_hit(&bob.wrap(scoped("user")).await));
+}
+
+#[tokio::test]
+async fn global_is_what_leaving_the_prefix_out_means() {
+    let one = World::with(Act::new());
+    one.wrap(scoped("global")).await;
+    let other = again(&one).agent("other").start();
+    let unprefixed = json!({"action": "test.act", "args": {"x": 1}, "key_prefix": false});
+    assert!(is_hit(&other.wrap(unprefixed.clone()).await));
+    let mut both = unprefixed;
+    both["scope"] = json!("global");
+    assert!(is_hit(&other.wrap(both.clone()).await));
+    both["scope"] = json!("agent");
+    let failure = other.fails("cache.wrap", both).await;
+    assert!(failure.message.contains("leave one of them out"), "{failure}");
+}
+
+#[tokio::test]
+async fn scopes_never_answer_for_each_other() {
+    let world = Setup::default().variable("USER", "ada").with(Act::new()).start();
+    for scope in ["run", "workspace", "agent", "user", "global"] {
+        assert!(!is_hit(&world.wrap(scoped(scope)).await), "{scope}");
+    }
+    for scope in ["run", "workspace", "agent", "user", "global"] {
+        assert!(is_hit(&world.wrap(scoped(scope)).await), "{scope}");
+    }
+    assert_eq!(world.entries().await.len(), 5);
+}
+
+#[tokio::test]
+async fn of_several_entries_under_one_handle_get_shows_the_newest_and_invalidate_erases_all() {
+    let world = Setup::default().variable("USER", "ada").with(Act::new()).start();
+    let shared = |scope: &str| {
+        json!({"action": "test.act", "args": {}, "key": "k", "scope": scope})
+    };
+    world.wrap(shared("user")).await;
+    world.after(std::time::Duration::from_secs(1));
+    world.wrap(shared("global")).await;
+    let key = json!({"key": "k", "key_prefix": false, "include_metadata": true});
+    let got = world.ok("cache.get", key.clone()).await;
+    assert_eq!(got["value"]["run"], 2);
+    assert_eq!(text(&got["metadata"], "_cache_scope"), "global");
+    let key = json!({"key": "k", "key_prefix": false});
+    assert_eq!(world.invalidate(key).await["deleted_count"], 2);
+}

@@ -1,0 +1,174 @@
+//! A memory in front of another that fails or hangs in the way a test says.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cachalot_core::{Clock, Millis};
+use cachalot_memory::in_process::InProcessMemory;
+use cachalot_memory::{
+    About, Answer, Batch, Error, ErrorKind, Filter, Found, Label, Lease, Memory, Page, Put, Record,
+    Reserved, Usage,
+};
+
+/// What can be asked of a memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Get,
+    Put,
+    Reserve,
+    Renew,
+    Release,
+    Find,
+    Erase,
+    Raise,
+    Touch,
+    Usage,
+}
+
+impl Asked {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Get,
+        Self::Put,
+        Self::Reserve,
+        Self::Renew,
+        Self::Release,
+        Self::Find,
+        Self::Erase,
+        Self::Raise,
+        Self::Touch,
+        Self::Usage,
+    ];
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    None,
+    Fails,
+    Hangs,
+}
+
+type Fate = Box<dyn Fn(Asked) -> Trouble + Send + Sync>;
+
+pub(crate) struct Troubled {
+    sound: InProcessMemory,
+    fate: Mutex<Fate>,
+    asked: AtomicUsize,
+}
+
+impl Troubled {
+    pub(crate) fn by(
+        clock: Arc<dyn Clock>,
+        fate: impl Fn(Asked) -> Trouble + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            sound: InProcessMemory::new(clock),
+            fate: Mutex::new(Box::new(fate)),
+            asked: AtomicUsize::new(0),
+        })
+    }
+
+    pub(crate) fn from_now_on(&self, fate: impl Fn(Asked) -> Trouble + Send + Sync + 'static) {
+        *self.fate.lock().unwrap() = Box::new(fate);
+    }
+
+    /// How often it was asked for anything.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn answer<'a, T: Send + 'a>(
+        &self,
+        asked: Asked,
+        sound: impl FnOnce() -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let trouble = (self.fate.lock().unwrap())(asked);
+        match trouble {
+            Trouble::None => sound(),
+            Trouble::Fails => {
+                let error = Error::new(ErrorKind::Unavailable, format!("no {asked:?} today"));
+                Answer::Now(Err(error))
+            }
+            Trouble::Hangs => Answer::later(std::future::pending()),
+        }
+    }
+}
+
+impl Memory for Troubled {
+    fn about(&self) -> &About {
+        self.sound.about()
+    }
+
+    fn get<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        counters: &'a [&'a str],
+    ) -> Answer<'a, Found> {
+        self.answer(Asked::Get, || self.sound.get(space, key, counters))
+    }
+
+    fn put<'a>(
+        &'a self,
+        space: &'a str,
+        record: Record,
+        under: Option<&'a Lease>,
+    ) -> Answer<'a, Put> {
+        self.answer(Asked::Put, || self.sound.put(space, record, under))
+    }
+
+    fn reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        labels: &'a [Label],
+        hold: Duration,
+    ) -> Answer<'a, Reserved> {
+        let reserve = || self.sound.reserve(space, key, labels, hold);
+        self.answer(Asked::Reserve, reserve)
+    }
+
+    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {
+        self.answer(Asked::Renew, || self.sound.renew(lease, hold))
+    }
+
+    fn release(&self, lease: Lease) -> Answer<'_, ()> {
+        self.answer(Asked::Release, || self.sound.release(lease))
+    }
+
+    fn find<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a Filter<'a>,
+        page: Page<'a>,
+    ) -> Answer<'a, Batch> {
+        self.answer(Asked::Find, || self.sound.find(space, filter, page))
+    }
+
+    fn erase<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a Filter<'a>,
+        page: Page<'a>,
+    ) -> Answer<'a, Batch> {
+        self.answer(Asked::Erase, || self.sound.erase(space, filter, page))
+    }
+
+    fn raise<'a>(&'a self, space: &'a str, counter: &'a str) -> Answer<'a, u64> {
+        self.answer(Asked::Raise, || self.sound.raise(space, counter))
+    }
+
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {
+        self.answer(Asked::Touch, || self.sound.touch(space, used))
+    }
+
+    fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {
+        self.answer(Asked::Usage, || self.sound.usage(space))
+    }
+
+    fn stamp(&self, space: &str, name: &str) -> Option<u64> {
+        self.sound.stamp(space, name)
+    }
+}

@@ -1,0 +1,427 @@
+//! A home with a memory, a ledger and files in it, and runs that take place there.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cachalot_cache::{Bounds, Cache, Explanation, Ledger, Mode};
+use cachalot_core::{Clock, DigestKey, ManualClock, Millis, Seals};
+use cachalot_memory::sqlite::{self, SqliteMemory};
+use cachalot_memory::{Filter, Memory, Page, Record, space};
+use cachalot_storage::{HttpClient, HttpOptions, Storage};
+use cachalot_workflow::actions::{Registry, builtin, check};
+use cachalot_workflow::report::{Event, Memoized, Reporter};
+use cachalot_workflow::runtime::Random;
+use cachalot_workflow::{Action, Failure, Runtime};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Far from the epoch, and not a round number of seconds.
+pub(crate) const START: Millis = 1_795_228_920_123;
+
+/// What [`START`] is called in responses.
+pub(crate) const START_TEXT: &str = "2026-11-21T02:42:00.123Z";
+
+/// Everything that happened, in order.
+#[derive(Default)]
+pub(crate) struct Events(Mutex<Vec<Event>>);
+
+impl Reporter for Events {
+    fn report(&self, event: Event) {
+        self.0.lock().unwrap().push(event);
+    }
+}
+
+impl Events {
+    /// How memoized actions were answered.
+    pub(crate) fn answered(&self) -> Vec<Memoized> {
+        let events = self.0.lock().unwrap();
+        let answered = events.iter().filter_map(|event| match event {
+            Event::Answered { memoized, .. } => Some(memoized.clone()),
+            _ => None,
+        });
+        answered.collect()
+    }
+
+    /// Everything, as text.
+    pub(crate) fn text(&self) -> String {
+        format!("{:?}", self.0.lock().unwrap())
+    }
+}
+
+/// Always the same number.
+pub(crate) struct Fixed(pub(crate) f64);
+
+impl Random for Fixed {
+    fn unit(&self) -> f64 {
+        self.0
+    }
+}
+
+/// Numbers that look random and are the same in every run (splitmix64).
+pub(crate) struct Seeded(Mutex<u64>);
+
+impl Seeded {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Mutex::new(seed))
+    }
+}
+
+impl Random for Seeded {
+    fn unit(&self) -> f64 {
+        let mut state = self.0.lock().unwrap();
+        *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = *state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// What a run is made from; everything that a test does not name is as in a plain run of an agent
+/// called `tester`.
+pub(crate) struct Setup {
+    home: Arc<TempDir>,
+    memory: Kept,
+    agent: String,
+    run: String,
+    mode: Mode,
+    clock: Option<Arc<dyn Clock>>,
+    manual: Arc<ManualClock>,
+    random: Arc<dyn Random>,
+    settings: Value,
+    environment: BTreeMap<String, String>,
+    directory: Option<PathBuf>,
+    seals: Arc<Seals>,
+    bounds: Bounds,
+    actions: Registry,
+}
+
+enum Kept {
+    Sqlite,
+    Other(Arc<dyn Memory>),
+    Nowhere,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            home: Arc::new(TempDir::new().unwrap()),
+            memory: Kept::Sqlite,
+            agent: "tester".to_owned(),
+            run: "run-1".to_owned(),
+            mode: Mode::On,
+            clock: None,
+            manual: Arc::new(ManualClock::at(START)),
+            // Never cleans up by chance.
+            random: Arc::new(Fixed(0.999)),
+            settings: json!({}),
+            environment: BTreeMap::from([(
+                "PATH".to_owned(),
+                std::env::var("PATH").unwrap_or_default(),
+            )]),
+            directory: None,
+            seals: Arc::new(Seals::none()),
+            bounds: Bounds::default(),
+            actions: builtin(),
+        }
+    }
+}
+
+impl Setup {
+    /// In the home of another run, at the time it is there.
+    pub(crate) fn in_home_of(world: &World) -> Self {
+        Self {
+            home: Arc::clone(&world.home),
+            manual: Arc::clone(&world.clock),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn memory(self, memory: Arc<dyn Memory>) -> Self {
+        Self {
+            memory: Kept::Other(memory),
+            ..self
+        }
+    }
+
+    pub(crate) fn no_memory(self) -> Self {
+        Self {
+            memory: Kept::Nowhere,
+            ..self
+        }
+    }
+
+    pub(crate) fn agent(self, agent: &str) -> Self {
+        Self {
+            agent: cachalot_workflow::actions::cache::escape(agent),
+            ..self
+        }
+    }
+
+    pub(crate) fn run(self, run: &str) -> Self {
+        Self {
+            run: run.to_owned(),
+            ..self
+        }
+    }
+
+    pub(crate) fn mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    pub(crate) fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock: Some(clock),
+            ..self
+        }
+    }
+
+    pub(crate) fn random(self, random: impl Random + 'static) -> Self {
+        Self {
+            random: Arc::new(random),
+            ..self
+        }
+    }
+
+    pub(crate) fn settings(self, settings: Value) -> Self {
+        Self { settings, ..self }
+    }
+
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    pub(crate) fn directory(self, directory: &Path) -> Self {
+        Self {
+            directory: Some(directory.to_owned()),
+            ..self
+        }
+    }
+
+    /// With these secrets, digested under the key that lies in the home.
+    pub(crate) fn secrets(self, secrets: &[&str]) -> Self {
+        let key = DigestKey::load_or_create(&self.home.path().join("memory.db.digest-key"));
+        let seals = Seals::under(key.unwrap());
+        secrets.iter().for_each(|secret| seals.learn(secret));
+        Self {
+            seals: Arc::new(seals),
+            ..self
+        }
+    }
+
+    pub(crate) fn without_front(self) -> Self {
+        Self {
+            bounds: Bounds {
+                front_bytes: 0,
+                ..Bounds::default()
+            },
+            ..self
+        }
+    }
+
+    pub(crate) fn with(mut self, action: impl Action + 'static) -> Self {
+        self.actions.register(action);
+        self
+    }
+
+    pub(crate) fn start(self) -> World {
+        let home = self.home.path().to_owned();
+        let clock = self
+            .clock
+            .unwrap_or_else(|| Arc::clone(&self.manual) as Arc<dyn Clock>);
+        let memory: Option<Arc<dyn Memory>> = match self.memory {
+            Kept::Sqlite => {
+                let options = sqlite::Options::new(Arc::clone(&clock));
+                let memory = SqliteMemory::open(&home.join("memory.db"), options).unwrap();
+                Some(Arc::new(memory))
+            }
+            Kept::Other(memory) => Some(memory),
+            Kept::Nowhere => None,
+        };
+        let warnings: Arc<Mutex<Vec<String>>> = Arc::default();
+        let heard = Arc::clone(&warnings);
+        let warn: Arc<dyn Fn(&str) + Send + Sync> =
+            Arc::new(move |text: &str| heard.lock().unwrap().push(text.to_owned()));
+        let ledger = home.join("memory.db.ledger");
+        let cache = Cache::new(cachalot_cache::Options {
+            memory: memory.clone(),
+            ledger: Ledger::at(&ledger, self.run.clone(), Arc::clone(&warn)),
+            clock: Arc::clone(&clock),
+            seals: Arc::clone(&self.seals),
+            bounds: self.bounds,
+            warn,
+        });
+        let events = Arc::new(Events::default());
+        let directory = self.directory.unwrap_or_else(|| {
+            let directory = home.join("files");
+            std::fs::create_dir_all(&directory).unwrap();
+            directory
+        });
+        let runtime = Runtime {
+            run: self.run,
+            agent: self.agent,
+            storage: storage(&directory),
+            directory,
+            environment: self.environment,
+            settings: self.settings,
+            clock,
+            random: self.random,
+            memory,
+            cache,
+            mode: self.mode,
+            seals: self.seals,
+            secrets: BTreeMap::new(),
+            actions: Arc::new(self.actions),
+            reporter: Arc::clone(&events) as Arc<dyn Reporter>,
+        };
+        World {
+            runtime,
+            events,
+            clock: self.manual,
+            warnings,
+            home: self.home,
+        }
+    }
+}
+
+fn storage(directory: &Path) -> Storage {
+    Storage::new(cachalot_storage::Options {
+        directory: directory.to_owned(),
+        environment: BTreeMap::new(),
+        http: HttpClient::new(HttpOptions::default()).unwrap(),
+    })
+}
+
+/// A run, and the home in which it takes place.
+pub(crate) struct World {
+    pub(crate) runtime: Runtime,
+    pub(crate) events: Arc<Events>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) warnings: Arc<Mutex<Vec<String>>>,
+    home: Arc<TempDir>,
+}
+
+impl World {
+    /// A plain run that knows these actions of the test beside the built-in ones.
+    pub(crate) fn with(action: impl Action + 'static) -> Self {
+        Setup::default().with(action).start()
+    }
+
+    /// Where everything lies.
+    pub(crate) fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// A path in the directory of the run.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.runtime.directory.join(name)
+    }
+
+    /// A file in the directory of the run.
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn after(&self, time: Duration) {
+        self.clock.advance(time);
+    }
+
+    /// Checks the arguments and runs the action, as a node does.
+    pub(crate) async fn call(&self, action: &str, arguments: Value) -> Result<Value, Failure> {
+        let found = self.runtime.actions.get(action);
+        let action = found.unwrap_or_else(|| panic!("there is no action {action}"));
+        let Value::Object(arguments) = arguments else {
+            panic!("arguments are a mapping")
+        };
+        let arguments = check(action.about(), arguments)?;
+        action.run(arguments, &self.runtime).await
+    }
+
+    /// Runs an action that must succeed.
+    pub(crate) async fn ok(&self, action: &str, arguments: Value) -> Value {
+        let answer = self.call(action, arguments).await;
+        answer.unwrap_or_else(|failure| panic!("{action}: {failure:?}"))
+    }
+
+    /// Runs an action that must fail.
+    pub(crate) async fn fails(&self, action: &str, arguments: Value) -> Failure {
+        match self.call(action, arguments).await {
+            Ok(value) => panic!("{action} should have failed, and gave {value}"),
+            Err(failure) => failure,
+        }
+    }
+
+    /// `cache.wrap` that must succeed.
+    pub(crate) async fn wrap(&self, with: Value) -> Value {
+        self.ok("cache.wrap", with).await
+    }
+
+    /// `cache.wrap` of an action with arguments and nothing else.
+    pub(crate) async fn wrapped(&self, action: &str, args: Value) -> Value {
+        self.wrap(json!({ "action": action, "args": args })).await
+    }
+
+    /// What `cache.get` says of a key.
+    pub(crate) async fn get(&self, key: &str) -> Value {
+        self.ok("cache.get", json!({"key": key, "include_metadata": true}))
+            .await
+    }
+
+    /// `cache.invalidate` that must succeed.
+    pub(crate) async fn invalidate(&self, with: Value) -> Value {
+        self.ok("cache.invalidate", with).await
+    }
+
+    /// All records of the cache as the memory holds them.
+    pub(crate) async fn entries(&self) -> Vec<Record> {
+        self.records(space::CACHE).await
+    }
+
+    pub(crate) async fn records(&self, space: &str) -> Vec<Record> {
+        let memory = self.runtime.memory.as_ref().expect("a memory");
+        let page = Page::first(1_000_000);
+        let found = memory.find(space, &Filter::default(), page).settle().await;
+        found.unwrap().records
+    }
+
+    /// Explains the last call, as `cachalot why --last` does.
+    pub(crate) async fn why(&self) -> Explanation {
+        let ledger = self.runtime.cache.ledger();
+        ledger.flush().await;
+        ledger.explain(None).unwrap().expect("a call")
+    }
+
+    /// Ends the run: what it has not told yet is told, and nothing of it stays open.
+    pub(crate) async fn end(self) -> Setup {
+        self.runtime.cache.close().await;
+        Setup::in_home_of(&self)
+    }
+}
+
+/// `value` without the fields named.
+pub(crate) fn without(mut value: Value, fields: &[&str]) -> Value {
+    for field in fields {
+        value.as_object_mut().unwrap().shift_remove(*field);
+    }
+    value
+}
+
+/// The text of a field.
+#[track_caller]
+pub(crate) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    let found = value[field].as_str();
+    found.unwrap_or_else(|| panic!("{field} is no text in {value}"))
+}
+
+/// Whether a response says that it came from the cache.
+#[track_caller]
+pub(crate) fn is_hit(response: &Value) -> bool {
+    let hit = response["_cache_hit"].as_bool();
+    hit.unwrap_or_else(|| panic!("no _cache_hit in {response}"))
+}

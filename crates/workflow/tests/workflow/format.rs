@@ -1,0 +1,390 @@
+//! Agent files: what is wrong with them, where, and what they mean.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_workflow::actions;
+use cachalot_workflow::format::{self, Agent, Language};
+use serde_json::json;
+
+use crate::world::{Told, registry, shown};
+
+fn environment() -> BTreeMap<String, String> {
+    [("DATA", "/data"), ("LIMIT", "100"), ("EMPTY", ""), ("FLAG", "true"), ("CODE", "007")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
+}
+
+fn load(text: &str) -> Result<Agent, String> {
+    let registry = registry(&Arc::new(Told::default()));
+    format::load("a.yaml", text, &registry, &environment()).map_err(|problems| shown(&problems))
+}
+
+/// Each line of `expected` must be a line of what is told, in order, and there must be no others.
+#[track_caller]
+fn problems(text: &str, expected: &[&str]) {
+    let told = match load(text) {
+        Ok(_) => String::new(),
+        Err(told) => told,
+    };
+    let told: Vec<&str> = told.lines().collect();
+    assert_eq!(told, expected, "in:\n{text}");
+}
+
+#[test]
+fn a_small_file_loads() {
+    let agent = load("name: n\ndescription: d\nversion: 1.10\nstate_schema: {a: str}\nnodes: [{name: a, description: x}]\n").unwrap();
+    assert_eq!(agent.name.as_deref(), Some("n"));
+    assert_eq!(agent.version.as_deref(), Some("1.1"));
+    assert_eq!(agent.node_names().collect::<Vec<_>>(), ["a"]);
+    assert!(!agent.has_code_in(Language::Python));
+}
+
+#[test]
+fn the_top_level() {
+    problems("[a]", &["a.yaml:1:1: an agent file must be a mapping, but this is a list [wrong-type]; write a mapping here"]);
+    problems("name: a\n", &["a.yaml:1:1: an agent file needs `nodes` [missing-key]; add `nodes: …`"]);
+    problems("nodes: []\n", &["a.yaml:1:8: there are no nodes [missing-key]; an agent has at least one node"]);
+    problems(
+        "nmae: a\nimports: []\nconfig: {}\nnodes: [{name: a}]\nvariables: [1]\n",
+        &[
+            "a.yaml:1:1: unknown key `nmae` in an agent file [unknown-key]; did you mean `name`?",
+            "a.yaml:2:1: `imports` in an agent file is not supported [unsupported-section]; take it out: it would have no effect here",
+            "a.yaml:3:1: `config` in an agent file is not supported [unsupported-section]; take it out: it would have no effect here",
+            "a.yaml:5:12: `variables` must be a mapping, but this is a list [wrong-type]; write a mapping here",
+        ],
+    );
+}
+
+#[test]
+fn names_of_nodes() {
+    problems(
+        "nodes:\n- {name: a}\n- {name: a}\n- {name: __end__}\n- {run: x}\n- 7\n",
+        &[
+            "a.yaml:3:10: a second node is called `a` [duplicate-node]; give it another name",
+            "a.yaml:4:10: a node cannot be called `__end__` [bad-value]; the name stands for where a run begins or ends",
+            "a.yaml:5:3: a node needs `name` [missing-key]; add `name: …`",
+            "a.yaml:6:3: a node must be a mapping, but this is a number [wrong-type]; write a mapping here",
+        ],
+    );
+}
+
+#[test]
+fn actions_and_their_arguments() {
+    problems(
+        "nodes:
+- {name: a, uses: test.ecko}
+- {name: b, uses: nothing.like.it}
+- {name: c, uses: test.needs, with: {count: 1.5, ratio: x, flag: 'yes', fields: [1], items: {}, pth: x}}
+- {name: d, uses: test.needs}
+- {name: e, uses: test.needs, with: [1]}
+- {name: f, uses: test.needs, with: {path: null}}
+- {name: g, with: {a: 1}}
+- {name: h, uses: test.echo, run: x}
+- {name: fine, uses: test.needs, with: {path: 7, count: '3', ratio: '0.5', flag: 'TRUE', fields: '{{ state.x }}', items: []}}
+- {name: fine2, uses: actions.test_echo, with: '{{ state.all }}'}
+",
+        &[
+            "a.yaml:2:19: there is no action `test.ecko` [unknown-action]; did you mean `test.echo`?",
+            "a.yaml:3:19: there is no action `nothing.like.it` [unknown-action]; `cachalot schema` lists all actions",
+            "a.yaml:4:37: `test.needs` needs `path` [missing-key]; add `path: …`: For tests",
+            "a.yaml:4:45: parameter `count` of `test.needs` must be a whole number, but this is a number [wrong-type]; write a whole number here",
+            "a.yaml:4:57: parameter `ratio` of `test.needs` must be a number, but this is text [wrong-type]; write a number here",
+            "a.yaml:4:66: parameter `flag` of `test.needs` must be `true` or `false`, but this is text [wrong-type]; write `true` or `false` here",
+            "a.yaml:4:81: parameter `fields` of `test.needs` must be a mapping, but this is a list [wrong-type]; write a mapping here",
+            "a.yaml:4:93: parameter `items` of `test.needs` must be a list, but this is a mapping [wrong-type]; write a list here",
+            "a.yaml:4:97: `test.needs` has no parameter `pth` [unknown-key]; did you mean `path`?",
+            "a.yaml:5:19: `test.needs` needs `path` [missing-key]; add `path: …`: For tests",
+            "a.yaml:6:37: the arguments of `test.needs` must be a mapping, but this is a list [wrong-type]; write a mapping here",
+            "a.yaml:7:37: `test.needs` needs `path` [missing-key]; add `path: …`: For tests",
+            "a.yaml:8:13: `with` without `uses` [missing-key]; name the action that takes these arguments: `uses: …`",
+            "a.yaml:9:30: `uses` and `run` in one node [conflicting-work]; a node does one thing: make two nodes, or use `steps`",
+        ],
+    );
+}
+
+#[test]
+fn templates_in_a_file() {
+    problems(
+        "nodes:
+- name: a
+  uses: test.echo
+  with:
+    value: \"{{ state.x | uper }} and {{ stat.x }}\"
+  output: {k: '{{ resutl.x }}', fine: '{{ result.x }}'}
+  goto: [{if: 'result.', to: a}, {if: result.x, to: a}]
+- {name: b, uses: test.echo, with: {value: '{{ result.x }}'}}
+- {name: c, run: 'return {{ not a template }}'}
+",
+        &[
+            "a.yaml:5:26: there is no filter `uper` [unknown-filter]; did you mean `upper`?",
+            "a.yaml:5:41: there is no `stat` here [unknown-name]; did you mean `state`?",
+            "a.yaml:6:19: there is no `resutl` here [unknown-name]; did you mean `result`?",
+            "a.yaml:7:22: the template is malformed: unexpected end of input, expected identifier or integer [bad-template]",
+            "a.yaml:8:48: there is no `result` here [unknown-name]; what the run has set is `state.result`; names are state, variables, secrets, settings, env",
+        ],
+    );
+}
+
+#[test]
+fn goto_and_edges() {
+    problems(
+        "nodes:
+- {name: ask, goto: aks}
+- {name: b, goto: [{if: x, to: nowhere}, {to: ask}, {if: y, to: b}, {ot: b}]}
+- {name: c, goto: 7}
+- {name: d}
+edges:
+- {from: d, to: ask}
+- {from: d, to: b}
+- {from: dd, to: __end__}
+- {from: d, to: __start__}
+- {to: d, frm: d}
+- {from: __end__, to: d}
+",
+        &[
+            "a.yaml:2:21: `goto` names `aks`, and there is no such node [goto-undefined]; did you mean `ask`?",
+            "a.yaml:3:32: `to` names `nowhere`, and there is no such node [goto-undefined]; the nodes are ask, b, c, d",
+            "a.yaml:3:53: this rule is never reached: the one before it has no `if` [unreachable]; put the rule without `if` last",
+            "a.yaml:3:69: a rule of `goto` needs `to` [missing-key]; add `to: …`",
+            "a.yaml:3:70: unknown key `ot` in a rule of `goto` [unknown-key]; did you mean `to`?",
+            "a.yaml:4:19: `goto` must be the name of a node, but this is a number [wrong-type]; write the name of a node here",
+            "a.yaml:8:3: this edge is never taken: another one from the same node always is [unreachable]; give one of them a condition (`when: …`), or both `parallel: true`",
+            "a.yaml:9:10: `from` names `dd`, and there is no such node [edge-undefined]; did you mean `d`?",
+            "a.yaml:10:17: `to` names `__start__`, and there is no such node [edge-undefined]; the nodes are ask, b, c, d",
+            "a.yaml:11:3: an edge needs `from` [missing-key]; add `from: …`",
+            "a.yaml:11:11: unknown key `frm` in an edge [unknown-key]; did you mean `from`?",
+            "a.yaml:12:10: `from` names `__end__`, and there is no such node [edge-undefined]; the nodes are ask, b, c, d",
+        ],
+    );
+}
+
+#[test]
+fn fan_outs_and_where_they_meet() {
+    problems(
+        "nodes:
+- {name: s}
+- {name: a}
+- {name: b}
+- {name: each, type: dynamic_parallel, item_vra: x}
+- {name: two, type: dynamic_parallel, items: [1], fan_in: jion, action: {uses: test.echo}, run: x}
+- {name: join}
+edges:
+- {from: s, to: a, parallel: true}
+- {from: s, to: b, parallel: true}
+- {from: a, to: __end__}
+- {from: b, to: a, parallel: true, fan_in: join, parallel_strategy: process}
+- {from: b, to: s}
+",
+        &[
+            "a.yaml:5:3: a node needs `items` [missing-key]; add `items: …`",
+            "a.yaml:5:3: a fan-out whose branches do nothing [conflicting-work]; give it exactly one of `action`, `steps`, `run` and `uses`",
+            "a.yaml:5:3: a fan-out needs `fan_in` [missing-key]; name the node that gets `parallel_results`: `fan_in: …`",
+            "a.yaml:5:40: unknown key `item_vra` in a node [unknown-key]; did you mean `item_var`?",
+            "a.yaml:6:3: a fan-out whose branches do more than one thing [conflicting-work]; give it exactly one of `action`, `steps`, `run` and `uses`",
+            "a.yaml:6:59: `fan_in` names `jion`, and there is no such node [fan-in-undefined]; did you mean `join`?",
+            "a.yaml:9:3: the branches that begin here do not meet at one node [fan-in-undefined]; add `fan_in: NODE` to each of these edges, or mark the node at which they meet with `fan_in: true`",
+            "a.yaml:12:69: there is only one way to run branches [unsupported]; take it out: branches run at the same time in one process",
+            "a.yaml:13:3: an edge beside parallel ones is not parallel [bad-value]; give it `parallel: true`, or let it begin elsewhere",
+        ],
+    );
+}
+
+#[test]
+fn loops_steps_and_types() {
+    problems(
+        "nodes:
+- {name: l, type: while_loop, max_iterations: 1001, body: [{type: while_loop, condition: x}]}
+- {name: m, type: while_loop, condition: '{{', max_iterations: 0, body: []}
+- {name: n, type: while_lop}
+- {name: o, type: matrix, strategy: {}}
+- {name: p, steps: [{run: x, goto: n, on_error: {fallback: n}}]}
+- {name: q, language: lua, run: x}
+- {name: r, language: pyhton, run: x}
+- {name: s, run: '-- lua'}
+- {name: t, run: {type: expression}}
+- {name: u, interrupt: after}
+",
+        &[
+            "a.yaml:2:3: a node needs `condition` [missing-key]; add `condition: …`",
+            "a.yaml:2:47: `max_iterations` must be from 1 to 1000, but it is 1001 [out-of-range]; write a whole number that is from 1 to 1000",
+            "a.yaml:2:67: a step cannot be a `while_loop` [unsupported]; make it a node of its own",
+            "a.yaml:3:43: the template is malformed: unexpected end of input, expected expression [bad-template]",
+            "a.yaml:3:64: `max_iterations` must be from 1 to 1000, but it is 0 [out-of-range]; write a whole number that is from 1 to 1000",
+            "a.yaml:4:19: there is no type of node `while_lop` [bad-value]; did you mean `while_loop`?",
+            "a.yaml:5:19: there is no type of node `matrix` [unsupported]; `dynamic_parallel` runs a branch per item",
+            "a.yaml:5:27: `strategy` in a node is not supported [unsupported]; take it out: it would have no effect here",
+            "a.yaml:6:30: a step has no `goto` [unsupported]; steps run one after the other: make it a node of its own",
+            "a.yaml:6:60: a step has no `fallback` [unsupported]; give it to the node that the step belongs to",
+            "a.yaml:7:23: there is no lua here [unsupported]; write the block in Python",
+            "a.yaml:8:23: there is no language `pyhton` [bad-value]; did you mean `python`?",
+            "a.yaml:9:18: there is no lua here [unsupported]; write the block in Python",
+            "a.yaml:10:18: `run` needs `value` [missing-key]; add `value: …`",
+            "a.yaml:11:13: `interrupt` in a node is not supported [unsupported]; take it out: it would have no effect here",
+        ],
+    );
+}
+
+#[test]
+fn on_error() {
+    problems(
+        "nodes:
+- {name: a, on_error: {mode: rety, max_retries: -1, retry_delay: -1, backoff_multiplier: 0.5, fallback: zzz, x: 1}}
+- {name: b, on_error: {mode: retry, retryable_errors: timeout, fallback: __end__}}
+",
+        &[
+            "a.yaml:2:30: there is no mode `rety` [bad-value]; did you mean `retry`?",
+            "a.yaml:2:49: `max_retries` must be at most 1000 and not negative, but it is -1 [out-of-range]; write a whole number that is at most 1000 and not negative",
+            "a.yaml:2:66: `retry_delay` is -1 [out-of-range]; write a number of seconds that is not negative",
+            "a.yaml:2:90: `backoff_multiplier` is 0.5 [out-of-range]; write a number that is at least 1",
+            "a.yaml:2:105: `fallback` names `zzz`, and there is no such node [fallback-undefined]; the nodes are a, b",
+            "a.yaml:2:110: unknown key `x` in `on_error` [unknown-key]; expected one of: max_retries, mode, retry_delay, backoff_multiplier, retryable_errors, fallback",
+            "a.yaml:3:55: `retryable_errors` must be a list, but this is text [wrong-type]; write a list here",
+            "a.yaml:3:74: `fallback` names `__end__`, and there is no such node [fallback-undefined]; the nodes are a, b",
+        ],
+    );
+}
+
+#[test]
+fn environment_variables_are_expanded_in_settings_only() {
+    let agent = load(
+        "settings:
+  name: x-${LIMIT}-$${LIMIT}-${EMPTY}${UNSET:-d}${EMPTY:-e}
+  ltm: {backend: sqlite, ltm_path: '${DATA}/m.db'}
+  cache: {max_bytes: '${LIMIT}', max_entries: 5}
+  llamaextract: {api_key: x}
+variables: {a: '${LIMIT}'}
+nodes: [{name: a}]
+",
+    );
+    assert_eq!(
+        agent.unwrap_err(),
+        "a.yaml:4:22: `max_bytes` must be a whole number, but this is text [wrong-type]; take the quotes away"
+    );
+    let agent = load(
+        "settings:
+  name: x-${LIMIT}-$${LIMIT}-${EMPTY}${UNSET:-d}${EMPTY:-e}
+  ltm: {backend: sqlite, ltm_path: '${DATA}/m.db'}
+  cache:
+    max_bytes: ${LIMIT}
+    patience_ms: 250
+  llamaextract:
+    api_key: \"${CODE}\"
+    base_url: ${CODE}
+  python: {time_limit: 0.5, memory_limit: 1000}
+  parallel: {strategy: thread, max_workers: 4}
+variables: {a: '${LIMIT}'}
+nodes: [{name: a}]
+",
+    )
+    .unwrap();
+    let settings = &agent.settings;
+    assert_eq!(settings.name.as_deref(), Some("x-100-${LIMIT}-de"));
+    assert_eq!(settings.memory.path.as_deref(), Some("/data/m.db"));
+    assert_eq!(settings.memory.backend.as_deref(), Some("sqlite"));
+    assert_eq!(settings.memory.place.as_ref().unwrap().to_string(), "a.yaml:3:18");
+    assert_eq!(settings.cache.max_bytes, Some(100));
+    assert_eq!(settings.cache.patience, Some(Duration::from_millis(250)));
+    assert_eq!(settings.value["llamaextract"], json!({"api_key": "007", "base_url": "007"}));
+    assert_eq!(settings.python.time_limit, Some(Duration::from_millis(500)));
+    assert_eq!(settings.max_workers, Some(4));
+    assert_eq!(agent.variables["a"], json!("${LIMIT}"));
+}
+
+#[test]
+fn settings_are_claimed_by_their_rooms() {
+    problems(
+        "settings:
+  ltm: {pth: x, path: a}
+  ltm_path: b
+  name: ${UNSE}
+  cache: {max_byte: 1}
+  llm: {model: x}
+  web: {search: {base_url: 1}}
+  python: {time_limit: 0}
+  parallel: {strategy: process}
+  chache: {}
+nodes: [{name: a}]
+",
+        &[
+            "a.yaml:2:9: unknown key `pth` in `settings.ltm` [unknown-key]; did you mean `path`?",
+            "a.yaml:3:13: `ltm_path` names a second path of the memory [bad-value]; keep one of `ltm.path`, `ltm.ltm_path` and `ltm_path`",
+            "a.yaml:4:9: the environment variable `UNSE` is not set [unset-variable]; set it, or give it a default: `${UNSE:-default}`",
+            "a.yaml:5:11: unknown key `max_byte` in `settings.cache` [unknown-key]; did you mean `max_bytes`?",
+            "a.yaml:6:3: `llm` in `settings` is not supported [unsupported-section]; take it out: it would have no effect here",
+            "a.yaml:7:28: `base_url` must be text, but this is a number [wrong-type]; put it in quotes",
+            "a.yaml:8:24: `time_limit` is 0 [out-of-range]; write a positive number of seconds",
+            "a.yaml:9:24: there is no parallel strategy `process` [unsupported]; take it out: branches run at the same time in one process",
+            "a.yaml:10:3: unknown key `chache` in `settings` [unknown-key]; did you mean `cache`?",
+        ],
+    );
+}
+
+#[test]
+fn every_problem_has_a_listed_code() {
+    use cachalot_workflow::format::codes;
+    let mut codes: Vec<&str> = codes::ALL.iter().map(|(code, _)| *code).collect();
+    let count = codes.len();
+    codes.sort_unstable();
+    codes.dedup();
+    assert_eq!(codes.len(), count);
+    assert!(codes::ALL.iter().all(|(_, what)| what.ends_with('.')));
+}
+
+#[test]
+fn the_first_and_the_last_of_the_storys_examples_load() {
+    let registry = actions::builtin();
+    let extraction = "
+name: document_extraction_agent
+description: Extract data from documents with caching
+
+nodes:
+  - name: extract_with_cache
+    uses: cache.wrap
+    with:
+      action: llamaextract.extract
+      key_strategy: file_content
+      key_source: file
+      ttl_days: 60
+      cleanup_probability: 0.05
+      args:
+        file: \"{{ state.file_path }}\"
+        agent_name: \"{{ state.agent_name }}\"
+    output: extraction_result
+
+  - name: check_result
+    run: |
+      result = state.get(\"extraction_result\", {})
+      cache_hit = result.get(\"_cache_hit\", False)
+
+      if cache_hit:
+        print(f\"Cache hit! Created at: {result.get('_cache_created_at')}\")
+      else:
+        print(\"Cache miss - fresh extraction performed\")
+
+      return {\"data\": result.get(\"result\", {}).get(\"data\")}
+";
+    let management = "
+name: cache_management_agent
+
+nodes:
+  - name: invalidate_old_extractions
+    uses: cache.invalidate
+    with:
+      metadata_filter:
+        _cache_action: llamaextract.extract
+    output: invalidation_result
+
+  - name: report
+    run: |
+      result = state.get(\"invalidation_result\", {})
+      return {\"deleted\": result.get(\"deleted_count\", 0)}
+";
+    for text in [extraction, management] {
+        let agent = format::load("a.yaml", text, &registry, &BTreeMap::new());
+        let agent = agent.unwrap_or_else(|problems| panic!("{}", shown(&problems)));
+        assert!(agent.has_code_in(Language::Python));
+        assert!(!agent.has_code_in(Language::Python3));
+    }
+}

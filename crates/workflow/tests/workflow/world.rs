@@ -1,0 +1,264 @@
+//! A run with actions and inline code that do what tests need.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cachalot_cache::{Bounds, Cache, Ledger, Mode};
+use cachalot_core::secret::DigestKey;
+use cachalot_core::{ManualClock, Seals, Secret};
+use cachalot_memory::in_process::InProcessMemory;
+use cachalot_storage::{HttpClient, HttpOptions, Storage};
+use cachalot_workflow::actions::Registry;
+use cachalot_workflow::format::{self, Agent};
+use cachalot_workflow::graph::{self, Plan, RunFailure, Scripts};
+use cachalot_workflow::report::{Event, Reporter, current_node};
+use cachalot_workflow::runtime::Random;
+use cachalot_workflow::script::{Ended, Script, ScriptFailure, ScriptRunner};
+use cachalot_workflow::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned, Runtime};
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+/// What happened in a run.
+#[derive(Default)]
+pub(crate) struct Told {
+    pub(crate) events: Mutex<Vec<Event>>,
+    /// How often the actions ran.
+    pub(crate) runs: AtomicUsize,
+    /// How many actions run now, and how many ran at most at a time.
+    running: AtomicUsize,
+    pub(crate) most_running: AtomicUsize,
+    /// How many actions were begun and dropped before their end.
+    pub(crate) dropped: AtomicUsize,
+}
+
+impl Reporter for Told {
+    fn report(&self, event: Event) {
+        self.events.lock().unwrap().push(event);
+    }
+}
+
+impl Told {
+    /// The events, one word and the node each, without times.
+    pub(crate) fn shown(&self) -> Vec<String> {
+        let events = self.events.lock().unwrap();
+        events
+            .iter()
+            .map(|event| match event {
+                Event::Started { node } => format!("+ {node}"),
+                Event::Finished { node, .. } => format!("- {node}"),
+                Event::Failed { node, message, .. } => format!("! {node}: {message}"),
+                Event::Retrying { node, attempt, after, .. } => format!("~ {node}: {attempt} after {after:?}"),
+                Event::Progress { node, done, total } => format!("% {node}: {done}/{total}"),
+                Event::Printed { node, text } => format!("> {node}: {text}"),
+                other => format!("{other:?}"),
+            })
+            .collect()
+    }
+
+    pub(crate) fn started(&self) -> Vec<String> {
+        self.shown().iter().filter_map(|event| event.strip_prefix("+ ")).map(str::to_owned).collect()
+    }
+}
+
+const fn parameter(name: &'static str, kind: ParameterKind, required: bool) -> Parameter {
+    Parameter { name, kind, required, doc: "For tests." }
+}
+
+/// `test.echo`: after `wait` milliseconds returns `value`, or fails `fails` times first.
+struct Echo {
+    about: About,
+    told: Arc<Told>,
+    failed: Mutex<BTreeMap<String, u64>>,
+}
+
+struct Running<'a>(&'a Told, bool);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+        if !self.1 {
+            self.0.dropped.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[async_trait]
+impl Action for Echo {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    async fn plan(&self, arguments: Arguments, _: &Runtime) -> Result<Planned, Failure> {
+        Ok(match arguments.get("plan").and_then(Value::as_str) {
+            Some("hit") => Planned::Hit { result: arguments["value"].clone(), handle: "cache:x".to_owned() },
+            Some("pays") => Planned::Pays { handle: Some("cache:x".to_owned()), reason: "no entry".to_owned() },
+            _ => Planned::Runs,
+        })
+    }
+
+    async fn run(&self, arguments: Arguments, _: &Runtime) -> Result<Value, Failure> {
+        self.told.runs.fetch_add(1, Ordering::SeqCst);
+        let now = self.told.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.told.most_running.fetch_max(now, Ordering::SeqCst);
+        let mut running = Running(&self.told, false);
+        if let Some(wait) = arguments.get("wait").and_then(Value::as_u64) {
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+        }
+        running.1 = true;
+        let fails = arguments.get("fails").and_then(Value::as_u64).unwrap_or(0);
+        let mut failed = self.failed.lock().unwrap();
+        let failed = failed.entry(current_node()).or_default();
+        if *failed < fails {
+            *failed += 1;
+            let message = format!("failure {failed} of {}", arguments.get("value").unwrap_or(&Value::Null));
+            return Err(match arguments.get("kind").and_then(Value::as_str) {
+                Some("passing") => Failure::passing("timeout", message),
+                _ => Failure::new("broken", message),
+            });
+        }
+        Ok(arguments.get("value").cloned().unwrap_or(Value::Null))
+    }
+}
+
+/// Inline code is JSON with `$name` for fields of the state, after an optional `print TEXT` line;
+/// `fail` fails on its second line.
+struct Json;
+
+#[async_trait]
+impl ScriptRunner for Json {
+    async fn run(&self, script: &Script, state: &Map<String, Value>, variables: &Map<String, Value>) -> Result<Ended, ScriptFailure> {
+        let mut printed = String::new();
+        let mut source = script.source.trim().to_owned();
+        if let Some(rest) = source.strip_prefix("print ") {
+            let (text, rest) = rest.split_once('\n').unwrap_or((rest, ""));
+            printed = format!("{text}\n");
+            source = rest.to_owned();
+        }
+        if source.starts_with("fail") {
+            let line = Some(script.first_line + 1);
+            return Err(ScriptFailure { kind: "script_error", message: "it failed".to_owned(), line, printed });
+        }
+        let source = source.strip_prefix("return ").unwrap_or(&source);
+        let mut source = source.trim_matches(['(', ')']).to_owned();
+        for (name, value) in state.iter().chain(variables) {
+            source = source.replace(&format!("${name}"), &value.to_string());
+        }
+        if let Some((left, right)) = source.split_once(" + ") {
+            let sum = left.parse::<i64>().unwrap() + right.parse::<i64>().unwrap();
+            return Ok(Ended { returned: json!({ "count": sum }), printed });
+        }
+        let returned = if source.is_empty() { Value::Null } else { serde_json::from_str(&source).expect(&source) };
+        Ok(Ended { returned, printed })
+    }
+}
+
+struct Half;
+
+impl Random for Half {
+    fn unit(&self) -> f64 {
+        0.5
+    }
+}
+
+/// A run to be.
+pub(crate) struct World {
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) told: Arc<Told>,
+    pub(crate) directory: TempDir,
+}
+
+const ECHO: &[Parameter] = &[
+    parameter("value", ParameterKind::Any, false),
+    parameter("wait", ParameterKind::Integer, false),
+    parameter("fails", ParameterKind::Integer, false),
+    parameter("kind", ParameterKind::Text, false),
+    parameter("plan", ParameterKind::Text, false),
+];
+
+const NEEDS: &[Parameter] = &[
+    parameter("path", ParameterKind::Text, true),
+    parameter("count", ParameterKind::Integer, false),
+    parameter("ratio", ParameterKind::Number, false),
+    parameter("flag", ParameterKind::Boolean, false),
+    parameter("fields", ParameterKind::Object, false),
+    parameter("items", ParameterKind::List, false),
+];
+
+/// The actions of tests: `test.echo`, and `test.needs` whose arguments are of all kinds.
+pub(crate) fn registry(told: &Arc<Told>) -> Registry {
+    let mut registry = Registry::default();
+    let about = |names, parameters| About { names, version: 1, doc: "For tests.", parameters, memoizable: Memoizable::Yes };
+    for (names, parameters) in
+        [(&["test.echo", "actions.test_echo"][..], ECHO), (&["test.needs"][..], NEEDS)]
+    {
+        registry.register(Echo { about: about(names, parameters), told: Arc::clone(told), failed: Mutex::default() });
+    }
+    registry
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let told = Arc::new(Told::default());
+        let clock = Arc::new(ManualClock::at(1_795_228_920_000));
+        let seals = Arc::new(Seals::under(DigestKey::new([7; 32])));
+        let cache = Cache::new(cachalot_cache::Options {
+            memory: Some(Arc::new(InProcessMemory::new(clock.clone()))),
+            ledger: Ledger::none(),
+            clock: clock.clone(),
+            seals: Arc::clone(&seals),
+            bounds: Bounds::default(),
+            warn: Arc::new(|_| {}),
+        });
+        let storage = Storage::new(cachalot_storage::Options {
+            directory: directory.path().to_owned(),
+            environment: BTreeMap::new(),
+            http: HttpClient::new(HttpOptions::default()).unwrap(),
+        });
+        let runtime = Runtime {
+            run: "run".to_owned(),
+            agent: "test".to_owned(),
+            directory: directory.path().to_owned(),
+            environment: BTreeMap::from([("HOME".to_owned(), "/home/ada".to_owned())]),
+            settings: json!({"name": "agent"}),
+            clock,
+            random: Arc::new(Half),
+            storage,
+            memory: None,
+            cache,
+            mode: Mode::On,
+            seals,
+            secrets: BTreeMap::from([("TOKEN".to_owned(), Secret::new("hunter2-hunter2".to_owned()))]),
+            actions: Arc::new(registry(&told)),
+            reporter: Arc::clone(&told) as Arc<dyn Reporter>,
+        };
+        Self { runtime: Arc::new(runtime), told, directory }
+    }
+
+    pub(crate) fn load(&self, text: &str) -> Agent {
+        match format::load("agent.yaml", text, &self.runtime.actions, &BTreeMap::new()) {
+            Ok(agent) => agent,
+            Err(problems) => panic!("{}", shown(&problems)),
+        }
+    }
+
+    pub(crate) async fn run(&self, text: &str, input: Value) -> Result<Value, RunFailure> {
+        let agent = self.load(text);
+        let scripts = Scripts { python: Arc::new(Json), python3: Arc::new(Json) };
+        let Value::Object(input) = input else { panic!("the input is a mapping") };
+        graph::run(&agent, input, &self.runtime, &scripts).await.map(Value::Object)
+    }
+
+    pub(crate) async fn plan(&self, text: &str, input: Value) -> Plan {
+        let agent = self.load(text);
+        let Value::Object(input) = input else { panic!("the input is a mapping") };
+        graph::plan(&agent, input, &self.runtime).await
+    }
+}
+
+pub(crate) fn shown(problems: &[cachalot_core::Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
