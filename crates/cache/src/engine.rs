@@ -198,7 +198,9 @@ impl Shared {
         };
         let key_text = key.to_string();
         if let Some(fronted) = self.front.get(key) {
-            if self.still_serves(&fronted, memory.as_ref(), &key_text).await {
+            if fronted.is_under(&policy.domains)
+                && self.still_serves(&fronted, memory.as_ref(), &key_text).await
+            {
                 return Looked::Hit(fronted);
             }
         }

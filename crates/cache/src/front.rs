@@ -9,6 +9,7 @@ use quick_cache::sync::Cache;
 
 use crate::entry::Entry;
 use crate::ledger::Tally;
+use crate::policy::Domain;
 use crate::Key;
 
 /// An entry and the stamps that were read before it was.
@@ -24,6 +25,13 @@ pub(crate) struct Fronted {
 }
 
 impl Fronted {
+    /// Whether it was made under these domains, in whatever order.
+    pub(crate) fn is_under(&self, domains: &[Domain]) -> bool {
+        let has = |domain: &Domain| self.domains.iter().any(|(counter, _)| domain.is_counted_by(counter));
+        let asked = |counter: &str| domains.iter().any(|domain| domain.is_counted_by(counter));
+        domains.iter().all(has) && self.domains.iter().all(|(counter, _)| asked(counter))
+    }
+
     /// Whether neither the record nor an epoch it depends on can have changed.
     pub(crate) fn is_current(&self, memory: &dyn Memory, space: &str, key: &str) -> bool {
         memory.stamp(space, key) == Some(self.stamp)

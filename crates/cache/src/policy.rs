@@ -74,6 +74,11 @@ impl Domain {
     pub(crate) fn counter(&self) -> String {
         format!("epoch:{}", self.0)
     }
+
+    /// Whether that is [`Domain::counter`].
+    pub(crate) fn is_counted_by(&self, counter: &str) -> bool {
+        counter.strip_prefix("epoch:") == Some(self.0.as_str())
+    }
 }
 
 impl fmt::Display for Domain {

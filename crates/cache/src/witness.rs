@@ -53,7 +53,8 @@ impl Witness {
     /// the list, so that nothing is stored.
     ///
     /// # Errors
-    /// Those of the file system. That a file is absent is noted, too.
+    /// Those of the file system. That a file is absent or a directory is noted, too; that it could not
+    /// be read for any other reason cannot be witnessed.
     pub fn read(&self, path: &Path) -> io::Result<Bytes> {
         let _look = self.0.looks.begin();
         match observe::read(path) {
@@ -62,7 +63,8 @@ impl Witness {
                 Ok(bytes)
             }
             Err(error) => {
-                self.observe(Observation::Existence(path));
+                // Noted as it was seen: a second look might see something else.
+                self.note(observe::unread(path, &error));
                 Err(error)
             }
         }

@@ -55,11 +55,25 @@ fn noted(path: &Path, digest: Digest, status: Status) -> Result<Observed> {
     Ok(Observed { path: name(path)?, what: What::Content { digest, status } })
 }
 
+/// What it says of a path that reading it failed so.
+pub(super) fn unread(path: &Path, error: &io::Error) -> Result<Observed> {
+    let what = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => What::Absent,
+        io::ErrorKind::IsADirectory => What::Present { directory: true },
+        _ => return Err(fault(path, error)),
+    };
+    Ok(Observed { path: name(path)?, what })
+}
+
 /// What a path holds now, in constant memory.
 pub(super) fn content(path: &Path) -> Result<Observed> {
     match Status::of(path).map_err(|error| fault(path, &error))? {
         None => Ok(Observed { path: name(path)?, what: What::Absent }),
         Some(status) if status.directory => listing(path),
+        // To open a pipe would wait for its other end.
+        Some(_) if !path.is_file() => {
+            Err(format!("{} is neither a file nor a directory", path.display()))
+        }
         Some(_) => {
             let mut file = File::open(path).map_err(|error| fault(path, &error))?;
             let status_of = |file: &File| {

@@ -45,6 +45,11 @@ impl Registry {
         self.actions.get(name)
     }
 
+    /// All actions, each once, by their first names.
+    pub fn actions(&self) -> impl Iterator<Item = &Arc<dyn Action>> {
+        self.actions.iter().filter(|(name, action)| action.about().names.first() == Some(name)).map(|(_, action)| action)
+    }
+
     /// All names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.actions.keys().copied()

@@ -10,6 +10,7 @@ mod environment;
 mod flow;
 mod meeting;
 mod nodes;
+mod schema;
 mod settings;
 mod work;
 
@@ -26,6 +27,7 @@ use nodes::{END, Rank, Reader, START};
 pub use agent::{Agent, Language};
 pub(crate) use agent::{Branch, FanOut, Flow, Mode, Node, OnError, Output, Rule, Target, Work};
 pub use arguments::check_arguments;
+pub use schema::schema;
 pub use settings::{CacheSettings, MemorySettings, ScriptSettings, Settings};
 
 /// Sections that other runtimes know, and this one does not.

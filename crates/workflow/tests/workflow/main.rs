@@ -6,3 +6,4 @@ mod templates;
 mod world;
 mod format;
 mod plan;
+mod schema;

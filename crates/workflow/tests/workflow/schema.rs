@@ -1,0 +1,144 @@
+//! The JSON Schema says what the loader does, as far as a schema can.
+
+use std::collections::BTreeMap;
+
+use cachalot_core::tree;
+use cachalot_workflow::actions;
+use cachalot_workflow::format::{self, schema};
+use serde_json::{Value, json};
+
+/// As much of a validator as the schema needs; panics on what it does not know.
+struct Validator(Value);
+
+impl Validator {
+    fn accepts(&self, text: &str) -> bool {
+        self.valid(&self.0, &tree::parse("a.yaml", text).unwrap().to_value())
+    }
+
+    fn valid(&self, schema: &Value, value: &Value) -> bool {
+        schema.as_object().unwrap().iter().all(|(keyword, rule)| match keyword.as_str() {
+            "$schema" | "$defs" | "title" | "description" | "then" => true,
+            "$ref" => {
+                let pointer = rule.as_str().unwrap().strip_prefix('#').unwrap();
+                self.valid(self.0.pointer(pointer).unwrap(), value)
+            }
+            "type" => match rule {
+                Value::Array(types) => types.iter().any(|name| is_of_type(name, value)),
+                name => is_of_type(name, value),
+            },
+            "const" => rule == value,
+            "enum" => rule.as_array().unwrap().contains(value),
+            "anyOf" => rule.as_array().unwrap().iter().any(|schema| self.valid(schema, value)),
+            "allOf" => rule.as_array().unwrap().iter().all(|schema| self.valid(schema, value)),
+            "if" => !self.valid(rule, value) || self.valid(&schema["then"], value),
+            "required" => {
+                let has = |name: &Value| value.get(name.as_str().unwrap()).is_some();
+                !value.is_object() || rule.as_array().unwrap().iter().all(has)
+            }
+            "properties" => value.as_object().is_none_or(|fields| {
+                fields.iter().all(|(key, field)| rule.get(key).is_none_or(|schema| self.valid(schema, field)))
+            }),
+            "additionalProperties" => value
+                .as_object()
+                .is_none_or(|fields| fields.keys().all(|key| schema["properties"].get(key).is_some())),
+            "items" => value.as_array().is_none_or(|items| items.iter().all(|item| self.valid(rule, item))),
+            "minItems" => value.as_array().is_none_or(|items| items.len() as u64 >= rule.as_u64().unwrap()),
+            "minimum" => value.as_f64().is_none_or(|number| number >= rule.as_f64().unwrap()),
+            "exclusiveMinimum" => value.as_f64().is_none_or(|number| number > rule.as_f64().unwrap()),
+            "maximum" => value.as_f64().is_none_or(|number| number <= rule.as_f64().unwrap()),
+            "pattern" => value.as_str().is_none_or(|text| text.starts_with("${")),
+            other => panic!("{other} is not known here"),
+        })
+    }
+}
+
+fn is_of_type(name: &Value, value: &Value) -> bool {
+    match name.as_str().unwrap() {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        other => panic!("{other} is no type"),
+    }
+}
+
+#[test]
+fn what_loads_is_accepted() {
+    let registry = actions::builtin();
+    let validator = Validator(schema(&registry));
+    for text in [
+        "nodes: [{name: a}]",
+        "
+name: n
+description: d
+version: 1.0
+variables: {a: 1}
+state_schema: {x: str}
+initial_state: {x: 1}
+settings:
+  name: s
+  ltm: {backend: sqlite, path: p}
+  cache: {max_bytes: 1, max_entries: 2, front_bytes: 3, patience_ms: 4}
+  python: {time_limit: 0.5, memory_limit: 5}
+  python3: {command: python3, time_limit: 1}
+  parallel: {strategy: thread, max_workers: 2}
+  web: {search: {base_url: u}}
+  llamaextract: {base_url: u, api_key: k}
+nodes:
+  - {name: read, uses: file.read, with: {path: '{{ state.x }}'}, output: {a: '{{ result.content }}'}, goto: loop}
+  - {name: read2, uses: actions.file_read, with: '{{ state.args }}', output_key: b, on_error: {mode: retry, max_retries: 1, retry_delay: 0.5, backoff_multiplier: 2, retryable_errors: [timeout], fallback: loop}}
+  - {name: loop, type: while_loop, condition: state.x, max_iterations: 3, body: [{name: s, run: pass, language: python3}]}
+  - {name: each, type: dynamic_parallel, items: [1], item_var: i, index_var: j, fan_in: join, max_concurrency: 2, fail_fast: true, action: {uses: json.parse, with: {text: '{}'}}}
+  - {name: join, fan_in: true, steps: [{run: {type: expression, value: '1', output_key: k}}, {script: pass}]}
+  - {name: end, goto: [{if: state.x, to: join}, {to: __end__}]}
+edges:
+  - {from: __start__, to: read}
+  - {from: join, to: end, when: 'true', condition: {type: expression, value: state.x}}
+".replace("when: 'true', ", "when: true, ").as_str(),
+    ] {
+        let loaded = format::load("a.yaml", text, &registry, &BTreeMap::new());
+        loaded.unwrap_or_else(|problems| panic!("{}", crate::world::shown(&problems)));
+        assert!(validator.accepts(text), "{text}");
+    }
+}
+
+#[test]
+fn what_a_schema_can_tell_is_refused_as_by_the_loader() {
+    let registry = actions::builtin();
+    let validator = Validator(schema(&registry));
+    for text in [
+        "name: a",
+        "nodes: []",
+        "nodes: [{name: a}]\nnmae: x",
+        "nodes: [{nmae: a}]",
+        "nodes: [{name: a, uses: file.raed}]",
+        "nodes: [{name: a, uses: file.read, with: {pth: x}}]",
+        "nodes: [{name: a, uses: file.read, with: {}}]",
+        "nodes: [{name: a, uses: file.read, with: [1]}]",
+        "nodes: [{name: a, type: loop}]",
+        "nodes: [{name: a, language: lua, run: x}]",
+        "nodes: [{name: a, steps: [{run: x, goto: a}]}]",
+        "nodes: [{name: a, on_error: {mode: x}}]",
+        "nodes: [{name: a, goto: [{if: x}]}]",
+        "nodes: [{name: a}]\nedges: [{from: a}]",
+        "nodes: [{name: a}]\nsettings: {cache: {max_bytes: x}}",
+        "nodes: [{name: a}]\nsettings: {llm: {}}",
+    ] {
+        assert!(format::load("a.yaml", text, &registry, &BTreeMap::new()).is_err(), "{text}");
+        assert!(!validator.accepts(text), "{text}");
+    }
+}
+
+#[test]
+fn every_action_is_in_the_schema_under_all_its_names() {
+    let registry = actions::builtin();
+    let schema = schema(&registry);
+    let mut listed: Vec<&str> =
+        schema["$defs"]["node"]["properties"]["uses"]["enum"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    listed.sort_unstable();
+    assert_eq!(listed, registry.names().collect::<Vec<_>>());
+    assert_eq!(schema["$schema"], json!("https://json-schema.org/draft/2020-12/schema"));
+}
