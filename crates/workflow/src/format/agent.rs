@@ -83,10 +83,20 @@ impl Node {
 /// What a node does.
 pub(crate) enum Work {
     Nothing,
-    Run { script: Script, language: Language },
-    Action { action: Arc<dyn Action>, with: Prepared },
+    Run {
+        script: Script,
+        language: Language,
+    },
+    Action {
+        action: Arc<dyn Action>,
+        with: Prepared,
+    },
     Steps(Vec<Node>),
-    While { condition: Condition, max_iterations: u32, body: Vec<Node> },
+    While {
+        condition: Condition,
+        max_iterations: u32,
+        body: Vec<Node>,
+    },
     FanOut(Box<FanOut>),
 }
 
@@ -169,7 +179,10 @@ pub(crate) enum Flow {
     /// The first rule that holds.
     Rules(Vec<Rule>),
     /// All branches that hold, then the node where they meet.
-    Parallel { branches: Vec<Branch>, fan_in: usize },
+    Parallel {
+        branches: Vec<Branch>,
+        fan_in: usize,
+    },
 }
 
 #[derive(Debug)]

@@ -26,7 +26,11 @@ pub fn check_arguments(about: &About, arguments: Option<&Node>, place: &Place) -
         }
     };
     for entry in entries {
-        match about.parameters.iter().find(|parameter| parameter.name == entry.key) {
+        match about
+            .parameters
+            .iter()
+            .find(|parameter| parameter.name == entry.key)
+        {
             None => problems.push(unknown(about, entry)),
             Some(parameter) => problems.extend(wrong_kind(about, parameter, &entry.value)),
         }
@@ -35,12 +39,25 @@ pub fn check_arguments(about: &About, arguments: Option<&Node>, place: &Place) -
         let given = entries.iter().find(|entry| entry.key == parameter.name);
         given.is_some_and(|entry| parameter.kind == ParameterKind::Any || !entry.value.is_null())
     };
-    for parameter in about.parameters.iter().filter(|parameter| parameter.required && !is_given(parameter)) {
-        let place = arguments.filter(|node| !node.is_null()).map_or_else(|| place.clone(), Node::head);
+    for parameter in about
+        .parameters
+        .iter()
+        .filter(|parameter| parameter.required && !is_given(parameter))
+    {
+        let place = arguments
+            .filter(|node| !node.is_null())
+            .map_or_else(|| place.clone(), Node::head);
         problems.push(
-            Problem::new(codes::MISSING_KEY, format!("`{}` needs `{}`", name_of(about), parameter.name))
-                .at(&place)
-                .help(format!("add `{}: …`: {}", parameter.name, parameter.doc.trim_end_matches('.'))),
+            Problem::new(
+                codes::MISSING_KEY,
+                format!("`{}` needs `{}`", name_of(about), parameter.name),
+            )
+            .at(&place)
+            .help(format!(
+                "add `{}: …`: {}",
+                parameter.name,
+                parameter.doc.trim_end_matches('.')
+            )),
         );
     }
     problems
@@ -51,10 +68,17 @@ fn name_of(about: &About) -> &'static str {
 }
 
 fn unknown(about: &About, entry: &Entry) -> Problem {
-    let known: Vec<&str> = about.parameters.iter().map(|parameter| parameter.name).collect();
-    Problem::new(codes::UNKNOWN_KEY, format!("`{}` has no parameter `{}`", name_of(about), entry.key))
-        .at(&entry.key_place)
-        .help(did_you_mean(&entry.key, &known))
+    let known: Vec<&str> = about
+        .parameters
+        .iter()
+        .map(|parameter| parameter.name)
+        .collect();
+    Problem::new(
+        codes::UNKNOWN_KEY,
+        format!("`{}` has no parameter `{}`", name_of(about), entry.key),
+    )
+    .at(&entry.key_place)
+    .help(did_you_mean(&entry.key, &known))
 }
 
 fn wrong_kind(about: &About, parameter: &Parameter, node: &Node) -> Option<Problem> {
@@ -91,10 +115,13 @@ fn is_of_kind(expected: ParameterKind, kind: &Kind) -> bool {
         (ParameterKind::Boolean, Kind::Text(text)) => {
             matches!(text.trim().to_ascii_lowercase().as_str(), "true" | "false")
         }
-        (ParameterKind::Number, Kind::Text(text)) => text.trim().parse::<f64>().is_ok_and(f64::is_finite),
-        (ParameterKind::Integer, Kind::Text(text)) => {
-            text.trim().parse::<f64>().is_ok_and(|number| number.is_finite() && number.fract() == 0.0)
+        (ParameterKind::Number, Kind::Text(text)) => {
+            text.trim().parse::<f64>().is_ok_and(f64::is_finite)
         }
+        (ParameterKind::Integer, Kind::Text(text)) => text
+            .trim()
+            .parse::<f64>()
+            .is_ok_and(|number| number.is_finite() && number.fract() == 0.0),
         _ => false,
     }
 }

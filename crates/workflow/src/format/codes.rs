@@ -4,8 +4,22 @@ macro_rules! codes {
     ($($name:ident = $code:literal: $what:literal)*) => {
         $(#[doc = $what] pub const $name: &str = $code;)*
 
-        /// All codes of this module, each with a sentence, for the reference.
-        pub const ALL: &[(&str, &str)] = &[$(($code, $what)),*];
+        /// All codes, each with a sentence, for the reference: those of the YAML reader first.
+        pub const ALL: &[(&str, &str)] = &[
+            ("yaml-syntax", "The text is not YAML."),
+            ("tab-indentation", "A line is indented with a tab."),
+            ("empty-file", "There is nothing in the file."),
+            ("many-documents", "A second YAML document begins."),
+            ("duplicate-key", "A mapping has a key twice."),
+            ("complex-key", "A key of a mapping is a list or a mapping."),
+            ("integer-too-large", "A whole number is beyond 64 bits: quote it."),
+            ("number-too-large", "A number is beyond 64 bits: quote it."),
+            ("unknown-tag", "A tag is outside the core schema of YAML."),
+            ("recursive-alias", "An alias stands inside what it stands for."),
+            ("alias-bomb", "Aliases stand for more than a file may hold."),
+            ("too-deep", "Lists and mappings are nested too deeply."),
+            $(($code, $what)),*
+        ];
     };
 }
 

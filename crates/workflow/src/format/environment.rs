@@ -21,19 +21,30 @@ pub(super) fn expand(
     problems: &mut Vec<Problem>,
 ) -> Node {
     let kind = match &node.kind {
-        Kind::Text(text) if text.contains("${") => expand_text(text, node, source, environment, problems),
-        Kind::List(items) => {
-            Kind::List(items.iter().map(|item| expand(item, source, environment, problems)).collect())
+        Kind::Text(text) if text.contains("${") => {
+            expand_text(text, node, source, environment, problems)
         }
+        Kind::List(items) => Kind::List(
+            items
+                .iter()
+                .map(|item| expand(item, source, environment, problems))
+                .collect(),
+        ),
         Kind::Map(entries) => Kind::Map(
             entries
                 .iter()
-                .map(|entry| Entry { value: expand(&entry.value, source, environment, problems), ..entry.clone() })
+                .map(|entry| Entry {
+                    value: expand(&entry.value, source, environment, problems),
+                    ..entry.clone()
+                })
                 .collect(),
         ),
         other => other.clone(),
     };
-    Node { place: node.place.clone(), kind }
+    Node {
+        place: node.place.clone(),
+        kind,
+    }
 }
 
 fn expand_text(
@@ -68,7 +79,10 @@ fn expand_text(
         rest = after;
     }
     expanded.push_str(rest);
-    let is_quoted = matches!(source.as_bytes().get(node.place.start), Some(b'"' | b'\'' | b'|' | b'>'));
+    let is_quoted = matches!(
+        source.as_bytes().get(node.place.start),
+        Some(b'"' | b'\'' | b'|' | b'>')
+    );
     let is_whole = text.starts_with("${") && text.find('}') == Some(text.len() - 1);
     match is_whole && !is_quoted {
         true => scalar(&expanded).unwrap_or(Kind::Text(expanded)),
@@ -77,7 +91,10 @@ fn expand_text(
 }
 
 /// What stands between the braces, or the name that is not set.
-fn value_of<'a>(inside: &'a str, environment: &'a BTreeMap<String, String>) -> Result<&'a str, &'a str> {
+fn value_of<'a>(
+    inside: &'a str,
+    environment: &'a BTreeMap<String, String>,
+) -> Result<&'a str, &'a str> {
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),
@@ -92,16 +109,25 @@ fn value_of<'a>(inside: &'a str, environment: &'a BTreeMap<String, String>) -> R
 fn unset(name: &str, node: &Node, environment: &BTreeMap<String, String>) -> Problem {
     let near = nearest(name, environment.keys().map(String::as_str));
     let help = match near {
-        Some(near) => format!("did you mean `${{{near}}}`? `${{{name}:-default}}` gives it a default"),
+        Some(near) => {
+            format!("did you mean `${{{near}}}`? `${{{name}:-default}}` gives it a default")
+        }
         None => format!("set it, or give it a default: `${{{name}:-default}}`"),
     };
-    Problem::new(codes::UNSET_VARIABLE, format!("the environment variable `{name}` is not set"))
-        .at(&node.place)
-        .help(help)
+    Problem::new(
+        codes::UNSET_VARIABLE,
+        format!("the environment variable `{name}` is not set"),
+    )
+    .at(&node.place)
+    .help(help)
 }
 
 /// The number or truth value that YAML reads in the text, if it is one.
 fn scalar(text: &str) -> Option<Kind> {
     let kind = tree::parse("", text).ok()?.kind;
-    matches!(kind, Kind::Boolean(_) | Kind::Integer(_) | Kind::Unsigned(_) | Kind::Float(_)).then_some(kind)
+    matches!(
+        kind,
+        Kind::Boolean(_) | Kind::Integer(_) | Kind::Unsigned(_) | Kind::Float(_)
+    )
+    .then_some(kind)
 }

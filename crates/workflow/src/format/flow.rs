@@ -39,7 +39,11 @@ pub(super) struct Outgoing {
 
 impl Reader<'_> {
     /// What comes at the start, and after each of `nodes`.
-    pub(super) fn flows(&mut self, nodes: &[tree::Node], edges: Option<&tree::Node>) -> (Flow, Vec<Flow>) {
+    pub(super) fn flows(
+        &mut self,
+        nodes: &[tree::Node],
+        edges: Option<&tree::Node>,
+    ) -> (Flow, Vec<Flow>) {
         let mut outgoing: Vec<Outgoing> = nodes.iter().map(|node| self.outgoing(node)).collect();
         let mut starts = Vec::new();
         for edge in edges.map(|edges| self.edges(edges)).unwrap_or_default() {
@@ -49,26 +53,39 @@ impl Reader<'_> {
             }
         }
         let graph = Graph::new(&outgoing, &starts);
-        let meetings: Vec<Option<usize>> = (0..nodes.len()).map(|node| graph.meeting_after(node)).collect();
+        let meetings: Vec<Option<usize>> = (0..nodes.len())
+            .map(|node| graph.meeting_after(node))
+            .collect();
         let start_meeting = graph.meeting_of(&starts);
         let implicit: Vec<Target> = (0..nodes.len()).map(|node| graph.implicit(node)).collect();
-        let first = if nodes.is_empty() { Target::End } else { Target::Node(0) };
+        let first = if nodes.is_empty() {
+            Target::End
+        } else {
+            Target::Node(0)
+        };
         let start = self.flow(starts, start_meeting, first);
-        let flows = outgoing.into_iter().zip(meetings).zip(implicit).map(|((outgoing, meeting), implicit)| {
-            match outgoing.goto {
+        let flows = outgoing.into_iter().zip(meetings).zip(implicit).map(
+            |((outgoing, meeting), implicit)| match outgoing.goto {
                 Some(rules) => settled(rules),
                 None => self.flow(outgoing.edges, meeting, implicit),
-            }
-        });
+            },
+        );
         (start, flows.collect())
     }
 
     fn outgoing(&mut self, node: &tree::Node) -> Outgoing {
-        let goto = node.get("goto").filter(|goto| !goto.is_null()).map(|goto| self.goto(goto));
+        let goto = node
+            .get("goto")
+            .filter(|goto| !goto.is_null())
+            .map(|goto| self.goto(goto));
         let fan_in = node.get("fan_in").filter(|fan_in| !fan_in.is_null());
         if node.get("type").and_then(tree::Node::as_text) != Some("dynamic_parallel") {
             let is_fan_in = fan_in.and_then(tree::Node::as_boolean).unwrap_or(false);
-            return Outgoing { goto, is_fan_in, ..Outgoing::default() };
+            return Outgoing {
+                goto,
+                is_fan_in,
+                ..Outgoing::default()
+            };
         }
         let meets = match fan_in {
             Some(fan_in) => self.node_named(fan_in, codes::FAN_IN_UNDEFINED, "`fan_in`"),
@@ -81,7 +98,11 @@ impl Reader<'_> {
                 None
             }
         };
-        Outgoing { goto, meets, ..Outgoing::default() }
+        Outgoing {
+            goto,
+            meets,
+            ..Outgoing::default()
+        }
     }
 
     fn node_named(&mut self, node: &tree::Node, code: &'static str, what: &str) -> Option<usize> {
@@ -94,15 +115,24 @@ impl Reader<'_> {
     fn goto(&mut self, goto: &tree::Node) -> Vec<Rule> {
         let Kind::List(items) = &goto.kind else {
             let to = self.target(goto, codes::GOTO_UNDEFINED, "`goto`", true);
-            return to.map(|to| Rule { condition: None, to }).into_iter().collect();
+            return to
+                .map(|to| Rule {
+                    condition: None,
+                    to,
+                })
+                .into_iter()
+                .collect();
         };
         let rules: Vec<(Rule, Place)> = items.iter().filter_map(|item| self.rule(item)).collect();
         let shadow = rules.iter().position(|(rule, _)| rule.condition.is_none());
         if let Some((_, place)) = shadow.and_then(|shadow| rules.get(shadow + 1)) {
             self.problems.push(
-                Problem::new(codes::UNREACHABLE, "this rule is never reached: the one before it has no `if`")
-                    .at(place)
-                    .help("put the rule without `if` last"),
+                Problem::new(
+                    codes::UNREACHABLE,
+                    "this rule is never reached: the one before it has no `if`",
+                )
+                .at(place)
+                .help("put the rule without `if` last"),
             );
         }
         rules.into_iter().map(|(rule, _)| rule).collect()
@@ -110,8 +140,10 @@ impl Reader<'_> {
 
     fn rule(&mut self, item: &tree::Node) -> Option<(Rule, Place)> {
         let mut section = Section::of(item, "a rule of `goto`", &mut self.problems)?;
-        let condition =
-            section.present("if").map(|node| self.templates.condition(node, Use::RESULT, &mut self.problems));
+        let condition = section.present("if").map(|node| {
+            self.templates
+                .condition(node, Use::RESULT, &mut self.problems)
+        });
         let to = section.required("to", &mut self.problems);
         let place = section.place().clone();
         section.finish(&mut self.problems);
@@ -137,8 +169,12 @@ impl Reader<'_> {
         let is_parallel = self.is_parallel(&mut section);
         let condition = self.edge_condition(&mut section);
         let fan_in = section.present("fan_in");
-        let fan_in = fan_in.and_then(|node| self.node_named(node, codes::FAN_IN_UNDEFINED, "`fan_in`"));
-        if let Some(strategy) = section.present("parallel_strategy").filter(|node| node.as_text() != Some("thread")) {
+        let fan_in =
+            fan_in.and_then(|node| self.node_named(node, codes::FAN_IN_UNDEFINED, "`fan_in`"));
+        if let Some(strategy) = section
+            .present("parallel_strategy")
+            .filter(|node| node.as_text() != Some("thread"))
+        {
             self.problems.push(
                 Problem::new(codes::UNSUPPORTED, "there is only one way to run branches")
                     .at(&strategy.place)
@@ -152,7 +188,14 @@ impl Reader<'_> {
             _ => Some(self.node_named(from, codes::EDGE_UNDEFINED, "`from`")?),
         };
         let to = self.target(to?, codes::EDGE_UNDEFINED, "`to`", true)?;
-        Some(Edge { from, to, condition, is_parallel, fan_in, place })
+        Some(Edge {
+            from,
+            to,
+            condition,
+            is_parallel,
+            fan_in,
+            place,
+        })
     }
 
     fn is_parallel(&mut self, section: &mut Section<'_>) -> bool {
@@ -162,9 +205,12 @@ impl Reader<'_> {
             && !matches!(other, "parallel" | "normal")
         {
             self.problems.push(
-                Problem::new(codes::BAD_VALUE, format!("there is no type of edge `{other}`"))
-                    .at(&node.place)
-                    .help("write `parallel`, or leave it out; a condition is written as `when: …`"),
+                Problem::new(
+                    codes::BAD_VALUE,
+                    format!("there is no type of edge `{other}`"),
+                )
+                .at(&node.place)
+                .help("write `parallel`, or leave it out; a condition is written as `when: …`"),
             );
         }
         flag.unwrap_or(kind == Some("parallel"))
@@ -175,12 +221,18 @@ impl Reader<'_> {
     fn edge_condition(&mut self, section: &mut Section<'_>) -> Option<Condition> {
         let when = section.present("when");
         let Some(condition) = section.present("condition") else {
-            return when.map(|when| self.templates.condition(when, Use::PLAIN, &mut self.problems));
+            return when.map(|when| {
+                self.templates
+                    .condition(when, Use::PLAIN, &mut self.problems)
+            });
         };
         let written = match &condition.kind {
             Kind::Map(_) => {
                 let mut structured = Section::of(condition, "`condition`", &mut self.problems)?;
-                if structured.text("type", &mut self.problems).is_some_and(|kind| kind != "expression") {
+                if structured
+                    .text("type", &mut self.problems)
+                    .is_some_and(|kind| kind != "expression")
+                {
                     let problem = condition.wrong_type("`condition`", "an expression");
                     self.problems.push(problem);
                 }
@@ -190,15 +242,20 @@ impl Reader<'_> {
             }
             _ => condition,
         };
-        let condition = self.templates.condition(written, Use::PLAIN, &mut self.problems);
+        let condition = self
+            .templates
+            .condition(written, Use::PLAIN, &mut self.problems);
         match when.map(|when| (when, when.as_boolean())) {
             None | Some((_, Some(true))) => Some(condition),
             Some((_, Some(false))) => Some(condition.negated()),
             Some((when, None)) => {
                 self.problems.push(
-                    Problem::new(codes::BAD_VALUE, "`when` beside `condition` is `true` or `false`")
-                        .at(&when.place)
-                        .help("keep one of the two conditions, or join them with `and`"),
+                    Problem::new(
+                        codes::BAD_VALUE,
+                        "`when` beside `condition` is `true` or `false`",
+                    )
+                    .at(&when.place)
+                    .help("keep one of the two conditions, or join them with `and`"),
                 );
                 Some(condition)
             }
@@ -217,14 +274,24 @@ impl Reader<'_> {
             edges.into_iter().partition(|edge| edge.condition.is_some());
         for edge in always.iter().skip(1) {
             self.problems.push(
-                Problem::new(codes::UNREACHABLE, "this edge is never taken: another one from the same node always is")
-                    .at(&edge.place)
-                    .help("give one of them a condition (`when: …`), or both `parallel: true`"),
+                Problem::new(
+                    codes::UNREACHABLE,
+                    "this edge is never taken: another one from the same node always is",
+                )
+                .at(&edge.place)
+                .help("give one of them a condition (`when: …`), or both `parallel: true`"),
             );
         }
         always.truncate(1);
         let rules = conditional.into_iter().chain(always);
-        settled(rules.map(|edge| Rule { condition: edge.condition, to: edge.to }).collect())
+        settled(
+            rules
+                .map(|edge| Rule {
+                    condition: edge.condition,
+                    to: edge.to,
+                })
+                .collect(),
+        )
     }
 
     fn parallel(&mut self, edges: Vec<Edge>, meeting: Option<usize>) -> Flow {
@@ -233,15 +300,29 @@ impl Reader<'_> {
         let mut branches = Vec::new();
         for edge in edges {
             let (problem, help) = match edge.to {
-                _ if !edge.is_parallel => ("an edge beside parallel ones is not parallel", "give it `parallel: true`, or let it begin elsewhere"),
+                _ if !edge.is_parallel => (
+                    "an edge beside parallel ones is not parallel",
+                    "give it `parallel: true`, or let it begin elsewhere",
+                ),
                 Target::End => ("a parallel edge leads to the end", "let it lead to a node"),
                 Target::Node(head) if heads.insert(head) => {
-                    branches.push(Branch { condition: edge.condition, head, way: Flow::To(edge.to) });
+                    branches.push(Branch {
+                        condition: edge.condition,
+                        head,
+                        way: Flow::To(edge.to),
+                    });
                     continue;
                 }
-                Target::Node(_) => ("a second parallel edge leads to the same node", "take it out"),
+                Target::Node(_) => (
+                    "a second parallel edge leads to the same node",
+                    "take it out",
+                ),
             };
-            self.problems.push(Problem::new(codes::BAD_VALUE, problem).at(&edge.place).help(help));
+            self.problems.push(
+                Problem::new(codes::BAD_VALUE, problem)
+                    .at(&edge.place)
+                    .help(help),
+            );
         }
         let Some(fan_in) = meeting else {
             self.problems.push(
@@ -257,7 +338,12 @@ impl Reader<'_> {
 
 fn settled(rules: Vec<Rule>) -> Flow {
     match rules.as_slice() {
-        [Rule { condition: None, to }] => Flow::To(*to),
+        [
+            Rule {
+                condition: None,
+                to,
+            },
+        ] => Flow::To(*to),
         _ => Flow::Rules(rules),
     }
 }

@@ -23,8 +23,13 @@ enum Reached {
 
 impl<'a> Graph<'a> {
     pub(super) fn new(outgoing: &'a [Outgoing], starts: &'a [Edge]) -> Self {
-        let groups = outgoing.iter().map(|outgoing| outgoing.edges.as_slice()).chain([starts]);
-        let heads = groups.flat_map(|group| heads(group).map(move |head| (head, group))).collect();
+        let groups = outgoing
+            .iter()
+            .map(|outgoing| outgoing.edges.as_slice())
+            .chain([starts]);
+        let heads = groups
+            .flat_map(|group| heads(group).map(move |head| (head, group)))
+            .collect();
         Self { outgoing, heads }
     }
 
@@ -44,9 +49,12 @@ impl<'a> Graph<'a> {
         if !told.is_empty() {
             return told.first().copied().filter(|_| told.len() == 1);
         }
-        let reached: BTreeSet<Reached> =
-            heads(group).map(|head| self.first_fan_in(head, under_way)).collect();
-        let mut certain = reached.iter().filter(|reached| **reached != Reached::Wherever);
+        let reached: BTreeSet<Reached> = heads(group)
+            .map(|head| self.first_fan_in(head, under_way))
+            .collect();
+        let mut certain = reached
+            .iter()
+            .filter(|reached| **reached != Reached::Wherever);
         match (certain.next(), certain.next()) {
             (Some(Reached::FanIn(fan_in)), None) => Some(*fan_in),
             _ => None,
@@ -128,5 +136,8 @@ fn index(target: &Target) -> Option<usize> {
 }
 
 fn heads(group: &[Edge]) -> impl Iterator<Item = usize> {
-    group.iter().filter(|edge| edge.is_parallel).filter_map(|edge| index(&edge.to))
+    group
+        .iter()
+        .filter(|edge| edge.is_parallel)
+        .filter_map(|edge| index(&edge.to))
 }

@@ -32,8 +32,19 @@ pub use settings::{CacheSettings, MemorySettings, ScriptSettings, Settings};
 
 /// Sections that other runtimes know, and this one does not.
 const UNSUPPORTED: &[&str] = &[
-    "imports", "data", "config", "input_schema", "output_schema", "endpoint", "observability", "extraction_schema",
-    "validation_constraints", "semantic_probes", "validation_logging", "extends", "overlay",
+    "imports",
+    "data",
+    "config",
+    "input_schema",
+    "output_schema",
+    "endpoint",
+    "observability",
+    "extraction_schema",
+    "validation_constraints",
+    "semantic_probes",
+    "validation_logging",
+    "extends",
+    "overlay",
 ];
 
 /// Loads the agent file with this text. `file` is the name to show in problems, `environment` what
@@ -69,31 +80,57 @@ fn read(
     let mut section = Section::of(tree, "an agent file", problems)?;
     let name = section.text("name", problems).map(str::to_owned);
     let description = section.text("description", problems).map(str::to_owned);
-    let version = section.present("version").map(|version| match version.to_value() {
-        Value::String(text) => text,
-        other => other.to_string(),
-    });
+    let version = section
+        .present("version")
+        .map(|version| match version.to_value() {
+            Value::String(text) => text,
+            other => other.to_string(),
+        });
     let variables = mapping(section.map("variables", problems));
     let initial_state = mapping(section.map("initial_state", problems));
     section.claim("state_schema");
     let settings = match section.present("settings") {
-        Some(node) => settings::read(&environment::expand(node, text, environment, problems), problems),
+        Some(node) => settings::read(
+            &environment::expand(node, text, environment, problems),
+            problems,
+        ),
         None => Settings::default(),
     };
     section.required("nodes", problems);
     let nodes = section.list("nodes", problems).unwrap_or_default();
-    if let Some(node) = section.node("nodes").filter(|node| node.as_list().is_some_and(<[_]>::is_empty)) {
-        problems.push(Problem::new(codes::MISSING_KEY, "there are no nodes").at(&node.place).help("an agent has at least one node"));
+    if let Some(node) = section
+        .node("nodes")
+        .filter(|node| node.as_list().is_some_and(<[_]>::is_empty))
+    {
+        problems.push(
+            Problem::new(codes::MISSING_KEY, "there are no nodes")
+                .at(&node.place)
+                .help("an agent has at least one node"),
+        );
     }
     let edges = section.node("edges");
-    settings::unsupported(&mut section, UNSUPPORTED, codes::UNSUPPORTED_SECTION, "an agent file", problems);
+    settings::unsupported(
+        &mut section,
+        UNSUPPORTED,
+        codes::UNSUPPORTED_SECTION,
+        "an agent file",
+        problems,
+    );
     section.finish(problems);
 
     let templates = Templates::new(text, variables.keys().map(String::as_str));
     let names = names(nodes, problems);
-    let mut reader =
-        Reader { source: text, registry, templates: &templates, names: &names, problems: std::mem::take(problems) };
-    let read: Vec<Option<Node>> = nodes.iter().map(|node| reader.node(node, Rank::Node, None)).collect();
+    let mut reader = Reader {
+        source: text,
+        registry,
+        templates: &templates,
+        names: &names,
+        problems: std::mem::take(problems),
+    };
+    let read: Vec<Option<Node>> = nodes
+        .iter()
+        .map(|node| reader.node(node, Rank::Node, None))
+        .collect();
     let (start, flows) = reader.flows(nodes, edges);
     *problems = reader.problems;
     let nodes = read
@@ -101,11 +138,25 @@ fn read(
         .zip(flows)
         .map(|(node, flow)| node.map(|node| Node { flow, ..node }))
         .collect::<Option<Vec<Node>>>()?;
-    Some(Agent { name, description, version, variables, settings, initial_state, templates, nodes, start })
+    Some(Agent {
+        name,
+        description,
+        version,
+        variables,
+        settings,
+        initial_state,
+        templates,
+        nodes,
+        start,
+    })
 }
 
 fn mapping(entries: Option<&[Entry]>) -> Map<String, Value> {
-    entries.unwrap_or_default().iter().map(|entry| (entry.key.clone(), entry.value.to_value())).collect()
+    entries
+        .unwrap_or_default()
+        .iter()
+        .map(|entry| (entry.key.clone(), entry.value.to_value()))
+        .collect()
 }
 
 /// The names of the nodes in their order; empty where one is missing. A name must be the only one of
@@ -118,15 +169,21 @@ fn names(nodes: &[tree::Node], problems: &mut Vec<Problem>) -> Vec<String> {
         if let Some(written) = written.filter(|_| !name.is_empty()) {
             if [START, END].contains(&name) {
                 problems.push(
-                    Problem::new(codes::BAD_VALUE, format!("a node cannot be called `{name}`"))
-                        .at(&written.place)
-                        .help("the name stands for where a run begins or ends"),
+                    Problem::new(
+                        codes::BAD_VALUE,
+                        format!("a node cannot be called `{name}`"),
+                    )
+                    .at(&written.place)
+                    .help("the name stands for where a run begins or ends"),
                 );
             } else if names.iter().any(|known| known == name) {
                 problems.push(
-                    Problem::new(codes::DUPLICATE_NODE, format!("a second node is called `{name}`"))
-                        .at(&written.place)
-                        .help("give it another name"),
+                    Problem::new(
+                        codes::DUPLICATE_NODE,
+                        format!("a second node is called `{name}`"),
+                    )
+                    .at(&written.place)
+                    .help("give it another name"),
                 );
             }
         }

@@ -33,20 +33,40 @@ pub(super) enum Rank {
 
 /// What other runtimes know in a node, and this one does not.
 const UNSUPPORTED: &[&str] = &[
-    "interrupt", "streams", "strategy", "matrix", "subgraph", "input", "expression", "max_workers", "parallel_config",
-    "parallel_strategy", "checkpoint",
+    "interrupt",
+    "streams",
+    "strategy",
+    "matrix",
+    "subgraph",
+    "input",
+    "expression",
+    "max_workers",
+    "parallel_config",
+    "parallel_strategy",
+    "checkpoint",
 ];
 
 impl Reader<'_> {
     /// Reads one node. What comes after it is read elsewhere.
-    pub(super) fn node(&mut self, node: &tree::Node, rank: Rank, language: Option<&str>) -> Option<Node> {
-        let what = if rank == Rank::Node { "a node" } else { "a step" };
+    pub(super) fn node(
+        &mut self,
+        node: &tree::Node,
+        rank: Rank,
+        language: Option<&str>,
+    ) -> Option<Node> {
+        let what = if rank == Rank::Node {
+            "a node"
+        } else {
+            "a step"
+        };
         let mut section = Section::of(node, what, &mut self.problems)?;
         let name = match rank {
             Rank::Node => section.required_text("name", &mut self.problems),
             Rank::Step => section.text("name", &mut self.problems),
         };
-        let place = section.node("name").map_or_else(|| section.place().clone(), |name| name.place.clone());
+        let place = section
+            .node("name")
+            .map_or_else(|| section.place().clone(), |name| name.place.clone());
         section.text("description", &mut self.problems);
         let (work, output_key) = self.work(&mut section, rank, language);
         let output = self.output(&mut section, output_key);
@@ -55,18 +75,44 @@ impl Reader<'_> {
             Rank::Node => section.claim("goto"),
             Rank::Step => self.no_goto(&mut section),
         }
-        super::settings::unsupported(&mut section, UNSUPPORTED, codes::UNSUPPORTED, what, &mut self.problems);
+        super::settings::unsupported(
+            &mut section,
+            UNSUPPORTED,
+            codes::UNSUPPORTED,
+            what,
+            &mut self.problems,
+        );
         section.finish(&mut self.problems);
         let name = name.unwrap_or_default().to_owned();
-        Some(Node { name, place, work, output, on_error, flow: Flow::To(Target::End) })
+        Some(Node {
+            name,
+            place,
+            work,
+            output,
+            on_error,
+            flow: Flow::To(Target::End),
+        })
     }
 
     /// Reads the steps of a node, or the body of a loop.
-    pub(super) fn steps(&mut self, section: &mut Section<'_>, key: &'static str, language: Option<&str>) -> Vec<Node> {
-        let Some(items) = section.list(key, &mut self.problems) else { return Vec::new() };
-        let mut steps: Vec<Node> =
-            items.iter().filter_map(|item| self.node(item, Rank::Step, language)).collect();
-        for (index, step) in steps.iter_mut().enumerate().filter(|(_, step)| step.name.is_empty()) {
+    pub(super) fn steps(
+        &mut self,
+        section: &mut Section<'_>,
+        key: &'static str,
+        language: Option<&str>,
+    ) -> Vec<Node> {
+        let Some(items) = section.list(key, &mut self.problems) else {
+            return Vec::new();
+        };
+        let mut steps: Vec<Node> = items
+            .iter()
+            .filter_map(|item| self.node(item, Rank::Step, language))
+            .collect();
+        for (index, step) in steps
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, step)| step.name.is_empty())
+        {
             step.name = (index + 1).to_string();
         }
         steps
@@ -76,21 +122,30 @@ impl Reader<'_> {
         if let Some(key) = output_key {
             return Output::Key(key);
         }
-        let key = if section.has("output") { "output" } else { "output_key" };
-        let Some(node) = section.present(key) else { return Output::Merge };
+        let key = if section.has("output") {
+            "output"
+        } else {
+            "output_key"
+        };
+        let Some(node) = section.present(key) else {
+            return Output::Merge;
+        };
         match &node.kind {
             Kind::Text(name) if !name.trim().is_empty() => Output::Key(name.trim().to_owned()),
             Kind::Map(entries) if key == "output" => Output::Map(
                 entries
                     .iter()
                     .map(|entry| {
-                        let prepared = self.templates.prepare(&entry.value, Use::RESULT, &mut self.problems);
+                        let prepared =
+                            self.templates
+                                .prepare(&entry.value, Use::RESULT, &mut self.problems);
                         (entry.key.clone(), prepared)
                     })
                     .collect(),
             ),
             _ => {
-                self.problems.push(node.wrong_type(&format!("`{key}`"), "the name of a field of the state"));
+                self.problems
+                    .push(node.wrong_type(&format!("`{key}`"), "the name of a field of the state"));
                 Output::Merge
             }
         }
@@ -99,7 +154,9 @@ impl Reader<'_> {
     fn on_error(&mut self, section: &mut Section<'_>, rank: Rank) -> OnError {
         let mut on_error = OnError::default();
         let problems = &mut self.problems;
-        let Some(mut read) = section.section("on_error", "`on_error`", problems) else { return on_error };
+        let Some(mut read) = section.section("on_error", "`on_error`", problems) else {
+            return on_error;
+        };
         let retries = read.integer("max_retries", 0..=1_000, problems);
         if let Some(retries) = retries {
             on_error.max_retries = u32::try_from(retries).unwrap_or(u32::MAX);
@@ -125,9 +182,12 @@ impl Reader<'_> {
             match multiplier >= 1.0 {
                 true => on_error.multiplier = multiplier,
                 false => problems.extend(read.node("backoff_multiplier").map(|node| {
-                    Problem::new(codes::OUT_OF_RANGE, format!("`backoff_multiplier` is {multiplier}"))
-                        .at(&node.place)
-                        .help("write a number that is at least 1")
+                    Problem::new(
+                        codes::OUT_OF_RANGE,
+                        format!("`backoff_multiplier` is {multiplier}"),
+                    )
+                    .at(&node.place)
+                    .help("write a number that is at least 1")
                 })),
             }
         }
@@ -137,7 +197,9 @@ impl Reader<'_> {
         match (rank, read.present("fallback")) {
             (_, None) => {}
             (Rank::Node, Some(node)) => {
-                if let Some(Target::Node(index)) = self.target(node, codes::FALLBACK_UNDEFINED, "`fallback`", false) {
+                if let Some(Target::Node(index)) =
+                    self.target(node, codes::FALLBACK_UNDEFINED, "`fallback`", false)
+                {
                     on_error.fallback = Some(index);
                 }
             }
@@ -179,9 +241,16 @@ impl Reader<'_> {
     }
 
     /// The node, or the end, that a text names.
-    pub(super) fn target(&mut self, node: &tree::Node, code: &'static str, what: &str, with_end: bool) -> Option<Target> {
+    pub(super) fn target(
+        &mut self,
+        node: &tree::Node,
+        code: &'static str,
+        what: &str,
+        with_end: bool,
+    ) -> Option<Target> {
         let Some(name) = node.as_text() else {
-            self.problems.push(node.wrong_type(what, "the name of a node"));
+            self.problems
+                .push(node.wrong_type(what, "the name of a node"));
             return None;
         };
         if with_end && name == END {
@@ -190,12 +259,23 @@ impl Reader<'_> {
         if let Some(index) = self.names.iter().position(|known| known == name) {
             return Some(Target::Node(index));
         }
-        let known = self.names.iter().map(String::as_str).chain(with_end.then_some(END));
+        let known = self
+            .names
+            .iter()
+            .map(String::as_str)
+            .chain(with_end.then_some(END));
         let help = match nearest(name, known) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("the nodes are {}", self.names.join(", ")),
         };
-        self.problems.push(Problem::new(code, format!("{what} names `{name}`, and there is no such node")).at(&node.place).help(help));
+        self.problems.push(
+            Problem::new(
+                code,
+                format!("{what} names `{name}`, and there is no such node"),
+            )
+            .at(&node.place)
+            .help(help),
+        );
         None
     }
 }

@@ -1,30 +1,15 @@
 //! The JSON Schema of agent files, made from the actions' own tables, so that an editor can complete
-//! and check what is written. It tells shapes; `cachalot validate` tells the rest.
+//! and check what is written. It tells shapes; [`super::load`] tells the rest: names of nodes,
+//! templates, what actions check by themselves.
 
 use serde_json::{Map, Value, json};
 
 use crate::action::{About, Parameter, ParameterKind};
 use crate::actions::Registry;
 
-/// JSON Schema (2020-12) of agent files whose actions are those of `registry`.
+/// The JSON Schema (2020-12) of agent files that may use these actions.
 #[must_use]
 pub fn schema(registry: &Registry) -> Value {
-    let mut definitions = Map::new();
-    let mut by_action = Vec::new();
-    for action in registry.actions() {
-        let about = action.about();
-        let shown = about.names.first().copied().unwrap_or_default();
-        let definition = format!("with.{shown}");
-        by_action.push(json!({
-            "if": {"properties": {"uses": {"enum": about.names}}, "required": ["uses"]},
-            "then": {"properties": {"with": {"$ref": format!("#/$defs/{definition}")}}},
-        }));
-        definitions.insert(definition, arguments(about));
-    }
-    definitions.insert("node".to_owned(), node(registry, by_action));
-    definitions.insert("on_error".to_owned(), on_error());
-    definitions.insert("edge".to_owned(), edge());
-    definitions.insert("settings".to_owned(), settings());
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Cachalot agent file",
@@ -32,154 +17,364 @@ pub fn schema(registry: &Registry) -> Value {
         "required": ["nodes"],
         "additionalProperties": false,
         "properties": {
-            "name": {"type": "string", "description": "The agent's name; part of every cache handle."},
-            "description": {"type": "string"},
-            "version": {"type": ["string", "number"]},
-            "variables": {"type": "object", "description": "Values for templates: {{ variables.NAME }}."},
-            "settings": {"$ref": "#/$defs/settings"},
-            "state_schema": {"description": "For readers; not checked."},
-            "initial_state": {"type": "object", "description": "The state before the input is laid over it."},
-            "nodes": {"type": "array", "items": {"$ref": "#/$defs/node"}},
-            "edges": {"type": "array", "items": {"$ref": "#/$defs/edge"}},
-        },
-        "$defs": definitions,
-    })
-}
-
-/// A template may stand where a value of any type is wanted.
-fn template_or(kind: Value) -> Value {
-    json!({"anyOf": [kind, {"type": "string"}, {"type": "null"}]})
-}
-
-fn arguments(about: &About) -> Value {
-    let properties: Map<String, Value> = about
-        .parameters
-        .iter()
-        .map(|parameter| (parameter.name.to_owned(), of_parameter(parameter)))
-        .collect();
-    let required: Vec<&str> =
-        about.parameters.iter().filter(|p| p.required).map(|p| p.name).collect();
-    json!({
-        "description": about.doc,
-        "anyOf": [
-            {"type": "object", "properties": properties, "required": required, "additionalProperties": false},
-            {"type": "string", "description": "One template that gives all arguments."},
-        ],
-    })
-}
-
-fn of_parameter(parameter: &Parameter) -> Value {
-    let mut schema = match parameter.kind {
-        ParameterKind::Any => json!({}),
-        ParameterKind::Text => json!({"type": ["string", "number", "boolean", "null"]}),
-        ParameterKind::Integer => template_or(json!({"type": "integer"})),
-        ParameterKind::Number => template_or(json!({"type": "number"})),
-        ParameterKind::Boolean => template_or(json!({"type": "boolean"})),
-        ParameterKind::Object => template_or(json!({"type": "object"})),
-        ParameterKind::List => template_or(json!({"type": "array"})),
-    };
-    schema["description"] = parameter.doc.into();
-    schema
-}
-
-fn node(registry: &Registry, by_action: Vec<Value>) -> Value {
-    let nodes = json!({"type": "array", "items": {"$ref": "#/$defs/node"}});
-    let names: Vec<&str> = registry.names().collect();
-    json!({
-        "type": "object",
-        "properties": {
-            "name": {"type": "string"},
-            "description": {"type": "string"},
-            "run": {"description": "Inline Python; what it returns is merged into the state."},
-            "script": {"description": "The same as run."},
-            "language": {"enum": ["python", "python3"]},
-            "uses": {"anyOf": [{"enum": names}, {"type": "string"}]},
-            "with": {},
-            "output": {"type": ["string", "object"]},
-            "output_key": {"type": "string"},
-            "steps": nodes,
-            "type": {"enum": ["while_loop", "dynamic_parallel"]},
-            "condition": {"type": ["string", "boolean"]},
-            "max_iterations": {"type": "integer", "minimum": 1, "maximum": 1000},
-            "body": nodes,
-            "items": {"type": ["string", "array"]},
-            "item_var": {"type": "string", "default": "item"},
-            "index_var": {"type": "string", "default": "index"},
-            "action": {"type": ["string", "object"]},
-            "max_concurrency": {"type": "integer", "minimum": 1, "maximum": 10000},
-            "fail_fast": {"type": "boolean", "default": false},
-            "fan_in": {"type": ["boolean", "string"]},
-            "on_error": {"$ref": "#/$defs/on_error"},
-            "goto": {
-                "anyOf": [
-                    {"type": "string"},
-                    {"type": "array", "items": {
-                        "type": "object",
-                        "required": ["to"],
-                        "properties": {"if": {"type": ["string", "boolean"]}, "to": {"type": "string"}},
-                        "additionalProperties": false,
-                    }},
-                ],
+            "name": text("The agent's name; part of cache handles."),
+            "description": text("What the agent is for."),
+            "version": { "description": "The version of the file; for people." },
+            "variables": mapping("Constants: `{{ variables.x }}`, and `${x}` in arguments."),
+            "settings": settings(),
+            "state_schema": { "description": "What the state holds; for people." },
+            "initial_state": mapping("The state to begin with; the input wins."),
+            "nodes": {
+                "description": "What the agent does.",
+                "type": "array", "minItems": 1, "items": { "$ref": "#/$defs/node" },
+            },
+            "edges": {
+                "description": "What comes after what, where the order of the file does not say.",
+                "type": "array", "items": edge(),
             },
         },
-        "additionalProperties": false,
-        "allOf": by_action,
+        "$defs": definitions(registry),
     })
 }
 
-fn on_error() -> Value {
+fn text(description: &str) -> Value {
+    json!({ "description": description, "type": "string" })
+}
+
+fn mapping(description: &str) -> Value {
+    json!({ "description": description, "type": "object" })
+}
+
+fn boolean(description: &str) -> Value {
+    json!({ "description": description, "type": "boolean" })
+}
+
+/// A whole number, or the environment variable that gives it.
+fn amount(description: &str, least: u64) -> Value {
+    let variable = json!({ "type": "string", "pattern": "^\\$\\{" });
+    json!({ "description": description, "anyOf": [{ "type": "integer", "minimum": least }, variable] })
+}
+
+fn closed(description: &str, properties: Value) -> Value {
     json!({
-        "type": "object",
-        "properties": {
-            "mode": {"enum": ["raise", "graceful", "retry"]},
-            "max_retries": {"type": "integer", "minimum": 0, "maximum": 1000},
-            "retry_delay": {"type": "number", "description": "Seconds before the second attempt."},
-            "backoff_multiplier": {"type": "number", "minimum": 1},
-            "fallback": {"type": "string", "description": "The node to go on with."},
-            "retryable_errors": {"type": "array", "items": {"type": "string"}},
-        },
-        "additionalProperties": false,
+        "description": description,
+        "type": "object", "additionalProperties": false, "properties": properties,
     })
+}
+
+fn settings() -> Value {
+    closed(
+        "Settings; `${NAME}` and `${NAME:-default}` stand for environment variables.",
+        json!({
+            "name": text("The agent's name in cache handles, where it is not `name`."),
+            "ltm": closed("Long-term memory.", json!({
+                "backend": text("The kind of memory: `sqlite`, `in-process`."),
+                "path": text("Where it is kept."),
+                "ltm_path": text("The same as `path`."),
+            })),
+            "ltm_path": text("The same as `ltm.path`."),
+            "cache": closed("Bounds of the cache.", json!({
+                "max_bytes": amount("How many bytes all entries together may have.", 0),
+                "max_entries": amount("How many entries there may be.", 0),
+                "front_bytes": amount("How many bytes of entries the process itself keeps.", 0),
+                "patience_ms": amount("How long a call waits for a slow memory.", 1),
+            })),
+            "python": closed("Limits of inline code.", limits()),
+            "python3": closed("Limits of inline code in the user's own interpreter.", interpreter()),
+            "parallel": closed("Branches.", json!({
+                "strategy": { "const": "thread" },
+                "max_workers": amount("How many branches run at a time where a node does not say.", 1),
+            })),
+            "web": closed("Web search.", json!({
+                "search": closed("The SearXNG instance.", json!({ "base_url": text("Its URL.") })),
+            })),
+            "llamaextract": closed("LlamaCloud.", json!({
+                "base_url": text("The URL of its API."),
+                "api_key": text("The key."),
+            })),
+        }),
+    )
+}
+
+fn limits() -> Value {
+    let seconds = json!([{ "type": "number", "exclusiveMinimum": 0 }, { "type": "string", "pattern": "^\\$\\{" }]);
+    json!({
+        "time_limit": { "description": "Seconds that a block may take.", "anyOf": seconds },
+        "memory_limit": amount("Bytes that a block may use.", 1),
+    })
+}
+
+fn interpreter() -> Value {
+    let mut properties = limits();
+    properties["command"] = text("The interpreter.");
+    properties
 }
 
 fn edge() -> Value {
     json!({
         "type": "object",
         "required": ["from", "to"],
-        "properties": {
-            "from": {"type": "string"},
-            "to": {"type": "string"},
-            "when": {},
-            "condition": {},
-            "parallel": {"type": "boolean"},
-            "type": {"enum": ["parallel", "normal"]},
-            "fan_in": {"type": "string"},
-            "parallel_strategy": {"const": "thread"},
-        },
         "additionalProperties": false,
+        "properties": {
+            "from": text("A node, or `__start__`."),
+            "to": text("A node, or `__end__`."),
+            "when": {
+                "description": "The condition; beside `condition`, what it must be.",
+                "type": ["string", "boolean"],
+            },
+            "condition": {
+                "description": "The same as `when`.",
+                "anyOf": [
+                    { "type": ["string", "boolean"] },
+                    {
+                        "type": "object", "required": ["value"], "additionalProperties": false,
+                        "properties": { "type": { "const": "expression" }, "value": { "type": ["string", "boolean"] } },
+                    },
+                ],
+            },
+            "parallel": boolean("Whether this begins a branch beside others."),
+            "type": { "description": "`parallel` is the same as `parallel: true`.", "enum": ["parallel", "normal"] },
+            "fan_in": text("The node where the branches meet."),
+            "parallel_strategy": { "const": "thread" },
+        },
     })
 }
 
-fn settings() -> Value {
-    let section = |properties: Value| {
-        json!({"type": "object", "properties": properties, "additionalProperties": false})
+fn definitions(registry: &Registry) -> Value {
+    let actions: Vec<&About> = registry
+        .names()
+        .filter_map(|name| {
+            registry
+                .get(name)
+                .filter(|action| action.about().names.first() == Some(&name))
+        })
+        .map(|action| action.about())
+        .collect();
+    let mut definitions = Map::from_iter([
+        ("node".to_owned(), node(&actions, true)),
+        ("step".to_owned(), node(&actions, false)),
+        ("rule".to_owned(), rule()),
+        ("on_error".to_owned(), on_error()),
+    ]);
+    for about in actions {
+        definitions.insert(definition_of(about), arguments(about));
+    }
+    Value::Object(definitions)
+}
+
+fn definition_of(about: &About) -> String {
+    format!("with.{}", about.names.first().copied().unwrap_or_default())
+}
+
+/// A node, or a step of one.
+fn node(actions: &[&About], is_node: bool) -> Value {
+    let mut properties = json!({
+        "name": text("The name; the only one of its kind among nodes."),
+        "description": text("What it is for."),
+        "run": {
+            "description": "Inline code; what it returns is merged into the state.",
+            "anyOf": [{ "type": "string" }, expression()],
+        },
+        "script": text("The same as `run`."),
+        "language": { "description": "The language of inline code.", "enum": ["python", "python3"] },
+        "uses": { "description": "The action to call.", "enum": names(actions) },
+        "with": { "description": "Its arguments.", "type": ["object", "string", "null"] },
+        "output": {
+            "description": "The field that gets the result, or fields with values made of `result`.",
+            "type": ["string", "object"],
+        },
+        "output_key": text("The same as `output`."),
+        "steps": {
+            "description": "Steps, one after the other.",
+            "type": "array", "items": { "$ref": "#/$defs/step" },
+        },
+        "on_error": { "$ref": "#/$defs/on_error" },
+    });
+    if is_node {
+        for (key, property) in node_only() {
+            properties[key] = property;
+        }
+    }
+    let mut node = json!({
+        "type": "object", "additionalProperties": false, "properties": properties, "allOf": calls(actions),
+    });
+    if is_node {
+        node["required"] = json!(["name"]);
+    }
+    node
+}
+
+fn expression() -> Value {
+    json!({
+        "type": "object", "required": ["type", "value"], "additionalProperties": false,
+        "properties": {
+            "type": { "const": "expression" },
+            "value": text("A Python expression."),
+            "output_key": text("The field that gets its value; `result` unless said."),
+        },
+    })
+}
+
+/// What a node has and a step has not.
+fn node_only() -> Vec<(&'static str, Value)> {
+    let with = |description: &str, mut rest: Value| {
+        rest["description"] = Value::from(description);
+        rest
     };
-    let text = json!({"type": "string"});
-    let count = json!({"type": "integer", "minimum": 0});
-    let seconds = json!({"type": "number", "exclusiveMinimum": 0});
-    section(json!({
-        "name": {"type": "string", "description": "The agent's name in cache handles."},
-        "ltm_path": text,
-        "ltm": section(json!({
-            "backend": {"enum": ["sqlite", "in-process"]}, "path": text, "ltm_path": text,
-        })),
-        "cache": section(json!({
-            "max_bytes": count, "max_entries": count, "front_bytes": count, "patience_ms": count,
-        })),
-        "python": section(json!({"time_limit": seconds, "memory_limit": count})),
-        "python3": section(json!({"time_limit": seconds, "memory_limit": count, "command": text})),
-        "parallel": section(json!({"max_workers": {"type": "integer", "minimum": 1}, "strategy": {"const": "thread"}})),
-        "web": section(json!({"search": section(json!({"base_url": text}))})),
-        "llamaextract": section(json!({"base_url": text, "api_key": text})),
-    }))
+    let steps = json!({ "type": "array", "items": { "$ref": "#/$defs/step" } });
+    let rules = json!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "$ref": "#/$defs/rule" } }] });
+    let action = json!({ "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/step" }] });
+    let whole = |most: u64| json!({ "type": "integer", "minimum": 1, "maximum": most });
+    vec![
+        (
+            "type",
+            with(
+                "A loop, or a branch per item.",
+                json!({ "enum": ["while_loop", "dynamic_parallel"] }),
+            ),
+        ),
+        ("goto", with("What comes next.", rules)),
+        (
+            "fan_in",
+            with(
+                "Whether branches meet here; for a branch per item, where they meet.",
+                json!({ "type": ["boolean", "string"] }),
+            ),
+        ),
+        (
+            "condition",
+            with(
+                "While it holds, the loop goes on.",
+                json!({ "type": ["string", "boolean"] }),
+            ),
+        ),
+        (
+            "max_iterations",
+            with("How often at most; to reach it is an error.", whole(1_000)),
+        ),
+        ("body", with("What is repeated.", steps)),
+        (
+            "items",
+            with(
+                "The items that get a branch each.",
+                json!({ "type": ["array", "string"] }),
+            ),
+        ),
+        (
+            "item_var",
+            text("The field that holds the item; `item` unless said."),
+        ),
+        (
+            "index_var",
+            text("The field that holds its place, from 0; `index` unless said."),
+        ),
+        ("action", with("What each branch does.", action)),
+        (
+            "max_concurrency",
+            with("How many branches run at a time.", whole(10_000)),
+        ),
+        (
+            "fail_fast",
+            boolean("Whether the first failure ends all branches and fails the node."),
+        ),
+    ]
+}
+
+fn names(actions: &[&About]) -> Vec<&'static str> {
+    actions
+        .iter()
+        .flat_map(|about| about.names)
+        .copied()
+        .collect()
+}
+
+/// For each action, what its arguments are.
+fn calls(actions: &[&About]) -> Vec<Value> {
+    let call = |about: &&About| {
+        let arguments = json!([{ "$ref": format!("#/$defs/{}", definition_of(about)) }, { "type": ["string", "null"] }]);
+        json!({
+            "if": { "required": ["uses"], "properties": { "uses": { "enum": about.names } } },
+            "then": { "properties": { "with": { "anyOf": arguments } } },
+        })
+    };
+    actions.iter().map(call).collect()
+}
+
+fn arguments(about: &About) -> Value {
+    let properties: Map<String, Value> = about
+        .parameters
+        .iter()
+        .map(|parameter| (parameter.name.to_owned(), argument(parameter)))
+        .collect();
+    let required: Vec<&str> = about
+        .parameters
+        .iter()
+        .filter(|parameter| parameter.required)
+        .map(|parameter| parameter.name)
+        .collect();
+    json!({
+        "description": about.doc,
+        "type": "object",
+        "additionalProperties": false,
+        "required": required,
+        "properties": properties,
+    })
+}
+
+/// An argument; text may always be a template, or the text of a number.
+fn argument(parameter: &Parameter) -> Value {
+    let kinds = match parameter.kind {
+        ParameterKind::Any => return json!({ "description": parameter.doc }),
+        ParameterKind::Text => json!(["string", "number", "boolean", "null"]),
+        ParameterKind::Integer => json!(["integer", "string", "null"]),
+        ParameterKind::Number => json!(["number", "string", "null"]),
+        ParameterKind::Boolean => json!(["boolean", "string", "null"]),
+        ParameterKind::Object => json!(["object", "string", "null"]),
+        ParameterKind::List => json!(["array", "string", "null"]),
+    };
+    json!({ "description": parameter.doc, "type": kinds })
+}
+
+fn rule() -> Value {
+    json!({
+        "type": "object",
+        "required": ["to"],
+        "additionalProperties": false,
+        "properties": {
+            "if": {
+                "description": "The condition; without one the rule always holds.",
+                "type": ["string", "boolean"],
+            },
+            "to": text("A node, or `__end__`."),
+        },
+    })
+}
+
+fn on_error() -> Value {
+    closed(
+        "What becomes of a failure.",
+        json!({
+            "mode": {
+                "description": "Fail the run, leave `__error__` in the state and go on, or try again.",
+                "enum": ["raise", "graceful", "retry"],
+            },
+            "max_retries": {
+                "description": "How often to try again; 3 unless said.",
+                "type": "integer", "minimum": 0, "maximum": 1000,
+            },
+            "retry_delay": {
+                "description": "Seconds before the first retry; 1 unless said.",
+                "type": "number", "minimum": 0,
+            },
+            "backoff_multiplier": {
+                "description": "What each further delay is multiplied by; 2 unless said.",
+                "type": "number", "minimum": 1,
+            },
+            "retryable_errors": {
+                "description": "The kinds of failures that are tried again.",
+                "type": "array", "items": { "type": "string" },
+            },
+            "fallback": text("The node to go to instead."),
+        }),
+    )
 }

@@ -64,15 +64,38 @@ pub struct ScriptSettings {
 
 /// What other runtimes know in `settings`, and this one does not.
 const UNSUPPORTED: &[&str] = &[
-    "llm", "shell_providers", "graph", "secrets", "session", "firestore", "memory_infrastructure", "rate_limiters",
-    "error_handling", "opik", "opik_llm_tracing", "auto_trace", "trace_exporter", "trace_file", "trace_format",
-    "auto_trace_llm_payloads", "trace_payload_async", "trace_payload_compress", "trace_retention_days", "interview", "auth",
+    "llm",
+    "shell_providers",
+    "graph",
+    "secrets",
+    "session",
+    "firestore",
+    "memory_infrastructure",
+    "rate_limiters",
+    "error_handling",
+    "opik",
+    "opik_llm_tracing",
+    "auto_trace",
+    "trace_exporter",
+    "trace_file",
+    "trace_format",
+    "auto_trace_llm_payloads",
+    "trace_payload_async",
+    "trace_payload_compress",
+    "trace_retention_days",
+    "interview",
+    "auth",
 ];
 
 /// Reads the settings, environment variables already expanded.
 pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
-    let Some(mut section) = Section::of(node, "`settings`", problems) else { return Settings::default() };
-    let mut settings = Settings { value: node.to_value(), ..Settings::default() };
+    let Some(mut section) = Section::of(node, "`settings`", problems) else {
+        return Settings::default();
+    };
+    let mut settings = Settings {
+        value: node.to_value(),
+        ..Settings::default()
+    };
     settings.name = section.text("name", problems).map(str::to_owned);
     settings.memory = memory(&mut section, problems);
     settings.cache = cache(&mut section, problems);
@@ -86,12 +109,19 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
         }
         web.finish(problems);
     }
-    if let Some(mut extract) = section.section("llamaextract", "`settings.llamaextract`", problems) {
+    if let Some(mut extract) = section.section("llamaextract", "`settings.llamaextract`", problems)
+    {
         extract.text("base_url", problems);
         extract.text("api_key", problems);
         extract.finish(problems);
     }
-    unsupported(&mut section, UNSUPPORTED, codes::UNSUPPORTED_SECTION, "`settings`", problems);
+    unsupported(
+        &mut section,
+        UNSUPPORTED,
+        codes::UNSUPPORTED_SECTION,
+        "`settings`",
+        problems,
+    );
     section.finish(problems);
     settings
 }
@@ -121,11 +151,15 @@ fn memory(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> MemorySetti
     let mut memory = MemorySettings::default();
     if let Some(mut ltm) = section.section("ltm", "`settings.ltm`", problems) {
         for key in ["backend", "path", "ltm_path"] {
-            let Some(text) = ltm.text(key, problems) else { continue };
+            let Some(text) = ltm.text(key, problems) else {
+                continue;
+            };
             let place = ltm.node(key).map(|node| node.place.clone());
             match key {
                 "backend" => memory.backend = Some(text.to_owned()),
-                _ if memory.path.is_some() => problems.extend(place.as_ref().map(|place| twice(key, place))),
+                _ if memory.path.is_some() => {
+                    problems.extend(place.as_ref().map(|place| twice(key, place)))
+                }
                 _ => memory.path = Some(text.to_owned()),
             }
             memory.place = memory.place.or(place);
@@ -144,9 +178,12 @@ fn memory(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> MemorySetti
 }
 
 fn twice(key: &str, place: &Place) -> Problem {
-    Problem::new(codes::BAD_VALUE, format!("`{key}` names a second path of the memory"))
-        .at(place)
-        .help("keep one of `ltm.path`, `ltm.ltm_path` and `ltm_path`")
+    Problem::new(
+        codes::BAD_VALUE,
+        format!("`{key}` names a second path of the memory"),
+    )
+    .at(place)
+    .help("keep one of `ltm.path`, `ltm.ltm_path` and `ltm_path`")
 }
 
 fn cache(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> CacheSettings {
@@ -157,7 +194,9 @@ fn cache(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> CacheSetting
         max_bytes: cache.integer("max_bytes", 0..=u64::MAX, problems),
         max_entries: cache.integer("max_entries", 0..=u64::MAX, problems),
         front_bytes: cache.integer("front_bytes", 0..=u64::MAX, problems),
-        patience: cache.integer("patience_ms", 1..=3_600_000, problems).map(Duration::from_millis),
+        patience: cache
+            .integer("patience_ms", 1..=3_600_000, problems)
+            .map(Duration::from_millis),
     };
     cache.finish(problems);
     read
@@ -169,10 +208,14 @@ fn script(
     what: &'static str,
     problems: &mut Vec<Problem>,
 ) -> ScriptSettings {
-    let Some(mut script) = section.section(key, what, problems) else { return ScriptSettings::default() };
+    let Some(mut script) = section.section(key, what, problems) else {
+        return ScriptSettings::default();
+    };
     let seconds = script.number("time_limit", problems);
     let time_limit = seconds.and_then(|seconds| {
-        let limit = Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero());
+        let limit = Duration::try_from_secs_f64(seconds)
+            .ok()
+            .filter(|limit| !limit.is_zero());
         if limit.is_none()
             && let Some(node) = script.node("time_limit")
         {
@@ -190,7 +233,11 @@ fn script(
         _ => None,
     };
     script.finish(problems);
-    ScriptSettings { time_limit, memory_limit, command }
+    ScriptSettings {
+        time_limit,
+        memory_limit,
+        command,
+    }
 }
 
 fn parallel(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<usize> {
@@ -201,9 +248,12 @@ fn parallel(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<us
         && let Some(node) = parallel.node("strategy")
     {
         problems.push(
-            Problem::new(codes::UNSUPPORTED, format!("there is no parallel strategy `{strategy}`"))
-                .at(&node.place)
-                .help("take it out: branches run at the same time in one process"),
+            Problem::new(
+                codes::UNSUPPORTED,
+                format!("there is no parallel strategy `{strategy}`"),
+            )
+            .at(&node.place)
+            .help("take it out: branches run at the same time in one process"),
         );
     }
     parallel.finish(problems);

@@ -38,24 +38,49 @@ impl Reader<'_> {
             (Some("while_loop"), Rank::Node) => (self.while_loop(section, language), None),
             (Some("dynamic_parallel"), Rank::Node) => (self.fan_out(section, language), None),
             (Some(name), Rank::Step) if TYPES.contains(&name) => {
-                self.refuse(kind, codes::UNSUPPORTED, format!("a step cannot be a `{name}`"), "make it a node of its own");
+                self.refuse(
+                    kind,
+                    codes::UNSUPPORTED,
+                    format!("a step cannot be a `{name}`"),
+                    "make it a node of its own",
+                );
                 self.claim_all(section)
             }
             (Some(name), _) => {
                 let known = matches!(name, "matrix" | "parallel_each" | "subgraph");
-                let code = if known { codes::UNSUPPORTED } else { codes::BAD_VALUE };
-                let help = if known { "`dynamic_parallel` runs a branch per item".to_owned() } else { did_you_mean(name, TYPES) };
-                self.refuse(kind, code, format!("there is no type of node `{name}`"), &help);
+                let code = if known {
+                    codes::UNSUPPORTED
+                } else {
+                    codes::BAD_VALUE
+                };
+                let help = if known {
+                    "`dynamic_parallel` runs a branch per item".to_owned()
+                } else {
+                    did_you_mean(name, TYPES)
+                };
+                self.refuse(
+                    kind,
+                    code,
+                    format!("there is no type of node `{name}`"),
+                    &help,
+                );
                 self.claim_all(section)
             }
             (None, _) => {
-                self.problems.extend(kind.map(|node| node.wrong_type("`type`", "text")));
+                self.problems
+                    .extend(kind.map(|node| node.wrong_type("`type`", "text")));
                 self.claim_all(section)
             }
         }
     }
 
-    fn refuse(&mut self, node: Option<&tree::Node>, code: &'static str, message: String, help: &str) {
+    fn refuse(
+        &mut self,
+        node: Option<&tree::Node>,
+        code: &'static str,
+        message: String,
+        help: &str,
+    ) {
         let problem = Problem::new(code, message).help(help);
         self.problems.push(match node {
             Some(node) => problem.at(&node.place),
@@ -70,17 +95,31 @@ impl Reader<'_> {
     }
 
     fn check_language(&mut self, node: Option<&tree::Node>) {
-        let Some(node) = node.filter(|node| !node.is_null()) else { return };
+        let Some(node) = node.filter(|node| !node.is_null()) else {
+            return;
+        };
         match node.as_text() {
             Some("python" | "python3") => {}
             Some(other @ ("lua" | "prolog")) => {
-                self.refuse(Some(node), codes::UNSUPPORTED, format!("there is no {other} here"), "write the block in Python");
+                self.refuse(
+                    Some(node),
+                    codes::UNSUPPORTED,
+                    format!("there is no {other} here"),
+                    "write the block in Python",
+                );
             }
             Some(other) => {
                 let help = did_you_mean(other, &["python", "python3"]);
-                self.refuse(Some(node), codes::BAD_VALUE, format!("there is no language `{other}`"), &help);
+                self.refuse(
+                    Some(node),
+                    codes::BAD_VALUE,
+                    format!("there is no language `{other}`"),
+                    &help,
+                );
             }
-            None => self.problems.push(node.wrong_type("`language`", "`python` or `python3`")),
+            None => self
+                .problems
+                .push(node.wrong_type("`language`", "`python` or `python3`")),
         }
     }
 
@@ -89,21 +128,33 @@ impl Reader<'_> {
     }
 
     /// Inline code, an action, or steps.
-    fn simple(&mut self, section: &mut Section<'_>, language: Option<&str>) -> (Work, Option<String>) {
-        let mut ways: Vec<&Entry> =
-            WAYS.iter().filter_map(|way| section.entry(way)).filter(|entry| !entry.value.is_null()).collect();
+    fn simple(
+        &mut self,
+        section: &mut Section<'_>,
+        language: Option<&str>,
+    ) -> (Work, Option<String>) {
+        let mut ways: Vec<&Entry> = WAYS
+            .iter()
+            .filter_map(|way| section.entry(way))
+            .filter(|entry| !entry.value.is_null())
+            .collect();
         ways.sort_by_key(|way| way.key_place.start);
         if let [first, second, ..] = ways.as_slice() {
             self.problems.push(
-                Problem::new(codes::CONFLICTING_WORK, format!("`{}` and `{}` in one node", first.key, second.key))
-                    .at(&second.key_place)
-                    .help("a node does one thing: make two nodes, or use `steps`"),
+                Problem::new(
+                    codes::CONFLICTING_WORK,
+                    format!("`{}` and `{}` in one node", first.key, second.key),
+                )
+                .at(&second.key_place)
+                .help("a node does one thing: make two nodes, or use `steps`"),
             );
         }
         if !ways.iter().any(|way| way.key == "uses") {
             self.refuse_with(section);
         }
-        let Some(way) = ways.first() else { return NOTHING };
+        let Some(way) = ways.first() else {
+            return NOTHING;
+        };
         match way.key.as_str() {
             "uses" => (self.action(&way.value, section.present("with")), None),
             "steps" => (Work::Steps(self.steps(section, "steps", language)), None),
@@ -131,40 +182,72 @@ impl Reader<'_> {
                 None => return NOTHING,
             },
             _ => {
-                self.problems.push(way.value.wrong_type(&format!("`{}`", way.key), "text"));
+                self.problems
+                    .push(way.value.wrong_type(&format!("`{}`", way.key), "text"));
                 return NOTHING;
             }
         };
         let (source, node) = code;
         if source.trim_start().starts_with("-- lua") {
-            self.refuse(Some(node), codes::UNSUPPORTED, "there is no lua here".to_owned(), "write the block in Python");
+            self.refuse(
+                Some(node),
+                codes::UNSUPPORTED,
+                "there is no lua here".to_owned(),
+                "write the block in Python",
+            );
             return NOTHING;
         }
-        let language = if language == Some("python3") { Language::Python3 } else { Language::Python };
-        let script = Script { source, first_line: node.text_first_line(self.source) };
+        let language = if language == Some("python3") {
+            Language::Python3
+        } else {
+            Language::Python
+        };
+        let script = Script {
+            source,
+            first_line: node.text_first_line(self.source),
+        };
         (Work::Run { script, language }, output_key)
     }
 
     /// `run: {type: expression, value, output_key}`: the value of one Python expression.
-    fn expression<'n>(&mut self, node: &'n tree::Node) -> Option<((String, &'n tree::Node), String)> {
+    fn expression<'n>(
+        &mut self,
+        node: &'n tree::Node,
+    ) -> Option<((String, &'n tree::Node), String)> {
         let mut section = Section::of(node, "`run`", &mut self.problems)?;
         let kind = section.required_text("type", &mut self.problems);
         if let Some(other) = kind.filter(|kind| *kind != "expression") {
-            let code = if matches!(other, "lua" | "prolog") { codes::UNSUPPORTED } else { codes::BAD_VALUE };
-            self.refuse(section.node("type"), code, format!("there is no `{other}` here"), "write `expression`, or give `run` the code as text");
+            let code = if matches!(other, "lua" | "prolog") {
+                codes::UNSUPPORTED
+            } else {
+                codes::BAD_VALUE
+            };
+            self.refuse(
+                section.node("type"),
+                code,
+                format!("there is no `{other}` here"),
+                "write `expression`, or give `run` the code as text",
+            );
             return None;
         }
         let value = section.required_text("value", &mut self.problems);
         let value_node = section.node("value")?;
-        let output_key = section.text("output_key", &mut self.problems).unwrap_or("result").to_owned();
+        let output_key = section
+            .text("output_key", &mut self.problems)
+            .unwrap_or("result")
+            .to_owned();
         section.finish(&mut self.problems);
-        Some(((format!("return ({})", value?.trim()), value_node), output_key))
+        Some((
+            (format!("return ({})", value?.trim()), value_node),
+            output_key,
+        ))
     }
 
     /// The action called by `uses`, with its arguments.
     fn action(&mut self, uses: &tree::Node, with: Option<&tree::Node>) -> Work {
         let Some(name) = uses.as_text() else {
-            self.problems.push(uses.wrong_type("`uses`", "the name of an action"));
+            self.problems
+                .push(uses.wrong_type("`uses`", "the name of an action"));
             return Work::Nothing;
         };
         let prepared = self.arguments(with);
@@ -174,31 +257,48 @@ impl Reader<'_> {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "`cachalot schema` lists all actions".to_owned(),
             };
-            self.refuse(Some(uses), codes::UNKNOWN_ACTION, format!("there is no action `{name}`"), &help);
+            self.refuse(
+                Some(uses),
+                codes::UNKNOWN_ACTION,
+                format!("there is no action `{name}`"),
+                &help,
+            );
             return Work::Nothing;
         };
-        self.problems.extend(check_arguments(action.about(), with, &uses.place));
+        self.problems
+            .extend(check_arguments(action.about(), with, &uses.place));
         self.problems.extend(action.check(with, self.registry));
-        Work::Action { action: Arc::clone(action), with: prepared }
+        Work::Action {
+            action: Arc::clone(action),
+            with: prepared,
+        }
     }
 
     fn arguments(&mut self, with: Option<&tree::Node>) -> Prepared {
         match with {
-            Some(with) => self.templates.prepare(with, Use::ARGUMENTS, &mut self.problems),
+            Some(with) => self
+                .templates
+                .prepare(with, Use::ARGUMENTS, &mut self.problems),
             None => Prepared::empty_mapping(),
         }
     }
 
     fn while_loop(&mut self, section: &mut Section<'_>, language: Option<&str>) -> Work {
         let condition = match section.required("condition", &mut self.problems) {
-            Some(node) => self.templates.condition(node, Use::PLAIN, &mut self.problems),
+            Some(node) => self
+                .templates
+                .condition(node, Use::PLAIN, &mut self.problems),
             None => Condition::always(false),
         };
         section.required("max_iterations", &mut self.problems);
         let max_iterations = section.integer("max_iterations", 1..=1_000, &mut self.problems);
         section.required("body", &mut self.problems);
         let body = self.steps(section, "body", language);
-        Work::While { condition, max_iterations: max_iterations.map_or(1, |most| u32::try_from(most).unwrap_or(1)), body }
+        Work::While {
+            condition,
+            max_iterations: max_iterations.map_or(1, |most| u32::try_from(most).unwrap_or(1)),
+            body,
+        }
     }
 
     fn fan_out(&mut self, section: &mut Section<'_>, language: Option<&str>) -> Work {
@@ -206,10 +306,18 @@ impl Reader<'_> {
             Some(node) => self.templates.prepare(node, Use::PLAIN, &mut self.problems),
             None => Prepared::empty_mapping(),
         };
-        let item = section.text("item_var", &mut self.problems).unwrap_or("item").to_owned();
-        let index = section.text("index_var", &mut self.problems).unwrap_or("index").to_owned();
+        let item = section
+            .text("item_var", &mut self.problems)
+            .unwrap_or("item")
+            .to_owned();
+        let index = section
+            .text("index_var", &mut self.problems)
+            .unwrap_or("index")
+            .to_owned();
         let concurrency = section.integer("max_concurrency", 1..=10_000, &mut self.problems);
-        let fail_fast = section.boolean("fail_fast", &mut self.problems).unwrap_or(false);
+        let fail_fast = section
+            .boolean("fail_fast", &mut self.problems)
+            .unwrap_or(false);
         // Where the branches meet is read with what comes after the node.
         section.claim("fan_in");
         let branch = self.branch(section, language);
@@ -227,9 +335,17 @@ impl Reader<'_> {
     fn branch(&mut self, section: &mut Section<'_>, language: Option<&str>) -> Node {
         let place = section.place().clone();
         let action = section.present("action");
-        let ways = WAYS.iter().filter(|way| section.present(way).is_some()).count() + usize::from(action.is_some());
+        let ways = WAYS
+            .iter()
+            .filter(|way| section.present(way).is_some())
+            .count()
+            + usize::from(action.is_some());
         if ways != 1 {
-            let message = if ways == 0 { "a fan-out whose branches do nothing" } else { "a fan-out whose branches do more than one thing" };
+            let message = if ways == 0 {
+                "a fan-out whose branches do nothing"
+            } else {
+                "a fan-out whose branches do more than one thing"
+            };
             self.problems.push(
                 Problem::new(codes::CONFLICTING_WORK, message)
                     .at(&place)
@@ -239,7 +355,9 @@ impl Reader<'_> {
         let (work, output) = match action.map(|action| (action, &action.kind)) {
             Some((node, Kind::Map(_))) => {
                 let node = self.node(node, Rank::Step, language);
-                node.map_or((Work::Nothing, Output::Merge), |node| (node.work, node.output))
+                node.map_or((Work::Nothing, Output::Merge), |node| {
+                    (node.work, node.output)
+                })
             }
             Some((node, _)) => (self.action(node, section.present("with")), Output::Merge),
             None => {
@@ -247,6 +365,13 @@ impl Reader<'_> {
                 (work, output_key.map_or(Output::Merge, Output::Key))
             }
         };
-        Node { name: String::new(), place, work, output, on_error: OnError::default(), flow: Flow::To(Target::End) }
+        Node {
+            name: String::new(),
+            place,
+            work,
+            output,
+            on_error: OnError::default(),
+            flow: Flow::To(Target::End),
+        }
     }
 }

@@ -51,8 +51,13 @@ impl Runner<'_> {
                 }
             });
         }
-        let most = self.agent.settings.max_workers.unwrap_or(BRANCHES_AT_A_TIME);
-        let results: Vec<(usize, Value)> = stream::iter(runs).buffer_unordered(most).collect().await;
+        let most = self
+            .agent
+            .settings
+            .max_workers
+            .unwrap_or(BRANCHES_AT_A_TIME);
+        let results: Vec<(usize, Value)> =
+            stream::iter(runs).buffer_unordered(most).collect().await;
         Ok(in_order(results))
     }
 
@@ -68,7 +73,11 @@ impl Runner<'_> {
         let total = items.len();
         let done = AtomicUsize::new(0);
         let base = state.settled();
-        self.tell(Event::Progress { node: path.to_owned(), done: 0, total });
+        self.tell(Event::Progress {
+            node: path.to_owned(),
+            done: 0,
+            total,
+        });
         let mut runs = Vec::with_capacity(total);
         for (index, item) in items.into_iter().enumerate() {
             let mut state = base.branch();
@@ -80,16 +89,27 @@ impl Runner<'_> {
             runs.push(async move {
                 let ran = ran.await;
                 let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                self.tell(Event::Progress { node: path.to_owned(), done, total });
+                self.tell(Event::Progress {
+                    node: path.to_owned(),
+                    done,
+                    total,
+                });
                 match ran {
-                    Ok((After::Flow(result), state)) => Ok((index, succeeded(&name, index, state, Some(result)))),
-                    Ok((After::Fallback(_), state)) => Ok((index, succeeded(&name, index, state, None))),
+                    Ok((After::Flow(result), state)) => {
+                        Ok((index, succeeded(&name, index, state, Some(result))))
+                    }
+                    Ok((After::Fallback(_), state)) => {
+                        Ok((index, succeeded(&name, index, state, None)))
+                    }
                     Err(failure) if fan_out.fail_fast => Err(failure),
                     Err(failure) => Ok((index, failed(&name, index, &failure))),
                 }
             });
         }
-        let most = fan_out.concurrency.or(self.agent.settings.max_workers).unwrap_or(BRANCHES_AT_A_TIME);
+        let most = fan_out
+            .concurrency
+            .or(self.agent.settings.max_workers)
+            .unwrap_or(BRANCHES_AT_A_TIME);
         let mut running = stream::iter(runs).buffer_unordered(most);
         let mut results = Vec::with_capacity(total);
         // The first failure ends this function, and with it, dropped, all other branches.
@@ -99,7 +119,13 @@ impl Runner<'_> {
         Ok(in_order(results))
     }
 
-    async fn items(&self, fan_out: &FanOut, node: &Node, path: &str, state: &State) -> Result<Vec<Value>, RunFailure> {
+    async fn items(
+        &self,
+        fan_out: &FanOut,
+        node: &Node,
+        path: &str,
+        state: &State,
+    ) -> Result<Vec<Value>, RunFailure> {
         let scope = Scope::new(&self.surroundings, state);
         let items = self.agent.templates.render(&fan_out.items, &scope).await;
         match items.map_err(|failure| RunFailure::of_template(path, failure))? {
@@ -113,7 +139,8 @@ impl Runner<'_> {
 }
 
 fn succeeded(branch: &str, index: usize, state: State, result: Option<Value>) -> Value {
-    let mut ended = json!({ "branch": branch, "index": index, "success": true, "state": state.into_own() });
+    let mut ended =
+        json!({ "branch": branch, "index": index, "success": true, "state": state.into_own() });
     if let (Some(result), Some(fields)) = (result, ended.as_object_mut()) {
         fields.insert("result".to_owned(), result);
     }

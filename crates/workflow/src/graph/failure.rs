@@ -25,11 +25,20 @@ pub struct RunFailure {
 
 impl RunFailure {
     pub(super) fn new(node: &str, kind: &'static str, message: impl Into<String>) -> Self {
-        Self { node: node.to_owned(), kind, message: message.into(), place: None, retryable: false }
+        Self {
+            node: node.to_owned(),
+            kind,
+            message: message.into(),
+            place: None,
+            retryable: false,
+        }
     }
 
     pub(super) fn at(self, place: &Place) -> Self {
-        Self { place: Some(place.clone()), ..self }
+        Self {
+            place: Some(place.clone()),
+            ..self
+        }
     }
 
     pub(super) fn of_template(node: &str, failure: TemplateFailure) -> Self {
@@ -37,7 +46,10 @@ impl RunFailure {
     }
 
     pub(super) fn of_action(node: &str, failure: Failure, place: &Place) -> Self {
-        Self { retryable: failure.retryable, ..Self::new(node, failure.kind, failure.message).at(place) }
+        Self {
+            retryable: failure.retryable,
+            ..Self::new(node, failure.kind, failure.message).at(place)
+        }
     }
 
     pub(super) fn of_script(node: &str, failure: ScriptFailure, place: Place) -> Self {

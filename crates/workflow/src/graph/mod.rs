@@ -57,7 +57,12 @@ pub async fn run(
     scripts: &Scripts,
 ) -> Result<Map<String, Value>, RunFailure> {
     let surroundings = Surroundings::of(runtime, &agent.variables);
-    let runner = Runner { agent, runtime, scripts, surroundings };
+    let runner = Runner {
+        agent,
+        runtime,
+        scripts,
+        surroundings,
+    };
     let state = initial_state(agent, input);
     let ended = runner.walk(&agent.start, state, Vec::new()).await?;
     Ok(ended.into_fields())
@@ -84,6 +89,11 @@ impl Runner<'_> {
 
     /// The text without secrets.
     fn masked(&self, text: &str) -> String {
-        cachalot_core::secret::mask_credentials(&self.runtime.seals.redact(text)).into_owned()
+        masked(self.runtime, text)
     }
+}
+
+/// The text without secrets, and without what looks like one.
+fn masked(runtime: &Runtime, text: &str) -> String {
+    cachalot_core::secret::mask_credentials(&runtime.seals.redact(text)).into_owned()
 }

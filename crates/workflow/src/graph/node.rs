@@ -37,26 +37,44 @@ impl Runner<'_> {
             let failure = loop {
                 match self.work(node, &path, state.clone()).await {
                     Ok(done) => {
-                        self.tell(Event::Finished { node: path, time: began.elapsed(), memoized: None });
+                        self.tell(Event::Finished {
+                            node: path,
+                            time: began.elapsed(),
+                            memoized: None,
+                        });
                         return Ok((After::Flow(done.result), done.state));
                     }
                     Err(failure) if is_tried_again(&node.on_error, &failure, attempt) => {
                         let after = delay(&node.on_error, attempt);
                         attempt += 1;
                         let message = self.masked(&failure.message);
-                        self.tell(Event::Retrying { node: path.clone(), attempt, after, message });
+                        self.tell(Event::Retrying {
+                            node: path.clone(),
+                            attempt,
+                            after,
+                            message,
+                        });
                         tokio::time::sleep(after).await;
                     }
                     Err(failure) => break self.clean(failure),
                 }
             };
             let message = failure.message.clone();
-            self.tell(Event::Failed { node: path, time: began.elapsed(), message });
+            self.tell(Event::Failed {
+                node: path,
+                time: began.elapsed(),
+                message,
+            });
             self.after_failure(&node.on_error, failure, state)
         })
     }
 
-    fn after_failure(&self, on_error: &OnError, failure: RunFailure, state: State) -> Result<(After, State), RunFailure> {
+    fn after_failure(
+        &self,
+        on_error: &OnError,
+        failure: RunFailure,
+        state: State,
+    ) -> Result<(After, State), RunFailure> {
         let after = match (on_error.fallback, on_error.mode) {
             (Some(fallback), _) => After::Fallback(fallback),
             (None, Mode::Graceful) => After::Flow(Value::Null),
@@ -72,14 +90,21 @@ impl Runner<'_> {
 
     /// The failure without secrets.
     pub(super) fn clean(&self, failure: RunFailure) -> RunFailure {
-        RunFailure { message: self.masked(&failure.message), ..failure }
+        RunFailure {
+            message: self.masked(&failure.message),
+            ..failure
+        }
     }
 
     /// The same for a failure between two nodes, which is told here.
     pub(super) fn report(&self, failure: RunFailure) -> RunFailure {
         let failure = self.clean(failure);
         let (node, message) = (failure.node.clone(), failure.message.clone());
-        self.tell(Event::Failed { node, time: Duration::ZERO, message });
+        self.tell(Event::Failed {
+            node,
+            time: Duration::ZERO,
+            message,
+        });
         failure
     }
 }
@@ -96,5 +121,7 @@ fn is_tried_again(on_error: &OnError, failure: &RunFailure, attempt: u32) -> boo
 fn delay(on_error: &OnError, attempts: u32) -> Duration {
     let exponent = i32::try_from(attempts.saturating_sub(1)).unwrap_or(i32::MAX);
     let seconds = on_error.delay.as_secs_f64() * on_error.multiplier.powi(exponent);
-    Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_DELAY).min(LONGEST_DELAY)
+    Duration::try_from_secs_f64(seconds)
+        .unwrap_or(LONGEST_DELAY)
+        .min(LONGEST_DELAY)
 }

@@ -16,7 +16,10 @@ impl Paired {
     /// Passes on to `next`.
     #[must_use]
     pub fn new(next: Arc<dyn Reporter>) -> Self {
-        Self { next, answered: Mutex::default() }
+        Self {
+            next,
+            answered: Mutex::default(),
+        }
     }
 }
 
@@ -28,9 +31,17 @@ impl Reporter for Paired {
                 answered.insert(node.clone(), memoized.clone());
                 Event::Answered { node, memoized }
             }
-            Event::Finished { node, time, memoized } => {
+            Event::Finished {
+                node,
+                time,
+                memoized,
+            } => {
                 let memoized = memoized.or_else(|| answered.remove(&node));
-                Event::Finished { node, time, memoized }
+                Event::Finished {
+                    node,
+                    time,
+                    memoized,
+                }
             }
             Event::Started { node } => {
                 answered.remove(&node);

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::work::merged;
-use super::{MOST_NODES, initial_state};
+use super::{MOST_NODES, initial_state, masked};
 use crate::format::{Agent, FanOut, Flow, Node, Output, Target, Work};
-use crate::template::{Scope, State, Surroundings};
-use crate::{Planned, Runtime, actions};
+use crate::template::{Condition, Prepared, Scope, State, Surroundings};
+use crate::{Action, Planned, Runtime, actions};
 
 /// What a run would do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -64,9 +64,16 @@ pub enum What {
 /// Plans a run. Nothing is run, stored or paid for; the cache is looked into.
 pub async fn plan(agent: &Agent, input: Map<String, Value>, runtime: &Arc<Runtime>) -> Plan {
     let surroundings = Surroundings::of(runtime, &agent.variables);
-    let mut planner = Planner { agent, runtime, surroundings, plan: Plan::default() };
-    let ends = planner.walk(&agent.start, initial_state(agent, input), &[]).await;
-    planner.plan.ends = ends.err().map(|ends| planner.masked(&ends.0));
+    let mut planner = Planner {
+        agent,
+        runtime,
+        surroundings,
+        plan: Plan::default(),
+    };
+    let ends = planner
+        .walk(&agent.start, initial_state(agent, input), &[])
+        .await;
+    planner.plan.ends = ends.err().map(|ends| masked(runtime, &ends.0));
     planner.plan
 }
 
@@ -82,18 +89,19 @@ struct Planner<'r> {
 
 impl<'r> Planner<'r> {
     fn note(&mut self, node: &str, what: What) {
-        self.plan.nodes.push(PlannedNode { node: node.to_owned(), what });
-    }
-
-    fn masked(&self, text: &str) -> String {
-        cachalot_core::secret::mask_credentials(&self.runtime.seals.redact(text)).into_owned()
+        self.plan.nodes.push(PlannedNode {
+            node: node.to_owned(),
+            what,
+        });
     }
 
     /// Plans from `flow` to the end, or to one of the nodes `stops`.
     async fn walk(&mut self, flow: &'r Flow, state: State, stops: &[usize]) -> Result<(), Ends> {
         let agent = self.agent;
         let mut state = state;
-        let mut next = self.next(flow, "__start__", &mut state, None, stops).await?;
+        let mut next = self
+            .next(flow, "__start__", &mut state, None, stops)
+            .await?;
         let mut executed = 0;
         while let Target::Node(index) = next {
             if stops.contains(&index) {
@@ -101,11 +109,15 @@ impl<'r> Planner<'r> {
             }
             executed += 1;
             if executed > MOST_NODES {
-                return Err(Ends(format!("the run would execute more than {MOST_NODES} nodes")));
+                return Err(Ends(format!(
+                    "the run would execute more than {MOST_NODES} nodes"
+                )));
             }
             let node = &agent.nodes[index];
             let result = self.node(node, &node.name, &mut state).await?;
-            next = self.next(&node.flow, &node.name, &mut state, result, stops).await?;
+            next = self
+                .next(&node.flow, &node.name, &mut state, result, stops)
+                .await?;
         }
         Ok(())
     }
@@ -123,12 +135,15 @@ impl<'r> Planner<'r> {
             Flow::To(target) => Ok(*target),
             Flow::Rules(rules) => {
                 let is_known = result.is_some();
-                let scope = Scope::new(&self.surroundings, state).with_result(result.unwrap_or_default());
+                let scope =
+                    Scope::new(&self.surroundings, state).with_result(result.unwrap_or_default());
                 for rule in rules {
                     let holds = match &rule.condition {
                         None => true,
                         Some(condition) if condition.mentions_result() && !is_known => {
-                            return Err(Ends(format!("what comes after `{node}` is known when it has run")));
+                            return Err(Ends(format!(
+                                "what comes after `{node}` is known when it has run"
+                            )));
                         }
                         Some(condition) => self.holds(condition, &scope, node, state).await?,
                     };
@@ -136,7 +151,9 @@ impl<'r> Planner<'r> {
                         return Ok(rule.to);
                     }
                 }
-                Err(Ends(format!("after `{node}` none of the conditions for what comes next holds")))
+                Err(Ends(format!(
+                    "after `{node}` none of the conditions for what comes next holds"
+                )))
             }
             Flow::Parallel { branches, fan_in } => {
                 let base = state.settled();
@@ -159,24 +176,36 @@ impl<'r> Planner<'r> {
 
     async fn holds(
         &self,
-        condition: &crate::template::Condition,
+        condition: &Condition,
         scope: &Scope,
         node: &str,
         state: &State,
     ) -> Result<bool, Ends> {
         let holds = self.agent.templates.holds(condition, scope).await;
         if let Some(until) = state.take_asked() {
-            return Err(Ends(format!("what comes after `{node}` is known when `{until}` has run")));
+            return Err(Ends(format!(
+                "what comes after `{node}` is known when `{until}` has run"
+            )));
         }
         holds.map_err(|failure| Ends(format!("what comes after `{node}`: {failure}")))
     }
 
     /// Plans one node; its result, if that is known.
-    async fn node(&mut self, node: &'r Node, path: &str, state: &mut State) -> Result<Option<Value>, Ends> {
+    async fn node(
+        &mut self,
+        node: &'r Node,
+        path: &str,
+        state: &mut State,
+    ) -> Result<Option<Value>, Ends> {
         match &node.work {
             Work::Nothing => Ok(Some(Value::Null)),
             Work::Run { .. } => {
-                self.note(path, What::Runs { work: "inline code".to_owned() });
+                self.note(
+                    path,
+                    What::Runs {
+                        work: "inline code".to_owned(),
+                    },
+                );
                 forget(&node.output, path, state);
                 Ok(None)
             }
@@ -187,7 +216,8 @@ impl<'r> Planner<'r> {
                     Some(result) => *state = merged(&node.output, state.clone(), result),
                     None => forget(&node.output, path, state),
                 }
-                self.output(&node.output, path, state, result.as_ref()).await;
+                self.output(&node.output, path, state, result.as_ref())
+                    .await;
                 Ok(result)
             }
             Work::Steps(steps) => {
@@ -196,20 +226,18 @@ impl<'r> Planner<'r> {
                     let path = format!("{path}/{}", step.name);
                     result = Box::pin(self.node(step, &path, state)).await?;
                 }
-                self.output(&node.output, path, state, result.as_ref()).await;
+                self.output(&node.output, path, state, result.as_ref())
+                    .await;
                 Ok(result)
             }
-            Work::While { condition, max_iterations, body } => {
-                for _ in 0..*max_iterations {
-                    let scope = Scope::new(&self.surroundings, state);
-                    if !self.holds(condition, &scope, path, state).await? {
-                        break;
-                    }
-                    for step in body {
-                        let path = format!("{path}/{}", step.name);
-                        Box::pin(self.node(step, &path, state)).await?;
-                    }
-                }
+            Work::While {
+                condition,
+                max_iterations,
+                body,
+            } => {
+                self.repeat(condition, *max_iterations, body, path, state)
+                    .await?;
+                forget_named(&node.output, path, state);
                 Ok(None)
             }
             Work::FanOut(fan_out) => {
@@ -221,7 +249,35 @@ impl<'r> Planner<'r> {
         }
     }
 
-    async fn fan_out(&mut self, fan_out: &'r FanOut, path: &str, state: &State) -> Result<(), Ends> {
+    async fn repeat(
+        &mut self,
+        condition: &Condition,
+        most: u32,
+        body: &'r [Node],
+        path: &str,
+        state: &mut State,
+    ) -> Result<(), Ends> {
+        for iteration in 0..=most {
+            let scope = Scope::new(&self.surroundings, state);
+            if !self.holds(condition, &scope, path, state).await? {
+                return Ok(());
+            }
+            for step in body.iter().filter(|_| iteration < most) {
+                let path = format!("{path}/{}", step.name);
+                Box::pin(self.node(step, &path, state)).await?;
+            }
+        }
+        Err(Ends(format!(
+            "the condition of `{path}` still holds after {most} iterations"
+        )))
+    }
+
+    async fn fan_out(
+        &mut self,
+        fan_out: &'r FanOut,
+        path: &str,
+        state: &State,
+    ) -> Result<(), Ends> {
         let scope = Scope::new(&self.surroundings, state);
         let items = self.agent.templates.render(&fan_out.items, &scope).await;
         if let Some(until) = state.take_asked() {
@@ -229,7 +285,12 @@ impl<'r> Planner<'r> {
             return Ok(());
         }
         let Ok(Value::Array(items)) = items else {
-            self.note(path, What::Fails { message: "`items` is no list".to_owned() });
+            self.note(
+                path,
+                What::Fails {
+                    message: "`items` is no list".to_owned(),
+                },
+            );
             return Ok(());
         };
         let base = state.settled();
@@ -245,8 +306,8 @@ impl<'r> Planner<'r> {
 
     async fn action(
         &self,
-        action: &dyn crate::Action,
-        with: &crate::template::Prepared,
+        action: &dyn Action,
+        with: &Prepared,
         state: &State,
     ) -> (What, Option<Value>) {
         let scope = Scope::new(&self.surroundings, state);
@@ -254,7 +315,14 @@ impl<'r> Planner<'r> {
         if let Some(until) = state.take_asked() {
             return (What::Unknown { until }, None);
         }
-        let fails = |message: &str| (What::Fails { message: self.masked(message) }, None);
+        let fails = |message: &str| {
+            (
+                What::Fails {
+                    message: masked(self.runtime, message),
+                },
+                None,
+            )
+        };
         let given = match rendered {
             Ok(Value::Object(fields)) => fields,
             Ok(Value::Null) => Map::new(),
@@ -267,14 +335,37 @@ impl<'r> Planner<'r> {
         };
         match action.plan(arguments, self.runtime).await {
             Ok(Planned::Hit { result, handle }) => (What::Hit { handle }, Some(result)),
-            Ok(Planned::Pays { handle, reason }) => (What::Pays { handle, reason: self.masked(&reason) }, None),
-            Ok(Planned::Runs) => (What::Runs { work: action.about().names.first().copied().unwrap_or("action").to_owned() }, None),
+            Ok(Planned::Pays { handle, reason }) => (
+                What::Pays {
+                    handle,
+                    reason: masked(self.runtime, &reason),
+                },
+                None,
+            ),
+            Ok(Planned::Runs) => (
+                What::Runs {
+                    work: action
+                        .about()
+                        .names
+                        .first()
+                        .copied()
+                        .unwrap_or("action")
+                        .to_owned(),
+                },
+                None,
+            ),
             Err(failure) => fails(&failure.message),
         }
     }
 
     /// Sets what `output` names, if the result is known.
-    async fn output(&mut self, output: &Output, path: &str, state: &mut State, result: Option<&Value>) {
+    async fn output(
+        &mut self,
+        output: &Output,
+        path: &str,
+        state: &mut State,
+        result: Option<&Value>,
+    ) {
         let Some(result) = result else { return };
         match output {
             Output::Merge => {}

@@ -34,7 +34,9 @@ impl Runner<'_> {
     ) -> BoxFuture<'s, Result<State, RunFailure>> {
         Box::pin(async move {
             let mut state = state;
-            let mut at = self.next(flow, "__start__", &mut state, None, &stops).await?;
+            let mut at = self
+                .next(flow, "__start__", &mut state, None, &stops)
+                .await?;
             let mut executed = 0;
             while let At::Node(index) = at {
                 if stops.contains(&index) {
@@ -47,14 +49,17 @@ impl Runner<'_> {
                         "the run has executed {MOST_NODES} nodes and is not at its end: \
                          see that the `goto` rules do not go round in a circle"
                     );
-                    return Err(RunFailure::new(&node.name, "node_limit", message).at(&node.place));
+                    let failure =
+                        RunFailure::new(&node.name, "node_limit", message).at(&node.place);
+                    return Err(self.report(failure));
                 }
                 let (after, next_state) = self.node(node, node.name.clone(), state).await?;
                 state = next_state;
                 at = match after {
                     After::Fallback(fallback) => At::Node(fallback),
                     After::Flow(result) => {
-                        self.next(&node.flow, &node.name, &mut state, Some(result), &stops).await?
+                        self.next(&node.flow, &node.name, &mut state, Some(result), &stops)
+                            .await?
                     }
                 };
             }

@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use super::node::After;
 use super::{RunFailure, Runner};
-use crate::actions;
 use crate::action::Action;
+use crate::actions;
 use crate::format::{Language, Node, Output, Work};
 use crate::report::{Event, NODE};
 use crate::script::Script;
@@ -20,28 +20,51 @@ pub(super) struct Done {
 
 impl Runner<'_> {
     /// Does the work of a node once.
-    pub(super) fn work<'s>(&'s self, node: &'s Node, path: &'s str, state: State) -> BoxFuture<'s, Result<Done, RunFailure>> {
+    pub(super) fn work<'s>(
+        &'s self,
+        node: &'s Node,
+        path: &'s str,
+        state: State,
+    ) -> BoxFuture<'s, Result<Done, RunFailure>> {
         Box::pin(async move {
             let done = match &node.work {
-                Work::Nothing => Done { state, result: Value::Null },
+                Work::Nothing => Done {
+                    state,
+                    result: Value::Null,
+                },
                 Work::Run { script, language } => {
                     let result = self.script(script, *language, node, path, &state).await?;
-                    let state = if result.is_null() { state } else { merged(&node.output, state, &result) };
+                    let state = if result.is_null() {
+                        state
+                    } else {
+                        merged(&node.output, state, &result)
+                    };
                     Done { state, result }
                 }
                 Work::Action { action, with } => {
                     let result = self.action(&**action, with, node, path, &state).await?;
-                    Done { state: merged(&node.output, state, &result), result }
+                    Done {
+                        state: merged(&node.output, state, &result),
+                        result,
+                    }
                 }
                 Work::Steps(steps) => self.steps(steps, path, state).await?,
-                Work::While { condition, max_iterations, body } => {
-                    self.repeat(condition, *max_iterations, body, node, path, state).await?
+                Work::While {
+                    condition,
+                    max_iterations,
+                    body,
+                } => {
+                    self.repeat(condition, *max_iterations, body, node, path, state)
+                        .await?
                 }
                 Work::FanOut(fan_out) => {
                     let results = self.fan_out(fan_out, node, path, &state).await?;
                     let mut state = state;
                     state.set("parallel_results", results.clone());
-                    Done { state, result: results }
+                    Done {
+                        state,
+                        result: results,
+                    }
                 }
             };
             self.output(&node.output, path, done).await
@@ -68,7 +91,9 @@ impl Runner<'_> {
         };
         let failed = |failure| RunFailure::of_action(path, failure, &node.place);
         let arguments = actions::check(action.about(), given).map_err(failed)?;
-        NODE.scope(path.to_owned(), action.run(arguments, self.runtime)).await.map_err(failed)
+        NODE.scope(path.to_owned(), action.run(arguments, self.runtime))
+            .await
+            .map_err(failed)
     }
 
     async fn script(
@@ -84,25 +109,40 @@ impl Runner<'_> {
             Language::Python3 => &self.scripts.python3,
         };
         let state = state.whole();
-        let ran = NODE.scope(path.to_owned(), runner.run(script, &state, &self.agent.variables)).await;
+        let ran = NODE
+            .scope(
+                path.to_owned(),
+                runner.run(script, &state, &self.agent.variables),
+            )
+            .await;
         let printed = match &ran {
             Ok(ended) => &ended.printed,
             Err(failure) => &failure.printed,
         };
         if !printed.is_empty() {
             let text = self.masked(printed.strip_suffix('\n').unwrap_or(printed));
-            self.tell(Event::Printed { node: path.to_owned(), text });
+            self.tell(Event::Printed {
+                node: path.to_owned(),
+                text,
+            });
         }
         ran.map(|ended| ended.returned).map_err(|failure| {
-            let line = failure.line.and_then(|line| self.agent.templates.line(&node.place, line));
+            let line = failure
+                .line
+                .and_then(|line| self.agent.templates.line(&node.place, line));
             RunFailure::of_script(path, failure, line.unwrap_or_else(|| node.place.clone()))
         })
     }
 
     async fn steps(&self, steps: &[Node], path: &str, state: State) -> Result<Done, RunFailure> {
-        let mut done = Done { state, result: Value::Null };
+        let mut done = Done {
+            state,
+            result: Value::Null,
+        };
         for step in steps {
-            let (after, state) = self.node(step, format!("{path}/{}", step.name), done.state).await?;
+            let (after, state) = self
+                .node(step, format!("{path}/{}", step.name), done.state)
+                .await?;
             let result = match after {
                 After::Flow(result) => result,
                 After::Fallback(_) => Value::Null,
@@ -121,7 +161,10 @@ impl Runner<'_> {
         path: &str,
         state: State,
     ) -> Result<Done, RunFailure> {
-        let mut done = Done { state, result: Value::Null };
+        let mut done = Done {
+            state,
+            result: Value::Null,
+        };
         for iteration in 0..=most {
             let scope = Scope::new(&self.surroundings, &done.state);
             let holds = self.agent.templates.holds(condition, &scope).await;

@@ -3,7 +3,7 @@
 use monty_types::MontyObject;
 use serde_json::{Map, Value};
 
-use super::wire::{self, DEEPEST};
+use super::wire::DEEPEST;
 
 /// A value that JSON has no place for, and where it was found.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Unfit {
     }
 }
 
-/// A received JSON value as an interpreter's value.
+/// A JSON value as an interpreter's value.
 pub(super) fn into_python(value: Value) -> MontyObject {
     match value {
         Value::Null => MontyObject::None,
@@ -46,23 +46,15 @@ pub(super) fn into_python(value: Value) -> MontyObject {
         },
         Value::String(it) => MontyObject::String(it),
         Value::Array(items) => MontyObject::List(items.into_iter().map(into_python).collect()),
-        Value::Object(map) => match wire::float(&map) {
-            Some(float) => MontyObject::Float(float),
-            None => dict(map),
-        },
+        Value::Object(map) => dict(map),
     }
 }
 
-/// A received JSON object as a dict.
+/// A JSON object as a dict.
 pub(super) fn dict(map: Map<String, Value>) -> MontyObject {
     let pairs: Vec<_> = map
         .into_iter()
-        .map(|(key, value)| {
-            (
-                MontyObject::String(wire::unescaped(key)),
-                into_python(value),
-            )
-        })
+        .map(|(key, value)| (MontyObject::String(key), into_python(value)))
         .collect();
     MontyObject::dict(pairs)
 }

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use cachalot_core::Millis;
 
 use super::process::{Launch, Silence, Worker};
-use super::wire::{self, Answer, DEEPEST, Exact, LONGEST_ANSWER, MOST_PRINTED, Request};
+use super::wire::{self, Answer, DEEPEST, LONGEST_ANSWER, MOST_PRINTED, Request};
 use super::{Ended, Script, ScriptFailure};
 
 /// What the parent allows beyond a block's time limit before it kills the worker. Workers of the
@@ -115,8 +115,8 @@ impl Pool {
         let request = Request {
             source: &script.source,
             first_line: script.first_line,
-            state: Exact::Map(state),
-            variables: Exact::Map(variables),
+            state,
+            variables,
             time_limit_ms: u64::try_from(self.time_limit.as_millis()).unwrap_or(u64::MAX),
             most_printed: MOST_PRINTED,
             now,

@@ -57,6 +57,13 @@ impl PythonOptions {
 /// and those that are functions, classes or modules. What it returns must be JSON: tuples become
 /// lists and int keys text, anything else fails and names the type.
 ///
+/// The interpreter knows a part of Python; a block that needs more fails with
+/// `script_unsupported`, which names the construct, its line and the way out. Known to differ
+/// without a word: `str.center` puts an odd space on the right, `title()` of `ß` is `SS`, sets have
+/// another order, quotients of integers beyond 2^53 and the last digit of a float halfway between
+/// two shortest forms may differ by one, and an error that passes an `except` which does not catch
+/// it is placed at that line.
+///
 /// It has no way to files, the environment, processes or the network. Blocks run in worker
 /// processes with an empty environment, which are started when the first block needs them and
 /// kept for the next. A worker that dies or overruns its limits costs its block and is replaced.

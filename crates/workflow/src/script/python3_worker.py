@@ -3,7 +3,6 @@ import ast, contextlib, io, json, math, os, queue, sys, threading, types
 
 DEEPEST = 100
 GIVEN = {"state", "variables", "json", "print"}
-FLOAT = "\0float"
 
 
 class Unfit(Exception):
@@ -41,17 +40,6 @@ class Printed(io.TextIOBase):
         return text
 
 
-def received(value):
-    """A value from the wire, its floats as floats again."""
-    if isinstance(value, list):
-        return [received(item) for item in value]
-    if isinstance(value, dict):
-        if len(value) == 1 and isinstance(value.get(FLOAT), str):
-            return float(value[FLOAT])
-        return {key[1:] if key[:1] == "\0" else key: received(item) for key, item in value.items()}
-    return value
-
-
 INSTEAD = (
     ((set, frozenset), "return sorted(value) or list(value)"),
     ((bytes, bytearray), "return value.decode() or value.hex()"),
@@ -81,7 +69,7 @@ def plain(value, left):
             raise Unfit(
                 f"the float {float(value)!r}, which JSON does not have; return None or text instead"
             )
-        return {FLOAT: float.__repr__(value)}
+        return float(value)
     if isinstance(value, (list, tuple)):
         left = deeper(left)
         return [under(f"[{index}]", item, left) for index, item in enumerate(value)]
@@ -99,7 +87,6 @@ def dict_plain(value, left):
                 "keys must be text: str(key)"
             )
         text = plain(key, left) if isinstance(key, str) else str(int(key))
-        text = "\0" + text if text[:1] == "\0" else text
         if text in result:
             raise Unfit(
                 f"a dict with the keys {text} and '{text}', which are the same key in JSON"
@@ -168,8 +155,8 @@ def run(block):
     """Runs a block and returns what it returned, ready for the wire."""
     tree = ast.parse(block["source"], "<block>")
     given = {
-        "state": received(block["state"]),
-        "variables": received(block["variables"]),
+        "state": block["state"],
+        "variables": block["variables"],
         "json": json,
     }
     names = {"__name__": "__block__", **given}

@@ -1,13 +1,12 @@
 //! What goes between us and a worker: one line of JSON each way per block.
 //!
-//! Floats travel as text inside a marked object, because reading a JSON number may move the last
-//! bit of a float, and a block must see and return exactly the numbers that it was given.
+//! A block sees and returns exactly the numbers that it was given: both sides write floats in
+//! their shortest form, and serde_json reads them to the last bit with its `float_roundtrip`.
 
 use std::borrow::Cow;
 
 use cachalot_core::Millis;
-use serde::ser::{SerializeMap, SerializeSeq};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Ended, ScriptFailure};
@@ -21,9 +20,6 @@ pub(super) const LONGEST_ANSWER: u64 = 256 * 1024 * 1024;
 /// How much printed text is kept, in bytes.
 pub(super) const MOST_PRINTED: usize = 1024 * 1024;
 
-/// The key of the object that stands for a float. Real keys that begin like it get one more NUL.
-const FLOAT: &str = "\0float";
-
 /// The first line that a worker reads.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Greeting {
@@ -36,14 +32,14 @@ pub(super) struct Greeting {
 pub(super) struct Request<'a> {
     pub(super) source: &'a str,
     pub(super) first_line: u32,
-    pub(super) state: Exact<'a>,
-    pub(super) variables: Exact<'a>,
+    pub(super) state: &'a Map<String, Value>,
+    pub(super) variables: &'a Map<String, Value>,
     pub(super) time_limit_ms: u64,
     pub(super) most_printed: usize,
     pub(super) now: Millis,
 }
 
-/// A block to run, as a worker receives it; floats still as [`Exact`] wrote them.
+/// A block to run, as a worker receives it.
 #[derive(Deserialize)]
 pub(super) struct Received {
     pub(super) source: String,
@@ -75,10 +71,7 @@ impl Answer<Value> {
     /// The answer in the words of the trait.
     pub(super) fn into_result(self) -> Result<Ended, ScriptFailure> {
         match self {
-            Self::Ended { returned, printed } => Ok(Ended {
-                returned: restored(returned),
-                printed,
-            }),
+            Self::Ended { returned, printed } => Ok(Ended { returned, printed }),
             Self::Failed {
                 kind,
                 message,
@@ -107,84 +100,6 @@ fn known(kind: &str) -> &'static str {
     .unwrap_or("script_worker")
 }
 
-/// A JSON object or value, its floats written so that no bit of them is lost.
-#[derive(Clone, Copy)]
-pub(super) enum Exact<'a> {
-    Map(&'a Map<String, Value>),
-    Value(&'a Value),
-}
-
-impl Serialize for Exact<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Map(map) => object(map, serializer),
-            Self::Value(Value::Object(map)) => object(map, serializer),
-            Self::Value(Value::Array(items)) => {
-                let mut sequence = serializer.serialize_seq(Some(items.len()))?;
-                for item in items {
-                    sequence.serialize_element(&Exact::Value(item))?;
-                }
-                sequence.end()
-            }
-            Self::Value(Value::Number(number)) if number.is_f64() => {
-                let mut map = serializer.serialize_map(Some(1))?;
-                map.serialize_entry(FLOAT, &number.to_string())?;
-                map.end()
-            }
-            Self::Value(other) => other.serialize(serializer),
-        }
-    }
-}
-
-fn object<S: Serializer>(from: &Map<String, Value>, serializer: S) -> Result<S::Ok, S::Error> {
-    let mut map = serializer.serialize_map(Some(from.len()))?;
-    for (key, value) in from {
-        map.serialize_entry(&escaped(key), &Exact::Value(value))?;
-    }
-    map.end()
-}
-
-/// A key that cannot be taken for [`FLOAT`].
-fn escaped(key: &str) -> Cow<'_, str> {
-    if key.starts_with('\0') {
-        Cow::Owned(format!("\0{key}"))
-    } else {
-        Cow::Borrowed(key)
-    }
-}
-
-/// The key as it was before [`escaped`].
-pub(super) fn unescaped(key: String) -> String {
-    match key.strip_prefix('\0') {
-        Some(rest) => rest.to_owned(),
-        None => key,
-    }
-}
-
-/// The float that a received object stands for, if it stands for one.
-pub(super) fn float(map: &Map<String, Value>) -> Option<f64> {
-    match (map.len(), map.get(FLOAT)) {
-        (1, Some(Value::String(text))) => text.parse().ok(),
-        _ => None,
-    }
-}
-
-/// A received value with its floats as numbers again.
-pub(super) fn restored(value: Value) -> Value {
-    match value {
-        Value::Object(map) => match float(&map) {
-            Some(float) => Value::from(float),
-            None => Value::Object(
-                map.into_iter()
-                    .map(|(key, value)| (unescaped(key), restored(value)))
-                    .collect(),
-            ),
-        },
-        Value::Array(items) => Value::Array(items.into_iter().map(restored).collect()),
-        other => other,
-    }
-}
-
 /// Whether a value nests at most [`DEEPEST`] levels, itself included.
 pub(super) fn fits(map: &Map<String, Value>) -> bool {
     fn within(value: &Value, left: usize) -> bool {
@@ -201,40 +116,6 @@ pub(super) fn fits(map: &Map<String, Value>) -> bool {
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    fn values() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<bool>().prop_map(Value::from),
-            any::<i64>().prop_map(Value::from),
-            any::<u64>().prop_map(Value::from),
-            any::<f64>().prop_map(Value::from),
-            ".*".prop_map(Value::from),
-        ];
-        let key = prop_oneof![
-            ".{0,3}",
-            Just("\0float".to_owned()),
-            Just("\0\0float".to_owned())
-        ];
-        leaf.prop_recursive(4, 32, 4, move |inner| {
-            prop_oneof![
-                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-                prop::collection::btree_map(key.clone(), inner, 0..4)
-                    .prop_map(|map| Value::Object(map.into_iter().collect())),
-            ]
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn every_value_arrives_as_it_was_sent(value in values()) {
-            let line = serde_json::to_string(&Exact::Value(&value)).unwrap();
-            prop_assert!(!line.contains('\n'));
-            let received: Value = serde_json::from_str(&line).unwrap();
-            prop_assert_eq!(restored(received), value);
-        }
-    }
 
     #[test]
     fn depth_is_counted_with_the_outermost_object() {

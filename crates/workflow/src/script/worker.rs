@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use super::wire::{Answer, Exact, Greeting, Received};
+use super::wire::{Answer, Greeting, Received};
 use super::{Ended, ScriptFailure, block, interpreter, limits};
 
 /// What a worker says when it is ready for blocks.
@@ -105,7 +105,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
 fn encoded(ended: &Result<Ended, ScriptFailure>) -> Vec<u8> {
     let answer = match ended {
         Ok(Ended { returned, printed }) => Answer::Ended {
-            returned: Exact::Value(returned),
+            returned,
             printed: printed.clone(),
         },
         Err(ScriptFailure {

@@ -14,7 +14,7 @@ use crate::format::codes;
 ///
 /// It is written as an expression (`state.count < 3`), with or without `{{ }}` around it, as the
 /// name of a field of the state (`done`), with `!` in front of it for its opposite (`!done`), as
-/// `true` or `false`, or as a text with templates.
+/// `true` or `false`, or as a text with `{% … %}`.
 ///
 /// True is what Jinja calls true; what is unset is false, also where it is compared by `==` or tested
 /// by `in`. To compare by size with something unset is an error. The texts `false`, `0`, `no` and
@@ -28,14 +28,21 @@ pub struct Condition {
 #[derive(Debug, Clone)]
 enum Test {
     Always(bool),
-    Template { template: Template, is_lenient: bool, waits: bool },
+    Template {
+        template: Template,
+        is_lenient: bool,
+        waits: bool,
+    },
 }
 
 impl Condition {
     /// The condition that always or never holds.
     #[must_use]
     pub fn always(holds: bool) -> Self {
-        Self { test: Test::Always(holds), is_negated: false }
+        Self {
+            test: Test::Always(holds),
+            is_negated: false,
+        }
     }
 
     /// Whether it may look at `result`.
@@ -46,7 +53,10 @@ impl Condition {
     /// The condition that holds when this one does not.
     #[must_use]
     pub fn negated(self) -> Self {
-        Self { is_negated: !self.is_negated, ..self }
+        Self {
+            is_negated: !self.is_negated,
+            ..self
+        }
     }
 }
 
@@ -60,52 +70,104 @@ impl Templates {
             Kind::Text(text) if !text.trim().is_empty() => text.trim(),
             _ => {
                 let problem = node.wrong_type("a condition", "an expression, `true` or `false`");
-                problems.push(Problem { code: codes::WRONG_TYPE, ..problem });
+                problems.push(Problem {
+                    code: codes::WRONG_TYPE,
+                    ..problem
+                });
                 return Condition::always(false);
             }
         };
         let has_code = super::scan::template(text).has_code;
         let template = match self.lone_expression(text) {
             Some(expression) => self.expression(expression, &node.place, usage, problems),
+            None if has_code && !text.contains("{%") && self.is_well_formed(text) => {
+                problems.push(
+                    Problem::new(
+                        codes::BAD_VALUE,
+                        "a condition that is text around templates would always hold",
+                    )
+                    .at(&node.place)
+                    .help("write all of it as one expression: `state.count > 3`"),
+                );
+                return Condition::always(false);
+            }
             None if has_code => match self.template(text, &node.place, usage, problems) {
                 Some(template) => template,
                 None => return Condition::always(false),
             },
             None => match bare(text) {
                 Bare::Constant(holds) => return Condition::always(holds),
-                Bare::Expression(expression) => self.expression(&expression, &node.place, usage, problems),
+                Bare::Expression(expression) => {
+                    self.expression(&expression, &node.place, usage, problems)
+                }
             },
         };
         let is_lenient = !template.source.contains(['<', '>']);
         let waits = template.source.contains("storage_hash");
-        Condition { test: Test::Template { template, is_lenient, waits }, is_negated: false }
+        Condition {
+            test: Test::Template {
+                template,
+                is_lenient,
+                waits,
+            },
+            is_negated: false,
+        }
     }
 
     /// Whether the condition holds.
     ///
     /// # Errors
     /// If it cannot be evaluated.
-    pub async fn holds(&self, condition: &Condition, scope: &Scope) -> Result<bool, TemplateFailure> {
+    pub async fn holds(
+        &self,
+        condition: &Condition,
+        scope: &Scope,
+    ) -> Result<bool, TemplateFailure> {
         let holds = match &condition.test {
             Test::Always(holds) => *holds,
-            Test::Template { template, is_lenient, waits: false } => self.judge(template, *is_lenient, scope)?,
-            Test::Template { template, is_lenient, waits: true } => {
-                let (templates, template, is_lenient) = (self.clone(), template.clone(), *is_lenient);
-                self.on_blocking_thread(scope, move |scope| templates.judge(&template, is_lenient, &scope)).await?
+            Test::Template {
+                template,
+                is_lenient,
+                waits: false,
+            } => self.judge(template, *is_lenient, scope)?,
+            Test::Template {
+                template,
+                is_lenient,
+                waits: true,
+            } => {
+                let (templates, template, is_lenient) =
+                    (self.clone(), template.clone(), *is_lenient);
+                self.on_blocking_thread(scope, move |scope| {
+                    templates.judge(&template, is_lenient, &scope)
+                })
+                .await?
             }
         };
         Ok(holds != condition.is_negated)
     }
 
-    fn judge(&self, template: &Template, is_lenient: bool, scope: &Scope) -> Result<bool, TemplateFailure> {
-        let environment = if is_lenient { self.lenient() } else { self.strict() };
-        self.evaluate(environment, template, scope).map(|value| is_true(&value))
+    fn judge(
+        &self,
+        template: &Template,
+        is_lenient: bool,
+        scope: &Scope,
+    ) -> Result<bool, TemplateFailure> {
+        let environment = if is_lenient {
+            self.lenient()
+        } else {
+            self.strict()
+        };
+        self.evaluate(environment, template, scope)
+            .map(|value| is_true(&value))
     }
 }
 
 fn is_true(value: &Value) -> bool {
     match value.as_str().filter(|_| value.kind() == ValueKind::String) {
-        Some(text) => !matches!(text.trim().to_lowercase().as_str(), "" | "false" | "0" | "no" | "none"),
+        Some(text) => !matches!(
+            text.trim().to_lowercase().as_str(),
+            "" | "false" | "0" | "no" | "none"
+        ),
         None => value.is_true(),
     }
 }

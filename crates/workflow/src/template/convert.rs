@@ -17,7 +17,11 @@ const DEEPEST: usize = 128;
 /// The field `key` of a mapping that is shared; `None` if it has none.
 pub(super) fn field(fields: &Arc<Map<String, Json>>, key: &str) -> Option<Value> {
     scalar(fields.get(key)?).or_else(|| {
-        let lazy = Lazy { fields: Arc::clone(fields), key: Arc::from(key), path: Vec::new() };
+        let lazy = Lazy {
+            fields: Arc::clone(fields),
+            key: Arc::from(key),
+            path: Vec::new(),
+        };
         Some(Value::from_object(lazy))
     })
 }
@@ -39,10 +43,12 @@ struct Lazy {
 
 impl Lazy {
     fn json(&self) -> Option<&Json> {
-        self.path.iter().try_fold(self.fields.get(&*self.key)?, |json, step| match step {
-            Step::Key(key) => json.get(&**key),
-            Step::Index(index) => json.get(*index),
-        })
+        self.path
+            .iter()
+            .try_fold(self.fields.get(&*self.key)?, |json, step| match step {
+                Step::Key(key) => json.get(&**key),
+                Step::Index(index) => json.get(*index),
+            })
     }
 }
 
@@ -74,7 +80,10 @@ impl Object for Lazy {
         };
         Some(scalar(json).unwrap_or_else(|| {
             let path = self.path.iter().cloned().chain([step]).collect();
-            Value::from_object(Self { path, ..(**self).clone() })
+            Value::from_object(Self {
+                path,
+                ..(**self).clone()
+            })
         }))
     }
 
@@ -107,9 +116,11 @@ fn scalar(json: &Json) -> Option<Value> {
 pub(super) fn copied(json: &Json) -> Value {
     match json {
         Json::Array(items) => items.iter().map(copied).collect(),
-        Json::Object(fields) => {
-            Value::from_pairs(fields.iter().map(|(key, field)| (key.as_str(), copied(field))))
-        }
+        Json::Object(fields) => Value::from_pairs(
+            fields
+                .iter()
+                .map(|(key, field)| (key.as_str(), copied(field))),
+        ),
         other => scalar(other).unwrap_or_default(),
     }
 }
@@ -150,7 +161,10 @@ fn settle(value: &Value, depth: usize) -> Result<Json, String> {
         ValueKind::Map => settle_fields(value, depth),
         // An invalid value carries the error that made it one.
         ValueKind::Invalid => Err(value.to_string()),
-        _ => Err(format!("the result is a {}, which is no value", value.kind())),
+        _ => Err(format!(
+            "the result is a {}, which is no value",
+            value.kind()
+        )),
     }
 }
 
@@ -192,7 +206,11 @@ fn number_out(value: &Value) -> Result<Number, String> {
     integer
         .and_then(|integer| {
             let signed = i64::try_from(integer).map(Number::from);
-            signed.or_else(|_| u64::try_from(integer).map(Number::from)).ok()
+            signed
+                .or_else(|_| u64::try_from(integer).map(Number::from))
+                .ok()
         })
-        .ok_or_else(|| format!("the result is {value}, a whole number beyond 64 bits: make it text"))
+        .ok_or_else(|| {
+            format!("the result is {value}, a whole number beyond 64 bits: make it text")
+        })
 }

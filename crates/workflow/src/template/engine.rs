@@ -6,25 +6,105 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehav
 use serde_json::Value as Json;
 
 use super::convert;
-use super::scope::{Hashes, HASHES};
+use super::scope::{HASHES, Hashes};
 
 /// How many steps a template may take.
 pub(super) const FUEL: u64 = 10_000_000;
 
 /// The filters that there are, for the schema, the reference and "did you mean".
 pub const FILTERS: &[&str] = &[
-    "abs", "attr", "batch", "bool", "capitalize", "chain", "count", "d", "default", "dictsort", "e", "escape", "first",
-    "float", "format", "fromjson", "groupby", "indent", "int", "items", "join", "json", "last", "length", "lines",
-    "list", "lower", "map", "max", "min", "pprint", "reject", "rejectattr", "replace", "reverse", "round", "safe",
-    "select", "selectattr", "sha256", "slice", "sort", "split", "storage_hash", "string", "sum", "title", "tojson",
-    "trim", "unique", "upper", "urlencode", "zip",
+    "abs",
+    "attr",
+    "batch",
+    "bool",
+    "capitalize",
+    "chain",
+    "count",
+    "d",
+    "default",
+    "dictsort",
+    "e",
+    "escape",
+    "first",
+    "float",
+    "format",
+    "fromjson",
+    "groupby",
+    "indent",
+    "int",
+    "items",
+    "join",
+    "json",
+    "last",
+    "length",
+    "lines",
+    "list",
+    "lower",
+    "map",
+    "max",
+    "min",
+    "pprint",
+    "reject",
+    "rejectattr",
+    "replace",
+    "reverse",
+    "round",
+    "safe",
+    "select",
+    "selectattr",
+    "sha256",
+    "slice",
+    "sort",
+    "split",
+    "storage_hash",
+    "string",
+    "sum",
+    "title",
+    "tojson",
+    "trim",
+    "unique",
+    "upper",
+    "urlencode",
+    "zip",
 ];
 
 /// The tests that there are (`is …`).
 pub const TESTS: &[&str] = &[
-    "boolean", "defined", "divisibleby", "endingwith", "eq", "equalto", "escaped", "even", "false", "filter", "float",
-    "ge", "greaterthan", "gt", "in", "int", "integer", "iterable", "le", "lessthan", "lower", "lt", "mapping", "ne",
-    "none", "number", "odd", "safe", "sameas", "sequence", "startingwith", "string", "test", "true", "undefined",
+    "boolean",
+    "defined",
+    "divisibleby",
+    "endingwith",
+    "eq",
+    "equalto",
+    "escaped",
+    "even",
+    "false",
+    "filter",
+    "float",
+    "ge",
+    "greaterthan",
+    "gt",
+    "in",
+    "int",
+    "integer",
+    "iterable",
+    "le",
+    "lessthan",
+    "lower",
+    "lt",
+    "mapping",
+    "ne",
+    "none",
+    "number",
+    "odd",
+    "safe",
+    "sameas",
+    "sequence",
+    "startingwith",
+    "string",
+    "test",
+    "true",
+    "undefined",
     "upper",
 ];
 
@@ -75,14 +155,26 @@ fn sha256(value: &Value) -> Result<String, Error> {
 }
 
 /// The hash of the content behind a path or URI.
-fn storage_hash(state: &State<'_, '_>, uri: &Value, algorithm: Option<&str>) -> Result<String, Error> {
+fn storage_hash(
+    state: &State<'_, '_>,
+    uri: &Value,
+    algorithm: Option<&str>,
+) -> Result<String, Error> {
     defined(uri)?;
     let Some(uri) = uri.as_str().filter(|_| uri.kind() == ValueKind::String) else {
-        return Err(invalid(format!("storage_hash takes the text of a path or URI, not a {}", uri.kind())));
+        return Err(invalid(format!(
+            "storage_hash takes the text of a path or URI, not a {}",
+            uri.kind()
+        )));
     };
     let hashes = state.lookup(HASHES);
-    let Some(hashes) = hashes.as_ref().and_then(Value::downcast_object_ref::<Hashes>) else {
-        return Err(invalid("storage_hash must be written out where it is used, not named by a value"));
+    let Some(hashes) = hashes
+        .as_ref()
+        .and_then(Value::downcast_object_ref::<Hashes>)
+    else {
+        return Err(invalid(
+            "storage_hash must be written out where it is used, not named by a value",
+        ));
     };
     hashes.hash(uri, algorithm).map_err(invalid)
 }
@@ -91,11 +183,17 @@ fn storage_hash(state: &State<'_, '_>, uri: &Value, algorithm: Option<&str>) -> 
 fn fromjson(text: &Value) -> Result<Value, Error> {
     defined(text)?;
     let Some(text) = text.as_str() else {
-        return Err(invalid(format!("fromjson takes text, not a {}", text.kind())));
+        return Err(invalid(format!(
+            "fromjson takes text, not a {}",
+            text.kind()
+        )));
     };
-    let json: Json = serde_json::from_str(text).map_err(|error| invalid(format!("fromjson: the text is no JSON: {error}")))?;
+    let json: Json = serde_json::from_str(text)
+        .map_err(|error| invalid(format!("fromjson: the text is no JSON: {error}")))?;
     match inexact_integer(text) {
-        Some(lexeme) => Err(invalid(format!("fromjson: {lexeme} is a whole number beyond 64 bits: quote it"))),
+        Some(lexeme) => Err(invalid(format!(
+            "fromjson: {lexeme} is a whole number beyond 64 bits: quote it"
+        ))),
         None => Ok(convert::copied(&json)),
     }
 }
@@ -115,7 +213,9 @@ fn inexact_integer(text: &str) -> Option<&str> {
             rest = end.map_or("", |end| &quoted[end + 1..]);
             continue;
         }
-        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c)).unwrap_or(rest.len());
+        let end = rest
+            .find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c))
+            .unwrap_or(rest.len());
         let lexeme = &rest[..end];
         let is_whole = !lexeme.contains(['.', 'e', 'E']);
         if is_whole && lexeme.parse::<i64>().is_err() && lexeme.parse::<u64>().is_err() {
@@ -139,7 +239,8 @@ fn tojson(value: &Value, indent: Option<usize>, options: Kwargs) -> Result<Strin
             let mut out = Vec::new();
             let formatter = serde_json::ser::PrettyFormatter::with_indent(spaces.as_bytes());
             let mut serializer = serde_json::Serializer::with_formatter(&mut out, formatter);
-            serde::Serialize::serialize(&json, &mut serializer).map(|()| String::from_utf8_lossy(&out).into_owned())
+            serde::Serialize::serialize(&json, &mut serializer)
+                .map(|()| String::from_utf8_lossy(&out).into_owned())
         }
     };
     written.map_err(|error| invalid(error.to_string()))

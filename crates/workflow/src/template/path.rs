@@ -23,29 +23,39 @@ impl Path {
     /// The path that an expression is, if it is one.
     pub(super) fn parse(expression: &str) -> Option<Self> {
         let mut rest = expression.trim();
-        let name = take_name(&mut rest).filter(|name| NAMES.contains(name) && *name != "secrets")?;
+        let name =
+            take_name(&mut rest).filter(|name| NAMES.contains(name) && *name != "secrets")?;
         let mut steps = Vec::new();
         while !rest.is_empty() {
             steps.push(take_step(&mut rest)?);
         }
         let mut steps = steps.into_iter();
         match steps.next()? {
-            Step::Key(key) => Some(Self { name: name.to_owned(), key, rest: steps.collect() }),
+            Step::Key(key) => Some(Self {
+                name: name.to_owned(),
+                key,
+                rest: steps.collect(),
+            }),
             Step::Index(_) => None,
         }
     }
 
     /// What it leads to; `None` unless every step leads somewhere, and then the engine says why.
     pub(super) fn follow<'a>(&self, scope: &'a Scope) -> Option<&'a Json> {
-        self.rest.iter().try_fold(scope.json(&self.name, &self.key)?, |json, step| match step {
-            Step::Key(key) => json.as_object()?.get(key),
-            Step::Index(index) => json.as_array()?.get(*index),
-        })
+        self.rest.iter().try_fold(
+            scope.json(&self.name, &self.key)?,
+            |json, step| match step {
+                Step::Key(key) => json.as_object()?.get(key),
+                Step::Index(index) => json.as_array()?.get(*index),
+            },
+        )
     }
 }
 
 fn take_name<'a>(rest: &mut &'a str) -> Option<&'a str> {
-    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+    let end = rest
+        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .unwrap_or(rest.len());
     let (name, after) = rest.split_at(end);
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
@@ -62,9 +72,15 @@ fn take_step(rest: &mut &str) -> Option<Step> {
     let (inside, after) = rest.strip_prefix('[')?.split_once(']')?;
     *rest = after;
     if let Ok(index) = inside.parse() {
-        return inside.bytes().all(|byte| byte.is_ascii_digit()).then_some(Step::Index(index));
+        return inside
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then_some(Step::Index(index));
     }
-    let quote = inside.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
+    let quote = inside
+        .chars()
+        .next()
+        .filter(|quote| matches!(quote, '\'' | '"'))?;
     let key = inside.strip_prefix(quote)?.strip_suffix(quote)?;
     (!key.contains([quote, '\\'])).then(|| Step::Key(key.to_owned()))
 }
@@ -75,12 +91,35 @@ mod tests {
 
     #[test]
     fn only_plain_lookups_are_paths() {
-        for path in ["state.a", " state.a.b ", "state['a b'].c", "state.a[0][\"x\"]", "result.data", "env.HOME"] {
+        for path in [
+            "state.a",
+            " state.a.b ",
+            "state['a b'].c",
+            "state.a[0][\"x\"]",
+            "result.data",
+            "env.HOME",
+        ] {
             assert!(Path::parse(path).is_some(), "{path}");
         }
         for other in [
-            "state", "a", "state.a | upper", "state.a + 1", "state.a()", "state[0]", "state.a[-1]", "state.a[1:]", "secrets.X",
-            "state.a[b]", "state.a['x\\n']", "state .a", "state.a[", "state.", "state.1a", "", "state.a['x' ~ 'y']", "state.a[+1]",
+            "state",
+            "a",
+            "state.a | upper",
+            "state.a + 1",
+            "state.a()",
+            "state[0]",
+            "state.a[-1]",
+            "state.a[1:]",
+            "secrets.X",
+            "state.a[b]",
+            "state.a['x\\n']",
+            "state .a",
+            "state.a[",
+            "state.",
+            "state.1a",
+            "",
+            "state.a['x' ~ 'y']",
+            "state.a[+1]",
         ] {
             assert_eq!(Path::parse(other), None, "{other}");
         }

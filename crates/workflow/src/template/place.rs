@@ -14,7 +14,11 @@ pub(super) fn of_piece(file: &str, whole: &Place, source: &str, range: Range<usi
 fn find(file: &str, whole: &Place, source: &str, range: Range<usize>) -> Option<Place> {
     let piece = source.get(range.clone())?;
     let piece_start = range.start + (piece.len() - piece.trim_start().len());
-    let piece = piece.trim().lines().next().filter(|piece| !piece.is_empty())?;
+    let piece = piece
+        .trim()
+        .lines()
+        .next()
+        .filter(|piece| !piece.is_empty())?;
     let earlier = source.get(..piece_start)?.matches(piece).count();
     let written = file.get(whole.start..whole.start + whole.len)?;
     let (offset, _) = written.match_indices(piece).nth(earlier)?;
@@ -45,5 +49,11 @@ pub(super) fn of_line(file: &str, name: &std::sync::Arc<str>, line: u32) -> Opti
     let start: usize = file.split_inclusive('\n').take(index).map(str::len).sum();
     let indentation = text.len() - text.trim_start().len();
     let column = u32::try_from(indentation + 1).unwrap_or(u32::MAX);
-    Some(Place { file: name.clone(), line, column, start: start + indentation, len: text.trim().len() })
+    Some(Place {
+        file: name.clone(),
+        line,
+        column,
+        start: start + indentation,
+        len: text.trim().len(),
+    })
 }

@@ -28,11 +28,20 @@ pub struct Use {
 
 impl Use {
     /// In `with`.
-    pub const ARGUMENTS: Self = Self { result: false, dollar: true };
+    pub const ARGUMENTS: Self = Self {
+        result: false,
+        dollar: true,
+    };
     /// In `output` and the conditions of `goto`.
-    pub const RESULT: Self = Self { result: true, dollar: false };
+    pub const RESULT: Self = Self {
+        result: true,
+        dollar: false,
+    };
     /// Elsewhere.
-    pub const PLAIN: Self = Self { result: false, dollar: false };
+    pub const PLAIN: Self = Self {
+        result: false,
+        dollar: false,
+    };
 }
 
 /// A value with templates in it, known to be well-formed. Cheap to clone.
@@ -67,7 +76,10 @@ impl Prepared {
     /// A mapping with nothing in it.
     #[must_use]
     pub fn empty_mapping() -> Self {
-        Self { tree: Arc::new(Tree::Literal(Json::Object(serde_json::Map::new()))), waits: false }
+        Self {
+            tree: Arc::new(Tree::Literal(Json::Object(serde_json::Map::new()))),
+            waits: false,
+        }
     }
 
     /// The value, if it has no templates.
@@ -87,19 +99,27 @@ impl Templates {
     pub fn prepare(&self, node: &Node, usage: Use, problems: &mut Vec<Problem>) -> Prepared {
         let mut waits = false;
         let tree = self.tree(node, usage, &mut waits, problems);
-        Prepared { tree: Arc::new(tree), waits }
+        Prepared {
+            tree: Arc::new(tree),
+            waits,
+        }
     }
 
     /// Renders it.
     ///
     /// # Errors
     /// The first template that could not be rendered.
-    pub async fn render(&self, prepared: &Prepared, scope: &Scope) -> Result<Json, TemplateFailure> {
+    pub async fn render(
+        &self,
+        prepared: &Prepared,
+        scope: &Scope,
+    ) -> Result<Json, TemplateFailure> {
         if !prepared.waits {
             return self.render_tree(&prepared.tree, scope);
         }
         let (templates, tree) = (self.clone(), Arc::clone(&prepared.tree));
-        self.on_blocking_thread(scope, move |scope| templates.render_tree(&tree, &scope)).await
+        self.on_blocking_thread(scope, move |scope| templates.render_tree(&tree, &scope))
+            .await
     }
 
     /// Does `work` where `storage_hash` may block.
@@ -108,7 +128,9 @@ impl Templates {
         scope: &Scope,
         work: impl FnOnce(Scope) -> T + Send + 'static,
     ) -> T {
-        let scope = scope.clone().on_blocking_thread(tokio::runtime::Handle::current());
+        let scope = scope
+            .clone()
+            .on_blocking_thread(tokio::runtime::Handle::current());
         match tokio::task::spawn_blocking(move || work(scope)).await {
             Ok(done) => done,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
@@ -125,7 +147,10 @@ impl Templates {
                 }
             },
             Kind::List(items) => {
-                let trees: Vec<Tree> = items.iter().map(|item| self.tree(item, usage, waits, problems)).collect();
+                let trees: Vec<Tree> = items
+                    .iter()
+                    .map(|item| self.tree(item, usage, waits, problems))
+                    .collect();
                 match trees.iter().all(Tree::is_literal) {
                     true => Tree::Literal(node.to_value()),
                     false => Tree::List(trees),
@@ -134,7 +159,12 @@ impl Templates {
             Kind::Map(entries) => {
                 let trees: Vec<(String, Tree)> = entries
                     .iter()
-                    .map(|entry| (entry.key.clone(), self.tree(&entry.value, usage, waits, problems)))
+                    .map(|entry| {
+                        (
+                            entry.key.clone(),
+                            self.tree(&entry.value, usage, waits, problems),
+                        )
+                    })
                     .collect();
                 match trees.iter().all(|(_, tree)| tree.is_literal()) {
                     true => Tree::Literal(node.to_value()),
@@ -146,12 +176,21 @@ impl Templates {
     }
 
     /// The template that `text` is, if it is one.
-    pub(super) fn template(&self, text: &str, place: &Place, usage: Use, problems: &mut Vec<Problem>) -> Option<Template> {
+    pub(super) fn template(
+        &self,
+        text: &str,
+        place: &Place,
+        usage: Use,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Template> {
         if let Some(expression) = self.lone_expression(text) {
             return Some(self.expression(expression, place, usage, problems));
         }
         let mut scan = scan::template(text);
-        let replaced = usage.dollar.then(|| self.with_variables(text, &scan.literals)).flatten();
+        let replaced = usage
+            .dollar
+            .then(|| self.with_variables(text, &scan.literals))
+            .flatten();
         if !scan.has_code && replaced.is_none() {
             return None;
         }
@@ -169,7 +208,13 @@ impl Templates {
     }
 
     /// A template that is one expression.
-    pub(super) fn expression(&self, source: &str, place: &Place, usage: Use, problems: &mut Vec<Problem>) -> Template {
+    pub(super) fn expression(
+        &self,
+        source: &str,
+        place: &Place,
+        usage: Use,
+        problems: &mut Vec<Problem>,
+    ) -> Template {
         let scan = scan::expression(source);
         let template = Template {
             is_expression: true,
@@ -187,7 +232,16 @@ impl Templates {
         let inside = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
         let inside = inside.strip_prefix(['-', '+']).unwrap_or(inside);
         let inside = inside.strip_suffix(['-', '+']).unwrap_or(inside);
-        self.shared.strict.compile_expression(inside).is_ok().then_some(inside)
+        self.shared
+            .strict
+            .compile_expression(inside)
+            .is_ok()
+            .then_some(inside)
+    }
+
+    /// Whether the engine takes the text.
+    pub(super) fn is_well_formed(&self, text: &str) -> bool {
+        self.shared.strict.template_from_str(text).is_ok()
     }
 
     /// The text with `${name}` of known variables replaced by expressions; `None` if it has none.
@@ -197,7 +251,9 @@ impl Templates {
         for literal in literals {
             for (at, _) in text[literal.clone()].match_indices("${") {
                 let at = literal.start + at;
-                let Some(len) = text[at..literal.end].find('}') else { break };
+                let Some(len) = text[at..literal.end].find('}') else {
+                    break;
+                };
                 let name = &text[at + 2..at + len];
                 if at >= copied && self.shared.variables.contains(name) {
                     out.push_str(&text[copied..at]);
@@ -215,11 +271,14 @@ impl Templates {
             Ok(names) => names,
             Err(error) => {
                 let failure = self.failure(template, &error);
-                problems.push(Problem::new(codes::BAD_TEMPLATE, failure.message).at(&failure.place));
+                problems
+                    .push(Problem::new(codes::BAD_TEMPLATE, failure.message).at(&failure.place));
                 return;
             }
         };
-        let at = |range: &Range<usize>| place::of_piece(&self.shared.file, &template.place, source, range.clone());
+        let at = |range: &Range<usize>| {
+            place::of_piece(&self.shared.file, &template.place, source, range.clone())
+        };
         for (code, kind, ranges, known) in [
             (codes::UNKNOWN_FILTER, "filter", &scan.filters, FILTERS),
             (codes::UNKNOWN_TEST, "test", &scan.tests, TESTS),
@@ -245,19 +304,38 @@ impl Templates {
     fn check_name(&self, template: &Template, name: &str, usage: Use, problems: &mut Vec<Problem>) {
         let is_lone = template.is_expression && template.source.trim() == name;
         let is_known = NAMES.contains(&name) && (usage.result || name != "result");
-        if is_known || is_lone || self.shared.strict.globals().any(|(global, _)| global == name) {
+        if is_known
+            || is_lone
+            || self
+                .shared
+                .strict
+                .globals()
+                .any(|(global, _)| global == name)
+        {
             return;
         }
         let source = template.source.as_str();
         let range = word_in(source, name).unwrap_or(0..source.len());
-        let known: Vec<&str> = NAMES.iter().copied().filter(|known| usage.result || *known != "result").collect();
+        let known: Vec<&str> = NAMES
+            .iter()
+            .copied()
+            .filter(|known| usage.result || *known != "result")
+            .collect();
         let help = match cachalot_core::suggest::nearest(name, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("what the run has set is `state.{name}`; names are {}", known.join(", ")),
+            None => format!(
+                "what the run has set is `state.{name}`; names are {}",
+                known.join(", ")
+            ),
         };
         problems.push(
             Problem::new(codes::UNKNOWN_NAME, format!("there is no `{name}` here"))
-                .at(&place::of_piece(&self.shared.file, &template.place, source, range))
+                .at(&place::of_piece(
+                    &self.shared.file,
+                    &template.place,
+                    source,
+                    range,
+                ))
                 .help(help),
         );
     }
@@ -266,7 +344,10 @@ impl Templates {
         match tree {
             Tree::Literal(json) => Ok(json.clone()),
             Tree::Template(template) => self.render_template(template, scope),
-            Tree::List(items) => items.iter().map(|item| self.render_tree(item, scope)).collect(),
+            Tree::List(items) => items
+                .iter()
+                .map(|item| self.render_tree(item, scope))
+                .collect(),
             Tree::Map(fields) => fields
                 .iter()
                 .map(|(key, field)| Ok((key.clone(), self.render_tree(field, scope)?)))
@@ -280,8 +361,10 @@ impl Templates {
             return Ok(found.clone());
         }
         let value = self.evaluate(&self.shared.strict, template, scope)?;
-        let json = convert::settled(&value)
-            .map_err(|message| TemplateFailure { message, place: template.place.clone() })?;
+        let json = convert::settled(&value).map_err(|message| TemplateFailure {
+            message,
+            place: template.place.clone(),
+        })?;
         if template.derives_from_secrets {
             learn(&json, &template.source, scope);
         }
@@ -297,18 +380,27 @@ impl Templates {
     ) -> Result<Value, TemplateFailure> {
         let source = template.source.as_str();
         let evaluated = match template.is_expression {
-            true => environment.compile_expression(source).and_then(|compiled| compiled.eval(scope.root())),
-            false => environment.render_str(source, scope.root()).map(Value::from),
+            true => environment
+                .compile_expression(source)
+                .and_then(|compiled| compiled.eval(scope.root())),
+            false => environment
+                .render_str(source, scope.root())
+                .map(Value::from),
         };
         evaluated.map_err(|error| self.failure(template, &error))
     }
 
     fn failure(&self, template: &Template, error: &Error) -> TemplateFailure {
         let place = match undefined_in(&template.source, error).or_else(|| error.range()) {
-            Some(range) => place::of_piece(&self.shared.file, &template.place, &template.source, range),
+            Some(range) => {
+                place::of_piece(&self.shared.file, &template.place, &template.source, range)
+            }
             None => template.place.clone(),
         };
-        TemplateFailure { message: message(error), place }
+        TemplateFailure {
+            message: message(error),
+            place,
+        }
     }
 
     pub(super) fn strict(&self) -> &Environment<'static> {
@@ -327,10 +419,17 @@ impl Tree {
 }
 
 /// The names that the template begins expressions with, or what is wrong with it.
-fn compiled_names(environment: &Environment<'static>, template: &Template) -> Result<BTreeSet<String>, Error> {
+fn compiled_names(
+    environment: &Environment<'static>,
+    template: &Template,
+) -> Result<BTreeSet<String>, Error> {
     let names = match template.is_expression {
-        true => environment.compile_expression(&template.source)?.undeclared_variables(false),
-        false => environment.template_from_str(&template.source)?.undeclared_variables(false),
+        true => environment
+            .compile_expression(&template.source)?
+            .undeclared_variables(false),
+        false => environment
+            .template_from_str(&template.source)?
+            .undeclared_variables(false),
     };
     Ok(names.into_iter().collect())
 }
@@ -345,7 +444,10 @@ fn message(error: &Error) -> String {
             format!("{detail}: set it before, or give it a value with `| default(…)`")
         }
         ErrorKind::OutOfFuel => {
-            format!("the template takes more than {} million steps", engine::FUEL / 1_000_000)
+            format!(
+                "the template takes more than {} million steps",
+                engine::FUEL / 1_000_000
+            )
         }
         ErrorKind::SyntaxError => format!("the template is malformed: {detail}"),
         ErrorKind::InvalidOperation if !detail.is_empty() => detail.to_owned(),
@@ -356,7 +458,11 @@ fn message(error: &Error) -> String {
 
 /// Where the expression stands that the error says is undefined.
 fn undefined_in(source: &str, error: &Error) -> Option<Range<usize>> {
-    let expression = error.detail()?.split('`').nth(1).filter(|_| error.kind() == ErrorKind::UndefinedError)?;
+    let expression = error
+        .detail()?
+        .split('`')
+        .nth(1)
+        .filter(|_| error.kind() == ErrorKind::UndefinedError)?;
     let until = error.range().map_or(source.len(), |range| range.end);
     let at = source.get(..until)?.rfind(expression)?;
     Some(at..at + expression.len())
@@ -371,7 +477,9 @@ fn learn(json: &Json, source: &str, scope: &Scope) {
             scope.surroundings().seals().learn(text);
         }
         Json::Array(items) => items.iter().for_each(|item| learn(item, source, scope)),
-        Json::Object(fields) => fields.values().for_each(|field| learn(field, source, scope)),
+        Json::Object(fields) => fields
+            .values()
+            .for_each(|field| learn(field, source, scope)),
         _ => {}
     }
 }
@@ -382,7 +490,10 @@ fn word_in(source: &str, word: &str) -> Option<Range<usize>> {
     source
         .match_indices(word)
         .map(|(at, _)| at..at + word.len())
-        .find(|at| !source[..at.start].ends_with(|c: char| is_part(c) || c == '.') && !source[at.end..].starts_with(is_part))
+        .find(|at| {
+            !source[..at.start].ends_with(|c: char| is_part(c) || c == '.')
+                && !source[at.end..].starts_with(is_part)
+        })
 }
 
 fn nearest_or_reference(name: &str, known: &[&str]) -> String {

@@ -44,7 +44,11 @@ pub(super) fn template(source: &str) -> Scan {
             continue;
         }
         scan.has_code = true;
-        let (tokens, end) = tokens(source, opening + 2, (kind == b'{').then_some(b'}').or(Some(b'%')));
+        let (tokens, end) = tokens(
+            source,
+            opening + 2,
+            (kind == b'{').then_some(b'}').or(Some(b'%')),
+        );
         let is_raw = kind == b'%' && names(source, &tokens).next() == Some("raw");
         at = if is_raw { end_of_raw(source, end) } else { end };
         scan.note(source, &tokens, kind == b'%', kind == b'{');
@@ -57,7 +61,10 @@ pub(super) fn template(source: &str) -> Scan {
 
 /// Looks at the source of a single expression.
 pub(super) fn expression(source: &str) -> Scan {
-    let mut scan = Scan { has_code: true, ..Scan::default() };
+    let mut scan = Scan {
+        has_code: true,
+        ..Scan::default()
+    };
     let (tokens, _) = tokens(source, 0, None);
     scan.note(source, &tokens, false, true);
     scan
@@ -68,7 +75,11 @@ impl Scan {
         for (index, (token, place)) in tokens.iter().enumerate() {
             let before = index.checked_sub(1).map(|before| tokens[before].0);
             let is_attribute = before == Some(Token::Symbol(b'.'));
-            let name = if *token == Token::Name { &source[place.clone()] } else { "" };
+            let name = if *token == Token::Name {
+                &source[place.clone()]
+            } else {
+                ""
+            };
             let names_a_filter = before == Some(Token::Symbol(b'|'))
                 || (is_statement && index == 1 && &source[tokens[0].1.clone()] == "filter");
             if names_a_filter && *token == Token::Name {
@@ -77,7 +88,10 @@ impl Scan {
             if name == "is" && !is_attribute && before.is_some() {
                 let negated = word(source, tokens, index + 1) == Some("not");
                 let tested = index + 1 + usize::from(negated);
-                if tokens.get(tested).is_some_and(|(token, _)| *token == Token::Name) {
+                if tokens
+                    .get(tested)
+                    .is_some_and(|(token, _)| *token == Token::Name)
+                {
                     self.tests.push(tokens[tested].1.clone());
                 }
             }
@@ -101,18 +115,26 @@ fn is_one_attribute(tokens: &Tokens) -> bool {
 fn dotted(tokens: &Tokens, index: usize) -> Range<usize> {
     let mut place = tokens[index].1.clone();
     let mut rest = tokens[index + 1..].iter();
-    while let (Some((Token::Symbol(b'.'), _)), Some((Token::Name, next))) = (rest.next(), rest.next()) {
+    while let (Some((Token::Symbol(b'.'), _)), Some((Token::Name, next))) =
+        (rest.next(), rest.next())
+    {
         place.end = next.end;
     }
     place
 }
 
 fn word<'a>(source: &'a str, tokens: &Tokens, index: usize) -> Option<&'a str> {
-    tokens.get(index).filter(|(token, _)| *token == Token::Name).map(|(_, place)| &source[place.clone()])
+    tokens
+        .get(index)
+        .filter(|(token, _)| *token == Token::Name)
+        .map(|(_, place)| &source[place.clone()])
 }
 
 fn names<'a>(source: &'a str, tokens: &'a Tokens) -> impl Iterator<Item = &'a str> {
-    tokens.iter().filter(|(token, _)| *token == Token::Name).map(|(_, place)| &source[place.clone()])
+    tokens
+        .iter()
+        .filter(|(token, _)| *token == Token::Name)
+        .map(|(_, place)| &source[place.clone()])
 }
 
 /// Where the next `{{`, `{%` or `{#` is.
@@ -123,14 +145,20 @@ fn next_opening(source: &str, from: usize) -> Option<usize> {
 }
 
 fn end_of_comment(source: &str, from: usize) -> usize {
-    source[from..].find("#}").map_or(source.len(), |end| from + end + 2)
+    source[from..]
+        .find("#}")
+        .map_or(source.len(), |end| from + end + 2)
 }
 
 /// Where the statement that ends a raw text ends.
 fn end_of_raw(source: &str, from: usize) -> usize {
-    let Some(at) = source[from..].find("endraw") else { return source.len() };
+    let Some(at) = source[from..].find("endraw") else {
+        return source.len();
+    };
     let at = from + at;
-    source[at..].find("%}").map_or(source.len(), |end| at + end + 2)
+    source[at..]
+        .find("%}")
+        .map_or(source.len(), |end| at + end + 2)
 }
 
 /// The tokens from `at` up to the closing delimiter (`closing` and a brace) or the end, and where
@@ -190,7 +218,10 @@ fn end_of_string(bytes: &[u8], start: usize) -> usize {
 
 fn end_of_word(bytes: &[u8], start: usize) -> usize {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80;
-    bytes[start..].iter().position(|byte| !is_part(byte)).map_or(bytes.len(), |end| start + end)
+    bytes[start..]
+        .iter()
+        .position(|byte| !is_part(byte))
+        .map_or(bytes.len(), |end| start + end)
 }
 
 #[cfg(test)]
@@ -198,7 +229,10 @@ mod tests {
     use super::*;
 
     fn words(source: &str, places: &[Range<usize>]) -> Vec<String> {
-        places.iter().map(|place| source[place.clone()].to_owned()).collect()
+        places
+            .iter()
+            .map(|place| source[place.clone()].to_owned())
+            .collect()
     }
 
     #[test]
@@ -206,7 +240,10 @@ mod tests {
         let source = "a | b {{ x | upper | d('|no') }} {# | no #}{% if y is not defined %}{% endif %}\
                       {% raw %}{{ z | no }}{% endraw %}{% filter lower %}{% endfilter %}{{ {'a': {'b': 1}} | tojson }}";
         let scan = template(source);
-        assert_eq!(words(source, &scan.filters), ["upper", "d", "lower", "tojson"]);
+        assert_eq!(
+            words(source, &scan.filters),
+            ["upper", "d", "lower", "tojson"]
+        );
         assert_eq!(words(source, &scan.tests), ["defined"]);
     }
 
@@ -221,16 +258,35 @@ mod tests {
 
     #[test]
     fn inserting_a_secret_is_not_deriving_from_it() {
-        assert!(!template("Bearer {{ secrets.A }} {{ state.secrets | upper }}").derives_from_secrets);
+        assert!(
+            !template("Bearer {{ secrets.A }} {{ state.secrets | upper }}").derives_from_secrets
+        );
         assert!(!expression(" secrets.A ").derives_from_secrets);
-        for source in ["{{ secrets.A | upper }}", "{{ secrets['A'] }}", "{% if secrets.A %}x{% endif %}", "{{ f(secrets.A) }}"] {
+        for source in [
+            "{{ secrets.A | upper }}",
+            "{{ secrets['A'] }}",
+            "{% if secrets.A %}x{% endif %}",
+            "{{ f(secrets.A) }}",
+        ] {
             assert!(template(source).derives_from_secrets, "{source}");
         }
     }
 
     #[test]
     fn any_text_is_scanned_to_its_end() {
-        for source in ["{{", "{{ 'a", "{{ a \\", "{%", "{#", "{% raw %}", "{{ \u{e9}", "{", "{{ }", "{{ is", "{{ x |"] {
+        for source in [
+            "{{",
+            "{{ 'a",
+            "{{ a \\",
+            "{%",
+            "{#",
+            "{% raw %}",
+            "{{ \u{e9}",
+            "{",
+            "{{ }",
+            "{{ is",
+            "{{ x |",
+        ] {
             let _ = template(source);
             let _ = expression(source);
         }

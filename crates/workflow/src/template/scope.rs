@@ -57,7 +57,10 @@ impl State {
     /// A state that holds these fields.
     #[must_use]
     pub fn new(fields: Map<String, Json>) -> Self {
-        Self { own: Arc::new(fields), ..Self::default() }
+        Self {
+            own: Arc::new(fields),
+            ..Self::default()
+        }
     }
 
     /// The value of `key`.
@@ -89,7 +92,11 @@ impl State {
             return Arc::clone(&self.own);
         }
         let mut whole = (*self.below).clone();
-        whole.extend(self.own.iter().map(|(key, value)| (key.clone(), value.clone())));
+        whole.extend(
+            self.own
+                .iter()
+                .map(|(key, value)| (key.clone(), value.clone())),
+        );
         Arc::new(whole)
     }
 
@@ -97,13 +104,21 @@ impl State {
     /// what they see if `self` is a whole (see [`State::settled`]).
     #[must_use]
     pub fn branch(&self) -> Self {
-        Self { below: self.whole(), own: Arc::default(), unknown: self.unknown.clone() }
+        Self {
+            below: self.whole(),
+            own: Arc::default(),
+            unknown: self.unknown.clone(),
+        }
     }
 
     /// The same state in one mapping.
     #[must_use]
     pub fn settled(&self) -> Self {
-        Self { below: Arc::default(), own: self.whole(), unknown: self.unknown.clone() }
+        Self {
+            below: Arc::default(),
+            own: self.whole(),
+            unknown: self.unknown.clone(),
+        }
     }
 
     /// What a branch has set.
@@ -116,24 +131,49 @@ impl State {
     pub(crate) fn forget(&mut self, key: &str, node: &str) {
         let whole = self.whole();
         let known = whole.iter().filter(|(name, _)| *name != key);
-        self.own = Arc::new(known.map(|(name, value)| (name.clone(), value.clone())).collect());
+        self.own = Arc::new(
+            known
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+        );
         self.below = Arc::default();
-        let mut fields = self.unknown.as_ref().map(|unknown| unknown.fields.clone()).unwrap_or_default();
+        let mut fields = self
+            .unknown
+            .as_ref()
+            .map(|unknown| unknown.fields.clone())
+            .unwrap_or_default();
         fields.insert(key.to_owned(), node.to_owned());
-        let rest = self.unknown.as_ref().and_then(|unknown| unknown.rest.clone());
-        self.unknown = Some(Arc::new(Unknown { fields, rest, asked: Mutex::default() }));
+        let rest = self
+            .unknown
+            .as_ref()
+            .and_then(|unknown| unknown.rest.clone());
+        self.unknown = Some(Arc::new(Unknown {
+            fields,
+            rest,
+            asked: Mutex::default(),
+        }));
     }
 
     /// From now on nothing is known: `node` might set anything, and did not run.
     pub(crate) fn forget_all(&mut self, node: &str) {
         let rest = Some(node.to_owned());
-        *self = Self { unknown: Some(Arc::new(Unknown { rest, ..Unknown::default() })), ..Self::default() };
+        *self = Self {
+            unknown: Some(Arc::new(Unknown {
+                rest,
+                ..Unknown::default()
+            })),
+            ..Self::default()
+        };
     }
 
     /// The node whose field was looked at, and is not known, since this was last asked.
     pub(crate) fn take_asked(&self) -> Option<String> {
         let unknown = self.unknown.as_ref()?;
-        unknown.asked.lock().unwrap_or_else(PoisonError::into_inner).take()
+        unknown
+            .asked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 
     /// All fields.
@@ -160,7 +200,12 @@ impl Object for State {
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         if let Some(unknown) = &self.unknown {
-            unknown.ask(unknown.rest.as_ref().or_else(|| unknown.fields.values().next()));
+            unknown.ask(
+                unknown
+                    .rest
+                    .as_ref()
+                    .or_else(|| unknown.fields.values().next()),
+            );
         }
         let below = self.below.keys();
         convert::keys(below.chain(self.own.keys().filter(|key| !self.below.contains_key(*key))))
@@ -187,8 +232,11 @@ impl Surroundings {
     /// What a run sees. Its secrets are known to the seals from now on.
     #[must_use]
     pub fn of(runtime: &Runtime, variables: &Map<String, Json>) -> Self {
-        let environment =
-            runtime.environment.iter().map(|(name, value)| (name.clone(), Json::from(value.as_str()))).collect();
+        let environment = runtime
+            .environment
+            .iter()
+            .map(|(name, value)| (name.clone(), Json::from(value.as_str())))
+            .collect();
         Self::new(variables, runtime.settings.clone(), environment)
             .with_secrets(runtime.secrets.clone(), Arc::clone(&runtime.seals))
             .with_storage(runtime.storage.clone())
@@ -196,7 +244,11 @@ impl Surroundings {
 
     /// Without secrets and without storage.
     #[must_use]
-    pub fn new(variables: &Map<String, Json>, settings: Json, environment: Map<String, Json>) -> Self {
+    pub fn new(
+        variables: &Map<String, Json>,
+        settings: Json,
+        environment: Map<String, Json>,
+    ) -> Self {
         let fixed = [
             ("variables".to_owned(), Json::Object(variables.clone())),
             ("settings".to_owned(), settings),
@@ -212,15 +264,28 @@ impl Surroundings {
 
     /// With `{{ secrets.NAME }}`; the seals know them from now on.
     #[must_use]
-    pub fn with_secrets(self, secrets: BTreeMap<String, Secret<String>>, seals: Arc<Seals>) -> Self {
-        secrets.values().for_each(|secret| seals.learn(secret.expose()));
-        Self { secrets: Arc::new(secrets), seals, ..self }
+    pub fn with_secrets(
+        self,
+        secrets: BTreeMap<String, Secret<String>>,
+        seals: Arc<Seals>,
+    ) -> Self {
+        secrets
+            .values()
+            .for_each(|secret| seals.learn(secret.expose()));
+        Self {
+            secrets: Arc::new(secrets),
+            seals,
+            ..self
+        }
     }
 
     /// With the `storage_hash` filter.
     #[must_use]
     pub fn with_storage(self, storage: Storage) -> Self {
-        Self { storage: Some(storage), ..self }
+        Self {
+            storage: Some(storage),
+            ..self
+        }
     }
 
     pub(super) fn seals(&self) -> &Seals {
@@ -241,18 +306,29 @@ impl Scope {
     /// `state` and what surrounds it.
     #[must_use]
     pub fn new(surroundings: &Surroundings, state: &State) -> Self {
-        Self { surroundings: surroundings.clone(), state: Arc::new(state.clone()), result: None, hashes: None }
+        Self {
+            surroundings: surroundings.clone(),
+            state: Arc::new(state.clone()),
+            result: None,
+            hashes: None,
+        }
     }
 
     /// With `result`.
     #[must_use]
     pub fn with_result(self, result: Json) -> Self {
-        Self { result: Some(Arc::new(Map::from_iter([("result".to_owned(), result)]))), ..self }
+        Self {
+            result: Some(Arc::new(Map::from_iter([("result".to_owned(), result)]))),
+            ..self
+        }
     }
 
     /// Where `storage_hash` may wait for storage: on a thread that may block.
     pub(super) fn on_blocking_thread(self, handle: tokio::runtime::Handle) -> Self {
-        Self { hashes: Some(handle), ..self }
+        Self {
+            hashes: Some(handle),
+            ..self
+        }
     }
 
     pub(super) fn surroundings(&self) -> &Surroundings {
@@ -283,10 +359,15 @@ impl Object for Scope {
         match key {
             "state" => Some(Value::from_dyn_object(Arc::clone(&self.state))),
             "result" => convert::field(self.result.as_ref()?, key),
-            "secrets" => Some(Value::from_object(Secrets(Arc::clone(&self.surroundings.secrets)))),
+            "secrets" => Some(Value::from_object(Secrets(Arc::clone(
+                &self.surroundings.secrets,
+            )))),
             HASHES => {
                 let storage = self.surroundings.storage.clone()?;
-                Some(Value::from_object(Hashes { storage, handle: self.hashes.clone()? }))
+                Some(Value::from_object(Hashes {
+                    storage,
+                    handle: self.hashes.clone()?,
+                }))
             }
             name => convert::field(&self.surroundings.fixed, name),
         }
@@ -304,7 +385,9 @@ impl fmt::Debug for Secrets {
 
 impl Object for Secrets {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        self.0.get(key.as_str()?).map(|secret| Value::from(secret.expose().as_str()))
+        self.0
+            .get(key.as_str()?)
+            .map(|secret| Value::from(secret.expose().as_str()))
     }
 }
 
@@ -320,10 +403,14 @@ impl Hashes {
     pub(super) fn hash(&self, uri: &str, algorithm: Option<&str>) -> Result<String, String> {
         let algorithm: Algorithm = match algorithm {
             None => Algorithm::Sha256,
-            Some(name) => name.parse().map_err(|error: cachalot_storage::Error| format!("storage_hash: {error}"))?,
+            Some(name) => name
+                .parse()
+                .map_err(|error: cachalot_storage::Error| format!("storage_hash: {error}"))?,
         };
         let hashed = self.handle.block_on(self.storage.hash(uri, algorithm));
-        hashed.map(|hashed| hashed.hash).map_err(|error| format!("storage_hash: {error}"))
+        hashed
+            .map(|hashed| hashed.hash)
+            .map_err(|error| format!("storage_hash: {error}"))
     }
 }
 

@@ -5,23 +5,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_workflow::actions;
-use cachalot_workflow::format::{self, Agent, Language};
+use cachalot_workflow::format::{self, Agent, Language, codes};
 use serde_json::json;
 
 use crate::world::{Told, registry, shown};
 
 fn environment() -> BTreeMap<String, String> {
-    [("DATA", "/data"), ("LIMIT", "100"), ("EMPTY", ""), ("FLAG", "true"), ("CODE", "007")]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into()
+    [
+        ("DATA", "/data"),
+        ("LIMIT", "100"),
+        ("EMPTY", ""),
+        ("FLAG", "true"),
+        ("CODE", "007"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into()
 }
 
 fn load(text: &str) -> Result<Agent, String> {
     let registry = registry(&Arc::new(Told::default()));
-    format::load("a.yaml", text, &registry, &environment()).map_err(|problems| shown(&problems))
+    format::load("a.yaml", text, &registry, &environment()).map_err(|problems| {
+        for problem in &problems {
+            assert!(
+                codes::ALL.iter().any(|(code, _)| *code == problem.code),
+                "{problem}"
+            );
+        }
+        shown(&problems)
+    })
 }
 
-/// Each line of `expected` must be a line of what is told, in order, and there must be no others.
+/// What is told must be exactly this, line by line; a file without problems is told nothing of.
 #[track_caller]
 fn problems(text: &str, expected: &[&str]) {
     let told = match load(text) {
@@ -43,9 +57,20 @@ fn a_small_file_loads() {
 
 #[test]
 fn the_top_level() {
-    problems("[a]", &["a.yaml:1:1: an agent file must be a mapping, but this is a list [wrong-type]; write a mapping here"]);
-    problems("name: a\n", &["a.yaml:1:1: an agent file needs `nodes` [missing-key]; add `nodes: …`"]);
-    problems("nodes: []\n", &["a.yaml:1:8: there are no nodes [missing-key]; an agent has at least one node"]);
+    problems(
+        "[a]",
+        &[
+            "a.yaml:1:1: an agent file must be a mapping, but this is a list [wrong-type]; write a mapping here",
+        ],
+    );
+    problems(
+        "name: a\n",
+        &["a.yaml:1:1: an agent file needs `nodes` [missing-key]; add `nodes: …`"],
+    );
+    problems(
+        "nodes: []\n",
+        &["a.yaml:1:8: there are no nodes [missing-key]; an agent has at least one node"],
+    );
     problems(
         "nmae: a\nimports: []\nconfig: {}\nnodes: [{name: a}]\nvariables: [1]\n",
         &[
@@ -283,10 +308,16 @@ nodes: [{name: a}]
     assert_eq!(settings.name.as_deref(), Some("x-100-${LIMIT}-de"));
     assert_eq!(settings.memory.path.as_deref(), Some("/data/m.db"));
     assert_eq!(settings.memory.backend.as_deref(), Some("sqlite"));
-    assert_eq!(settings.memory.place.as_ref().unwrap().to_string(), "a.yaml:3:18");
+    assert_eq!(
+        settings.memory.place.as_ref().unwrap().to_string(),
+        "a.yaml:3:18"
+    );
     assert_eq!(settings.cache.max_bytes, Some(100));
     assert_eq!(settings.cache.patience, Some(Duration::from_millis(250)));
-    assert_eq!(settings.value["llamaextract"], json!({"api_key": "007", "base_url": "007"}));
+    assert_eq!(
+        settings.value["llamaextract"],
+        json!({"api_key": "007", "base_url": "007"})
+    );
     assert_eq!(settings.python.time_limit, Some(Duration::from_millis(500)));
     assert_eq!(settings.max_workers, Some(4));
     assert_eq!(agent.variables["a"], json!("${LIMIT}"));
@@ -322,8 +353,7 @@ nodes: [{name: a}]
 }
 
 #[test]
-fn every_problem_has_a_listed_code() {
-    use cachalot_workflow::format::codes;
+fn the_codes_are_listed_once_each() {
     let mut codes: Vec<&str> = codes::ALL.iter().map(|(code, _)| *code).collect();
     let count = codes.len();
     codes.sort_unstable();
@@ -387,4 +417,20 @@ nodes:
         assert!(agent.has_code_in(Language::Python));
         assert!(!agent.has_code_in(Language::Python3));
     }
+}
+
+#[test]
+fn what_the_yaml_reader_refuses_is_told_with_its_place() {
+    problems(
+        "nodes: [{name: a, uses: test.echo, with: {value: 18446744073709551616}}]",
+        &[
+            "a.yaml:1:50: the integer 18446744073709551616 does not fit into 64 bits [integer-too-large]; put it in quotes to keep every digit, as text",
+        ],
+    );
+    assert!(
+        load("nodes: [{name: a}]\nnodes: []\n")
+            .unwrap_err()
+            .contains("a.yaml:2:1: ")
+    );
+    assert!(load("").unwrap_err().contains("[empty-file]"));
 }

@@ -19,11 +19,16 @@ fn shown(plan: &Plan) -> Vec<String> {
     let what = |what: &What| match what {
         What::Runs { work } => format!("runs {work}"),
         What::Hit { handle } => format!("hits {handle}"),
-        What::Pays { handle, reason } => format!("pays {} ({reason})", handle.as_deref().unwrap_or("-")),
+        What::Pays { handle, reason } => {
+            format!("pays {} ({reason})", handle.as_deref().unwrap_or("-"))
+        }
         What::Unknown { until } => format!("unknown until {until}"),
         What::Fails { message } => format!("fails: {message}"),
     };
-    plan.nodes.iter().map(|node| format!("{} {}", node.node, what(&node.what))).collect()
+    plan.nodes
+        .iter()
+        .map(|node| format!("{} {}", node.node, what(&node.what)))
+        .collect()
 }
 
 #[tokio::test]
@@ -42,8 +47,13 @@ nodes:
     assert_eq!(
         shown(&plan),
         [
-            "first hits cache:x", "second pays cache:x (no entry)", "third unknown until second", "fourth unknown until third",
-            "fifth pays cache:x (no entry)", "code runs inline code", "last unknown until code",
+            "first hits cache:x",
+            "second pays cache:x (no entry)",
+            "third unknown until second",
+            "fourth unknown until third",
+            "fifth pays cache:x (no entry)",
+            "code runs inline code",
+            "last unknown until code",
         ]
     );
     assert_eq!(plan.ends, None);
@@ -57,7 +67,8 @@ nodes:
   - {name: no, uses: test.echo, goto: __end__}
   - {name: yes, uses: test.echo}
 ";
-    let text = |plan: &str, condition: &str| text.replace("PLAN", plan).replace("CONDITION", condition);
+    let text =
+        |plan: &str, condition: &str| text.replace("PLAN", plan).replace("CONDITION", condition);
     for condition in ["result.ok", "state.a.ok"] {
         let hit = plan(&text("hit", condition), json!({})).await;
         assert_eq!(shown(&hit), ["ask hits cache:x", "yes runs test.echo"]);
@@ -89,7 +100,9 @@ nodes:
     assert_eq!(
         shown(&plan),
         [
-            "each[0] pays cache:x (no entry)", "each[1] pays cache:x (no entry)", "join/one unknown until each",
+            "each[0] pays cache:x (no entry)",
+            "each[1] pays cache:x (no entry)",
+            "join/one unknown until each",
             "join/two fails: `state.nothing` is undefined: set it before, or give it a value with `| default(…)`",
         ]
     );
@@ -109,5 +122,8 @@ edges:
   - {from: s, to: b, parallel: true}
 ";
     let plan = plan(text, json!({"n": 1})).await;
-    assert_eq!(shown(&plan), ["a runs test.echo", "b hits cache:x", "j hits cache:x"]);
+    assert_eq!(
+        shown(&plan),
+        ["a runs test.echo", "b hits cache:x", "j hits cache:x"]
+    );
 }

@@ -9,7 +9,9 @@ use crate::world::World;
 
 #[track_caller]
 fn fields(state: &Value, keys: &[&str]) -> Value {
-    keys.iter().map(|key| state.get(*key).cloned().unwrap_or(json!("<unset>"))).collect()
+    keys.iter()
+        .map(|key| state.get(*key).cloned().unwrap_or(json!("<unset>")))
+        .collect()
 }
 
 async fn run(text: &str, input: Value) -> Value {
@@ -36,7 +38,10 @@ nodes:
 ";
     let state = world.run(text, json!({"b": 2})).await.unwrap();
     assert_eq!(state, json!({"a": 1, "b": 2, "c": [1, 2], "d": [1, 2]}));
-    assert_eq!(world.told.shown(), ["+ first", "- first", "+ idle", "- idle", "+ last", "- last"]);
+    assert_eq!(
+        world.told.shown(),
+        ["+ first", "- first", "+ idle", "- idle", "+ last", "- last"]
+    );
 }
 
 #[tokio::test]
@@ -75,17 +80,29 @@ nodes:
   - {name: e, run: {type: expression, value: '[1, 2]', output_key: list}}
   - {name: f, run: {type: expression, value: 'true'}}
 ";
-    assert_eq!(run(text, json!({})).await, json!({"list": [1, 2], "result": true}));
+    assert_eq!(
+        run(text, json!({})).await,
+        json!({"list": [1, 2], "result": true})
+    );
 }
 
 #[tokio::test]
 async fn with_may_be_one_template_and_must_be_a_mapping() {
     let text = "nodes: [{name: a, uses: test.echo, with: '{{ state.args }}'}]";
-    assert_eq!(run(text, json!({"args": {"value": {"x": 1}}})).await["x"], json!(1));
+    assert_eq!(
+        run(text, json!({"args": {"value": {"x": 1}}})).await["x"],
+        json!(1)
+    );
     let failure = fails(text, json!({"args": [1]})).await;
-    assert_eq!(failure.to_string(), "node `a` failed: `with` is a list: expected a mapping");
+    assert_eq!(
+        failure.to_string(),
+        "node `a` failed: `with` is a list: expected a mapping"
+    );
     let failure = fails(text, json!({"args": {"valeu": 1}})).await;
-    assert!(failure.message.contains("did you mean `value`?"), "{failure}");
+    assert!(
+        failure.message.contains("did you mean `value`?"),
+        "{failure}"
+    );
     assert_eq!(failure.kind, "validation_error");
 }
 
@@ -108,7 +125,9 @@ nodes:
 
 #[tokio::test]
 async fn a_loop_runs_while_its_condition_holds_and_reaching_its_limit_is_an_error() {
-    let text = |limit: u32| format!("
+    let text = |limit: u32| {
+        format!(
+            "
 nodes:
   - name: loop
     type: while_loop
@@ -117,8 +136,13 @@ nodes:
     body:
       - {{name: inc, run: '$count + 1'}}
   - {{name: after, run: '{{\"done\": true}}'}}
-");
-    assert_eq!(run(&text(3), json!({"count": 0})).await, json!({"count": 3, "done": true}));
+"
+        )
+    };
+    assert_eq!(
+        run(&text(3), json!({"count": 0})).await,
+        json!({"count": 3, "done": true})
+    );
     assert_eq!(run(&text(1), json!({"count": 3})).await["count"], json!(3));
     let failure = fails(&text(2), json!({"count": 0})).await;
     assert_eq!(failure.kind, "loop_limit");
@@ -126,7 +150,10 @@ nodes:
     assert_eq!(failure.place.unwrap().to_string(), "agent.yaml:3:11");
     let failure = fails(&text(2), json!({})).await;
     assert_eq!(failure.kind, "template_error");
-    assert!(failure.message.contains("`state.count` is undefined"), "{failure}");
+    assert!(
+        failure.message.contains("`state.count` is undefined"),
+        "{failure}"
+    );
 }
 
 #[tokio::test]
@@ -162,10 +189,20 @@ async fn goto_takes_the_first_rule_that_holds_and_two_rules_may_share_a_target()
         (json!({"score": 9}), json!(["good", true])),
         (json!({"score": 1}), json!(["good", true])),
         (json!({"score": 2}), json!(["bad", "<unset>"])),
-        (json!({"score": 2, "flag": true}), json!(["<unset>", "<unset>"])),
-        (json!({"score": 2, "flag": "false"}), json!(["bad", "<unset>"])),
+        (
+            json!({"score": 2, "flag": true}),
+            json!(["<unset>", "<unset>"]),
+        ),
+        (
+            json!({"score": 2, "flag": "false"}),
+            json!(["bad", "<unset>"]),
+        ),
     ] {
-        assert_eq!(fields(&run(GOTO, input.clone()).await, &["was", "after"]), expected, "{input}");
+        assert_eq!(
+            fields(&run(GOTO, input.clone()).await, &["was", "after"]),
+            expected,
+            "{input}"
+        );
     }
 }
 
@@ -173,7 +210,10 @@ async fn goto_takes_the_first_rule_that_holds_and_two_rules_may_share_a_target()
 async fn no_rule_that_holds_is_an_error_and_so_is_a_condition_that_fails() {
     let text = "nodes: [{name: a, goto: [{if: state.x, to: b}]}, {name: b}]";
     let failure = fails(text, json!({})).await;
-    assert_eq!((failure.kind, failure.node.as_str()), ("no_transition", "a"));
+    assert_eq!(
+        (failure.kind, failure.node.as_str()),
+        ("no_transition", "a")
+    );
     let text = "nodes: [{name: a, goto: [{if: 'state.x.y', to: b}, {to: b}]}, {name: b}]";
     let failure = fails(text, json!({})).await;
     assert_eq!(failure.kind, "template_error");
@@ -211,7 +251,10 @@ edges:
         (json!({}), json!([true, null, null, null])),
     ] {
         let state = run(text, input.clone()).await;
-        let shown: Value = ["a", "b", "c", "d"].iter().map(|key| state.get(*key).cloned().unwrap_or_default()).collect();
+        let shown: Value = ["a", "b", "c", "d"]
+            .iter()
+            .map(|key| state.get(*key).cloned().unwrap_or_default())
+            .collect();
         assert_eq!(shown, expected, "{input}");
         assert_eq!(state.get("never"), None);
     }
@@ -242,9 +285,15 @@ async fn parallel_branches_run_at_the_same_time_and_meet() {
         ])
     );
     // What branches set stays in them.
-    assert_eq!(fields(&state, &["x", "from", "last"]), json!([1, "<unset>", true]));
+    assert_eq!(
+        fields(&state, &["x", "from", "last"]),
+        json!([1, "<unset>", true])
+    );
     assert_eq!(world.told.most_running.load(Ordering::SeqCst), 1 + 1);
-    assert_eq!(world.told.started(), ["prepare", "slow", "quick", "then", "join", "last"]);
+    assert_eq!(
+        world.told.started(),
+        ["prepare", "slow", "quick", "then", "join", "last"]
+    );
 }
 
 #[tokio::test]
@@ -262,9 +311,15 @@ edges:
   - {from: b, to: j}
 ";
     let failed = json!({"branch": "a", "index": 0, "success": false, "state": {}, "error": "failure 1 of 1", "error_type": "broken"});
-    assert_eq!(run(text, json!({})).await["parallel_results"], json!([failed]));
+    assert_eq!(
+        run(text, json!({})).await["parallel_results"],
+        json!([failed])
+    );
     let both = run(text, json!({"go": true})).await;
-    assert_eq!(both["parallel_results"][1], json!({"branch": "b", "index": 1, "success": true, "state": {"b": 1}}));
+    assert_eq!(
+        both["parallel_results"][1],
+        json!({"branch": "b", "index": 1, "success": true, "state": {"b": 1}})
+    );
 }
 
 #[tokio::test]
@@ -287,13 +342,19 @@ edges:
 ";
     let results = run(text, json!({})).await["parallel_results"].clone();
     assert_eq!(results[0]["state"]["inner"], json!(true));
-    let inner: Vec<&Value> = results[0]["state"]["parallel_results"].as_array().unwrap().iter().map(|r| &r["state"]["x"]).collect();
+    let inner: Vec<&Value> = results[0]["state"]["parallel_results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| &r["state"]["x"])
+        .collect();
     assert_eq!(inner, [1, 2]);
     assert_eq!(results[1]["state"], json!({"x": 3}));
 }
 
 fn fan_out(extra: &str) -> String {
-    format!("
+    format!(
+        "
 nodes:
   - name: each
     type: dynamic_parallel
@@ -309,14 +370,18 @@ nodes:
         fails: '{{{{ 1 if state.ms == 5 else 0 }}}}'
   - {{name: skipped}}
   - {{name: join, fan_in: true}}
-")
+"
+    )
 }
 
 #[tokio::test]
 async fn a_branch_per_item_bounded_and_in_order() {
     let world = World::new();
     let input = json!({"waits": [40, 30, 20, 10], "base": {"b": 1}});
-    let state = world.run(&fan_out("    max_concurrency: 2\n    output: all"), input).await.unwrap();
+    let state = world
+        .run(&fan_out("    max_concurrency: 2\n    output: all"), input)
+        .await
+        .unwrap();
     assert_eq!(world.told.most_running.load(Ordering::SeqCst), 2);
     let results = state["parallel_results"].as_array().unwrap();
     assert_eq!(results.len(), 4);
@@ -337,14 +402,22 @@ async fn a_branch_that_fails_is_recorded_or_with_fail_fast_ends_the_others() {
     let input = json!({"waits": [30, 5, 10], "base": 0});
     let world = World::new();
     let state = world.run(&fan_out(""), input.clone()).await.unwrap();
-    let outcomes: Vec<&Value> = state["parallel_results"].as_array().unwrap().iter().map(|r| &r["success"]).collect();
+    let outcomes: Vec<&Value> = state["parallel_results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| &r["success"])
+        .collect();
     assert_eq!(outcomes, [true, false, true]);
     assert_eq!(state["parallel_results"][1]["error_type"], json!("broken"));
     assert_eq!(world.told.dropped.load(Ordering::SeqCst), 0);
 
     let world = World::new();
     let input = json!({"waits": [60_000, 5, 60_000], "base": 0});
-    let failure = world.run(&fan_out("    fail_fast: true"), input).await.unwrap_err();
+    let failure = world
+        .run(&fan_out("    fail_fast: true"), input)
+        .await
+        .unwrap_err();
     assert_eq!(failure.node, "each[1]");
     assert_eq!(world.told.dropped.load(Ordering::SeqCst), 2);
 }
@@ -359,14 +432,18 @@ async fn items_must_be_a_list_and_may_be_empty() {
 
 #[tokio::test]
 async fn what_may_pass_is_tried_again_with_growing_delays() {
-    let text = |fails: u32, more: &str| format!("
+    let text = |fails: u32, more: &str| {
+        format!(
+            "
 nodes:
   - name: flaky
     uses: test.echo
     with: {{value: 1, kind: passing, fails: {fails}}}
     output: got
     on_error: {{mode: retry, max_retries: 3, retry_delay: 0.005, backoff_multiplier: 3{more}}}
-");
+"
+        )
+    };
     let world = World::new();
     let began = Instant::now();
     let state = world.run(&text(3, ""), json!({})).await.unwrap();
@@ -374,7 +451,13 @@ nodes:
     assert!(began.elapsed() >= Duration::from_millis(5 + 15 + 45));
     assert_eq!(
         world.told.shown(),
-        ["+ flaky", "~ flaky: 2 after 5ms", "~ flaky: 3 after 15ms", "~ flaky: 4 after 45ms", "- flaky"]
+        [
+            "+ flaky",
+            "~ flaky: 2 after 5ms",
+            "~ flaky: 3 after 15ms",
+            "~ flaky: 4 after 45ms",
+            "- flaky"
+        ]
     );
     let failure = fails(&text(4, ""), json!({})).await;
     assert_eq!((failure.kind, failure.retryable), ("timeout", true));
@@ -384,26 +467,35 @@ nodes:
 
 #[tokio::test]
 async fn what_will_not_pass_is_not_tried_again_unless_its_kind_is_named() {
-    let text = |more: &str| format!("
+    let text = |more: &str| {
+        format!("
 nodes:
   - {{name: a, uses: test.echo, with: {{value: 1, fails: 1}}, on_error: {{max_retries: 2, retry_delay: 0{more}}}}}
-");
+")
+    };
     let world = World::new();
     world.run(&text(""), json!({})).await.unwrap_err();
     assert_eq!(world.told.runs.load(Ordering::SeqCst), 1);
     let world = World::new();
-    world.run(&text(", retryable_errors: [broken]"), json!({})).await.unwrap();
+    world
+        .run(&text(", retryable_errors: [broken]"), json!({}))
+        .await
+        .unwrap();
     assert_eq!(world.told.runs.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
 async fn a_failure_is_raised_left_in_the_state_or_taken_care_of() {
-    let text = |on_error: &str| format!("
+    let text = |on_error: &str| {
+        format!(
+            "
 nodes:
   - {{name: a, uses: test.echo, with: {{value: x, fails: 1}}{on_error}}}
   - {{name: b, run: '{{\"b\": true}}', goto: __end__}}
   - {{name: rescue, run: '{{\"rescued\": true}}'}}
-");
+"
+        )
+    };
     let failure = fails(&text(""), json!({})).await;
     assert_eq!(failure.to_string(), "node `a` failed: failure 1 of \"x\"");
     assert_eq!(failure.place.unwrap().line, 3);
@@ -439,8 +531,14 @@ nodes:
       fail
 ";
     let failure = world.run(text, json!({})).await.unwrap_err();
-    assert_eq!(failure.place.as_ref().unwrap().to_string(), "agent.yaml:6:7");
-    assert_eq!(world.told.shown(), ["+ code", "> code: hello", "! code: it failed"]);
+    assert_eq!(
+        failure.place.as_ref().unwrap().to_string(),
+        "agent.yaml:6:7"
+    );
+    assert_eq!(
+        world.told.shown(),
+        ["+ code", "> code: hello", "! code: it failed"]
+    );
 }
 
 #[tokio::test]
@@ -462,7 +560,11 @@ async fn dropping_a_run_cancels_what_is_under_way() {
     let world = World::new();
     let text = fan_out("");
     let run = world.run(&text, json!({"waits": [60_000, 60_000], "base": 0}));
-    assert!(tokio::time::timeout(Duration::from_millis(10), run).await.is_err());
+    assert!(
+        tokio::time::timeout(Duration::from_millis(10), run)
+            .await
+            .is_err()
+    );
     assert_eq!(world.told.dropped.load(Ordering::SeqCst), 2);
 }
 
@@ -477,11 +579,46 @@ nodes:
   - {name: b, goto: [{if: \"state.file | storage_hash == state.hashes[0]\", to: __end__}]}
 ";
     let state = world.run(text, json!({"file": "a.txt"})).await.unwrap();
-    assert_eq!(state["hashes"], json!([digest, "k:9a0364b9e99bb480dd25e1f0284c8555"]));
-    let failure = world.run(text, json!({"file": "gone.txt"})).await.unwrap_err();
-    assert!(failure.message.contains("storage_hash") && failure.message.contains("gone.txt"), "{failure}");
+    assert_eq!(
+        state["hashes"],
+        json!([digest, "k:9a0364b9e99bb480dd25e1f0284c8555"])
+    );
+    let failure = world
+        .run(text, json!({"file": "gone.txt"}))
+        .await
+        .unwrap_err();
+    assert!(
+        failure.message.contains("storage_hash") && failure.message.contains("gone.txt"),
+        "{failure}"
+    );
     assert_eq!(failure.place.unwrap().line, 3);
     let named = "nodes: [{name: a, uses: test.echo, with: {value: \"{{ ['a.txt'] | map(state.filter) | list }}\"}}]";
-    let failure = world.run(named, json!({"filter": "storage_hash"})).await.unwrap_err();
+    let failure = world
+        .run(named, json!({"filter": "storage_hash"}))
+        .await
+        .unwrap_err();
     assert!(failure.message.contains("must be written out"), "{failure}");
+}
+
+#[tokio::test]
+async fn how_a_memoized_action_was_answered_is_told_of_its_node_and_with_its_end() {
+    let world = World::new();
+    let text = "
+nodes:
+  - {name: a, steps: [{name: s, uses: test.echo, with: {plan: hit}}]}
+  - {name: b, uses: test.echo}
+";
+    world.run(text, json!({})).await.unwrap();
+    assert_eq!(
+        world.told.shown(),
+        [
+            "+ a",
+            "+ a/s",
+            "= a/s: hit",
+            "- a/s (hit)",
+            "- a",
+            "+ b",
+            "- b"
+        ]
+    );
 }

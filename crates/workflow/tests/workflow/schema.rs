@@ -16,39 +16,65 @@ impl Validator {
     }
 
     fn valid(&self, schema: &Value, value: &Value) -> bool {
-        schema.as_object().unwrap().iter().all(|(keyword, rule)| match keyword.as_str() {
-            "$schema" | "$defs" | "title" | "description" | "then" => true,
-            "$ref" => {
-                let pointer = rule.as_str().unwrap().strip_prefix('#').unwrap();
-                self.valid(self.0.pointer(pointer).unwrap(), value)
-            }
-            "type" => match rule {
-                Value::Array(types) => types.iter().any(|name| is_of_type(name, value)),
-                name => is_of_type(name, value),
-            },
-            "const" => rule == value,
-            "enum" => rule.as_array().unwrap().contains(value),
-            "anyOf" => rule.as_array().unwrap().iter().any(|schema| self.valid(schema, value)),
-            "allOf" => rule.as_array().unwrap().iter().all(|schema| self.valid(schema, value)),
-            "if" => !self.valid(rule, value) || self.valid(&schema["then"], value),
-            "required" => {
-                let has = |name: &Value| value.get(name.as_str().unwrap()).is_some();
-                !value.is_object() || rule.as_array().unwrap().iter().all(has)
-            }
-            "properties" => value.as_object().is_none_or(|fields| {
-                fields.iter().all(|(key, field)| rule.get(key).is_none_or(|schema| self.valid(schema, field)))
-            }),
-            "additionalProperties" => value
-                .as_object()
-                .is_none_or(|fields| fields.keys().all(|key| schema["properties"].get(key).is_some())),
-            "items" => value.as_array().is_none_or(|items| items.iter().all(|item| self.valid(rule, item))),
-            "minItems" => value.as_array().is_none_or(|items| items.len() as u64 >= rule.as_u64().unwrap()),
-            "minimum" => value.as_f64().is_none_or(|number| number >= rule.as_f64().unwrap()),
-            "exclusiveMinimum" => value.as_f64().is_none_or(|number| number > rule.as_f64().unwrap()),
-            "maximum" => value.as_f64().is_none_or(|number| number <= rule.as_f64().unwrap()),
-            "pattern" => value.as_str().is_none_or(|text| text.starts_with("${")),
-            other => panic!("{other} is not known here"),
-        })
+        schema
+            .as_object()
+            .unwrap()
+            .iter()
+            .all(|(keyword, rule)| match keyword.as_str() {
+                "$schema" | "$defs" | "title" | "description" | "then" => true,
+                "$ref" => {
+                    let pointer = rule.as_str().unwrap().strip_prefix('#').unwrap();
+                    self.valid(self.0.pointer(pointer).unwrap(), value)
+                }
+                "type" => match rule {
+                    Value::Array(types) => types.iter().any(|name| is_of_type(name, value)),
+                    name => is_of_type(name, value),
+                },
+                "const" => rule == value,
+                "enum" => rule.as_array().unwrap().contains(value),
+                "anyOf" => rule
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .any(|schema| self.valid(schema, value)),
+                "allOf" => rule
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .all(|schema| self.valid(schema, value)),
+                "if" => !self.valid(rule, value) || self.valid(&schema["then"], value),
+                "required" => {
+                    let has = |name: &Value| value.get(name.as_str().unwrap()).is_some();
+                    !value.is_object() || rule.as_array().unwrap().iter().all(has)
+                }
+                "properties" => value.as_object().is_none_or(|fields| {
+                    fields.iter().all(|(key, field)| {
+                        rule.get(key).is_none_or(|schema| self.valid(schema, field))
+                    })
+                }),
+                "additionalProperties" => value.as_object().is_none_or(|fields| {
+                    fields
+                        .keys()
+                        .all(|key| schema["properties"].get(key).is_some())
+                }),
+                "items" => value
+                    .as_array()
+                    .is_none_or(|items| items.iter().all(|item| self.valid(rule, item))),
+                "minItems" => value
+                    .as_array()
+                    .is_none_or(|items| items.len() as u64 >= rule.as_u64().unwrap()),
+                "minimum" => value
+                    .as_f64()
+                    .is_none_or(|number| number >= rule.as_f64().unwrap()),
+                "exclusiveMinimum" => value
+                    .as_f64()
+                    .is_none_or(|number| number > rule.as_f64().unwrap()),
+                "maximum" => value
+                    .as_f64()
+                    .is_none_or(|number| number <= rule.as_f64().unwrap()),
+                "pattern" => value.as_str().is_none_or(|text| text.starts_with("${")),
+                other => panic!("{other} is not known here"),
+            })
     }
 }
 
@@ -127,7 +153,10 @@ fn what_a_schema_can_tell_is_refused_as_by_the_loader() {
         "nodes: [{name: a}]\nsettings: {cache: {max_bytes: x}}",
         "nodes: [{name: a}]\nsettings: {llm: {}}",
     ] {
-        assert!(format::load("a.yaml", text, &registry, &BTreeMap::new()).is_err(), "{text}");
+        assert!(
+            format::load("a.yaml", text, &registry, &BTreeMap::new()).is_err(),
+            "{text}"
+        );
         assert!(!validator.accepts(text), "{text}");
     }
 }
@@ -136,9 +165,16 @@ fn what_a_schema_can_tell_is_refused_as_by_the_loader() {
 fn every_action_is_in_the_schema_under_all_its_names() {
     let registry = actions::builtin();
     let schema = schema(&registry);
-    let mut listed: Vec<&str> =
-        schema["$defs"]["node"]["properties"]["uses"]["enum"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let mut listed: Vec<&str> = schema["$defs"]["node"]["properties"]["uses"]["enum"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
     listed.sort_unstable();
     assert_eq!(listed, registry.names().collect::<Vec<_>>());
-    assert_eq!(schema["$schema"], json!("https://json-schema.org/draft/2020-12/schema"));
+    assert_eq!(
+        schema["$schema"],
+        json!("https://json-schema.org/draft/2020-12/schema")
+    );
 }

@@ -8,16 +8,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cachalot_cache::{Bounds, Cache, Ledger, Mode};
 use cachalot_core::secret::DigestKey;
-use cachalot_core::{ManualClock, Seals, Secret};
+use cachalot_core::{ManualClock, Seals, Secret, Spend};
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_workflow::actions::Registry;
 use cachalot_workflow::format::{self, Agent};
-use cachalot_workflow::graph::{self, Plan, RunFailure, Scripts};
-use cachalot_workflow::report::{Event, Reporter, current_node};
+use cachalot_workflow::graph::{self, Paired, Plan, RunFailure, Scripts};
+use cachalot_workflow::report::{Event, Memoized, Reporter, current_node};
 use cachalot_workflow::runtime::Random;
 use cachalot_workflow::script::{Ended, Script, ScriptFailure, ScriptRunner};
-use cachalot_workflow::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned, Runtime};
+use cachalot_workflow::{
+    About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned, Runtime,
+};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
@@ -48,9 +50,20 @@ impl Told {
             .iter()
             .map(|event| match event {
                 Event::Started { node } => format!("+ {node}"),
+                Event::Finished {
+                    node,
+                    memoized: Some(memoized),
+                    ..
+                } => format!("- {node} ({})", memoized.outcome),
                 Event::Finished { node, .. } => format!("- {node}"),
+                Event::Answered { node, memoized } => format!("= {node}: {}", memoized.outcome),
                 Event::Failed { node, message, .. } => format!("! {node}: {message}"),
-                Event::Retrying { node, attempt, after, .. } => format!("~ {node}: {attempt} after {after:?}"),
+                Event::Retrying {
+                    node,
+                    attempt,
+                    after,
+                    ..
+                } => format!("~ {node}: {attempt} after {after:?}"),
                 Event::Progress { node, done, total } => format!("% {node}: {done}/{total}"),
                 Event::Printed { node, text } => format!("> {node}: {text}"),
                 other => format!("{other:?}"),
@@ -59,12 +72,21 @@ impl Told {
     }
 
     pub(crate) fn started(&self) -> Vec<String> {
-        self.shown().iter().filter_map(|event| event.strip_prefix("+ ")).map(str::to_owned).collect()
+        self.shown()
+            .iter()
+            .filter_map(|event| event.strip_prefix("+ "))
+            .map(str::to_owned)
+            .collect()
     }
 }
 
 const fn parameter(name: &'static str, kind: ParameterKind, required: bool) -> Parameter {
-    Parameter { name, kind, required, doc: "For tests." }
+    Parameter {
+        name,
+        kind,
+        required,
+        doc: "For tests.",
+    }
 }
 
 /// `test.echo`: after `wait` milliseconds returns `value`, or fails `fails` times first.
@@ -93,13 +115,32 @@ impl Action for Echo {
 
     async fn plan(&self, arguments: Arguments, _: &Runtime) -> Result<Planned, Failure> {
         Ok(match arguments.get("plan").and_then(Value::as_str) {
-            Some("hit") => Planned::Hit { result: arguments["value"].clone(), handle: "cache:x".to_owned() },
-            Some("pays") => Planned::Pays { handle: Some("cache:x".to_owned()), reason: "no entry".to_owned() },
+            Some("hit") => Planned::Hit {
+                result: arguments["value"].clone(),
+                handle: "cache:x".to_owned(),
+            },
+            Some("pays") => Planned::Pays {
+                handle: Some("cache:x".to_owned()),
+                reason: "no entry".to_owned(),
+            },
             _ => Planned::Runs,
         })
     }
 
-    async fn run(&self, arguments: Arguments, _: &Runtime) -> Result<Value, Failure> {
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        if let Some(plan) = arguments.get("plan").and_then(Value::as_str) {
+            let memoized = Memoized {
+                outcome: plan.to_owned(),
+                handle: None,
+                reason: None,
+                paid: Spend::default(),
+                saved: Spend::default(),
+            };
+            runtime.reporter.report(Event::Answered {
+                node: current_node(),
+                memoized,
+            });
+        }
         self.told.runs.fetch_add(1, Ordering::SeqCst);
         let now = self.told.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.told.most_running.fetch_max(now, Ordering::SeqCst);
@@ -113,7 +154,10 @@ impl Action for Echo {
         let failed = failed.entry(current_node()).or_default();
         if *failed < fails {
             *failed += 1;
-            let message = format!("failure {failed} of {}", arguments.get("value").unwrap_or(&Value::Null));
+            let message = format!(
+                "failure {failed} of {}",
+                arguments.get("value").unwrap_or(&Value::Null)
+            );
             return Err(match arguments.get("kind").and_then(Value::as_str) {
                 Some("passing") => Failure::passing("timeout", message),
                 _ => Failure::new("broken", message),
@@ -129,7 +173,12 @@ struct Json;
 
 #[async_trait]
 impl ScriptRunner for Json {
-    async fn run(&self, script: &Script, state: &Map<String, Value>, variables: &Map<String, Value>) -> Result<Ended, ScriptFailure> {
+    async fn run(
+        &self,
+        script: &Script,
+        state: &Map<String, Value>,
+        variables: &Map<String, Value>,
+    ) -> Result<Ended, ScriptFailure> {
         let mut printed = String::new();
         let mut source = script.source.trim().to_owned();
         if let Some(rest) = source.strip_prefix("print ") {
@@ -139,7 +188,12 @@ impl ScriptRunner for Json {
         }
         if source.starts_with("fail") {
             let line = Some(script.first_line + 1);
-            return Err(ScriptFailure { kind: "script_error", message: "it failed".to_owned(), line, printed });
+            return Err(ScriptFailure {
+                kind: "script_error",
+                message: "it failed".to_owned(),
+                line,
+                printed,
+            });
         }
         let source = source.strip_prefix("return ").unwrap_or(&source);
         let mut source = source.trim_matches(['(', ')']).to_owned();
@@ -148,9 +202,16 @@ impl ScriptRunner for Json {
         }
         if let Some((left, right)) = source.split_once(" + ") {
             let sum = left.parse::<i64>().unwrap() + right.parse::<i64>().unwrap();
-            return Ok(Ended { returned: json!({ "count": sum }), printed });
+            return Ok(Ended {
+                returned: json!({ "count": sum }),
+                printed,
+            });
         }
-        let returned = if source.is_empty() { Value::Null } else { serde_json::from_str(&source).expect(&source) };
+        let returned = if source.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_str(&source).expect(&source)
+        };
         Ok(Ended { returned, printed })
     }
 }
@@ -190,11 +251,22 @@ const NEEDS: &[Parameter] = &[
 /// The actions of tests: `test.echo`, and `test.needs` whose arguments are of all kinds.
 pub(crate) fn registry(told: &Arc<Told>) -> Registry {
     let mut registry = Registry::default();
-    let about = |names, parameters| About { names, version: 1, doc: "For tests.", parameters, memoizable: Memoizable::Yes };
-    for (names, parameters) in
-        [(&["test.echo", "actions.test_echo"][..], ECHO), (&["test.needs"][..], NEEDS)]
-    {
-        registry.register(Echo { about: about(names, parameters), told: Arc::clone(told), failed: Mutex::default() });
+    let about = |names, parameters| About {
+        names,
+        version: 1,
+        doc: "For tests.",
+        parameters,
+        memoizable: Memoizable::Yes,
+    };
+    for (names, parameters) in [
+        (&["test.echo", "actions.test_echo"][..], ECHO),
+        (&["test.needs"][..], NEEDS),
+    ] {
+        registry.register(Echo {
+            about: about(names, parameters),
+            told: Arc::clone(told),
+            failed: Mutex::default(),
+        });
     }
     registry
 }
@@ -231,11 +303,18 @@ impl World {
             cache,
             mode: Mode::On,
             seals,
-            secrets: BTreeMap::from([("TOKEN".to_owned(), Secret::new("hunter2-hunter2".to_owned()))]),
+            secrets: BTreeMap::from([(
+                "TOKEN".to_owned(),
+                Secret::new("hunter2-hunter2".to_owned()),
+            )]),
             actions: Arc::new(registry(&told)),
-            reporter: Arc::clone(&told) as Arc<dyn Reporter>,
+            reporter: Arc::new(Paired::new(Arc::clone(&told) as Arc<dyn Reporter>)),
         };
-        Self { runtime: Arc::new(runtime), told, directory }
+        Self {
+            runtime: Arc::new(runtime),
+            told,
+            directory,
+        }
     }
 
     pub(crate) fn load(&self, text: &str) -> Agent {
@@ -247,18 +326,31 @@ impl World {
 
     pub(crate) async fn run(&self, text: &str, input: Value) -> Result<Value, RunFailure> {
         let agent = self.load(text);
-        let scripts = Scripts { python: Arc::new(Json), python3: Arc::new(Json) };
-        let Value::Object(input) = input else { panic!("the input is a mapping") };
-        graph::run(&agent, input, &self.runtime, &scripts).await.map(Value::Object)
+        let scripts = Scripts {
+            python: Arc::new(Json),
+            python3: Arc::new(Json),
+        };
+        let Value::Object(input) = input else {
+            panic!("the input is a mapping")
+        };
+        graph::run(&agent, input, &self.runtime, &scripts)
+            .await
+            .map(Value::Object)
     }
 
     pub(crate) async fn plan(&self, text: &str, input: Value) -> Plan {
         let agent = self.load(text);
-        let Value::Object(input) = input else { panic!("the input is a mapping") };
+        let Value::Object(input) = input else {
+            panic!("the input is a mapping")
+        };
         graph::plan(&agent, input, &self.runtime).await
     }
 }
 
 pub(crate) fn shown(problems: &[cachalot_core::Problem]) -> String {
-    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    problems
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("\n")
 }

@@ -1,0 +1,201 @@
+//! What is wrong with a `cache.*` node as written, told when the file is loaded.
+
+use std::collections::BTreeMap;
+
+use cachalot_core::{Problem, tree};
+use cachalot_workflow::actions::{Registry, builtin};
+use serde_json::Value;
+
+use crate::acts::Act;
+
+fn registry() -> Registry {
+    let mut registry = builtin();
+    registry.register(Act::new());
+    registry
+}
+
+/// The problems of a `with` mapping, as `Action::check` tells them.
+fn problems(with: &str) -> Vec<Problem> {
+    let tree = tree::parse("agent.yaml", with).unwrap();
+    let registry = registry();
+    registry.get("cache.wrap").unwrap().check(Some(&tree), &registry)
+}
+
+/// Where in the text a problem points to.
+fn pointed_at<'a>(text: &'a str, problem: &Problem) -> &'a str {
+    let place = problem.place.as_ref().unwrap_or_else(|| panic!("no place: {problem}"));
+    assert_eq!(&*place.file, "agent.yaml");
+    &text[place.start..place.start + place.len]
+}
+
+#[track_caller]
+fn is_problem(with: &str, code: &str, at: &str, says: &str) {
+    let problems = problems(with);
+    let [problem] = problems.as_slice() else { panic!("{with}: {problems:?}") };
+    assert_eq!(problem.code, code, "{problem}");
+    assert_eq!(pointed_at(with, problem), at, "{problem}");
+    assert!(problem.to_string().contains(says), "{problem}");
+}
+
+#[track_caller]
+fn is_fine(with: &str) {
+    assert_eq!(problems(with), [], "{with}");
+}
+
+#[test]
+fn what_the_story_writes_is_fine() {
+    is_fine("action: test.act\nargs: {}");
+    is_fine("action: test.act\nkey_strategy: file_content\nkey_source: file\nttl_days: 60\nargs: {file: a}");
+    is_fine("action: test.act\nkey_strategy: file_content\nargs: {file: a}");
+    is_fine("action: test.act\nkey_strategy: custom\nkey: \"search:{{ state.q }}\"\nttl_hours: 24\nargs: {}");
+    is_fine("action: \"{{ state.action }}\"\nargs: \"{{ state.args }}\"");
+    is_fine("action: test.act\nargs: \"{{ state.args }}\"\nkey_strategy: sha256\nkey_source: x");
+    is_fine("action: test.act\nargs: {}\nttl_days: \"{{ state.days }}\"\nttl_seconds: \"30\"\nttl_hours: 0.5");
+    is_fine("action: test.act\nargs: {}\nkey_strategy: \"{{ state.strategy }}\"");
+    is_fine("action: actions.json_parse\nargs: {text: '1'}");
+    is_fine("action: cache.wrap\nargs:\n  action: test.act\n  args: {x: 1}");
+}
+
+#[test]
+fn an_unknown_strategy() {
+    let with = "action: test.act\nargs: {}\nkey_strategy: file_contnet";
+    is_problem(with, "bad-value", "file_contnet", "did you mean `file_content`");
+}
+
+#[test]
+fn an_unknown_scope_and_an_unknown_way_to_fail() {
+    is_problem("action: test.act\nargs: {}\nscope: globl", "bad-value", "globl", "did you mean `global`");
+    let with = "action: test.act\nargs: {}\non_error: returns";
+    is_problem(with, "bad-value", "returns", "did you mean `return`");
+}
+
+#[test]
+fn custom_without_a_key() {
+    let with = "action: test.act\nargs: {}\nkey_strategy: custom";
+    is_problem(with, "missing-key", "custom", "needs `key`");
+    let with = "action: test.act\nargs: {}\nkey_strategy: custom\nkey: \"\"";
+    is_problem(with, "missing-key", "custom", "needs `key`");
+    let with = "action: test.act\nargs: {}\nkey_strategy: custom\nkey:";
+    is_problem(with, "missing-key", "custom", "needs `key`");
+}
+
+#[test]
+fn a_key_source_that_is_not_among_the_arguments() {
+    let with = "action: test.act\nargs: {file: a}\nkey_strategy: file_content\nkey_source: fil";
+    is_problem(with, "bad-value", "fil", "did you mean `file`");
+    let with = "action: test.act\nargs: {x: 1}\nkey_strategy: sha256\nkey_source: gone";
+    is_problem(with, "bad-value", "gone", "not among `args`");
+    let with = "action: test.act\nargs: {x: a}\nkey_strategy: file_content";
+    is_problem(with, "bad-value", "file_content", "`file`");
+    let with = "action: test.act\nargs: {x: a}\nkey_strategy: sha256";
+    is_problem(with, "missing-key", "sha256", "needs `key_source`");
+}
+
+#[test]
+fn a_lifetime_that_is_no_positive_number() {
+    for name in ["ttl_days", "ttl_hours", "ttl_seconds"] {
+        for wrong in ["0", "-1", "-0.5", "0.0", "soon", ".inf", ".nan", "\"0\"", "\"-3\""] {
+            let with = format!("action: test.act\nargs: {{}}\n{name}: {wrong}");
+            is_problem(&with, "bad-value", wrong, name);
+        }
+    }
+    let with = "action: test.act\nargs: {}\nttl_days: 0";
+    is_problem(with, "bad-value", "0", "cache_enabled: false");
+}
+
+#[test]
+fn a_probability_or_a_limit_out_of_range() {
+    for wrong in ["1.5", "-0.1", "5", "\"2\""] {
+        let with = format!("action: test.act\nargs: {{}}\ncleanup_probability: {wrong}");
+        is_problem(&with, "bad-value", wrong, "0 to 1");
+    }
+    let with = "action: test.act\nargs: {}\ncleanup_limit: -1";
+    is_problem(with, "bad-value", "-1", "cleanup_limit");
+}
+
+#[test]
+fn an_unknown_action_to_wrap() {
+    let with = "action: file.raed\nargs: {}";
+    is_problem(with, "unknown-action", "file.raed", "did you mean `file.read`");
+    is_problem("action: zzz\nargs: {}", "unknown-action", "zzz", "no action `zzz`");
+}
+
+#[test]
+fn an_action_that_only_has_an_effect() {
+    for action in ["ltm.store", "ltm.delete", "file.write", "cache.invalidate", "actions.ltm_store"] {
+        let with = format!("action: {action}\nargs: {{}}");
+        is_problem(&with, "effect-only-wrapped", action, "only has an effect");
+    }
+}
+
+#[test]
+fn the_arguments_of_the_wrapped_action() {
+    let with = "action: test.act\nargs: {modle: gpt}";
+    is_problem(with, "unknown-key", "modle", "did you mean `model`");
+    let with = "action: json.parse\nargs: {}";
+    is_problem(with, "missing-key", "{}", "needs `text`");
+    let with = "action: http.get\nargs: {url: u, timeout: long}";
+    is_problem(with, "wrong-type", "long", "timeout");
+}
+
+#[test]
+fn what_is_wrong_inside_a_wrap_in_a_wrap() {
+    let with = "action: cache.wrap\nargs:\n  action: test.act\n  args: {zz: 1}\n  ttl_days: 0";
+    let problems = problems(with);
+    let mut told: Vec<(&str, &str)> =
+        problems.iter().map(|problem| (problem.code, pointed_at(with, problem))).collect();
+    told.sort_unstable();
+    assert_eq!(told, [("bad-value", "0"), ("unknown-key", "zz")]);
+}
+
+#[test]
+fn everything_is_told_at_once() {
+    let with = "action: file.raed\nargs: {}\nkey_strategy: x\nscope: y\nttl_days: 0\ncleanup_probability: 7";
+    let codes: Vec<&str> = problems(with).iter().map(|problem| problem.code).collect();
+    assert_eq!(codes, ["unknown-action", "bad-value", "bad-value", "bad-value", "bad-value"]);
+}
+
+/// Loads a whole file with one node, and tells where its problems are.
+fn loaded(node: &str) -> Vec<(String, &'static str, u32)> {
+    let text = format!("name: agent\nnodes:\n  - name: n\n{node}");
+    match cachalot_workflow::format::load("agent.yaml", &text, &registry(), &BTreeMap::new()) {
+        Ok(_) => Vec::new(),
+        Err(problems) => {
+            let told = problems.iter().map(|problem| {
+                let line = problem.place.as_ref().map_or(0, |place| place.line);
+                (problem.to_string(), problem.code, line)
+            });
+            told.collect()
+        }
+    }
+}
+
+#[test]
+fn a_file_with_such_a_node_is_refused_with_line_and_suggestion() {
+    let node = "    uses: cache.wrap\n    with:\n      action: test.act\n      args: {x: 1}\n";
+    assert_eq!(loaded(node), []);
+    for (line, code, says) in [
+        ("      ttl_secs: 5\n", "unknown-key", "did you mean `ttl_seconds`"),
+        ("      ttl_seconds: 0\n", "bad-value", "positive"),
+        ("      key_strategy: customs\n", "bad-value", "did you mean `custom`"),
+        ("      skip_cache: maybe\n", "wrong-type", "true or false"),
+    ] {
+        let problems = loaded(&format!("{node}{line}"));
+        let [(text, found, at)] = problems.as_slice() else { panic!("{line}: {problems:?}") };
+        assert_eq!((*found, *at), (code, 8), "{text}");
+        assert!(text.contains(says), "{text}");
+    }
+    let invalidate = "    uses: cache.invalidate\n    with: {patern: x}\n";
+    assert_eq!(loaded(invalidate)[0].1, "unknown-key");
+    let get = "    uses: cache.get\n    with: {}\n";
+    assert_eq!(loaded(get)[0].1, "missing-key");
+    let nothing = "    uses: cache.wrap\n";
+    assert!(!loaded(nothing).is_empty(), "`action` and `args` are needed");
+}
+
+#[test]
+fn keys_of_mappings_of_any_kind_become_text() {
+    let tree = tree::parse("agent.yaml", "{1: one, true: two, a: three}").unwrap();
+    let value: Value = tree.to_value();
+    assert_eq!(value, serde_json::json!({"1": "one", "true": "two", "a": "three"}));
+}
