@@ -16,7 +16,10 @@ use rusqlite::{Connection, params};
 const HOLD: Duration = Duration::from_secs(60);
 
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
     let runs = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name);
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     if runs("read") {
@@ -34,7 +37,10 @@ fn main() {
 }
 
 /// Microseconds per call: the median over rounds, one figure per candidate.
-fn medians<const N: usize>(rounds: usize, mut candidates: [Box<dyn FnMut() -> Duration + '_>; N]) -> [f64; N] {
+fn medians<const N: usize>(
+    rounds: usize,
+    mut candidates: [Box<dyn FnMut() -> Duration + '_>; N],
+) -> [f64; N] {
     let mut times: [Vec<f64>; N] = std::array::from_fn(|_| Vec::new());
     for _ in 0..rounds {
         for (candidate, times) in candidates.iter_mut().zip(&mut times) {
@@ -79,7 +85,10 @@ fn record(number: u64, bytes: usize) -> Record {
     Record {
         key: key(number),
         value: Bytes::from(vec![7u8; bytes]),
-        labels: vec![Label::new("handle", format!("cache:agent:{number}")), Label::new("action", "web.search")],
+        labels: vec![
+            Label::new("handle", format!("cache:agent:{number}")),
+            Label::new("action", "web.search"),
+        ],
         expires: Some(2_000_000_000_000 + number as i64),
         revision: 0,
         updated: 0,
@@ -98,13 +107,24 @@ fn read(directory: &Path) {
     for bytes in [100, 10_000] {
         let path = directory.join(format!("read-{bytes}.db"));
         let reference = bare(&directory.join(format!("read-bare-{bytes}.db")));
-        reference.execute_batch("CREATE TABLE e(id INTEGER PRIMARY KEY, k TEXT NOT NULL UNIQUE, v BLOB)").unwrap();
+        reference
+            .execute_batch("CREATE TABLE e(id INTEGER PRIMARY KEY, k TEXT NOT NULL UNIQUE, v BLOB)")
+            .unwrap();
         let memory = memory(&path);
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         reference.execute_batch("BEGIN").unwrap();
         for number in 0..10_000 {
-            runtime.block_on(memory.put("cache", record(number, bytes), None).settle()).unwrap();
-            reference.execute("INSERT INTO e(k, v) VALUES (?, ?)", params![key(number), vec![7u8; bytes]]).unwrap();
+            runtime
+                .block_on(memory.put("cache", record(number, bytes), None).settle())
+                .unwrap();
+            reference
+                .execute(
+                    "INSERT INTO e(k, v) VALUES (?, ?)",
+                    params![key(number), vec![7u8; bytes]],
+                )
+                .unwrap();
         }
         reference.execute_batch("COMMIT").unwrap();
         let keys: Vec<String> = (0..10_000).map(key).collect();
@@ -115,26 +135,58 @@ fn read(directory: &Path) {
             at = (at + 7919) % 10_000;
             at
         };
-        let (mut a, mut b, mut c) = (next.clone(), next.clone(), next.clone());
-        let [bare, get, with, stamp] = medians(31, [
-            Box::new(|| {
-                each(3000, || {
-                    let value: Vec<u8> = statement.query_row([&keys[next()]], |row| row.get(0)).unwrap();
-                    assert_eq!(value.len(), bytes);
-                })
-            }),
-            Box::new(|| each(3000, || assert!(settle(memory.get("cache", &keys[a()], &[])).record.is_some()))),
-            Box::new(|| each(3000, || assert!(settle(memory.get("cache", &keys[b()], &counters)).record.is_some()))),
-            Box::new(|| each(3000, || assert!(memory.stamp("cache", &keys[c()]).is_some()))),
-        ]);
-        println!("{bytes} B: bare SELECT {bare:.2} µs; get {get:.2} µs = {:.2}×; with two counters {with:.2} µs = {:.2}×; stamp {:.0} ns", get / bare, with / bare, stamp * 1e3);
+        let (mut a, mut b, mut c) = (next, next, next);
+        let [bare, get, with, stamp] = medians(
+            31,
+            [
+                Box::new(|| {
+                    each(3000, || {
+                        let value: Vec<u8> = statement
+                            .query_row([&keys[next()]], |row| row.get(0))
+                            .unwrap();
+                        assert_eq!(value.len(), bytes);
+                    })
+                }),
+                Box::new(|| {
+                    each(3000, || {
+                        assert!(
+                            settle(memory.get("cache", &keys[a()], &[]))
+                                .record
+                                .is_some()
+                        )
+                    })
+                }),
+                Box::new(|| {
+                    each(3000, || {
+                        assert!(
+                            settle(memory.get("cache", &keys[b()], &counters))
+                                .record
+                                .is_some()
+                        )
+                    })
+                }),
+                Box::new(|| {
+                    each(3000, || {
+                        assert!(memory.stamp("cache", &keys[c()]).is_some())
+                    })
+                }),
+            ],
+        );
+        println!(
+            "{bytes} B: bare SELECT {bare:.2} µs; get {get:.2} µs = {:.2}×; with two counters {with:.2} µs = {:.2}×; stamp {:.0} ns",
+            get / bare,
+            with / bare,
+            stamp * 1e3
+        );
     }
 }
 
 fn store(directory: &Path) {
     println!("\n## store: reserve, then put, until durable; 200 B, two labels, an expiry (B4)\n");
     let reference = bare(&directory.join("store-bare.db"));
-    reference.execute_batch("CREATE TABLE e(id INTEGER PRIMARY KEY, k TEXT NOT NULL UNIQUE, v BLOB)").unwrap();
+    reference
+        .execute_batch("CREATE TABLE e(id INTEGER PRIMARY KEY, k TEXT NOT NULL UNIQUE, v BLOB)")
+        .unwrap();
     let indexed = bare(&directory.join("store-indexed.db"));
     indexed
         .execute_batch(
@@ -153,40 +205,76 @@ fn store(directory: &Path) {
     let one = Arc::new(memory(&directory.join("store-1.db")));
     let many = Arc::new(memory(&directory.join("store-16.db")));
     let alone = Arc::new(memory(&directory.join("store-put.db")));
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let [plain, with, put, one, many] = medians(41, [
-        Box::new(|| {
-            each(300, || {
-                a += 1;
-                plain.execute(params![key(a), value]).unwrap();
-            })
-        }),
-        Box::new(|| {
-            each(300, || {
-                b += 1;
-                with.execute(params![key(b), format!("cache:agent:{b}"), value, 5_000_000 + b as i64, b as i64]).unwrap();
-            })
-        }),
-        Box::new(|| {
-            let memory = Arc::clone(&alone);
-            runtime.block_on(async { tokio::spawn(puts(memory, &mut c, 300)).await }).unwrap()
-        }),
-        Box::new(|| runtime.block_on(callers(&one, 1, 300, &mut d))),
-        Box::new(|| runtime.block_on(callers(&many, 16, 300, &mut e))),
-    ]);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let [plain, with, put, one, many] = medians(
+        41,
+        [
+            Box::new(|| {
+                each(300, || {
+                    a += 1;
+                    plain.execute(params![key(a), value]).unwrap();
+                })
+            }),
+            Box::new(|| {
+                each(300, || {
+                    b += 1;
+                    with.execute(params![
+                        key(b),
+                        format!("cache:agent:{b}"),
+                        value,
+                        5_000_000 + b as i64,
+                        b as i64
+                    ])
+                    .unwrap();
+                })
+            }),
+            Box::new(|| {
+                let memory = Arc::clone(&alone);
+                runtime
+                    .block_on(async { tokio::spawn(puts(memory, &mut c, 300)).await })
+                    .unwrap()
+            }),
+            Box::new(|| runtime.block_on(callers(&one, 1, 300, &mut d))),
+            Box::new(|| runtime.block_on(callers(&many, 16, 300, &mut e))),
+        ],
+    );
     println!("bare upsert, one index {plain:.1} µs, four indexes {with:.1} µs");
-    println!("put alone, 1 caller: {put:.1} µs = {:.2}×, {:.2}×", put / plain, put / with);
-    println!("1 caller: {one:.1} µs = {:.2}×, {:.2}×", one / plain, one / with);
-    println!("16 callers: {many:.1} µs per call = {:.2}×, {:.2}×", many / plain, many / with);
+    println!(
+        "put alone, 1 caller: {put:.1} µs = {:.2}×, {:.2}×",
+        put / plain,
+        put / with
+    );
+    println!(
+        "1 caller: {one:.1} µs = {:.2}×, {:.2}×",
+        one / plain,
+        one / with
+    );
+    println!(
+        "16 callers: {many:.1} µs per call = {:.2}×, {:.2}×",
+        many / plain,
+        many / with
+    );
 }
 
-fn puts(memory: Arc<SqliteMemory>, number: &mut u64, count: u64) -> impl Future<Output = Duration> + Send + 'static {
+fn puts(
+    memory: Arc<SqliteMemory>,
+    number: &mut u64,
+    count: u64,
+) -> impl Future<Output = Duration> + Send + 'static {
     let first = *number;
     *number += count;
     async move {
         let start = Instant::now();
         for number in first..first + count {
-            memory.put("cache", record(number, 200), None).settle().await.unwrap();
+            memory
+                .put("cache", record(number, 200), None)
+                .settle()
+                .await
+                .unwrap();
         }
         start.elapsed() / count as u32
     }
@@ -204,9 +292,19 @@ async fn callers(memory: &Arc<SqliteMemory>, tasks: u64, count: u64, number: &mu
             tokio::spawn(async move {
                 for number in first..first + share {
                     let record = record(number, 200);
-                    let reserved = memory.reserve("cache", &record.key, &record.labels, HOLD).settle().await.unwrap();
-                    let Reserved::Held(lease) = reserved else { panic!("reserved by somebody else") };
-                    memory.put("cache", record, Some(&lease)).settle().await.unwrap();
+                    let reserved = memory
+                        .reserve("cache", &record.key, &record.labels, HOLD)
+                        .settle()
+                        .await
+                        .unwrap();
+                    let Reserved::Held(lease) = reserved else {
+                        panic!("reserved by somebody else")
+                    };
+                    memory
+                        .put("cache", record, Some(&lease))
+                        .settle()
+                        .await
+                        .unwrap();
                 }
             })
         })
@@ -222,39 +320,54 @@ fn open_and_close(directory: &Path) {
     println!("\n## open\n");
     let mut number = 0;
     let existing = directory.join("open.db");
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(memory(&existing).put("cache", record(1, 100), None).settle()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime
+        .block_on(
+            memory(&existing)
+                .put("cache", record(1, 100), None)
+                .settle(),
+        )
+        .unwrap();
     let wanted = key(1);
-    let [create, open, hit, store] = medians(31, [
-        Box::new(|| {
-            number += 1;
-            let start = Instant::now();
-            let memory = memory(&directory.join(format!("new-{number}.db")));
-            let elapsed = start.elapsed();
-            drop(memory);
-            elapsed
-        }),
-        Box::new(|| {
-            let start = Instant::now();
-            let memory = memory(&existing);
-            let elapsed = start.elapsed();
-            drop(memory);
-            elapsed
-        }),
-        Box::new(|| {
-            each(1, || {
+    let [create, open, hit, store] = medians(
+        31,
+        [
+            Box::new(|| {
+                number += 1;
+                let start = Instant::now();
+                let memory = memory(&directory.join(format!("new-{number}.db")));
+                let elapsed = start.elapsed();
+                drop(memory);
+                elapsed
+            }),
+            Box::new(|| {
+                let start = Instant::now();
                 let memory = memory(&existing);
-                assert!(settle(memory.get("cache", &wanted, &[])).record.is_some());
-            })
-        }),
-        Box::new(|| {
-            each(1, || {
-                let memory = memory(&existing);
-                runtime.block_on(memory.put("cache", record(1, 100), None).settle()).unwrap();
-            })
-        }),
-    ]);
-    println!("create {create:.0} µs; open {open:.0} µs; open, get, close {hit:.0} µs; open, put, close {store:.0} µs");
+                let elapsed = start.elapsed();
+                drop(memory);
+                elapsed
+            }),
+            Box::new(|| {
+                each(1, || {
+                    let memory = memory(&existing);
+                    assert!(settle(memory.get("cache", &wanted, &[])).record.is_some());
+                })
+            }),
+            Box::new(|| {
+                each(1, || {
+                    let memory = memory(&existing);
+                    runtime
+                        .block_on(memory.put("cache", record(1, 100), None).settle())
+                        .unwrap();
+                })
+            }),
+        ],
+    );
+    println!(
+        "create {create:.0} µs; open {open:.0} µs; open, get, close {hit:.0} µs; open, put, close {store:.0} µs"
+    );
 }
 
 /// A memory of `count` records, of which `marked` have expired and carry a tag and a prefix of their own.
@@ -266,10 +379,14 @@ fn fill(path: &Path, count: u64) -> SqliteMemory {
         let mut records = transaction
             .prepare("INSERT INTO records(space, key, revision, updated, used, expires, labels, value) VALUES ('cache', ?1, 1, ?2, ?2, ?3, ?4, ?5)")
             .unwrap();
-        let mut labels = transaction.prepare("INSERT INTO labels(space, name, value, key) VALUES ('cache', 'tag', ?1, ?2)").unwrap();
+        let mut labels = transaction
+            .prepare("INSERT INTO labels(space, name, value, key) VALUES ('cache', 'tag', ?1, ?2)")
+            .unwrap();
         for number in 0..count {
             let marked = (number.is_multiple_of(count / 1000)).then_some(number / (count / 1000));
-            let tag = marked.map_or(format!("t{}", number % 500), |mark| format!("hot{}", mark % 10));
+            let tag = marked.map_or(format!("t{}", number % 500), |mark| {
+                format!("hot{}", mark % 10)
+            });
             let key = match marked {
                 Some(mark) => format!("marked:{}:{}", mark % 10, key(number)),
                 None => key(number),
@@ -279,47 +396,97 @@ fn fill(path: &Path, count: u64) -> SqliteMemory {
             encoded.extend_from_slice(b"tag");
             encoded.push(tag.len() as u8);
             encoded.extend_from_slice(tag.as_bytes());
-            records.execute(params![key, number as i64, expires, encoded, vec![7u8; 200]]).unwrap();
+            records
+                .execute(params![
+                    key,
+                    number as i64,
+                    expires,
+                    encoded,
+                    vec![7u8; 200]
+                ])
+                .unwrap();
             labels.execute(params![tag, key]).unwrap();
         }
-        transaction.execute("INSERT INTO spaces(space, records, bytes, fence) VALUES ('cache', ?, ?, 0)", params![count as i64, count as i64 * 300]).unwrap();
+        transaction
+            .execute(
+                "INSERT INTO spaces(space, reserved, fence, until, labels, records, bytes) VALUES ('cache', '', 0, 0, x'', ?, ?)",
+                params![count as i64, count as i64 * 300],
+            )
+            .unwrap();
     }
     transaction.commit().unwrap();
-    connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    connection
+        .execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
+        .unwrap();
     drop(connection);
     memory(path)
 }
 
 fn sweep(directory: &Path) {
     println!("\n## erase 100 of many (B6), milliseconds\n");
-    let sizes: &[u64] = if std::env::var_os("QUICK").is_some() { &[10_000, 100_000] } else { &[100_000, 1_000_000] };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let sizes: &[u64] = if std::env::var_os("QUICK").is_some() {
+        &[10_000, 100_000]
+    } else {
+        &[100_000, 1_000_000]
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     let mut before = [0.0; 3];
     for &size in sizes {
         let memory = fill(&directory.join(format!("sweep-{size}.db")), size);
         let mut times: [Vec<f64>; 3] = std::array::from_fn(|_| Vec::new());
         for round in 0..9 {
-            let (tag, prefix) = (format!("hot{}", round % 10), format!("marked:{}:", (round + 3) % 10));
-            let labels = [Match::Is { name: "tag", value: &tag }];
+            // Every round erases the hundred records of its own group.
+            let (tag, prefix) = (format!("hot{round}"), format!("marked:{round}:"));
+            let labels = [Match::Is {
+                name: "tag",
+                value: &tag,
+            }];
             let filters = [
-                Filter { expired_before: Some(round + 1), order: Order::Expiry, ..Filter::default() },
-                Filter { labels: &labels, ..Filter::default() },
-                Filter { prefix: &prefix, ..Filter::default() },
+                Filter {
+                    expired_before: Some(round + 1),
+                    order: Order::Expiry,
+                    ..Filter::default()
+                },
+                Filter {
+                    labels: &labels,
+                    ..Filter::default()
+                },
+                Filter {
+                    prefix: &prefix,
+                    ..Filter::default()
+                },
             ];
-            // Each way in a third of the rounds, or one would erase what the next is to find.
             let way = round as usize % 3;
             let start = Instant::now();
-            let erased = runtime.block_on(memory.erase("cache", &filters[way], Page::keys(100)).settle()).unwrap();
+            let erased = runtime
+                .block_on(
+                    memory
+                        .erase("cache", &filters[way], Page::keys(100))
+                        .settle(),
+                )
+                .unwrap();
             times[way].push(start.elapsed().as_secs_f64() * 1e3);
-            assert!(erased.records.len() >= 60, "{} in way {way}", erased.records.len());
+            assert_eq!(erased.records.len(), 100);
         }
         let now = times.map(|mut times| {
             times.sort_by(f64::total_cmp);
             times[times.len() / 2]
         });
-        println!("{size}: expired {:.2}, label {:.2}, prefix {:.2}", now[0], now[1], now[2]);
+        println!(
+            "{size}: expired {:.2}, label {:.2}, prefix {:.2}",
+            now[0], now[1], now[2]
+        );
         if before[0] > 0.0 {
-            println!("ratio: {:.2}×, {:.2}×, {:.2}×", now[0] / before[0], now[1] / before[1], now[2] / before[2]);
+            println!(
+                "ratio: {:.2}×, {:.2}×, {:.2}×",
+                now[0] / before[0],
+                now[1] / before[1],
+                now[2] / before[2]
+            );
         }
         before = now;
     }

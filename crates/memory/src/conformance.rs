@@ -5,7 +5,11 @@
 //! makes a test of every check; [`suite`] runs them all. What a memory says it cannot do
 //! ([`About::reservations`](crate::About::reservations), [`Memory::recall`], [`Memory::stamp`]) is not
 //! checked.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a check fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a check fails by panicking"
+)]
 
 pub mod counters;
 pub mod filters;
@@ -40,14 +44,22 @@ pub struct Subject {
 
 impl fmt::Debug for Subject {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Subject").field("about", self.memory.about()).finish_non_exhaustive()
+        formatter
+            .debug_struct("Subject")
+            .field("about", self.memory.about())
+            .finish_non_exhaustive()
     }
 }
 
 impl Subject {
     /// A memory that tells the time by `clock`, without a second handle.
     pub fn new(memory: Arc<dyn Memory>, clock: Arc<ManualClock>) -> Self {
-        Self { memory, second: None, pass: Box::new(move |by| clock.advance(by)), keep: None }
+        Self {
+            memory,
+            second: None,
+            pass: Box::new(move |by| clock.advance(by)),
+            keep: None,
+        }
     }
 
     /// The same, with another handle on the same records.
@@ -196,7 +208,11 @@ pub async fn suite(fresh: impl Fn() -> Subject) {
 /// # Panics
 /// Where the check does.
 pub fn run(check: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(check);
 }
 
@@ -214,11 +230,20 @@ fn record(key: &str) -> Record {
 }
 
 fn labelled(key: &str, labels: &[(&str, &str)]) -> Record {
-    Record { labels: labels.iter().map(|&(name, value)| Label::new(name, value)).collect(), ..record(key) }
+    Record {
+        labels: labels
+            .iter()
+            .map(|&(name, value)| Label::new(name, value))
+            .collect(),
+        ..record(key)
+    }
 }
 
 fn expiring(key: &str, expires: Millis) -> Record {
-    Record { expires: Some(expires), ..record(key) }
+    Record {
+        expires: Some(expires),
+        ..record(key)
+    }
 }
 
 /// Stores, which must succeed; the revision.
@@ -236,7 +261,11 @@ async fn get(memory: &dyn Memory, space: &str, key: &str) -> Option<Record> {
 }
 
 async fn reserve(memory: &dyn Memory, key: &str, hold: Duration) -> Reserved {
-    memory.reserve(SPACE, key, &[], hold).settle().await.unwrap()
+    memory
+        .reserve(SPACE, key, &[], hold)
+        .settle()
+        .await
+        .unwrap()
 }
 
 async fn lease(memory: &dyn Memory, key: &str, hold: Duration) -> Lease {
@@ -247,17 +276,28 @@ async fn lease(memory: &dyn Memory, key: &str, hold: Duration) -> Lease {
 }
 
 async fn keys(memory: &dyn Memory, space: &str, filter: Filter<'_>) -> Vec<String> {
-    let batch = memory.find(space, &filter, Page::keys(1000)).settle().await.unwrap();
+    let batch = memory
+        .find(space, &filter, Page::keys(1000))
+        .settle()
+        .await
+        .unwrap();
     batch.records.into_iter().map(|record| record.key).collect()
 }
 
 async fn erase(memory: &dyn Memory, space: &str, filter: Filter<'_>) -> Vec<String> {
-    let batch = memory.erase(space, &filter, Page::keys(1000)).settle().await.unwrap();
+    let batch = memory
+        .erase(space, &filter, Page::keys(1000))
+        .settle()
+        .await
+        .unwrap();
     batch.records.into_iter().map(|record| record.key).collect()
 }
 
 fn prefix(prefix: &str) -> Filter<'_> {
-    Filter { prefix, ..Filter::default() }
+    Filter {
+        prefix,
+        ..Filter::default()
+    }
 }
 
 fn is<'a>(name: &'a str, value: &'a str) -> Match<'a> {

@@ -41,7 +41,11 @@ impl Error {
     /// A fault without a further cause.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
+        Self {
+            kind,
+            message: message.into(),
+            source: None,
+        }
     }
 
     /// The same fault, with its cause.
@@ -54,6 +58,9 @@ impl Error {
     /// Whether the same call may succeed if it is simply made again.
     #[must_use]
     pub fn worth_retrying(&self) -> bool {
-        matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Busy | ErrorKind::TimedOut)
+        matches!(
+            self.kind,
+            ErrorKind::Unavailable | ErrorKind::Busy | ErrorKind::TimedOut
+        )
     }
 }

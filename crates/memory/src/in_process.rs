@@ -16,8 +16,8 @@ use cachalot_core::{Clock, Millis};
 
 use crate::slots::{SLOTS, slot};
 use crate::{
-    About, Answer, Batch, Error, Filter, Found, Label, Lease, Match, Memory, Page, Put, Recall, Recalled, Record,
-    Reserved, Usage, request, space as names,
+    About, Answer, Batch, Error, Filter, Found, Label, Lease, Match, Memory, Page, Put, Recall,
+    Recalled, Record, Reserved, Usage, request, space as names,
 };
 
 use self::space::Space;
@@ -76,10 +76,18 @@ impl Memory for InProcessMemory {
         &self.about
     }
 
-    fn get<'a>(&'a self, space: &'a str, key: &'a str, counters: &'a [&'a str]) -> Answer<'a, Found> {
+    fn get<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        counters: &'a [&'a str],
+    ) -> Answer<'a, Found> {
         let spaces = self.read();
         let Some(space) = spaces.get(space) else {
-            return Answer::Now(Ok(Found { record: None, counters: vec![0; counters.len()] }));
+            return Answer::Now(Ok(Found {
+                record: None,
+                counters: vec![0; counters.len()],
+            }));
         };
         Answer::Now(Ok(Found {
             record: space.record(key),
@@ -87,7 +95,12 @@ impl Memory for InProcessMemory {
         }))
     }
 
-    fn put<'a>(&'a self, space: &'a str, mut record: Record, under: Option<&'a Lease>) -> Answer<'a, Put> {
+    fn put<'a>(
+        &'a self,
+        space: &'a str,
+        mut record: Record,
+        under: Option<&'a Lease>,
+    ) -> Answer<'a, Put> {
         if let Err(error) = request::check_put(space, &record, under, LARGEST) {
             return Answer::Now(Err(error));
         }
@@ -105,16 +118,26 @@ impl Memory for InProcessMemory {
         Answer::Now(Ok(Put::Stored { revision }))
     }
 
-    fn reserve<'a>(&'a self, space: &'a str, key: &'a str, labels: &'a [Label], hold: Duration) -> Answer<'a, Reserved> {
+    fn reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        labels: &'a [Label],
+        hold: Duration,
+    ) -> Answer<'a, Reserved> {
         let mut spaces = self.write();
         let now = self.clock.now();
-        Answer::Now(Ok(open(&mut spaces, space).reserve(space, key, labels, hold, now)))
+        Answer::Now(Ok(
+            open(&mut spaces, space).reserve(space, key, labels, hold, now)
+        ))
     }
 
     fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {
         let mut spaces = self.write();
         let now = self.clock.now();
-        Answer::Now(Ok(spaces.get_mut(&lease.space).is_some_and(|space| space.renew(lease, hold, now))))
+        Answer::Now(Ok(spaces
+            .get_mut(&lease.space)
+            .is_some_and(|space| space.renew(lease, hold, now))))
     }
 
     fn release(&self, lease: Lease) -> Answer<'_, ()> {
@@ -124,19 +147,34 @@ impl Memory for InProcessMemory {
         Answer::Now(Ok(()))
     }
 
-    fn find<'a>(&'a self, space: &'a str, filter: &'a Filter<'a>, page: Page<'a>) -> Answer<'a, Batch> {
+    fn find<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a Filter<'a>,
+        page: Page<'a>,
+    ) -> Answer<'a, Batch> {
         Answer::Now(request::check_page(filter, &page).map(|()| {
             let spaces = self.read();
-            spaces.get(space).map(|space| space.find(filter, &page)).unwrap_or_default()
+            spaces
+                .get(space)
+                .map(|space| space.find(filter, &page))
+                .unwrap_or_default()
         }))
     }
 
-    fn erase<'a>(&'a self, space: &'a str, filter: &'a Filter<'a>, page: Page<'a>) -> Answer<'a, Batch> {
+    fn erase<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a Filter<'a>,
+        page: Page<'a>,
+    ) -> Answer<'a, Batch> {
         if let Err(error) = request::check_page(filter, &page) {
             return Answer::Now(Err(error));
         }
         let mut spaces = self.write();
-        let Some(place) = spaces.get_mut(space) else { return Answer::Now(Ok(Batch::default())) };
+        let Some(place) = spaces.get_mut(space) else {
+            return Answer::Now(Ok(Batch::default()));
+        };
         let erased = place.erase(filter, &page);
         for record in &erased.records {
             self.changed(space, &record.key);
@@ -160,7 +198,11 @@ impl Memory for InProcessMemory {
     }
 
     fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {
-        Answer::Now(Ok(self.read().get(space).map(Space::usage).unwrap_or_default()))
+        Answer::Now(Ok(self
+            .read()
+            .get(space)
+            .map(Space::usage)
+            .unwrap_or_default()))
     }
 
     fn stamp(&self, space: &str, name: &str) -> Option<u64> {
@@ -173,10 +215,17 @@ impl Memory for InProcessMemory {
 }
 
 impl Recall for InProcessMemory {
-    fn search<'a>(&'a self, query: &'a str, labels: &'a [Match<'a>], limit: u32) -> Answer<'a, Vec<Recalled>> {
+    fn search<'a>(
+        &'a self,
+        query: &'a str,
+        labels: &'a [Match<'a>],
+        limit: u32,
+    ) -> Answer<'a, Vec<Recalled>> {
         let spaces = self.read();
-        let found: Result<Vec<Recalled>, Error> =
-            Ok(spaces.get(names::USER).map(|space| words::search(space, query, labels, limit)).unwrap_or_default());
+        let found: Result<Vec<Recalled>, Error> = Ok(spaces
+            .get(names::USER)
+            .map(|space| words::search(space, query, labels, limit))
+            .unwrap_or_default());
         Answer::Now(found)
     }
 }

@@ -16,7 +16,9 @@ mod text;
 
 pub use answer::Answer;
 pub use error::{Error, ErrorKind};
-pub use record::{Batch, Filter, Found, Label, Lease, Match, Order, Page, Put, Recalled, Record, Reserved, Usage};
+pub use record::{
+    Batch, Filter, Found, Label, Lease, Match, Order, Page, Put, Recalled, Record, Reserved, Usage,
+};
 
 pub use cachalot_core::Millis;
 
@@ -59,20 +61,37 @@ pub trait Memory: Send + Sync {
 
     /// The record under `key`, and the current value of each counter (0 if never raised), in one
     /// round trip and from one moment.
-    fn get<'a>(&'a self, space: &'a str, key: &'a str, counters: &'a [&'a str]) -> Answer<'a, Found>;
+    fn get<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        counters: &'a [&'a str],
+    ) -> Answer<'a, Found>;
 
     /// Stores a record in place of any other under its key. The record's `revision` is ignored: the
     /// memory gives 1 to a new record and one more at each replacement. With a lease, stores only if
     /// that lease is current (held, not lapsed, not revoked, fence not outgrown) and ends it in the
-    /// same step; otherwise [`Put::Overtaken`] and nothing changes. When this resolves, the record is
-    /// visible to every process and survives the death of this one.
-    fn put<'a>(&'a self, space: &'a str, record: Record, under: Option<&'a Lease>) -> Answer<'a, Put>;
+    /// same step; otherwise [`Put::Overtaken`] and nothing changes. A lease on another key is
+    /// [`ErrorKind::Unsupported`]; without a lease, nobody's reservation matters. When this resolves, the
+    /// record is visible to every process and survives the death of this one.
+    fn put<'a>(
+        &'a self,
+        space: &'a str,
+        record: Record,
+        under: Option<&'a Lease>,
+    ) -> Answer<'a, Put>;
 
     /// Reserves the right to store under `key` for `hold`, by the memory's own clock. At most one
     /// lease on a key is current; each new one has a larger fence than any before it on that key
     /// for as long as an older one could still be presented. `labels` let [`Memory::erase`] find
-    /// (and revoke) the reservation.
-    fn reserve<'a>(&'a self, space: &'a str, key: &'a str, labels: &'a [Label], hold: Duration) -> Answer<'a, Reserved>;
+    /// (and revoke) the reservation. A lease that lapsed is not current even if nobody has asked since.
+    fn reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        labels: &'a [Label],
+        hold: Duration,
+    ) -> Answer<'a, Reserved>;
 
     /// Prolongs a lease to `hold` from now; false if it is no longer current.
     fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool>;
@@ -81,19 +100,32 @@ pub trait Memory: Send + Sync {
     fn release(&self, lease: Lease) -> Answer<'_, ()>;
 
     /// One page of what matches, in the filter's order. Costs what it returns plus a constant,
-    /// except that only one of the filter's criteria needs to be served by an index.
-    fn find<'a>(&'a self, space: &'a str, filter: &'a Filter<'a>, page: Page<'a>) -> Answer<'a, Batch>;
+    /// except that only one of the filter's criteria needs to be served by an index. Records that come and
+    /// go between pages of a cursor do not make it miss or repeat others.
+    fn find<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a Filter<'a>,
+        page: Page<'a>,
+    ) -> Answer<'a, Batch>;
 
     /// Erases one page of what matches, and reservations that match with it; returns what was
     /// erased (values only if the page asks for them). A criterion that a reservation cannot meet
-    /// (`expired_before`) leaves reservations alone. Costs what it erases.
-    fn erase<'a>(&'a self, space: &'a str, filter: &'a Filter<'a>, page: Page<'a>) -> Answer<'a, Batch>;
+    /// (`expired_before`), or an order by what only records have ([`Order::Coldest`], [`Order::Expiry`]),
+    /// leaves reservations alone. Reservations do not count towards the page's limit: every page revokes
+    /// all that match behind its `after`. Costs what it erases.
+    fn erase<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a Filter<'a>,
+        page: Page<'a>,
+    ) -> Answer<'a, Batch>;
 
     /// Adds one to a counter and returns its new value. Counters are never erased.
     fn raise<'a>(&'a self, space: &'a str, counter: &'a str) -> Answer<'a, u64>;
 
     /// Notes when records were last used, for [`Order::Coldest`]. Best effort; unknown keys are
-    /// ignored; changes no stamp and no revision.
+    /// ignored, and moments before the last known use too; changes no stamp and no revision.
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()>;
 
     /// How much a space holds.
@@ -116,5 +148,10 @@ pub trait Recall: Send + Sync {
     /// The records whose key, value or label values hold all words of `query` (prefix matches only
     /// where a word ends in `*`; everything else in the query is literal text), best first, that also
     /// match all `labels`. A query without a word finds nothing.
-    fn search<'a>(&'a self, query: &'a str, labels: &'a [Match<'a>], limit: u32) -> Answer<'a, Vec<Recalled>>;
+    fn search<'a>(
+        &'a self,
+        query: &'a str,
+        labels: &'a [Match<'a>],
+        limit: u32,
+    ) -> Answer<'a, Vec<Recalled>>;
 }

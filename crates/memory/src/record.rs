@@ -8,7 +8,9 @@ use crate::Millis;
 
 /// A name and a value by which records are found and erased. Tags and scalar metadata are labels;
 /// a record may carry several labels of one name.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct Label {
     /// What it is: `tag`, `handle`, …
     pub name: String,
@@ -19,7 +21,10 @@ pub struct Label {
 impl Label {
     /// A label.
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
-        Self { name: name.into(), value: value.into() }
+        Self {
+            name: name.into(),
+            value: value.into(),
+        }
     }
 }
 
@@ -30,7 +35,7 @@ pub struct Record {
     pub key: String,
     /// What is remembered.
     pub value: Bytes,
-    /// By what it is found. Order and repetition carry no meaning.
+    /// By what it is found. Order carries no meaning; a repeated one is kept once.
     pub labels: Vec<Label>,
     /// From when on it is expired; `None`: never.
     pub expires: Option<Millis>,
@@ -112,7 +117,7 @@ pub struct Filter<'a> {
     pub prefix: &'a str,
     /// All of these hold.
     pub labels: &'a [Match<'a>],
-    /// Expired before this moment; records that never expire do not match.
+    /// Expires strictly before this moment; records that never expire do not match.
     pub expired_before: Option<Millis>,
     /// In what order.
     pub order: Order,
@@ -124,18 +129,19 @@ pub enum Order {
     /// By key; the only order in which a cursor works.
     #[default]
     Key,
-    /// The most recently stored first.
+    /// The most recently stored first, by the order of the stores and not by the clock.
     Newest,
-    /// The least recently used (or stored) first.
+    /// The least recently used (or stored) first; among equals, the one stored first.
     Coldest,
-    /// The one that expires first, first.
+    /// The one that expires first, first; among equals, and what never expires, which comes last, the one
+    /// stored first.
     Expiry,
 }
 
 /// Which part of the matches.
 #[derive(Debug, Clone, Copy)]
 pub struct Page<'a> {
-    /// Only keys after this one ([`Order::Key`] only).
+    /// Only keys after this one; [`crate::ErrorKind::Unsupported`] in another order than [`Order::Key`].
     pub after: Option<&'a str>,
     /// At most so many.
     pub limit: u32,
@@ -147,13 +153,21 @@ impl Page<'_> {
     /// The first `limit` matches with their values.
     #[must_use]
     pub fn first(limit: u32) -> Self {
-        Self { after: None, limit, values: true }
+        Self {
+            after: None,
+            limit,
+            values: true,
+        }
     }
 
     /// The first `limit` matches, keys only.
     #[must_use]
     pub fn keys(limit: u32) -> Self {
-        Self { after: None, limit, values: false }
+        Self {
+            after: None,
+            limit,
+            values: false,
+        }
     }
 }
 
@@ -162,7 +176,7 @@ impl Page<'_> {
 pub struct Batch {
     /// The matches.
     pub records: Vec<Record>,
-    /// The `after` of the next page, if there may be more ([`Order::Key`] only).
+    /// The `after` of the next page, if there may be more: if this one is full ([`Order::Key`] only).
     pub next: Option<String>,
 }
 

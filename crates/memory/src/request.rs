@@ -19,7 +19,10 @@ pub(crate) fn distinct(labels: Vec<Label>) -> Vec<Label> {
 
 /// What a record adds to [`crate::Usage::bytes`].
 pub(crate) fn weight(key: &str, value: usize, labels: &[Label]) -> u64 {
-    let labels: usize = labels.iter().map(|label| label.name.len() + label.value.len()).sum();
+    let labels: usize = labels
+        .iter()
+        .map(|label| label.name.len() + label.value.len())
+        .sum();
     (key.len() + value + labels) as u64
 }
 
@@ -47,14 +50,22 @@ pub(crate) fn check_page(filter: &Filter<'_>, page: &Page<'_>) -> Result<(), Err
     if page.after.is_some() && filter.order != Order::Key {
         return Err(Error::new(
             ErrorKind::Unsupported,
-            format!("a page cannot continue after a key in the order {:?}: only in key order", filter.order),
+            format!(
+                "a page cannot continue after a key in the order {:?}: only in key order",
+                filter.order
+            ),
         ));
     }
     Ok(())
 }
 
 /// A lease allows storing under its own key only, and every value has to fit.
-pub(crate) fn check_put(space: &str, record: &Record, under: Option<&Lease>, largest: u64) -> Result<(), Error> {
+pub(crate) fn check_put(
+    space: &str,
+    record: &Record,
+    under: Option<&Lease>,
+    largest: u64,
+) -> Result<(), Error> {
     if let Some(lease) = under
         && (lease.space != space || lease.key != record.key)
     {
@@ -70,7 +81,10 @@ pub(crate) fn check_put(space: &str, record: &Record, under: Option<&Lease>, lar
     if size > largest {
         return Err(Error::new(
             ErrorKind::TooLarge,
-            format!("the record `{:.80}` has {size} bytes; this memory takes at most {largest}", record.key),
+            format!(
+                "the record `{:.80}` has {size} bytes; this memory takes at most {largest}",
+                record.key
+            ),
         ));
     }
     Ok(())
@@ -89,5 +103,8 @@ pub(crate) fn left(until: Millis, now: Millis) -> Duration {
 /// The `after` of the page behind this one: a full page in key order may have a successor.
 pub(crate) fn next(records: &[Record], filter: &Filter<'_>, page: &Page<'_>) -> Option<String> {
     let full = filter.order == Order::Key && records.len() == page.limit as usize;
-    records.last().filter(|_| full).map(|record| record.key.clone())
+    records
+        .last()
+        .filter(|_| full)
+        .map(|record| record.key.clone())
 }

@@ -14,12 +14,15 @@
 //!
 //! Files that this memory creates can be read by their owner only.
 
+#[cfg(test)]
+mod cost;
 mod failure;
 mod files;
 mod labels;
 mod read;
 mod readers;
 mod recall;
+mod reserve;
 mod schema;
 mod select;
 mod stamps;
@@ -33,8 +36,8 @@ use std::time::Duration;
 use cachalot_core::{Clock, Millis};
 
 use crate::{
-    About, Answer, Batch, Error, Filter, Found, Label, Lease, Match, Memory, Order, Page, Put, Recall, Recalled,
-    Record, Reserved, Usage, request,
+    About, Answer, Batch, Error, Filter, Found, Label, Lease, Match, Memory, Order, Page, Put,
+    Recall, Recalled, Record, Reserved, Usage, request,
 };
 
 use self::failure::Context;
@@ -69,7 +72,10 @@ impl Options {
     /// The defaults: two seconds of patience.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, busy_timeout: Duration::from_secs(2) }
+        Self {
+            clock,
+            busy_timeout: Duration::from_secs(2),
+        }
     }
 }
 
@@ -95,8 +101,16 @@ impl SqliteMemory {
         let context = Context::new(path);
         let path = files::prepare(path)?;
         let connection = schema::open(&path, &context, options.busy_timeout)?;
-        let readers = Arc::new(Readers::new(path.clone(), context.clone(), options.busy_timeout, connection));
         let stamps = Arc::new(Stamps::open(files::beside(&path, "-stamp")));
+        if stamps.are_new() && schema::pass_write_lock(&connection, options.busy_timeout).is_ok() {
+            stamps.begin();
+        }
+        let readers = Arc::new(Readers::new(
+            path.clone(),
+            context.clone(),
+            options.busy_timeout,
+            connection,
+        ));
         let writer = Writer::new(path, context.clone(), options, Arc::clone(&stamps));
         let about = About {
             name: "sqlite",
@@ -105,7 +119,12 @@ impl SqliteMemory {
             reservations: true,
             largest_value: LARGEST,
         };
-        Ok(Self { about, readers, writer, stamps })
+        Ok(Self {
+            about,
+            readers,
+            writer,
+            stamps,
+        })
     }
 
     /// Where the database is.
@@ -120,8 +139,16 @@ impl Memory for SqliteMemory {
         &self.about
     }
 
-    fn get<'a>(&'a self, space: &'a str, key: &'a str, counters: &'a [&'a str]) -> Answer<'a, Found> {
-        match self.readers.now(|connection| read::get(connection, space, key, counters, INLINE_VALUE)) {
+    fn get<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        counters: &'a [&'a str],
+    ) -> Answer<'a, Found> {
+        match self
+            .readers
+            .now(|connection| read::get(connection, space, key, counters, INLINE_VALUE))
+        {
             Ok(Some(Got::Found(found))) => return Answer::Now(Ok(found)),
             Ok(Some(Got::TooLargeForNow) | None) => {}
             Err(error) => return Answer::Now(Err(error)),
@@ -137,36 +164,65 @@ impl Memory for SqliteMemory {
         })
     }
 
-    fn put<'a>(&'a self, space: &'a str, mut record: Record, under: Option<&'a Lease>) -> Answer<'a, Put> {
+    fn put<'a>(
+        &'a self,
+        space: &'a str,
+        mut record: Record,
+        under: Option<&'a Lease>,
+    ) -> Answer<'a, Put> {
         if let Err(error) = request::check_put(space, &record, under, LARGEST) {
             return Answer::Now(Err(error));
         }
         record.labels = request::distinct(record.labels);
         let effort = Effort::of_bytes(record.value.len());
         let (space, under) = (space.to_owned(), under.cloned());
-        Answer::later(self.writer.submit(effort, move |changes| changes.put(&space, &record, under.as_ref())))
+        Answer::later(self.writer.submit(effort, move |changes| {
+            changes.put(&space, &record, under.as_ref())
+        }))
     }
 
-    fn reserve<'a>(&'a self, space: &'a str, key: &'a str, labels: &'a [Label], hold: Duration) -> Answer<'a, Reserved> {
+    fn reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        labels: &'a [Label],
+        hold: Duration,
+    ) -> Answer<'a, Reserved> {
         let (space, key, labels) = (space.to_owned(), key.to_owned(), labels.to_vec());
-        Answer::later(self.writer.submit(Effort::SMALL, move |changes| changes.reserve(&space, &key, &labels, hold)))
+        Answer::later(self.writer.submit(Effort::SMALL, move |changes| {
+            changes.reserve(&space, &key, &labels, hold)
+        }))
     }
 
     fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {
         let lease = lease.clone();
-        Answer::later(self.writer.submit(Effort::SMALL, move |changes| changes.renew(&lease, hold)))
+        Answer::later(
+            self.writer
+                .submit(Effort::SMALL, move |changes| changes.renew(&lease, hold)),
+        )
     }
 
     fn release(&self, lease: Lease) -> Answer<'_, ()> {
-        Answer::later(self.writer.submit(Effort::SMALL, move |changes| changes.release(&lease)))
+        Answer::later(
+            self.writer
+                .submit(Effort::SMALL, move |changes| changes.release(&lease)),
+        )
     }
 
-    fn find<'a>(&'a self, space: &'a str, filter: &'a Filter<'a>, page: Page<'a>) -> Answer<'a, Batch> {
+    fn find<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a Filter<'a>,
+        page: Page<'a>,
+    ) -> Answer<'a, Batch> {
         if let Err(error) = request::check_page(filter, &page) {
             return Answer::Now(Err(error));
         }
         if page.limit <= INLINE_PAGE && select::stops_early(filter) {
-            match self.readers.now(|connection| read::find(connection, space, filter, &page)) {
+            match self
+                .readers
+                .now(|connection| read::find(connection, space, filter, &page))
+            {
                 Ok(Some(batch)) => return Answer::Now(Ok(batch)),
                 Ok(None) => {}
                 Err(error) => return Answer::Now(Err(error)),
@@ -178,7 +234,12 @@ impl Memory for SqliteMemory {
         })
     }
 
-    fn erase<'a>(&'a self, space: &'a str, filter: &'a Filter<'a>, page: Page<'a>) -> Answer<'a, Batch> {
+    fn erase<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a Filter<'a>,
+        page: Page<'a>,
+    ) -> Answer<'a, Batch> {
         if let Err(error) = request::check_page(filter, &page) {
             return Answer::Now(Err(error));
         }
@@ -192,22 +253,36 @@ impl Memory for SqliteMemory {
 
     fn raise<'a>(&'a self, space: &'a str, counter: &'a str) -> Answer<'a, u64> {
         let (space, counter) = (space.to_owned(), counter.to_owned());
-        Answer::later(self.writer.submit(Effort::SMALL, move |changes| changes.raise(&space, &counter)))
+        Answer::later(self.writer.submit(Effort::SMALL, move |changes| {
+            changes.raise(&space, &counter)
+        }))
     }
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {
-        let effort = if used.len() <= INLINE_PAGE as usize { Effort::SMALL } else { Effort::LARGE };
+        let effort = if used.len() <= INLINE_PAGE as usize {
+            Effort::SMALL
+        } else {
+            Effort::LARGE
+        };
         let space = space.to_owned();
-        let used: Vec<(String, Millis)> = used.iter().map(|&(key, at)| (key.to_owned(), at)).collect();
-        Answer::later(self.writer.submit(effort, move |changes| changes.touch(&space, &used)))
+        let used: Vec<(String, Millis)> =
+            used.iter().map(|&(key, at)| (key.to_owned(), at)).collect();
+        Answer::later(
+            self.writer
+                .submit(effort, move |changes| changes.touch(&space, &used)),
+        )
     }
 
     fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {
-        match self.readers.now(|connection| read::usage(connection, space)) {
+        match self
+            .readers
+            .now(|connection| read::usage(connection, space))
+        {
             Ok(Some(usage)) => Answer::Now(Ok(usage)),
             Ok(None) => {
                 let space = space.to_owned();
-                self.readers.later(move |connection| read::usage(connection, &space))
+                self.readers
+                    .later(move |connection| read::usage(connection, &space))
             }
             Err(error) => Answer::Now(Err(error)),
         }
@@ -223,12 +298,26 @@ impl Memory for SqliteMemory {
 }
 
 impl Recall for SqliteMemory {
-    fn search<'a>(&'a self, query: &'a str, labels: &'a [Match<'a>], limit: u32) -> Answer<'a, Vec<Recalled>> {
-        let Some(query) = recall::expression(query) else { return Answer::Now(Ok(Vec::new())) };
-        let filter = Filter { prefix: "", labels, expired_before: None, order: Order::Key };
+    fn search<'a>(
+        &'a self,
+        query: &'a str,
+        labels: &'a [Match<'a>],
+        limit: u32,
+    ) -> Answer<'a, Vec<Recalled>> {
+        let Some(query) = recall::expression(query) else {
+            return Answer::Now(Ok(Vec::new()));
+        };
+        let filter = Filter {
+            prefix: "",
+            labels,
+            expired_before: None,
+            order: Order::Key,
+        };
         let question = select::Question::new("", &filter, &Page::first(limit));
         self.readers.later(move |connection| {
-            question.ask(|_, filter, page| recall::search(connection, &query, filter.labels, page.limit))
+            question.ask(|_, filter, page| {
+                recall::search(connection, &query, filter.labels, page.limit)
+            })
         })
     }
 }

@@ -27,10 +27,15 @@ pub(crate) struct Word<'a> {
 /// The words of a query: what stands between spaces, without a closing `*`; what has no letter and no
 /// digit is not a word.
 pub(crate) fn words(query: &str) -> impl Iterator<Item = Word<'_>> {
-    query.split(|c: char| c.is_whitespace() || c.is_control()).filter_map(|part| {
-        let text = part.trim_end_matches('*');
-        text.contains(char::is_alphanumeric).then_some(Word { text, prefix: text.len() < part.len() })
-    })
+    query
+        .split(|c: char| c.is_whitespace() || c.is_control())
+        .filter_map(|part| {
+            let text = part.trim_end_matches('*');
+            text.contains(char::is_alphanumeric).then_some(Word {
+                text,
+                prefix: text.len() < part.len(),
+            })
+        })
 }
 
 #[cfg(test)]
@@ -50,8 +55,18 @@ mod tests {
 
     #[test]
     fn words_of_a_query() {
-        let found: Vec<_> = words("  alpha be-ta* \"AND\" * -- NEAR(x**").map(|word| (word.text, word.prefix)).collect();
-        assert_eq!(found, [("alpha", false), ("be-ta", true), ("\"AND\"", false), ("NEAR(x", true)]);
+        let found: Vec<_> = words("  alpha be-ta* \"AND\" * -- NEAR(x**")
+            .map(|word| (word.text, word.prefix))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("alpha", false),
+                ("be-ta", true),
+                ("\"AND\"", false),
+                ("NEAR(x", true)
+            ]
+        );
         assert_eq!(words(" * \" ' ").count(), 0);
     }
 

@@ -8,11 +8,34 @@ use crate::Filter;
 /// From nothing, by one.
 pub async fn counters_count(subject: Subject) {
     for expected in 1..=5 {
-        assert_eq!(subject.other().raise(SPACE, "one").settle().await.unwrap(), expected);
-        assert_eq!(subject.memory.get(SPACE, "x", &["one"]).settle().await.unwrap().counters, [expected]);
+        assert_eq!(
+            subject.other().raise(SPACE, "one").settle().await.unwrap(),
+            expected
+        );
+        assert_eq!(
+            subject
+                .memory
+                .get(SPACE, "x", &["one"])
+                .settle()
+                .await
+                .unwrap()
+                .counters,
+            [expected]
+        );
     }
-    assert_eq!(subject.memory.raise(SPACE, "On%").settle().await.unwrap(), 1);
-    assert_eq!(subject.memory.raise("elsewhere", "one").settle().await.unwrap(), 1);
+    assert_eq!(
+        subject.memory.raise(SPACE, "On%").settle().await.unwrap(),
+        1
+    );
+    assert_eq!(
+        subject
+            .memory
+            .raise("elsewhere", "one")
+            .settle()
+            .await
+            .unwrap(),
+        1
+    );
 }
 
 /// In the order asked for, as often as asked for, with or without a record.
@@ -34,7 +57,14 @@ pub async fn counters_come_with_the_record(subject: Subject) {
     memory.raise(SPACE, &many[42]).settle().await.unwrap();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let found = memory.get(SPACE, "key", &many).settle().await.unwrap();
-    assert_eq!((found.counters.len(), found.counters[42], found.counters.iter().sum::<u64>()), (100, 1, 1));
+    assert_eq!(
+        (
+            found.counters.len(),
+            found.counters[42],
+            found.counters.iter().sum::<u64>()
+        ),
+        (100, 1, 1)
+    );
 }
 
 /// They are not records.
@@ -50,7 +80,11 @@ pub async fn counters_survive_an_erase(subject: Subject) {
 pub async fn concurrent_raises_are_all_counted(subject: Subject) {
     let tasks: Vec<_> = (0..16)
         .map(|task| {
-            let memory = Arc::clone(if task % 2 == 0 { &subject.memory } else { subject.other() });
+            let memory = Arc::clone(if task % 2 == 0 {
+                &subject.memory
+            } else {
+                subject.other()
+            });
             tokio::spawn(async move {
                 let mut values = Vec::new();
                 for _ in 0..10 {

@@ -15,7 +15,10 @@ macro_rules! needs_recall {
 }
 
 fn text(key: &str, value: &str, labels: &[(&str, &str)]) -> Record {
-    Record { value: Bytes::copy_from_slice(value.as_bytes()), ..labelled(key, labels) }
+    Record {
+        value: Bytes::copy_from_slice(value.as_bytes()),
+        ..labelled(key, labels)
+    }
 }
 
 async fn remember(memory: &dyn Memory, key: &str, value: &str) {
@@ -40,17 +43,33 @@ pub async fn all_words_have_to_occur(subject: Subject) {
     assert_eq!(search(recall, "BROWN  fox\n", &[]).await, ["k1"]);
     assert_eq!(search(recall, "quick cat", &[]).await, [""; 0]);
     let found = recall.search("fox", &[], 5).settle().await.unwrap();
-    assert_eq!(Some(&found[0].record), get(memory, space::USER, "k1").await.as_ref());
+    assert_eq!(
+        Some(&found[0].record),
+        get(memory, space::USER, "k1").await.as_ref()
+    );
 }
 
 /// All words together, wherever each of them is.
 pub async fn in_keys_values_and_labels(subject: Subject) {
     let recall = needs_recall!(subject);
-    put(&*subject.memory, space::USER, text("zebra:1", "apples and {\"pears\": 3}", &[("tag", "orchard")])).await;
+    put(
+        &*subject.memory,
+        space::USER,
+        text(
+            "zebra:1",
+            "apples and {\"pears\": 3}",
+            &[("tag", "orchard")],
+        ),
+    )
+    .await;
     for query in ["zebra", "pears", "orchard", "apples zebra orchard", "1 3"] {
         assert_eq!(search(recall, query, &[]).await, ["zebra:1"], "{query}");
     }
-    assert_eq!(search(recall, "tag", &[]).await, [""; 0], "names of labels are not text");
+    assert_eq!(
+        search(recall, "tag", &[]).await,
+        [""; 0],
+        "names of labels are not text"
+    );
 }
 
 /// With `*` at the end of a word, there only.
@@ -74,7 +93,21 @@ pub async fn operators_are_words(subject: Subject) {
     assert_eq!(search(recall, "salt OR pepper", &[]).await, ["k2"]);
     assert_eq!(search(recall, "salt NOT pepper", &[]).await, ["k2"]);
     assert_eq!(search(recall, "value:x", &[]).await, ["k2"]);
-    let harmless = ["\"salt", "sa\"lt", "(salt", "salt)", "{value}:salt", "-salt", "^salt", "salt+", "NEAR(salt,2)", "'", "a\0b", "%", "key:"];
+    let harmless = [
+        "\"salt",
+        "sa\"lt",
+        "(salt",
+        "salt)",
+        "{value}:salt",
+        "-salt",
+        "^salt",
+        "salt+",
+        "NEAR(salt,2)",
+        "'",
+        "a\0b",
+        "%",
+        "key:",
+    ];
     for query in harmless {
         search(recall, query, &[]).await;
     }
@@ -95,7 +128,12 @@ pub async fn no_word_finds_nothing(subject: Subject) {
 /// Cache entries never turn up.
 pub async fn only_user_memory_is_searched(subject: Subject) {
     let recall = needs_recall!(subject);
-    put(&*subject.memory, space::CACHE, text("word", "word", &[("tag", "word")])).await;
+    put(
+        &*subject.memory,
+        space::CACHE,
+        text("word", "word", &[("tag", "word")]),
+    )
+    .await;
     assert_eq!(search(recall, "word", &[]).await, [""; 0]);
     remember(&*subject.memory, "mine", "word").await;
     assert_eq!(search(recall, "word", &[]).await, ["mine"]);
@@ -105,13 +143,33 @@ pub async fn only_user_memory_is_searched(subject: Subject) {
 pub async fn labels_narrow_a_search(subject: Subject) {
     let recall = needs_recall!(subject);
     let memory = &*subject.memory;
-    put(memory, space::USER, text("k1", "word", &[("tag", "a"), ("owner", "x1")])).await;
-    put(memory, space::USER, text("k2", "word", &[("tag", "a"), ("owner", "y1")])).await;
+    put(
+        memory,
+        space::USER,
+        text("k1", "word", &[("tag", "a"), ("owner", "x1")]),
+    )
+    .await;
+    put(
+        memory,
+        space::USER,
+        text("k2", "word", &[("tag", "a"), ("owner", "y1")]),
+    )
+    .await;
     put(memory, space::USER, text("k3", "word", &[])).await;
-    assert_eq!(search(recall, "word", &[is("tag", "a")]).await, ["k1", "k2"]);
-    assert_eq!(search(recall, "word", &[is("tag", "a"), starts("owner", "x")]).await, ["k1"]);
+    assert_eq!(
+        search(recall, "word", &[is("tag", "a")]).await,
+        ["k1", "k2"]
+    );
+    assert_eq!(
+        search(recall, "word", &[is("tag", "a"), starts("owner", "x")]).await,
+        ["k1"]
+    );
     assert_eq!(search(recall, "word", &[is("tag", "b")]).await, [""; 0]);
-    let found = recall.search("word", &[is("tag", "a")], 1).settle().await.unwrap();
+    let found = recall
+        .search("word", &[is("tag", "a")], 1)
+        .settle()
+        .await
+        .unwrap();
     assert_eq!(found.len(), 1, "the limit counts what matches");
 }
 
@@ -136,7 +194,15 @@ pub async fn replaced_and_erased_texts_are_forgotten(subject: Subject) {
 pub async fn what_is_not_text_is_found_by_its_key(subject: Subject) {
     let recall = needs_recall!(subject);
     let memory = &*subject.memory;
-    put(memory, space::USER, Record { value: Bytes::from_static(b"word \xff\xfe word"), ..record("picture") }).await;
+    put(
+        memory,
+        space::USER,
+        Record {
+            value: Bytes::from_static(b"word \xff\xfe word"),
+            ..record("picture")
+        },
+    )
+    .await;
     assert_eq!(search(recall, "picture", &[]).await, ["picture"]);
 }
 
@@ -145,7 +211,11 @@ pub async fn the_best_first_and_no_more_than_asked_for(subject: Subject) {
     let recall = needs_recall!(subject);
     let memory = &*subject.memory;
     for index in 0..20 {
-        let value = format!("{} {}", "word ".repeat(index + 1), "filler ".repeat(40 - index));
+        let value = format!(
+            "{} {}",
+            "word ".repeat(index + 1),
+            "filler ".repeat(40 - index)
+        );
         remember(memory, &format!("k{index:02}"), &value).await;
         remember(memory, &format!("n{index:02}"), "nothing of that kind here").await;
     }
@@ -153,5 +223,12 @@ pub async fn the_best_first_and_no_more_than_asked_for(subject: Subject) {
     assert_eq!(found.len(), 7);
     assert!(found.is_sorted_by(|one, next| one.score >= next.score));
     assert_eq!(found[0].record.key, "k19");
-    assert!(recall.search("word", &[], 0).settle().await.unwrap().is_empty());
+    assert!(
+        recall
+            .search("word", &[], 0)
+            .settle()
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }

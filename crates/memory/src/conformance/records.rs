@@ -51,24 +51,77 @@ pub(super) const ODD: &[&str] = &[
 pub async fn a_space_that_was_never_written_is_empty(subject: Subject) {
     let memory = &*subject.memory;
     assert_eq!(get(memory, "nowhere", "key").await, None);
-    let found = memory.get("nowhere", "key", &["one", "two"]).settle().await.unwrap();
-    assert_eq!(found, Found { record: None, counters: vec![0, 0] });
+    let found = memory
+        .get("nowhere", "key", &["one", "two"])
+        .settle()
+        .await
+        .unwrap();
+    assert_eq!(
+        found,
+        Found {
+            record: None,
+            counters: vec![0, 0]
+        }
+    );
     let filter = Filter::default();
-    assert!(memory.find("nowhere", &filter, Page::first(10)).settle().await.unwrap().records.is_empty());
-    assert!(memory.erase("nowhere", &filter, Page::first(10)).settle().await.unwrap().records.is_empty());
-    memory.touch("nowhere", &[("key", 5)]).settle().await.unwrap();
-    assert_eq!(memory.usage("nowhere").settle().await.unwrap(), Usage::default());
+    assert!(
+        memory
+            .find("nowhere", &filter, Page::first(10))
+            .settle()
+            .await
+            .unwrap()
+            .records
+            .is_empty()
+    );
+    assert!(
+        memory
+            .erase("nowhere", &filter, Page::first(10))
+            .settle()
+            .await
+            .unwrap()
+            .records
+            .is_empty()
+    );
+    memory
+        .touch("nowhere", &[("key", 5)])
+        .settle()
+        .await
+        .unwrap();
+    assert_eq!(
+        memory.usage("nowhere").settle().await.unwrap(),
+        Usage::default()
+    );
 }
 
 /// Every field, through every handle.
 pub async fn what_was_stored_comes_back(subject: Subject) {
-    let labels = vec![Label::new("tag", "b"), Label::new("tag", "a"), Label::new("", "")];
-    let stored = Record { labels: labels.clone(), expires: Some(-7), ..record("key") };
-    put(&*subject.memory, SPACE, Record { revision: 99, updated: 99, ..stored.clone() }).await;
+    let labels = vec![
+        Label::new("tag", "b"),
+        Label::new("tag", "a"),
+        Label::new("", ""),
+    ];
+    let stored = Record {
+        labels: labels.clone(),
+        expires: Some(-7),
+        ..record("key")
+    };
+    put(
+        &*subject.memory,
+        SPACE,
+        Record {
+            revision: 99,
+            updated: 99,
+            ..stored.clone()
+        },
+    )
+    .await;
     put(&*subject.memory, SPACE, record("other")).await;
     for memory in subject.handles() {
         let found = get(&**memory, SPACE, "key").await.unwrap();
-        assert_eq!((&found.key, &found.value, found.expires), (&stored.key, &stored.value, Some(-7)));
+        assert_eq!(
+            (&found.key, &found.value, found.expires),
+            (&stored.key, &stored.value, Some(-7))
+        );
         assert_eq!(sorted(found.labels), sorted(labels.clone()));
         assert_eq!(found.revision, 1, "the memory gives revisions");
         assert_eq!(get(&**memory, SPACE, "other").await.unwrap().expires, None);
@@ -86,18 +139,45 @@ pub async fn any_bytes_are_a_value(subject: Subject) {
     let memory = &*subject.memory;
     let all: Vec<u8> = (0..=255).collect();
     for value in [&b""[..], b"\0", b"\0\0a", &all, b"\xff\xfe\x80"] {
-        put(memory, SPACE, Record { value: Bytes::copy_from_slice(value), ..record("key") }).await;
+        put(
+            memory,
+            SPACE,
+            Record {
+                value: Bytes::copy_from_slice(value),
+                ..record("key")
+            },
+        )
+        .await;
         assert_eq!(get(memory, SPACE, "key").await.unwrap().value, value);
-        let batch = memory.find(SPACE, &Filter::default(), Page::first(1)).settle().await.unwrap();
+        let batch = memory
+            .find(SPACE, &Filter::default(), Page::first(1))
+            .settle()
+            .await
+            .unwrap();
         assert_eq!(batch.records[0].value, value);
     }
 }
 
 /// Three megabytes.
 pub async fn a_large_value_comes_back(subject: Subject) {
-    let value: Bytes = (0..3_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    put(&*subject.memory, SPACE, Record { value: value.clone(), ..record("key") }).await;
-    let found = subject.other().get(SPACE, "key", &["counter"]).settle().await.unwrap();
+    let value: Bytes = (0..3_000_000u32)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    put(
+        &*subject.memory,
+        SPACE,
+        Record {
+            value: value.clone(),
+            ..record("key")
+        },
+    )
+    .await;
+    let found = subject
+        .other()
+        .get(SPACE, "key", &["counter"])
+        .settle()
+        .await
+        .unwrap();
     assert!(found.record.unwrap().value == value);
     assert_eq!(found.counters, [0]);
 }
@@ -107,12 +187,19 @@ pub async fn any_text_is_a_key_and_a_label(subject: Subject) {
     let memory = &*subject.memory;
     for space in [SPACE, "", "%", "a'b"] {
         for &odd in ODD {
-            assert_eq!(put(memory, space, labelled(odd, &[("tag", odd), (odd, "x")])).await, 1, "{odd:?}");
+            assert_eq!(
+                put(memory, space, labelled(odd, &[("tag", odd), (odd, "x")])).await,
+                1,
+                "{odd:?}"
+            );
         }
         for &odd in ODD {
             let found = get(memory, space, odd).await.unwrap();
             assert_eq!(found.key, odd);
-            assert_eq!(sorted(found.labels), sorted(vec![Label::new("tag", odd), Label::new(odd, "x")]));
+            assert_eq!(
+                sorted(found.labels),
+                sorted(vec![Label::new("tag", odd), Label::new(odd, "x")])
+            );
         }
     }
 }
@@ -125,9 +212,15 @@ pub async fn long_keys(subject: Subject) {
         let key = format!("{long}{end}");
         put(memory, SPACE, labelled(&key, &[("tag", &key)])).await;
     }
-    assert_eq!(get(memory, SPACE, &format!("{long}b")).await.unwrap().value, format!("value of {long}b"));
+    assert_eq!(
+        get(memory, SPACE, &format!("{long}b")).await.unwrap().value,
+        format!("value of {long}b")
+    );
     assert_eq!(get(memory, SPACE, &long).await, None);
-    assert_eq!(erase(memory, SPACE, prefix(&format!("{long}a"))).await, [format!("{long}a")]);
+    assert_eq!(
+        erase(memory, SPACE, prefix(&format!("{long}a"))).await,
+        [format!("{long}a")]
+    );
 }
 
 /// From 1, by one, and from 1 again after an erase.
@@ -135,7 +228,10 @@ pub async fn revisions_count_replacements(subject: Subject) {
     for expected in 1..=5 {
         for key in ["one", "two"] {
             assert_eq!(put(&**subject.other(), SPACE, record(key)).await, expected);
-            assert_eq!(get(&*subject.memory, SPACE, key).await.unwrap().revision, expected);
+            assert_eq!(
+                get(&*subject.memory, SPACE, key).await.unwrap().revision,
+                expected
+            );
         }
     }
     erase(&*subject.memory, SPACE, prefix("one")).await;
@@ -146,37 +242,91 @@ pub async fn revisions_count_replacements(subject: Subject) {
 /// Nothing of the old record shows through.
 pub async fn a_replacement_replaces_everything(subject: Subject) {
     let memory = &*subject.memory;
-    put(memory, SPACE, Record { expires: Some(5), ..labelled("key", &[("tag", "old"), ("tag", "both")]) }).await;
-    put(memory, SPACE, Record { value: Bytes::new(), ..labelled("key", &[("tag", "both"), ("tag", "new")]) }).await;
+    put(
+        memory,
+        SPACE,
+        Record {
+            expires: Some(5),
+            ..labelled("key", &[("tag", "old"), ("tag", "both")])
+        },
+    )
+    .await;
+    put(
+        memory,
+        SPACE,
+        Record {
+            value: Bytes::new(),
+            ..labelled("key", &[("tag", "both"), ("tag", "new")])
+        },
+    )
+    .await;
     let found = get(memory, SPACE, "key").await.unwrap();
     assert_eq!((found.value.len(), found.expires), (0, None));
-    assert_eq!(sorted(found.labels), [Label::new("tag", "both"), Label::new("tag", "new")]);
+    assert_eq!(
+        sorted(found.labels),
+        [Label::new("tag", "both"), Label::new("tag", "new")]
+    );
 }
 
 /// One key in two spaces is two records, and so are counters and leases.
 pub async fn spaces_are_apart(subject: Subject) {
     let memory = &*subject.memory;
     put(memory, "one", labelled("key", &[("tag", "x")])).await;
-    put(memory, "two", Record { value: Bytes::from_static(b"2"), ..labelled("key", &[("tag", "x")]) }).await;
+    put(
+        memory,
+        "two",
+        Record {
+            value: Bytes::from_static(b"2"),
+            ..labelled("key", &[("tag", "x")])
+        },
+    )
+    .await;
     memory.raise("one", "key").settle().await.unwrap();
-    assert_eq!(memory.get("two", "key", &["key"]).settle().await.unwrap().counters, [0]);
+    assert_eq!(
+        memory
+            .get("two", "key", &["key"])
+            .settle()
+            .await
+            .unwrap()
+            .counters,
+        [0]
+    );
     assert_eq!(erase(memory, "one", Filter::default()).await, ["key"]);
     assert_eq!(get(memory, "one", "key").await, None);
     assert_eq!(get(memory, "two", "key").await.unwrap().value, "2");
     if memory.about().reservations {
         let hold = Duration::from_secs(60);
-        let one = memory.reserve("one", "key", &[], hold).settle().await.unwrap();
-        let two = memory.reserve("two", "key", &[], hold).settle().await.unwrap();
-        assert!(matches!((one, two), (crate::Reserved::Held(_), crate::Reserved::Held(_))));
+        let one = memory
+            .reserve("one", "key", &[], hold)
+            .settle()
+            .await
+            .unwrap();
+        let two = memory
+            .reserve("two", "key", &[], hold)
+            .settle()
+            .await
+            .unwrap();
+        assert!(matches!(
+            (one, two),
+            (crate::Reserved::Held(_), crate::Reserved::Held(_))
+        ));
     }
 }
 
 /// In the record, in what is found, and in what is counted.
 pub async fn repeated_labels_are_one(subject: Subject) {
     let memory = &*subject.memory;
-    put(memory, SPACE, labelled("key", &[("tag", "x"), ("tag", "x")])).await;
+    put(
+        memory,
+        SPACE,
+        labelled("key", &[("tag", "x"), ("tag", "x")]),
+    )
+    .await;
     let repeated = memory.usage(SPACE).settle().await.unwrap();
-    assert_eq!(get(memory, SPACE, "key").await.unwrap().labels, [Label::new("tag", "x")]);
+    assert_eq!(
+        get(memory, SPACE, "key").await.unwrap().labels,
+        [Label::new("tag", "x")]
+    );
     put(memory, SPACE, labelled("key", &[("tag", "x")])).await;
     assert_eq!(memory.usage(SPACE).settle().await.unwrap(), repeated);
 }
@@ -185,7 +335,10 @@ pub async fn repeated_labels_are_one(subject: Subject) {
 pub async fn an_expired_record_is_still_there(subject: Subject) {
     put(&*subject.memory, SPACE, expiring("key", 1)).await;
     subject.pass(Duration::from_secs(3600));
-    assert_eq!(get(&*subject.memory, SPACE, "key").await.unwrap().expires, Some(1));
+    assert_eq!(
+        get(&*subject.memory, SPACE, "key").await.unwrap().expires,
+        Some(1)
+    );
     assert_eq!(put(&*subject.memory, SPACE, record("key")).await, 2);
 }
 
@@ -193,18 +346,76 @@ pub async fn an_expired_record_is_still_there(subject: Subject) {
 pub async fn usage_is_what_is_there(subject: Subject) {
     let memory = &*subject.memory;
     let usage = async || memory.usage(SPACE).settle().await.unwrap();
-    put(memory, SPACE, Record { value: Bytes::from_static(b"12345"), ..labelled("key", &[("tag", "ä")]) }).await;
-    assert_eq!(usage().await, Usage { records: 1, bytes: 3 + 5 + 3 + 2 });
-    put(memory, SPACE, Record { value: Bytes::from_static(b"1"), ..record("key") }).await;
-    assert_eq!(usage().await, Usage { records: 1, bytes: 4 });
-    put(memory, SPACE, Record { value: Bytes::from_static(b"1"), ..record("other") }).await;
+    put(
+        memory,
+        SPACE,
+        Record {
+            value: Bytes::from_static(b"12345"),
+            ..labelled("key", &[("tag", "ä")])
+        },
+    )
+    .await;
+    assert_eq!(
+        usage().await,
+        Usage {
+            records: 1,
+            bytes: 3 + 5 + 3 + 2
+        }
+    );
+    put(
+        memory,
+        SPACE,
+        Record {
+            value: Bytes::from_static(b"1"),
+            ..record("key")
+        },
+    )
+    .await;
+    assert_eq!(
+        usage().await,
+        Usage {
+            records: 1,
+            bytes: 4
+        }
+    );
+    put(
+        memory,
+        SPACE,
+        Record {
+            value: Bytes::from_static(b"1"),
+            ..record("other")
+        },
+    )
+    .await;
     put(memory, "elsewhere", record("key")).await;
-    assert_eq!(usage().await, Usage { records: 2, bytes: 10 });
+    assert_eq!(
+        usage().await,
+        Usage {
+            records: 2,
+            bytes: 10
+        }
+    );
     memory.raise(SPACE, "counter").settle().await.unwrap();
-    memory.touch(SPACE, &[("key", i64::MAX), ("unknown", 5)]).settle().await.unwrap();
-    assert_eq!(usage().await, Usage { records: 2, bytes: 10 });
+    memory
+        .touch(SPACE, &[("key", i64::MAX), ("unknown", 5)])
+        .settle()
+        .await
+        .unwrap();
+    assert_eq!(
+        usage().await,
+        Usage {
+            records: 2,
+            bytes: 10
+        }
+    );
     erase(memory, SPACE, prefix("k")).await;
-    assert_eq!(usage().await, Usage { records: 1, bytes: 6 });
+    assert_eq!(
+        usage().await,
+        Usage {
+            records: 1,
+            bytes: 6
+        }
+    );
     erase(memory, SPACE, Filter::default()).await;
     assert_eq!(usage().await, Usage::default());
 }
@@ -213,7 +424,11 @@ pub async fn usage_is_what_is_there(subject: Subject) {
 pub async fn concurrent_stores_are_all_counted(subject: Subject) {
     let tasks: Vec<_> = (0..16)
         .map(|task| {
-            let memory = Arc::clone(if task % 2 == 0 { &subject.memory } else { subject.other() });
+            let memory = Arc::clone(if task % 2 == 0 {
+                &subject.memory
+            } else {
+                subject.other()
+            });
             tokio::spawn(async move {
                 let mut revisions = Vec::new();
                 for number in 0..10 {
@@ -230,5 +445,8 @@ pub async fn concurrent_stores_are_all_counted(subject: Subject) {
     }
     revisions.sort_unstable();
     assert_eq!(revisions, (1..=160).collect::<Vec<u64>>());
-    assert_eq!(subject.memory.usage(SPACE).settle().await.unwrap().records, 161);
+    assert_eq!(
+        subject.memory.usage(SPACE).settle().await.unwrap().records,
+        161
+    );
 }

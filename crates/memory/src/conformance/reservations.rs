@@ -3,13 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{SPACE, Subject, erase, expiring, get, is, lease, prefix, put, record, reserve, starts};
+use super::{
+    SPACE, Subject, erase, expiring, get, is, lease, prefix, put, record, reserve, starts,
+};
 use crate::{ErrorKind, Filter, Label, Lease, Memory, Order, Page, Put, Reserved};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 async fn put_under(memory: &dyn Memory, lease: &Lease) -> Put {
-    memory.put(&lease.space, record(&lease.key), Some(lease)).settle().await.unwrap()
+    memory
+        .put(&lease.space, record(&lease.key), Some(lease))
+        .settle()
+        .await
+        .unwrap()
 }
 
 /// Whether a lease is still worth something, found out by renewing it.
@@ -18,8 +24,16 @@ async fn current(memory: &dyn Memory, lease: &Lease) -> bool {
 }
 
 async fn lease_with(memory: &dyn Memory, key: &str, labels: &[(&str, &str)]) -> Lease {
-    let labels: Vec<Label> = labels.iter().map(|&(name, value)| Label::new(name, value)).collect();
-    match memory.reserve(SPACE, key, &labels, MINUTE).settle().await.unwrap() {
+    let labels: Vec<Label> = labels
+        .iter()
+        .map(|&(name, value)| Label::new(name, value))
+        .collect();
+    match memory
+        .reserve(SPACE, key, &labels, MINUTE)
+        .settle()
+        .await
+        .unwrap()
+    {
         Reserved::Held(lease) => lease,
         Reserved::Busy { .. } => panic!("`{key}` is reserved"),
     }
@@ -56,7 +70,9 @@ pub async fn a_lease_lapses(subject: Subject) {
     needs_reservations!(subject);
     let first = lease(&*subject.memory, "key", Duration::from_secs(2)).await;
     subject.pass(Duration::from_secs(1));
-    assert!(matches!(reserve(&*subject.memory, "key", MINUTE).await, Reserved::Busy { left, .. } if left <= Duration::from_secs(1)));
+    assert!(
+        matches!(reserve(&*subject.memory, "key", MINUTE).await, Reserved::Busy { left, .. } if left <= Duration::from_secs(1))
+    );
     subject.pass(Duration::from_secs(1));
     let second = lease(&**subject.other(), "key", MINUTE).await;
     assert!(second.fence > first.fence);
@@ -71,13 +87,26 @@ pub async fn a_lease_is_renewed(subject: Subject) {
     let held = lease(memory, "key", Duration::from_secs(2)).await;
     for _ in 0..3 {
         subject.pass(Duration::from_secs(1));
-        assert!(memory.renew(&held, Duration::from_secs(2)).settle().await.unwrap());
+        assert!(
+            memory
+                .renew(&held, Duration::from_secs(2))
+                .settle()
+                .await
+                .unwrap()
+        );
     }
-    assert!(matches!(reserve(memory, "key", MINUTE).await, Reserved::Busy { .. }));
+    assert!(matches!(
+        reserve(memory, "key", MINUTE).await,
+        Reserved::Busy { .. }
+    ));
     subject.pass(Duration::from_secs(2));
     assert!(!current(memory, &held).await, "a lapsed lease was renewed");
     lease(memory, "key", MINUTE).await;
-    let nobodys = Lease { space: "nowhere".into(), key: "key".into(), fence: 1 };
+    let nobodys = Lease {
+        space: "nowhere".into(),
+        key: "key".into(),
+        fence: 1,
+    };
     assert!(!current(memory, &nobodys).await);
 }
 
@@ -90,10 +119,23 @@ pub async fn a_lease_is_released(subject: Subject) {
     let second = lease(&**subject.other(), "key", MINUTE).await;
     assert!(second.fence > first.fence);
     memory.release(first.clone()).settle().await.unwrap();
-    memory.release(Lease { space: "nowhere".into(), ..first.clone() }).settle().await.unwrap();
-    assert!(matches!(reserve(memory, "key", MINUTE).await, Reserved::Busy { .. }));
+    memory
+        .release(Lease {
+            space: "nowhere".into(),
+            ..first.clone()
+        })
+        .settle()
+        .await
+        .unwrap();
+    assert!(matches!(
+        reserve(memory, "key", MINUTE).await,
+        Reserved::Busy { .. }
+    ));
     assert_eq!(put_under(memory, &first).await, Put::Overtaken);
-    assert_eq!(put_under(memory, &second).await, Put::Stored { revision: 1 });
+    assert_eq!(
+        put_under(memory, &second).await,
+        Put::Stored { revision: 1 }
+    );
 }
 
 /// In the same step.
@@ -102,7 +144,11 @@ pub async fn a_store_ends_its_lease(subject: Subject) {
     let memory = &*subject.memory;
     let held = lease(memory, "key", MINUTE).await;
     assert_eq!(put_under(memory, &held).await, Put::Stored { revision: 1 });
-    assert_eq!(put_under(memory, &held).await, Put::Overtaken, "a lease is good for one store");
+    assert_eq!(
+        put_under(memory, &held).await,
+        Put::Overtaken,
+        "a lease is good for one store"
+    );
     assert_eq!(get(memory, SPACE, "key").await.unwrap().revision, 1);
     assert!(!current(memory, &held).await);
     let next = lease(memory, "key", MINUTE).await;
@@ -119,7 +165,10 @@ pub async fn an_outgrown_lease_stores_nothing(subject: Subject) {
     let second = lease(&**subject.other(), "key", MINUTE).await;
     assert_eq!(put_under(memory, &first).await, Put::Overtaken);
     assert_eq!(get(memory, SPACE, "key").await, None);
-    assert_eq!(put_under(&**subject.other(), &second).await, Put::Stored { revision: 1 });
+    assert_eq!(
+        put_under(&**subject.other(), &second).await,
+        Put::Stored { revision: 1 }
+    );
     assert_eq!(put_under(memory, &first).await, Put::Overtaken);
     assert_eq!(get(memory, SPACE, "key").await.unwrap().revision, 1);
 }
@@ -131,7 +180,10 @@ pub async fn a_lapsed_lease_stores_nothing(subject: Subject) {
     subject.pass(Duration::from_secs(1));
     assert_eq!(put_under(&*subject.memory, &held).await, Put::Overtaken);
     assert_eq!(get(&*subject.memory, SPACE, "key").await, None);
-    let nobodys = Lease { fence: held.fence + 1000, ..held };
+    let nobodys = Lease {
+        fence: held.fence + 1000,
+        ..held
+    };
     assert_eq!(put_under(&*subject.memory, &nobodys).await, Put::Overtaken);
 }
 
@@ -141,7 +193,11 @@ pub async fn a_lease_is_for_its_own_key(subject: Subject) {
     let memory = &*subject.memory;
     let held = lease(memory, "key", MINUTE).await;
     for (space, key) in [(SPACE, "other"), ("elsewhere", "key")] {
-        let error = memory.put(space, record(key), Some(&held)).settle().await.unwrap_err();
+        let error = memory
+            .put(space, record(key), Some(&held))
+            .settle()
+            .await
+            .unwrap_err();
         assert_eq!(error.kind, ErrorKind::Unsupported);
         assert_eq!(get(memory, space, key).await, None);
     }
@@ -162,7 +218,11 @@ pub async fn fences_grow_whatever_happens(subject: Subject) {
     needs_reservations!(subject);
     let mut last = 0;
     for round in 0..150 {
-        let memory = if round % 2 == 0 { &*subject.memory } else { &**subject.other() };
+        let memory = if round % 2 == 0 {
+            &*subject.memory
+        } else {
+            &**subject.other()
+        };
         let held = lease(memory, "key", Duration::from_secs(1)).await;
         assert!(held.fence > last, "{} after {last}", held.fence);
         last = held.fence;
@@ -188,11 +248,24 @@ pub async fn an_erase_revokes_by_prefix(subject: Subject) {
     }
     let spared = lease(memory, "b", MINUTE).await;
     let page = Page::keys(1);
-    subject.other().erase(SPACE, &prefix("a"), page).settle().await.unwrap();
+    subject
+        .other()
+        .erase(SPACE, &prefix("a"), page)
+        .settle()
+        .await
+        .unwrap();
     for held in &revoked {
-        assert_eq!(put_under(memory, held).await, Put::Overtaken, "{}", held.key);
+        assert_eq!(
+            put_under(memory, held).await,
+            Put::Overtaken,
+            "{}",
+            held.key
+        );
     }
-    assert_eq!(put_under(memory, &spared).await, Put::Stored { revision: 2 });
+    assert_eq!(
+        put_under(memory, &spared).await,
+        Put::Stored { revision: 2 }
+    );
     let again = lease(memory, "a1", MINUTE).await;
     assert!(again.fence > revoked[0].fence);
 }
@@ -205,16 +278,49 @@ pub async fn an_erase_revokes_by_label(subject: Subject) {
     let two = lease_with(memory, "two", &[("handle", "a:2"), ("tag", "y")]).await;
     let bare = lease_with(memory, "bare", &[]).await;
     let labels = [is("tag", "x"), starts("handle", "b:")];
-    erase(memory, SPACE, Filter { labels: &labels, ..Filter::default() }).await;
+    erase(
+        memory,
+        SPACE,
+        Filter {
+            labels: &labels,
+            ..Filter::default()
+        },
+    )
+    .await;
     assert!(current(memory, &one).await);
     let labels = [is("tag", "x"), starts("handle", "a:")];
-    erase(memory, SPACE, Filter { labels: &labels, ..Filter::default() }).await;
+    erase(
+        memory,
+        SPACE,
+        Filter {
+            labels: &labels,
+            ..Filter::default()
+        },
+    )
+    .await;
     assert_eq!(put_under(memory, &one).await, Put::Overtaken);
     assert!(current(memory, &two).await);
     let labels = [starts("handle", "a:")];
-    erase(memory, SPACE, Filter { prefix: "o", labels: &labels, ..Filter::default() }).await;
+    erase(
+        memory,
+        SPACE,
+        Filter {
+            prefix: "o",
+            labels: &labels,
+            ..Filter::default()
+        },
+    )
+    .await;
     assert!(current(memory, &two).await, "the prefix has to match too");
-    erase(memory, SPACE, Filter { labels: &labels, ..Filter::default() }).await;
+    erase(
+        memory,
+        SPACE,
+        Filter {
+            labels: &labels,
+            ..Filter::default()
+        },
+    )
+    .await;
     assert!(!current(memory, &two).await);
     assert!(current(memory, &bare).await);
 }
@@ -226,7 +332,16 @@ pub async fn a_sweep_revokes_nothing(subject: Subject) {
     put(memory, SPACE, expiring("key", 5)).await;
     let held = lease(memory, "key", MINUTE).await;
     for order in [Order::Key, Order::Newest, Order::Expiry] {
-        erase(memory, SPACE, Filter { expired_before: Some(i64::MAX), order, ..Filter::default() }).await;
+        erase(
+            memory,
+            SPACE,
+            Filter {
+                expired_before: Some(i64::MAX),
+                order,
+                ..Filter::default()
+            },
+        )
+        .await;
     }
     assert_eq!(put_under(memory, &held).await, Put::Stored { revision: 1 });
 }
@@ -238,7 +353,15 @@ pub async fn an_eviction_revokes_nothing(subject: Subject) {
     put(memory, SPACE, record("key")).await;
     let held = lease(memory, "key", MINUTE).await;
     for order in [Order::Coldest, Order::Expiry] {
-        erase(memory, SPACE, Filter { order, ..Filter::default() }).await;
+        erase(
+            memory,
+            SPACE,
+            Filter {
+                order,
+                ..Filter::default()
+            },
+        )
+        .await;
     }
     assert_eq!(put_under(memory, &held).await, Put::Stored { revision: 1 });
 }
@@ -249,7 +372,11 @@ pub async fn exactly_one_of_many_gets_the_lease(subject: Subject) {
     for round in 0..20 {
         let tasks: Vec<_> = (0..16)
             .map(|task| {
-                let memory = Arc::clone(if task % 2 == 0 { &subject.memory } else { subject.other() });
+                let memory = Arc::clone(if task % 2 == 0 {
+                    &subject.memory
+                } else {
+                    subject.other()
+                });
                 let key = format!("key {round}");
                 tokio::spawn(async move { reserve(&*memory, &key, MINUTE).await })
             })

@@ -6,7 +6,13 @@ use super::{SPACE, Subject, erase, get, labelled, lease, prefix, put, record};
 use crate::{Memory, Page};
 
 /// Names enough that a mistake in one group of names shows.
-const NAMES: [&str; 5] = ["key", "", "a:b", "日本", "cache:agent:0123456789abcdef0123456789abcdef"];
+const NAMES: [&str; 5] = [
+    "key",
+    "",
+    "a:b",
+    "日本",
+    "cache:agent:0123456789abcdef0123456789abcdef",
+];
 
 /// Does something to a name that has to move its stamp, five ways.
 async fn change(memory: &dyn Memory, name: &str, how: usize) {
@@ -16,21 +22,35 @@ async fn change(memory: &dyn Memory, name: &str, how: usize) {
         3 => {
             if memory.about().reservations {
                 let held = lease(memory, name, Duration::from_secs(60)).await;
-                memory.put(SPACE, record(name), Some(&held)).settle().await.unwrap();
+                memory
+                    .put(SPACE, record(name), Some(&held))
+                    .settle()
+                    .await
+                    .unwrap();
             } else {
                 put(memory, SPACE, record(name)).await;
             }
         }
-        _ => assert!(erase(memory, SPACE, prefix(name)).await.contains(&name.to_owned())),
+        _ => assert!(
+            erase(memory, SPACE, prefix(name))
+                .await
+                .contains(&name.to_owned())
+        ),
     }
 }
 
 async fn moves(read: &dyn Memory, write: &dyn Memory) {
     for name in NAMES {
         for how in 0..5 {
-            let Some(before) = read.stamp(SPACE, name) else { return };
+            let Some(before) = read.stamp(SPACE, name) else {
+                return;
+            };
             change(write, name, how).await;
-            assert_ne!(read.stamp(SPACE, name), Some(before), "change {how} of `{name}`");
+            assert_ne!(
+                read.stamp(SPACE, name),
+                Some(before),
+                "change {how} of `{name}`"
+            );
         }
     }
 }
@@ -42,7 +62,9 @@ pub async fn a_stamp_moves_with_every_change(subject: Subject) {
 
 /// In both directions.
 pub async fn a_stamp_moves_with_a_change_through_another_handle(subject: Subject) {
-    let Some(second) = &subject.second else { return };
+    let Some(second) = &subject.second else {
+        return;
+    };
     moves(&*subject.memory, &**second).await;
     moves(&**second, &*subject.memory).await;
     for name in NAMES {
@@ -54,14 +76,28 @@ pub async fn a_stamp_moves_with_a_change_through_another_handle(subject: Subject
 pub async fn a_stamp_stays_when_nothing_changes(subject: Subject) {
     let memory = &*subject.memory;
     put(memory, SPACE, labelled("key", &[("tag", "x")])).await;
-    let Some(before) = memory.stamp(SPACE, "key") else { return };
+    let Some(before) = memory.stamp(SPACE, "key") else {
+        return;
+    };
     get(memory, SPACE, "key").await;
-    memory.touch(SPACE, &[("key", i64::MAX)]).settle().await.unwrap();
-    memory.find(SPACE, &prefix(""), Page::first(5)).settle().await.unwrap();
+    memory
+        .touch(SPACE, &[("key", i64::MAX)])
+        .settle()
+        .await
+        .unwrap();
+    memory
+        .find(SPACE, &prefix(""), Page::first(5))
+        .settle()
+        .await
+        .unwrap();
     erase(memory, SPACE, prefix("nothing")).await;
     if memory.about().reservations {
         let held = lease(memory, "key", Duration::from_secs(60)).await;
-        memory.renew(&held, Duration::from_secs(60)).settle().await.unwrap();
+        memory
+            .renew(&held, Duration::from_secs(60))
+            .settle()
+            .await
+            .unwrap();
         memory.release(held).settle().await.unwrap();
     }
     assert_eq!(memory.stamp(SPACE, "key"), Some(before));

@@ -49,11 +49,15 @@ pub(super) struct Space {
 
 impl Space {
     pub(super) fn record(&self, key: &str) -> Option<Record> {
-        self.records.get(key).map(|stored| stored.as_record(key, true))
+        self.records
+            .get(key)
+            .map(|stored| stored.as_record(key, true))
     }
 
     pub(super) fn records(&self) -> impl Iterator<Item = Record> {
-        self.records.iter().map(|(key, stored)| stored.as_record(key, true))
+        self.records
+            .iter()
+            .map(|(key, stored)| stored.as_record(key, true))
     }
 
     pub(super) fn counter(&self, name: &str) -> u64 {
@@ -86,12 +90,17 @@ impl Space {
         };
         for label in &stored.labels {
             let values = self.by_label.entry(label.name.clone()).or_default();
-            values.entry(label.value.clone()).or_default().insert(key.clone());
+            values
+                .entry(label.value.clone())
+                .or_default()
+                .insert(key.clone());
         }
         if let Some(expires) = stored.expires {
-            self.by_expiry.insert((expires, stored.sequence), key.clone());
+            self.by_expiry
+                .insert((expires, stored.sequence), key.clone());
         }
-        self.by_use.insert((stored.used, stored.sequence), key.clone());
+        self.by_use
+            .insert((stored.used, stored.sequence), key.clone());
         self.by_age.insert(stored.sequence, key.clone());
         self.usage.records += 1;
         self.usage.bytes += request::weight(&key, stored.value.len(), &stored.labels);
@@ -115,7 +124,9 @@ impl Space {
     }
 
     fn forget_label(&mut self, label: &Label, key: &str) {
-        let Some(values) = self.by_label.get_mut(&label.name) else { return };
+        let Some(values) = self.by_label.get_mut(&label.name) else {
+            return;
+        };
         if let Some(keys) = values.get_mut(&label.value) {
             keys.remove(key);
             if keys.is_empty() {
@@ -128,7 +139,9 @@ impl Space {
     }
 
     pub(super) fn touch(&mut self, key: &str, at: Millis) {
-        let Some(stored) = self.records.get_mut(key) else { return };
+        let Some(stored) = self.records.get_mut(key) else {
+            return;
+        };
         if at > stored.used
             && let Some(key) = self.by_use.remove(&(stored.used, stored.sequence))
         {
@@ -137,20 +150,39 @@ impl Space {
         }
     }
 
-    pub(super) fn reserve(&mut self, space: &str, key: &str, labels: &[Label], hold: Duration, now: Millis) -> Reserved {
+    pub(super) fn reserve(
+        &mut self,
+        space: &str,
+        key: &str,
+        labels: &[Label],
+        hold: Duration,
+        now: Millis,
+    ) -> Reserved {
         if let Some(current) = self.reservations.get(key)
             && current.until > now
         {
-            return Reserved::Busy { fence: current.fence, left: left(current.until, now) };
+            return Reserved::Busy {
+                fence: current.fence,
+                left: left(current.until, now),
+            };
         }
         self.fence += 1;
         // Lapsed reservations of keys that nobody asks for again would pile up.
         if self.fence.is_multiple_of(64) {
-            self.reservations.retain(|_, reservation| reservation.until > now);
+            self.reservations
+                .retain(|_, reservation| reservation.until > now);
         }
-        let reservation = Reservation { fence: self.fence, until: until(now, hold), labels: labels.to_vec() };
+        let reservation = Reservation {
+            fence: self.fence,
+            until: until(now, hold),
+            labels: labels.to_vec(),
+        };
         self.reservations.insert(key.to_owned(), reservation);
-        Reserved::Held(Lease { space: space.to_owned(), key: key.to_owned(), fence: self.fence })
+        Reserved::Held(Lease {
+            space: space.to_owned(),
+            key: key.to_owned(),
+            fence: self.fence,
+        })
     }
 
     pub(super) fn renew(&mut self, lease: &Lease, hold: Duration, now: Millis) -> bool {
@@ -164,7 +196,11 @@ impl Space {
     }
 
     pub(super) fn release(&mut self, lease: &Lease) {
-        if self.reservations.get(&lease.key).is_some_and(|current| current.fence == lease.fence) {
+        if self
+            .reservations
+            .get(&lease.key)
+            .is_some_and(|current| current.fence == lease.fence)
+        {
             self.reservations.remove(&lease.key);
         }
     }
@@ -216,7 +252,9 @@ impl Space {
         let matches = move |(key, stored): &(&'a Key, &'a Stored)| {
             key.starts_with(filter.prefix)
                 && after.is_none_or(|after| &***key > after)
-                && filter.expired_before.is_none_or(|moment| stored.expires.is_some_and(|at| at < moment))
+                && filter
+                    .expired_before
+                    .is_none_or(|moment| stored.expires.is_some_and(|at| at < moment))
                 && request::meets_all(filter.labels, &stored.labels)
         };
         let narrowed = filter.expired_before.is_some() || !filter.labels.is_empty();
@@ -226,12 +264,20 @@ impl Space {
                 Order::Newest => Box::new(self.look_up(self.by_age.values().rev()).filter(matches)),
                 Order::Coldest => Box::new(self.look_up(self.by_use.values()).filter(matches)),
                 Order::Expiry => {
-                    let never = self.look_up(self.by_age.values()).filter(|(_, stored)| stored.expires.is_none());
-                    Box::new(self.look_up(self.by_expiry.values()).chain(never).filter(matches))
+                    let never = self
+                        .look_up(self.by_age.values())
+                        .filter(|(_, stored)| stored.expires.is_none());
+                    Box::new(
+                        self.look_up(self.by_expiry.values())
+                            .chain(never)
+                            .filter(matches),
+                    )
                 }
             };
         }
-        if let (Order::Key, None, Some(keys)) = (filter.order, filter.expired_before, self.labelled(filter)) {
+        if let (Order::Key, None, Some(keys)) =
+            (filter.order, filter.expired_before, self.labelled(filter))
+        {
             let from = beginning(filter.prefix, after);
             let keys = keys.range::<str, _>((from, Bound::Unbounded));
             let keys = keys.take_while(|key| key.starts_with(filter.prefix));
@@ -243,7 +289,9 @@ impl Space {
             Order::Newest => found.sort_by_key(|(_, stored)| std::cmp::Reverse(stored.sequence)),
             Order::Coldest => found.sort_by_key(|(_, stored)| (stored.used, stored.sequence)),
             Order::Expiry => {
-                found.sort_by_key(|(_, stored)| (stored.expires.is_none(), stored.expires, stored.sequence));
+                found.sort_by_key(|(_, stored)| {
+                    (stored.expires.is_none(), stored.expires, stored.sequence)
+                });
             }
         }
         found.dedup_by_key(|(_, stored)| stored.sequence);
@@ -264,15 +312,21 @@ impl Space {
     fn labelled(&self, filter: &Filter<'_>) -> Option<&BTreeSet<Key>> {
         static NONE: BTreeSet<Key> = BTreeSet::new();
         filter.labels.iter().find_map(|label| match label {
-            Match::Is { name, value } => {
-                Some(self.by_label.get(*name).and_then(|values| values.get(*value)).unwrap_or(&NONE))
-            }
+            Match::Is { name, value } => Some(
+                self.by_label
+                    .get(*name)
+                    .and_then(|values| values.get(*value))
+                    .unwrap_or(&NONE),
+            ),
             Match::Starts { .. } => None,
         })
     }
 
     /// Candidates from the index of one criterion, maybe repeated.
-    fn narrow<'a>(&'a self, filter: &Filter<'a>) -> Box<dyn Iterator<Item = (&'a Key, &'a Stored)> + 'a> {
+    fn narrow<'a>(
+        &'a self,
+        filter: &Filter<'a>,
+    ) -> Box<dyn Iterator<Item = (&'a Key, &'a Stored)> + 'a> {
         if let Some(moment) = filter.expired_before {
             return Box::new(self.look_up(self.by_expiry.range(..(moment, 0)).map(|(_, key)| key)));
         }
@@ -306,8 +360,16 @@ impl Stored {
     fn as_record(&self, key: &str, values: bool) -> Record {
         Record {
             key: key.to_owned(),
-            value: if values { self.value.clone() } else { Bytes::new() },
-            labels: if values { self.labels.clone() } else { Vec::new() },
+            value: if values {
+                self.value.clone()
+            } else {
+                Bytes::new()
+            },
+            labels: if values {
+                self.labels.clone()
+            } else {
+                Vec::new()
+            },
             expires: self.expires,
             revision: self.revision,
             updated: self.updated,

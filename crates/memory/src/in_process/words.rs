@@ -5,9 +5,15 @@ use crate::{Match, Recalled, Record, request};
 
 use super::space::Space;
 
-pub(super) fn search(space: &Space, query: &str, labels: &[Match<'_>], limit: u32) -> Vec<Recalled> {
-    let wanted: Vec<(Vec<String>, bool)> =
-        words(query).map(|Word { text, prefix }| (tokens(text), prefix)).collect();
+pub(super) fn search(
+    space: &Space,
+    query: &str,
+    labels: &[Match<'_>],
+    limit: u32,
+) -> Vec<Recalled> {
+    let wanted: Vec<(Vec<String>, bool)> = words(query)
+        .map(|Word { text, prefix }| (tokens(text), prefix))
+        .collect();
     if wanted.is_empty() {
         return Vec::new();
     }
@@ -29,7 +35,10 @@ fn score(record: &Record, wanted: &[(Vec<String>, bool)]) -> Option<f64> {
     let total: usize = fields.iter().map(Vec::len).sum();
     let mut hits = 0;
     for (phrase, prefix) in wanted {
-        let count: usize = fields.iter().map(|field| occurrences(field, phrase, *prefix)).sum();
+        let count: usize = fields
+            .iter()
+            .map(|field| occurrences(field, phrase, *prefix))
+            .sum();
         if count == 0 {
             return None;
         }
@@ -40,16 +49,26 @@ fn score(record: &Record, wanted: &[(Vec<String>, bool)]) -> Option<f64> {
 
 /// How often the words of the phrase follow each other in the field.
 fn occurrences(field: &[String], phrase: &[String], prefix: bool) -> usize {
-    let Some((last, before)) = phrase.split_last() else { return 0 };
+    let Some((last, before)) = phrase.split_last() else {
+        return 0;
+    };
     field
         .windows(phrase.len())
         .filter(|window| {
             let (end, start) = (&window[before.len()], &window[..before.len()]);
-            start == before && if prefix { end.starts_with(last.as_str()) } else { end == last }
+            start == before
+                && if prefix {
+                    end.starts_with(last.as_str())
+                } else {
+                    end == last
+                }
         })
         .count()
 }
 
 fn tokens(text: &str) -> Vec<String> {
-    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
+    text.split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect()
 }

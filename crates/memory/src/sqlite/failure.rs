@@ -25,10 +25,16 @@ impl Context {
         let kind = kind(&error);
         let location = self.location();
         let message = match kind {
-            ErrorKind::Corrupt => format!("the database {location} is damaged or not a database ({error}); set it aside to begin anew"),
-            ErrorKind::Busy => format!("another process kept the database {location} locked; try again"),
+            ErrorKind::Corrupt => format!(
+                "the database {location} is damaged or not a database ({error}); set it aside to begin anew"
+            ),
+            ErrorKind::Busy => {
+                format!("another process kept the database {location} locked; try again")
+            }
             ErrorKind::Full => format!("no space left for the database {location}"),
-            ErrorKind::Denied => format!("no permission to write the database {location} or its directory"),
+            ErrorKind::Denied => {
+                format!("no permission to write the database {location} or its directory")
+            }
             ErrorKind::TooLarge => format!("a record is too large for the database {location}"),
             _ => format!("the database {location} failed: {error}"),
         };
@@ -39,13 +45,18 @@ impl Context {
     pub(super) fn file(&self, error: io::Error) -> Error {
         let location = self.location();
         match error.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                Error::new(ErrorKind::Denied, format!("no permission to open or create the database {location}"))
-            }
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Error::new(ErrorKind::Full, format!("no space left to create the database {location}"))
-            }
-            _ => Error::new(ErrorKind::Unavailable, format!("cannot open or create the database {location}: {error}")),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Error::new(
+                ErrorKind::Denied,
+                format!("no permission to open or create the database {location}"),
+            ),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::new(
+                ErrorKind::Full,
+                format!("no space left to create the database {location}"),
+            ),
+            _ => Error::new(
+                ErrorKind::Unavailable,
+                format!("cannot open or create the database {location}: {error}"),
+            ),
         }
         .because(error)
     }
@@ -61,14 +72,21 @@ fn kind(error: &rusqlite::Error) -> ErrorKind {
             ErrorCode::PermissionDenied | ErrorCode::ReadOnly => ErrorKind::Denied,
             ErrorCode::TooBig => ErrorKind::TooLarge,
             // Our statements are fixed: what makes one of them invalid is a schema that is not ours.
-            ErrorCode::Unknown if message.as_deref().is_some_and(|text| text.contains("no such")) => ErrorKind::Corrupt,
+            ErrorCode::Unknown
+                if message
+                    .as_deref()
+                    .is_some_and(|text| text.contains("no such")) =>
+            {
+                ErrorKind::Corrupt
+            }
             _ => ErrorKind::Unavailable,
         },
         E::SqlInputError { .. } => ErrorKind::Corrupt,
         // A column holds what we never stored in it.
-        E::InvalidColumnType(..) | E::FromSqlConversionFailure(..) | E::IntegralValueOutOfRange(..) | E::Utf8Error(..) => {
-            ErrorKind::Corrupt
-        }
+        E::InvalidColumnType(..)
+        | E::FromSqlConversionFailure(..)
+        | E::IntegralValueOutOfRange(..)
+        | E::Utf8Error(..) => ErrorKind::Corrupt,
         _ => ErrorKind::Unavailable,
     }
 }
@@ -76,6 +94,11 @@ fn kind(error: &rusqlite::Error) -> ErrorKind {
 /// Whether it was only somebody else's lock.
 pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     kind(error) == ErrorKind::Busy
+}
+
+/// As if somebody else had a lock: to be tried again.
+pub(super) fn locked() -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None)
 }
 
 /// What we stored cannot be read back.

@@ -66,26 +66,42 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
 /// The file system's. What had been renamed before it failed stays renamed.
 pub fn set_aside(path: &Path, now: Millis) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
-    let aside = claim(&path, now)?;
-    let mut moved = false;
     // The database last: while it is in place, a second attempt finds what is left to do.
-    for ending in COMPANIONS.into_iter().chain([""]) {
+    let there = COMPANIONS
+        .into_iter()
+        .chain([""])
+        .filter(|ending| beside(&path, ending).exists())
+        .collect::<Vec<_>>();
+    if there.is_empty() {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "there is no database to set aside",
+        ));
+    }
+    let aside = claim(&path, now)?;
+    for ending in there {
         match std::fs::rename(beside(&path, ending), beside(&aside, ending)) {
-            Ok(()) => moved = true,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            // SQLite removes some of them itself.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
     }
-    if moved { Ok(aside) } else { Err(io::Error::new(io::ErrorKind::NotFound, "there is no database to set aside")) }
+    Ok(aside)
 }
 
 /// Takes a free name by creating a file under it that nobody else can have created; the rename then
 /// replaces that empty file of ours.
 fn claim(path: &Path, now: Millis) -> io::Result<PathBuf> {
     for number in 0u32.. {
-        let ending = if number == 0 { format!(".corrupt-{now}") } else { format!(".corrupt-{now}-{number}") };
+        let ending = if number == 0 {
+            format!(".corrupt-{now}")
+        } else {
+            format!(".corrupt-{now}-{number}")
+        };
         let aside = beside(path, &ending);
-        let taken = COMPANIONS.iter().any(|companion| beside(&aside, companion).exists());
+        let taken = COMPANIONS
+            .iter()
+            .any(|companion| beside(&aside, companion).exists());
         if taken {
             continue;
         }
@@ -99,5 +115,8 @@ fn claim(path: &Path, now: Millis) -> io::Result<PathBuf> {
             Err(error) => return Err(error),
         }
     }
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, "no name is free to set the database aside under"))
+    Err(io::Error::new(
+        io::ErrorKind::AlreadyExists,
+        "no name is free to set the database aside under",
+    ))
 }

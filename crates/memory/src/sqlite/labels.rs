@@ -7,7 +7,10 @@ use super::failure::damaged;
 
 /// Length-delimited names and values.
 pub(super) fn encode(labels: &[Label]) -> Vec<u8> {
-    let size = labels.iter().map(|label| label.name.len() + label.value.len() + 4).sum();
+    let size = labels
+        .iter()
+        .map(|label| label.name.len() + label.value.len() + 4)
+        .sum();
     let mut bytes = Vec::with_capacity(size);
     for text in labels.iter().flat_map(|label| [&label.name, &label.value]) {
         let mut length = text.len();
@@ -27,7 +30,10 @@ pub(super) fn decode(mut bytes: &[u8]) -> rusqlite::Result<Vec<Label>> {
     while !bytes.is_empty() {
         let name = text(&mut bytes).ok_or_else(|| damaged("labels that end too early"))?;
         let value = text(&mut bytes).ok_or_else(|| damaged("labels that end too early"))?;
-        labels.push(Label { name: name.to_owned(), value: value.to_owned() });
+        labels.push(Label {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        });
     }
     Ok(labels)
 }

@@ -32,7 +32,10 @@ pub(super) fn get(
     if counters.is_empty() {
         return Ok(match record(connection, space, key, largest)? {
             Looked::TooLarge => Got::TooLargeForNow,
-            Looked::Record(record) => Got::Found(Found { record, counters: Vec::new() }),
+            Looked::Record(record) => Got::Found(Found {
+                record,
+                counters: Vec::new(),
+            }),
         });
     }
     snapshot(connection, |connection| {
@@ -40,7 +43,10 @@ pub(super) fn get(
             Looked::TooLarge => return Ok(Got::TooLargeForNow),
             Looked::Record(record) => record,
         };
-        let counters = counters.iter().map(|name| counter(connection, space, name)).collect::<Result<_, _>>()?;
+        let counters = counters
+            .iter()
+            .map(|name| counter(connection, space, name))
+            .collect::<Result<_, _>>()?;
         Ok(Got::Found(Found { record, counters }))
     })
 }
@@ -50,10 +56,17 @@ enum Looked {
     TooLarge,
 }
 
-fn record(connection: &Connection, space: &str, key: &str, largest: i64) -> rusqlite::Result<Looked> {
+fn record(
+    connection: &Connection,
+    space: &str,
+    key: &str,
+    largest: i64,
+) -> rusqlite::Result<Looked> {
     let mut statement = connection.prepare_cached(GET)?;
     let mut rows = statement.query([space, key])?;
-    let Some(row) = rows.next()? else { return Ok(Looked::Record(None)) };
+    let Some(row) = rows.next()? else {
+        return Ok(Looked::Record(None));
+    };
     if row.get_ref(4)?.as_i64()? > largest {
         return Ok(Looked::TooLarge);
     }
@@ -105,8 +118,13 @@ pub(super) fn find(
 }
 
 /// The record of a picked row, with or without its value and labels.
-pub(super) fn picked_record(connection: &Connection, picked: Picked, values: bool) -> rusqlite::Result<Record> {
-    const WITH: &str = "SELECT revision, updated, expires, labels, value FROM records WHERE id = ?1";
+pub(super) fn picked_record(
+    connection: &Connection,
+    picked: Picked,
+    values: bool,
+) -> rusqlite::Result<Record> {
+    const WITH: &str =
+        "SELECT revision, updated, expires, labels, value FROM records WHERE id = ?1";
     const WITHOUT: &str = "SELECT revision, updated, expires FROM records WHERE id = ?1";
     let mut statement = connection.prepare_cached(if values { WITH } else { WITHOUT })?;
     statement.query_row([picked.id], |row| {
@@ -115,17 +133,51 @@ pub(super) fn picked_record(connection: &Connection, picked: Picked, values: boo
             revision: number(row, 0)?,
             updated: row.get(1)?,
             expires: row.get(2)?,
-            labels: if values { labels::decode(row.get_ref(3)?.as_blob()?)? } else { Vec::new() },
-            value: if values { Bytes::copy_from_slice(row.get_ref(4)?.as_blob()?) } else { Bytes::new() },
+            labels: if values {
+                labels::decode(row.get_ref(3)?.as_blob()?)?
+            } else {
+                Vec::new()
+            },
+            value: if values {
+                Bytes::copy_from_slice(row.get_ref(4)?.as_blob()?)
+            } else {
+                Bytes::new()
+            },
         })
     })
+}
+
+/// The record of a picked row, with its labels, with or without its value, and the value's size.
+pub(super) fn picked_for_erasure(
+    connection: &Connection,
+    picked: Picked,
+    value: bool,
+) -> rusqlite::Result<(Record, usize)> {
+    connection
+        .prepare_cached("SELECT revision, updated, expires, labels, length(value), value FROM records WHERE id = ?1")?
+        .query_row([picked.id], |row| {
+            let record = Record {
+                key: picked.key,
+                revision: number(row, 0)?,
+                updated: row.get(1)?,
+                expires: row.get(2)?,
+                labels: labels::decode(row.get_ref(3)?.as_blob()?)?,
+                value: if value { Bytes::copy_from_slice(row.get_ref(5)?.as_blob()?) } else { Bytes::new() },
+            };
+            Ok((record, number(row, 4)? as usize))
+        })
 }
 
 /// What the space holds; kept by every write.
 pub(super) fn usage(connection: &Connection, space: &str) -> rusqlite::Result<Usage> {
     connection
-        .prepare_cached("SELECT records, bytes FROM spaces WHERE space = ?1")?
-        .query_row(params![space], |row| Ok(Usage { records: number(row, 0)?, bytes: number(row, 1)? }))
+        .prepare_cached("SELECT records, bytes FROM spaces WHERE space = ?1 AND reserved = ''")?
+        .query_row(params![space], |row| {
+            Ok(Usage {
+                records: number(row, 0)?,
+                bytes: number(row, 1)?,
+            })
+        })
         .optional()
         .map(Option::unwrap_or_default)
 }

@@ -24,8 +24,18 @@ pub(super) struct Readers {
 
 impl Readers {
     /// A pool that begins with one connection.
-    pub(super) fn new(path: PathBuf, context: Context, patience: Duration, first: Connection) -> Self {
-        Self { path, context, patience, idle: Mutex::new(vec![first]) }
+    pub(super) fn new(
+        path: PathBuf,
+        context: Context,
+        patience: Duration,
+        first: Connection,
+    ) -> Self {
+        Self {
+            path,
+            context,
+            patience,
+            idle: Mutex::new(vec![first]),
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -33,7 +43,10 @@ impl Readers {
     }
 
     /// Reads here and now; `None` if a lock of somebody else is in the way.
-    pub(super) fn now<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<Option<T>, Error> {
+    pub(super) fn now<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, Error> {
         match self.lend(read) {
             Ok(answer) => Ok(Some(answer)),
             Err(error) if is_busy(&error) => Ok(None),
@@ -61,14 +74,21 @@ impl Readers {
         Answer::later(async move {
             match tokio::runtime::Handle::try_current() {
                 Ok(runtime) => runtime.spawn_blocking(work).await.unwrap_or_else(|error| {
-                    Err(Error::new(ErrorKind::Unavailable, "the read was given up: the runtime is ending").because(error))
+                    Err(Error::new(
+                        ErrorKind::Unavailable,
+                        "the read was given up: the runtime is ending",
+                    )
+                    .because(error))
                 }),
                 Err(_) => work(),
             }
         })
     }
 
-    fn lend<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    fn lend<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
         let connection = match self.pop() {
             Some(connection) => connection,
             None => {
@@ -86,7 +106,10 @@ impl Readers {
     }
 
     fn pop(&self) -> Option<Connection> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        self.idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()
     }
 
     fn push(&self, connection: Connection) {

@@ -33,8 +33,8 @@ pub(super) fn search(
     labels: &[Match<'_>],
     limit: u32,
 ) -> rusqlite::Result<Vec<Recalled>> {
-    let mut statement =
-        connection.prepare_cached("SELECT rowid, rank FROM texts WHERE texts MATCH ?1 ORDER BY rank")?;
+    let mut statement = connection
+        .prepare_cached("SELECT rowid, rank FROM texts WHERE texts MATCH ?1 ORDER BY rank")?;
     let mut keys = connection.prepare_cached("SELECT key FROM records WHERE id = ?1")?;
     // One statement is open all the while, so that all of this reads one snapshot.
     let mut rows = statement.query([expression])?;
@@ -43,10 +43,15 @@ pub(super) fn search(
         let Some(row) = rows.next()? else { break };
         let id: i64 = row.get(0)?;
         let rank: f64 = row.get(1)?;
-        let Some(key) = keys.query_row([id], |row| row.get(0)).optional()? else { continue };
+        let Some(key) = keys.query_row([id], |row| row.get(0)).optional()? else {
+            continue;
+        };
         let record = read::picked_record(connection, Picked { id, key }, true)?;
         if request::meets_all(labels, &record.labels) {
-            found.push(Recalled { record, score: -rank });
+            found.push(Recalled {
+                record,
+                score: -rank,
+            });
         }
     }
     Ok(found)

@@ -19,6 +19,11 @@ const STEPS: [&str; 1] = [FIRST];
 
 /// Rows are found by rowid tables with separate indexes: large values in a clustered table slow down
 /// every lookup. `records_newest` ends, as every index, in the rowid, which grows with every store.
+///
+/// What is known of a space and its reservations share a table, `spaces`: they are few, change together,
+/// and so share a page, which is what a commit is paid by. The row of the space itself has an empty
+/// `reserved`, its last fence, and its usage; that of a reservation has `:` and the key, its fence, until
+/// when it holds, and its labels.
 const FIRST: &str = "
 CREATE TABLE records(
     id INTEGER PRIMARY KEY,
@@ -48,23 +53,19 @@ CREATE TABLE counters(
     value INTEGER NOT NULL,
     PRIMARY KEY(space, name)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE reservations(
+CREATE TABLE spaces(
     space TEXT NOT NULL,
-    key TEXT NOT NULL,
+    reserved TEXT NOT NULL,
     fence INTEGER NOT NULL,
     until INTEGER NOT NULL,
     labels BLOB NOT NULL,
-    PRIMARY KEY(space, key)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE spaces(
-    space TEXT NOT NULL PRIMARY KEY,
     records INTEGER NOT NULL,
     bytes INTEGER NOT NULL,
-    fence INTEGER NOT NULL
+    PRIMARY KEY(space, reserved)
 ) STRICT, WITHOUT ROWID;
 CREATE VIRTUAL TABLE texts USING fts5(
     key, value, labels,
-    content='', contentless_delete=1, tokenize='unicode61'
+    content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 0'
 );
 ";
 
@@ -87,9 +88,15 @@ pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Opens the database, bringing it to our layout if it is new or older.
-pub(super) fn open(path: &Path, context: &Context, patience: Duration) -> Result<Connection, Error> {
+pub(super) fn open(
+    path: &Path,
+    context: &Context,
+    patience: Duration,
+) -> Result<Connection, Error> {
     let mut connection = connect(path).map_err(|error| context.failure(error))?;
-    connection.busy_timeout(patience).map_err(|error| context.failure(error))?;
+    connection
+        .busy_timeout(patience)
+        .map_err(|error| context.failure(error))?;
     let deadline = Instant::now() + patience;
     // Switching to WAL reports a lock without waiting for it.
     loop {
@@ -102,8 +109,18 @@ pub(super) fn open(path: &Path, context: &Context, patience: Duration) -> Result
             Ok(()) => break,
         }
     }
-    connection.busy_timeout(Duration::ZERO).map_err(|error| context.failure(error))?;
+    connection
+        .busy_timeout(Duration::ZERO)
+        .map_err(|error| context.failure(error))?;
     Ok(connection)
+}
+
+/// Returns once every write transaction that was open has ended.
+pub(super) fn pass_write_lock(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
+    connection.busy_timeout(patience)?;
+    let passed = connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK");
+    connection.busy_timeout(Duration::ZERO)?;
+    passed
 }
 
 enum Trouble {
@@ -118,7 +135,10 @@ impl From<rusqlite::Error> for Trouble {
 }
 
 fn bring_up(connection: &mut Connection, context: &Context) -> Result<(), Trouble> {
-    let taken = steps_taken(connection, context)?;
+    // One snapshot: somebody else may be making the tables.
+    let transaction = connection.transaction()?;
+    let taken = steps_taken(&transaction, context)?;
+    transaction.commit()?;
     if taken == 0 {
         // An empty file has nothing to lose that would be worth waiting for the disk.
         connection.execute_batch("PRAGMA synchronous=OFF")?;
@@ -164,7 +184,8 @@ fn steps_taken(connection: &Connection, context: &Context) -> Result<usize, Trou
     if application == APPLICATION {
         return Ok(usize::try_from(version).unwrap_or(0));
     }
-    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if application == 0 && version == 0 && tables == 0 {
         return Ok(0);
     }

@@ -56,17 +56,17 @@ fn lead<'a>(filter: &Filter<'a>) -> Lead<'a> {
 /// Whether reading ends when the page is full: the leading index has the order asked for.
 pub(super) fn stops_early(filter: &Filter<'_>) -> bool {
     match (lead(filter), filter.order) {
-        (Lead::Key | Lead::Label { .. }, Order::Key) | (Lead::Age | Lead::Use, _) | (Lead::Expired(_), Order::Expiry) => {
-            filter.labels.len() <= 1
-        }
+        (Lead::Key | Lead::Label { .. }, Order::Key)
+        | (Lead::Age | Lead::Use, _)
+        | (Lead::Expired(_), Order::Expiry) => filter.labels.len() <= 1,
         _ => false,
     }
 }
 
 /// A statement in the making: text, and what its parameters stand for.
-struct Statement<'a> {
-    text: String,
-    values: Vec<ToSqlOutput<'a>>,
+pub(super) struct Statement<'a> {
+    pub(super) text: String,
+    pub(super) values: Vec<ToSqlOutput<'a>>,
 }
 
 impl<'a> Statement<'a> {
@@ -90,9 +90,17 @@ impl<'a> Statement<'a> {
     }
 }
 
-fn statement<'a>(space: &'a str, filter: &Filter<'a>, page: &Page<'a>, never_expiring: bool) -> Statement<'a> {
+pub(super) fn statement<'a>(
+    space: &'a str,
+    filter: &Filter<'a>,
+    page: &Page<'a>,
+    never_expiring: bool,
+) -> Statement<'a> {
     let lead = lead(filter);
-    let mut statement = Statement { text: String::with_capacity(320), values: Vec::with_capacity(8) };
+    let mut statement = Statement {
+        text: String::with_capacity(320),
+        values: Vec::with_capacity(8),
+    };
     let keys = |statement: &mut Statement<'a>, column: &str| {
         statement.begins(column, filter.prefix);
         if let Some(after) = page.after {
@@ -128,7 +136,11 @@ fn statement<'a>(space: &'a str, filter: &Filter<'a>, page: &Page<'a>, never_exp
         }
         Lead::Expiry => {
             statement.and("space = ?", space);
-            statement.text.push_str(if never_expiring { " AND expires IS NULL" } else { " AND expires IS NOT NULL" });
+            statement.text.push_str(if never_expiring {
+                " AND expires IS NULL"
+            } else {
+                " AND expires IS NOT NULL"
+            });
         }
         Lead::Key => {
             statement.and("space = ?", space);
@@ -157,10 +169,22 @@ pub(super) fn pick(
 ) -> rusqlite::Result<Vec<Picked>> {
     let limit = page.limit as usize;
     let mut picked = Vec::with_capacity(limit.min(1024));
-    run(connection, &statement(space, filter, page, false), filter, limit, &mut picked)?;
+    run(
+        connection,
+        &statement(space, filter, page, false),
+        filter,
+        limit,
+        &mut picked,
+    )?;
     // The index of expiries does not know what never expires: that comes last.
     if picked.len() < limit && lead(filter) == Lead::Expiry {
-        run(connection, &statement(space, filter, page, true), filter, limit, &mut picked)?;
+        run(
+            connection,
+            &statement(space, filter, page, true),
+            filter,
+            limit,
+            &mut picked,
+        )?;
     }
     Ok(picked)
 }
@@ -173,7 +197,9 @@ fn run(
     picked: &mut Vec<Picked>,
 ) -> rusqlite::Result<()> {
     let mut prepared = connection.prepare_cached(&statement.text)?;
-    let mut rows = prepared.query(params_from_iter(statement.values.iter().map(|value| value as &dyn ToSql)))?;
+    let mut rows = prepared.query(params_from_iter(
+        statement.values.iter().map(|value| value as &dyn ToSql),
+    ))?;
     while picked.len() < limit {
         let Some(row) = rows.next()? else { break };
         let matches = filter.labels.is_empty() || {
@@ -181,7 +207,10 @@ fn run(
             request::meets_all(filter.labels, &labels)
         };
         if matches {
-            picked.push(Picked { id: row.get(0)?, key: row.get(1)? });
+            picked.push(Picked {
+                id: row.get(0)?,
+                key: row.get(1)?,
+            });
         }
     }
     Ok(())
@@ -219,7 +248,9 @@ impl Question {
     pub(super) fn new(space: &str, filter: &Filter<'_>, page: &Page<'_>) -> Self {
         let own = |label: &Match<'_>| match *label {
             Match::Is { name, value } => OwnedMatch::Is(name.to_owned(), value.to_owned()),
-            Match::Starts { name, prefix } => OwnedMatch::Starts(name.to_owned(), prefix.to_owned()),
+            Match::Starts { name, prefix } => {
+                OwnedMatch::Starts(name.to_owned(), prefix.to_owned())
+            }
         };
         Self {
             space: space.to_owned(),
@@ -241,7 +272,11 @@ impl Question {
             expired_before: self.expired_before,
             order: self.order,
         };
-        let page = Page { after: self.after.as_deref(), limit: self.limit, values: self.values };
+        let page = Page {
+            after: self.after.as_deref(),
+            limit: self.limit,
+            values: self.values,
+        };
         answer(&self.space, &filter, &page)
     }
 }

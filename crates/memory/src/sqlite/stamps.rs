@@ -1,33 +1,35 @@
 //! Stamps: counters in a small file that every process maps.
 //!
-//! The file has a header (`MAGIC`, a *dirty* flag) and [`SLOTS`] counters; a record or counter of a space
+//! The file has a header ([`MAGIC`], a *state*) and [`SLOTS`] counters; a record or counter of a space
 //! belongs to the slot of its name's hash. A writer
 //!
 //! 1. takes the exclusive lock of the file, then the write lock of the database, and makes its changes;
-//! 2. sets *dirty*;
+//! 2. sets the state to *dirty*;
 //! 3. commits;
 //! 4. adds one to every slot whose record or counter changed;
-//! 5. clears *dirty* and gives the lock back.
+//! 5. sets the state to *clean* and gives the lock back.
 //!
-//! A reader takes a stamp, reads the record, and may use what it read while the stamp is the same and not
-//! dirty. **Why this is right.** Let a commit change the record after the reader's snapshot. Before that
-//! commit the flag was set (2), and it is cleared only after the slot has moved (4, 5). So whoever looks
-//! after the commit finds the flag set, and has no stamp, or finds the slot moved: slots only grow, and
-//! this move came after the reader took its stamp, because the commit came after the reader's snapshot.
+//! A reader takes a stamp, reads the record, and may use what it read while the stamp is the same and the
+//! state is clean. **Why this is right.** Let a commit change the record after the reader's snapshot. Before
+//! that commit the state became dirty (2), and it becomes clean only after the slot has moved (4, 5). So
+//! whoever looks after the commit finds it dirty, and has no stamp, or finds the slot moved: slots only
+//! grow, and this move came after the reader took its stamp, because the commit came after the snapshot.
 //!
-//! A writer that dies between 2 and 5 leaves the flag set, by which nobody has a stamp; the operating
-//! system gives its lock back. Whoever takes the lock next finds the flag set, and as no living writer can
-//! have set it, moves *all* slots before it clears the flag: what the dead writer committed is among them.
-//! Dying at that leaves the flag set. The mapping is shared memory of the operating system: what a process
-//! wrote survives its death, at whatever instruction that came. When the machine dies, so does everybody
-//! who holds a stamp.
+//! A writer that dies between 2 and 5 leaves the state dirty, in which nobody has a stamp; the operating
+//! system gives its lock back. Whoever takes the lock next finds it dirty, and as no living writer can
+//! have left it so, moves *all* slots before it sets the state to clean: what the dead writer committed is
+//! among them. Dying at that leaves the state dirty. The mapping is shared memory of the operating system:
+//! what a process wrote survives its death, at whatever instruction that came. When the machine dies, so
+//! does everybody who holds a stamp.
 //!
 //! Writers exclude each other by the file's lock and not by the database's, because the latter is gone
 //! after 3. They wait for it a limited time.
 //!
-//! Without the file there are no stamps. If it cannot be created, nobody has it. If it is there and this
-//! process cannot open it, others may hold stamps, so this process must not write; it tries again at every
-//! write.
+//! **Without the file** there are no stamps, and writers only take the lock of the database. If the file is
+//! there and this process cannot use it, others may hold stamps, so this process must not write. If it
+//! could not be created when this process began, another may create it later: so a writer without it looks
+//! for it again after it has the write lock of the database, and a file is *new*, without stamps, until
+//! somebody has had that lock since it was made. By then every writer that did not see it has ended.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -47,9 +49,14 @@ const MAGIC: u64 = u64::from_le_bytes(*b"cachlt\0\x01");
 
 /// The header takes a cache line of its own.
 const HEADER: usize = 8;
-const DIRTY: usize = 1;
+const STATE: usize = 1;
 const WORDS: usize = HEADER + SLOTS;
 const BYTES: usize = WORDS * size_of::<u64>();
+
+/// What [`STATE`] says. A file that was just made is all zeros.
+const NEW: u64 = 0;
+const CLEAN: u64 = 1;
+const DIRTY: u64 = 2;
 
 /// The stamp file of a database, or its absence.
 #[derive(Debug)]
@@ -61,7 +68,10 @@ pub(super) struct Stamps {
 impl Stamps {
     /// Opens or creates the file. That this fails is not an error: there are no stamps then.
     pub(super) fn open(path: PathBuf) -> Self {
-        let stamps = Self { path, board: OnceLock::new() };
+        let stamps = Self {
+            path,
+            board: OnceLock::new(),
+        };
         if let Ok(board) = Board::open(&stamps.path, true) {
             board.recover();
             let _ = stamps.board.set(board);
@@ -73,7 +83,33 @@ impl Stamps {
     pub(super) fn read(&self, space: &str, name: &str) -> Option<u64> {
         let words = self.board.get()?.words();
         let stamp = words[HEADER + slot(space, name)].load(Ordering::SeqCst);
-        (words[DIRTY].load(Ordering::SeqCst) == 0).then_some(stamp)
+        (words[STATE].load(Ordering::SeqCst) == CLEAN).then_some(stamp)
+    }
+
+    /// Whether the file waits for [`Stamps::begin`].
+    pub(super) fn are_new(&self) -> bool {
+        self.board
+            .get()
+            .is_some_and(|board| board.words()[STATE].load(Ordering::SeqCst) == NEW)
+    }
+
+    /// From here on there are stamps. The caller has had the write lock of the database.
+    pub(super) fn begin(&self) {
+        if let Some(board) = self.board.get() {
+            // If it is not new any more, somebody else has begun.
+            let _ = board.words()[STATE].compare_exchange(
+                NEW,
+                CLEAN,
+                Ordering::SeqCst,
+                Ordering::SeqCst,
+            );
+        }
+    }
+
+    /// Whether a hold on nothing, now that the caller has the write lock of the database, is one too few:
+    /// somebody has made the file meanwhile.
+    pub(super) fn appeared(&self, hold: &Hold<'_>) -> bool {
+        hold.board.is_none() && self.path.exists()
     }
 
     /// Excludes other writers, waiting at most `patience`; without a file there is nothing to hold.
@@ -94,7 +130,10 @@ impl Stamps {
         };
         match board {
             Some(board) => board.hold(patience),
-            None => Ok(Hold { board: None, announced: false }),
+            None => Ok(Hold {
+                board: None,
+                announced: false,
+            }),
         }
     }
 }
@@ -122,7 +161,7 @@ impl Board {
 
     /// Clears what a writer that died has left, unless a living one holds the lock and will.
     fn recover(&self) {
-        if self.words()[DIRTY].load(Ordering::SeqCst) != 0 && self.file.try_lock().is_ok() {
+        if self.words()[STATE].load(Ordering::SeqCst) == DIRTY && self.file.try_lock().is_ok() {
             drop(self.held());
         }
     }
@@ -142,11 +181,14 @@ impl Board {
     /// The lock was taken: what is dirty now is of a dead writer.
     fn held(&self) -> Hold<'_> {
         let words = self.words();
-        if words[DIRTY].load(Ordering::SeqCst) != 0 {
+        if words[STATE].load(Ordering::SeqCst) == DIRTY {
             self.move_all();
-            words[DIRTY].store(0, Ordering::SeqCst);
+            words[STATE].store(CLEAN, Ordering::SeqCst);
         }
-        Hold { board: Some(self), announced: false }
+        Hold {
+            board: Some(self),
+            announced: false,
+        }
     }
 
     fn move_all(&self) {
@@ -191,7 +233,7 @@ impl Hold<'_> {
     /// From here on nobody has a stamp.
     pub(super) fn announce(&mut self) {
         if let Some(board) = self.board {
-            board.words()[DIRTY].store(1, Ordering::SeqCst);
+            board.words()[STATE].store(DIRTY, Ordering::SeqCst);
             self.announced = true;
         }
     }
@@ -203,7 +245,7 @@ impl Hold<'_> {
             for slot in changed {
                 words[HEADER + slot].fetch_add(1, Ordering::SeqCst);
             }
-            words[DIRTY].store(0, Ordering::SeqCst);
+            words[STATE].store(CLEAN, Ordering::SeqCst);
             self.announced = false;
         }
     }
@@ -214,7 +256,7 @@ impl Drop for Hold<'_> {
         let Some(board) = self.board else { return };
         if self.announced {
             board.move_all();
-            board.words()[DIRTY].store(0, Ordering::SeqCst);
+            board.words()[STATE].store(CLEAN, Ordering::SeqCst);
         }
         // A lock that cannot be given back is given back when the file is closed.
         let _ = board.file.unlock();
@@ -230,12 +272,17 @@ struct Waits {
 impl Waits {
     fn new(patience: Duration) -> Self {
         let deadline = (!patience.is_zero()).then(|| Instant::now() + patience);
-        Self { deadline, pauses: 0 }
+        Self {
+            deadline,
+            pauses: 0,
+        }
     }
 
     /// Pauses; false if the time is up.
     fn pause(&mut self) -> bool {
-        let Some(deadline) = self.deadline else { return false };
+        let Some(deadline) = self.deadline else {
+            return false;
+        };
         if Instant::now() >= deadline {
             return false;
         }
@@ -246,5 +293,153 @@ impl Waits {
             std::thread::sleep(Duration::from_micros(u64::from(self.pauses.min(50)) * 10));
         }
         true
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    fn open(directory: &tempfile::TempDir) -> Stamps {
+        let stamps = Stamps::open(directory.path().join("memory.db-stamp"));
+        stamps.begin();
+        stamps
+    }
+
+    fn all(stamps: &Stamps) -> Vec<u64> {
+        stamps.board.get().unwrap().words()[HEADER..]
+            .iter()
+            .map(|word| word.load(Ordering::SeqCst))
+            .collect()
+    }
+
+    /// The process dies here: its locks go with it, what it wrote stays.
+    fn die(stamps: Stamps, hold: impl FnOnce(&Stamps) -> Hold<'_>) {
+        std::mem::forget(hold(&stamps));
+        drop(stamps);
+    }
+
+    #[test]
+    fn a_writer_that_dies_before_its_commit_leaves_no_trace() {
+        let directory = tempfile::tempdir().unwrap();
+        let reader = open(&directory);
+        let before = all(&reader);
+        die(open(&directory), |stamps| {
+            stamps.hold(Duration::ZERO).unwrap()
+        });
+        assert_eq!(reader.read("cache", "key"), Some(0));
+        reader.hold(Duration::ZERO).unwrap().settle(&[]);
+        assert_eq!(all(&reader), before);
+    }
+
+    #[test]
+    fn after_a_writer_died_at_its_commit_every_stamp_has_moved() {
+        for moved in [false, true] {
+            for (what, recover) in [("opening", true), ("writing", false)] {
+                let directory = tempfile::tempdir().unwrap();
+                let reader = open(&directory);
+                let before = all(&reader);
+                die(open(&directory), |stamps| {
+                    let mut hold = stamps.hold(Duration::ZERO).unwrap();
+                    hold.announce();
+                    // It may have come to this.
+                    if moved {
+                        let words = hold.board.unwrap().words();
+                        words[HEADER + slot("cache", "key")].fetch_add(1, Ordering::SeqCst);
+                    }
+                    hold
+                });
+                assert_eq!(reader.read("cache", "key"), None);
+                assert_eq!(reader.read("cache", "other"), None);
+                if recover {
+                    drop(open(&directory));
+                } else {
+                    reader.hold(Duration::ZERO).unwrap().settle(&[]);
+                }
+                assert!(
+                    all(&reader)
+                        .iter()
+                        .zip(&before)
+                        .all(|(now, before)| now > before),
+                    "{what}"
+                );
+                assert!(reader.read("cache", "key").is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn opening_leaves_a_living_writer_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let writer = open(&directory);
+        let mut hold = writer.hold(Duration::ZERO).unwrap();
+        hold.announce();
+        let other = open(&directory);
+        assert_eq!(other.read("cache", "key"), None);
+        assert_eq!(
+            other.hold(Duration::from_millis(20)).unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
+        hold.settle(&[slot("cache", "key")]);
+        assert_eq!(
+            (other.read("cache", "key"), other.read("cache", "other")),
+            (Some(1), Some(0))
+        );
+    }
+
+    #[test]
+    fn an_unknown_end_moves_everything() {
+        let directory = tempfile::tempdir().unwrap();
+        let stamps = open(&directory);
+        let mut hold = stamps.hold(Duration::ZERO).unwrap();
+        hold.announce();
+        drop(hold);
+        assert!(all(&stamps).iter().all(|&stamp| stamp == 1));
+        assert_eq!(stamps.read("cache", "key"), Some(1));
+    }
+
+    #[test]
+    fn a_new_file_has_no_stamps_until_somebody_has_had_the_database() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("memory.db-stamp");
+        let first = Stamps::open(path.clone());
+        let second = Stamps::open(path);
+        assert!(first.are_new() && second.are_new());
+        assert_eq!(second.read("cache", "key"), None);
+        first.begin();
+        assert_eq!(second.read("cache", "key"), Some(0));
+    }
+
+    #[test]
+    fn who_has_no_file_notices_when_there_is_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("later/memory.db-stamp");
+        let early = Stamps::open(path.clone());
+        let hold = early.hold(Duration::ZERO).unwrap();
+        assert!(!early.appeared(&hold));
+        std::fs::create_dir(directory.path().join("later")).unwrap();
+        let late = Stamps::open(path);
+        assert!(early.appeared(&hold));
+        late.begin();
+        let hold = early.hold(Duration::ZERO).unwrap();
+        assert!(!early.appeared(&hold));
+        assert_eq!(early.read("cache", "key"), Some(0));
+        assert!(late.hold(Duration::ZERO).is_err());
+        drop(hold);
+    }
+
+    #[test]
+    fn a_file_that_is_too_short_is_filled_and_keeps_what_it_has() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("memory.db-stamp");
+        let mut bytes = vec![0u8; 100];
+        bytes[..8].copy_from_slice(&MAGIC.to_ne_bytes());
+        bytes[8] = CLEAN as u8;
+        bytes[64] = 9;
+        std::fs::write(&path, bytes).unwrap();
+        let stamps = Stamps::open(path.clone());
+        assert_eq!(all(&stamps)[..2], [9, 0]);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), BYTES as u64);
     }
 }

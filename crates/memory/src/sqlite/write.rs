@@ -1,13 +1,10 @@
 //! What is written, within one transaction of the writer.
 
-use std::time::Duration;
-
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
-use crate::request::{left, meets_all, reaches_reservations, until, weight};
+use crate::request::{reaches_reservations, weight};
 use crate::slots::slot;
-use crate::text::after_prefix;
-use crate::{Batch, Filter, Label, Lease, Millis, Page, Put, Record, Reserved, request, space as names};
+use crate::{Batch, Filter, Label, Lease, Millis, Page, Put, Record, request, space as names};
 
 use super::labels;
 use super::read::{self, number};
@@ -17,19 +14,19 @@ use super::select;
 #[derive(Debug)]
 pub(super) struct Changes<'c> {
     connection: &'c Connection,
-    now: Millis,
+    pub(super) now: Millis,
     spaces: Vec<Space>,
     slots: Vec<usize>,
 }
 
 /// What changed in a space.
 #[derive(Debug)]
-struct Space {
+pub(super) struct Space {
     name: String,
     records: i64,
     bytes: i64,
     /// The last fence given, if one was given in this transaction.
-    fence: Option<i64>,
+    pub(super) fence: Option<i64>,
 }
 
 /// What is in the place where a record is to be stored.
@@ -43,31 +40,51 @@ struct Previous {
 impl<'c> Changes<'c> {
     /// The changes of a transaction that has begun.
     pub(super) fn new(connection: &'c Connection, now: Millis) -> Self {
-        Self { connection, now, spaces: Vec::new(), slots: Vec::new() }
+        Self {
+            connection,
+            now,
+            spaces: Vec::new(),
+            slots: Vec::new(),
+        }
     }
 
     /// Writes what was gathered, and returns the slots of the stamps that have to move.
     pub(super) fn finish(self) -> rusqlite::Result<Vec<usize>> {
-        const ADD: &str = "INSERT INTO spaces(space, records, bytes, fence) VALUES (?1, ?2, ?3, ifnull(?4, 0)) \
-                           ON CONFLICT(space) DO UPDATE SET records = records + excluded.records, \
-                           bytes = bytes + excluded.bytes, fence = ifnull(?4, fence)";
+        const ADD: &str = "INSERT INTO spaces(space, reserved, fence, until, labels, records, bytes) \
+                           VALUES (?1, '', ifnull(?4, 0), 0, x'', ?2, ?3) \
+                           ON CONFLICT(space, reserved) DO UPDATE SET fence = ifnull(?4, fence), \
+                           records = records + excluded.records, bytes = bytes + excluded.bytes";
         for space in &self.spaces {
             if space.records != 0 || space.bytes != 0 || space.fence.is_some() {
-                self.prepare(ADD)?.execute(params![space.name, space.records, space.bytes, space.fence])?;
+                self.prepare(ADD)?.execute(params![
+                    space.name,
+                    space.records,
+                    space.bytes,
+                    space.fence
+                ])?;
             }
         }
         Ok(self.slots)
     }
 
-    fn prepare(&self, text: &str) -> rusqlite::Result<CachedStatement<'c>> {
+    pub(super) fn prepare(&self, text: &str) -> rusqlite::Result<CachedStatement<'c>> {
         self.connection.prepare_cached(text)
     }
 
-    fn space(&mut self, name: &str) -> &mut Space {
-        let index = self.spaces.iter().position(|space| space.name == name).unwrap_or_else(|| {
-            self.spaces.push(Space { name: name.to_owned(), records: 0, bytes: 0, fence: None });
-            self.spaces.len() - 1
-        });
+    pub(super) fn space(&mut self, name: &str) -> &mut Space {
+        let index = self
+            .spaces
+            .iter()
+            .position(|space| space.name == name)
+            .unwrap_or_else(|| {
+                self.spaces.push(Space {
+                    name: name.to_owned(),
+                    records: 0,
+                    bytes: 0,
+                    fence: None,
+                });
+                self.spaces.len() - 1
+            });
         &mut self.spaces[index]
     }
 
@@ -76,7 +93,12 @@ impl<'c> Changes<'c> {
     }
 
     /// Stores a record whose labels are distinct.
-    pub(super) fn put(&mut self, space: &str, record: &Record, under: Option<&Lease>) -> rusqlite::Result<Put> {
+    pub(super) fn put(
+        &mut self,
+        space: &str,
+        record: &Record,
+        under: Option<&Lease>,
+    ) -> rusqlite::Result<Put> {
         if let Some(lease) = under
             && !self.end_lease(lease)?
         {
@@ -84,9 +106,15 @@ impl<'c> Changes<'c> {
         }
         let previous = self.previous(space, &record.key)?;
         let revision = previous.as_ref().map_or(0, |previous| previous.revision) + 1;
-        self.relabel(space, &record.key, previous.as_ref().map_or(&[], |previous| &previous.labels), &record.labels)?;
+        self.relabel(
+            space,
+            &record.key,
+            previous.as_ref().map_or(&[], |previous| &previous.labels),
+            &record.labels,
+        )?;
         if let Some(previous) = &previous {
-            self.prepare("DELETE FROM records WHERE id = ?1")?.execute([previous.id])?;
+            self.prepare("DELETE FROM records WHERE id = ?1")?
+                .execute([previous.id])?;
             if space == names::USER {
                 self.forget_text(previous.id)?;
             }
@@ -120,33 +148,49 @@ impl<'c> Changes<'c> {
     }
 
     fn previous(&self, space: &str, key: &str) -> rusqlite::Result<Option<Previous>> {
-        self.prepare("SELECT id, revision, labels, length(value) FROM records WHERE space = ?1 AND key = ?2")?
-            .query_row([space, key], |row| {
-                Ok(Previous {
-                    id: row.get(0)?,
-                    revision: number(row, 1)?,
-                    labels: labels::decode(row.get_ref(2)?.as_blob()?)?,
-                    size: number(row, 3)? as usize,
-                })
+        self.prepare(
+            "SELECT id, revision, labels, length(value) FROM records WHERE space = ?1 AND key = ?2",
+        )?
+        .query_row([space, key], |row| {
+            Ok(Previous {
+                id: row.get(0)?,
+                revision: number(row, 1)?,
+                labels: labels::decode(row.get_ref(2)?.as_blob()?)?,
+                size: number(row, 3)? as usize,
             })
-            .optional()
+        })
+        .optional()
     }
 
     /// Replaces the labels by which a key is found.
-    fn relabel(&self, space: &str, key: &str, before: &[Label], after: &[Label]) -> rusqlite::Result<()> {
+    fn relabel(
+        &self,
+        space: &str,
+        key: &str,
+        before: &[Label],
+        after: &[Label],
+    ) -> rusqlite::Result<()> {
         for label in before.iter().filter(|label| !after.contains(label)) {
-            self.prepare("DELETE FROM labels WHERE space = ?1 AND name = ?2 AND value = ?3 AND key = ?4")?
-                .execute([space, &label.name, &label.value, key])?;
+            self.prepare(
+                "DELETE FROM labels WHERE space = ?1 AND name = ?2 AND value = ?3 AND key = ?4",
+            )?
+            .execute([space, &label.name, &label.value, key])?;
         }
         for label in after.iter().filter(|label| !before.contains(label)) {
-            self.prepare("INSERT INTO labels(space, name, value, key) VALUES (?1, ?2, ?3, ?4)")?
-                .execute([space, &label.name, &label.value, key])?;
+            self.prepare(
+                "INSERT OR IGNORE INTO labels(space, name, value, key) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute([space, &label.name, &label.value, key])?;
         }
         Ok(())
     }
 
     fn remember_text(&self, id: i64, record: &Record) -> rusqlite::Result<()> {
-        let labels: Vec<&str> = record.labels.iter().map(|label| label.value.as_str()).collect();
+        let labels: Vec<&str> = record
+            .labels
+            .iter()
+            .map(|label| label.value.as_str())
+            .collect();
         // What is not text is found by its key and its labels only.
         let value = std::str::from_utf8(&record.value).unwrap_or_default();
         self.prepare("INSERT INTO texts(rowid, key, value, labels) VALUES (?1, ?2, ?3, ?4)")?
@@ -155,91 +199,35 @@ impl<'c> Changes<'c> {
     }
 
     fn forget_text(&self, id: i64) -> rusqlite::Result<()> {
-        self.prepare("DELETE FROM texts WHERE rowid = ?1")?.execute([id])?;
+        self.prepare("DELETE FROM texts WHERE rowid = ?1")?
+            .execute([id])?;
         Ok(())
-    }
-
-    /// Reserves a key, unless somebody holds it.
-    pub(super) fn reserve(
-        &mut self,
-        space: &str,
-        key: &str,
-        labels: &[Label],
-        hold: Duration,
-    ) -> rusqlite::Result<Reserved> {
-        let now = self.now;
-        let current: Option<(u64, Millis)> = self
-            .prepare("SELECT fence, until FROM reservations WHERE space = ?1 AND key = ?2")?
-            .query_row([space, key], |row| Ok((number(row, 0)?, row.get(1)?)))
-            .optional()?;
-        if let Some((fence, until)) = current
-            && until > now
-        {
-            return Ok(Reserved::Busy { fence, left: left(until, now) });
-        }
-        let fence = self.next_fence(space)?;
-        // Lapsed reservations of keys that nobody asks for again would pile up.
-        if fence % 64 == 0 {
-            self.prepare("DELETE FROM reservations WHERE until <= ?1")?.execute([now])?;
-        }
-        self.prepare("INSERT OR REPLACE INTO reservations(space, key, fence, until, labels) VALUES (?1, ?2, ?3, ?4, ?5)")?
-            .execute(params![space, key, fence, until(now, hold), labels::encode(labels)])?;
-        Ok(Reserved::Held(Lease { space: space.to_owned(), key: key.to_owned(), fence: fence as u64 }))
-    }
-
-    /// Fences grow per space and are never given twice: they outlive the reservations.
-    fn next_fence(&mut self, space: &str) -> rusqlite::Result<i64> {
-        let last = match self.space(space).fence {
-            Some(fence) => fence,
-            None => self
-                .prepare("SELECT fence FROM spaces WHERE space = ?1")?
-                .query_row([space], |row| row.get(0))
-                .optional()?
-                .unwrap_or(0),
-        };
-        self.space(space).fence = Some(last + 1);
-        Ok(last + 1)
-    }
-
-    pub(super) fn renew(&mut self, lease: &Lease, hold: Duration) -> rusqlite::Result<bool> {
-        let renewed = self
-            .prepare("UPDATE reservations SET until = ?4 WHERE space = ?1 AND key = ?2 AND fence = ?3 AND until > ?5")?
-            .execute(params![lease.space, lease.key, lease.fence as i64, until(self.now, hold), self.now])?;
-        Ok(renewed == 1)
-    }
-
-    pub(super) fn release(&mut self, lease: &Lease) -> rusqlite::Result<()> {
-        self.prepare("DELETE FROM reservations WHERE space = ?1 AND key = ?2 AND fence = ?3")?
-            .execute(params![lease.space, lease.key, lease.fence as i64])?;
-        Ok(())
-    }
-
-    /// Ends the lease; false, and nothing changes, if it is not current.
-    fn end_lease(&mut self, lease: &Lease) -> rusqlite::Result<bool> {
-        let ended = self
-            .prepare("DELETE FROM reservations WHERE space = ?1 AND key = ?2 AND fence = ?3 AND until > ?4")?
-            .execute(params![lease.space, lease.key, lease.fence as i64, self.now])?;
-        Ok(ended == 1)
     }
 
     /// Erases one page of records, and the reservations that match.
-    pub(super) fn erase(&mut self, space: &str, filter: &Filter<'_>, page: &Page<'_>) -> rusqlite::Result<Batch> {
+    pub(super) fn erase(
+        &mut self,
+        space: &str,
+        filter: &Filter<'_>,
+        page: &Page<'_>,
+    ) -> rusqlite::Result<Batch> {
         let mut records = Vec::new();
         for picked in select::pick(self.connection, space, filter, page)? {
             let id = picked.id;
-            let mut record = read::picked_record(self.connection, picked, true)?;
+            let (mut record, size) =
+                read::picked_for_erasure(self.connection, picked, page.values)?;
             self.relabel(space, &record.key, &record.labels, &[])?;
-            self.prepare("DELETE FROM records WHERE id = ?1")?.execute([id])?;
+            self.prepare("DELETE FROM records WHERE id = ?1")?
+                .execute([id])?;
             if space == names::USER {
                 self.forget_text(id)?;
             }
-            let size = weight(&record.key, record.value.len(), &record.labels);
+            let size = weight(&record.key, size, &record.labels);
             let entry = self.space(space);
             entry.records -= 1;
             entry.bytes -= size as i64;
             self.changed(space, &record.key);
             if !page.values {
-                record.value.clear();
                 record.labels.clear();
             }
             records.push(record);
@@ -249,27 +237,6 @@ impl<'c> Changes<'c> {
         }
         let next = request::next(&records, filter, page);
         Ok(Batch { records, next })
-    }
-
-    /// Erases the reservations that match. They are few, those of runs in flight: the ones in the range of
-    /// keys are looked at one by one.
-    fn revoke(&mut self, space: &str, filter: &Filter<'_>, page: &Page<'_>) -> rusqlite::Result<()> {
-        let end = after_prefix(filter.prefix);
-        let mut statement = self.prepare(
-            "SELECT key, labels FROM reservations \
-             WHERE space = ?1 AND key >= ?2 AND (?3 IS NULL OR key < ?3) AND (?4 IS NULL OR key > ?4)",
-        )?;
-        let mut rows = statement.query(params![space, filter.prefix, end, page.after])?;
-        let mut revoked: Vec<String> = Vec::new();
-        while let Some(row) = rows.next()? {
-            if filter.labels.is_empty() || meets_all(filter.labels, &labels::decode(row.get_ref(1)?.as_blob()?)?) {
-                revoked.push(row.get(0)?);
-            }
-        }
-        for key in revoked {
-            self.prepare("DELETE FROM reservations WHERE space = ?1 AND key = ?2")?.execute([space, &key])?;
-        }
-        Ok(())
     }
 
     pub(super) fn raise(&mut self, space: &str, counter: &str) -> rusqlite::Result<u64> {
@@ -282,8 +249,8 @@ impl<'c> Changes<'c> {
     }
 
     pub(super) fn touch(&mut self, space: &str, used: &[(String, Millis)]) -> rusqlite::Result<()> {
-        let mut statement =
-            self.prepare("UPDATE records SET used = ?3 WHERE space = ?1 AND key = ?2 AND used < ?3")?;
+        let mut statement = self
+            .prepare("UPDATE records SET used = ?3 WHERE space = ?1 AND key = ?2 AND used < ?3")?;
         for (key, at) in used {
             statement.execute(params![space, key, at])?;
         }

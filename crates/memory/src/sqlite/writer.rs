@@ -1,14 +1,16 @@
 //! The writer: one connection, a queue before it, one transaction for all that queue.
 //!
-//! A request is queued, and the caller steps aside once, so that others who are ready can queue too. Then,
-//! if the connection is free, the caller carries out the queue in one transaction: a store costs a commit
-//! and no change of threads. If it is not free, whoever has it looks at the queue again when done, and
+//! A request is queued, and if there has been company lately, the caller steps aside once, so that others
+//! who are ready can queue too. Then, if the connection is free, the caller carries out the queue in one
+//! transaction: a store costs a commit and no change of threads. If it is not free, whoever has it looks at the queue again when done, and
 //! wakes the writer's thread if something is left. The thread, started when first needed, also takes what a
 //! caller must not wait for: locks of other processes, large requests, checkpoints.
 //!
 //! Requests of which nobody awaits the answer any more are not begun. If one request of a transaction
 //! fails, all are rolled back and each is tried by itself.
 
+#[cfg(test)]
+mod death;
 mod seat;
 
 use std::collections::VecDeque;
@@ -46,7 +48,11 @@ impl Effort {
 
     /// Of a value of that size.
     pub(super) fn of_bytes(bytes: usize) -> Self {
-        if bytes as i64 <= INLINE_VALUE { Self::Small(bytes) } else { Self::Large(bytes) }
+        if bytes as i64 <= INLINE_VALUE {
+            Self::Small(bytes)
+        } else {
+            Self::Large(bytes)
+        }
     }
 
     fn bytes(self) -> usize {
@@ -98,8 +104,39 @@ struct Queue {
     waiting: VecDeque<Queued>,
     checkpoint: bool,
     closing: bool,
+    company: Company,
     /// A request panicked, or the thread could not be started: nothing is written any more.
     dead: bool,
+}
+
+/// Whether to step aside, which costs a tenth of a store, and is worth a whole one if somebody comes.
+#[derive(Default)]
+struct Company {
+    /// Transactions for which it will be expected, since there was some.
+    expected: u32,
+    /// Requests since it was last looked for.
+    alone: u32,
+}
+
+impl Company {
+    /// Whether a request should wait for others.
+    fn worth_waiting(&mut self) -> bool {
+        self.alone += 1;
+        if self.expected == 0 && self.alone < 16 {
+            return false;
+        }
+        self.alone = 0;
+        true
+    }
+
+    /// So many requests came together.
+    fn came(&mut self, requests: usize) {
+        self.expected = if requests > 1 {
+            8
+        } else {
+            self.expected.saturating_sub(1)
+        };
+    }
 }
 
 struct Shared {
@@ -123,11 +160,24 @@ impl std::fmt::Debug for Writer {
 
 impl Writer {
     /// A writer that connects when there is something to write.
-    pub(super) fn new(path: PathBuf, context: Context, options: Options, stamps: Arc<Stamps>) -> Self {
+    pub(super) fn new(
+        path: PathBuf,
+        context: Context,
+        options: Options,
+        stamps: Arc<Stamps>,
+    ) -> Self {
         let patience = options.busy_timeout;
         let seat = Mutex::new(Seat::new(path, context, options.clock, stamps));
-        let shared = Shared { queue: Mutex::default(), call: Condvar::new(), seat, patience };
-        Self { shared: Arc::new(shared), thread: Mutex::new(None) }
+        let shared = Shared {
+            queue: Mutex::default(),
+            call: Condvar::new(),
+            seat,
+            patience,
+        };
+        Self {
+            shared: Arc::new(shared),
+            thread: Mutex::new(None),
+        }
     }
 
     /// Has the work done in some transaction, and returns its result once that is committed. The work may
@@ -138,22 +188,29 @@ impl Writer {
         F: FnMut(&mut Changes<'_>) -> rusqlite::Result<T> + Send + 'static,
     {
         let (reply, mut answer) = oneshot::channel();
-        {
+        let job = Box::new(Work {
+            work,
+            result: None,
+            reply,
+        });
+        let wait = {
             let mut queue = self.shared.queue();
             if queue.dead {
                 return Err(stopped());
             }
-            queue.waiting.push_back(Queued { effort, job: Box::new(Work { work, result: None, reply }) });
-        }
+            queue.waiting.push_back(Queued { effort, job });
+            queue.company.worth_waiting()
+        };
         if matches!(effort, Effort::Large(_)) {
             self.call();
         } else {
-            tokio::task::yield_now().await;
-            match answer.try_recv() {
-                Ok(answer) => return answer,
-                Err(oneshot::error::TryRecvError::Closed) => return Err(stopped()),
-                Err(oneshot::error::TryRecvError::Empty) => self.lead(),
+            if wait {
+                tokio::task::yield_now().await;
+                if let Ok(answer) = answer.try_recv() {
+                    return answer;
+                }
             }
+            self.lead();
         }
         answer.await.unwrap_or_else(|_| Err(stopped()))
     }
@@ -208,17 +265,19 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self
+            .thread
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(thread) = thread {
             self.shared.queue().closing = true;
             self.shared.call.notify_one();
             // It ends by itself; if it panicked, there is nothing left to do either.
             let _ = thread.join();
         }
-        if let Ok(seat) = self.shared.seat.lock()
-            && seat.checkpoint_due_at_close()
-        {
-            seat.checkpointer().run();
+        if let Ok(mut seat) = self.shared.seat.lock() {
+            seat.close();
         }
     }
 }
@@ -236,12 +295,21 @@ impl Shared {
         let mut bytes = 0;
         while let Some(next) = queue.waiting.front() {
             let too_large = most == Effort::SMALL && matches!(next.effort, Effort::Large(_));
-            let enough = taken.len() == TOGETHER || (bytes > 0 && bytes + next.effort.bytes() > 4 << 20);
+            let enough =
+                taken.len() == TOGETHER || (bytes > 0 && bytes + next.effort.bytes() > 4 << 20);
             if too_large || enough {
                 break;
             }
             bytes += next.effort.bytes();
-            taken.extend(queue.waiting.pop_front().filter(|next| !next.job.abandoned()));
+            taken.extend(
+                queue
+                    .waiting
+                    .pop_front()
+                    .filter(|next| !next.job.abandoned()),
+            );
+        }
+        if !taken.is_empty() {
+            queue.company.came(taken.len());
         }
         taken
     }
@@ -270,7 +338,9 @@ impl Shared {
     fn serve(&self) {
         loop {
             let (checkpoint, closing) = self.wait();
-            let Ok(mut seat) = self.seat.lock() else { return self.die() };
+            let Ok(mut seat) = self.seat.lock() else {
+                return self.die();
+            };
             let watch = Watch(self);
             loop {
                 let jobs = self.take(Effort::LARGE);
@@ -294,15 +364,32 @@ impl Shared {
     fn wait(&self) -> (bool, bool) {
         let mut queue = self.queue();
         while queue.waiting.is_empty() && !queue.closing && !queue.checkpoint {
-            queue = self.call.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = self
+                .call
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         (std::mem::take(&mut queue.checkpoint), queue.closing)
     }
 
-    /// Moves the log into the database, beside the writers; if they are too fast for that, before them.
+    /// Moves the log into the database, beside the writers. A log that is wholly moved is begun anew, one
+    /// that is not only grows: so what was written meanwhile is moved too, unless that goes on and on.
+    /// When the log has become too long, the writers wait.
     fn checkpoint(&self) {
-        let Ok(checkpointer) = self.seat.lock().map(|seat| seat.checkpointer()) else { return };
-        if checkpointer.run().is_some_and(|left_in_log| left_in_log > seat::LONGEST_LOG) {
+        let Ok(checkpointer) = self.seat.lock().map(|seat| seat.checkpointer()) else {
+            return;
+        };
+        for _ in 0..4 {
+            match checkpointer.run() {
+                Some(left) if left > seat::LONGEST_LOG => break,
+                Some(left) if left > 0 => {}
+                _ => return,
+            }
+        }
+        if checkpointer
+            .run()
+            .is_some_and(|left| left > seat::LONGEST_LOG)
+        {
             let seat = self.seat.lock();
             checkpointer.run();
             drop(seat);
@@ -322,5 +409,8 @@ impl Drop for Watch<'_> {
 }
 
 fn stopped() -> Error {
-    Error::new(ErrorKind::Unavailable, "the memory's writer has stopped; open the memory again to go on")
+    Error::new(
+        ErrorKind::Unavailable,
+        "the memory's writer has stopped; open the memory again to go on",
+    )
 }

@@ -19,7 +19,9 @@ fn sqlite() -> Subject {
     let path = directory.path().join("memory.db");
     let first = Arc::new(open_at(&path, &clock));
     let second = Arc::new(open_at(&path, &clock));
-    Subject::new(first, clock).with_second(second).keeping(directory)
+    Subject::new(first, clock)
+        .with_second(second)
+        .keeping(directory)
 }
 
 mod in_a_process {

@@ -1,1 +1,194 @@
-//! files
+//! Files and directories.
+
+use std::fs;
+use std::sync::{Arc, Barrier};
+
+use cachalot_memory::{Answer, ErrorKind, Memory};
+
+use crate::{open, record, run};
+
+#[cfg(unix)]
+#[test]
+fn everything_is_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("deep/er/memory.db");
+    let memory = open(&path).unwrap();
+    run(memory.put("cache", record("key", "x"), None).settle()).unwrap();
+    let mut seen = Vec::new();
+    for entry in fs::read_dir(path.parent().unwrap()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(
+            entry.metadata().unwrap().permissions().mode() & 0o7777,
+            0o600,
+            "{entry:?}"
+        );
+        seen.push(entry.file_name().into_string().unwrap());
+    }
+    seen.sort();
+    assert_eq!(
+        seen,
+        [
+            "memory.db",
+            "memory.db-shm",
+            "memory.db-stamp",
+            "memory.db-wal"
+        ]
+    );
+    for made in ["deep", "deep/er"] {
+        let mode = fs::metadata(directory.path().join(made))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o7777, 0o700, "{made}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_directory_that_cannot_be_written_is_denied() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o500)).unwrap();
+    let probe = fs::write(directory.path().join("probe"), "");
+    let answer = open(&directory.path().join("memory.db")).map(drop);
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    if probe.is_ok() {
+        // Nothing is denied to the superuser.
+        return;
+    }
+    let error = answer.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Denied);
+    assert!(error.message.contains("memory.db"), "{}", error.message);
+}
+
+#[test]
+fn what_is_in_the_way_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = open(directory.path()).unwrap_err();
+    assert!(
+        matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Denied),
+        "{error}"
+    );
+    fs::write(directory.path().join("file"), "").unwrap();
+    let error = open(&directory.path().join("file/memory.db")).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(error.message.contains("memory.db"), "{}", error.message);
+}
+
+#[test]
+fn names_that_mean_something_to_sqlite_are_names() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in [
+        ":memory:",
+        "file:x?mode=memory",
+        "a b%20c",
+        "ü.db",
+        "x.db?cache=shared#1",
+    ] {
+        let path = directory.path().join(name);
+        let memory = open(&path).unwrap();
+        run(memory.put("cache", record("key", "x"), None).settle()).unwrap();
+        drop(memory);
+        assert!(fs::metadata(&path).unwrap().len() > 0, "{name}");
+        let memory = open(&path).unwrap();
+        let Answer::Now(Ok(found)) = memory.get("cache", "key", &[]) else {
+            panic!("{name}")
+        };
+        assert!(found.record.is_some(), "{name}");
+    }
+}
+
+#[test]
+fn eight_threads_create_one_database() {
+    for _ in 0..20 {
+        let directory = tempfile::tempdir().unwrap();
+        let barrier = Arc::new(Barrier::new(8));
+        let threads: Vec<_> = (0..8)
+            .map(|thread| {
+                let (path, barrier) =
+                    (directory.path().join("new/memory.db"), Arc::clone(&barrier));
+                std::thread::spawn(move || {
+                    barrier.wait();
+                    let memory = open(&path).unwrap();
+                    run(memory
+                        .put("cache", record(&format!("key {thread}"), "x"), None)
+                        .settle())
+                    .unwrap();
+                    run(memory.raise("cache", "counter").settle()).unwrap()
+                })
+            })
+            .collect();
+        let mut counts: Vec<u64> = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [1, 2, 3, 4, 5, 6, 7, 8]);
+        let memory = open(&directory.path().join("new/memory.db")).unwrap();
+        assert_eq!(run(memory.usage("cache").settle()).unwrap().records, 8);
+        assert!(memory.stamp("cache", "key 1").is_some());
+    }
+}
+
+#[test]
+fn without_a_stamp_file_there_are_no_stamps_and_all_else_works() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memory.db");
+    // A link to nowhere: there is no such file, and it cannot be created.
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(
+        directory.path().join("no/where"),
+        directory.path().join("memory.db-stamp"),
+    )
+    .unwrap();
+    #[cfg(not(unix))]
+    return;
+    let memory = open(&path).unwrap();
+    assert_eq!(memory.stamp("cache", "key"), None);
+    run(memory.put("cache", record("key", "x"), None).settle()).unwrap();
+    assert_eq!(memory.stamp("cache", "key"), None);
+    let Answer::Now(Ok(found)) = memory.get("cache", "key", &[]) else {
+        panic!("not found")
+    };
+    assert!(found.record.is_some());
+}
+
+#[test]
+fn a_stamp_file_that_is_there_but_cannot_be_used_stops_writing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memory.db");
+    fs::create_dir(directory.path().join("memory.db-stamp")).unwrap();
+    let memory = open(&path).unwrap();
+    let error = run(memory.put("cache", record("key", "x"), None).settle()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(
+        error.message.contains("memory.db-stamp"),
+        "{}",
+        error.message
+    );
+    // Who can use it again writes again.
+    fs::remove_dir(directory.path().join("memory.db-stamp")).unwrap();
+    run(memory.put("cache", record("key", "x"), None).settle()).unwrap();
+}
+
+#[test]
+fn a_stamp_file_that_appears_later_is_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memory.db");
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(
+        directory.path().join("later/stamp"),
+        directory.path().join("memory.db-stamp"),
+    )
+    .unwrap();
+    #[cfg(not(unix))]
+    return;
+    let early = open(&path).unwrap();
+    run(early.put("cache", record("key", "x"), None).settle()).unwrap();
+    fs::create_dir(directory.path().join("later")).unwrap();
+    let late = open(&path).unwrap();
+    let before = late.stamp("cache", "key").unwrap();
+    run(early.put("cache", record("key", "y"), None).settle()).unwrap();
+    assert_ne!(late.stamp("cache", "key"), Some(before));
+}

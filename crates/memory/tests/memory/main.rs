@@ -2,12 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod conforming;
-mod cost;
 mod damage;
 mod files;
 mod model;
 mod processes;
-mod stamps;
 mod writers;
 
 use std::path::Path;
@@ -25,15 +23,33 @@ fn open(path: &Path) -> Result<SqliteMemory, Error> {
 
 /// Opens with a clock of the test's.
 fn open_at(path: &Path, clock: &Arc<ManualClock>) -> SqliteMemory {
-    SqliteMemory::open(path, Options { clock: clock.clone(), busy_timeout: Duration::from_secs(10) }).unwrap()
+    SqliteMemory::open(
+        path,
+        Options {
+            clock: clock.clone(),
+            busy_timeout: Duration::from_secs(10),
+        },
+    )
+    .unwrap()
 }
 
 fn record(key: &str, value: impl Into<bytes::Bytes>) -> Record {
-    Record { key: key.into(), value: value.into(), labels: Vec::new(), expires: None, revision: 0, updated: 0 }
+    Record {
+        key: key.into(),
+        value: value.into(),
+        labels: Vec::new(),
+        expires: None,
+        revision: 0,
+        updated: 0,
+    }
 }
 
 /// Runs to the end on a runtime of two threads.
 fn run<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(work)
 }

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 
 use crate::{Error, ErrorKind};
 
-use super::super::failure::{Context, is_busy};
+use super::super::failure::{Context, is_busy, locked};
 use super::super::schema;
 use super::super::stamps::{Hold, Stamps};
 use super::super::write::Changes;
@@ -20,8 +20,8 @@ use super::Queued;
 const TRANSACTIONS: u32 = 32;
 const BYTES: usize = 1 << 20;
 
-/// Pages in the log from which on it is moved into the database: four megabytes.
-const LONG_LOG: i64 = 1024;
+/// Pages in the log from which on it is moved into the database: eight megabytes.
+const LONG_LOG: i64 = 2048;
 
 /// The same for a memory that is being closed. Who opens the file next reads the whole log.
 const LONG_LOG_LEFT: i64 = 256;
@@ -56,9 +56,22 @@ enum Trouble {
 }
 
 impl Seat {
-    pub(super) fn new(path: PathBuf, context: Context, clock: Arc<dyn Clock>, stamps: Arc<Stamps>) -> Self {
+    pub(super) fn new(
+        path: PathBuf,
+        context: Context,
+        clock: Arc<dyn Clock>,
+        stamps: Arc<Stamps>,
+    ) -> Self {
         // The first transaction looks at what earlier processes have left in the log.
-        Self { path, context, clock, stamps, connection: None, transactions: TRANSACTIONS, bytes: 0 }
+        Self {
+            path,
+            context,
+            clock,
+            stamps,
+            connection: None,
+            transactions: TRANSACTIONS,
+            bytes: 0,
+        }
     }
 
     /// Carries out the requests in one transaction, or each in its own if one of them fails, and answers
@@ -81,18 +94,28 @@ impl Seat {
                 blocked.extend(jobs);
             }
         }
-        if blocked.is_empty() { Ran::Answered } else { Ran::Blocked(blocked) }
+        if blocked.is_empty() {
+            Ran::Answered
+        } else {
+            Ran::Blocked(blocked)
+        }
     }
 
     fn transact(&mut self, jobs: &mut [Queued], patience: Duration) -> Result<(), Trouble> {
-        let mut hold = self.stamps.hold(patience).map_err(|error| self.not_held(error))?;
+        let mut hold = self
+            .stamps
+            .hold(patience)
+            .map_err(|error| self.not_held(error))?;
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect().map_err(|error| self.trouble(error))?,
         };
         let outcome = self.attempt(&connection, jobs, &mut hold, patience);
         // A connection whose transaction cannot even be rolled back is of no use any more.
-        if outcome.is_ok() || connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok() {
+        if outcome.is_ok()
+            || connection.is_autocommit()
+            || connection.execute_batch("ROLLBACK").is_ok()
+        {
             self.connection = Some(connection);
         }
         let slots = outcome.map_err(|error| self.trouble(error))?;
@@ -112,6 +135,9 @@ impl Seat {
     ) -> rusqlite::Result<Vec<usize>> {
         connection.busy_timeout(patience)?;
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        if self.stamps.appeared(hold) {
+            return Err(locked());
+        }
         let mut changes = Changes::new(connection, self.clock.now());
         for queued in jobs {
             queued.job.run(&mut changes)?;
@@ -134,13 +160,18 @@ impl Seat {
     fn trouble(&self, error: rusqlite::Error) -> Trouble {
         let busy = is_busy(&error);
         let error = self.context.failure(error);
-        if busy { Trouble::Busy(error) } else { Trouble::Failed(error) }
+        if busy {
+            Trouble::Busy(error)
+        } else {
+            Trouble::Failed(error)
+        }
     }
 
     fn not_held(&self, error: io::Error) -> Trouble {
         let location = self.context.location();
         if error.kind() == io::ErrorKind::WouldBlock {
-            let message = format!("another process kept writing to the database {location}; try again");
+            let message =
+                format!("another process kept writing to the database {location}; try again");
             return Trouble::Busy(Error::new(ErrorKind::Busy, message));
         }
         let message = format!(
@@ -156,41 +187,64 @@ impl Seat {
             return false;
         }
         (self.transactions, self.bytes) = (0, 0);
-        self.log() >= LONG_LOG
+        self.connection
+            .as_ref()
+            .and_then(|connection| look_at_log(connection, "NOOP"))
+            .is_some_and(|log| log.left >= LONG_LOG)
     }
 
-    /// The same when nobody writes any more.
-    pub(super) fn checkpoint_due_at_close(&self) -> bool {
-        self.log() >= LONG_LOG_LEFT
-    }
-
-    fn log(&self) -> i64 {
-        self.connection.as_ref().and_then(|connection| log_pages(connection, "NOOP")).unwrap_or(0)
+    /// Empties the log if it is long. If others use the database, the last of them will.
+    pub(super) fn close(&mut self) {
+        if let Some(connection) = &self.connection
+            && look_at_log(connection, "NOOP").is_some_and(|log| log.pages >= LONG_LOG_LEFT)
+        {
+            look_at_log(connection, "TRUNCATE");
+        }
     }
 
     /// What can run a checkpoint without holding the seat.
     pub(super) fn checkpointer(&self) -> Checkpointer {
-        Checkpointer { path: self.path.clone() }
+        Checkpointer {
+            connection: schema::connect(&self.path).ok(),
+        }
     }
 }
 
 /// Moves the log into the database.
 pub(super) struct Checkpointer {
-    path: PathBuf,
+    connection: Option<Connection>,
 }
 
 impl Checkpointer {
-    /// Without waiting for readers; how many pages the log has that are not in the database, if known. A
+    /// Without waiting for anybody; how many pages the log has that are not in the database, if known. A
     /// failure is the next checkpoint's to repeat: the log holds everything.
     pub(super) fn run(&self) -> Option<i64> {
-        log_pages(&schema::connect(&self.path).ok()?, "PASSIVE")
+        look_at_log(self.connection.as_ref()?, "PASSIVE").map(|log| log.left)
     }
 }
 
-/// Runs a checkpoint of that kind; how many pages the log has that are not in the database.
-fn log_pages(connection: &Connection, kind: &str) -> Option<i64> {
-    let mut statement = connection.prepare_cached(&format!("PRAGMA wal_checkpoint({kind})")).ok()?;
-    statement.query_row([], |row| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?)).ok()
+/// The log after a checkpoint.
+struct Log {
+    /// Pages that whoever opens the database next has to read.
+    pages: i64,
+    /// Those of them that are not in the database.
+    left: i64,
+}
+
+/// Runs a checkpoint of that kind.
+fn look_at_log(connection: &Connection, kind: &str) -> Option<Log> {
+    let mut statement = connection
+        .prepare_cached(&format!("PRAGMA wal_checkpoint({kind})"))
+        .ok()?;
+    statement
+        .query_row([], |row| {
+            let (pages, moved): (i64, i64) = (row.get(1)?, row.get(2)?);
+            Ok(Log {
+                pages,
+                left: pages - moved,
+            })
+        })
+        .ok()
 }
 
 fn answer(jobs: Vec<Queued>, outcome: &Result<(), Error>) {

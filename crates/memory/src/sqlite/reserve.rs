@@ -1,0 +1,122 @@
+//! Reservations, within one transaction of the writer.
+
+use std::time::Duration;
+
+use rusqlite::{OptionalExtension, params};
+
+use crate::request::{left, meets_all, until};
+use crate::text::after_prefix;
+use crate::{Filter, Label, Lease, Millis, Page, Reserved};
+
+use super::labels;
+use super::read::number;
+use super::write::Changes;
+
+/// What the column `reserved` says of a key. The space's own row has nothing there.
+fn place(key: &str) -> String {
+    format!(":{key}")
+}
+
+impl Changes<'_> {
+    /// Reserves a key, unless somebody holds it.
+    pub(super) fn reserve(
+        &mut self,
+        space: &str,
+        key: &str,
+        labels: &[Label],
+        hold: Duration,
+    ) -> rusqlite::Result<Reserved> {
+        let (now, place) = (self.now, place(key));
+        let current: Option<(u64, Millis)> = self
+            .prepare("SELECT fence, until FROM spaces WHERE space = ?1 AND reserved = ?2")?
+            .query_row([space, &place], |row| Ok((number(row, 0)?, row.get(1)?)))
+            .optional()?;
+        if let Some((fence, until)) = current
+            && until > now
+        {
+            return Ok(Reserved::Busy {
+                fence,
+                left: left(until, now),
+            });
+        }
+        let fence = self.next_fence(space)?;
+        // Lapsed reservations of keys that nobody asks for again would pile up.
+        if fence % 64 == 0 {
+            self.prepare("DELETE FROM spaces WHERE reserved <> '' AND until <= ?1")?
+                .execute([now])?;
+        }
+        self.prepare("INSERT OR REPLACE INTO spaces(space, reserved, fence, until, labels, records, bytes) VALUES (?1, ?2, ?3, ?4, ?5, 0, 0)")?
+            .execute(params![space, place, fence, until(now, hold), labels::encode(labels)])?;
+        Ok(Reserved::Held(Lease {
+            space: space.to_owned(),
+            key: key.to_owned(),
+            fence: fence as u64,
+        }))
+    }
+
+    /// Fences grow per space and are never given twice: they outlive the reservations.
+    fn next_fence(&mut self, space: &str) -> rusqlite::Result<i64> {
+        let last = match self.space(space).fence {
+            Some(fence) => fence,
+            None => self
+                .prepare("SELECT fence FROM spaces WHERE space = ?1 AND reserved = ''")?
+                .query_row([space], |row| row.get(0))
+                .optional()?
+                .unwrap_or(0),
+        };
+        self.space(space).fence = Some(last + 1);
+        Ok(last + 1)
+    }
+
+    pub(super) fn renew(&mut self, lease: &Lease, hold: Duration) -> rusqlite::Result<bool> {
+        let renewed = self
+            .prepare("UPDATE spaces SET until = ?4 WHERE space = ?1 AND reserved = ?2 AND fence = ?3 AND until > ?5")?
+            .execute(params![lease.space, place(&lease.key), lease.fence as i64, until(self.now, hold), self.now])?;
+        Ok(renewed == 1)
+    }
+
+    pub(super) fn release(&mut self, lease: &Lease) -> rusqlite::Result<()> {
+        self.prepare("DELETE FROM spaces WHERE space = ?1 AND reserved = ?2 AND fence = ?3")?
+            .execute(params![lease.space, place(&lease.key), lease.fence as i64])?;
+        Ok(())
+    }
+
+    /// Ends the lease; false, and nothing changes, if it is not current.
+    pub(super) fn end_lease(&mut self, lease: &Lease) -> rusqlite::Result<bool> {
+        let ended = self
+            .prepare("DELETE FROM spaces WHERE space = ?1 AND reserved = ?2 AND fence = ?3 AND until > ?4")?
+            .execute(params![lease.space, place(&lease.key), lease.fence as i64, self.now])?;
+        Ok(ended == 1)
+    }
+
+    /// Erases the reservations that match. They are few, those of runs in flight: the ones in the range of
+    /// keys are looked at one by one.
+    pub(super) fn revoke(
+        &mut self,
+        space: &str,
+        filter: &Filter<'_>,
+        page: &Page<'_>,
+    ) -> rusqlite::Result<()> {
+        let from = place(filter.prefix);
+        let end = after_prefix(&from);
+        let after = page.after.map(place);
+        let mut statement = self.prepare(
+            "SELECT reserved, labels FROM spaces \
+             WHERE space = ?1 AND reserved >= ?2 AND reserved < ?3 AND (?4 IS NULL OR reserved > ?4)",
+        )?;
+        let mut rows = statement.query(params![space, from, end, after])?;
+        let mut revoked: Vec<String> = Vec::new();
+        while let Some(row) = rows.next()? {
+            if filter.labels.is_empty()
+                || meets_all(filter.labels, &labels::decode(row.get_ref(1)?.as_blob()?)?)
+            {
+                revoked.push(row.get(0)?);
+            }
+        }
+        for place in revoked {
+            self.prepare("DELETE FROM spaces WHERE space = ?1 AND reserved = ?2")?
+                .execute([space, &place])?;
+        }
+        Ok(())
+    }
+}

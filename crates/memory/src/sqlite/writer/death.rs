@@ -1,0 +1,86 @@
+//! What is left when a request panics.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::Arc;
+
+use cachalot_core::SystemClock;
+
+use crate::sqlite::{Options, SqliteMemory};
+use crate::{Answer, ErrorKind, Memory, Record};
+
+use super::Effort;
+
+fn record(key: &str) -> Record {
+    Record {
+        key: key.into(),
+        value: bytes::Bytes::new(),
+        labels: Vec::new(),
+        expires: None,
+        revision: 0,
+        updated: 0,
+    }
+}
+
+fn run(effort: Effort) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memory.db");
+    let memory = Arc::new(SqliteMemory::open(&path, Options::new(Arc::new(SystemClock))).unwrap());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        memory
+            .put("cache", record("before"), None)
+            .settle()
+            .await
+            .unwrap();
+        let stamp = memory.stamp("cache", "before");
+        let dying = Arc::clone(&memory);
+        let dead = tokio::spawn(async move {
+            dying
+                .writer
+                .submit(effort, |changes| -> rusqlite::Result<()> {
+                    changes.put("cache", &record("half-way"), None)?;
+                    panic!("a mistake of ours");
+                })
+                .await
+        });
+        // Who carried it out panics with it; who waited for it is told.
+        if let Ok(answer) = dead.await {
+            assert_eq!(answer.unwrap_err().kind, ErrorKind::Unavailable);
+        }
+        for _ in 0..3 {
+            let error = memory
+                .put("cache", record("after"), None)
+                .settle()
+                .await
+                .unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Unavailable);
+            assert!(error.message.contains("writer has stopped"), "{error}");
+        }
+        // Reading goes on, and nothing half-way is seen.
+        for (key, there) in [("before", true), ("half-way", false), ("after", false)] {
+            let Answer::Now(Ok(found)) = memory.get("cache", key, &[]) else {
+                panic!("not at once")
+            };
+            assert_eq!(found.record.is_some(), there, "{key}");
+        }
+        assert_eq!(memory.stamp("cache", "before"), stamp);
+    });
+    drop(memory);
+    let again = SqliteMemory::open(&path, Options::new(Arc::new(SystemClock))).unwrap();
+    runtime
+        .block_on(again.put("cache", record("after"), None).settle())
+        .unwrap();
+}
+
+#[test]
+fn a_request_that_panics_in_its_caller_ends_the_writer() {
+    run(Effort::SMALL);
+}
+
+#[test]
+fn a_request_that_panics_in_the_thread_ends_the_writer() {
+    run(Effort::LARGE);
+}

@@ -1,0 +1,124 @@
+//! A memory that knows no index.
+
+use std::collections::BTreeMap;
+
+use cachalot_core::Millis;
+use cachalot_memory::{Label, Match, Order, Record, Usage};
+
+use super::step::Question;
+
+#[derive(Debug, Clone)]
+pub(super) struct Kept {
+    pub(super) record: Record,
+    pub(super) used: Millis,
+    pub(super) stored: u64,
+}
+
+/// One space, as plainly as it can be said.
+#[derive(Debug, Default)]
+pub(super) struct Plain {
+    pub(super) records: Vec<Kept>,
+    pub(super) counters: BTreeMap<String, u64>,
+    /// Key, number of the lease, until when, labels.
+    pub(super) reservations: Vec<(String, usize, Millis, Vec<Label>)>,
+}
+
+pub(super) fn meets(labels: &[Label], criteria: &[Match<'_>]) -> bool {
+    criteria.iter().all(|criterion| {
+        labels.iter().any(|label| match criterion {
+            Match::Is { name, value } => label.name == *name && label.value == *value,
+            Match::Starts { name, prefix } => {
+                label.name == *name && label.value.starts_with(prefix)
+            }
+        })
+    })
+}
+
+impl Plain {
+    pub(super) fn put(&mut self, mut record: Record, now: Millis, stored: u64) -> u64 {
+        let before = self
+            .records
+            .iter()
+            .position(|kept| kept.record.key == record.key);
+        record.revision = before.map_or(1, |at| self.records.remove(at).record.revision + 1);
+        record.updated = now;
+        record.labels.sort();
+        record.labels.dedup();
+        let revision = record.revision;
+        self.records.push(Kept {
+            record,
+            used: now,
+            stored,
+        });
+        revision
+    }
+
+    pub(super) fn find(&self, question: &Question) -> Vec<Record> {
+        let page = question.page();
+        let mut found: Vec<&Kept> = self
+            .records
+            .iter()
+            .filter(|kept| kept.record.key.starts_with(question.prefix))
+            .filter(|kept| meets(&kept.record.labels, &question.labels))
+            .filter(|kept| {
+                question
+                    .expired_before
+                    .is_none_or(|moment| kept.record.expires.is_some_and(|at| at < moment))
+            })
+            .filter(|kept| {
+                page.after
+                    .is_none_or(|after| kept.record.key.as_str() > after)
+            })
+            .collect();
+        match question.order {
+            Order::Key => found.sort_by_key(|kept| kept.record.key.clone()),
+            Order::Newest => found.sort_by_key(|kept| u64::MAX - kept.stored),
+            Order::Coldest => found.sort_by_key(|kept| (kept.used, kept.stored)),
+            Order::Expiry => {
+                found.sort_by_key(|kept| (kept.record.expires.unwrap_or(Millis::MAX), kept.stored))
+            }
+        }
+        found
+            .into_iter()
+            .take(page.limit as usize)
+            .map(|kept| kept.record.clone())
+            .collect()
+    }
+
+    pub(super) fn erase(&mut self, question: &Question) -> Vec<Record> {
+        let erased = self.find(question);
+        self.records
+            .retain(|kept| !erased.iter().any(|record| record.key == kept.record.key));
+        if question.expired_before.is_none() && matches!(question.order, Order::Key | Order::Newest)
+        {
+            let after = question.page().after;
+            self.reservations.retain(|(key, _, _, labels)| {
+                let matches = key.starts_with(question.prefix) && meets(labels, &question.labels);
+                !(matches && after.is_none_or(|after| key.as_str() > after))
+            });
+        }
+        erased
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        let size = |kept: &Kept| {
+            let labels: usize = kept
+                .record
+                .labels
+                .iter()
+                .map(|label| label.name.len() + label.value.len())
+                .sum();
+            kept.record.key.len() + kept.record.value.len() + labels
+        };
+        Usage {
+            records: self.records.len() as u64,
+            bytes: self.records.iter().map(size).sum::<usize>() as u64,
+        }
+    }
+
+    pub(super) fn current(&self, key: &str, number: usize, now: Millis) -> bool {
+        self.reservations
+            .iter()
+            .any(|held| held.0 == key && held.1 == number && held.2 > now)
+    }
+}
