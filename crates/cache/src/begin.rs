@@ -16,7 +16,6 @@ use crate::outcome::{How, Outcome, Revision, Settled, Settling};
 use crate::policy::{Join, Mode, Policy};
 use crate::store::NAME_LABEL;
 use crate::ticket::{Errand, Ticket};
-use crate::witness::Watched;
 use crate::{Begun, Call, FrozenMiss, Key, Reason};
 
 /// A reservation lasts this long and is renewed three times in that span while the run goes on: who
@@ -204,7 +203,7 @@ impl Request<'_> {
         // Files are not announced when they change: the flight is joined only if all that it has
         // looked at so far is still so. What it has not looked at yet, it will see as it is.
         flight.witness.looked().await;
-        if Watched::new(flight.witness.observed()).check().await.is_err() {
+        if flight.witness.taken().holds().await.is_err() {
             flight.close();
             return None;
         }
@@ -237,6 +236,9 @@ impl Request<'_> {
 
     /// Reserves the key where that is possible, then hands out the ticket, or another process' answer.
     async fn secure_and_run(&self, mut ticket: Ticket) -> Begun {
+        if self.shared.secrets_in(&ticket.flight.labels) {
+            ticket.storable = Err(Reason::HoldsSecret);
+        }
         if ticket.storable.is_err() || self.policy.mode == Mode::ReadOnly {
             return Begun::Run(self.hand_out(ticket));
         }

@@ -19,6 +19,12 @@ use crate::{Cache, Kind};
 /// The version of the format.
 pub const CASSETTE_VERSION: u32 = 1;
 
+/// All that is known of a first line of any version.
+#[derive(Deserialize)]
+struct Version {
+    cachalot_cassette: u32,
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct First {
@@ -32,6 +38,7 @@ struct First {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
+    #[serde(with = "crate::witness::hex_digest")]
     key: Digest,
     kind: Kind,
     scope: String,
@@ -47,15 +54,12 @@ struct Line {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     sealed: bool,
     labels: Vec<Label>,
-    #[serde(flatten)]
-    answer: Answer,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Answer {
-    Text(String),
-    Base64(String),
+    /// The answer, if it is text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    /// The answer, if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    base64: Option<String>,
 }
 
 /// What was exported.
@@ -152,28 +156,25 @@ impl Cache {
     ) -> Result<Imported, CassetteError> {
         let memory = self.0.memory().map_err(|_| CassetteError::NoMemory)?;
         let mut imported = Imported::default();
-        let mut text = String::new();
+        let mut text = Vec::new();
         let mut line = 0;
         loop {
             text.clear();
             line += 1;
-            if from.read_line(&mut text)? == 0 {
-                break;
-            }
             let fault = |problem: String| CassetteError::Format { line, problem };
-            if line == 1 {
-                imported.digest_key = first_line(&text).map_err(fault)?;
-            } else if !text.trim().is_empty() {
-                let read: Line =
-                    serde_json::from_str(&text).map_err(|error| fault(error.to_string()))?;
-                let record = read.into_record().map_err(fault)?;
-                memory.put(space::CACHE, record, None).settle().await?;
-                imported.entries += 1;
+            match (from.read_until(b'\n', &mut text)?, line) {
+                (0, 1) => return Err(fault("the file is empty".to_owned())),
+                (0, _) => break,
+                (_, 1) => imported.digest_key = first_line(&text).map_err(fault)?,
+                _ if text.trim_ascii().is_empty() => {}
+                _ => {
+                    let record = entry_line(&text).map_err(fault)?;
+                    memory.put(space::CACHE, record, None).settle().await?;
+                    imported.entries += 1;
+                }
             }
         }
-        if line == 1 {
-            return Err(CassetteError::Format { line, problem: "the file is empty".to_owned() });
-        }
+        self.0.evict().await;
         Ok(imported)
     }
 }
@@ -183,15 +184,15 @@ fn write_line(to: &mut (dyn Write + Send), line: &impl Serialize) -> std::io::Re
     to.write_all(b"\n")
 }
 
-fn first_line(text: &str) -> Result<Option<DigestKey>, String> {
-    let first: First = serde_json::from_str(text)
+fn first_line(text: &[u8]) -> Result<Option<DigestKey>, String> {
+    let Version { cachalot_cassette: version } = serde_json::from_slice(text)
         .map_err(|_| "not a cassette: the first line must say `cachalot_cassette`".to_owned())?;
-    if first.cachalot_cassette > CASSETTE_VERSION {
+    if version > CASSETTE_VERSION {
         return Err(format!(
-            "the cassette has version {}, this cachalot reads up to {CASSETTE_VERSION}: update it",
-            first.cachalot_cassette
+            "the cassette has version {version}, this cachalot reads up to {CASSETTE_VERSION}: update it"
         ));
     }
+    let first: First = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     let key = first.digest_key.map(|text| {
         let mut bytes = [0; 32];
         hex::decode_to_slice(&text, &mut bytes).map(|()| DigestKey::new(bytes))
@@ -199,13 +200,18 @@ fn first_line(text: &str) -> Result<Option<DigestKey>, String> {
     key.transpose().map_err(|_| "the digest key is not 64 hex digits".to_owned())
 }
 
+fn entry_line(text: &[u8]) -> Result<Record, String> {
+    let line: Line = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    line.into_record()
+}
+
 impl Line {
     fn of(entry: Entry) -> Self {
         let Head { key, kind, scope, name, created, expires, epochs, observed, spent, sealed } =
             entry.head;
-        let answer = match std::str::from_utf8(&entry.body.bytes) {
-            Ok(text) => Answer::Text(text.to_owned()),
-            Err(_) => Answer::Base64(BASE64.encode(&entry.body.bytes)),
+        let (text, base64) = match std::str::from_utf8(&entry.body.bytes) {
+            Ok(text) => (Some(text.to_owned()), None),
+            Err(_) => (None, Some(BASE64.encode(&entry.body.bytes))),
         };
         Self {
             key,
@@ -219,14 +225,16 @@ impl Line {
             spent,
             sealed,
             labels: entry.labels,
-            answer,
+            text,
+            base64,
         }
     }
 
     fn into_record(self) -> Result<Record, String> {
-        let answer = match self.answer {
-            Answer::Text(text) => text.into_bytes(),
-            Answer::Base64(text) => BASE64.decode(text).map_err(|error| error.to_string())?,
+        let answer = match (self.text, self.base64) {
+            (Some(text), None) => text.into_bytes(),
+            (None, Some(text)) => BASE64.decode(text).map_err(|error| error.to_string())?,
+            _ => return Err("an entry has either `text` or `base64`".to_owned()),
         };
         let head = Head {
             key: self.key,

@@ -1,7 +1,7 @@
 //! What all calls share, and how an entry is looked up.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cachalot_core::{Clock, Millis, Seals};
@@ -14,6 +14,9 @@ use crate::front::{Front, Fronted};
 use crate::ledger::Ledger;
 use crate::policy::Policy;
 use crate::{Call, Key, Reason};
+
+/// So many uses are told to the memory at a time.
+const MANY_USES: usize = 256;
 
 /// How much an engine may keep. Least recently used entries go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +62,8 @@ pub(crate) struct Shared {
     pub(crate) epochs: Epochs,
     pub(crate) front: Front,
     pub(crate) stores: AtomicU64,
-    pub(crate) evicting: AtomicBool,
+    /// Stores since eviction last began, while it goes on.
+    pub(crate) evictions_due: AtomicU64,
     used: crate::sync::Mutex<Vec<Arc<Entry>>>,
     warn: Arc<dyn Fn(&str) + Send + Sync>,
     /// When each kind of fault was last warned of, so that a memory that stays down is named once.
@@ -125,7 +129,7 @@ impl Shared {
             flights: Flights::default(),
             epochs: Epochs::default(),
             stores: AtomicU64::new(0),
-            evicting: AtomicBool::new(false),
+            evictions_due: AtomicU64::new(0),
             used: crate::sync::Mutex::new(Vec::new()),
             warn,
             warned: crate::sync::Mutex::new(Vec::new()),
@@ -277,16 +281,22 @@ impl Shared {
         Ok(entry)
     }
 
-    /// Notes a hit for the memory's order of use; told to the memory in batches.
-    pub(crate) fn note_use(&self, entry: &Arc<Entry>) {
+    /// Notes a hit for the memory's order of use; told to the memory in batches, in the background.
+    pub(crate) fn note_use(self: &Arc<Self>, entry: &Arc<Entry>) {
         /// Uses that are closer together count as one.
-        const COARSE: Millis = 1_000;
+        const COARSE: Millis = 60_000;
         let now = self.clock.now();
-        if now - entry.used.load(Ordering::Relaxed) < COARSE {
+        if now.saturating_sub(entry.used.load(Ordering::Relaxed)) < COARSE {
             return;
         }
         entry.used.store(now, Ordering::Relaxed);
-        crate::sync::lock(&self.used).push(Arc::clone(entry));
+        let mut used = crate::sync::lock(&self.used);
+        used.push(Arc::clone(entry));
+        if used.len() == MANY_USES {
+            drop(used);
+            let this = Arc::clone(self);
+            tokio::spawn(async move { this.flush_uses().await });
+        }
     }
 
     /// Tells the memory what was used since it was last told. Best effort.
@@ -305,12 +315,6 @@ impl Shared {
         if let Err(error) = told {
             self.fault(&error);
         }
-    }
-
-    pub(crate) fn has_uses_to_tell(&self) -> bool {
-        /// More than this, and the next store tells them.
-        const MANY: usize = 256;
-        crate::sync::lock(&self.used).len() >= MANY
     }
 
     /// Gives a reservation back; one that cannot be given back lapses soon.

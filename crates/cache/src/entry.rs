@@ -1,4 +1,5 @@
-//! An entry as a memory keeps it: a format byte, the length of the head, the head, the answer.
+//! An entry as a memory keeps it: a format byte, a digest of all that follows, the length of the head,
+//! the head, the answer.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -15,6 +16,15 @@ use crate::{Call, Key, Kind, Reason};
 
 /// Raised when the layout below changes; entries in another format are misses.
 const FORMAT: u8 = 1;
+
+/// Of the digest of an entry's bytes, so much is kept: enough to tell damage.
+const SEAL: usize = 16;
+
+/// Where the length of the head is.
+const LENGTH_AT: usize = 1 + SEAL;
+
+/// Where the head is.
+const HEAD_AT: usize = LENGTH_AT + 4;
 
 /// What an entry says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,11 +60,14 @@ impl Head {
         let head = postcard::to_stdvec(self).map_err(|error| Reason::Damaged(error.to_string()))?;
         let length = u32::try_from(head.len())
             .map_err(|_| Reason::Declined("what it depends on is too long a list".to_owned()))?;
-        let mut value = BytesMut::with_capacity(5 + head.len() + answer.len());
+        let mut value = BytesMut::with_capacity(HEAD_AT + head.len() + answer.len());
         value.put_u8(FORMAT);
+        value.put_bytes(0, SEAL);
         value.put_u32_le(length);
         value.put_slice(&head);
         value.put_slice(answer);
+        let seal = seal_of(&value[LENGTH_AT..]);
+        value[1..LENGTH_AT].copy_from_slice(&seal);
         Ok(value.freeze())
     }
 
@@ -63,18 +76,31 @@ impl Head {
         if format != FORMAT {
             return Err(format!("its format is {format}, this version reads {FORMAT}"));
         }
-        let (length, rest) = rest.split_first_chunk::<4>().ok_or("it is cut short")?;
+        let (seal, sealed) = rest.split_first_chunk::<SEAL>().ok_or("it is cut short")?;
+        if seal_of(sealed) != *seal {
+            return Err("its bytes are not those that were stored".to_owned());
+        }
+        let (length, rest) = sealed.split_first_chunk::<4>().ok_or("it is cut short")?;
         let length = u32::from_le_bytes(*length) as usize;
         let head = rest.get(..length).ok_or("it is cut short")?;
         let head = postcard::from_bytes(head).map_err(|error| error.to_string())?;
-        Ok((head, value.slice(5 + length..)))
+        Ok((head, value.slice(HEAD_AT + length..)))
     }
 }
 
+fn seal_of(bytes: &[u8]) -> [u8; SEAL] {
+    let mut seal = [0; SEAL];
+    seal.copy_from_slice(&Digest::of(bytes).as_bytes()[..SEAL]);
+    seal
+}
+
 impl Entry {
-    /// Takes a record apart, without asking whose it is.
+    /// Takes a record apart and checks that it lies under its own key.
     pub(crate) fn decode(record: Record) -> Result<Self, Reason> {
         let (head, answer) = Head::decode(&record.value).map_err(Reason::Damaged)?;
+        if record.key.parse() != Ok(head.key) {
+            return Err(anothers());
+        }
         Ok(Self {
             watched: Watched::new(head.observed.clone()),
             body: Whole::new(answer),
@@ -93,11 +119,7 @@ impl Entry {
             && head.kind == call.kind
             && head.name == call.name
             && scope_is(&head.scope, call.scope);
-        if same {
-            Ok(entry)
-        } else {
-            Err(Reason::Damaged("it belongs to another call".to_owned()))
-        }
+        if same { Ok(entry) } else { Err(anothers()) }
     }
 
     pub(crate) fn provenance(&self) -> Provenance {
@@ -116,6 +138,10 @@ impl Entry {
         let observed = self.head.observed.len() * 192;
         (self.body.bytes.len() * 2 + labels + observed + 512) as u64
     }
+}
+
+fn anothers() -> Reason {
+    Reason::Damaged("it belongs to another call".to_owned())
 }
 
 /// Compares without building the scope's text.
@@ -152,8 +178,13 @@ mod tests {
         let value = head.encode(b"answer").unwrap();
         let (again, answer) = Head::decode(&value).unwrap();
         assert_eq!((again, &answer[..]), (head, &b"answer"[..]));
-        for cut in 0..value.len() - b"answer".len() {
+        for cut in 0..value.len() {
             assert!(Head::decode(&value.slice(..cut)).is_err(), "cut at {cut}");
+        }
+        for at in 1..value.len() {
+            let mut other = value.to_vec();
+            other[at] ^= 1;
+            assert!(Head::decode(&other.into()).is_err(), "changed at {at}");
         }
         let mut other = value.to_vec();
         other[0] = 9;

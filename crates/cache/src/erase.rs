@@ -1,7 +1,7 @@
 //! Looking into the cache and erasing from it, by what entries are.
 
 use cachalot_core::{Millis, Spend};
-use cachalot_memory::{self as memory, Batch, Error, Label, Match, Order, Page, space};
+use cachalot_memory::{self as memory, Batch, Error, Label, Match, Order, Page, Record, space};
 
 use crate::body::Body;
 use crate::engine::{Shared, expired};
@@ -155,10 +155,32 @@ impl Cache {
     pub async fn newest(&self, which: &Filter) -> Result<Option<Stored>, Error> {
         let Ok(memory) = self.0.memory() else { return Ok(None) };
         let query = Query::of(which);
-        let filter = memory::Filter { order: Order::Newest, ..query.filter(which) };
-        let batch = memory.find(space::CACHE, &filter, Page::first(1)).settle().await?;
-        let entry = batch.records.into_iter().next().and_then(|record| Entry::decode(record).ok());
+        let newest = if query.is_exact() {
+            let filter = memory::Filter { order: Order::Newest, ..query.filter(which) };
+            let batch = memory.find(space::CACHE, &filter, Page::first(1)).settle().await?;
+            batch.records.into_iter().next()
+        } else {
+            self.newest_of_all(which, &query).await?
+        };
+        let entry = newest.and_then(|record| Entry::decode(record).ok());
         Ok(entry.map(|entry| Stored::of(&entry, self.0.clock.now())))
+    }
+
+    /// The newest of those whose labels match, where the memory cannot tell which do.
+    async fn newest_of_all(&self, which: &Filter, query: &Query<'_>) -> Result<Option<Record>, Error> {
+        let Ok(memory) = self.0.memory() else { return Ok(None) };
+        let mut newest: Option<Record> = None;
+        let mut after: Option<String> = None;
+        loop {
+            let page = Page { after: after.as_deref(), limit: PAGE, values: true };
+            let batch = memory.find(space::CACHE, &query.filter(which), page).settle().await?;
+            after.clone_from(&batch.next);
+            let matching = batch.records.into_iter().filter(|record| which.matches_labels(&record.labels));
+            newest = newest.into_iter().chain(matching).max_by_key(|record| record.updated);
+            if after.is_none() {
+                return Ok(newest);
+            }
+        }
     }
 
     /// Hands every entry that matches to `each`, in the order of keys.

@@ -68,24 +68,28 @@ impl Ledger {
         if explanation.same.is_some() {
             return Ok(explanation);
         }
-        let Some(input) = &explanation.call.input else { return Ok(explanation) };
-        let nearest = self
-            .earlier_alike(&explanation.call, COMPARED)?
+        if explanation.call.input_digest.is_none() {
+            return Ok(explanation);
+        }
+        let alike = self.earlier_alike(&explanation.call, COMPARED)?;
+        let nearest = alike
             .into_iter()
-            .filter_map(|row| {
-                let differences = differences(row.input.as_ref()?, input);
-                Some((row, differences))
-            })
-            // The first of several equally near ones: the newest.
-            .min_by_key(|(_, differences)| differences.len());
-        if let Some((row, differences)) = nearest {
-            explanation.hidden_difference =
-                differences.is_empty() && row.input_digest != explanation.call.input_digest;
+            .map(|row| (shown_differences(&row, &explanation.call), row))
+            // Those of which nothing can be shown last; the first of several equally near ones: the newest.
+            .min_by_key(|(differences, _)| differences.as_ref().map_or(usize::MAX, Vec::len));
+        if let Some((differences, row)) = nearest {
+            explanation.differences = differences.unwrap_or_default();
+            explanation.hidden_difference = explanation.differences.is_empty()
+                && row.input_digest != explanation.call.input_digest;
             explanation.nearest = Some(row);
-            explanation.differences = differences;
         }
         Ok(explanation)
     }
+}
+
+/// Where the inputs of two calls differ; `None` if one of them was too long to keep.
+fn shown_differences(old: &Row, new: &Row) -> Option<Vec<Difference>> {
+    Some(differences(old.input.as_ref()?, new.input.as_ref()?))
 }
 
 /// Where two values differ, in the order of the newer one.

@@ -133,6 +133,7 @@ impl Flight {
     pub(crate) fn revoke(&self) {
         let mut state = lock(&self.state);
         state.joinable = false;
+        state.yields = true;
         state.revoked = true;
     }
 

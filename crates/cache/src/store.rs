@@ -38,9 +38,6 @@ impl Shared {
         if answer.len() as u64 > limit {
             return Err(Reason::TooLarge { bytes: answer.len() as u64, limit });
         }
-        if self.seals.occur_in(answer) {
-            return Err(Reason::HoldsSecret);
-        }
         let flight = &ticket.flight;
         if let Some(why) = flight.witness.spoilt() {
             return Err(Reason::Declined(why));
@@ -73,6 +70,9 @@ impl Shared {
             revision: 0,
             updated: 0,
         };
+        if self.seals.occur_in(&record.value) || self.secrets_in(&record.labels) {
+            return Err(Reason::HoldsSecret);
+        }
         let lease = flight.lease();
         if flight.is_revoked() || (lease.is_none() && memory.about().reservations) {
             return Err(Reason::Revoked);
@@ -91,6 +91,12 @@ impl Shared {
                 Ok((Revision(revision), expires))
             }
         }
+    }
+
+    /// Whether a label holds a secret: such labels never reach the memory.
+    pub(crate) fn secrets_in(&self, labels: &[Label]) -> bool {
+        let holds = |text: &str| self.seals.occur_in(text.as_bytes());
+        !self.seals.is_empty() && labels.iter().any(|label| holds(&label.name) || holds(&label.value))
     }
 
     /// The epochs under which the work began, unless one has passed or is passing.
@@ -140,17 +146,23 @@ impl Shared {
         const EVERY: u64 = 64;
         let stores = self.stores.fetch_add(1, Ordering::Relaxed);
         let small = self.bounds.entries < 10 * EVERY || self.bounds.bytes < 64 << 20;
-        if !small && !stores.is_multiple_of(EVERY) && !self.has_uses_to_tell() {
+        if !small && !stores.is_multiple_of(EVERY) {
             return;
         }
-        if self.evicting.swap(true, Ordering::AcqRel) {
+        if self.evictions_due.fetch_add(1, Ordering::AcqRel) > 0 {
             return;
         }
         let this = Arc::clone(self);
         tokio::spawn(async move {
-            this.flush_uses().await;
-            this.evict().await;
-            this.evicting.store(false, Ordering::Release);
+            loop {
+                let due = this.evictions_due.load(Ordering::Acquire);
+                this.flush_uses().await;
+                this.evict().await;
+                // What was stored meanwhile may not have been seen.
+                if this.evictions_due.compare_exchange(due, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                    return;
+                }
+            }
         });
     }
 

@@ -4,6 +4,7 @@
 //! decides whether what was noted still holds. A file whose status is unchanged since a moment at
 //! which it was already old enough to trust is taken as unchanged; any other is hashed.
 
+pub(crate) mod hex_digest;
 mod looks;
 mod observe;
 mod status;
@@ -164,8 +165,16 @@ pub(crate) struct Observed {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum What {
-    Content { digest: Digest, status: Status },
-    Listing { digest: Digest, status: Status },
+    Content {
+        #[serde(with = "hex_digest")]
+        digest: Digest,
+        status: Status,
+    },
+    Listing {
+        #[serde(with = "hex_digest")]
+        digest: Digest,
+        status: Status,
+    },
     Absent,
     Present { directory: bool },
 }

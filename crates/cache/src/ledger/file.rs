@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cachalot_core::Millis;
 use cachalot_core::secret::{mask_credentials, redact_value};
+use cachalot_memory::sqlite::set_aside;
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 use serde_json::Value;
 
-use super::{Answered, HANDLE_LABEL, Ledger, RecentHit, Row, Totals, Unwritten};
-use crate::{Key, Kind};
+use super::{Answered, HANDLE_LABEL, RecentHit, Totals, Unwritten};
+use crate::Kind;
 
 /// The ledger could not be read or written.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -23,8 +25,17 @@ pub struct LedgerError {
 }
 
 impl LedgerError {
-    fn new(path: &Path, error: rusqlite::Error) -> Self {
+    pub(super) fn new(path: &Path, error: rusqlite::Error) -> Self {
         Self { message: format!("{}: {error}", path.display()), source: Some(Arc::new(error)) }
+    }
+
+    fn at(path: &Path, error: &std::io::Error) -> Self {
+        Self { message: format!("{}: {error}", path.display()), source: None }
+    }
+
+    fn is_damage(&self) -> bool {
+        let code = self.source.as_ref().and_then(|error| error.sqlite_error_code());
+        matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
     }
 }
 
@@ -48,6 +59,7 @@ const LAYOUT: &str = "
     CREATE INDEX IF NOT EXISTS calls_by_key ON calls(key, id);
     CREATE INDEX IF NOT EXISTS calls_by_handle ON calls(handle, id);
     CREATE INDEX IF NOT EXISTS calls_by_name ON calls(name, scope, id);
+    CREATE INDEX IF NOT EXISTS hits ON calls(id) WHERE answered = 'hit' AND input IS NULL;
     CREATE TABLE IF NOT EXISTS totals (
         kind TEXT NOT NULL, name TEXT NOT NULL, hits INTEGER NOT NULL, coalesced INTEGER NOT NULL,
         misses INTEGER NOT NULL, bypasses INTEGER NOT NULL, failures INTEGER NOT NULL,
@@ -57,54 +69,93 @@ const LAYOUT: &str = "
 pub(super) struct File {
     path: PathBuf,
     run: String,
+    warn: Arc<dyn Fn(&str) + Send + Sync>,
     connection: Option<Connection>,
 }
 
-impl File {
-    pub(super) fn new(path: &Path, run: &str) -> Self {
-        Self { path: path.to_owned(), run: run.to_owned(), connection: None }
+/// What is to be written together.
+pub(super) struct Batch {
+    pub(super) rows: Vec<Box<Unwritten>>,
+    pub(super) sums: Vec<(Kind, String, Totals)>,
+    pub(super) hits: VecDeque<RecentHit>,
+}
+
+impl Batch {
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.sums.is_empty() && self.hits.is_empty()
     }
 
-    pub(super) fn append(
-        &mut self,
-        rows: &[Box<Unwritten>],
-        sums: &[(Kind, String, Totals)],
-        recent: &VecDeque<RecentHit>,
-    ) -> Result<(), LedgerError> {
-        if self.connection.is_none() {
-            self.connection = Some(open(&self.path)?);
+    /// When it was gathered, roughly.
+    fn at(&self) -> Millis {
+        let row = self.rows.last().map(|row| row.at);
+        row.or_else(|| self.hits.back().map(|hit| hit.at)).unwrap_or_default()
+    }
+}
+
+impl File {
+    pub(super) fn new(path: &Path, run: &str, warn: &Arc<dyn Fn(&str) + Send + Sync>) -> Self {
+        Self { path: path.to_owned(), run: run.to_owned(), warn: Arc::clone(warn), connection: None }
+    }
+
+    /// Writes a batch in one transaction. A damaged file is set aside (renamed, never deleted) first.
+    pub(super) fn append(&mut self, batch: &Batch) -> Result<(), LedgerError> {
+        match self.try_append(batch) {
+            Err(error) if error.is_damage() => {
+                self.connection = None;
+                let aside = set_aside(&self.path, batch.at())
+                    .map_err(|error| LedgerError::at(&self.path, &error))?;
+                (self.warn)(&format!("{error}; it was set aside as {}", aside.display()));
+                self.try_append(batch)
+            }
+            written => written,
         }
-        let Some(connection) = &mut self.connection else { return Ok(()) };
-        append(connection, &self.run, rows, sums, recent)
-            .map_err(|error| LedgerError::new(&self.path, error))
+    }
+
+    fn try_append(&mut self, batch: &Batch) -> Result<(), LedgerError> {
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            closed => closed.insert(open(&self.path)?),
+        };
+        append(connection, &self.run, batch).map_err(|error| LedgerError::new(&self.path, error))
     }
 }
 
 fn open(path: &Path) -> Result<Connection, LedgerError> {
+    create_private(path).map_err(|error| LedgerError::at(path, &error))?;
     let fault = |error| LedgerError::new(path, error);
-    create_private(path).map_err(|error| LedgerError {
-        message: format!("{}: {error}", path.display()),
-        source: None,
-    })?;
-    let (connection, version) = match prepare(path) {
-        Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
-            // Set aside, never deleted: it may be something else's file.
-            let mut aside = path.as_os_str().to_owned();
-            aside.push(format!(".corrupt-{}", std::process::id()));
-            std::fs::rename(path, aside).map_err(|error| LedgerError {
-                message: format!("{}: {error}", path.display()),
-                source: None,
-            })?;
-            prepare(path)
-        }
-        prepared => prepared,
-    }
-    .map_err(fault)?;
-    if version > VERSION {
-        let message = format!("{} was written by a newer version of cachalot", path.display());
-        return Err(LedgerError { message, source: None });
-    }
+    let connection = Connection::open(path).map_err(fault)?;
+    let version = version_of(&connection).map_err(fault)?;
+    // Before anything is changed in it.
+    refuse_newer(path, version)?;
+    prepare(&connection, version).map_err(fault)?;
     Ok(connection)
+}
+
+fn version_of(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.busy_timeout(Duration::from_secs(2))?;
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+/// Opens the file to read; `None` if there is none, or nothing in it yet.
+pub(super) fn open_to_read(path: &Path) -> Result<Option<Connection>, LedgerError> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let fault = |error| LedgerError::new(path, error);
+    let connection =
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(fault)?;
+    let version = version_of(&connection).map_err(fault)?;
+    refuse_newer(path, version)?;
+    Ok((version == VERSION).then_some(connection))
+}
+
+fn refuse_newer(path: &Path, version: i64) -> Result<(), LedgerError> {
+    if version <= VERSION {
+        return Ok(());
+    }
+    let message =
+        format!("{} was written by a newer version of cachalot: update this one", path.display());
+    Err(LedgerError { message, source: None })
 }
 
 #[cfg(unix)]
@@ -124,36 +175,31 @@ fn create_private(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Opens the file and lays it out if it is new; tells its version.
-fn prepare(path: &Path) -> rusqlite::Result<(Connection, i64)> {
-    let connection = Connection::open(path)?;
-    connection.busy_timeout(Duration::from_secs(2))?;
-    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+/// Lays the file out if it is new.
+fn prepare(connection: &Connection, version: i64) -> rusqlite::Result<()> {
     connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;")?;
     if version < VERSION {
         connection.execute_batch(&format!("BEGIN IMMEDIATE; {LAYOUT} COMMIT;"))?;
     }
-    Ok((connection, version))
+    Ok(())
 }
 
-fn append(
-    connection: &mut Connection,
-    run: &str,
-    rows: &[Box<Unwritten>],
-    sums: &[(Kind, String, Totals)],
-    recent: &VecDeque<RecentHit>,
-) -> rusqlite::Result<()> {
+fn append(connection: &mut Connection, run: &str, batch: &Batch) -> rusqlite::Result<()> {
     let transaction =
         connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let mut totals: HashMap<(&str, &str), Totals> = HashMap::new();
-    for row in rows {
+    let mut hits = batch.hits.iter().peekable();
+    for row in &batch.rows {
+        while let Some(hit) = hits.next_if(|hit| hit.number < row.number) {
+            insert_hit(&transaction, run, hit)?;
+        }
         insert(&transaction, run, row)?;
         *totals.entry((row.kind.as_str(), &row.name)).or_default() += sum_of(row);
     }
-    for hit in recent {
+    for hit in hits {
         insert_hit(&transaction, run, hit)?;
     }
-    for (kind, name, sum) in sums {
+    for (kind, name, sum) in &batch.sums {
         *totals.entry((kind.as_str(), name)).or_default() += *sum;
     }
     for ((kind, name), sum) in &totals {
@@ -195,8 +241,8 @@ fn insert(connection: &Connection, run: &str, row: &Unwritten) -> rusqlite::Resu
         row.at,
         run,
         row.kind.as_str(),
-        row.name,
-        row.scope,
+        row.seals.redact(&row.name),
+        row.seals.redact(&row.scope),
         row.key.to_string(),
         shown(&row.handle),
         row.answered.as_str(),
@@ -285,108 +331,4 @@ fn shorten(value: &mut Value) {
         Value::Object(fields) => fields.values_mut().for_each(shorten),
         _ => {}
     }
-}
-
-impl Ledger {
-    /// The last `limit` calls, newest first.
-    ///
-    /// # Errors
-    /// If the file cannot be read. A ledger that was never written is empty.
-    pub fn recent(&self, limit: u32) -> Result<Vec<Row>, LedgerError> {
-        self.rows("1 ORDER BY id DESC LIMIT ?1", params![limit])
-    }
-
-    /// The calls under a key or a handle, newest first.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub fn calls_of(&self, key_or_handle: &str, limit: u32) -> Result<Vec<Row>, LedgerError> {
-        let column = if key_or_handle.parse::<Key>().is_ok() { "key" } else { "handle" };
-        self.rows(&format!("{column} = ?1 ORDER BY id DESC LIMIT ?2"), params![key_or_handle, limit])
-    }
-
-    /// Earlier calls of the same name and scope whose inputs are kept, newest first.
-    pub(crate) fn earlier_alike(&self, row: &Row, limit: u32) -> Result<Vec<Row>, LedgerError> {
-        self.rows(
-            "name = ?1 AND scope = ?2 AND id < ?3 AND input IS NOT NULL ORDER BY id DESC LIMIT ?4",
-            params![row.name, row.scope, row.id, limit],
-        )
-    }
-
-    /// All calls, summed by kind and name, most saved first.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub fn totals(&self) -> Result<Vec<(String, String, Totals)>, LedgerError> {
-        let Some((path, connection)) = self.reading()? else { return Ok(Vec::new()) };
-        let read = || {
-            let mut statement = connection.prepare(
-                "SELECT kind, name, hits, coalesced, misses, bypasses, failures, paid, saved
-                 FROM totals ORDER BY saved DESC, name",
-            )?;
-            let rows = statement.query_map([], |row| {
-                let count = |index| row.get::<_, i64>(index).map(|n| n.max(0) as u64);
-                let totals = Totals {
-                    hits: count(2)?,
-                    coalesced: count(3)?,
-                    misses: count(4)?,
-                    bypasses: count(5)?,
-                    failures: count(6)?,
-                    paid: Duration::from_nanos(count(7)?),
-                    saved: Duration::from_nanos(count(8)?),
-                };
-                Ok((row.get(0)?, row.get(1)?, totals))
-            })?;
-            rows.collect::<rusqlite::Result<Vec<_>>>()
-        };
-        read().map_err(|error| LedgerError::new(&path, error))
-    }
-
-    fn reading(&self) -> Result<Option<(PathBuf, Connection)>, LedgerError> {
-        let Some(path) = self.path().filter(|path| path.exists()) else { return Ok(None) };
-        let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
-            .and_then(|connection| {
-                connection.busy_timeout(Duration::from_secs(2))?;
-                let layout = "SELECT count(*) FROM sqlite_master WHERE name = 'calls'";
-                let laid_out: i64 = connection.query_row(layout, [], |row| row.get(0))?;
-                Ok((laid_out > 0).then_some(connection))
-            });
-        let connection = connection.map_err(|error| LedgerError::new(path, error))?;
-        Ok(connection.map(|connection| (path.to_owned(), connection)))
-    }
-
-    fn rows(&self, which: &str, with: &[&dyn rusqlite::ToSql]) -> Result<Vec<Row>, LedgerError> {
-        let Some((path, connection)) = self.reading()? else { return Ok(Vec::new()) };
-        let read = || {
-            let mut statement = connection.prepare(&format!(
-                "SELECT id, at, run, kind, name, scope, key, handle, answered, reason, not_stored,
-                        failure, paid, saved, input, input_digest FROM calls WHERE {which}"
-            ))?;
-            let rows = statement.query_map(with, row_of)?;
-            rows.collect::<rusqlite::Result<Vec<_>>>()
-        };
-        read().map_err(|error| LedgerError::new(&path, error))
-    }
-}
-
-fn row_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
-    let duration = |index| row.get::<_, i64>(index).map(|n| Duration::from_nanos(n.max(0) as u64));
-    Ok(Row {
-        id: row.get(0)?,
-        at: row.get(1)?,
-        run: row.get(2)?,
-        kind: row.get(3)?,
-        name: row.get(4)?,
-        scope: row.get(5)?,
-        key: row.get(6)?,
-        handle: row.get(7)?,
-        answered: Answered::parse(&row.get::<_, String>(8)?),
-        reason: row.get(9)?,
-        not_stored: row.get(10)?,
-        failure: row.get(11)?,
-        paid: duration(12)?,
-        saved: duration(13)?,
-        input: row.get::<_, Option<String>>(14)?.and_then(|text| serde_json::from_str(&text).ok()),
-        input_digest: row.get(15)?,
-    })
 }

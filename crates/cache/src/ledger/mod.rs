@@ -5,6 +5,7 @@
 //! Whoever accounts never waits: rows go to a thread that writes them in batches.
 
 mod file;
+mod query;
 mod row;
 
 use std::collections::{HashMap, VecDeque};
@@ -59,9 +60,13 @@ struct Inner {
 struct Hits {
     tallies: RwLock<HashMap<(Kind, String), Arc<Tally>>>,
     recent: Mutex<VecDeque<RecentHit>>,
+    /// The number of the next row: rows and recent hits come together again in the order in which
+    /// they were numbered.
+    next: AtomicU64,
 }
 
 struct RecentHit {
+    number: u64,
     at: Millis,
     entry: Arc<Entry>,
     coalesced: bool,
@@ -74,6 +79,8 @@ enum Message {
 
 /// A row before redaction.
 pub(crate) struct Unwritten {
+    /// Given when it is sent.
+    number: u64,
     at: Millis,
     kind: Kind,
     scope: String,
@@ -133,7 +140,9 @@ impl Ledger {
             if recent.len() == RECENT {
                 recent.pop_front();
             }
-            recent.push_back(RecentHit { at, entry: Arc::clone(&fronted.entry), coalesced });
+            let number = inner.hits.next.fetch_add(1, Ordering::Relaxed);
+            let entry = Arc::clone(&fronted.entry);
+            recent.push_back(RecentHit { number, at, entry, coalesced });
         }
     }
 
@@ -147,6 +156,7 @@ impl Ledger {
         policy: &Policy,
     ) -> Unwritten {
         Unwritten {
+            number: 0,
             at: shared.clock.now(),
             kind: call.kind,
             scope: call.scope.to_string(),
@@ -176,6 +186,7 @@ impl Ledger {
             return;
         }
         self.send(Unwritten {
+            number: 0,
             at: shared.clock.now(),
             kind: ticket.errand.kind,
             scope: ticket.errand.scope.to_string(),
@@ -193,8 +204,9 @@ impl Ledger {
         });
     }
 
-    pub(crate) fn send(&self, row: Unwritten) {
+    pub(crate) fn send(&self, mut row: Unwritten) {
         let Some(inner) = &self.0 else { return };
+        row.number = inner.hits.next.fetch_add(1, Ordering::Relaxed);
         // The writer lives as long as the ledger: if it is gone, it has said why.
         let _ = inner.writer().send(Message::Row(Box::new(row)));
     }
@@ -271,14 +283,14 @@ fn write(
 ) {
     /// Rows of one transaction at most.
     const BATCH: usize = 1_000;
-    let mut file = file::File::new(path, run);
+    let mut file = file::File::new(path, run, warn);
     let mut warned = false;
     loop {
-        let mut batch = Vec::new();
+        let mut rows_taken = Vec::new();
         let mut flushed = Vec::new();
         let mut ended = false;
         let mut take = |message| match message {
-            Message::Row(row) => batch.push(row),
+            Message::Row(row) => rows_taken.push(row),
             Message::Flush(done) => flushed.push(done),
         };
         match rows.recv_timeout(Duration::from_secs(1)) {
@@ -289,11 +301,13 @@ fn write(
         for message in rows.try_iter().take(BATCH) {
             take(message);
         }
-        let sums = hits.take_sums();
-        let recent = std::mem::take(&mut *lock(&hits.recent));
-        if !(batch.is_empty() && sums.is_empty() && recent.is_empty()) {
-            let written = file.append(&batch, &sums, &recent);
-            if let (Err(error), false) = (written, warned) {
+        let batch = file::Batch {
+            rows: rows_taken,
+            sums: hits.take_sums(),
+            hits: std::mem::take(&mut *lock(&hits.recent)),
+        };
+        if !batch.is_empty() {
+            if let (Err(error), false) = (file.append(&batch), warned) {
                 warned = true;
                 warn(&format!("the ledger cannot be written, calls go on unaccounted: {error}"));
             }
@@ -306,4 +320,3 @@ fn write(
         }
     }
 }
-

@@ -105,7 +105,7 @@ pub(super) fn listing(path: &Path) -> Result<Observed> {
     let status = match Status::of(path).map_err(|error| fault(path, &error))? {
         None => return Ok(Observed { path: name(path)?, what: What::Absent }),
         Some(status) if status.directory => status,
-        Some(_) => return Err(format!("{} is not a directory", path.display())),
+        Some(_) => return Ok(Observed { path: name(path)?, what: What::Present { directory: false } }),
     };
     let mut entries = Vec::new();
     for entry in std::fs::read_dir(path).map_err(|error| fault(path, &error))? {

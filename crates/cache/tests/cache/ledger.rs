@@ -1,1 +1,381 @@
-//! To come.
+//! What calls cost and saved, row by row and in sum.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_cache::{Answered, Failure, HANDLE_LABEL, How, Ledger, Mode, Policy, Reason, Row, Totals};
+use cachalot_memory::Label;
+use serde_json::json;
+
+use crate::setting::{COST, Making, Question, START, Setting, clock, in_mode, in_process, product, settle_down, told};
+
+fn with_ledger(path: &Path) -> Setting {
+    let clock = clock();
+    Making::over(in_process(&clock), &clock).ledger(path).make()
+}
+
+async fn rows(here: &Setting) -> Vec<Row> {
+    here.cache.ledger().flush().await;
+    let mut rows = here.cache.ledger().recent(100_000).unwrap();
+    rows.reverse();
+    rows
+}
+
+fn totals(here: &Setting, name: &str) -> Totals {
+    let all = here.cache.ledger().totals().unwrap();
+    all.into_iter().find(|(_, found, _)| found == name).map(|(_, _, totals)| totals).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn every_payment_is_a_row_with_all_that_is_known_of_it() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    let question = Question::of(json!({"path": "a", "limit": 9_007_199_254_740_993_i64}));
+    let policy = Policy { labels: vec![Label::new(HANDLE_LABEL, "cache:t:read:1")], ..Policy::default() };
+    here.ask(&question, &policy, "x").await;
+    let rows = rows(&here).await;
+    let [row] = rows.as_slice() else { panic!("{rows:?}") };
+    assert_eq!((row.at, row.run.as_str(), row.kind.as_str()), (START, "run-1", "action"));
+    assert_eq!((row.name.as_str(), row.scope.as_str()), ("file.read", "agent:tester"));
+    assert_eq!((row.key.clone(), row.handle.as_deref()), (question.key().to_string(), Some("cache:t:read:1")));
+    assert_eq!((row.answered, row.reason.as_deref()), (Answered::Miss, Some("not in the cache")));
+    assert_eq!((&row.not_stored, &row.failure), (&None, &None));
+    assert_eq!((row.paid, row.saved), (COST.time, Duration::ZERO));
+    assert_eq!(row.input, Some(json!({"path": "a", "limit": 9_007_199_254_740_993_i64})));
+    assert_eq!(row.input_digest.as_deref(), Some(question.input.digest().to_hex().as_str()));
+    let shown = serde_json::to_value(row).unwrap();
+    assert_eq!((&shown["answered"], &shown["paid_ms"]), (&json!("miss"), &json!(40.0)));
+}
+
+#[tokio::test]
+async fn each_way_to_be_answered_is_told_apart() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    let question = Question::number(1);
+    here.ask(&question, &Policy::default(), "x").await;
+    here.ask(&question, &Policy::default(), "").await;
+    here.ask(&question, &in_mode(Mode::Refresh), "x").await;
+    here.ask(&question, &in_mode(Mode::Off), "x").await;
+    here.ask(&Question::number(2), &in_mode(Mode::ReadOnly), "x").await;
+    let fails = |ticket: cachalot_cache::Ticket| async move {
+        ticket.fail(Failure::new(std::io::Error::other("no such host"))).await;
+    };
+    told(here.through(&Question::number(3), &Policy::default(), fails).await).await;
+    drop(here.lead(&Question::number(4), &Policy::default()).await);
+    let rows = rows(&here).await;
+    let shown: Vec<_> = rows
+        .iter()
+        .map(|row| (row.answered, row.reason.as_deref(), row.not_stored.as_deref(), row.failure.as_deref()))
+        .collect();
+    use Answered::{Bypass, Hit, Miss};
+    assert_eq!(
+        shown,
+        [
+            (Miss, Some("not in the cache"), None, None),
+            (Hit, None, None, None),
+            (Miss, Some("a fresh answer was asked for"), None, None),
+            (Bypass, Some("caching is off"), Some("caching is off"), None),
+            (Miss, Some("not in the cache"), Some("the cache is read-only"), None),
+            (Miss, Some("not in the cache"), Some("the work failed"), Some("no such host")),
+            (Miss, Some("not in the cache"), Some("the work was abandoned"), None),
+        ]
+    );
+    assert_eq!((rows[1].paid, rows[1].saved), (Duration::ZERO, COST.time));
+    let totals = totals(&here, "file.read");
+    assert_eq!(
+        (totals.hits, totals.coalesced, totals.misses, totals.bypasses, totals.failures),
+        (1, 0, 5, 1, 1)
+    );
+    assert_eq!(totals.saved, COST.time);
+    assert!(totals.paid >= 4 * COST.time);
+}
+
+#[tokio::test]
+async fn a_bypass_is_a_row_with_its_reason() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    let question = Question::number(1);
+    let ticket = here.cache.bypass(&question.call(), &Policy::default(), Reason::NoKey("no digest".into()));
+    assert_eq!(ticket.how(), &How::Bypass(Reason::NoKey("no digest".into())));
+    assert_eq!(ticket.finish(product("x")).await.stored, Err(Reason::NoKey("no digest".into())));
+    assert_eq!(here.ask(&question, &Policy::default(), "y").await.text(), "y");
+    assert_eq!(rows(&here).await[0].reason.as_deref(), Some("no key: no digest"));
+}
+
+#[tokio::test]
+async fn a_probe_is_no_call() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    let question = Question::number(1);
+    let probe = async |mode| here.cache.probe(&question.call(), &in_mode(mode)).await.map(|outcome| outcome.how);
+    assert_eq!(probe(Mode::On).await, Err(Reason::Absent));
+    here.ask(&question, &Policy::default(), "x").await;
+    assert_eq!(probe(Mode::On).await, Ok(How::Hit));
+    assert_eq!(probe(Mode::Frozen).await, Ok(How::Hit));
+    assert_eq!(probe(Mode::Off).await, Err(Reason::Off));
+    assert_eq!(probe(Mode::Refresh).await, Err(Reason::Refresh));
+    assert_eq!(rows(&here).await.len(), 1);
+    assert_eq!(totals(&here, "file.read").hits, 0);
+}
+
+#[tokio::test]
+async fn followers_are_rows_that_saved_what_the_run_cost() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    let question = Question::number(1);
+    let ticket = here.lead(&question, &Policy::default()).await;
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let (here, question) = (here.clone(), question.clone());
+            tokio::spawn(async move { here.ask(&question, &Policy::default(), "").await })
+        })
+        .collect();
+    settle_down().await;
+    ticket.finish(product("x")).await;
+    for one in waiting {
+        assert_eq!(one.await.unwrap().how, How::Coalesced);
+    }
+    let rows = rows(&here).await;
+    let coalesced: Vec<_> = rows.iter().filter(|row| row.answered == Answered::Coalesced).collect();
+    assert_eq!(coalesced.len(), 3);
+    assert!(coalesced.iter().all(|row| row.saved == COST.time && row.paid.is_zero()), "{coalesced:?}");
+    let totals = totals(&here, "file.read");
+    assert_eq!((totals.misses, totals.coalesced, totals.paid, totals.saved), (1, 3, COST.time, 3 * COST.time));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hits_are_summed_exactly() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    for name in ["one", "two", "three"] {
+        here.ask(&Question::number(1).named(name), &Policy::default(), "x").await;
+    }
+    let asking: Vec<_> = (0..8)
+        .map(|_| {
+            let here = here.clone();
+            tokio::spawn(async move {
+                for round in 0..600 {
+                    let name = ["one", "two", "three"][round % 3];
+                    here.ask(&Question::number(1).named(name), &Policy::default(), "").await;
+                    if round % 100 == 0 {
+                        here.cache.ledger().flush().await;
+                    }
+                }
+            })
+        })
+        .collect();
+    for one in asking {
+        one.await.unwrap();
+    }
+    here.cache.ledger().flush().await;
+    for name in ["one", "two", "three"] {
+        let totals = totals(&here, name);
+        assert_eq!((totals.hits, totals.misses), (1_600, 1), "{name}");
+        assert_eq!(totals.saved, 1_600 * COST.time);
+    }
+}
+
+#[tokio::test]
+async fn recent_hits_are_rows_and_no_more_than_that() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    here.ask(&Question::number(1), &Policy::default(), "x").await;
+    for _ in 0..5_000 {
+        here.ask(&Question::number(1), &Policy::default(), "").await;
+    }
+    let rows = rows(&here).await;
+    let hits = rows.iter().filter(|row| row.answered == Answered::Hit).count();
+    assert!((200..1_000).contains(&hits), "{hits}");
+    assert!(rows.iter().any(|row| row.answered == Answered::Miss));
+    assert_eq!(totals(&here, "file.read").hits, 5_000);
+}
+
+#[tokio::test]
+async fn rows_are_in_the_order_in_which_calls_were_answered() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    for number in [1, 1, 2, 1, 3, 2, 2, 4] {
+        here.ask(&Question::number(number), &Policy::default(), "x").await;
+    }
+    let keys: Vec<_> = rows(&here).await.into_iter().map(|row| row.key).collect();
+    let expected = [1, 1, 2, 1, 3, 2, 2, 4].map(|number| Question::number(number).key().to_string());
+    assert_eq!(keys, expected);
+}
+
+#[tokio::test]
+async fn what_was_flushed_is_there_for_others_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("deep/er/ledger.db");
+    let (here, there) = (with_ledger(&path), with_ledger(&path));
+    for number in 0..2_500 {
+        here.ask(&Question::number(number), &in_mode(Mode::Off), "x").await;
+        if number % 10 == 0 {
+            there.ask(&Question::number(number), &in_mode(Mode::Off), "x").await;
+        }
+    }
+    here.cache.ledger().flush().await;
+    there.cache.close().await;
+    let other = Ledger::at(&path, "another", Arc::new(|_: &str| {}));
+    assert_eq!(other.recent(10_000).unwrap().len(), 2_750);
+    assert_eq!(other.totals().unwrap()[0].2.bypasses, 2_750);
+    assert!(here.warned().is_empty() && there.warned().is_empty(), "{:?}", here.warned());
+}
+
+#[tokio::test]
+async fn a_ledger_that_was_never_written_is_empty_and_makes_no_file() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("ledger.db");
+    let here = with_ledger(&path);
+    assert_eq!(here.cache.ledger().path(), Some(path.as_path()));
+    here.cache.close().await;
+    assert!(here.cache.ledger().recent(1).unwrap().is_empty());
+    assert!(here.cache.ledger().totals().unwrap().is_empty());
+    assert!(here.cache.ledger().explain(None).unwrap().is_none());
+    assert!(!path.exists());
+    assert!(Ledger::none().recent(1).unwrap().is_empty());
+    assert!(Ledger::none().path().is_none());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_its_owner_can_read_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("made/ledger.db"));
+    here.ask(&Question::number(1), &Policy::default(), "x").await;
+    here.cache.ledger().flush().await;
+    let mut files = 0;
+    for entry in std::fs::read_dir(home.path().join("made")).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{entry:?}");
+        files += 1;
+    }
+    assert!(files >= 1);
+}
+
+fn sqlite_at(path: &Path) -> rusqlite::Connection {
+    rusqlite::Connection::open(path).unwrap()
+}
+
+#[tokio::test]
+async fn a_file_of_a_newer_version_is_left_alone_and_calls_go_on() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("ledger.db");
+    sqlite_at(&path).execute_batch("CREATE TABLE future (x); PRAGMA user_version = 99;").unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let here = with_ledger(&path);
+    for number in 0..3 {
+        assert_eq!(here.ask(&Question::number(number), &Policy::default(), "x").await.text(), "x");
+        here.cache.ledger().flush().await;
+    }
+    let warned = here.warned();
+    assert_eq!(warned.len(), 1, "{warned:?}");
+    assert!(warned[0].contains("newer version"), "{warned:?}");
+    let error = here.cache.ledger().recent(1).unwrap_err();
+    assert!(error.to_string().contains("newer version"), "{error}");
+    assert!(here.cache.ledger().explain(None).is_err());
+    drop(here);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_set_aside_and_told_of() {
+    let garbage = b"this is no database, it is a shopping list: milk, eggs, bread".repeat(200);
+    let mut torn = {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("ledger.db");
+        let here = with_ledger(&path);
+        here.ask(&Question::number(1), &Policy::default(), "x").await;
+        here.cache.ledger().flush().await;
+        drop(here);
+        sqlite_at(&path).execute_batch("PRAGMA wal_checkpoint(TRUNCATE);").unwrap();
+        std::fs::read(&path).unwrap()
+    };
+    torn[100..].fill(0xa5);
+    for bytes in [garbage, torn] {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("ledger.db");
+        std::fs::write(&path, &bytes).unwrap();
+        let here = with_ledger(&path);
+        here.ask(&Question::number(1), &Policy::default(), "x").await;
+        let told = here.ask(&Question::number(1), &Policy::default(), "").await;
+        assert_eq!(told.how, How::Hit);
+        assert_eq!(rows(&here).await.len(), 2);
+        let aside: Vec<_> = std::fs::read_dir(home.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.to_str().unwrap().contains("corrupt"))
+            .filter(|path| std::fs::read(path).unwrap() == bytes)
+            .collect();
+        assert_eq!(aside.len(), 1, "renamed, never deleted");
+        let warned = here.warned();
+        assert_eq!(warned.len(), 1, "{warned:?}");
+        assert!(warned[0].contains(aside[0].to_str().unwrap()), "{warned:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_place_that_cannot_be_written_costs_a_warning() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("file"), "").unwrap();
+    let here = with_ledger(&home.path().join("file/ledger.db"));
+    for number in 0..3 {
+        here.ask(&Question::number(number), &Policy::default(), "x").await;
+        here.cache.close().await;
+    }
+    assert_eq!(here.warned().len(), 1, "{:?}", here.warned());
+}
+
+#[tokio::test]
+async fn a_ledger_that_is_locked_for_a_moment_loses_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("ledger.db");
+    let here = with_ledger(&path);
+    here.ask(&Question::number(1), &Policy::default(), "x").await;
+    here.cache.ledger().flush().await;
+    let other = sqlite_at(&path);
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    for _ in 0..10 {
+        here.ask(&Question::number(1), &Policy::default(), "").await;
+    }
+    let flushing = {
+        let here = here.clone();
+        tokio::spawn(async move { here.cache.ledger().flush().await })
+    };
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    other.execute_batch("COMMIT").unwrap();
+    flushing.await.unwrap();
+    assert_eq!(totals(&here, "file.read").hits, 10);
+    assert!(here.warned().is_empty());
+}
+
+#[tokio::test]
+async fn the_oldest_rows_go_and_the_sums_stay() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    for number in 0..21_000 {
+        let ticket = here.lead(&Question::number(number), &in_mode(Mode::Off)).await;
+        ticket.finish(product("x")).await;
+    }
+    let rows = rows(&here).await;
+    assert!((10_000..=20_000).contains(&rows.len()), "{}", rows.len());
+    assert_eq!(rows.last().unwrap().key, Question::number(20_999).key().to_string());
+    assert_eq!(totals(&here, "file.read").bypasses, 21_000);
+}
+
+#[tokio::test]
+async fn long_inputs_are_cut_and_still_told_apart() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    let long = |end: &str| Question::of(json!({"text": "é".repeat(5_000) + end, "n": 1}));
+    here.ask(&long("a"), &Policy::default(), "x").await;
+    here.ask(&long("b"), &Policy::default(), "x").await;
+    let rows = rows(&here).await;
+    let texts: Vec<_> = rows.iter().map(|row| row.input.as_ref().unwrap()["text"].as_str().unwrap()).collect();
+    assert!(texts.iter().all(|text| text.len() < 600), "{texts:?}");
+    assert_ne!(texts[0], texts[1]);
+    let why = here.cache.ledger().explain(None).unwrap().unwrap();
+    assert_eq!(why.differences.len(), 1);
+    assert_eq!(why.differences[0].pointer, "/text");
+}

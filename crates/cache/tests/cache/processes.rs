@@ -1,1 +1,281 @@
-//! To come.
+//! Real processes on one SQLite file: this test's own program, started again.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_cache::{Bounds, Cache, Domain, Join, Ledger, Mode, Options, Policy, Ticket};
+use cachalot_core::{Seals, SystemClock};
+use cachalot_memory::sqlite::{self, SqliteMemory};
+
+use crate::setting::{Question, product, told};
+
+const PART: &str = "CACHALOT_TEST_PART";
+const HOME: &str = "CACHALOT_TEST_HOME";
+
+fn start(part: &str, home: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "processes::as_another_process", "--nocapture", "--test-threads=1"])
+        .env(PART, part)
+        .env(HOME, home)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn cache(home: &Path) -> Cache {
+    let clock = Arc::new(SystemClock);
+    let memory = SqliteMemory::open(&home.join("cachalot.db"), sqlite::Options::new(clock.clone())).unwrap();
+    Cache::new(Options {
+        memory: Some(Arc::new(memory)),
+        ledger: Ledger::at(&home.join("ledger.db"), std::process::id().to_string(), Arc::new(|text| panic!("{text}"))),
+        clock,
+        seals: Arc::new(Seals::none()),
+        bounds: Bounds::default(),
+        warn: Arc::new(|text| panic!("{text}")),
+    })
+}
+
+/// A run leaves a line behind.
+fn note(home: &Path, line: &str) {
+    let mut file = std::fs::File::options().create(true).append(true).open(home.join("notes")).unwrap();
+    file.write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
+fn notes(home: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(home.join("notes")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+async fn wait_for(path: &Path) {
+    while !path.exists() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn patient() -> Policy {
+    Policy {
+        join: Join::Fleet { wait: Duration::from_secs(30) },
+        patience: Duration::from_secs(10),
+        ..Policy::default()
+    }
+}
+
+/// What the other processes do; nothing when run as a test.
+#[test]
+fn as_another_process() {
+    let (Ok(part), Some(home)) = (std::env::var(PART), std::env::var_os(HOME)) else { return };
+    let home = PathBuf::from(home);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        match part.as_str() {
+            "ask" => ask_together(&home).await,
+            "store" => store_many(&home).await,
+            "lead and die" => lead_and_die(&home).await,
+            "read on" => read_on(&home).await,
+            other => panic!("{other}"),
+        }
+    });
+}
+
+async fn ask_together(home: &Path) {
+    let cache = cache(home);
+    note(home, "ready");
+    wait_for(&home.join("go")).await;
+    let asking: Vec<_> = (0..4)
+        .map(|_| {
+            let (cache, home) = (cache.clone(), home.to_owned());
+            tokio::spawn(async move {
+                let work = |ticket: Ticket| async move {
+                    note(&home, "ran");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    ticket.finish(product("once")).await;
+                };
+                let told = told(cache.through(&Question::number(1).call(), &patient(), work).await.unwrap()).await;
+                assert_eq!(told.text(), "once");
+                assert!(told.settled.stored.is_ok(), "{told:?}");
+                told.settled.paid.calls
+            })
+        })
+        .collect();
+    let mut paid = 0;
+    for one in asking {
+        paid += one.await.unwrap();
+    }
+    note(home, &format!("paid {paid}"));
+    cache.close().await;
+}
+
+#[test]
+fn four_processes_on_one_key_run_it_once() {
+    let home = tempfile::tempdir().unwrap();
+    let children: Vec<Child> = (0..4).map(|_| start("ask", home.path())).collect();
+    while notes(home.path()).len() < 4 {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    std::fs::write(home.path().join("go"), "").unwrap();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let mut notes = notes(home.path());
+    notes.sort();
+    assert_eq!(notes, ["paid 0", "paid 0", "paid 0", "paid 1", "ran", "ready", "ready", "ready", "ready"]);
+    let totals = cache(home.path()).ledger().totals().unwrap()[0].2;
+    assert_eq!((totals.misses, totals.hits + totals.coalesced), (1, 15), "{totals:?}");
+}
+
+async fn store_many(home: &Path) {
+    let cache = cache(home);
+    let storing: Vec<_> = (0..16)
+        .map(|task| {
+            let cache = cache.clone();
+            tokio::spawn(async move {
+                for number in (task..1_000).step_by(16) {
+                    let work = move |ticket: Ticket| async move {
+                        ticket.finish(product(&"x".repeat(number))).await;
+                    };
+                    let outcome = cache.through(&Question::number(number).call(), &patient(), work).await.unwrap();
+                    if told(outcome).await.settled.stored.is_ok() {
+                        let mut out = std::io::stdout().lock();
+                        writeln!(out, "stored {number}").unwrap();
+                        out.flush().unwrap();
+                    }
+                }
+            })
+        })
+        .collect();
+    for one in storing {
+        one.await.unwrap();
+    }
+}
+
+#[test]
+fn what_was_stored_before_a_kill_is_there_after_it() {
+    for after in [1, 150, 500] {
+        let home = tempfile::tempdir().unwrap();
+        let mut child = start("store", home.path());
+        let mut stored = Vec::new();
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            // The harness may write before us on the same line.
+            if let Some((_, number)) = line.unwrap().rsplit_once("stored ") {
+                stored.push(number.parse::<usize>().unwrap());
+                if stored.len() == after {
+                    child.kill().unwrap();
+                }
+            }
+        }
+        child.wait().unwrap();
+        assert!(stored.len() >= after, "{}", stored.len());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let cache = cache(home.path());
+            for number in &stored {
+                let there = cache.peek(&Question::number(*number).key()).await.unwrap();
+                assert_eq!(there.expect("it was said to be stored").bytes, *number as u64);
+            }
+            // Its reservations keep nobody out for long.
+            for number in (0..1_000).step_by(97) {
+                let work = |ticket: Ticket| async move {
+                    ticket.finish(product("again")).await;
+                };
+                let outcome = cache.through(&Question::number(number).call(), &patient(), work).await.unwrap();
+                assert!(told(outcome).await.settled.stored.is_ok());
+            }
+        });
+    }
+}
+
+async fn lead_and_die(home: &Path) {
+    let cache = cache(home);
+    let ticket = match cache.begin(&Question::number(1).call(), &patient()).await.unwrap() {
+        cachalot_cache::Begun::Run(ticket) => ticket,
+        cachalot_cache::Begun::Served(_) => panic!("served"),
+    };
+    note(home, "leads");
+    wait_for(&home.join("never")).await;
+    drop(ticket);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_run_of_a_process_that_was_killed_is_taken_over() {
+    let home = tempfile::tempdir().unwrap();
+    let mut child = start("lead and die", home.path());
+    while notes(home.path()).is_empty() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let cache = cache(home.path());
+    let asking = tokio::spawn(async move {
+        let work = |ticket: Ticket| async move {
+            ticket.finish(product("taken over")).await;
+        };
+        told(cache.through(&Question::number(1).call(), &patient(), work).await.unwrap()).await
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!asking.is_finished(), "somebody else is at work");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(10), asking).await.unwrap().unwrap();
+    assert_eq!(told.text(), "taken over");
+    assert!(told.settled.stored.is_ok(), "{told:?}");
+}
+
+/// Reads the same call until told to stop; what it reads never goes back behind what was announced.
+async fn read_on(home: &Path) {
+    let cache = cache(home);
+    note(home, "ready");
+    let policy = Policy { domains: vec![Domain::new("d")], mode: Mode::ReadOnly, ..patient() };
+    let mut asked = 0;
+    while !home.join("stop").exists() {
+        let announced: u64 = std::fs::read_to_string(home.join("announced")).unwrap().parse().unwrap();
+        let path = home.join("world");
+        let work = |ticket: Ticket| async move {
+            let world = std::fs::read_to_string(path).unwrap();
+            ticket.finish(product(&world)).await;
+        };
+        let told = told(cache.through(&Question::number(1).call(), &policy, work).await.unwrap()).await;
+        let got: u64 = told.text().parse().unwrap();
+        assert!(got >= announced, "{got} after {announced}: {:?}", told.how);
+        asked += 1;
+    }
+    assert!(asked > 10);
+}
+
+fn replace(path: &Path, text: &str) {
+    let aside = path.with_extension("aside");
+    std::fs::write(&aside, text).unwrap();
+    std::fs::rename(&aside, path).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_process_serves_what_is_older_than_a_write_that_was_announced_to_all() {
+    let home = tempfile::tempdir().unwrap();
+    let (world, announced) = (home.path().join("world"), home.path().join("announced"));
+    replace(&world, "0");
+    replace(&announced, "0");
+    let mut children = [start("read on", home.path()), start("read on", home.path())];
+    while notes(home.path()).len() < 2 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let cache = cache(home.path());
+    let policy = Policy { domains: vec![Domain::new("d")], ..patient() };
+    for version in 1..=40 {
+        let writing = cache.writing(&policy.domains).await;
+        replace(&world, &version.to_string());
+        writing.done().await.unwrap();
+        replace(&announced, &version.to_string());
+        let path = world.clone();
+        let work = |ticket: Ticket| async move {
+            let world = std::fs::read_to_string(path).unwrap();
+            ticket.finish(product(&world)).await;
+        };
+        let told = told(cache.through(&Question::number(1).call(), &policy, work).await.unwrap()).await;
+        assert_eq!(told.text(), version.to_string());
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+    std::fs::write(home.path().join("stop"), "").unwrap();
+    for child in &mut children {
+        assert!(child.wait().unwrap().success());
+    }
+}

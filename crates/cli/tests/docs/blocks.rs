@@ -4,10 +4,10 @@
 //! - `fragment=node`: one or more nodes, put under `nodes:` of an agent file first.
 //! - `fragment=file`: keys of an agent file without its nodes; a node is added.
 //! - `input=…`: handed to `--input`; may be repeated.
-//! - `file=NAME`: written under this name where the commands of the document run; with `file=` alone
-//!   of all markers it is still run.
+//! - `file=NAME`: also written under this name where the commands of the document run.
 //! - `exit=N`: how the run ends, if not with 0.
 //! - `wrong=CODE`: `validate` must refuse it with a problem of this code, and only such.
+//! - `needs=PROGRAM`: it is run only where there is this program.
 //! - `no-run=REASON`: it must be valid, but is not run.
 //!
 //! `json`: must be JSON.
@@ -16,6 +16,7 @@
 //!
 //! `sh`: commands, one a line, each of which must succeed. `console`: commands after `$ `, and what
 //! they print (on both streams), `…` standing for any part of a line and, alone, for any lines.
+//! - `fresh`: in a new home, as if nothing had been run before.
 //! - `exit=N`: how the last command ends, if not with 0.
 //! - `no-run=REASON`: not run here.
 //!
@@ -50,8 +51,10 @@ pub(crate) enum Marker {
     File,
     Exit,
     Wrong,
+    Needs,
     NoRun,
     State,
+    Fresh,
 }
 
 impl Block {
@@ -128,11 +131,13 @@ fn parse(info: &str, place: &str) -> (Language, Vec<(Marker, String)>) {
     let (language, known): (_, &[&str]) = match words.next() {
         Some("yaml") => (
             Language::Yaml,
-            &["fragment", "input", "file", "exit", "wrong", "no-run"],
+            &[
+                "fragment", "input", "file", "exit", "wrong", "needs", "no-run",
+            ],
         ),
         Some("json") => (Language::Json, &["state"]),
-        Some("sh") => (Language::Sh, &["exit", "no-run"]),
-        Some("console") => (Language::Console, &["exit", "no-run"]),
+        Some("sh") => (Language::Sh, &["fresh", "exit", "no-run"]),
+        Some("console") => (Language::Console, &["fresh", "exit", "no-run"]),
         Some("text" | "rust" | "toml") => (Language::Prose, &[]),
         other => {
             panic!("{place}: no block has the language {other:?}: use one of those in blocks.rs")
@@ -150,12 +155,16 @@ fn parse(info: &str, place: &str) -> (Language, Vec<(Marker, String)>) {
             "file" => Marker::File,
             "exit" => Marker::Exit,
             "wrong" => Marker::Wrong,
+            "needs" => Marker::Needs,
             "no-run" => Marker::NoRun,
+            "fresh" => Marker::Fresh,
             _ => Marker::State,
         };
-        assert!(
-            marker == Marker::State || !value.is_empty(),
-            "{place}: `{name}` needs a value"
+        let takes_value = !matches!(marker, Marker::State | Marker::Fresh);
+        assert_eq!(
+            takes_value,
+            !value.is_empty(),
+            "{place}: `{name}` needs a value, or has one too many"
         );
         (marker, value.to_owned())
     });

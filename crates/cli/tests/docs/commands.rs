@@ -82,6 +82,9 @@ fn every_command_does_what_the_document_says() {
     let mut problems = Vec::new();
     let (mut run, mut left_out) = (0, 0);
     for block in blocks::all() {
+        if block.marker(Marker::Fresh).is_some() {
+            homes.remove(&block.document);
+        }
         let home = homes
             .entry(block.document.clone())
             .or_insert_with(Home::new);

@@ -219,6 +219,70 @@ fn every_code_of_a_problem_is_described() {
     }
 }
 
+/// The JSON Schema of agent files, which is what the loader knows.
+fn schema() -> Value {
+    format::schema(&actions::builtin())
+}
+
+/// The names of the properties of an object in a schema.
+fn properties(schema: &Value) -> BTreeSet<String> {
+    schema["properties"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .cloned()
+        .collect()
+}
+
+/// The names of everything in a schema that has no properties of its own, with those above it.
+fn leaves(schema: &Value, path: &str) -> BTreeSet<String> {
+    match schema["properties"].as_object() {
+        None => BTreeSet::from([path.to_owned()]),
+        Some(properties) => properties
+            .iter()
+            .flat_map(|(name, below)| leaves(below, &format!("{path}.{name}")))
+            .collect(),
+    }
+}
+
+#[test]
+fn every_key_of_a_file_is_described() {
+    let reference = files::text(REFERENCE);
+    let schema = schema();
+    assert_eq!(
+        named(section(&reference, "## The file")),
+        properties(&schema)
+    );
+    let settings = leaves(&schema["properties"]["settings"], "settings");
+    assert_eq!(named(section(&reference, "## Settings")), settings);
+    let on_error = &schema["$defs"]["on_error"];
+    assert_eq!(
+        named(section(&reference, "### `on_error`")),
+        properties(on_error)
+    );
+    let edges = section(&reference, "## What comes after a node");
+    for name in properties(&schema["properties"]["edges"]["items"]) {
+        assert!(
+            edges.contains(&format!("`{name}`")),
+            "`{name}` of an edge is not described"
+        );
+    }
+    for name in properties(&schema["$defs"]["rule"]) {
+        assert!(
+            edges.contains(&format!("`{name}`")),
+            "`{name}` of a rule is not described"
+        );
+    }
+    let nodes = section(&reference, "## Nodes");
+    for part in ["node", "step"] {
+        for name in properties(&schema["$defs"][part]) {
+            let is_named =
+                nodes.contains(&format!("`{name}`")) || nodes.contains(&format!("`{name}: "));
+            assert!(is_named, "`{name}` of a {part} is not described");
+        }
+    }
+}
+
 #[test]
 fn every_command_and_flag_is_described() {
     let home = Home::new();
@@ -253,14 +317,16 @@ fn every_command_and_flag_is_described() {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         let section = section(&document, &format!("## `cachalot {}`", words.join(" ")));
         let text = help(&words);
-        let flags: BTreeSet<&str> = text
-            .split(|c: char| c.is_whitespace() || c == ',')
-            .filter(|word| word.starts_with("--") && word.len() > 2)
-            .map(|word| word.split(['=', '.', ')']).next().unwrap_or(word))
-            .filter(|word| *word != "--help" && *word != "--version")
+        let options = text
+            .lines()
+            .filter(|line| line.trim_start().starts_with('-'));
+        let flags: BTreeSet<&str> = options
+            .flat_map(|line| line.split_whitespace().take(2))
+            .filter(|word| word.starts_with("--") && *word != "--help")
             .collect();
         for flag in &flags {
-            if !section.contains(&format!("`{flag}")) && !section.contains(&format!(" {flag}")) {
+            let written = [" ", "`", "["].map(|before| format!("{before}{flag}"));
+            if !written.iter().any(|flag| section.contains(flag)) {
                 problems.push(format!(
                     "cachalot {}: {flag} is not described",
                     words.join(" ")

@@ -22,6 +22,9 @@ use stand_ins::{LlamaCloud, SearXng, Server};
 /// What a key of LlamaCloud looks like here.
 const KEY: &str = "llx-stand-in";
 
+/// A secret of the runs, as `secrets.TOKEN`.
+const TOKEN: &str = "token-that-nobody-may-read";
+
 /// No command of the documentation takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -82,12 +85,23 @@ impl Home {
         self.llama_cloud.started()
     }
 
+    /// A file that holds the secret of the runs, which none may.
+    pub(crate) fn leak(&self) -> Option<PathBuf> {
+        file_with(TOKEN, self.directory.path())
+    }
+
     /// Runs `cachalot`.
     pub(crate) fn cachalot<A: AsRef<OsStr>>(
         &self,
         arguments: impl IntoIterator<Item = A>,
     ) -> Ended {
         self.run(Command::new(env!("CARGO_BIN_EXE_cachalot")).args(arguments))
+    }
+
+    /// Whether there is a program of this name.
+    pub(crate) fn has(program: &str) -> bool {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
     }
 
     /// Runs a line of shell.
@@ -133,7 +147,7 @@ impl Home {
             .env("LLAMA_CLOUD_API_KEY", KEY)
             .env("SEARXNG_BASE_URL", self.searxng.base_url())
             .env("EXAMPLE_API", self.api.base_url())
-            .env("EXAMPLE_TOKEN", "token-of-the-example")
+            .env("SECRET_TOKEN", TOKEN)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -195,23 +209,17 @@ pub(crate) fn state(ended: &Ended) -> Value {
         .unwrap_or_else(|error| panic!("stdout is not one JSON document ({error}): {ended:?}"))
 }
 
-/// Whether every file below a folder is free of a text.
-pub(crate) fn occurs_below(folder: &Path, text: &str) -> Option<PathBuf> {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
+/// A file below a folder that holds a text.
+fn file_with(text: &str, folder: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().path()).find_map(|path| {
         if path.is_dir() {
-            if let Some(found) = occurs_below(&path, text) {
-                return Some(found);
-            }
-        } else {
-            let bytes = std::fs::read(&path).unwrap();
-            if bytes
-                .windows(text.len())
-                .any(|window| window == text.as_bytes())
-            {
-                return Some(path);
-            }
+            return file_with(text, &path);
         }
-    }
-    None
+        let bytes = std::fs::read(&path).unwrap();
+        let holds = bytes
+            .windows(text.len())
+            .any(|window| window == text.as_bytes());
+        holds.then_some(path)
+    })
 }

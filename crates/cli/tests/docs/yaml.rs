@@ -35,14 +35,14 @@ fn problem(block: &Block, home: &Home, state: &mut Option<Value>) -> Option<Stri
     if validated.code != 0 {
         return Some(format!("it is not valid:\n{}", validated.stderr));
     }
-    if block.marker(Marker::NoRun).is_some() {
+    if !runs(block) {
         return None;
     }
     let mut arguments = vec!["run".to_owned(), path.to_string_lossy().into_owned()];
     for input in block.all(Marker::Input) {
         arguments.extend(["--input".to_owned(), input.to_owned()]);
     }
-    arguments.extend(["--secrets-env".to_owned(), "EXAMPLE".to_owned()]);
+    arguments.extend(["--secrets-env".to_owned(), "SECRET".to_owned()]);
     let ended = home.cachalot(arguments);
     if ended.code != block.exit() {
         return Some(format!(
@@ -52,10 +52,18 @@ fn problem(block: &Block, home: &Home, state: &mut Option<Value>) -> Option<Stri
             ended.stderr
         ));
     }
+    if let Some(path) = home.leak() {
+        return Some(format!("a secret of the run is in {}", path.display()));
+    }
     if ended.code == 0 {
         *state = Some(home::state(&ended));
     }
     None
+}
+
+/// Whether a valid block is run here.
+fn runs(block: &Block) -> bool {
+    block.marker(Marker::NoRun).is_none() && block.all(Marker::Needs).all(Home::has)
 }
 
 /// Whether `validate` refuses a file for nothing but `code`.
@@ -112,10 +120,10 @@ fn every_yaml_block_is_valid_and_runs() {
         let (kind, problem) = match block.language {
             Language::Yaml => {
                 state = None;
-                let kind = match (block.marker(Marker::Wrong), block.marker(Marker::NoRun)) {
-                    (Some(_), _) => "refused as the document says",
-                    (None, Some(_)) => "valid, not run",
-                    (None, None) => "valid and run",
+                let kind = match block.marker(Marker::Wrong) {
+                    Some(_) => "refused as the document says",
+                    None if runs(&block) => "valid and run",
+                    None => "valid, not run",
                 };
                 // Each in a home of its own: what an example stores must not make another a hit.
                 (kind, problem(&block, &Home::new(), &mut state))
@@ -168,5 +176,28 @@ fn a_difference_is_found() {
             difference(&value(other), &actual, "").is_some_and(|found| found.starts_with(place)),
             "{other}"
         );
+    }
+}
+
+#[test]
+fn a_block_that_is_not_as_its_document_says_is_found() {
+    let home = Home::new();
+    let check = |text: &str| problem(&blocks::read("x.md", text).remove(0), &home, &mut None);
+    for wrong in [
+        "```yaml\nname: x\nnodes: []\n```\n",
+        "```yaml fragment=node\n- name: a\n  uses: json.prase\n```\n",
+        "```yaml fragment=node\n- name: a\n  run: raise ValueError()\n```\n",
+        "```yaml fragment=node exit=1\n- name: a\n  run: return 1\n```\n",
+        "```yaml fragment=node wrong=unknown-key\n- name: a\n  uses: json.prase\n```\n",
+        "```yaml fragment=node wrong=unknown-action\n- name: a\n```\n",
+    ] {
+        assert!(check(wrong).is_some(), "{wrong}");
+    }
+    for right in [
+        "```yaml fragment=node exit=1\n- name: a\n  run: raise ValueError()\n```\n",
+        "```yaml fragment=node wrong=unknown-action\n- name: a\n  uses: json.prase\n```\n",
+        "```yaml fragment=node no-run=it-would-fail\n- name: a\n  run: raise ValueError()\n```\n",
+    ] {
+        assert_eq!(check(right), None, "{right}");
     }
 }

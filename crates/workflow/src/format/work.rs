@@ -10,7 +10,7 @@ use super::agent::{FanOut, Flow, Language, Node, OnError, Output, Target, Work};
 use super::nodes::{NOTHING, Rank, Reader};
 use super::{check_arguments, codes};
 use crate::script::Script;
-use crate::template::{Condition, Prepared, Use};
+use crate::template::{Condition, Prepared, Use, is_literal};
 
 /// The kinds of nodes that `type` names.
 const TYPES: &[&str] = &["while_loop", "dynamic_parallel"];
@@ -303,7 +303,7 @@ impl Reader<'_> {
 
     fn fan_out(&mut self, section: &mut Section<'_>, language: Option<&str>) -> Work {
         let items = match section.required("items", &mut self.problems) {
-            Some(node) => self.templates.prepare(node, Use::PLAIN, &mut self.problems),
+            Some(node) => self.items(node),
             None => Prepared::empty_mapping(),
         };
         let item = section
@@ -331,6 +331,16 @@ impl Reader<'_> {
         }))
     }
 
+    fn items(&mut self, node: &tree::Node) -> Prepared {
+        let is_list = matches!(&node.kind, Kind::List(_));
+        let is_template = node.as_text().is_some_and(|text| !is_literal(text));
+        if !is_list && !is_template {
+            let problem = node.wrong_type("`items`", "a list or a template of one");
+            self.problems.push(problem);
+        }
+        self.templates.prepare(node, Use::PLAIN, &mut self.problems)
+    }
+
     /// What each branch does: `action`, or what any node may do.
     fn branch(&mut self, section: &mut Section<'_>, language: Option<&str>) -> Node {
         let place = section.place().clone();
@@ -352,26 +362,27 @@ impl Reader<'_> {
                     .help("give it exactly one of `action`, `steps`, `run` and `uses`"),
             );
         }
-        let (work, output) = match action.map(|action| (action, &action.kind)) {
-            Some((node, Kind::Map(_))) => {
-                let node = self.node(node, Rank::Step, language);
-                node.map_or((Work::Nothing, Output::Merge), |node| {
-                    (node.work, node.output)
-                })
-            }
-            Some((node, _)) => (self.action(node, section.present("with")), Output::Merge),
-            None => {
-                let (work, output_key) = self.simple(section, language);
-                (work, output_key.map_or(Output::Merge, Output::Key))
-            }
-        };
-        Node {
+        let does = |work, output| Node {
             name: String::new(),
             place,
             work,
             output,
             on_error: OnError::default(),
             flow: Flow::To(Target::End),
+        };
+        match action.map(|action| (action, &action.kind)) {
+            Some((node, Kind::Map(_))) => match self.node(node, Rank::Step, language) {
+                Some(branch) => branch,
+                None => does(Work::Nothing, Output::Merge),
+            },
+            Some((node, _)) => {
+                let work = self.action(node, section.present("with"));
+                does(work, Output::Merge)
+            }
+            None => {
+                let (work, output_key) = self.simple(section, language);
+                does(work, output_key.map_or(Output::Merge, Output::Key))
+            }
         }
     }
 }

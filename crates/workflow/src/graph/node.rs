@@ -33,9 +33,15 @@ impl Runner<'_> {
         Box::pin(async move {
             self.tell(Event::Started { node: path.clone() });
             let began = Instant::now();
+            let mut state = state;
             let mut attempt = 1;
             let failure = loop {
-                match self.work(node, &path, state.clone()).await {
+                // A state that nobody else holds is changed in place; otherwise it would be copied.
+                let given = match needs_state_after_failure(&node.on_error) {
+                    true => state.clone(),
+                    false => std::mem::take(&mut state),
+                };
+                match self.work(node, &path, given).await {
                     Ok(done) => {
                         self.tell(Event::Finished {
                             node: path,
@@ -107,6 +113,11 @@ impl Runner<'_> {
         });
         failure
     }
+}
+
+/// Whether the state from before the node is still needed when the node has failed.
+fn needs_state_after_failure(on_error: &OnError) -> bool {
+    on_error.mode != Mode::Raise || on_error.fallback.is_some()
 }
 
 fn is_tried_again(on_error: &OnError, failure: &RunFailure, attempt: u32) -> bool {

@@ -166,8 +166,11 @@ impl Runner<'_> {
             result: Value::Null,
         };
         for iteration in 0..=most {
-            let scope = Scope::new(&self.surroundings, &done.state);
-            let holds = self.agent.templates.holds(condition, &scope).await;
+            // The scope holds the state, and must be gone before the body changes it.
+            let holds = {
+                let scope = Scope::new(&self.surroundings, &done.state);
+                self.agent.templates.holds(condition, &scope).await
+            };
             if !holds.map_err(|failure| RunFailure::of_template(path, failure))? {
                 return Ok(done);
             }
@@ -189,17 +192,28 @@ impl Runner<'_> {
             Output::Merge => {}
             Output::Key(key) => state.set(key.as_str(), result.clone()),
             Output::Map(fields) => {
-                let scope = Scope::new(&self.surroundings, &state).with_result(result.clone());
-                let mut rendered = Map::new();
-                for (key, field) in fields {
-                    let value = self.agent.templates.render(field, &scope).await;
-                    let value = value.map_err(|failure| RunFailure::of_template(path, failure))?;
-                    rendered.insert(key.clone(), value);
-                }
+                let rendered = self.render_output(fields, path, &state, &result).await?;
                 state.merge(rendered);
             }
         }
         Ok(Done { state, result })
+    }
+
+    async fn render_output(
+        &self,
+        fields: &[(String, Prepared)],
+        path: &str,
+        state: &State,
+        result: &Value,
+    ) -> Result<Map<String, Value>, RunFailure> {
+        let scope = Scope::new(&self.surroundings, state).with_result(result.clone());
+        let mut rendered = Map::new();
+        for (key, field) in fields {
+            let value = self.agent.templates.render(field, &scope).await;
+            let value = value.map_err(|failure| RunFailure::of_template(path, failure))?;
+            rendered.insert(key.clone(), value);
+        }
+        Ok(rendered)
     }
 }
 

@@ -13,7 +13,8 @@ use crate::format::codes;
 /// A condition, known to be well-formed. Cheap to clone.
 ///
 /// It is written as an expression (`state.count < 3`), with or without `{{ }}` around it, as the
-/// name of a field of the state (`done`), with `!` in front of it for its opposite (`!done`), as
+/// name of a field of the state (`done`), with `!` in front of a name or of parentheses for its
+/// opposite (`!done`, `!(state.a and state.b)`; elsewhere it is `not`), as
 /// `true` or `false`, or as a text with `{% … %}`.
 ///
 /// True is what Jinja calls true; what is unset is false, also where it is compared by `==` or tested
@@ -179,8 +180,12 @@ enum Bare {
 }
 
 fn bare(text: &str) -> Bare {
-    if let Some(negated) = text.strip_prefix('!').filter(|rest| !rest.starts_with('=')) {
-        return match bare(negated.trim()) {
+    if let Some(negated) = text
+        .strip_prefix('!')
+        .map(str::trim)
+        .filter(|rest| is_one_term(rest))
+    {
+        return match bare(negated) {
             Bare::Constant(holds) => Bare::Constant(!holds),
             Bare::Expression(expression) => Bare::Expression(format!("not ({expression})")),
         };
@@ -193,6 +198,25 @@ fn bare(text: &str) -> Bare {
         }
         expression => Bare::Expression(expression.to_owned()),
     }
+}
+
+/// Whether what follows a `!` is one name, one lookup, or one pair of parentheses, so that it is
+/// clear what is negated.
+fn is_one_term(text: &str) -> bool {
+    let is_lookup = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '!');
+    if text.chars().all(is_lookup) {
+        return !text.is_empty();
+    }
+    let mut depth = 0_usize;
+    let closes = text.char_indices().find_map(|(at, c)| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        (depth == 0).then_some(at)
+    });
+    text.starts_with('(') && closes == Some(text.len() - 1)
 }
 
 fn is_name(text: &str) -> bool {

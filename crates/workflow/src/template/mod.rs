@@ -21,8 +21,10 @@ mod literal;
 mod path;
 mod place;
 mod prepared;
+mod render;
 mod scan;
 mod scope;
+mod state;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,7 +36,8 @@ pub use condition::Condition;
 pub use engine::{FILTERS, TESTS};
 pub use literal::is_literal;
 pub use prepared::{Prepared, Use};
-pub use scope::{NAMES, Scope, State, Surroundings};
+pub use scope::{NAMES, Scope, Surroundings};
+pub use state::State;
 
 /// The templates of one agent file. Cheap to clone.
 #[derive(Debug, Clone)]

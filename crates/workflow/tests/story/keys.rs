@@ -285,7 +285,7 @@ async fn what_cannot_be_meant_is_refused_at_run_time_too() {
         (json!({"key_strategy": "file_content", "key_source": "gone"}), "`gone`"),
         (json!({"key_strategy": "file_content"}), "`file`"),
         (json!({"key_strategy": "arg"}), "did you mean `args`"),
-        (json!({"ttl_secs": 5}), "did you mean `ttl_seconds`"),
+        (json!({"ttl_second": 5}), "did you mean `ttl_seconds`"),
         (json!({"scope": "world"}), "scope"),
         (json!({"on_error": "retrun"}), "did you mean `return`"),
         (json!({"skip_cache": "maybe"}), "`skip_cache`"),

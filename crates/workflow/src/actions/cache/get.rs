@@ -1,5 +1,7 @@
 //! `cache.get`: an entry, without running anything.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use cachalot_cache::{Criterion, Filter, HANDLE_LABEL, Stored};
 use cachalot_core::clock::iso8601;
@@ -39,6 +41,20 @@ static ABOUT: About = About {
     memoizable: Memoizable::Yes,
 };
 
+/// How long the memory may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Without a memory, nothing is told about what is in it.
+pub(super) fn memory_needed(runtime: &Runtime) -> Result<(), Failure> {
+    match runtime.memory {
+        Some(_) => Ok(()),
+        None => Err(Failure::new(
+            "configuration_error",
+            "there is no long-term memory in this run: see the warning at its start, or give `--db`, `CACHALOT_DB` or `settings.ltm.path`",
+        )),
+    }
+}
+
 /// The handle that a `key` argument means.
 pub(super) fn handle_of(arguments: &Arguments, runtime: &Runtime) -> Result<Option<String>, Failure> {
     let Some(key) = arguments.get("key").and_then(Value::as_str) else { return Ok(None) };
@@ -67,7 +83,10 @@ impl Action for Get {
             .ok_or_else(|| Failure::new("validation_error", "cache.get needs `key`"))?;
         let with_metadata =
             arguments.get("include_metadata").and_then(Value::as_bool).unwrap_or(false);
-        let newest = runtime.cache.newest(&under(handle)).await;
+        memory_needed(runtime)?;
+        let filter = under(handle);
+        let newest = tokio::time::timeout(PATIENCE, runtime.cache.newest(&filter)).await;
+        let newest = newest.map_err(|_| Failure::passing("timeout", "the memory does not answer"))?;
         let stored = newest.map_err(|error| Failure::passing("ltm_error", error.to_string()))?;
         let Some(stored) = stored else {
             return Ok(json!({"success": true, "found": false, "value": null, "expired": false}));

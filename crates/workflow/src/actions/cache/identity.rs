@@ -8,9 +8,9 @@ use cachalot_storage::{Algorithm, Stat};
 use serde_json::{Map, Value, json};
 
 use super::handle;
-use super::request::{Request, Strategy};
+use super::request::{Request, Strategy, invalid};
 use crate::Runtime;
-use crate::action::Arguments;
+use crate::action::{Arguments, Failure};
 
 /// What a call is called, and what it depends on.
 pub(super) struct Identity {
@@ -24,111 +24,106 @@ pub(super) struct Identity {
 pub(super) enum Guard {
     Nothing,
     Local(Witnessed),
-    Remote { uri: String, before: Stat },
+    Remote { uri: String, before: Stat, digest: Digest },
 }
 
 impl Guard {
     /// The reason why the answer must not be kept.
     pub(super) async fn check(&self, runtime: &Runtime) -> Result<(), Reason> {
         let changed = |what: String| Reason::Changed(format!("{what}, while the action ran"));
-        match self {
-            Self::Nothing => Ok(()),
-            Self::Local(witnessed) => witnessed.holds().await.map_err(changed),
-            Self::Remote { uri, before } => match runtime.storage.stat(uri).await {
-                Ok(after) if after == *before => Ok(()),
-                Ok(_) => Err(changed(format!("{uri} changed"))),
-                Err(error) => Err(changed(error.to_string())),
-            },
-        }
+        let Self::Remote { uri, before, digest } = self else {
+            return match self {
+                Self::Local(witnessed) => witnessed.holds().await.map_err(changed),
+                _ => Ok(()),
+            };
+        };
+        let holds = match runtime.storage.stat(uri).await {
+            // A size alone tells little.
+            Ok(after) if after.etag.is_none() && after.modified.is_none() && after == *before => {
+                remote_digest(uri, runtime).await.as_ref() == Ok(digest)
+            }
+            after => after.is_ok_and(|after| after == *before),
+        };
+        if holds { Ok(()) } else { Err(changed(format!("{uri} changed"))) }
     }
 }
 
 /// Makes the identity of a request. The request's arguments are only borrowed: they are moved into
 /// the value that is encoded and back out of it, because copying them would be the larger part of a hit.
-pub(super) async fn identify(
-    request: &mut Request,
-    runtime: &Runtime,
-) -> Result<Identity, Reason> {
-    let no_key = |why: String| Reason::NoKey(why);
-    let implicit = request
-        .action
-        .implicit_inputs(&request.args, runtime)
-        .map_err(|failure| no_key(runtime.seals.redact(&failure.message).into_owned()))?;
-    let implicit = match &request.strategy {
-        Strategy::FileContent(source) => without_source(implicit, source),
-        _ => Some(implicit).filter(|implicit| !implicit.is_null()),
-    };
-    let depends_on: Vec<PathBuf> = witnessed_paths(request, runtime).map_err(no_key)?;
-    let (content, guard) = match &request.strategy {
-        Strategy::FileContent(source) => {
-            let path = match request.args.get(source) {
-                Some(Value::String(path)) => path.clone(),
-                _ => return Err(no_key(format!("`{source}` is not a path"))),
-            };
-            let (digest, guard) = content_of(&path, runtime).await.map_err(no_key)?;
-            (Some(digest), guard)
-        }
-        _ => (None, Guard::Nothing),
-    };
-    let mut keyed = Map::new();
-    let strategy = match &request.strategy {
-        Strategy::Arguments => "args",
-        Strategy::Value(_) => "sha256",
-        Strategy::FileContent(_) => "file_content",
-        Strategy::Key(_) => "custom",
-    };
-    let source = match &request.strategy {
-        Strategy::FileContent(source) => {
-            keyed.insert("content".into(), json!(content.map(|digest| digest.to_hex())));
-            Some(source.clone())
-        }
-        _ => None,
-    };
+pub(super) async fn identify(request: &mut Request, runtime: &Runtime) -> Result<Identity, Reason> {
+    let implicit = request.action.implicit_inputs(&request.args, runtime);
+    let mut implicit = implicit.map_err(|failure| Reason::NoKey(failure.message))?;
+    let depends_on = depended_on(request, runtime)?;
+    let mut keyed = Map::with_capacity(8);
     let mut without = None;
+    let mut guard = Guard::Nothing;
+    if let Strategy::FileContent(source) = &request.strategy {
+        let digest;
+        (digest, guard) = content_of(request.args.get(source), source, runtime).await?;
+        keyed.insert("content".into(), digest.to_hex().into());
+        leave_out(source, &mut implicit);
+        without = request.args.shift_remove_entry(source);
+    }
     let handle = match &request.strategy {
         Strategy::Key(key) => {
             let handle = handle::of_key(key, request.agent.as_deref());
-            keyed.insert("key".into(), Value::String(handle.clone()));
+            keyed.insert("key".into(), handle.as_str().into());
             handle
         }
         _ => {
-            without = source.and_then(|source| request.args.shift_remove_entry(&source));
             keyed.insert("args".into(), Value::Object(std::mem::take(&mut request.args)));
-            let keyed_value = Value::Object(keyed);
-            let digest = Canonical::sealed(&keyed_value, &runtime.seals).digest();
-            let Value::Object(back) = keyed_value else { unreachable!("it was made an object") };
-            keyed = back;
-            handle::of_arguments(request.action.about().names[0], digest, request.agent.as_deref())
+            let digest;
+            (digest, keyed) = digest_of(keyed, runtime);
+            handle::of_arguments(request.name(), digest, request.agent.as_deref())
         }
     };
-    keyed.insert("strategy".into(), Value::String(strategy.to_owned()));
-    keyed.insert("agent".into(), json!(request.agent));
-    keyed.insert("action_version".into(), json!(request.action.about().version));
-    if let Some(implicit) = implicit {
-        keyed.insert("implicit".into(), implicit);
-    }
-    if !request.version.is_null() {
-        keyed.insert("version".into(), request.version.clone());
-    }
-    if !depends_on.is_empty() {
-        let paths: Vec<_> = depends_on.iter().map(|path| path.to_string_lossy()).collect();
-        keyed.insert("depends_on".into(), json!(paths));
-    }
-    let keyed_value = Value::Object(keyed);
-    let input = Canonical::sealed(&keyed_value, &runtime.seals);
-    take_back(keyed_value, without, &mut request.args);
+    keyed.insert("strategy".into(), request.strategy.name().into());
+    keyed.insert("agent".into(), request.agent.as_deref().map_or(Value::Null, Value::from));
+    keyed.insert("action_version".into(), request.action.about().version.into());
+    let further = [("implicit", implicit), ("version", request.version.clone()), ("depends_on", depends_on)];
+    let further = further.into_iter().filter(|(_, value)| !value.is_null());
+    keyed.extend(further.map(|(name, value)| (name.to_owned(), value)));
+    let keyed = Value::Object(keyed);
+    let input = Canonical::sealed(&keyed, &runtime.seals);
+    take_back(keyed, without, &mut request.args);
     Ok(Identity { handle: handle::sealed(handle, &runtime.seals), input, guard })
 }
 
+/// What a wrap depends on beside its arguments, for a wrap around it.
+///
+/// # Errors
+/// If files are among it: the wrap around it would not see them change.
+pub(super) fn nested_inputs(request: &Request, runtime: &Runtime) -> Result<Value, Failure> {
+    if matches!(request.strategy, Strategy::FileContent(_)) || !request.depends_on.is_empty() {
+        return Err(invalid(
+            "the wrap inside depends on files, whose changes the one around it would not see",
+        ));
+    }
+    Ok(json!({
+        "action_version": request.action.about().version,
+        "agent": request.agent,
+        "scope": request.scope.to_string(),
+        "implicit": request.action.implicit_inputs(&request.args, runtime)?,
+    }))
+}
+
+fn digest_of(keyed: Map<String, Value>, runtime: &Runtime) -> (Digest, Map<String, Value>) {
+    let keyed = Value::Object(keyed);
+    let digest = Canonical::sealed(&keyed, &runtime.seals).digest();
+    match keyed {
+        Value::Object(keyed) => (digest, keyed),
+        _ => unreachable!("it was made an object"),
+    }
+}
+
 /// Where the content of a file is keyed, it does not matter what its path is relative to.
-fn without_source(mut implicit: Value, source: &str) -> Option<Value> {
-    if let Value::Object(inputs) = &mut implicit {
+fn leave_out(source: &str, implicit: &mut Value) {
+    if let Value::Object(inputs) = implicit {
         inputs.shift_remove(source);
         if inputs.is_empty() {
-            return None;
+            *implicit = Value::Null;
         }
     }
-    Some(implicit).filter(|implicit| !implicit.is_null())
 }
 
 /// Returns the arguments to where they were borrowed from.
@@ -141,22 +136,57 @@ fn take_back(keyed: Value, without: Option<(String, Value)>, args: &mut Argument
     args.extend(without);
 }
 
-/// The digest of what is behind a path or URI, and what must stay so.
-async fn content_of(path: &str, runtime: &Runtime) -> Result<(Digest, Guard), String> {
+/// The digest of what is behind the path or URI in the argument `source`, and what must stay so.
+async fn content_of(
+    path: Option<&Value>,
+    source: &str,
+    runtime: &Runtime,
+) -> Result<(Digest, Guard), Reason> {
+    let no_key = |why: String| Reason::NoKey(why);
+    let Some(Value::String(path)) = path else {
+        return Err(no_key(format!("`{source}` is not a path")));
+    };
+    // A message may write a URI in another way than it was given: with secrets, it says nothing.
+    let no_key = |why: String| match runtime.seals.occur_in(path.as_bytes()) {
+        true => no_key(format!("what `{source}` names cannot be read")),
+        false => no_key(why),
+    };
     if let Some(local) = runtime.storage.local_path(path) {
         let looked = tokio::task::spawn_blocking(move || {
             let witness = Witness::default();
             witness.observe(Observation::Content(&local));
             witness.taken()
         });
-        let witnessed = looked.await.map_err(|error| error.to_string())?;
-        return Ok((witnessed.content_digest()?, Guard::Local(witnessed)));
+        let witnessed = looked.await.map_err(|error| no_key(error.to_string()))?;
+        let digest = witnessed.content_digest().map_err(no_key)?;
+        return Ok((digest, Guard::Local(witnessed)));
     }
-    let before = runtime.storage.stat(path).await.map_err(|error| error.to_string())?;
-    let hashed =
-        runtime.storage.hash(path, Algorithm::Sha256).await.map_err(|error| error.to_string())?;
-    let digest = hashed.hash.parse().map_err(|_| "the hash is not a sha256".to_owned())?;
-    Ok((digest, Guard::Remote { uri: path.to_owned(), before }))
+    let before = runtime.storage.stat(path).await.map_err(|error| no_key(error.to_string()))?;
+    let digest = remote_digest(path, runtime).await.map_err(no_key)?;
+    Ok((digest, Guard::Remote { uri: path.clone(), before, digest }))
+}
+
+async fn remote_digest(uri: &str, runtime: &Runtime) -> Result<Digest, String> {
+    let hashed = runtime.storage.hash(uri, Algorithm::Sha256).await;
+    let hashed = hashed.map_err(|error| error.to_string())?;
+    hashed.hash.parse().map_err(|_| "the hash is not a sha256".to_owned())
+}
+
+/// The paths that the user says the result depends on, as they are keyed; null for none.
+fn depended_on(request: &Request, runtime: &Runtime) -> Result<Value, Reason> {
+    if request.depends_on.is_empty() {
+        return Ok(Value::Null);
+    }
+    let paths = witnessed_paths(request, runtime).map_err(Reason::NoKey)?;
+    let text = |path: &PathBuf| match path.to_str() {
+        // The entry names what it depends on.
+        Some(path) if runtime.seals.occur_in(path.as_bytes()) => {
+            Err(Reason::NoKey("a path in `depends_on` holds a secret".to_owned()))
+        }
+        Some(path) => Ok(Value::from(path)),
+        None => Err(Reason::NoKey(format!("{} is not a name that can be noted", path.display()))),
+    };
+    paths.iter().map(text).collect()
 }
 
 /// The files and directories that the user says the result depends on.

@@ -1,12 +1,14 @@
 //! `cache.invalidate`: erases entries, of the cache only, without any hidden limit.
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use cachalot_cache::{Criterion, ErasedEntry, Filter, HANDLE_LABEL};
 use cachalot_memory::Label;
 use serde_json::{Map, Value, json};
 
-use super::get::{handle_of, under};
-use super::request::texts;
+use super::get::{handle_of, memory_needed, under};
+use super::request::{name_of, texts};
 use super::{CACHE_TYPE, TAG_LABEL, handle};
 use crate::action::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind};
 use crate::Runtime;
@@ -56,16 +58,16 @@ impl Action for Invalidate {
 
     async fn run(&self, mut arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let filters = filters(&mut arguments, runtime)?;
+        memory_needed(runtime)?;
         let dry_run = arguments.get("dry_run").and_then(Value::as_bool).unwrap_or(false);
         let mut erased: Vec<ErasedEntry> = Vec::new();
+        let mut told = HashSet::new();
         for filter in &filters {
             let found = runtime.cache.erase(filter, dry_run).await;
             let found = found.map_err(|error| Failure::passing("ltm_error", error.to_string()))?;
-            for entry in found.entries {
-                if !erased.iter().any(|other| dry_run && other.key == entry.key) {
-                    erased.push(entry);
-                }
-            }
+            // What would be erased by two of the filters would be erased once.
+            let new = |entry: &ErasedEntry| !dry_run || told.insert(entry.key.clone());
+            erased.extend(found.entries.into_iter().filter(new));
         }
         let handles: Vec<&str> = erased.iter().map(shown).collect();
         Ok(json!({
@@ -90,12 +92,14 @@ fn filters(arguments: &mut Arguments, runtime: &Runtime) -> Result<Vec<Filter>, 
     let mut criteria = Vec::new();
     let mut name = None;
     if let Some(Value::Object(wanted)) = arguments.remove("metadata_filter") {
-        name = metadata(wanted, &mut criteria)?;
+        name = metadata(wanted, &mut criteria, runtime)?;
     }
     for tag in texts(arguments.remove("tags"), "tags")? {
+        let tag = handle::sealed(tag, &runtime.seals);
         criteria.push(Criterion::Is(Label::new(TAG_LABEL, tag)));
     }
-    let pattern = arguments.get("pattern").and_then(Value::as_str).map(ToOwned::to_owned);
+    let pattern = arguments.get("pattern").and_then(Value::as_str);
+    let pattern = pattern.map(|pattern| handle::sealed(pattern.to_owned(), &runtime.seals));
     let any = Filter { name, criteria, ..Filter::default() };
     match pattern {
         Some(pattern) if pattern.trim().is_empty() => return Err(invalid("the pattern is empty")),
@@ -124,6 +128,7 @@ fn matching(any: &Filter, pattern: String) -> Filter {
 fn metadata(
     wanted: Map<String, Value>,
     criteria: &mut Vec<Criterion>,
+    runtime: &Runtime,
 ) -> Result<Option<String>, Failure> {
     const KNOWN: [&str; 3] = ["_cache_action", "_cache_key", "_cache_type"];
     let mut name = None;
@@ -132,8 +137,12 @@ fn metadata(
             return Err(invalid(format!("metadata_filter: `{field}` must be text")));
         };
         match field.as_str() {
-            "_cache_action" => name = Some(text),
-            "_cache_key" => criteria.push(Criterion::Is(Label::new(HANDLE_LABEL, text))),
+            // Entries carry the first name of their action.
+            "_cache_action" => {
+                let known = runtime.actions.get(&text);
+                name = Some(known.map_or(text, |action| name_of(action.as_ref()).to_owned()));
+            }
+            "_cache_key" => criteria.push(Criterion::Is(Label::new(HANDLE_LABEL, handle::sealed(text, &runtime.seals)))),
             // Every entry with a handle is of this type, the only one there is.
             "_cache_type" if text == CACHE_TYPE => {
                 criteria.push(Criterion::Glob { name: HANDLE_LABEL.to_owned(), pattern: "*".to_owned() });

@@ -30,6 +30,17 @@ pub(super) enum Strategy {
     Key(String),
 }
 
+impl Strategy {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Arguments => "args",
+            Self::Value(_) => "sha256",
+            Self::FileContent(_) => "file_content",
+            Self::Key(_) => "custom",
+        }
+    }
+}
+
 /// The names of the strategies.
 pub(super) const STRATEGIES: [&str; 4] = ["args", "sha256", "file_content", "custom"];
 /// The names of the scopes that a workflow has.
@@ -55,6 +66,20 @@ pub(super) struct Request {
     pub(super) return_errors: bool,
 }
 
+/// Why a request is not carried out.
+pub(super) struct Refused {
+    pub(super) failure: Failure,
+    /// Whether it is the wrapped action that does not take its arguments, and the caller wants to be
+    /// told of its failures rather than to fail.
+    pub(super) returned: bool,
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self { failure, returned: false }
+    }
+}
+
 pub(super) fn invalid(message: impl std::fmt::Display) -> Failure {
     Failure::new("validation_error", format!("cache.wrap: {message}"))
 }
@@ -65,22 +90,28 @@ fn one_of(name: &str, value: &str, known: &[&str]) -> Failure {
 }
 
 impl Request {
-    pub(super) fn read(mut given: Arguments, runtime: &Runtime) -> Result<Self, Failure> {
+    /// The name under which the wrapped action is known to the cache, whichever of its names was used.
+    pub(super) fn name(&self) -> &'static str {
+        name_of(self.action.as_ref())
+    }
+
+    pub(super) fn read(mut given: Arguments, runtime: &Runtime) -> Result<Self, Refused> {
         let name = text(&mut given, "action").unwrap_or_default();
         let action = find(&name, &runtime.actions)?;
-        let args = match given.remove("args") {
-            Some(Value::Object(args)) => args,
-            _ => return Err(invalid("`args` must be a mapping")),
-        };
-        let args = check(action.about(), args)?;
-        let strategy = strategy(&mut given, &args)?;
-        let key_prefix = flag(&given, "key_prefix", true);
-        let (scope, agent) = scope(text(&mut given, "scope").as_deref(), key_prefix, runtime)?;
         let return_errors = match text(&mut given, "on_error").as_deref() {
             None | Some("fail") => false,
             Some("return") => true,
-            Some(other) => return Err(one_of("on_error", other, &ON_ERROR)),
+            Some(other) => return Err(one_of("on_error", other, &ON_ERROR).into()),
         };
+        let args = match given.remove("args") {
+            Some(Value::Object(args)) => args,
+            _ => return Err(invalid("`args` must be a mapping").into()),
+        };
+        let args = check(action.about(), args)
+            .map_err(|failure| Refused { failure, returned: return_errors })?;
+        let strategy = strategy(&mut given, &args)?;
+        let key_prefix = flag(&given, "key_prefix", true);
+        let (scope, agent) = scope(text(&mut given, "scope").as_deref(), key_prefix, runtime)?;
         Ok(Self {
             ttl: ttl(&given)?,
             mode: mode(&given).overridden_by(runtime.mode),
@@ -97,6 +128,11 @@ impl Request {
             return_errors,
         })
     }
+}
+
+/// The first name of an action.
+pub(super) fn name_of(action: &dyn Action) -> &'static str {
+    action.about().names.first().copied().unwrap_or_default()
 }
 
 fn find(name: &str, registry: &Registry) -> Result<Arc<dyn Action>, Failure> {
@@ -133,7 +169,7 @@ fn number(given: &Arguments, name: &str) -> Option<f64> {
 }
 
 fn strategy(given: &mut Arguments, args: &Arguments) -> Result<Strategy, Failure> {
-    let key = text(given, "key").filter(|key| !key.is_empty());
+    let key = text(given, "key").filter(|key| !key.trim().is_empty());
     let name = text(given, "key_strategy").unwrap_or_else(|| "args".to_owned());
     let source = text(given, "key_source");
     if !STRATEGIES.contains(&name.as_str()) {
@@ -170,11 +206,6 @@ fn scope(
     runtime: &Runtime,
 ) -> Result<(Scope, Option<String>), Failure> {
     let agent = || Some(runtime.agent.clone());
-    let user = || {
-        let names = ["USER", "LOGNAME", "USERNAME"];
-        let name = names.iter().find_map(|name| runtime.environment.get(*name));
-        name.cloned().unwrap_or_default()
-    };
     match given {
         Some(scope) if !key_prefix && scope != "global" => Err(invalid(format!(
             "`key_prefix: false` shares with every agent, `scope: {scope}` does not: leave one of them out"
@@ -185,9 +216,21 @@ fn scope(
         Some("workspace") => {
             Ok((Scope::Workspace(runtime.directory.to_string_lossy().into_owned()), None))
         }
-        Some("user") => Ok((Scope::User(user()), None)),
+        Some("user") => Ok((Scope::User(user(runtime)?), None)),
         Some("global") => Ok((Scope::Global, None)),
         Some(other) => Err(one_of("scope", other, &SCOPES)),
+    }
+}
+
+/// Whose run it is. Without a name it is nobody's, and nothing is shared with nobody.
+fn user(runtime: &Runtime) -> Result<String, Failure> {
+    let names = ["USER", "LOGNAME", "USERNAME"];
+    let found = names.iter().filter_map(|name| runtime.environment.get(*name));
+    match found.into_iter().find(|name| !name.trim().is_empty()) {
+        Some(name) => Ok(name.clone()),
+        None => Err(invalid(
+            "`scope: user` needs to know the user, and none of USER, LOGNAME and USERNAME is set",
+        )),
     }
 }
 

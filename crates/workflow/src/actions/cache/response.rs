@@ -1,6 +1,9 @@
 //! What `cache.wrap` answers: the story's fields, and what happened.
 
-use cachalot_cache::{How, Outcome, Settled};
+use std::borrow::Cow;
+
+use cachalot_cache::{How, Reason, Settled};
+use cachalot_core::Seals;
 use cachalot_core::clock::iso8601;
 use serde_json::{Map, Value};
 
@@ -38,7 +41,7 @@ fn is_true(value: &Value) -> bool {
 }
 
 impl Response<'_> {
-    pub(super) fn with(&self, result: Value) -> Value {
+    pub(super) fn with(&self, result: Value, runtime: &Runtime) -> Value {
         let hit = matches!(self.how, How::Hit);
         let mut fields = Map::with_capacity(8);
         fields.insert("success".into(), Value::Bool(is_success(&result)));
@@ -51,12 +54,21 @@ impl Response<'_> {
         let expires = self.settled.expires.map_or(Value::Null, |at| iso8601(at).into());
         fields.insert("_cache_expires_at".into(), expires);
         fields.insert("_cache_stored".into(), Value::Bool(self.settled.stored.is_ok()));
-        fields.insert("_cache_reason".into(), self.reason().map_or(Value::Null, Value::from));
+        let reason = self.reason(runtime).map_or(Value::Null, Value::from);
+        fields.insert("_cache_reason".into(), reason);
         Value::Object(fields)
     }
 
-    /// Why it was not stored, else why it was not a hit.
-    fn reason(&self) -> Option<String> {
+    /// Why it was not stored, else why it was not a hit; without secrets.
+    fn reason(&self, runtime: &Runtime) -> Option<String> {
+        let reason = self.whole_reason()?;
+        Some(match runtime.seals.redact(&reason) {
+            Cow::Borrowed(_) => reason,
+            Cow::Owned(redacted) => redacted,
+        })
+    }
+
+    fn whole_reason(&self) -> Option<String> {
         match (&self.settled.stored, self.how) {
             (Err(reason), _) => Some(reason.to_string()),
             (Ok(_), How::Coalesced) => {
@@ -73,7 +85,7 @@ impl Response<'_> {
             memoized: Memoized {
                 outcome: self.how.as_str().to_owned(),
                 handle: self.handle.map(ToOwned::to_owned),
-                reason: self.reason(),
+                reason: self.reason(runtime),
                 paid: self.settled.paid,
                 saved: self.settled.saved,
             },
@@ -81,9 +93,50 @@ impl Response<'_> {
     }
 }
 
-/// When the entry of an outcome was made.
-pub(super) fn created(outcome: &Outcome) -> Option<i64> {
-    outcome.entry.as_ref().map(|entry| entry.created)
+/// Whether a result may be kept. Errors are not, in whatever way an action tells them.
+pub(super) fn worth_keeping(result: &Value, seals: &Seals) -> Result<(), Reason> {
+    let declined = |why: &str| Err(Reason::Declined(why.to_owned()));
+    if !is_success(result) {
+        return declined("the action did not report success");
+    }
+    let says_nothing_of_success = result.get("success").is_none();
+    if says_nothing_of_success && result.get("error").is_some_and(|error| !error.is_null()) {
+        return declined("the result carries an error");
+    }
+    if is_deeper_than(DEEPEST, result) {
+        return declined("the result is nested too deeply to be read back");
+    }
+    if !seals.is_empty() && holds_secret(result, seals) {
+        return Err(Reason::HoldsSecret);
+    }
+    Ok(())
+}
+
+/// Looks into each text as it is: where JSON is kept in JSON, a secret is spelled as neither of the
+/// two would spell it.
+fn holds_secret(value: &Value, seals: &Seals) -> bool {
+    match value {
+        Value::String(text) => seals.occur_in(text.as_bytes()),
+        Value::Array(items) => items.iter().any(|item| holds_secret(item, seals)),
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(name, field)| seals.occur_in(name.as_bytes()) || holds_secret(field, seals)),
+        _ => false,
+    }
+}
+
+/// How deeply a JSON text may be nested that is to be read back.
+const DEEPEST: usize = 127;
+
+fn is_deeper_than(levels: usize, value: &Value) -> bool {
+    let Some(left) = levels.checked_sub(1) else {
+        return value.is_array() || value.is_object();
+    };
+    match value {
+        Value::Array(items) => items.iter().any(|item| is_deeper_than(left, item)),
+        Value::Object(fields) => fields.values().any(|field| is_deeper_than(left, field)),
+        _ => false,
+    }
 }
 
 /// The story's error object, for `on_error: return`.
@@ -94,8 +147,9 @@ pub(super) fn error(failure: &Failure, handle: Option<&str>) -> Value {
     fields.insert("error_type".into(), "action_error".into());
     fields.insert("_cache_hit".into(), Value::Bool(false));
     fields.insert("_cache_key".into(), handle.map_or(Value::Null, Value::from));
+    fields.insert("_cache_expires_at".into(), Value::Null);
     fields.insert("_cache_stored".into(), Value::Bool(false));
-    fields.insert("_cache_reason".into(), "the work failed".into());
+    fields.insert("_cache_reason".into(), Reason::Failed.to_string().into());
     Value::Object(fields)
 }
 

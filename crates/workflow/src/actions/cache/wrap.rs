@@ -4,21 +4,22 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_cache::{
-    Begun, Call, DecodeError, Failure as RunFailure, HANDLE_LABEL, Join, Kind, Mode, Observation,
-    Outcome, Policy, Product, Reason, Ticket,
+    Begun, Call, DecodeError, Failure as RunFailure, HANDLE_LABEL, How, Join, Kind, Mode,
+    Observation, Outcome, Policy, Product, Reason, Settled, Ticket,
 };
 use cachalot_core::tree::Node;
 use cachalot_core::{Canonical, Problem, Spend};
 use cachalot_memory::Label;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::identity::{Guard, Identity, identify, witnessed_paths};
+use super::handle::sealed;
+use super::identity::{Guard, Identity, identify, nested_inputs, witnessed_paths};
 use super::request::{Request, invalid};
 use super::response::{self, Response};
 use super::{TAG_LABEL, check};
+use crate::Runtime;
 use crate::action::{About, Action, Arguments, Failure, Memoizable, Planned};
 use crate::actions::Registry;
-use crate::Runtime;
 
 /// How long a call waits for another process that is at work on the same call.
 const WAIT_FOR_OTHERS: Duration = Duration::from_secs(600);
@@ -44,89 +45,134 @@ impl Action for Wrap {
         check::wrap(with, registry)
     }
 
+    fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let request = Request::read(arguments.clone(), runtime).map_err(|refused| refused.failure)?;
+        nested_inputs(&request, runtime)
+    }
+
     async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
-        let mut request = Request::read(arguments, runtime)?;
+        let read = Request::read(arguments, runtime);
+        let mut request = read.map_err(|refused| redacted(refused.failure, runtime))?;
+        let pays = |handle: Option<String>, reason: &Reason| Planned::Pays {
+            handle,
+            reason: runtime.seals.redact(&reason.to_string()).into_owned(),
+        };
         if request.mode == Mode::Off {
-            return Ok(Planned::Pays { handle: None, reason: Reason::Off.to_string() });
+            return Ok(pays(None, &Reason::Off));
         }
         let identity = match identify(&mut request, runtime).await {
             Ok(identity) => identity,
-            Err(reason) => return Ok(Planned::Pays { handle: None, reason: reason.to_string() }),
+            Err(reason) => return Ok(pays(None, &reason)),
         };
         let policy = policy(&request, Some(&identity.handle), runtime);
-        let call = call(&request, &identity.input);
-        match runtime.cache.probe(&call, &policy).await {
-            Ok(outcome) => {
-                let result = hit(&outcome, &identity.handle).await?.with_result;
-                Ok(Planned::Hit { result, handle: identity.handle })
-            }
-            Err(reason) => {
-                Ok(Planned::Pays { handle: Some(identity.handle), reason: reason.to_string() })
-            }
+        match runtime.cache.probe(&call(&request, &identity.input), &policy).await {
+            Err(reason) => Ok(pays(Some(identity.handle), &reason)),
+            Ok(outcome) => match decoded(&outcome).await {
+                Err(failure) => {
+                    Ok(pays(Some(identity.handle), &Reason::Damaged(failure.to_string())))
+                }
+                Ok(result) => {
+                    let settled = outcome.settled().await;
+                    let result = told_of(&outcome, &settled, &identity.handle).with(result, runtime);
+                    Ok(Planned::Hit { result, handle: identity.handle })
+                }
+            },
         }
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let mut request = Request::read(arguments, runtime)?;
-        if request.mode == Mode::Off {
-            return uncached(request, Reason::Off, runtime).await;
+        match Request::read(arguments, runtime) {
+            Ok(request) => answer(request, runtime).await,
+            Err(refused) if refused.returned => {
+                Ok(response::error(&redacted(refused.failure, runtime), None))
+            }
+            Err(refused) => Err(refused.failure),
         }
-        match identify(&mut request, runtime).await {
-            Ok(identity) => memoized(request, identity, runtime).await,
-            Err(reason) if request.mode == Mode::Frozen => Err(Failure::new(
-                "frozen_miss",
-                format!("frozen: {}: {reason}", request.action.about().names[0]),
-            )),
-            Err(reason) => uncached(request, reason, runtime).await,
-        }
+        .map_err(|failure| redacted(failure, runtime))
     }
 }
 
+/// The failure as it may leave the registry.
+fn redacted(failure: Failure, runtime: &Runtime) -> Failure {
+    let message = runtime.seals.redact(&failure.message).into_owned();
+    Failure { message, ..failure }
+}
+
 fn call<'a>(request: &'a Request, input: &'a Canonical) -> Call<'a> {
-    let name = request.action.about().names[0];
-    Call { kind: Kind::Action, scope: &request.scope, name, input }
+    Call { kind: Kind::Action, scope: &request.scope, name: request.name(), input }
+}
+
+fn patience(runtime: &Runtime) -> Duration {
+    let set = runtime.settings.pointer("/cache/patience_ms").and_then(Value::as_u64);
+    set.map_or(cachalot_cache::DEFAULT_PATIENCE, Duration::from_millis)
 }
 
 fn policy(request: &Request, handle: Option<&str>, runtime: &Runtime) -> Policy {
-    let patience = runtime
-        .settings
-        .pointer("/cache/patience_ms")
-        .and_then(Value::as_u64)
-        .map_or(cachalot_cache::DEFAULT_PATIENCE, Duration::from_millis);
     let handle = handle.map(|handle| Label::new(HANDLE_LABEL, handle));
-    let tags = request.tags.iter().map(|tag| Label::new(TAG_LABEL, tag));
+    let tags =
+        request.tags.iter().map(|tag| Label::new(TAG_LABEL, sealed(tag.clone(), &runtime.seals)));
     Policy {
         mode: request.mode,
         ttl: Some(request.ttl),
         join: Join::Fleet { wait: WAIT_FOR_OTHERS },
-        patience,
+        patience: patience(runtime),
         labels: handle.into_iter().chain(tags).collect(),
         ..Policy::default()
     }
 }
 
+async fn answer(mut request: Request, runtime: &Runtime) -> Result<Value, Failure> {
+    if request.mode == Mode::Off {
+        return uncached(request, Reason::Off, runtime).await;
+    }
+    match identify(&mut request, runtime).await {
+        Ok(identity) => memoized(request, identity, runtime).await,
+        Err(reason) if request.mode == Mode::Frozen => Err(Failure::new(
+            "frozen_miss",
+            format!("frozen: {} is not answered by the cache ({reason})", request.name()),
+        )),
+        Err(reason) => uncached(request, reason, runtime).await,
+    }
+}
+
 async fn memoized(
-    request: Request,
+    mut request: Request,
     identity: Identity,
     runtime: &Runtime,
 ) -> Result<Value, Failure> {
-    let policy = policy(&request, Some(&identity.handle), runtime);
-    let begun = runtime
-        .cache
-        .begin(&call(&request, &identity.input), &policy)
-        .await
-        .map_err(|miss| Failure::new("frozen_miss", miss.to_string()))?;
-    let Identity { handle, guard, .. } = identity;
-    match begun {
-        Begun::Served(outcome) => served(&request, &outcome, &handle, runtime).await,
-        Begun::Run(ticket) => {
-            let swept = ticket.how().reason().is_some();
-            let answer = lead(request, ticket, Some(handle), guard, runtime);
-            let (answer, cleanup) = answer.await;
-            if swept && answer.is_ok() {
-                clean_up(cleanup, runtime).await;
+    let Identity { handle, input, guard } = identity;
+    let mut policy = policy(&request, Some(&handle), runtime);
+    let mut damage = None;
+    loop {
+        let begun = runtime.cache.begin(&call(&request, &input), &policy).await;
+        match begun.map_err(|miss| Failure::new("frozen_miss", miss.to_string()))? {
+            Begun::Run(ticket) => {
+                let run = Run { ticket, handle: Some(handle), guard, damage };
+                return run.lead(request, runtime).await;
             }
-            answer
+            Begun::Served(outcome) => match decoded(&outcome).await {
+                Ok(result) => {
+                    let settled = outcome.settled().await;
+                    let response = told_of(&outcome, &settled, &handle);
+                    response.tell(runtime);
+                    return Ok(response.with(result, runtime));
+                }
+                Err(failure) => match failure.cause::<Failure>() {
+                    Some(failure) if request.return_errors => {
+                        return Ok(response::error(failure, Some(&handle)));
+                    }
+                    Some(failure) => return Err(failure.clone()),
+                    None if request.mode == Mode::Frozen => {
+                        return Err(Failure::new("frozen_miss", failure.to_string()));
+                    }
+                    // What cannot be read back is made again, and replaced.
+                    None => {
+                        damage = Some(Reason::Damaged(failure.to_string()));
+                        request.mode = Mode::Refresh;
+                        policy.mode = Mode::Refresh;
+                    }
+                },
+            },
         }
     }
 }
@@ -134,64 +180,84 @@ async fn memoized(
 /// Runs without a key; the ledger says why.
 async fn uncached(request: Request, reason: Reason, runtime: &Runtime) -> Result<Value, Failure> {
     let policy = policy(&request, None, runtime);
-    let args = Value::Object(request.args.clone());
-    let input = Canonical::sealed(&args, &runtime.seals);
+    let input = Canonical::sealed(&json!({ "args": request.args }), &runtime.seals);
     let ticket = runtime.cache.bypass(&call(&request, &input), &policy, reason);
-    lead(request, ticket, None, Guard::Nothing, runtime).await.0
+    let run = Run { ticket, handle: None, guard: Guard::Nothing, damage: None };
+    run.once(request, runtime).await.map(|(answer, _)| answer)
 }
 
-/// How a miss cleans up.
-struct Cleanup {
-    probability: f64,
-    limit: u32,
-}
-
-async fn lead(
-    request: Request,
+/// A run of the wrapped action that others may be waiting for.
+struct Run {
     ticket: Ticket,
     handle: Option<String>,
     guard: Guard,
-    runtime: &Runtime,
-) -> (Result<Value, Failure>, Cleanup) {
-    let cleanup =
-        Cleanup { probability: request.cleanup_probability, limit: request.cleanup_limit };
-    (run_once(request, ticket, handle.as_deref(), guard, runtime).await, cleanup)
+    /// What was wrong with the entry that is to be replaced.
+    damage: Option<Reason>,
 }
 
-/// Runs the wrapped action and ends the ticket.
-async fn run_once(
-    request: Request,
-    ticket: Ticket,
-    handle: Option<&str>,
-    guard: Guard,
-    runtime: &Runtime,
-) -> Result<Value, Failure> {
-    if handle.is_some() {
-        witness(&request, &ticket, runtime).await?;
-    }
-    let how = ticket.how().clone();
-    let result = match request.action.run(request.args, runtime).await {
-        Ok(result) => result,
-        Err(failure) => {
-            let shown = runtime.seals.redact(&failure.message).into_owned();
-            let failure = Failure { message: shown, ..failure };
-            ticket.fail(RunFailure::new(failure.clone())).await;
-            let returned = response::error(&failure, handle);
-            return if request.return_errors { Ok(returned) } else { Err(failure) };
+impl Run {
+    /// Runs, and now and then erases a few entries whose time is over.
+    async fn lead(self, request: Request, runtime: &Runtime) -> Result<Value, Failure> {
+        let (probability, limit) = (request.cleanup_probability, request.cleanup_limit);
+        let (answer, memory_answers) = self.once(request, runtime).await?;
+        if memory_answers && limit > 0 && runtime.random.unit() < probability {
+            // A fault here concerns nobody.
+            let sweeping = runtime.cache.sweep(Some(limit));
+            let _ = tokio::time::timeout(patience(runtime), sweeping).await;
         }
-    };
-    let value = serde_json::to_vec(&result)
-        .map_err(|error| Failure::new("serialization_error", error.to_string()))?;
-    let keep = match worth_keeping(&result) {
-        Ok(()) => guard.check(runtime).await,
-        declined => declined,
-    };
-    let spent = Spend::one(ticket.elapsed());
-    let product = Product { value: Some(value.into()), keep, spent, labels: Vec::new() };
-    let settled = ticket.finish(product).await;
-    let response = Response { handle, how: &how, settled: &settled, created: None };
-    response.tell(runtime);
-    Ok(response.with(result))
+        Ok(answer)
+    }
+
+    /// Runs the wrapped action and ends the ticket; also tells whether the memory was there for it.
+    async fn once(
+        self,
+        request: Request,
+        runtime: &Runtime,
+    ) -> Result<(Value, bool), Failure> {
+        let Self { ticket, handle, guard, damage } = self;
+        let handle = handle.as_deref();
+        if handle.is_some() {
+            witness(&request, &ticket, runtime).await?;
+        }
+        let how = damage.map_or_else(|| ticket.how().clone(), How::Miss);
+        let result = match request.action.run(request.args, runtime).await {
+            Ok(result) => result,
+            Err(failure) => {
+                let failure = redacted(failure, runtime);
+                let settled = failed(ticket, &failure).await;
+                Response { handle, how: &how, settled: &settled, created: None }.tell(runtime);
+                return if request.return_errors {
+                    Ok((response::error(&failure, handle), false))
+                } else {
+                    Err(failure)
+                };
+            }
+        };
+        let value = serde_json::to_vec(&result)
+            .map_err(|error| Failure::new("serialization_error", error.to_string()))?;
+        let keep = match response::worth_keeping(&result, &runtime.seals) {
+            Ok(()) => guard.check(runtime).await,
+            declined => declined,
+        };
+        let spent = Spend::one(ticket.elapsed());
+        let product = Product { value: Some(value.into()), keep, spent, labels: Vec::new() };
+        let settled = ticket.finish(product).await;
+        let response = Response { handle, how: &how, settled: &settled, created: None };
+        response.tell(runtime);
+        let memory_answers = !matches!(
+            (how.reason(), &settled.stored),
+            (Some(Reason::MemoryFault(_) | Reason::NoMemory), _)
+                | (_, Err(Reason::MemoryFault(_) | Reason::NoMemory))
+        );
+        Ok((response.with(result, runtime), memory_answers))
+    }
+}
+
+/// Ends the ticket with a failure; what that cost.
+async fn failed(ticket: Ticket, failure: &Failure) -> Settled {
+    let paid = Spend::one(ticket.elapsed());
+    ticket.fail(RunFailure::new(failure.clone())).await;
+    Settled { stored: Err(Reason::Failed), expires: None, paid, saved: Spend::default() }
 }
 
 /// Notes what the user says that the result depends on, before the action looks at it.
@@ -207,65 +273,22 @@ async fn witness(request: &Request, ticket: &Ticket, runtime: &Runtime) -> Resul
     noted.await.map_err(|error| Failure::new("internal_error", error.to_string()))
 }
 
-/// Errors are not kept, in whatever way an action tells them.
-fn worth_keeping(result: &Value) -> Result<(), Reason> {
-    if !response::is_success(result) {
-        return Err(Reason::Declined("the action did not report success".to_owned()));
-    }
-    let says_nothing_of_success = result.get("success").is_none();
-    match result.get("error") {
-        Some(error) if says_nothing_of_success && !error.is_null() => {
-            Err(Reason::Declined("the result carries an error".to_owned()))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// An answer from the cache, ready to be handed on.
-struct Answer {
-    with_result: Value,
-}
-
-async fn hit(outcome: &Outcome, handle: &str) -> Result<Answer, Failure> {
+/// The answer of an outcome; its own copy, because results are changed by whoever gets them.
+async fn decoded(outcome: &Outcome) -> Result<Value, RunFailure> {
     let decode = |bytes: &[u8]| {
         serde_json::from_slice::<Value>(bytes).map_err(|error| DecodeError(error.to_string()))
     };
-    let result = outcome.body.decoded(decode).await.map_err(|failure| {
-        match failure.cause::<Failure>() {
-            Some(failure) => failure.clone(),
-            None => Failure::passing("cache_error", failure.to_string()),
-        }
-    })?;
-    let settled = outcome.settled().await;
-    let created = response::created(outcome);
-    let response = Response { handle: Some(handle), how: &outcome.how, settled: &settled, created };
-    Ok(Answer { with_result: response.with((*result).clone()) })
+    let shared = outcome.body.decoded(decode).await?;
+    Ok(Value::clone(&shared))
 }
 
-async fn served(
-    request: &Request,
-    outcome: &Outcome,
-    handle: &str,
-    runtime: &Runtime,
-) -> Result<Value, Failure> {
-    match hit(outcome, handle).await {
-        Ok(answer) => {
-            let settled = outcome.settled().await;
-            let created = response::created(outcome);
-            Response { handle: Some(handle), how: &outcome.how, settled: &settled, created }
-                .tell(runtime);
-            Ok(answer.with_result)
-        }
-        Err(failure) if request.return_errors => Ok(response::error(&failure, Some(handle))),
-        Err(failure) => Err(failure),
+/// What an outcome that was served says of itself.
+fn told_of<'a>(outcome: &'a Outcome, settled: &'a Settled, handle: &'a str) -> Response<'a> {
+    let entry = outcome.entry.as_ref().filter(|_| outcome.how == How::Hit);
+    Response {
+        handle: Some(handle),
+        how: &outcome.how,
+        settled,
+        created: entry.map(|entry| entry.created),
     }
-}
-
-/// Now and then, a miss erases a few entries whose time is over. A fault here concerns nobody.
-async fn clean_up(cleanup: Cleanup, runtime: &Runtime) {
-    if cleanup.limit == 0 || runtime.random.unit() >= cleanup.probability {
-        return;
-    }
-    let sweeping = runtime.cache.sweep(Some(cleanup.limit));
-    let _ = tokio::time::timeout(cachalot_cache::DEFAULT_PATIENCE, sweeping).await;
 }

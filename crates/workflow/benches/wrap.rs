@@ -1,0 +1,271 @@
+//! What a hit of `cache.wrap` costs, whole action (key, lookup, response), as a ratio to a bare prepared
+//! SELECT of the same row in the same run: medians over interleaved rounds.
+//! `cargo bench -p cachalot-workflow --bench wrap`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
+use cachalot_core::{Seals, SystemClock};
+use cachalot_memory::sqlite::{self, SqliteMemory};
+use cachalot_memory::{Filter, Memory, Page, space};
+use cachalot_storage::{HttpClient, HttpOptions, Storage};
+use cachalot_workflow::actions::{Registry, builtin, check};
+use cachalot_workflow::report::{Event, Reporter};
+use cachalot_workflow::runtime::Random;
+use cachalot_workflow::{
+    About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Runtime,
+};
+use rusqlite::{Connection, params};
+use serde_json::{Value, json};
+
+const ROUNDS: usize = 61;
+const CALLS: usize = 1_000;
+
+fn main() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    println!("B2: ns per call, median of {ROUNDS} rounds of {CALLS}; (ratio to the SELECT)");
+    println!(
+        "{:<28}{:>10}{:>18}{:>18}",
+        "result", "SELECT", "hit, front warm", "hit, front off"
+    );
+    for (name, result) in [
+        ("100 B, fields", fields(100)),
+        ("10 kB, text", text(10_000)),
+        ("10 kB, records", records(10_000)),
+    ] {
+        let place = directory.path().join(name.replace([' ', ','], "-"));
+        std::fs::create_dir(&place).unwrap();
+        measure(name, &place, &result);
+    }
+}
+
+/// A small answer with a few fields.
+fn fields(bytes: usize) -> Value {
+    let filler = |text: &str| json!({"id": 4711, "status": "done", "score": 0.75, "text": text});
+    let taken = filler("").to_string().len();
+    filler(&"x".repeat(bytes - taken))
+}
+
+/// An answer that is mostly one text, as of a model or of a page.
+fn text(bytes: usize) -> Value {
+    let taken = json!({"text": "", "pages": 3}).to_string().len();
+    json!({"text": "lorem ips ".repeat(bytes / 10 + 1)[..bytes - taken], "pages": 3})
+}
+
+/// An answer of many small records, as of an extraction.
+fn records(bytes: usize) -> Value {
+    let record = |id: usize| json!({"id": id + 1_000, "name": format!("item {id:04}"), "price": 12.5, "tags": ["a", "b"]});
+    let one = record(0).to_string().len() + 1;
+    Value::Array((0..bytes / one).map(record).collect())
+}
+
+fn measure(name: &str, place: &Path, result: &Value) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let path = place.join("memory.db");
+    let warm = run(&path, &place.join("ledger"), 64 << 20, result);
+    let cold = run(&path, &place.join("ledger"), 0, result);
+    runtime.block_on(async {
+        // The miss, then the hit that fills the front.
+        wrap(&warm, arguments()).await;
+        assert_eq!(wrap(&warm, arguments()).await["_cache_hit"], true);
+        assert_eq!(wrap(&cold, arguments()).await["_cache_hit"], true);
+    });
+    let memory = warm.memory.as_ref().unwrap();
+    let key = runtime.block_on(async {
+        let every = Filter::default();
+        let found = memory.find(space::CACHE, &every, Page::keys(1));
+        found.settle().await.unwrap().records.remove(0).key
+    });
+    let bare = bare(&path);
+    let mut statement = bare
+        .prepare("SELECT value FROM records WHERE space = ?1 AND key = ?2")
+        .unwrap();
+    let [selected, with_front, without_front] = medians([
+        Box::new(|| {
+            each(|| {
+                let value: Vec<u8> = statement
+                    .query_row(params![space::CACHE, key], |row| row.get(0))
+                    .unwrap();
+                std::hint::black_box(value);
+            })
+        }),
+        Box::new(|| hits(&runtime, &warm)),
+        Box::new(|| hits(&runtime, &cold)),
+    ]);
+    let shown = |hit: f64| format!("{hit:.0} ({:.2}×)", hit / selected);
+    println!(
+        "{name:<28}{selected:>10.0}{:>18}{:>18}",
+        shown(with_front),
+        shown(without_front)
+    );
+}
+
+/// Nanoseconds per call: the median over rounds, one figure per candidate.
+fn medians<const N: usize>(mut candidates: [Box<dyn FnMut() -> Duration + '_>; N]) -> [f64; N] {
+    let mut times: [Vec<f64>; N] = std::array::from_fn(|_| Vec::new());
+    for _ in 0..ROUNDS {
+        for (candidate, times) in candidates.iter_mut().zip(&mut times) {
+            times.push(candidate().as_secs_f64() * 1e9 / CALLS as f64);
+        }
+    }
+    times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    })
+}
+
+fn each(mut call: impl FnMut()) -> Duration {
+    let start = Instant::now();
+    (0..CALLS).for_each(|_| call());
+    start.elapsed()
+}
+
+/// The time of the hits alone: their arguments are there before, as a node's are.
+fn hits(runtime: &tokio::runtime::Runtime, run: &Runtime) -> Duration {
+    let given: Vec<Arguments> = vec![arguments(); CALLS];
+    runtime.block_on(async {
+        let start = Instant::now();
+        for arguments in given {
+            std::hint::black_box(wrap(run, arguments).await);
+        }
+        start.elapsed()
+    })
+}
+
+async fn wrap(run: &Runtime, arguments: Arguments) -> Value {
+    let action = run.actions.get("cache.wrap").unwrap();
+    action.run(arguments, run).await.unwrap()
+}
+
+/// What a node of the story passes on: a model call, keyed by its arguments.
+fn arguments() -> Arguments {
+    let with = json!({
+        "action": "bench.answer",
+        "key_strategy": "args",
+        "ttl_days": 30,
+        "args": {
+            "model": "gpt-4o",
+            "messages": [{"role": "user", "content": "Translate to Spanish: the whale is white"}],
+        },
+    });
+    let Value::Object(with) = with else {
+        unreachable!()
+    };
+    check(builtin().get("cache.wrap").unwrap().about(), with).unwrap()
+}
+
+/// A bare connection, set as the memory's are.
+fn bare(path: &Path) -> Connection {
+    let connection = Connection::open(path).unwrap();
+    let settings =
+        "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA mmap_size=268435456;";
+    connection.execute_batch(settings).unwrap();
+    connection
+}
+
+struct Answer {
+    result: Value,
+}
+
+static ANSWER: About = About {
+    names: &["bench.answer"],
+    version: 1,
+    doc: "Answers.",
+    parameters: &[
+        Parameter {
+            name: "model",
+            kind: ParameterKind::Text,
+            required: true,
+            doc: "Which.",
+        },
+        Parameter {
+            name: "messages",
+            kind: ParameterKind::List,
+            required: true,
+            doc: "What.",
+        },
+    ],
+    memoizable: Memoizable::Yes,
+};
+
+#[async_trait]
+impl Action for Answer {
+    fn about(&self) -> &About {
+        &ANSWER
+    }
+
+    async fn run(&self, _arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
+        Ok(self.result.clone())
+    }
+}
+
+/// Listens to what it is told and forgets it.
+struct Quiet;
+
+impl Reporter for Quiet {
+    fn report(&self, event: Event) {
+        std::hint::black_box(event);
+    }
+}
+
+struct Half;
+
+impl Random for Half {
+    fn unit(&self) -> f64 {
+        0.5
+    }
+}
+
+fn run(path: &Path, ledger: &Path, front_bytes: u64, result: &Value) -> Runtime {
+    let clock = Arc::new(SystemClock);
+    let memory: Arc<dyn Memory> =
+        Arc::new(SqliteMemory::open(path, sqlite::Options::new(clock.clone())).unwrap());
+    let seals = Arc::new(Seals::none());
+    let warn: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(|text: &str| println!("{text}"));
+    let cache = Cache::new(Options {
+        memory: Some(Arc::clone(&memory)),
+        ledger: Ledger::at(ledger, "run", Arc::clone(&warn)),
+        clock: clock.clone(),
+        seals: Arc::clone(&seals),
+        bounds: Bounds {
+            front_bytes,
+            ..Bounds::default()
+        },
+        warn,
+    });
+    let mut actions: Registry = builtin();
+    actions.register(Answer {
+        result: result.clone(),
+    });
+    let directory = path.parent().unwrap().to_owned();
+    let storage = Storage::new(cachalot_storage::Options {
+        directory: directory.clone(),
+        environment: BTreeMap::new(),
+        http: HttpClient::new(HttpOptions::default()).unwrap(),
+    });
+    Runtime {
+        run: "run".to_owned(),
+        agent: "bench".to_owned(),
+        directory,
+        environment: BTreeMap::new(),
+        settings: json!({}),
+        clock,
+        random: Arc::new(Half),
+        storage,
+        memory: Some(memory),
+        cache,
+        mode: Mode::On,
+        seals,
+        secrets: BTreeMap::new(),
+        actions: Arc::new(actions),
+        reporter: Arc::new(Quiet),
+    }
+}

@@ -1,0 +1,169 @@
+//! Rendering: what was checked when the file was loaded, with the values of a run.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use minijinja::{Environment, Error, ErrorKind, Value};
+use serde_json::Value as Json;
+
+use super::prepared::{Prepared, Template, Tree};
+use super::{Scope, TemplateFailure, Templates, convert, engine, place};
+
+impl Templates {
+    /// Renders it.
+    ///
+    /// # Errors
+    /// The first template that could not be rendered.
+    pub async fn render(
+        &self,
+        prepared: &Prepared,
+        scope: &Scope,
+    ) -> Result<Json, TemplateFailure> {
+        if !prepared.waits {
+            return self.render_tree(&prepared.tree, scope);
+        }
+        let (templates, tree) = (self.clone(), Arc::clone(&prepared.tree));
+        self.on_blocking_thread(scope, move |scope| templates.render_tree(&tree, &scope))
+            .await
+    }
+
+    /// Does `work` where `storage_hash` may block.
+    pub(super) async fn on_blocking_thread<T: Send + 'static>(
+        &self,
+        scope: &Scope,
+        work: impl FnOnce(Scope) -> T + Send + 'static,
+    ) -> T {
+        let scope = scope
+            .clone()
+            .on_blocking_thread(tokio::runtime::Handle::current());
+        match tokio::task::spawn_blocking(move || work(scope)).await {
+            Ok(done) => done,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // Only a runtime that is shutting down cancels it, and drops this future too.
+                Err(_) => std::future::pending().await,
+            },
+        }
+    }
+
+    fn render_tree(&self, tree: &Tree, scope: &Scope) -> Result<Json, TemplateFailure> {
+        match tree {
+            Tree::Literal(json) => Ok(json.clone()),
+            Tree::Template(template) => self.render_template(template, scope),
+            Tree::List(items) => items
+                .iter()
+                .map(|item| self.render_tree(item, scope))
+                .collect(),
+            Tree::Map(fields) => fields
+                .iter()
+                .map(|(key, field)| Ok((key.clone(), self.render_tree(field, scope)?)))
+                .collect::<Result<_, _>>()
+                .map(Json::Object),
+        }
+    }
+
+    fn render_template(&self, template: &Template, scope: &Scope) -> Result<Json, TemplateFailure> {
+        if let Some(found) = template.path.as_ref().and_then(|path| path.follow(scope)) {
+            return Ok(found.clone());
+        }
+        let value = self.evaluate(&self.shared.strict, template, scope)?;
+        let json = convert::settled(&value).map_err(|message| TemplateFailure {
+            message,
+            place: template.place.clone(),
+        })?;
+        if template.derives_from_secrets {
+            learn(&json, &template.source, scope);
+        }
+        Ok(json)
+    }
+
+    /// The value of an expression, or a text as a value.
+    pub(super) fn evaluate(
+        &self,
+        environment: &Environment<'static>,
+        template: &Template,
+        scope: &Scope,
+    ) -> Result<Value, TemplateFailure> {
+        let source = template.source.as_str();
+        let evaluated = match template.is_expression {
+            true => environment
+                .compile_expression(source)
+                .and_then(|compiled| compiled.eval(scope.root())),
+            false => environment
+                .render_str(source, scope.root())
+                .map(Value::from),
+        };
+        evaluated.map_err(|error| self.failure(template, &error))
+    }
+
+    pub(super) fn failure(&self, template: &Template, error: &Error) -> TemplateFailure {
+        let place = match undefined_in(&template.source, error).or_else(|| error.range()) {
+            Some(range) => {
+                place::of_piece(&self.shared.file, &template.place, &template.source, range)
+            }
+            None => template.place.clone(),
+        };
+        TemplateFailure {
+            message: message(error),
+            place,
+        }
+    }
+
+    pub(super) fn strict(&self) -> &Environment<'static> {
+        &self.shared.strict
+    }
+
+    pub(super) fn lenient(&self) -> &Environment<'static> {
+        &self.shared.lenient
+    }
+}
+
+fn message(error: &Error) -> String {
+    let detail = error.detail().unwrap_or_default();
+    match error.kind() {
+        ErrorKind::UndefinedError if detail.is_empty() => {
+            "the template uses something that is undefined".to_owned()
+        }
+        ErrorKind::UndefinedError => {
+            format!("{detail}: set it before, or give it a value with `| default(…)`")
+        }
+        ErrorKind::OutOfFuel => {
+            format!(
+                "the template takes more than {} million steps",
+                engine::FUEL / 1_000_000
+            )
+        }
+        ErrorKind::SyntaxError => format!("the template is malformed: {detail}"),
+        ErrorKind::InvalidOperation if !detail.is_empty() => detail.to_owned(),
+        kind if detail.is_empty() => kind.to_string(),
+        kind => format!("{kind}: {detail}"),
+    }
+}
+
+/// Where the expression stands that the error says is undefined.
+fn undefined_in(source: &str, error: &Error) -> Option<Range<usize>> {
+    let expression = error
+        .detail()?
+        .split('`')
+        .nth(1)
+        .filter(|_| error.kind() == ErrorKind::UndefinedError)?;
+    let until = error.range().map_or(source.len(), |range| range.end);
+    let at = source.get(..until)?.rfind(expression)?;
+    Some(at..at + expression.len())
+}
+
+/// Texts made of secrets become secrets, unless they are too short, or written in the file anyway.
+fn learn(json: &Json, source: &str, scope: &Scope) {
+    /// A shorter text would mask too much of what is no secret.
+    const SHORTEST: usize = 8;
+    match json {
+        Json::String(text) if text.len() >= SHORTEST && !source.contains(text.as_str()) => {
+            scope.surroundings().seals().learn(text);
+        }
+        Json::Array(items) => items.iter().for_each(|item| learn(item, source, scope)),
+        Json::Object(fields) => fields
+            .values()
+            .for_each(|field| learn(field, source, scope)),
+        _ => {}
+    }
+}

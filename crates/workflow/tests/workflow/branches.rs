@@ -1,0 +1,238 @@
+//! Parallel branches: one per edge, one per item.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::world::{World, fails, fields, run};
+
+const PARALLEL: &str = "
+nodes:
+  - {name: prepare, run: '{\"x\": 1}'}
+  - {name: slow, uses: test.echo, with: {wait: 100, value: {from: slow, x: '{{ state.x + 1 }}'}}}
+  - {name: quick, uses: test.echo, with: {value: {from: quick}}}
+  - {name: then, run: '{\"then\": true}'}
+  - {name: join, fan_in: true, uses: test.echo, with: {value: '{{ state.parallel_results }}'}, output: joined}
+  - {name: last, run: '{\"last\": true}'}
+edges:
+  - {from: prepare, to: slow, parallel: true}
+  - {from: prepare, to: quick, type: parallel}
+";
+
+#[tokio::test]
+async fn parallel_branches_run_at_the_same_time_and_meet() {
+    let world = World::new();
+    let state = world.run(PARALLEL, json!({})).await.unwrap();
+    assert_eq!(
+        state["joined"],
+        json!([
+            {"branch": "slow", "index": 0, "success": true, "state": {"from": "slow", "x": 2}},
+            {"branch": "quick", "index": 1, "success": true, "state": {"from": "quick", "then": true}},
+        ])
+    );
+    // What branches set stays in them.
+    assert_eq!(
+        fields(&state, &["x", "from", "last"]),
+        json!([1, "<unset>", true])
+    );
+    assert_eq!(world.told.most_running.load(Ordering::SeqCst), 1 + 1);
+    assert_eq!(
+        world.told.started(),
+        ["prepare", "slow", "quick", "then", "join", "last"]
+    );
+}
+
+#[tokio::test]
+async fn a_branch_that_fails_says_so_where_branches_meet() {
+    let text = "
+nodes:
+  - {name: s}
+  - {name: a, uses: test.echo, with: {value: 1, fails: 9}}
+  - {name: b, run: '{\"b\": 1}'}
+  - {name: j, fan_in: true}
+edges:
+  - {from: s, to: a, parallel: true, fan_in: j}
+  - {from: s, to: b, parallel: true, fan_in: j, when: state.go}
+  - {from: a, to: j}
+  - {from: b, to: j}
+";
+    let failed = json!({"branch": "a", "index": 0, "success": false, "state": {}, "error": "failure 1 of 1", "error_type": "broken"});
+    assert_eq!(
+        run(text, json!({})).await["parallel_results"],
+        json!([failed])
+    );
+    let both = run(text, json!({"go": true})).await;
+    assert_eq!(
+        both["parallel_results"][1],
+        json!({"branch": "b", "index": 1, "success": true, "state": {"b": 1}})
+    );
+}
+
+#[tokio::test]
+async fn branches_within_branches_meet_first_at_their_own_node() {
+    let text = "
+nodes:
+  - {name: s}
+  - {name: a}
+  - {name: a1, run: '{\"x\": 1}'}
+  - {name: a2, run: '{\"x\": 2}'}
+  - {name: inner, fan_in: true, run: '{\"inner\": true}'}
+  - {name: b, run: '{\"x\": 3}'}
+  - {name: outer, fan_in: true}
+edges:
+  - {from: s, to: a, parallel: true}
+  - {from: s, to: b, parallel: true}
+  - {from: a, to: a1, parallel: true}
+  - {from: a, to: a2, parallel: true}
+  - {from: inner, to: outer}
+";
+    let results = run(text, json!({})).await["parallel_results"].clone();
+    assert_eq!(results[0]["state"]["inner"], json!(true));
+    let inner: Vec<&Value> = results[0]["state"]["parallel_results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| &r["state"]["x"])
+        .collect();
+    assert_eq!(inner, [1, 2]);
+    assert_eq!(results[1]["state"], json!({"x": 3}));
+}
+
+fn fan_out(extra: &str) -> String {
+    format!(
+        "
+nodes:
+  - name: each
+    type: dynamic_parallel
+    items: '{{{{ state.waits }}}}'
+    item_var: ms
+    fan_in: join
+{extra}
+    action:
+      uses: test.echo
+      with:
+        wait: '{{{{ state.ms }}}}'
+        value: {{got: '{{{{ state.index }}}}', base: '{{{{ state.base }}}}'}}
+        fails: '{{{{ 1 if state.ms == 5 else 0 }}}}'
+  - {{name: skipped}}
+  - {{name: join, fan_in: true}}
+"
+    )
+}
+
+#[tokio::test]
+async fn a_branch_per_item_bounded_and_in_order() {
+    let world = World::new();
+    let input = json!({"waits": [40, 30, 20, 10], "base": {"b": 1}});
+    let state = world
+        .run(&fan_out("    max_concurrency: 2\n    output: all"), input)
+        .await
+        .unwrap();
+    assert_eq!(world.told.most_running.load(Ordering::SeqCst), 2);
+    let results = state["parallel_results"].as_array().unwrap();
+    assert_eq!(results.len(), 4);
+    assert_eq!(
+        results[1],
+        json!({
+            "branch": "each[1]", "index": 1, "success": true, "result": {"got": 1, "base": {"b": 1}},
+            "state": {"ms": 30, "index": 1, "got": 1, "base": {"b": 1}},
+        })
+    );
+    assert_eq!(state["all"], state["parallel_results"]);
+    assert!(!world.told.started().contains(&"skipped".to_owned()));
+    assert!(world.told.shown().contains(&"% each: 4/4".to_owned()));
+}
+
+#[tokio::test]
+async fn a_branch_that_fails_is_recorded_or_with_fail_fast_ends_the_others() {
+    let input = json!({"waits": [30, 5, 10], "base": 0});
+    let world = World::new();
+    let state = world.run(&fan_out(""), input.clone()).await.unwrap();
+    let outcomes: Vec<&Value> = state["parallel_results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| &r["success"])
+        .collect();
+    assert_eq!(outcomes, [true, false, true]);
+    assert_eq!(state["parallel_results"][1]["error_type"], json!("broken"));
+    assert_eq!(world.told.dropped.load(Ordering::SeqCst), 0);
+
+    let world = World::new();
+    let input = json!({"waits": [60_000, 5, 60_000], "base": 0});
+    let failure = world
+        .run(&fan_out("    fail_fast: true"), input)
+        .await
+        .unwrap_err();
+    assert_eq!(failure.node, "each[1]");
+    assert_eq!(world.told.dropped.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn items_must_be_a_list_and_may_be_empty() {
+    let failure = fails(&fan_out(""), json!({})).await;
+    assert_eq!(failure.message, "`items` is null: expected a list");
+    let state = run(&fan_out(""), json!({"waits": []})).await;
+    assert_eq!(state["parallel_results"], json!([]));
+}
+
+#[tokio::test]
+async fn dropping_a_run_cancels_what_is_under_way() {
+    let world = World::new();
+    let text = fan_out("");
+    let run = world.run(&text, json!({"waits": [60_000, 60_000], "base": 0}));
+    assert!(
+        tokio::time::timeout(Duration::from_millis(10), run)
+            .await
+            .is_err()
+    );
+    assert_eq!(world.told.dropped.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn each_branch_is_tried_again_by_itself() {
+    let world = World::new();
+    let text = "
+nodes:
+  - name: each
+    type: dynamic_parallel
+    items: [1, 2]
+    fan_in: join
+    action:
+      uses: test.echo
+      with: {value: '{{ state.item }}', fails: 1, kind: passing}
+      on_error: {mode: retry, retry_delay: 0}
+  - {name: join, fan_in: true}
+";
+    let state = world.run(text, json!({})).await.unwrap();
+    let results: Vec<&Value> = state["parallel_results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| &r["result"])
+        .collect();
+    assert_eq!(results, [1, 2]);
+    assert_eq!(world.told.runs.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test]
+async fn a_fan_out_may_have_steps_or_inline_code() {
+    for branch in [
+        "steps: [{run: '{\"a\": $item}'}, {run: '{\"b\": [$a]}'}]",
+        "run: '{\"a\": $item, \"b\": [$item]}'",
+    ] {
+        let text = format!(
+            "
+nodes:
+  - {{name: each, type: dynamic_parallel, items: [5], fan_in: join, {branch}}}
+  - {{name: join, fan_in: true}}
+"
+        );
+        let state = run(&text, json!({})).await;
+        assert_eq!(
+            state["parallel_results"][0]["state"],
+            json!({"item": 5, "index": 0, "a": 5, "b": [5]})
+        );
+    }
+}

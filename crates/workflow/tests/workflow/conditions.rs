@@ -1,0 +1,189 @@
+//! Conditions, secrets, and what holds for any template.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cachalot_core::secret::DigestKey;
+use cachalot_core::{Seals, Secret, tree};
+use cachalot_workflow::template::{Scope, State, Use};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use crate::rendering::{quoted, render_yaml, run, state, surroundings, templates};
+
+fn holds(condition: &str) -> Result<bool, String> {
+    let file = format!("value: {condition}\n");
+    let tree = tree::parse("agent.yaml", &file).unwrap();
+    let templates = templates(&file);
+    let mut problems = Vec::new();
+    let condition = templates.condition(tree.get("value").unwrap(), Use::PLAIN, &mut problems);
+    if let Some(problem) = problems.first() {
+        return Err(format!("problem: {problem}"));
+    }
+    run(templates.holds(&condition, &Scope::new(&surroundings(), &state())))
+        .map_err(|failure| failure.to_string())
+}
+
+#[test]
+fn conditions() {
+    for condition in [
+        "true",
+        "'true'",
+        "True",
+        "yes",
+        "state.yes",
+        "'{{ state.yes }}'",
+        "'{{state.count}}'",
+        "state.count < 4",
+        "'!no'",
+        "'!missing'",
+        "'! state.missing'",
+        "state.name == 'Ada'",
+        "state.missing != 'x'",
+        "state.list",
+        "count",
+        "\"{{ 'yes' }}\"",
+        "'{% if state.yes %}1{% endif %}'",
+        "state.missing is not defined",
+        "state.count > 2 and state.yes",
+        "'!false'",
+        "'!(state.count == 4)'",
+        "state.count in [1, 3]",
+        "'{{ not state.missing }}'",
+        "not state.missing",
+    ] {
+        assert_eq!(holds(condition), Ok(true), "{condition}");
+    }
+    for condition in [
+        "false",
+        "'false'",
+        "missing",
+        "state.missing",
+        "'{{ state.missing }}'",
+        "no",
+        "zero",
+        "empty",
+        "none",
+        "false_text",
+        "'{{ state.none }}'",
+        "'{% if state.yes %}False{% endif %}'",
+        "'{{ state.zero }}'",
+        "\"{{ 'No' }}\"",
+        "\" {{ ' none ' }}\"",
+        "'!yes'",
+        "state.missing == 'x'",
+        "state.missing == 3",
+        "\"'x' in state.missing\"",
+        "'{% if false %}{% endif %} '",
+        "state.nested.missing",
+    ] {
+        assert_eq!(holds(condition), Ok(false), "{condition}");
+    }
+    assert!(
+        holds("state.missing > 3")
+            .unwrap_err()
+            .contains("`state.missing` is undefined")
+    );
+    assert!(
+        holds("state.missing.deeper")
+            .unwrap_err()
+            .contains("`state.missing` is undefined")
+    );
+    assert!(
+        holds("state.count >")
+            .unwrap_err()
+            .contains("[bad-template]")
+    );
+    assert!(
+        holds("'{{ state.count }} > 5'")
+            .unwrap_err()
+            .contains("would always hold [bad-value]")
+    );
+    assert!(holds("[1]").unwrap_err().contains("[wrong-type]"));
+    assert!(holds("").unwrap_err().contains("[wrong-type]"));
+    assert!(holds("stat.x == 1").unwrap_err().contains("[unknown-name]"));
+}
+
+fn with_secrets(text: &str) -> (Result<Value, String>, Arc<Seals>) {
+    let file = format!("value: {}\n", quoted(text));
+    let tree = tree::parse("agent.yaml", &file).unwrap();
+    let templates = templates(&file);
+    let prepared = templates.prepare(tree.get("value").unwrap(), Use::PLAIN, &mut Vec::new());
+    let seals = Arc::new(Seals::under(DigestKey::new([7; 32])));
+    let secrets = BTreeMap::from([(
+        "TOKEN".to_owned(),
+        Secret::new("hunter2-hunter2".to_owned()),
+    )]);
+    let surroundings = surroundings().with_secrets(secrets, Arc::clone(&seals));
+    let rendered = run(templates.render(&prepared, &Scope::new(&surroundings, &state())));
+    (rendered.map_err(|failure| failure.to_string()), seals)
+}
+
+#[test]
+fn what_is_made_of_a_secret_is_a_secret() {
+    let (rendered, seals) = with_secrets("Bearer {{ secrets.TOKEN }}");
+    assert_eq!(rendered, Ok(json!("Bearer hunter2-hunter2")));
+    assert_eq!(seals.redact("Bearer hunter2-hunter2"), "Bearer [secret]");
+    let (rendered, seals) = with_secrets("{{ secrets.TOKEN | upper }}");
+    assert_eq!(rendered, Ok(json!("HUNTER2-HUNTER2")));
+    assert_eq!(seals.redact("it is HUNTER2-HUNTER2"), "it is [secret]");
+    let (rendered, seals) = with_secrets("{{ {'h': [secrets.TOKEN ~ '!' | upper]} }}");
+    assert_eq!(
+        seals.redact(rendered.unwrap()["h"][0].as_str().unwrap()),
+        "[secret]"
+    );
+    let (rendered, seals) =
+        with_secrets("{{ 'switched on' if secrets.TOKEN else 'switched off' }}");
+    assert_eq!(rendered, Ok(json!("switched on")));
+    assert_eq!(seals.redact("switched on"), "switched on");
+    assert_eq!(with_secrets("{{ secrets }}").0, Ok(json!({})));
+    assert_eq!(with_secrets("{{ secrets.OTHER }}").0, Ok(json!(null)));
+    assert!(
+        with_secrets("x {{ secrets.OTHER }}")
+            .0
+            .unwrap_err()
+            .contains("`secrets.OTHER` is undefined")
+    );
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>()
+            .prop_filter("JSON has finite numbers", |float| float.is_finite())
+            .prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            prop::collection::vec((any::<String>(), inner), 0..5)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_value_comes_through_a_template_as_it_is(value in value()) {
+        let state = State::new(Map::from_iter([("x".to_owned(), value.clone())]));
+        // The second goes through the engine, the first need not.
+        for text in ["{{ state.x }}", "{{ [state.x][0] }}", "{{ (state).x | default(1) }}"] {
+            let file = format!("value: {}\n", quoted(text));
+            let tree = tree::parse("agent.yaml", &file).unwrap();
+            let templates = templates(&file);
+            let prepared = templates.prepare(tree.get("value").unwrap(), Use::PLAIN, &mut Vec::new());
+            let rendered = run(templates.render(&prepared, &Scope::new(&surroundings(), &state))).unwrap();
+            prop_assert_eq!(rendered.to_string(), value.to_string());
+        }
+    }
+
+    #[test]
+    fn any_text_prepares_or_is_a_problem(text in "[{}%#|'\"a-z. $\\[\\]()-]{0,40}") {
+        let _ = render_yaml(&quoted(&text), Use::ARGUMENTS);
+        let _ = holds(&quoted(&text));
+    }
+}

@@ -1,0 +1,133 @@
+//! Failures: raised, left in the state, taken care of, tried again; and what they show.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::world::{World, fails, fields, run};
+
+#[tokio::test]
+async fn what_may_pass_is_tried_again_with_growing_delays() {
+    let text = |fails: u32, more: &str| {
+        format!(
+            "
+nodes:
+  - name: flaky
+    uses: test.echo
+    with: {{value: 1, kind: passing, fails: {fails}}}
+    output: got
+    on_error: {{mode: retry, max_retries: 3, retry_delay: 0.005, backoff_multiplier: 3{more}}}
+"
+        )
+    };
+    let world = World::new();
+    let began = Instant::now();
+    let state = world.run(&text(3, ""), json!({})).await.unwrap();
+    assert_eq!(state["got"], json!(1));
+    assert!(began.elapsed() >= Duration::from_millis(5 + 15 + 45));
+    assert_eq!(
+        world.told.shown(),
+        [
+            "+ flaky",
+            "~ flaky: 2 after 5ms",
+            "~ flaky: 3 after 15ms",
+            "~ flaky: 4 after 45ms",
+            "- flaky"
+        ]
+    );
+    let failure = fails(&text(4, ""), json!({})).await;
+    assert_eq!((failure.kind, failure.retryable), ("timeout", true));
+    let failure = fails(&text(1, ", retryable_errors: [broken]"), json!({})).await;
+    assert_eq!(failure.kind, "timeout");
+}
+
+#[tokio::test]
+async fn what_will_not_pass_is_not_tried_again_unless_its_kind_is_named() {
+    let text = |more: &str| {
+        format!("
+nodes:
+  - {{name: a, uses: test.echo, with: {{value: 1, fails: 1}}, on_error: {{max_retries: 2, retry_delay: 0{more}}}}}
+")
+    };
+    let world = World::new();
+    world.run(&text(""), json!({})).await.unwrap_err();
+    assert_eq!(world.told.runs.load(Ordering::SeqCst), 1);
+    let world = World::new();
+    world
+        .run(&text(", retryable_errors: [broken]"), json!({}))
+        .await
+        .unwrap();
+    assert_eq!(world.told.runs.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_failure_is_raised_left_in_the_state_or_taken_care_of() {
+    let text = |on_error: &str| {
+        format!(
+            "
+nodes:
+  - {{name: a, uses: test.echo, with: {{value: x, fails: 1}}{on_error}}}
+  - {{name: b, run: '{{\"b\": true}}', goto: __end__}}
+  - {{name: rescue, run: '{{\"rescued\": true}}'}}
+"
+        )
+    };
+    let failure = fails(&text(""), json!({})).await;
+    assert_eq!(failure.to_string(), "node `a` failed: failure 1 of \"x\"");
+    assert_eq!(failure.place.unwrap().line, 3);
+    let error = json!({"node": "a", "error": "failure 1 of \"x\"", "error_type": "broken"});
+    let state = run(&text(", on_error: {mode: graceful}"), json!({})).await;
+    assert_eq!(state, json!({"__error__": error, "b": true}));
+    let state = run(&text(", on_error: {fallback: rescue}"), json!({})).await;
+    assert_eq!(state, json!({"__error__": error, "rescued": true}));
+}
+
+#[tokio::test]
+async fn a_step_may_fail_gracefully_inside_its_node() {
+    let text = "
+nodes:
+  - name: all
+    steps:
+      - {name: a, uses: test.echo, with: {fails: 1}, on_error: {mode: graceful}}
+      - {name: b, run: '{\"b\": true}'}
+";
+    let state = run(text, json!({})).await;
+    assert_eq!(fields(&state, &["b"]), json!([true]));
+    assert_eq!(state["__error__"]["node"], json!("all/a"));
+}
+
+#[tokio::test]
+async fn inline_code_prints_and_points_to_its_line_when_it_fails() {
+    let world = World::new();
+    let text = "
+nodes:
+  - name: code
+    run: |
+      print hello
+      fail
+";
+    let failure = world.run(text, json!({})).await.unwrap_err();
+    assert_eq!(
+        failure.place.as_ref().unwrap().to_string(),
+        "agent.yaml:6:7"
+    );
+    assert_eq!(
+        world.told.shown(),
+        ["+ code", "> code: hello", "! code: it failed"]
+    );
+}
+
+#[tokio::test]
+async fn no_failure_and_no_event_shows_a_secret() {
+    let world = World::new();
+    let text = "
+nodes:
+  - {name: a, uses: test.echo, with: {value: 'x {{ secrets.TOKEN }}', fails: 1}, on_error: {mode: graceful}}
+  - {name: b, uses: test.echo, with: {value: '{{ secrets.TOKEN + 1 }}'}}
+";
+    let failure = world.run(text, json!({})).await.unwrap_err();
+    let told = format!("{failure:?} {:?}", world.told.shown());
+    assert!(!told.contains("hunter2"), "{told}");
+    assert!(told.contains("[secret]"), "{told}");
+}
