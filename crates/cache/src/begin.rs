@@ -1,6 +1,7 @@
 //! The door: serve, join, or hand out the one ticket.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use cachalot_core::Spend;
@@ -22,6 +23,9 @@ use crate::{Begun, Call, FrozenMiss, Key, Reason};
 /// dies holding one keeps others waiting no longer than this.
 const HOLD: Duration = Duration::from_secs(4);
 
+/// Whoever waits longer than this for another process is told so.
+const TELL_OF_WAITING: Duration = Duration::from_secs(1);
+
 /// What `begin` carries from step to step.
 struct Request<'a> {
     shared: &'a Arc<Shared>,
@@ -37,7 +41,11 @@ enum Secured {
     /// Without a reservation: the answer is not stored.
     Unsecured(Reason),
     /// Another process was faster: here is its answer.
-    Answered(Fronted),
+    Answered {
+        fronted: Fronted,
+        /// Whether we waited for it while that process was at work.
+        waited: bool,
+    },
 }
 
 impl Shared {
@@ -120,6 +128,7 @@ impl Request<'_> {
             how,
             storable,
             started: Instant::now(),
+            accounted: AtomicU64::new(0),
             renewal: None,
             begun: false,
             ended: false,
@@ -259,13 +268,9 @@ impl Request<'_> {
                 ticket.storable = Err(reason);
                 Begun::Run(self.hand_out(ticket))
             }
-            Secured::Answered(fronted) => {
+            Secured::Answered { fronted, waited } => {
                 ticket.answer_with(&fronted.entry).await;
-                let how = if fronted.entry.head.created >= self.shared.clock.now() - 1_000 {
-                    How::Coalesced
-                } else {
-                    How::Hit
-                };
+                let how = if waited { How::Coalesced } else { How::Hit };
                 Begun::Served(self.shared.hit(self.key, &fronted, how))
             }
         }
@@ -281,6 +286,7 @@ impl Request<'_> {
             Join::Alone | Join::Process => Duration::ZERO,
         };
         let mut pause = Duration::from_millis(2);
+        let (mut waited, mut told) = (false, false);
         loop {
             let reserving = memory.reserve(space::CACHE, &key, labels, HOLD);
             let left = match self.shared.ask(reserving, &self.patience).await {
@@ -289,16 +295,22 @@ impl Request<'_> {
                     ticket.flight.hold(lease);
                     // Somebody may have stored between our look and our reservation.
                     return match if refresh { None } else { self.answer_now().await } {
-                        Some(fronted) => Secured::Answered(fronted),
+                        Some(fronted) => Secured::Answered { fronted, waited },
                         None => Secured::Held,
                     };
                 }
                 Ok(Reserved::Busy { left, .. }) => left,
             };
-            if !refresh {
-                if let Some(fronted) = self.answer_now().await {
-                    return Secured::Answered(fronted);
-                }
+            waited = true;
+            if !refresh && let Some(fronted) = self.answer_now().await {
+                return Secured::Answered { fronted, waited };
+            }
+            if !told && asked.elapsed() >= TELL_OF_WAITING {
+                told = true;
+                self.shared.say(&format!(
+                    "{}: waiting for another process that is at work on the same call",
+                    self.call.name
+                ));
             }
             let remaining = wait.saturating_sub(asked.elapsed());
             if remaining.is_zero() {
@@ -321,6 +333,7 @@ impl Request<'_> {
         match self.frozen_entry().await {
             Ok(fronted) => Ok(self.shared.hit(self.key, &fronted, How::Hit)),
             Err(reason) => {
+                self.shared.ledger.refused(self.shared, self.call, self.key, self.policy, &reason);
                 Err(FrozenMiss { name: self.call.name.to_owned(), key: self.key, reason })
             }
         }

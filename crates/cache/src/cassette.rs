@@ -4,6 +4,7 @@
 //! The first line is the head; every further line is an entry.
 
 use std::io::{BufRead, Write};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -192,7 +193,8 @@ fn first_line(text: &[u8]) -> Result<Option<DigestKey>, String> {
             "the cassette has version {version}, this cachalot reads up to {CASSETTE_VERSION}: update it"
         ));
     }
-    let first: First = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let first: First =
+        serde_json::from_slice(text).map_err(|error| format!("not a cassette: {error}"))?;
     let key = first.digest_key.map(|text| {
         let mut bytes = [0; 32];
         hex::decode_to_slice(&text, &mut bytes).map(|()| DigestKey::new(bytes))
@@ -208,7 +210,7 @@ fn entry_line(text: &[u8]) -> Result<Record, String> {
 impl Line {
     fn of(entry: Entry) -> Self {
         let Head { key, kind, scope, name, created, expires, epochs, observed, spent, sealed } =
-            entry.head;
+            Arc::unwrap_or_clone(entry.head);
         let (text, base64) = match std::str::from_utf8(&entry.body.bytes) {
             Ok(text) => (Some(text.to_owned()), None),
             Err(_) => (None, Some(BASE64.encode(&entry.body.bytes))),
@@ -224,7 +226,7 @@ impl Line {
             observed,
             spent,
             sealed,
-            labels: entry.labels,
+            labels: entry.labels.to_vec(),
             text,
             base64,
         }

@@ -48,7 +48,7 @@ pub struct Options {
     pub seals: Arc<Seals>,
     /// How much may be kept.
     pub bounds: Bounds,
-    /// Told of faults of the memory, in one sentence each; the work goes on.
+    /// Told of faults of the memory, and of long waits, in one sentence each; the work goes on.
     pub warn: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     pub(crate) stores: AtomicU64,
     /// Stores since eviction last began, while it goes on.
     pub(crate) evictions_due: AtomicU64,
-    used: crate::sync::Mutex<Vec<Arc<Entry>>>,
+    used: crate::sync::Mutex<Vec<(Key, Millis)>>,
     warn: Arc<dyn Fn(&str) + Send + Sync>,
     /// When each kind of fault was last warned of, so that a memory that stays down is named once.
     warned: crate::sync::Mutex<Vec<(ErrorKind, Millis)>>,
@@ -138,6 +138,11 @@ impl Shared {
 
     pub(crate) fn memory(&self) -> Result<&Arc<dyn Memory>, Reason> {
         self.memory.as_ref().ok_or(Reason::NoMemory)
+    }
+
+    /// Tells the user something in one sentence.
+    pub(crate) fn say(&self, sentence: &str) {
+        (self.warn)(sentence);
     }
 
     /// Waits for the memory as long as the call's policy allows; a fault is warned of and becomes a reason.
@@ -291,7 +296,7 @@ impl Shared {
         }
         entry.used.store(now, Ordering::Relaxed);
         let mut used = crate::sync::lock(&self.used);
-        used.push(Arc::clone(entry));
+        used.push((Key::from_digest(entry.head.key), now));
         if used.len() == MANY_USES {
             drop(used);
             let this = Arc::clone(self);
@@ -308,7 +313,7 @@ impl Shared {
         }
         let used: Vec<(String, Millis)> = used
             .iter()
-            .map(|entry| (entry.head.key.to_hex(), entry.used.load(Ordering::Relaxed)))
+            .map(|(key, at)| (key.to_string(), *at))
             .collect();
         let used: Vec<(&str, Millis)> = used.iter().map(|(key, at)| (key.as_str(), *at)).collect();
         let told = memory.touch(space::CACHE, &used).within(crate::policy::DEFAULT_PATIENCE).await;

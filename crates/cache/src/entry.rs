@@ -45,8 +45,9 @@ pub(crate) struct Head {
 
 /// A decoded entry; its answer shares the memory's bytes.
 pub(crate) struct Entry {
-    pub(crate) head: Head,
-    pub(crate) labels: Vec<Label>,
+    /// Apart from the answer, which may be large: who only wants to know which entry it was keeps this.
+    pub(crate) head: Arc<Head>,
+    pub(crate) labels: Arc<[Label]>,
     pub(crate) revision: u64,
     pub(crate) watched: Arc<Watched>,
     pub(crate) body: Arc<Whole>,
@@ -104,10 +105,10 @@ impl Entry {
         Ok(Self {
             watched: Watched::new(head.observed.clone()),
             body: Whole::new(answer),
-            labels: record.labels,
+            labels: record.labels.into(),
             revision: record.revision,
             used: AtomicI64::new(record.updated),
-            head,
+            head: Arc::new(head),
         })
     }
 
@@ -127,7 +128,7 @@ impl Entry {
             created: self.head.created,
             expires: self.head.expires,
             spent: self.head.spent,
-            labels: self.labels.clone(),
+            labels: self.labels.to_vec(),
             revision: self.revision,
         }
     }

@@ -1,6 +1,7 @@
 //! The right and the duty to run a call once.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -60,6 +61,8 @@ pub struct Ticket {
     /// Whether the answer may be stored as far as is known before the run.
     pub(crate) storable: Result<(), Reason>,
     pub(crate) started: Instant,
+    /// Time of this run that calls inside it have accounted for.
+    pub(crate) accounted: AtomicU64,
     pub(crate) renewal: Option<tokio::task::AbortHandle>,
     /// Whether it was handed out: before that, nothing ran and nothing was paid.
     pub(crate) begun: bool,
@@ -83,6 +86,19 @@ impl Ticket {
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    /// Says that calls made by this run have accounted for so much of its time themselves: it is not
+    /// paid for twice. What the entry says that it cost to make stays the whole.
+    pub fn account_elsewhere(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.accounted.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    /// What this call itself has to account for.
+    fn own(&self, spent: Spend) -> Spend {
+        let accounted = Duration::from_nanos(self.accounted.load(Ordering::Relaxed));
+        Spend { time: spent.time.saturating_sub(accounted), ..spent }
     }
 
     /// The reading end, for whoever drives the ticket itself.
@@ -130,14 +146,14 @@ impl Ticket {
             Ok((revision, expires)) => (Ok(revision), expires),
             Err(reason) => (Err(reason), None),
         };
-        let settled = Settled { stored, expires, paid: spent, saved: Spend::default() };
+        let settled = Settled { stored, expires, paid: self.own(spent), saved: Spend::default() };
         self.end(settled.clone(), None).await;
         settled
     }
 
     /// Ends the run with a failure, which every waiter gets; stores nothing.
     pub async fn fail(mut self, failure: Failure) {
-        let spent = Spend::one(self.elapsed());
+        let spent = self.own(Spend::one(self.elapsed()));
         // Nobody joins a flight that is known to have failed.
         self.flight.close();
         self.flight.body.end(End::Failed(failure.clone()));
@@ -221,7 +237,7 @@ impl Drop for Ticket {
             Settled {
                 stored: Err(Reason::Abandoned),
                 expires: None,
-                paid: if self.begun { Spend::one(self.elapsed()) } else { Spend::default() },
+                paid: if self.begun { self.own(Spend::one(self.elapsed())) } else { Spend::default() },
                 saved: Spend::default(),
             },
             None,

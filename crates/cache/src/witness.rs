@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sync::{Mutex, lock};
 use looks::Looks;
-use status::Status;
+use status::{Absence, Status};
 
 /// More observations than this, and the answer is not stored: checking them would cost more than
 /// the work.
@@ -149,7 +149,7 @@ impl Witnessed {
         match (&self.spoilt, self.watched.observed.as_slice()) {
             (Some(why), _) => Err(why.clone()),
             (None, [Observed { what: What::Content { digest, .. }, .. }]) => Ok(*digest),
-            (None, [Observed { what: What::Absent, path }]) => Err(format!("{path} is not there")),
+            (None, [Observed { what: What::Absent(_), path }]) => Err(format!("{path} is not there")),
             (None, [Observed { path, .. }]) => Err(format!("{path} is not a file")),
             (None, _) => Err("no single file was looked at".to_owned()),
         }
@@ -175,7 +175,7 @@ enum What {
         digest: Digest,
         status: Status,
     },
-    Absent,
+    Absent(Absence),
     Present { directory: bool },
 }
 
@@ -255,13 +255,14 @@ impl Observed {
         let now = Status::of(Path::new(&self.path));
         match (&self.what, now) {
             (_, Err(error)) => Verdict::Changed(format!("{}: {error}", self.path)),
-            (What::Absent, Ok(None)) => Verdict::Holds,
-            (What::Absent, Ok(Some(_))) => Verdict::Changed(format!("{} is there now", self.path)),
-            (_, Ok(None)) => Verdict::Changed(format!("{} is gone", self.path)),
-            (What::Present { directory }, Ok(Some(now))) => {
+            (What::Absent(then), Ok(Err(now))) if *then == now => Verdict::Holds,
+            (What::Absent(_), Ok(Err(_))) => self.changed(),
+            (What::Absent(_), Ok(Ok(_))) => Verdict::Changed(format!("{} is there now", self.path)),
+            (_, Ok(Err(_))) => Verdict::Changed(format!("{} is gone", self.path)),
+            (What::Present { directory }, Ok(Ok(now))) => {
                 if *directory == now.directory { Verdict::Holds } else { self.changed() }
             }
-            (What::Content { status, .. }, Ok(Some(now))) => {
+            (What::Content { status, .. }, Ok(Ok(now))) => {
                 if now.size != status.size || now.directory {
                     self.changed()
                 } else if now.same_as(status) && (status.trusted || proven) {
@@ -270,7 +271,7 @@ impl Observed {
                     Verdict::Unsure
                 }
             }
-            (What::Listing { status, .. }, Ok(Some(now))) => {
+            (What::Listing { status, .. }, Ok(Ok(now))) => {
                 if !now.directory {
                     self.changed()
                 } else if now.same_as(status) && (status.trusted || proven) {
@@ -293,7 +294,7 @@ impl Observed {
         let now = match &self.what {
             What::Content { .. } => observe::content(path),
             What::Listing { .. } => observe::listing(path),
-            What::Absent | What::Present { .. } => observe::existence(path),
+            What::Absent(_) | What::Present { .. } => observe::existence(path),
         }?;
         let same_status = |then: &Status, now: &Status| now.same_as(then) && now.trusted;
         match (&self.what, &now.what) {
@@ -303,7 +304,7 @@ impl Observed {
             {
                 Ok(same_status(status, now))
             }
-            (What::Absent | What::Present { .. }, again) if again == &self.what => Ok(false),
+            (What::Absent(_) | What::Present { .. }, again) if again == &self.what => Ok(false),
             _ => Err(format!("{} changed", self.path)),
         }
     }

@@ -1,6 +1,9 @@
 //! What a step can do: the seam of the action registry. One file under `actions/` per namespace.
 
+use std::path::PathBuf;
+
 use async_trait::async_trait;
+use cachalot_cache::Domain;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
 use serde_json::Value;
@@ -144,6 +147,24 @@ pub trait Action: Send + Sync {
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let _ = (arguments, runtime);
         Ok(Value::Null)
+    }
+
+    /// Local files and directories whose content the result depends on; `cache.wrap` witnesses them
+    /// before the action runs, so that an entry is not served after they changed. What a directory
+    /// holds is the names and kinds of its entries. By default nothing.
+    ///
+    /// May read directories, so that two calls can differ if something changes between them; blocks
+    /// for as long as that takes. Arguments that the action would fail with look at nothing.
+    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
+        let _ = (arguments, runtime);
+        Vec::new()
+    }
+
+    /// What the result depends on whose changes are announced without saying what changed; an entry
+    /// is not served after one was announced ([`cachalot_cache::Cache::writing`]). By default nothing.
+    fn domains(&self, arguments: &Arguments) -> Vec<Domain> {
+        let _ = arguments;
+        Vec::new()
     }
 
     /// Does it. The arguments have been checked against [`About::parameters`] and cast to their

@@ -33,8 +33,6 @@ pub enum Event {
         node: String,
         /// How long it took.
         time: Duration,
-        /// What its memoized action said, if it was one.
-        memoized: Option<Memoized>,
     },
     /// A node failed (and the run goes on or not, by its `on_error`).
     Failed {

@@ -1,6 +1,7 @@
 //! The ledger's file: SQLite, beside the memory and not in it (its writes must not disturb the
 //! memory's readers, and remote memories bill by the call).
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -187,20 +188,21 @@ fn prepare(connection: &Connection, version: i64) -> rusqlite::Result<()> {
 fn append(connection: &mut Connection, run: &str, batch: &Batch) -> rusqlite::Result<()> {
     let transaction =
         connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    let mut totals: HashMap<(&str, &str), Totals> = HashMap::new();
+    let mut totals: HashMap<(&str, Cow<'_, str>), Totals> = HashMap::new();
     let mut hits = batch.hits.iter().peekable();
     for row in &batch.rows {
         while let Some(hit) = hits.next_if(|hit| hit.number < row.number) {
             insert_hit(&transaction, run, hit)?;
         }
         insert(&transaction, run, row)?;
-        *totals.entry((row.kind.as_str(), &row.name)).or_default() += sum_of(row);
+        let name = row.seals.redact(&row.name);
+        *totals.entry((row.kind.as_str(), name)).or_default() += sum_of(row);
     }
     for hit in hits {
         insert_hit(&transaction, run, hit)?;
     }
     for (kind, name, sum) in &batch.sums {
-        *totals.entry((kind.as_str(), name)).or_default() += *sum;
+        *totals.entry((kind.as_str(), name.into())).or_default() += *sum;
     }
     for ((kind, name), sum) in &totals {
         add(&transaction, kind, name, sum)?;
@@ -258,8 +260,8 @@ fn insert(connection: &Connection, run: &str, row: &Unwritten) -> rusqlite::Resu
 }
 
 fn insert_hit(connection: &Connection, run: &str, hit: &RecentHit) -> rusqlite::Result<()> {
-    let head = &hit.entry.head;
-    let handle = hit.entry.labels.iter().find(|label| label.name == HANDLE_LABEL);
+    let head = &hit.head;
+    let handle = hit.labels.iter().find(|label| label.name == HANDLE_LABEL);
     let answered = if hit.coalesced { Answered::Coalesced } else { Answered::Hit };
     connection.prepare_cached(INSERT)?.execute(params![
         hit.at,

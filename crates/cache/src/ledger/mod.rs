@@ -22,13 +22,13 @@ pub use file::LedgerError;
 pub use row::{Answered, Row, Totals};
 
 use crate::engine::Shared;
-use crate::entry::Entry;
+use crate::entry::Head;
 use crate::front::Fronted;
 use crate::outcome::{How, Settled};
 use crate::policy::Policy;
 use crate::sync::{Mutex, lock};
 use crate::ticket::Ticket;
-use crate::{Call, Failure, Key, Kind};
+use crate::{Call, Failure, Key, Kind, Reason};
 
 /// The label whose value people see as an entry's key.
 pub const HANDLE_LABEL: &str = "handle";
@@ -68,7 +68,8 @@ struct Hits {
 struct RecentHit {
     number: u64,
     at: Millis,
-    entry: Arc<Entry>,
+    head: Arc<Head>,
+    labels: Arc<[Label]>,
     coalesced: bool,
 }
 
@@ -95,6 +96,35 @@ pub(crate) struct Unwritten {
     failure: Option<String>,
     paid: Spend,
     pub(crate) saved: Spend,
+}
+
+impl Unwritten {
+    /// The row of a call that ran nothing itself.
+    fn of(
+        shared: &Shared,
+        call: &Call<'_>,
+        key: Key,
+        policy: &Policy,
+        answered: Answered,
+    ) -> Self {
+        Self {
+            number: 0,
+            at: shared.clock.now(),
+            kind: call.kind,
+            scope: call.scope.to_string(),
+            name: call.name.to_owned(),
+            key,
+            handle: handle_of(&policy.labels),
+            input: call.input.clone(),
+            seals: Arc::clone(&shared.seals),
+            answered,
+            reason: None,
+            not_stored: None,
+            failure: None,
+            paid: Spend::default(),
+            saved: Spend::default(),
+        }
+    }
 }
 
 impl Ledger {
@@ -141,8 +171,9 @@ impl Ledger {
                 recent.pop_front();
             }
             let number = inner.hits.next.fetch_add(1, Ordering::Relaxed);
-            let entry = Arc::clone(&fronted.entry);
-            recent.push_back(RecentHit { number, at, entry, coalesced });
+            let head = Arc::clone(&fronted.entry.head);
+            let labels = Arc::clone(&fronted.entry.labels);
+            recent.push_back(RecentHit { number, at, head, labels, coalesced });
         }
     }
 
@@ -155,23 +186,20 @@ impl Ledger {
         key: Key,
         policy: &Policy,
     ) -> Unwritten {
-        Unwritten {
-            number: 0,
-            at: shared.clock.now(),
-            kind: call.kind,
-            scope: call.scope.to_string(),
-            name: call.name.to_owned(),
-            key,
-            handle: handle_of(&policy.labels),
-            input: call.input.clone(),
-            seals: Arc::clone(&shared.seals),
-            answered: Answered::Coalesced,
-            reason: None,
-            not_stored: None,
-            failure: None,
-            paid: Spend::default(),
-            saved: Spend::default(),
-        }
+        Unwritten::of(shared, call, key, policy, Answered::Coalesced)
+    }
+
+    /// A call of a frozen run that no entry answers.
+    pub(crate) fn refused(
+        &self,
+        shared: &Shared,
+        call: &Call<'_>,
+        key: Key,
+        policy: &Policy,
+        reason: &Reason,
+    ) {
+        let row = Unwritten::of(shared, call, key, policy, Answered::Refused);
+        self.send(Unwritten { reason: Some(reason.to_string()), ..row });
     }
 
     /// A run that ended.

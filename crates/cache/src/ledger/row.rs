@@ -20,6 +20,8 @@ pub enum Answered {
     Miss,
     /// By its own run, the cache not asked.
     Bypass,
+    /// Not at all: a frozen run found no entry.
+    Refused,
 }
 
 impl Answered {
@@ -32,7 +34,7 @@ impl Answered {
         }
     }
 
-    /// `hit`, `coalesced`, `miss`, `bypass`.
+    /// `hit`, `coalesced`, `miss`, `bypass`, `refused`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -40,6 +42,7 @@ impl Answered {
             Self::Coalesced => "coalesced",
             Self::Miss => "miss",
             Self::Bypass => "bypass",
+            Self::Refused => "refused",
         }
     }
 
@@ -48,6 +51,7 @@ impl Answered {
             "hit" => Self::Hit,
             "coalesced" => Self::Coalesced,
             "miss" => Self::Miss,
+            "refused" => Self::Refused,
             _ => Self::Bypass,
         }
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cachalot_core::Digest;
 use sha2::Digest as _;
 
-use super::status::Status;
+use super::status::{Absence, Status};
 use super::{Observed, What};
 
 type Result<T> = std::result::Result<T, String>;
@@ -57,10 +57,10 @@ fn noted(path: &Path, digest: Digest, status: Status) -> Result<Observed> {
 
 /// What it says of a path that reading it failed so.
 pub(super) fn unread(path: &Path, error: &io::Error) -> Result<Observed> {
-    let what = match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => What::Absent,
-        io::ErrorKind::IsADirectory => What::Present { directory: true },
-        _ => return Err(fault(path, error)),
+    let what = match Absence::of(error) {
+        Some(absence) => What::Absent(absence),
+        None if error.kind() == io::ErrorKind::IsADirectory => What::Present { directory: true },
+        None => return Err(fault(path, error)),
     };
     Ok(Observed { path: name(path)?, what })
 }
@@ -68,13 +68,13 @@ pub(super) fn unread(path: &Path, error: &io::Error) -> Result<Observed> {
 /// What a path holds now, in constant memory.
 pub(super) fn content(path: &Path) -> Result<Observed> {
     match Status::of(path).map_err(|error| fault(path, &error))? {
-        None => Ok(Observed { path: name(path)?, what: What::Absent }),
-        Some(status) if status.directory => listing(path),
+        Err(absence) => Ok(Observed { path: name(path)?, what: What::Absent(absence) }),
+        Ok(status) if status.directory => listing(path),
         // To open a pipe would wait for its other end.
-        Some(_) if !path.is_file() => {
+        Ok(_) if !path.is_file() => {
             Err(format!("{} is neither a file nor a directory", path.display()))
         }
-        Some(_) => {
+        Ok(_) => {
             let mut file = File::open(path).map_err(|error| fault(path, &error))?;
             let status_of = |file: &File| {
                 file.metadata().map(|m| Status::from(&m)).map_err(|error| fault(path, &error))
@@ -103,9 +103,9 @@ fn hash(file: &mut File) -> io::Result<Digest> {
 /// The names and kinds of a directory's entries.
 pub(super) fn listing(path: &Path) -> Result<Observed> {
     let status = match Status::of(path).map_err(|error| fault(path, &error))? {
-        None => return Ok(Observed { path: name(path)?, what: What::Absent }),
-        Some(status) if status.directory => status,
-        Some(_) => return Ok(Observed { path: name(path)?, what: What::Present { directory: false } }),
+        Err(absence) => return Ok(Observed { path: name(path)?, what: What::Absent(absence) }),
+        Ok(status) if status.directory => status,
+        Ok(_) => return Ok(Observed { path: name(path)?, what: What::Present { directory: false } }),
     };
     let mut entries = Vec::new();
     for entry in std::fs::read_dir(path).map_err(|error| fault(path, &error))? {
@@ -119,7 +119,7 @@ pub(super) fn listing(path: &Path) -> Result<Observed> {
         entries.iter().flat_map(|(name, kind)| [name.as_slice(), kind.as_slice()]).collect();
     let digest = Digest::of_parts(&parts);
     match Status::of(path) {
-        Ok(Some(after)) if after.same_as(&status) => {
+        Ok(Ok(after)) if after.same_as(&status) => {
             let status = status.judge(path);
             Ok(Observed { path: name(path)?, what: What::Listing { digest, status } })
         }
@@ -130,8 +130,8 @@ pub(super) fn listing(path: &Path) -> Result<Observed> {
 /// Whether something is there, and as what.
 pub(super) fn existence(path: &Path) -> Result<Observed> {
     let what = match Status::of(path).map_err(|error| fault(path, &error))? {
-        None => What::Absent,
-        Some(status) => What::Present { directory: status.directory },
+        Err(absence) => What::Absent(absence),
+        Ok(status) => What::Present { directory: status.directory },
     };
     Ok(Observed { path: name(path)?, what })
 }

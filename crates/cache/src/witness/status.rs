@@ -10,6 +10,26 @@ use serde::{Deserialize, Serialize};
 /// that time may leave the same status.
 const GRANULARITY: Duration = Duration::from_secs(2);
 
+/// Why nothing is at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Absence {
+    /// There is no such name.
+    NotFound,
+    /// Something on the way is not a directory.
+    NotADirectory,
+}
+
+impl Absence {
+    /// Whether an error says that nothing is there, and why.
+    pub(super) fn of(error: &io::Error) -> Option<Self> {
+        match error.kind() {
+            io::ErrorKind::NotFound => Some(Self::NotFound),
+            io::ErrorKind::NotADirectory => Some(Self::NotADirectory),
+            _ => None,
+        }
+    }
+}
+
 /// What `stat` tells of a file. Nanoseconds since the epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Status {
@@ -25,19 +45,11 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// The status of what is at `path` (links followed); `None` if nothing is.
-    pub(super) fn of(path: &Path) -> io::Result<Option<Self>> {
+    /// The status of what is at `path` (links followed), or why nothing is.
+    pub(super) fn of(path: &Path) -> io::Result<Result<Self, Absence>> {
         match std::fs::metadata(path) {
-            Ok(metadata) => Ok(Some(Self::from(&metadata))),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-                ) =>
-            {
-                Ok(None)
-            }
-            Err(error) => Err(error),
+            Ok(metadata) => Ok(Ok(Self::from(&metadata))),
+            Err(error) => Absence::of(&error).map(Err).ok_or(error),
         }
     }
 

@@ -379,3 +379,34 @@ async fn long_inputs_are_cut_and_still_told_apart() {
     assert_eq!(why.differences.len(), 1);
     assert_eq!(why.differences[0].pointer, "/text");
 }
+
+#[tokio::test]
+async fn what_a_frozen_run_refused_is_a_row() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    here.ask(&Question::number(1), &Policy::default(), "x").await;
+    let refused = here.cache.begin(&Question::number(2).call(), &in_mode(Mode::Frozen)).await;
+    assert!(refused.is_err());
+    let rows = rows(&here).await;
+    let last = rows.last().unwrap();
+    assert_eq!((last.answered, last.reason.as_deref()), (Answered::Refused, Some("not in the cache")));
+    assert_eq!((last.paid, totals(&here, "file.read").misses), (Duration::ZERO, 1));
+}
+
+#[tokio::test]
+async fn time_that_an_inner_call_accounted_for_is_paid_once() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    let (outer, inner) = (Question::number(1), Question::number(2));
+    let ticket = here.lead(&outer, &Policy::default()).await;
+    here.ask(&inner, &Policy::default(), "inner").await;
+    ticket.account_elsewhere(COST.time);
+    let whole = cachalot_core::Spend::one(COST.time * 3);
+    let settled = ticket.finish(cachalot_cache::Product::kept("outer".into(), whole)).await;
+    assert_eq!(settled.paid.time, COST.time * 2);
+    assert_eq!(rows(&here).await.len(), 2);
+    assert_eq!(totals(&here, "file.read").paid, COST.time * 3);
+    // Whoever is spared the outer call is spared all of it.
+    here.ask(&outer, &Policy::default(), "").await;
+    assert_eq!(rows(&here).await.last().unwrap().saved, COST.time * 3);
+}

@@ -121,6 +121,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// A link that leads to itself can be seen, but not noted: such an answer is not stored.
+fn holds_a_loop(root: &Path) -> bool {
+    let is_loop = |error: std::io::Error| format!("{:?}", error.kind()) == "FilesystemLoop";
+    NAMES.iter().any(|name| fs::metadata(root.join(name)).is_err_and(is_loop))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
@@ -134,8 +140,8 @@ proptest! {
             for step in steps {
                 step.happen(home.path());
                 if let Step::Ask(look) = step {
-                    asked += 1;
                     let plain = see(look, home.path(), &Witness::default());
+                    asked += 1 + usize::from(holds_a_loop(home.path()));
                     assert_eq!(ask(&here, look, home.path()).await, plain, "{look:?}");
                     assert_eq!(ask(&here, look, home.path()).await, plain, "{look:?}, again");
                 }

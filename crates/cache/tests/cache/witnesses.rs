@@ -169,11 +169,12 @@ async fn a_file_that_comes_into_being_or_goes_is_noticed() {
 async fn a_path_through_what_is_not_a_directory_is_absent() {
     let place = Place::new();
     place.write("a", "file");
-    let first = place.read("a/b").await;
-    hit(&place.read("a/b").await, first.text());
+    assert_eq!(place.read("a/b").await.text(), "NotADirectory");
+    hit(&place.read("a/b").await, "NotADirectory");
     fs::remove_file(place.path("a")).unwrap();
+    changed(&place.read("a/b").await, "NotFound");
     fs::create_dir(place.path("a")).unwrap();
-    hit(&place.read("a/b").await, first.text());
+    hit(&place.read("a/b").await, "NotFound");
     place.write("a/b", "there");
     changed(&place.read("a/b").await, "there");
 }

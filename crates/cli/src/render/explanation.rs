@@ -49,6 +49,7 @@ fn headline(call: &Row) -> String {
         Answered::Hit => format!("answered from the cache, saved {}", time(call.saved)),
         Answered::Coalesced => "answered by a run that was already under way".to_owned(),
         Answered::Miss => format!("paid, {}", time(call.paid)),
+        Answered::Refused => "refused: the run was frozen, and no entry answers the call".to_owned(),
         Answered::Bypass => format!("paid, {}, the cache was not asked", time(call.paid)),
     };
     format!("{} ({}): {how}", call.name, call.kind)

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use cachalot_core::Digest;
 use cachalot_storage::{Error, ErrorKind};
 use serde_json::{Value, json};
 
@@ -64,13 +65,78 @@ pub(super) fn local(
     })
 }
 
-/// The implicit input of an action whose argument `name` may be a relative path: the directory that
-/// it is relative to, under the argument's own name, so that a key made from the content of the file
-/// can leave it out together with the argument.
+/// The implicit input of an action whose argument `name` may be a relative path or an object in a
+/// store: what it is relative to, under the argument's own name, so that a key made from the content
+/// of the file can leave it out together with the argument.
 pub(super) fn implied(runtime: &Runtime, arguments: &Arguments, name: &str) -> Value {
-    let relative = |text: &&str| !text.contains(':') && !Path::new(text).is_absolute();
-    match arguments.get(name).and_then(Value::as_str).filter(relative) {
-        Some(_) => json!({ name: { "relative_to": runtime.directory.to_string_lossy() } }),
-        None => Value::Null,
+    let Some(text) = arguments.get(name).and_then(Value::as_str) else {
+        return Value::Null;
+    };
+    if let Some(store) = store(runtime, text) {
+        return json!({ name: { "store": store } });
+    }
+    if is_relative(runtime, text) {
+        json!({ name: { "relative_to": keyed(&runtime.directory) } })
+    } else {
+        Value::Null
+    }
+}
+
+fn is_relative(runtime: &Runtime, text: &str) -> bool {
+    let is_uri = || text.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("file:/"));
+    runtime.storage.local_path(text).is_some() && !Path::new(text).is_absolute() && !is_uri()
+}
+
+/// A path as it is keyed: different paths are different values, whatever bytes they are made of.
+pub(super) fn keyed(path: &Path) -> Value {
+    match path.to_str() {
+        Some(text) => text.into(),
+        None => json!({ "bytes_hex": hex::encode(path.as_os_str().as_encoded_bytes()) }),
+    }
+}
+
+/// The file that the argument `name` leads to, if it is a local one.
+pub(super) fn looked_at(runtime: &Runtime, arguments: &Arguments, name: &str) -> Vec<PathBuf> {
+    let text = arguments.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    text.and_then(|text| runtime.storage.local_path(text)).into_iter().collect()
+}
+
+/// What the environment says about where the buckets of a URI's scheme are; `None` for what is in no
+/// bucket. Credentials are left out: they open the door and do not choose it.
+fn store(runtime: &Runtime, uri: &str) -> Option<Value> {
+    let (scheme, _) = uri.split_once("://")?;
+    let prefixes: &[&str] = match scheme.to_ascii_lowercase().as_str() {
+        "s3" => &["AWS_"],
+        "gs" => &["GOOGLE_", "STORAGE_EMULATOR_HOST"],
+        "az" | "abfs" | "abfss" => &["AZURE_"],
+        _ => return None,
+    };
+    let says_where = |name: &str| {
+        prefixes.iter().any(|prefix| name.starts_with(prefix))
+            && ["ENDPOINT", "REGION", "HOST", "BASE_URL", "EMULATOR", "ACCOUNT", "VERSION"]
+                .iter()
+                .any(|part| name.contains(part))
+            && !["KEY", "SERVICE_ACCOUNT", "CREDENTIALS"].iter().any(|part| name.contains(part))
+    };
+    let mut told: serde_json::Map<String, Value> = runtime
+        .environment
+        .iter()
+        .filter(|(name, value)| says_where(name) && !value.is_empty())
+        .map(|(name, value)| (name.clone(), value.as_str().into()))
+        .collect();
+    const CONNECTION: &str = "AZURE_STORAGE_CONNECTION_STRING";
+    if let Some(connection) = runtime.environment.get(CONNECTION).filter(|_| prefixes == ["AZURE_"]) {
+        // It names the account, and holds its key.
+        told.insert(CONNECTION.to_owned(), digested(runtime, connection).into());
+    }
+    Some(Value::Object(told))
+}
+
+/// What stands for a text that may be a credential: the same for the same text, and of no use
+/// without the digest key of the home, where there is one.
+pub(super) fn digested(runtime: &Runtime, text: &str) -> String {
+    match runtime.seals.key() {
+        Some(key) => format!("hmac-sha256:{}", key.digest(text.as_bytes())),
+        None => format!("sha256:{}", Digest::of(text.as_bytes())),
     }
 }

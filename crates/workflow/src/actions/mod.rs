@@ -12,10 +12,12 @@ mod json;
 mod llamaextract;
 mod location;
 mod ltm;
+mod order;
 mod reply;
 mod shell;
 mod storage;
 mod web;
+mod written;
 
 pub use arguments::check;
 

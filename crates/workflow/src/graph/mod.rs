@@ -12,7 +12,6 @@
 mod branches;
 mod failure;
 mod node;
-mod paired;
 mod plan;
 mod walk;
 mod work;
@@ -28,7 +27,6 @@ use crate::script::ScriptRunner;
 use crate::template::{State, Surroundings};
 
 pub use failure::RunFailure;
-pub use paired::Paired;
 pub use plan::{Plan, PlannedNode, What, plan};
 
 /// What runs inline code.

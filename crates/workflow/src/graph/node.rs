@@ -46,7 +46,6 @@ impl Runner<'_> {
                         self.tell(Event::Finished {
                             node: path,
                             time: began.elapsed(),
-                            memoized: None,
                         });
                         return Ok((After::Flow(done.result), done.state));
                     }

@@ -275,7 +275,7 @@ nodes:
 }
 
 #[tokio::test]
-async fn how_a_memoized_action_was_answered_is_told_of_its_node_and_with_its_end() {
+async fn how_a_memoized_action_was_answered_is_told_of_its_node() {
     let world = World::new();
     let text = "
 nodes:
@@ -289,7 +289,7 @@ nodes:
             "+ a",
             "+ a/s",
             "= a/s: hit",
-            "- a/s (hit)",
+            "- a/s",
             "- a",
             "+ b",
             "- b"

@@ -13,7 +13,7 @@ use cachalot_memory::in_process::InProcessMemory;
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_workflow::actions::Registry;
 use cachalot_workflow::format::{self, Agent};
-use cachalot_workflow::graph::{self, Paired, Plan, RunFailure, Scripts};
+use cachalot_workflow::graph::{self, Plan, RunFailure, Scripts};
 use cachalot_workflow::report::{Event, Memoized, Reporter, current_node};
 use cachalot_workflow::runtime::Random;
 use cachalot_workflow::script::{Ended, Script, ScriptFailure, ScriptRunner};
@@ -50,11 +50,6 @@ impl Told {
             .iter()
             .map(|event| match event {
                 Event::Started { node } => format!("+ {node}"),
-                Event::Finished {
-                    node,
-                    memoized: Some(memoized),
-                    ..
-                } => format!("- {node} ({})", memoized.outcome),
                 Event::Finished { node, .. } => format!("- {node}"),
                 Event::Answered { node, memoized } => format!("= {node}: {}", memoized.outcome),
                 Event::Failed { node, message, .. } => format!("! {node}: {message}"),
@@ -308,7 +303,7 @@ impl World {
                 Secret::new("hunter2-hunter2".to_owned()),
             )]),
             actions: Arc::new(registry(&told)),
-            reporter: Arc::new(Paired::new(Arc::clone(&told) as Arc<dyn Reporter>)),
+            reporter: Arc::clone(&told) as Arc<dyn Reporter>,
         };
         Self {
             runtime: Arc::new(runtime),

@@ -1,0 +1,41 @@
+//! The order in which mappings are written, where it changes a result.
+//!
+//! Keys of the cache sort what they hold, so that two mappings that differ in their order only are
+//! one to them. An action that writes mappings out gives different text for the two.
+
+use serde_json::{Map, Value};
+
+use crate::Arguments;
+
+/// What a key must hold beside the arguments of these names, so that it tells their order too: null
+/// if every mapping in them is sorted or has one field.
+pub(super) fn implied(arguments: &Arguments, names: &[&str]) -> Value {
+    let orders = names.iter().filter_map(|name| {
+        let order = of(arguments.get(*name)?);
+        (!order.is_null()).then(|| ((*name).to_owned(), order))
+    });
+    let orders: Map<String, Value> = orders.collect();
+    if orders.is_empty() {
+        return Value::Null;
+    }
+    serde_json::json!({ "order": orders })
+}
+
+/// The order of all mappings in a value, null if they are sorted. Together with the sorted value it
+/// determines the value as it is written.
+fn of(value: &Value) -> Value {
+    let told = |(place, order): (Value, Value)| (!order.is_null()).then(|| Value::from(vec![place, order]));
+    let within: Vec<Value> = match value {
+        Value::Array(items) => items.iter().enumerate().map(|(place, item)| (place.into(), of(item))).filter_map(told).collect(),
+        Value::Object(fields) => {
+            let mut within: Vec<Value> = fields.iter().map(|(name, field)| (name.as_str().into(), of(field))).filter_map(told).collect();
+            if !fields.keys().is_sorted() {
+                let names: Vec<&str> = fields.keys().map(String::as_str).collect();
+                within.insert(0, names.into());
+            }
+            within
+        }
+        _ => return Value::Null,
+    };
+    if within.is_empty() { Value::Null } else { within.into() }
+}
