@@ -1,0 +1,315 @@
+//! A memory in one file of JSON lines.
+//!
+//! Every change is one line at the end of the file; opening the file replays them. What the lines say
+//! is kept in the process, so reading never touches the file. One process at a time may have it open.
+//! The file only grows: a memory for more than an example would rewrite it now and then.
+
+mod lines;
+mod space;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cachalot_core::{Clock, Millis};
+use cachalot_memory::{
+    About, Answer, Batch, Error, ErrorKind, Filter, Found, Label, Lease, Memory, Order, Page, Put,
+    Record, Reserved, Usage,
+};
+
+use lines::{Line, Lines};
+use space::Space;
+
+/// The largest record, in bytes: a line has to fit into the process several times while it is written.
+const LARGEST: u64 = 64 << 20;
+
+/// A memory in a file of JSON lines. See the [module](self).
+pub struct JournalMemory {
+    about: About,
+    clock: Arc<dyn Clock>,
+    kept: Mutex<Kept>,
+    /// Moves with every change, while the lock is held: one stamp for everything.
+    stamp: AtomicU64,
+}
+
+struct Kept {
+    lines: Lines,
+    spaces: HashMap<String, Space>,
+}
+
+impl JournalMemory {
+    /// Opens the file, or creates it. What a crash left of a last line is cut off.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if another process has it open, [`ErrorKind::Corrupt`] if a line makes no
+    /// sense, [`ErrorKind::Unavailable`] for what the file system says.
+    pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, Error> {
+        let mut spaces = HashMap::new();
+        let lines = Lines::open(path, |line| replay(&mut spaces, line))?;
+        let about = About {
+            name: "journal",
+            location: path.display().to_string(),
+            shared: false,
+            reservations: true,
+            largest_value: LARGEST,
+        };
+        Ok(Self {
+            about,
+            clock,
+            kept: Mutex::new(Kept { lines, spaces }),
+            stamp: AtomicU64::new(0),
+        })
+    }
+
+    /// Every change is made in steps that cannot panic half-way, so a poisoned lock guards sound data.
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changed(&self) {
+        self.stamp.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Kept {
+    fn space(&mut self, name: &str) -> &mut Space {
+        self.spaces.entry(name.to_owned()).or_default()
+    }
+
+    /// The space, if anything was ever stored there.
+    fn known(&mut self, name: &str) -> Option<&mut Space> {
+        self.spaces.get_mut(name)
+    }
+}
+
+/// Does again what a line says.
+fn replay(spaces: &mut HashMap<String, Space>, line: Line) {
+    let (Line::Put { space, .. } | Line::Erase { space, .. } | Line::Raise { space, .. }) = &line;
+    let space = spaces.entry(space.clone()).or_default();
+    match line {
+        Line::Put { record, .. } => space.put(record.into()),
+        Line::Erase { keys, .. } => space.remove(&keys),
+        Line::Raise { counter, .. } => {
+            space.raise(&counter);
+        }
+    }
+}
+
+/// A cursor works in key order only.
+fn check(filter: &Filter<'_>, page: &Page<'_>) -> Result<(), Error> {
+    match page.after {
+        Some(_) if filter.order != Order::Key => Err(Error::new(
+            ErrorKind::Unsupported,
+            "a page continues after a key in key order only",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A lease is for its own key, and a record must fit.
+fn check_put(space: &str, record: &Record, under: Option<&Lease>) -> Result<(), Error> {
+    if under.is_some_and(|lease| lease.space != space || lease.key != record.key) {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "the lease is for another key",
+        ));
+    }
+    let size = space::weight(record);
+    if size > LARGEST {
+        return Err(Error::new(
+            ErrorKind::TooLarge,
+            format!("{size} bytes, and {LARGEST} are the most"),
+        ));
+    }
+    Ok(())
+}
+
+impl Memory for JournalMemory {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn get<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        counters: &'a [&'a str],
+    ) -> Answer<'a, Found> {
+        let mut kept = self.kept();
+        let space = kept.known(space);
+        Answer::Now(Ok(match space {
+            None => Found {
+                record: None,
+                counters: vec![0; counters.len()],
+            },
+            Some(space) => Found {
+                record: space.record(key),
+                counters: counters
+                    .iter()
+                    .map(|counter| space.counter(counter))
+                    .collect(),
+            },
+        }))
+    }
+
+    fn put<'a>(
+        &'a self,
+        space: &'a str,
+        mut record: Record,
+        under: Option<&'a Lease>,
+    ) -> Answer<'a, Put> {
+        if let Err(error) = check_put(space, &record, under) {
+            return Answer::Now(Err(error));
+        }
+        let mut kept = self.kept();
+        let now = self.clock.now();
+        if under.is_some_and(|lease| !kept.space(space).holds(lease, now)) {
+            return Answer::Now(Ok(Put::Overtaken));
+        }
+        record.labels.sort();
+        record.labels.dedup();
+        record.revision = kept
+            .space(space)
+            .record(&record.key)
+            .map_or(0, |old| old.revision)
+            + 1;
+        record.updated = now;
+        let revision = record.revision;
+        // The line first: what is not in the file is not stored.
+        let line = Line::Put {
+            space: space.to_owned(),
+            record: (&record).into(),
+        };
+        Answer::Now(kept.lines.append(&line).map(|()| {
+            self.changed();
+            let space = kept.space(space);
+            space.put(record);
+            if let Some(lease) = under {
+                space.release(lease);
+            }
+            Put::Stored { revision }
+        }))
+    }
+
+    fn reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        labels: &'a [Label],
+        hold: Duration,
+    ) -> Answer<'a, Reserved> {
+        // Reservations die with the process, and with it everybody who could present a lease.
+        let now = self.clock.now();
+        let mut kept = self.kept();
+        Answer::Now(Ok(
+            match kept.space(space).reserve(key, labels, hold, now) {
+                Ok(fence) => Reserved::Held(Lease {
+                    space: space.to_owned(),
+                    key: key.to_owned(),
+                    fence,
+                }),
+                Err((fence, left)) => Reserved::Busy { fence, left },
+            },
+        ))
+    }
+
+    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {
+        let now = self.clock.now();
+        let mut kept = self.kept();
+        Answer::Now(Ok(kept
+            .known(&lease.space)
+            .is_some_and(|space| space.renew(lease, hold, now))))
+    }
+
+    fn release(&self, lease: Lease) -> Answer<'_, ()> {
+        if let Some(space) = self.kept().known(&lease.space) {
+            space.release(&lease);
+        }
+        Answer::Now(Ok(()))
+    }
+
+    fn find<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a Filter<'a>,
+        page: Page<'a>,
+    ) -> Answer<'a, Batch> {
+        let mut kept = self.kept();
+        let found = check(filter, &page).map(|()| {
+            kept.known(space)
+                .map(|space| space.find(filter, &page))
+                .unwrap_or_default()
+        });
+        Answer::Now(found)
+    }
+
+    fn erase<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a Filter<'a>,
+        page: Page<'a>,
+    ) -> Answer<'a, Batch> {
+        if let Err(error) = check(filter, &page) {
+            return Answer::Now(Err(error));
+        }
+        let mut kept = self.kept();
+        let Some(place) = kept.known(space) else {
+            return Answer::Now(Ok(Batch::default()));
+        };
+        let found = place.find(filter, &page);
+        let keys: Vec<String> = found
+            .records
+            .iter()
+            .map(|record| record.key.clone())
+            .collect();
+        if !keys.is_empty() {
+            let line = Line::Erase {
+                space: space.to_owned(),
+                keys: keys.clone(),
+            };
+            if let Err(error) = kept.lines.append(&line) {
+                return Answer::Now(Err(error));
+            }
+            self.changed();
+        }
+        let place = kept.space(space);
+        place.remove(&keys);
+        place.revoke(filter);
+        Answer::Now(Ok(found))
+    }
+
+    fn raise<'a>(&'a self, space: &'a str, counter: &'a str) -> Answer<'a, u64> {
+        let mut kept = self.kept();
+        let line = Line::Raise {
+            space: space.to_owned(),
+            counter: counter.to_owned(),
+        };
+        Answer::Now(kept.lines.append(&line).map(|()| {
+            self.changed();
+            kept.space(space).raise(counter)
+        }))
+    }
+
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {
+        // Best effort: uses are not worth a line, and start anew when the file is opened.
+        if let Some(space) = self.kept().known(space) {
+            used.iter().for_each(|(key, at)| space.touch(key, *at));
+        }
+        Answer::Now(Ok(()))
+    }
+
+    fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {
+        Answer::Now(Ok(self
+            .kept()
+            .known(space)
+            .map(|space| space.usage())
+            .unwrap_or_default()))
+    }
+
+    fn stamp(&self, _space: &str, _name: &str) -> Option<u64> {
+        // Nobody but this process can change the records.
+        Some(self.stamp.load(Ordering::SeqCst))
+    }
+}

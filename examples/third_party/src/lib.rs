@@ -1,0 +1,11 @@
+//! What somebody who does not work on Cachalot can add to it, with its public items alone:
+//!
+//! - [`JournalMemory`], a memory that keeps its records in one file of JSON lines. It passes the
+//!   conformance suite of `cachalot-memory` (`tests/memory.rs`).
+//! - [`WordCount`], an action for agent files. The cache takes it like any other (`tests/workflow.rs`).
+
+mod journal;
+mod word_count;
+
+pub use journal::JournalMemory;
+pub use word_count::WordCount;

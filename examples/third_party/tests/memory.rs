@@ -1,0 +1,149 @@
+//! The memory keeps the contract of memories, and what it was told.
+
+use std::sync::Arc;
+
+use cachalot_core::ManualClock;
+use cachalot_memory::conformance::Subject;
+use cachalot_memory::{ErrorKind, Filter, Label, Memory, Page, Put, Record, space};
+use third_party::JournalMemory;
+
+fn fresh() -> Subject {
+    let clock = Arc::new(ManualClock::at(1_800_000_000_000));
+    let directory = tempfile::tempdir().unwrap();
+    let memory =
+        JournalMemory::open(&directory.path().join("memory.jsonl"), clock.clone()).unwrap();
+    Subject::new(Arc::new(memory), clock).keeping(directory)
+}
+
+mod conformance {
+    cachalot_memory::memory_conformance!(super::fresh());
+}
+
+fn record(key: &str) -> Record {
+    Record {
+        key: key.to_owned(),
+        value: vec![0, 255, b'\n', b'"'].into(),
+        labels: vec![Label::new("tag", "x\ny")],
+        expires: Some(7),
+        revision: 0,
+        updated: 0,
+    }
+}
+
+async fn stored(memory: &JournalMemory, key: &str) -> Option<Record> {
+    memory
+        .get(space::USER, key, &[])
+        .settle()
+        .await
+        .unwrap()
+        .record
+}
+
+#[tokio::test]
+async fn everything_is_there_again_after_opening() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memory.jsonl");
+    let clock = Arc::new(ManualClock::at(1_800_000_000_000));
+    let memory = JournalMemory::open(&path, clock.clone()).unwrap();
+    for key in ["a", "b", "b", "c"] {
+        memory
+            .put(space::USER, record(key), None)
+            .settle()
+            .await
+            .unwrap();
+    }
+    memory.raise(space::USER, "counter").settle().await.unwrap();
+    memory
+        .erase(
+            space::USER,
+            &Filter {
+                prefix: "c",
+                ..Filter::default()
+            },
+            Page::keys(9),
+        )
+        .settle()
+        .await
+        .unwrap();
+    let before = stored(&memory, "b").await;
+    drop(memory);
+
+    let again = JournalMemory::open(&path, clock).unwrap();
+    assert_eq!(stored(&again, "b").await, before);
+    assert_eq!(stored(&again, "b").await.unwrap().revision, 2);
+    assert_eq!(stored(&again, "c").await, None);
+    let found = again
+        .get(space::USER, "a", &["counter"])
+        .settle()
+        .await
+        .unwrap();
+    assert_eq!(
+        (found.record.unwrap().value, found.counters),
+        (record("a").value, vec![1])
+    );
+    let put = again
+        .put(space::USER, record("b"), None)
+        .settle()
+        .await
+        .unwrap();
+    assert_eq!(put, Put::Stored { revision: 3 });
+}
+
+#[tokio::test]
+async fn a_line_that_a_crash_cut_short_is_as_if_it_had_never_been() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memory.jsonl");
+    let clock = Arc::new(ManualClock::at(1_800_000_000_000));
+    let memory = JournalMemory::open(&path, clock.clone()).unwrap();
+    for key in ["a", "b"] {
+        memory
+            .put(space::USER, record(key), None)
+            .settle()
+            .await
+            .unwrap();
+    }
+    drop(memory);
+    let whole = std::fs::read(&path).unwrap();
+    let first = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    for cut in first..whole.len() {
+        std::fs::write(&path, &whole[..cut]).unwrap();
+        let again = JournalMemory::open(&path, clock.clone()).unwrap();
+        assert!(stored(&again, "a").await.is_some());
+        assert!(stored(&again, "b").await.is_none(), "cut at {cut}");
+        again
+            .put(space::USER, record("c"), None)
+            .settle()
+            .await
+            .unwrap();
+        drop(again);
+        let once_more = JournalMemory::open(&path, clock.clone()).unwrap();
+        assert!(stored(&once_more, "c").await.is_some(), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_file_of_something_else_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memory.jsonl");
+    std::fs::write(&path, "dear diary\n").unwrap();
+    let refused = JournalMemory::open(&path, Arc::new(ManualClock::at(0)))
+        .map(|_| ())
+        .unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Corrupt);
+    assert!(refused.message.contains("line 1"), "{refused}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "dear diary\n");
+}
+
+#[test]
+fn one_process_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memory.jsonl");
+    let clock = Arc::new(ManualClock::at(0));
+    let first = JournalMemory::open(&path, clock.clone()).unwrap();
+    let refused = JournalMemory::open(&path, clock.clone())
+        .map(|_| ())
+        .unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Busy);
+    drop(first);
+    assert!(JournalMemory::open(&path, clock).is_ok());
+}

@@ -1,0 +1,207 @@
+//! The action in an agent file, through the cache, on the memory of this crate.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use async_trait::async_trait;
+use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
+use cachalot_core::{Clock, Seals, SystemClock};
+use cachalot_memory::Memory;
+use cachalot_storage::{HttpClient, HttpOptions, Storage};
+use cachalot_workflow::actions::{Registry, builtin};
+use cachalot_workflow::format;
+use cachalot_workflow::graph::{self, RunFailure, Scripts};
+use cachalot_workflow::report::{Event, Reporter};
+use cachalot_workflow::runtime::{Random, Runtime};
+use cachalot_workflow::script::{Ended, Script, ScriptFailure, ScriptRunner};
+use serde_json::{Map, Value, json};
+use third_party::{JournalMemory, WordCount};
+
+const AGENT: &str = r#"
+name: counting
+nodes:
+  - name: count
+    uses: cache.wrap
+    with:
+      action: words.count
+      key_strategy: file_content
+      key_source: path
+      args:
+        path: "{{ state.path }}"
+        at_least: 4
+    output: counted
+  - name: remember
+    uses: ltm.store
+    with:
+      key: "{{ state.path }}"
+      value: "{{ state.counted.result.words }}"
+  - name: recall
+    uses: ltm.retrieve
+    with:
+      key: "{{ state.path }}"
+    output: recalled
+"#;
+
+/// The agent file of these tests has no code.
+struct NoCode;
+
+#[async_trait]
+impl ScriptRunner for NoCode {
+    async fn run(
+        &self,
+        _script: &Script,
+        _state: &Map<String, Value>,
+        _variables: &Map<String, Value>,
+    ) -> Result<Ended, ScriptFailure> {
+        unreachable!("there is no code to run")
+    }
+}
+
+struct Silence;
+
+impl Reporter for Silence {
+    fn report(&self, _event: Event) {}
+}
+
+struct Never;
+
+impl Random for Never {
+    fn unit(&self) -> f64 {
+        1.0
+    }
+}
+
+/// The actions of Cachalot and ours; how often ours was done.
+fn registry() -> (Registry, Arc<AtomicU32>) {
+    let mut registry = builtin();
+    let (action, done) = WordCount::counted();
+    registry.register(action);
+    (registry, done)
+}
+
+fn runtime(directory: &Path, memory: Arc<dyn Memory>, actions: Registry) -> Arc<Runtime> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let seals = Arc::new(Seals::none());
+    let cache = Cache::new(Options {
+        memory: Some(Arc::clone(&memory)),
+        ledger: Ledger::none(),
+        clock: Arc::clone(&clock),
+        seals: Arc::clone(&seals),
+        bounds: Bounds::default(),
+        warn: Arc::new(|warning| panic!("{warning}")),
+    });
+    let storage = Storage::new(cachalot_storage::Options {
+        directory: directory.to_owned(),
+        environment: BTreeMap::new(),
+        http: HttpClient::new(HttpOptions::default()).unwrap(),
+    });
+    Arc::new(Runtime {
+        run: "a run".to_owned(),
+        agent: "counting".to_owned(),
+        directory: directory.to_owned(),
+        environment: BTreeMap::new(),
+        settings: json!({}),
+        clock,
+        random: Arc::new(Never),
+        storage,
+        memory: Some(memory),
+        cache,
+        mode: Mode::On,
+        seals,
+        secrets: BTreeMap::new(),
+        actions: Arc::new(actions),
+        reporter: Arc::new(Silence),
+    })
+}
+
+/// Runs the agent as a process of its own would: on the memory in `directory`, which it opens and
+/// closes. Its final state, and how often the words were counted.
+fn run(directory: &Path, path: &str) -> (Result<Map<String, Value>, RunFailure>, u32) {
+    tokio::runtime::Runtime::new()
+        .unwrap()
+        .block_on(run_once(directory, path))
+}
+
+async fn run_once(directory: &Path, path: &str) -> (Result<Map<String, Value>, RunFailure>, u32) {
+    let (actions, done) = registry();
+    let agent = format::load("counting.yaml", AGENT, &actions, &BTreeMap::new()).unwrap();
+    let memory =
+        JournalMemory::open(&directory.join("memory.jsonl"), Arc::new(SystemClock)).unwrap();
+    let runtime = runtime(directory, Arc::new(memory), actions);
+    let input = Map::from_iter([("path".to_owned(), Value::from(path))]);
+    let code: Arc<dyn ScriptRunner> = Arc::new(NoCode);
+    let scripts = Scripts {
+        python: Arc::clone(&code),
+        python3: code,
+    };
+    let ended = graph::run(&agent, input, &runtime, &scripts).await;
+    runtime.cache.close().await;
+    (ended, done.load(Ordering::SeqCst))
+}
+
+#[test]
+fn words_are_counted_once_for_each_content() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    write("a.txt", "a sperm whale dives for an hour");
+    write("copy.txt", "a sperm whale dives for an hour");
+
+    let (state, counted) = run(directory.path(), "a.txt");
+    let state = state.unwrap();
+    assert_eq!(
+        (counted, &state["counted"]["result"]["words"]),
+        (1, &json!(4))
+    );
+    assert_eq!(state["counted"]["_cache_stored"], true);
+    assert_eq!(state["recalled"]["value"], 4);
+
+    // Each run opens the memory anew: what is a hit now was in its file.
+    for path in ["a.txt", "copy.txt"] {
+        let (state, counted) = run(directory.path(), path);
+        let state = state.unwrap();
+        assert_eq!(
+            (counted, &state["counted"]["_cache_hit"]),
+            (0, &json!(true)),
+            "{path}"
+        );
+        assert_eq!(state["counted"]["result"]["words"], 4);
+    }
+
+    write("a.txt", "a sperm whale dives for more than an hour");
+    let (state, counted) = run(directory.path(), "a.txt");
+    assert_eq!(
+        (counted, &state.unwrap()["recalled"]["value"]),
+        (1, &json!(6))
+    );
+}
+
+#[test]
+fn a_failure_of_the_action_fails_the_node_and_is_not_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("a.txt"), [0xff]).unwrap();
+    for _ in 0..2 {
+        let (ended, _) = run(directory.path(), "a.txt");
+        let failure = ended.unwrap_err();
+        assert_eq!(
+            (failure.node.as_str(), failure.kind),
+            ("count", "validation_error")
+        );
+    }
+}
+
+#[test]
+fn what_the_action_does_not_take_is_found_when_the_file_is_loaded() {
+    let (actions, _) = registry();
+    let misspelt = AGENT.replace("at_least", "at_lest");
+    let problems = format::load("counting.yaml", &misspelt, &actions, &BTreeMap::new())
+        .map(drop)
+        .unwrap_err();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(
+        problems[0].to_string().contains("at_least"),
+        "{}",
+        problems[0]
+    );
+}
