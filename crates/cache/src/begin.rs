@@ -16,7 +16,7 @@ use crate::front::Fronted;
 use crate::outcome::{How, Outcome, Revision, Settled, Settling};
 use crate::policy::{Join, Mode, Policy};
 use crate::store::NAME_LABEL;
-use crate::ticket::{Errand, Ticket};
+use crate::ticket::{Errand, Stage, Ticket};
 use crate::{Begun, Call, FrozenMiss, Key, Reason};
 
 /// A reservation lasts this long and is renewed three times in that span while the run goes on: who
@@ -103,7 +103,7 @@ impl Request<'_> {
     fn hand_out(&self, mut ticket: Ticket) -> Ticket {
         ticket.patience = self.patience.clone();
         ticket.started = Instant::now();
-        ticket.begun = true;
+        ticket.stage = Stage::Running;
         ticket
     }
 
@@ -130,8 +130,7 @@ impl Request<'_> {
             started: Instant::now(),
             accounted: AtomicU64::new(0),
             renewal: None,
-            begun: false,
-            ended: false,
+            stage: Stage::Waiting,
         }
     }
 
@@ -141,6 +140,7 @@ impl Request<'_> {
 
     async fn serve_or_lead(&self) -> Begun {
         loop {
+            let seen = self.shared.flights.seen(&self.key);
             let (reason, moment, epochs) = match self.look().await {
                 Looked::Hit(fronted) => {
                     return Begun::Served(self.shared.hit(self.key, &fronted, How::Hit));
@@ -154,12 +154,13 @@ impl Request<'_> {
             let manners = match self.policy.join {
                 _ if unclear => Manners::KeepsOut,
                 Join::Alone => Manners::Leads,
-                Join::Process | Join::Fleet { .. } => Manners::Joins,
+                Join::Process | Join::Fleet { .. } => Manners::Joins(seen),
             };
             let entered = self.shared.flights.enter(self.key, manners, flight_is_current, || {
-                self.departure(manners == Manners::Joins, moment.clone(), epochs.clone())
+                self.departure(matches!(manners, Manners::Joins(_)), moment.clone(), epochs.clone())
             });
             match entered {
+                Entered::LooksAgain => {}
                 Entered::Joined(presence) => {
                     if let Some(outcome) = self.follow(presence).await {
                         return Begun::Served(outcome);
@@ -226,7 +227,7 @@ impl Request<'_> {
         Some(Outcome {
             key: self.key,
             how: How::Coalesced,
-            settling: Settling::Running { settled: flight.settled.subscribe(), follower: true },
+            settling: Settling::Running { ended: flight.ended.subscribe(), follower: true },
             body: Body::growing(presence),
             entry: None,
         })

@@ -142,7 +142,7 @@ impl Shared {
 
     /// Tells the user something in one sentence.
     pub(crate) fn say(&self, sentence: &str) {
-        (self.warn)(sentence);
+        (self.warn)(&self.seals.redact(sentence));
     }
 
     /// Waits for the memory as long as the call's policy allows; a fault is warned of and becomes a reason.
@@ -172,7 +172,7 @@ impl Shared {
 
     pub(crate) fn fault(&self, error: &Error) -> Reason {
         if self.is_news(error.kind) {
-            (self.warn)(&format!("the cache's memory failed, the work goes on without it: {error}"));
+            self.say(&format!("the cache's memory failed, the work goes on without it: {error}"));
         }
         Reason::MemoryFault(error.to_string())
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cachalot_core::Spend;
 use cachalot_memory::{Label, Lease};
@@ -10,7 +11,7 @@ use tokio::sync::{Notify, watch};
 use crate::body::Growing;
 use crate::epoch::Moment;
 use crate::ledger::Unwritten;
-use crate::outcome::Settled;
+use crate::outcome::Ended;
 use crate::sync::{Mutex, lock};
 use crate::witness::Witness;
 use crate::Key;
@@ -24,7 +25,7 @@ pub(crate) struct Flight {
     pub(crate) moment: Moment,
     pub(crate) epochs: Option<Vec<u64>>,
     pub(crate) witness: Witness,
-    pub(crate) settled: watch::Sender<Option<Settled>>,
+    pub(crate) ended: watch::Sender<Option<Ended>>,
     pub(crate) followers: Followers,
     state: Mutex<State>,
     /// A reader came, or the last one left.
@@ -87,7 +88,7 @@ impl Flight {
             moment,
             epochs,
             witness: Witness::default(),
-            settled: watch::Sender::new(None),
+            ended: watch::Sender::new(None),
             followers: Followers::default(),
             state: Mutex::new(State {
                 joinable,
@@ -240,7 +241,14 @@ impl Followers {
 #[derive(Default)]
 pub(crate) struct Flights {
     running: Mutex<HashMap<Key, Vec<Arc<Flight>>>>,
+    /// How many flights have ended, by a part of their keys. Written under the lock; read without it
+    /// by every call.
+    ended: [AtomicU64; 32],
 }
+
+/// How many flights of a key, and of some others, had ended at some moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen(u64);
 
 /// What became of a caller that found no entry.
 pub(crate) enum Entered {
@@ -248,13 +256,16 @@ pub(crate) enum Entered {
     Joined(Presence),
     /// It runs. The leases of the flights that it supersedes are void.
     Leads { flight: Arc<Flight>, superseded: Vec<Arc<Flight>> },
+    /// A flight may have ended, and its answer have been stored, since the caller looked for an entry.
+    LooksAgain,
 }
 
 /// What a newcomer makes of the flights that are under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manners {
-    /// Joins a current one; supersedes those that are not, or that yield.
-    Joins,
+    /// Joins a current one; supersedes those that are not, or that yield. Leads only if no flight
+    /// has ended since this was seen.
+    Joins(Seen),
     /// Joins none; supersedes those that are not current, or that yield.
     Leads,
     /// Joins none and supersedes all: its answer is the one to keep.
@@ -274,31 +285,44 @@ impl Flights {
         departure: impl FnOnce() -> Departure,
     ) -> Entered {
         let mut running = lock(&self.running);
-        let flights = running.entry(key).or_default();
+        let flights = running.get(&key).map_or(&[][..], Vec::as_slice);
         let mut superseded = Vec::new();
         for flight in flights.iter().rev() {
             let worth_keeping = current(flight) && !flight.yields();
             match manners {
-                Manners::Joins if worth_keeping => {
+                Manners::Joins(_) if worth_keeping => {
                     if let Some(presence) = flight.attend_if_joinable() {
                         return Entered::Joined(presence);
                     }
                 }
                 Manners::Leads if worth_keeping => {}
                 Manners::KeepsOut => {}
-                Manners::Joins | Manners::Leads | Manners::Supersedes => {
+                Manners::Joins(_) | Manners::Leads | Manners::Supersedes => {
                     superseded.push(Arc::clone(flight));
                 }
             }
         }
+        if matches!(manners, Manners::Joins(seen) if seen != self.seen(&key)) {
+            return Entered::LooksAgain;
+        }
         let flight = Flight::new(key, departure());
-        flights.push(Arc::clone(&flight));
+        running.entry(key).or_default().push(Arc::clone(&flight));
         Entered::Leads { flight, superseded }
+    }
+
+    /// To be asked before an entry is looked for.
+    pub(crate) fn seen(&self, key: &Key) -> Seen {
+        Seen(self.ended(key).load(Ordering::Acquire))
+    }
+
+    fn ended(&self, key: &Key) -> &AtomicU64 {
+        &self.ended[usize::from(key.digest().as_bytes()[0]) % self.ended.len()]
     }
 
     /// Takes an ended flight out.
     pub(crate) fn leave(&self, flight: &Arc<Flight>) {
         let mut running = lock(&self.running);
+        self.ended(&flight.key).fetch_add(1, Ordering::Release);
         if let Some(flights) = running.get_mut(&flight.key) {
             flights.retain(|other| !Arc::ptr_eq(other, flight));
             if flights.is_empty() {

@@ -88,29 +88,40 @@ pub struct Outcome {
 
 pub(crate) enum Settling {
     Done(Box<Settled>),
-    Running { settled: watch::Receiver<Option<Settled>>, follower: bool },
+    Running { ended: watch::Receiver<Option<Ended>>, follower: bool },
+}
+
+/// How a run ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Ended {
+    /// For the call that ran.
+    pub(crate) settled: Settled,
+    /// What a call that needs not run saves: the cost of all that the run did, by calls of its own, too.
+    pub(crate) worth: Spend,
 }
 
 impl Outcome {
     /// Resolves when the store is durable or refused; whoever does not ask does not wait.
     pub async fn settled(&self) -> Settled {
-        let (mut receiver, follower) = match &self.settling {
+        let (mut ended, follower) = match &self.settling {
             Settling::Done(settled) => return (**settled).clone(),
-            Settling::Running { settled, follower } => (settled.clone(), *follower),
+            Settling::Running { ended, follower } => (ended.clone(), *follower),
         };
-        let settled = match receiver.wait_for(Option::is_some).await {
-            Ok(settled) => settled.clone(),
+        let ended = match ended.wait_for(Option::is_some).await {
+            Ok(ended) => ended.clone(),
             Err(_) => None,
         };
-        let mut settled = settled.unwrap_or(Settled {
-            stored: Err(Reason::Abandoned),
-            expires: None,
-            paid: Spend::default(),
-            saved: Spend::default(),
-        });
-        if follower {
-            settled.saved = std::mem::take(&mut settled.paid);
+        match ended {
+            Some(Ended { settled, worth }) if follower => {
+                Settled { paid: Spend::default(), saved: worth, ..settled }
+            }
+            Some(Ended { settled, .. }) => settled,
+            None => Settled {
+                stored: Err(Reason::Abandoned),
+                expires: None,
+                paid: Spend::default(),
+                saved: Spend::default(),
+            },
         }
-        settled
     }
 }

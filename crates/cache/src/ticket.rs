@@ -11,7 +11,7 @@ use cachalot_memory::Label;
 use crate::body::{Body, End, Whole};
 use crate::engine::{Patience, Shared};
 use crate::flight::{Flight, Presence};
-use crate::outcome::{How, Outcome, Revision, Settled, Settling};
+use crate::outcome::{Ended, How, Outcome, Revision, Settled, Settling};
 use crate::policy::{DEFAULT_PATIENCE, Orphan, Policy};
 use crate::witness::Witness;
 use crate::{Failure, Kind, Reason, Scope};
@@ -64,9 +64,18 @@ pub struct Ticket {
     /// Time of this run that calls inside it have accounted for.
     pub(crate) accounted: AtomicU64,
     pub(crate) renewal: Option<tokio::task::AbortHandle>,
-    /// Whether it was handed out: before that, nothing ran and nothing was paid.
-    pub(crate) begun: bool,
-    pub(crate) ended: bool,
+    pub(crate) stage: Stage,
+}
+
+/// How far a ticket has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Not handed out yet: nothing runs, and nothing is paid.
+    Waiting,
+    Running,
+    /// Everybody knows how it ended; its reservation may have to be given back yet.
+    Told,
+    Gone,
 }
 
 impl Ticket {
@@ -111,7 +120,7 @@ impl Ticket {
         Outcome {
             key: self.flight.key,
             how: self.how.clone(),
-            settling: Settling::Running { settled: self.flight.settled.subscribe(), follower },
+            settling: Settling::Running { ended: self.flight.ended.subscribe(), follower },
             body: Body::growing(presence),
             entry: None,
         }
@@ -147,23 +156,24 @@ impl Ticket {
             Err(reason) => (Err(reason), None),
         };
         let settled = Settled { stored, expires, paid: self.own(spent), saved: Spend::default() };
-        self.end(settled.clone(), None).await;
+        self.end(Ended { settled: settled.clone(), worth: spent }, None).await;
         settled
     }
 
-    /// Ends the run with a failure, which every waiter gets; stores nothing.
-    pub async fn fail(mut self, failure: Failure) {
-        let spent = self.own(Spend::one(self.elapsed()));
+    /// Ends the run with a failure, which every waiter gets; stores nothing. Tells what it cost.
+    pub async fn fail(mut self, failure: Failure) -> Settled {
+        let spent = Spend::one(self.elapsed());
         // Nobody joins a flight that is known to have failed.
         self.flight.close();
         self.flight.body.end(End::Failed(failure.clone()));
         let settled = Settled {
             stored: Err(Reason::Failed),
             expires: None,
-            paid: spent,
+            paid: self.own(spent),
             saved: Spend::default(),
         };
-        self.end(settled, Some(failure)).await;
+        self.end(Ended { settled: settled.clone(), worth: spent }, Some(failure)).await;
+        settled
     }
 
     /// Ends a run that need not begin: another process has stored the answer meanwhile.
@@ -172,23 +182,27 @@ impl Ticket {
         let settled = Settled {
             stored: Ok(Revision(entry.revision)),
             expires: entry.head.expires,
-            // What the other process paid; whoever followed us saved as much.
-            paid: entry.head.spent,
-            saved: Spend::default(),
+            paid: Spend::default(),
+            saved: entry.head.spent,
         };
-        self.end(settled, None).await;
+        self.end(Ended { settled, worth: entry.head.spent }, None).await;
     }
 
-    async fn end(&mut self, settled: Settled, failure: Option<Failure>) {
-        self.ended = true;
+    async fn end(&mut self, ended: Ended, failure: Option<Failure>) {
         self.stop_renewal();
-        self.tell(settled, failure.as_ref());
+        self.tell(ended, failure.as_ref());
         if let Some(lease) = self.flight.lease() {
             // The answer is not stored, and whoever leads next need not wait for the memory to hear of it.
             self.flight.close();
             self.shared.release(lease, self.patience.left()).await;
         }
+        self.leave();
+    }
+
+    /// Out of the table: nobody finds the flight any more.
+    fn leave(&mut self) {
         self.shared.flights.leave(&self.flight);
+        self.stage = Stage::Gone;
     }
 
     fn stop_renewal(&mut self) {
@@ -199,14 +213,15 @@ impl Ticket {
 
     /// Tells everybody who is interested how the run ended. Rows first: who knows that a call is
     /// settled finds it in the ledger.
-    fn tell(&self, settled: Settled, failure: Option<&Failure>) {
-        if self.begun {
-            self.shared.ledger.paid(&self.shared, self, &settled, failure);
+    fn tell(&mut self, ended: Ended, failure: Option<&Failure>) {
+        if self.stage == Stage::Running {
+            self.shared.ledger.paid(&self.shared, self, &ended.settled, failure);
         }
-        for row in self.flight.followers.close(settled.paid) {
+        self.stage = Stage::Told;
+        for row in self.flight.followers.close(ended.worth) {
             self.shared.ledger.send(row);
         }
-        self.flight.settled.send_replace(Some(settled));
+        self.flight.ended.send_replace(Some(ended));
     }
 }
 
@@ -224,25 +239,35 @@ pub(crate) async fn abandoned(flight: &Arc<Flight>, orphan: Orphan) {
     }
 }
 
+impl Ticket {
+    /// Ends a run that nobody ended.
+    fn give_up(&mut self) {
+        let worth = match self.stage {
+            Stage::Waiting => Spend::default(),
+            Stage::Running => Spend::one(self.elapsed()),
+            Stage::Told | Stage::Gone => return,
+        };
+        let settled = Settled {
+            stored: Err(Reason::Abandoned),
+            expires: None,
+            paid: self.own(worth),
+            saved: Spend::default(),
+        };
+        self.tell(Ended { settled, worth }, None);
+        let vacant = self.flight.body.is_empty();
+        self.flight.body.end(if vacant { End::Vacant } else { End::Failed(Failure::dropped()) });
+    }
+}
+
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.ended {
+        if self.stage == Stage::Gone {
             return;
         }
         self.stop_renewal();
         // Closed first: whoever wakes up and looks must not join it again.
         self.flight.close();
-        let vacant = self.flight.body.is_empty();
-        self.tell(
-            Settled {
-                stored: Err(Reason::Abandoned),
-                expires: None,
-                paid: if self.begun { self.own(Spend::one(self.elapsed())) } else { Spend::default() },
-                saved: Spend::default(),
-            },
-            None,
-        );
-        self.flight.body.end(if vacant { End::Vacant } else { End::Failed(Failure::dropped()) });
+        self.give_up();
         let (shared, flight) = (Arc::clone(&self.shared), Arc::clone(&self.flight));
         match (flight.lease(), tokio::runtime::Handle::try_current()) {
             (Some(lease), Ok(runtime)) => {
@@ -251,7 +276,7 @@ impl Drop for Ticket {
                     shared.flights.leave(&flight);
                 });
             }
-            _ => shared.flights.leave(&flight),
+            _ => self.leave(),
         }
     }
 }

@@ -30,6 +30,9 @@ impl Backend {
     /// memory that nobody was told of.
     pub(crate) fn of(settings: &MemorySettings) -> Result<Self, Box<Problem>> {
         let name = match settings.backend.as_deref() {
+            None | Some("sqlite") if settings.path.as_deref() == Some(":memory:") => {
+                return Err(Box::new(at(no_file(), settings)));
+            }
             None | Some("sqlite") => return Ok(Self::Sqlite),
             Some("in-process") => return Ok(Self::InProcess),
             Some(name) => name,
@@ -47,9 +50,19 @@ impl Backend {
             )
             .help(suggest::did_you_mean(name, &BUILT))
         };
-        Err(Box::new(match &settings.place {
-            Some(place) => problem.at(place),
-            None => problem,
-        }))
+        Err(Box::new(at(problem, settings)))
+    }
+}
+
+/// What SQLite calls a database that ends with its process would be a file of that name here.
+fn no_file() -> Problem {
+    Problem::new("bad-value", "`:memory:` is not the path of a file")
+        .help("say `backend: in-process` in place of the path for a memory that ends with the run")
+}
+
+fn at(problem: Problem, settings: &MemorySettings) -> Problem {
+    match &settings.place {
+        Some(place) => problem.at(place),
+        None => problem,
     }
 }

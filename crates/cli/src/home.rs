@@ -1,7 +1,8 @@
 //! Where things are kept.
 //!
 //! The memory: `--db`, then `CACHALOT_DB`, then `settings.ltm` of the agent file, then
-//! `cachalot/cachalot.db` in the user's data directory. The ledger and the digest key lie beside it.
+//! `cachalot/cachalot.db` in the user's data directory. The ledger and the digest key lie beside it,
+//! by whatever name it was reached: symbolic links are followed first.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -37,12 +38,34 @@ impl Home {
             (None, Some(path), _) => directory.join(path),
             (None, None, None) => default_memory(environment)?,
         };
+        let memory = resolved(&memory);
         Ok(Self {
             ledger: beside(&memory, ".ledger"),
             digest_key: beside(&memory, ".digest-key"),
             memory,
         })
     }
+}
+
+/// How many symbolic links are followed one after the other, as Linux does it.
+const LINKS: u32 = 40;
+
+/// The path without symbolic links, as far as it is there: also a link to a file that is yet to be
+/// made is followed, because what is made through it is made there.
+fn resolved(path: &Path) -> PathBuf {
+    fn follow(path: &Path, links: u32) -> PathBuf {
+        if let Ok(whole) = std::fs::canonicalize(path) {
+            return whole;
+        }
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return path.to_owned();
+        };
+        match std::fs::read_link(path) {
+            Ok(target) if links > 0 => follow(&parent.join(target), links - 1),
+            _ => follow(parent, links).join(name),
+        }
+    }
+    follow(path, LINKS)
 }
 
 fn beside(memory: &Path, suffix: &str) -> PathBuf {
@@ -136,6 +159,36 @@ mod tests {
             );
         }
         assert!(Home::find(None, &environment(&[]), None, Path::new("/here")).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_whether_or_not_the_file_is_there() {
+        use std::os::unix::fs::symlink;
+        let directory = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(directory.path()).unwrap();
+        std::fs::create_dir(root.join("real")).unwrap();
+        symlink("real", root.join("folder")).unwrap();
+        symlink("../folder/memory.db", root.join("real/link.db")).unwrap();
+        symlink("circle.db", root.join("circle.db")).unwrap();
+        let memory = root.join("real/memory.db");
+        let names = [
+            "real/memory.db",
+            "folder/memory.db",
+            "real/link.db",
+            "folder/link.db",
+        ];
+        for there in [false, true] {
+            for name in names {
+                assert_eq!(resolved(&root.join(name)), memory, "{name}, there: {there}");
+            }
+            std::fs::write(&memory, "").unwrap();
+        }
+        assert_eq!(
+            resolved(&root.join("folder/new/x.db")),
+            root.join("real/new/x.db")
+        );
+        assert_eq!(resolved(&root.join("circle.db")), root.join("circle.db"));
     }
 
     #[test]

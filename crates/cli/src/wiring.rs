@@ -1,6 +1,7 @@
 //! Puts the rooms together: opens the memory, the ledger, the engine.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind as ErrorKindOfIo;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -76,7 +77,8 @@ pub(crate) struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// For a run: a memory that cannot be used costs a warning, and the run goes on without it.
+    /// For a run: a memory or a digest key that cannot be used costs a warning, and the run goes on
+    /// without a memory.
     ///
     /// # Errors
     /// A memory from a newer version is refused.
@@ -95,7 +97,9 @@ impl Opening<'_> {
                 None
             }
         };
-        self.engine(memory)
+        let (key, lasting) = self.key()?;
+        // What is looked up or stored under a key that ends with the run is never found again.
+        self.engine(memory.filter(|_| lasting), key)
     }
 
     /// For a command that is about the memory: it must be there and usable.
@@ -110,7 +114,8 @@ impl Opening<'_> {
             )));
         }
         let memory = self.open().map_err(Trouble::failed)?;
-        self.engine(Some(memory))
+        let (key, _) = self.key()?;
+        self.engine(Some(memory), key)
     }
 
     /// For a command that may make the memory.
@@ -119,16 +124,19 @@ impl Opening<'_> {
     /// Whatever keeps it from being made or used.
     pub(crate) fn for_import(self) -> Result<Engine> {
         let memory = self.open().map_err(Trouble::failed)?;
-        self.engine(Some(memory))
+        let (key, _) = self.key()?;
+        self.engine(Some(memory), key)
     }
 
-    /// For a run whose file asks for a memory that ends with it.
+    /// For a run whose file asks for a memory that ends with it. A key that ends with it is good
+    /// enough for that.
     ///
     /// # Errors
-    /// Those of the digest key.
+    /// If the machine has no randomness.
     pub(crate) fn in_process(self) -> Result<Engine> {
         let clock = Arc::clone(&self.surroundings.clock);
-        self.engine(Some(Arc::new(InProcessMemory::new(clock))))
+        let (key, _) = self.key()?;
+        self.engine(Some(Arc::new(InProcessMemory::new(clock))), key)
     }
 
     fn open(&self) -> std::result::Result<Arc<dyn Memory>, cachalot_memory::Error> {
@@ -148,12 +156,23 @@ impl Opening<'_> {
         ));
     }
 
-    fn engine(self, memory: Option<Arc<dyn Memory>>) -> Result<Engine> {
-        let seals = Arc::new(match self.secrets {
-            true => Seals::under(digest_key(&self.home.digest_key)?),
+    /// The key that secrets are digested under, and whether what is kept under it can be found again.
+    fn key(&self) -> Result<(DigestKey, bool)> {
+        if !self.secrets {
             // Keys of services are secrets too, even if none was handed to the run.
-            false => Seals::under(DigestKey::ephemeral()?),
-        });
+            return Ok((DigestKey::ephemeral()?, true));
+        }
+        match digest_key(&self.home.digest_key, &self.warn) {
+            Ok(key) => Ok((key, true)),
+            Err(fault) => {
+                (self.warn)(&format!("nothing is cached across runs: {fault}"));
+                Ok((DigestKey::ephemeral()?, false))
+            }
+        }
+    }
+
+    fn engine(self, memory: Option<Arc<dyn Memory>>, key: DigestKey) -> Result<Engine> {
+        let seals = Arc::new(Seals::under(key));
         let cache = Cache::new(Options {
             memory: memory.clone(),
             ledger: Ledger::at(&self.home.ledger, self.run, Arc::clone(&self.warn)),
@@ -170,13 +189,53 @@ impl Opening<'_> {
     }
 }
 
-/// The key that secrets are digested under, made when it is first needed.
-pub(crate) fn digest_key(path: &Path) -> Result<DigestKey> {
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent)?;
+/// Why there is no digest key, where, and what to do.
+#[derive(Debug)]
+pub(crate) struct KeyFault(String);
+
+impl std::fmt::Display for KeyFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
     }
-    DigestKey::load_or_create(path)
-        .map_err(|error| Trouble::failed(format!("the digest key {}: {error}", path.display())))
+}
+
+/// The key that secrets are digested under, made when it is first needed. One that others can read is
+/// used, with a warning.
+pub(crate) fn digest_key(path: &Path, warn: &Warn) -> std::result::Result<DigestKey, KeyFault> {
+    let made = path
+        .parent()
+        .map_or(Ok(()), std::fs::create_dir_all)
+        .and_then(|()| DigestKey::load_or_create(path));
+    let key = made.map_err(|error| {
+        let cause = match error.kind() {
+            ErrorKindOfIo::InvalidData => "it does not hold 32 bytes".to_owned(),
+            _ => error.to_string(),
+        };
+        KeyFault(format!(
+            "the digest key {} cannot be used: {cause}; put it back, or remove it to have a new one made (what was cached with secrets is then paid for again)",
+            path.display()
+        ))
+    })?;
+    if let Some(mode) = open_to_others(path) {
+        warn(&format!(
+            "the digest key {} is open to others (mode {mode:03o}), who can test guesses of your secrets with it: `chmod 600` it",
+            path.display()
+        ));
+    }
+    Ok(key)
+}
+
+/// The permissions of a file that not only its owner has any of.
+#[cfg(unix)]
+fn open_to_others(path: &Path) -> Option<u32> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
+    (mode & 0o077 != 0).then_some(mode)
+}
+
+#[cfg(not(unix))]
+fn open_to_others(_: &Path) -> Option<u32> {
+    None
 }
 
 /// A name for a run, apart from all others.

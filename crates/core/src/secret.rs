@@ -340,25 +340,35 @@ fn split_at_each<'a>(plain: &'a str, needle: &str, digest: Digest, into: &mut Ve
 
 /// How else a secret may be written: inside a JSON string, in a URL.
 fn spellings(text: &str) -> Vec<Secret<String>> {
-    let mut found = Vec::new();
+    let mut found: Vec<String> = Vec::new();
     if let Ok(quoted) = serde_json::to_string(text) {
-        let inner = &quoted[1..quoted.len() - 1];
-        if inner != text {
-            found.push(Secret::new(inner.to_owned()));
-        }
+        found.push(quoted[1..quoted.len() - 1].to_owned());
     }
-    let mut percent = String::with_capacity(text.len());
+    let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    // What a URL leaves as it is depends on the part of it (WHATWG URL, percent-encode sets).
+    let in_path = |byte: u8| byte.is_ascii_graphic() && !b"\"#<>?`{}^".contains(&byte);
+    let in_query = |byte: u8| byte.is_ascii_graphic() && !b"\"#<>'".contains(&byte);
+    found.push(percent_encoded(text, unreserved));
+    found.push(percent_encoded(text, in_path));
+    found.push(percent_encoded(text, in_query));
+    // Forms write a space as a plus sign.
+    found.push(percent_encoded(text, |byte| unreserved(byte) || byte == b' ').replace(' ', "+"));
+    found.sort();
+    found.dedup();
+    found.retain(|spelling| spelling != text);
+    found.into_iter().map(Secret::new).collect()
+}
+
+fn percent_encoded(text: &str, as_it_is: impl Fn(u8) -> bool) -> String {
+    let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            percent.push(byte as char);
+        if as_it_is(byte) {
+            encoded.push(byte as char);
         } else {
-            percent.push_str(&format!("%{byte:02X}"));
+            encoded.push_str(&format!("%{byte:02X}"));
         }
     }
-    if percent != text {
-        found.push(Secret::new(percent));
-    }
-    found
+    encoded
 }
 
 #[cfg(test)]

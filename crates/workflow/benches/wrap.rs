@@ -1,6 +1,7 @@
 //! What a hit of `cache.wrap` costs, whole action (key, lookup, response), as a ratio to a bare prepared
 //! SELECT of the same row in the same run: medians over interleaved rounds.
-//! `cargo bench -p cachalot-workflow --bench wrap`.
+//! `cargo bench -p cachalot-workflow --bench wrap`; with `-- profile`, only warm hits on the small
+//! result, over and over, for a profiler.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -28,6 +29,19 @@ const CALLS: usize = 1_000;
 
 fn main() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    if std::env::args().any(|argument| argument == "profile") {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let warm = run(
+            &directory.path().join("memory.db"),
+            &directory.path().join("ledger"),
+            64 << 20,
+            &fields(100),
+        );
+        for _ in 0..300 {
+            hits(&runtime, &warm);
+        }
+        return;
+    }
     println!("B2: ns per call, median of {ROUNDS} rounds of {CALLS}; (ratio to the SELECT)");
     println!(
         "{:<28}{:>10}{:>18}{:>18}",

@@ -162,8 +162,8 @@ pub trait Action: Send + Sync {
 
     /// What the result depends on whose changes are announced without saying what changed; an entry
     /// is not served after one was announced ([`cachalot_cache::Cache::writing`]). By default nothing.
-    fn domains(&self, arguments: &Arguments) -> Vec<Domain> {
-        let _ = arguments;
+    fn domains(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Domain> {
+        let _ = (arguments, runtime);
         Vec::new()
     }
 

@@ -144,6 +144,26 @@ async fn followers_are_rows_that_saved_what_the_run_cost() {
     assert_eq!((totals.misses, totals.coalesced, totals.paid, totals.saved), (1, 3, COST.time, 3 * COST.time));
 }
 
+#[tokio::test]
+async fn what_calls_inside_a_run_account_for_is_paid_once_and_saved_whole() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    let question = Question::number(1);
+    let ticket = here.lead(&question, &Policy::default()).await;
+    let follower = {
+        let (here, question) = (here.clone(), question.clone());
+        tokio::spawn(async move { here.ask(&question, &Policy::default(), "").await })
+    };
+    settle_down().await;
+    ticket.account_elsewhere(Duration::from_millis(30));
+    assert_eq!(ticket.finish(product("x")).await.paid.time, Duration::from_millis(10));
+    assert_eq!(follower.await.unwrap().settled.saved, COST);
+    assert_eq!(here.ask(&question, &Policy::default(), "").await.settled.saved, COST);
+    here.cache.close().await;
+    let totals = totals(&here, "file.read");
+    assert_eq!((totals.paid, totals.saved), (Duration::from_millis(10), 2 * COST.time));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hits_are_summed_exactly() {
     let home = tempfile::tempdir().unwrap();

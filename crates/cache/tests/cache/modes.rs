@@ -194,7 +194,7 @@ struct DiskFull;
 async fn a_failure_reaches_the_caller_with_its_cause_and_is_not_stored() {
     let here = setting();
     let question = Question::number(1);
-    let fails = |ticket: cachalot_cache::Ticket| async move { ticket.fail(Failure::new(DiskFull)).await };
+    let fails = |ticket: cachalot_cache::Ticket| async move { drop(ticket.fail(Failure::new(DiskFull)).await) };
     let outcome = here.through(&question, &Policy::default(), fails).await;
     let failure = outcome.body.whole().await.unwrap_err();
     assert!(failure.cause::<DiskFull>().is_some());

@@ -86,7 +86,7 @@ async fn no_secret_of_a_run_is_in_any_file_that_was_written() {
         here.ask(&question, &policy, &format!("an answer with {spelling}")).await;
         here.ask(&question.clone().named(spelling), &Policy::default(), "named after it").await;
         let failure = Failure::new(std::io::Error::other(format!("cannot reach https://host/?key={spelling}")));
-        let fails = |ticket: cachalot_cache::Ticket| async move { ticket.fail(failure).await };
+        let fails = |ticket: cachalot_cache::Ticket| async move { drop(ticket.fail(failure).await) };
         told(here.through(&Question::number(2), &Policy::default(), fails).await).await;
         let declined = Product { keep: Err(Reason::Declined(format!("it says {spelling}"))), ..product("x") };
         told(here.through(&Question::number(3), &Policy::default(), |ticket| finish(ticket, declined)).await).await;
@@ -129,7 +129,7 @@ async fn the_ledger_masks_what_looks_like_a_credential() {
     let key = "sk-abcdefghijklmnopqrstuvwxyz";
     let question = Question::of(json!({"headers": {"Authorization": "Basic dXNlcjpwYXNz"}, "text": key, "path": "a"}));
     let failure = Failure::new(std::io::Error::other(format!("401 for {key}")));
-    let fails = |ticket: cachalot_cache::Ticket| async move { ticket.fail(failure).await };
+    let fails = |ticket: cachalot_cache::Ticket| async move { drop(ticket.fail(failure).await) };
     told(here.through(&question, &Policy::default(), fails).await).await;
     here.cache.close().await;
     let row = &here.cache.ledger().recent(1).unwrap()[0];

@@ -347,6 +347,33 @@ async fn a_caller_that_gives_up_while_it_waits_for_another_process_costs_nothing
     assert!(other.finish(product("yes")).await.stored.is_ok());
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_end_that_is_cut_short_is_an_end_all_the_same() {
+    use crate::doubles::Fate;
+    let home = tempfile::tempdir().unwrap();
+    let clock = clock();
+    let memory = Arc::new(Double::over(in_process(&clock)));
+    let here = Making::over(memory.clone(), &clock).ledger(&home.path().join("ledger.db")).make();
+    let question = Question::number(1);
+    for hanging in [Op::Put, Op::Release] {
+        memory.now(move |op| if op == hanging { Fate::Hang } else { Fate::Pass });
+        let ticket = here.lead(&question, &Policy::default()).await;
+        let outcome = ticket.outcome();
+        let keep = if hanging == Op::Put { Ok(()) } else { Err(Reason::Declined("no".into())) };
+        let end = ticket.finish(cachalot_cache::Product { keep, ..product("x") });
+        assert!(tokio::time::timeout(Duration::from_millis(5), end).await.is_err());
+        assert_eq!(&outcome.body.whole().await.unwrap()[..], b"x");
+        assert!(outcome.settled().await.stored.is_err());
+        settle_down().await;
+    }
+    memory.now(|_| Fate::Pass);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    clock.advance(Duration::from_secs(10));
+    assert!(here.ask(&question, &Policy::default(), "y").await.settled.stored.is_ok());
+    here.cache.close().await;
+    assert_eq!(here.cache.ledger().recent(9).unwrap().len(), 3, "each run is one row");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flight_is_never_stuck_whoever_leaves_when() {
     let here = setting();

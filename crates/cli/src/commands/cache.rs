@@ -139,12 +139,12 @@ impl Inspection<'_> {
         let home = self.home(place)?;
         let cache = self.opening(&home).for_inspection()?.cache;
         let key = if with_key {
-            Some(digest_key(&home.digest_key)?)
+            Some(digest_key(&home.digest_key, &self.warn).map_err(Trouble::failed)?)
         } else {
             None
         };
         let exported = if file == Path::new("-") {
-            let mut stdout = std::io::BufWriter::new(std::io::stdout());
+            let mut stdout = std::io::BufWriter::new(render::stdout::open()?);
             cache
                 .export(&mut stdout, key.as_ref())
                 .await
@@ -187,7 +187,7 @@ impl Inspection<'_> {
                 .map_err(|error| shown(&error))?
         };
         if let Some(key) = &imported.digest_key {
-            adopt(&home, key)?;
+            adopt(&home, key, &self.warn)?;
         }
         if as_json {
             return render::json(&json!({"entries": imported.entries}));
@@ -231,9 +231,10 @@ async fn export_to(
 }
 
 /// Takes a cassette's digest key over, unless there is another one already.
-fn adopt(home: &Home, key: &cachalot_core::DigestKey) -> Result<()> {
+fn adopt(home: &Home, key: &cachalot_core::DigestKey, warn: &Warn) -> Result<()> {
     if home.digest_key.exists() {
-        if digest_key(&home.digest_key)?.expose() == key.expose() {
+        let own = digest_key(&home.digest_key, warn).map_err(Trouble::failed)?;
+        if own.expose() == key.expose() {
             return Ok(());
         }
         return Err(Trouble::failed(format!(

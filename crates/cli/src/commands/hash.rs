@@ -27,7 +27,7 @@ pub(crate) async fn hash(arguments: &Hash, surroundings: &Surroundings) -> Resul
                 "algorithm": algorithm.to_string(),
                 "size_bytes": hashed.size_bytes,
             })),
-            Ok(hashed) => render::out(&format!("{}  {uri}\n", hashed.hash))?,
+            Ok(hashed) => render::out(&line(&hashed.hash, uri))?,
             Err(error) => failures.push(error.to_string()),
         }
     }
@@ -39,4 +39,16 @@ pub(crate) async fn hash(arguments: &Hash, surroundings: &Surroundings) -> Resul
     } else {
         Err(Trouble::failed(failures.join("\n")))
     }
+}
+
+/// As `sha256sum` writes it: a name that would break the line is escaped, and a backslash in front says so.
+fn line(hash: &str, name: &str) -> String {
+    if !name.contains(['\\', '\n', '\r']) {
+        return format!("{hash}  {name}\n");
+    }
+    let escaped = name
+        .replace('\\', "\\\\")
+        .replace('\n', "\\n")
+        .replace('\r', "\\r");
+    format!("\\{hash}  {escaped}\n")
 }

@@ -25,6 +25,8 @@ use crate::wiring::{Engine, Opening, Surroundings, Warn, run_id};
 use crate::{input, render};
 
 pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<()> {
+    // Before anything is paid for.
+    render::stdout::open()?;
     let registry = actions::builtin();
     let Loaded {
         agent,
@@ -176,6 +178,8 @@ fn wire(
         .values()
         .for_each(|secret| seals.learn(secret.expose()));
     let file = surroundings.directory.join(&arguments.file);
+    // An agent without a name is known by its file, however that is reached.
+    let file = std::fs::canonicalize(&file).unwrap_or(file);
     Ok(Arc::new(Runtime {
         agent: agent_segment(settings.name.as_deref(), agent.name.as_deref(), &file),
         run,

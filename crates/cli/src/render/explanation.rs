@@ -9,6 +9,9 @@ use super::time;
 /// Values longer than this are cut when shown.
 const LONGEST: usize = 160;
 
+/// How much of what two long values have in common is shown before they differ.
+const BEFORE: usize = 30;
+
 /// The explanation as text.
 pub(crate) fn render(explanation: &Explanation) -> String {
     let mut lines = vec![headline(&explanation.call)];
@@ -49,7 +52,9 @@ fn headline(call: &Row) -> String {
         Answered::Hit => format!("answered from the cache, saved {}", time(call.saved)),
         Answered::Coalesced => "answered by a run that was already under way".to_owned(),
         Answered::Miss => format!("paid, {}", time(call.paid)),
-        Answered::Refused => "refused: the run was frozen, and no entry answers the call".to_owned(),
+        Answered::Refused => {
+            "refused: the run was frozen, and no entry answers the call".to_owned()
+        }
         Answered::Bypass => format!("paid, {}, the cache was not asked", time(call.paid)),
     };
     format!("{} ({}): {how}", call.name, call.kind)
@@ -82,7 +87,19 @@ fn difference(difference: &Difference) -> String {
         &difference.pointer
     };
     match (&difference.old, &difference.new) {
-        (Some(old), Some(new)) => format!("  {pointer}: {} became {}", value(old), value(new)),
+        (Some(old), Some(new)) => {
+            let (old, new) = (old.to_string(), new.to_string());
+            // What both begin with says nothing, and would take the place of what differs.
+            let from = match differ_at(&old, &new).checked_sub(BEFORE) {
+                Some(from) if [&old, &new].iter().any(|text| is_long(text)) => from,
+                _ => 0,
+            };
+            format!(
+                "  {pointer}: {} became {}",
+                part(&old, from),
+                part(&new, from)
+            )
+        }
         (None, Some(new)) => format!("  {pointer}: {} is new", value(new)),
         (Some(old), None) => format!("  {pointer}: {} is gone", value(old)),
         (None, None) => format!("  {pointer}"),
@@ -90,10 +107,67 @@ fn difference(difference: &Difference) -> String {
 }
 
 fn value(value: &Value) -> String {
-    let text = value.to_string();
-    if text.chars().count() <= LONGEST {
-        return text;
+    part(&value.to_string(), 0)
+}
+
+fn is_long(text: &str) -> bool {
+    text.chars().nth(LONGEST).is_some()
+}
+
+/// How many characters two texts have in common at their beginning.
+fn differ_at(old: &str, new: &str) -> usize {
+    let both = old.chars().zip(new.chars());
+    both.take_while(|(old, new)| old == new).count()
+}
+
+/// At most [`LONGEST`] characters of a text from the given one on, with `…` where something is left out.
+fn part(text: &str, from: usize) -> String {
+    let shown: String = text.chars().skip(from).take(LONGEST).collect();
+    let left_out = |something: bool| if something { "…" } else { "" };
+    let before = left_out(from > 0);
+    let after = left_out(text.chars().nth(from + LONGEST).is_some());
+    format!("{before}{shown}{after}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(old: &str, new: &str) -> String {
+        difference(&Difference {
+            pointer: "/text".to_owned(),
+            old: Some(old.into()),
+            new: Some(new.into()),
+        })
     }
-    let cut: String = text.chars().take(LONGEST).collect();
-    format!("{cut}…")
+
+    #[test]
+    fn long_texts_are_shown_where_they_differ() {
+        let (same, rest) = ("é".repeat(1_000), "z".repeat(1_000));
+        let text = shown(&format!("{same}old{rest}"), &format!("{same}new{rest}"));
+        let (old, new) = text.split_once(" became ").unwrap_or_default();
+        for (shown, word) in [(old, "old"), (new, "new")] {
+            let expected = format!(
+                "…{}{word}{}…",
+                "é".repeat(BEFORE),
+                "z".repeat(LONGEST - BEFORE - 3)
+            );
+            assert!(shown.ends_with(&expected), "{shown}");
+        }
+        let text = shown(&same, &format!("{same}, and more"));
+        assert!(
+            text.contains("é\" became …é") && text.ends_with("é, and more\""),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn short_texts_and_early_differences_are_shown_from_their_beginning() {
+        assert_eq!(shown("a b", "a c"), "  /text: \"a b\" became \"a c\"");
+        let text = shown("a", &"b".repeat(1_000));
+        assert!(
+            text.starts_with("  /text: \"a\" became \"bbb") && text.ends_with("b…"),
+            "{text}"
+        );
+    }
 }

@@ -1,9 +1,11 @@
 //! What people see. Everything that is printed passes through here.
 
+pub(crate) mod excerpt;
 pub(crate) mod explanation;
 pub(crate) mod plan;
 pub(crate) mod problems;
 pub(crate) mod progress;
+pub(crate) mod stdout;
 pub(crate) mod style;
 pub(crate) mod table;
 
@@ -23,7 +25,9 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
 
 /// Text on stdout.
 pub(crate) fn out(text: &str) -> Result<()> {
-    let mut stdout = std::io::stdout().lock();
+    // Lines of several threads stay apart.
+    let _turn = std::io::stdout().lock();
+    let mut stdout = stdout::open()?;
     stdout.write_all(text.as_bytes())?;
     stdout.flush()?;
     Ok(())

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use cachalot_core::Problem;
-use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+use miette::{Diagnostic, LabeledSpan, SourceCode};
+
+use super::excerpt::Excerpt;
 
 /// A problem as miette shows it.
 struct Shown<'a> {
     problem: &'a Problem,
-    source: Option<NamedSource<String>>,
+    source: Option<Excerpt>,
 }
 
 impl std::fmt::Debug for Shown<'_> {
@@ -42,18 +44,7 @@ impl Diagnostic for Shown<'_> {
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let place = self
-            .problem
-            .place
-            .as_ref()
-            .filter(|_| self.source.is_some())?;
-        // A place that spans many lines is shown by its first.
-        let text = self.source.as_ref()?.inner();
-        let rest = text
-            .get(place.start..place.start + place.len)
-            .unwrap_or_default();
-        let length = rest.find('\n').unwrap_or(rest.len());
-        let span = LabeledSpan::new(None, place.start, length);
+        let span = LabeledSpan::new_with_span(None, self.source.as_ref()?.span());
         Some(Box::new(std::iter::once(span)))
     }
 }
@@ -63,11 +54,10 @@ pub(crate) fn render(problems: &[Problem], sources: &BTreeMap<String, String>) -
     let handler = miette::MietteHandlerOpts::new().build();
     let mut text = String::new();
     for problem in problems {
-        let source = problem.place.as_ref().and_then(|place| {
-            let source = sources.get(&*place.file)?;
-            (place.start + place.len <= source.len())
-                .then(|| NamedSource::new(&*place.file, source.clone()))
-        });
+        let source = problem
+            .place
+            .as_ref()
+            .and_then(|place| Excerpt::of(sources.get(&*place.file)?, place));
         let shown = Shown { problem, source };
         text.push_str(&format!("{}\n", Rendered(&handler, &shown)));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cachalot_core::Spend;
 use cachalot_workflow::report::{Event, Memoized, Reporter};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::style::Style;
 use super::{count, err, out, time};
@@ -176,36 +176,48 @@ impl Progress {
     }
 }
 
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1_000.0
+}
+
 fn step(node: &str, took: Duration, memoized: Option<&Memoized>) -> Value {
-    let milliseconds = |time: Duration| time.as_secs_f64() * 1_000.0;
-    match memoized {
-        None => json!({"node": node, "outcome": "ran", "ms": milliseconds(took)}),
-        Some(memoized) => json!({
-            "node": node,
-            "outcome": memoized.outcome,
-            "ms": milliseconds(took),
-            "key": memoized.handle,
-            "reason": memoized.reason,
-            "paid_ms": milliseconds(memoized.paid.time),
-            "saved_ms": milliseconds(memoized.saved.time),
-        }),
+    let mut step = json!({"node": node, "outcome": "ran", "ms": milliseconds(took)});
+    if let (Value::Object(fields), Some(memoized)) = (&mut step, memoized) {
+        fields.extend(memoized_fields(memoized));
     }
+    step
+}
+
+/// How a memoized step was answered. How long the step took is known when it ends.
+fn memoized_fields(memoized: &Memoized) -> Map<String, Value> {
+    Map::from_iter([
+        ("outcome".to_owned(), json!(memoized.outcome)),
+        ("key".to_owned(), json!(memoized.handle)),
+        ("reason".to_owned(), json!(memoized.reason)),
+        (
+            "paid_ms".to_owned(),
+            json!(milliseconds(memoized.paid.time)),
+        ),
+        (
+            "saved_ms".to_owned(),
+            json!(milliseconds(memoized.saved.time)),
+        ),
+    ])
 }
 
 /// An event as a line of `--ndjson`.
 fn event_json(event: &Event) -> Value {
-    let milliseconds = |time: &Duration| time.as_secs_f64() * 1_000.0;
     match event {
         Event::Started { node } => json!({"event": "started", "node": node}),
         Event::Finished { node, time, .. } => {
-            json!({"event": "finished", "node": node, "ms": milliseconds(time)})
+            json!({"event": "finished", "node": node, "ms": milliseconds(*time)})
         }
         Event::Failed {
             node,
             time,
             message,
         } => {
-            json!({"event": "failed", "node": node, "ms": milliseconds(time), "error": message})
+            json!({"event": "failed", "node": node, "ms": milliseconds(*time), "error": message})
         }
         Event::Retrying {
             node,
@@ -214,14 +226,16 @@ fn event_json(event: &Event) -> Value {
             message,
         } => json!({
             "event": "retrying", "node": node, "attempt": attempt,
-            "after_ms": milliseconds(after), "error": message
+            "after_ms": milliseconds(*after), "error": message
         }),
         Event::Progress { node, done, total } => {
             json!({"event": "progress", "node": node, "done": done, "total": total})
         }
         Event::Answered { node, memoized } => {
-            let mut answered = step(node, memoized.paid.time, Some(memoized));
-            answered["event"] = "answered".into();
+            let mut answered = json!({"event": "answered", "node": node});
+            if let Value::Object(fields) = &mut answered {
+                fields.extend(memoized_fields(memoized));
+            }
             answered
         }
         Event::Printed { node, text } => json!({"event": "printed", "node": node, "text": text}),

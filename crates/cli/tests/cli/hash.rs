@@ -49,3 +49,22 @@ fn a_missing_file_does_not_hide_the_others() {
     let unknown = home.run(&["hash", "-a", "sha512", "abc.txt"]).fails(2);
     assert!(unknown.stderr.contains("sha256"), "{unknown}");
 }
+
+#[cfg(unix)]
+#[test]
+fn names_that_would_break_a_line_are_escaped_as_sha256sum_does() {
+    const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let home = Home::new();
+    for (name, escaped) in [
+        ("a\nb", r"a\nb"),
+        (r"c\d", r"c\\d"),
+        (r"\n", r"\\n"),
+        ("e\rf", r"e\rf"),
+    ] {
+        home.write(name, "");
+        let ran = home.run(&["hash", name]).ok();
+        assert_eq!(ran.stdout, format!("\\{EMPTY}  {escaped}\n"));
+        let json = home.run(&["hash", "--json", name]).ok().json();
+        assert_eq!(json[0]["path"], name, "JSON needs no escapes of ours");
+    }
+}

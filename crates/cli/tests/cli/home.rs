@@ -95,3 +95,27 @@ fn environment_variables_are_expanded_in_settings() {
     assert!(ran.status.success());
     assert!(home.join("chosen.db").exists());
 }
+
+#[test]
+fn a_memory_without_a_file_is_asked_for_by_its_backend() {
+    let home = Home::new();
+    for settings in [
+        "  ltm:\n    path: \":memory:\"",
+        "  ltm:\n    backend: sqlite\n    path: \":memory:\"",
+        "  ltm_path: \":memory:\"",
+    ] {
+        home.write("agent.yaml", with_settings(settings));
+        for command in [&["validate", "agent.yaml"][..], &["run", "agent.yaml"]] {
+            let ran = home.run(command).fails(2);
+            assert!(ran.stderr.contains("backend: in-process"), "{ran}");
+            assert!(ran.stderr.contains("agent.yaml:"), "{ran}");
+        }
+    }
+    assert!(!home.join(":memory:").exists());
+    home.write(
+        "agent.yaml",
+        with_settings("  ltm:\n    backend: in-process\n    path: \":memory:\""),
+    );
+    home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
+    assert!(!home.join(":memory:").exists());
+}

@@ -5,12 +5,14 @@
 
 mod cache_commands;
 mod cassette;
+mod digest_key;
 mod faults;
 mod hash;
 mod home;
 mod inline_code;
 mod input;
 mod memory;
+mod names;
 mod processes;
 mod run;
 mod secrets;
@@ -19,5 +21,6 @@ mod support;
 mod validate;
 mod why;
 
+#[allow(unused_imports, reason = "other tests use the others")]
 #[path = "../../../workflow/tests/stand_ins/mod.rs"]
 mod stand_ins;

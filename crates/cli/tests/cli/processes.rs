@@ -124,3 +124,58 @@ fn a_reader_that_goes_away_is_no_error_message() {
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
+
+#[cfg(unix)]
+fn in_a_shell(home: &Home, arguments: &str) -> Ran {
+    std::process::Command::new("sh")
+        .args([
+            "-c",
+            &format!("exec '{}' {arguments}", env!("CARGO_BIN_EXE_cachalot")),
+        ])
+        .current_dir(home.path())
+        .env("XDG_DATA_HOME", home.join("data"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+        .into()
+}
+
+#[cfg(unix)]
+#[test]
+fn a_result_that_cannot_be_printed_is_an_error() {
+    let home = Home::new();
+    home.write("agent.yaml", MARKING);
+    home.write("a.txt", "");
+    home.run(&["run", "agent.yaml", "-i", "text=x"]).ok();
+    let commands = [
+        "run agent.yaml -i text=y",
+        "run agent.yaml --plan -i text=y",
+        "hash a.txt",
+        "schema",
+        "cache ls",
+        "cache export -",
+        "why",
+    ];
+    for command in commands {
+        for redirection in [">&-", "1<a.txt"] {
+            let ran = in_a_shell(&home, &format!("{command} {redirection}")).fails(1);
+            assert!(
+                ran.stderr.contains("standard output"),
+                "{command} {redirection}: {ran}"
+            );
+        }
+        in_a_shell(&home, &format!("{command} >/dev/null")).ok();
+        // As some programs give it to those that they start.
+        in_a_shell(&home, &format!("{command} 1<>/dev/null")).ok();
+    }
+    // With standard output closed nothing is paid for; where it takes nothing, that shows at the end.
+    assert_eq!(home.runs(), 2);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_under_standard_output_is_an_error() {
+    let home = Home::new();
+    let ran = in_a_shell(&home, "schema >/dev/full").fails(1);
+    assert!(ran.stderr.contains("standard output"), "{ran}");
+}

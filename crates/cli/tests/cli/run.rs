@@ -133,6 +133,16 @@ fn json_and_ndjson_carry_the_report() {
             .iter()
             .any(|event| event["event"] == "answered" && event["outcome"] == "hit")
     );
+    let answered = events.iter().find(|event| event["event"] == "answered");
+    let answered = answered.unwrap();
+    assert_eq!(
+        answered.get("ms"),
+        None,
+        "how long it took is not known yet"
+    );
+    assert!(answered["saved_ms"].as_f64().unwrap() > 0.0, "{answered}");
+    let finished = events.iter().find(|event| event["event"] == "finished");
+    assert!(finished.unwrap()["ms"].as_f64().unwrap() > 0.0);
     let last = events.last().unwrap();
     assert_eq!(last["event"], "done");
     assert_eq!(last["state"]["answer"]["_cache_hit"], true);

@@ -156,3 +156,44 @@ fn a_broken_file_of_secrets_is_refused_without_showing_it() {
     home.run(&["run", "agent.yaml", "--secrets", "missing.yaml"])
         .fails(2);
 }
+
+#[test]
+fn what_looks_like_a_credential_is_not_kept_even_if_nobody_said_that_it_is_one() {
+    let home = Home::new();
+    let server = Server::start("{\"fine\": true}");
+    let address = server.url().replace("http://", "http://bob:s3cr3t-0@");
+    home.write(
+        "agent.yaml",
+        format!(
+            r#"name: careless
+nodes:
+  - name: fetch
+    uses: cache.wrap
+    with:
+      action: http.post
+      args:
+        url: "{address}/data?access_token=s3cr3t-1&page=7&sig=s3cr3t-2"
+        headers:
+          X-Auth-Token: s3cr3t-3
+        json:
+          db_password: s3cr3t-4
+          openaiApiKey: s3cr3t-5
+          max_tokens: 4711
+"#
+        ),
+    );
+    home.run(&["run", "agent.yaml"]).ok();
+    let why = home.run(&["why", "--json"]).ok();
+    assert!(!why.stdout.contains("s3cr3t"), "{why}");
+    assert!(
+        why.stdout.contains("4711") && why.stdout.contains("page=7"),
+        "{why}"
+    );
+    for (path, bytes) in home.files() {
+        let name = path.to_string_lossy();
+        if name.contains(".ledger") {
+            let text = String::from_utf8_lossy(&bytes);
+            assert!(!text.contains("s3cr3t"), "{name}");
+        }
+    }
+}

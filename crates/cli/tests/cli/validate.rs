@@ -53,3 +53,43 @@ fn a_file_that_is_not_there_or_not_text_is_named() {
     let tabs = home.run(&["validate", "tabs.yaml"]).fails(2);
     assert!(tabs.stderr.contains("tab"), "{tabs}");
 }
+
+#[test]
+fn one_mistake_is_one_problem() {
+    let home = Home::new();
+    for value in ["abc", "-1", "[1]"] {
+        home.write(
+            "agent.yaml",
+            format!("name: a\nnodes:\n  - name: n\n    uses: cache.wrap\n    with:\n      action: json.parse\n      ttl_seconds: {value}\n      args: {{text: x}}\n"),
+        );
+        let ran = home.run(&["validate", "agent.yaml", "--json"]).fails(2);
+        let problems = ran.json()["problems"].as_array().unwrap().len();
+        assert_eq!(problems, 1, "{value}: {ran}");
+        assert!(ran.stdout.contains("ttl_seconds"), "{ran}");
+    }
+}
+
+#[test]
+fn long_lines_are_shown_around_the_place() {
+    let home = Home::new();
+    let long = "x".repeat(40_000);
+    home.write(
+        "agent.yaml",
+        format!(
+            "name: a\nnodes:\n  - {{name: n, uses: shell.run, with: {{command: [\"{long}é\"]}}, nonsense: \"{long}\"}}\n  - name: m\n    description: {long}\n"
+        ),
+    );
+    let listed = home
+        .run(&["validate", "agent.yaml", "--json"])
+        .fails(2)
+        .json();
+    let column = listed["problems"][0]["column"].as_u64().unwrap();
+    assert!(column > 40_000, "{listed}");
+    let ran = home.run(&["validate", "agent.yaml"]).fails(2);
+    assert!(ran.stderr.len() < 4_000, "{} bytes", ran.stderr.len());
+    assert!(ran.stderr.contains("nonsense"), "{ran}");
+    assert!(
+        ran.stderr.contains(&format!("agent.yaml:3:{column}]")),
+        "{ran}"
+    );
+}

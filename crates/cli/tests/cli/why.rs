@@ -65,3 +65,21 @@ fn why_says_that_the_time_was_over() {
         "{why}"
     );
 }
+
+#[test]
+fn long_texts_are_shown_where_they_differ() {
+    let home = Home::new();
+    home.write("agent.yaml", MARKING);
+    let (before, after) = ("b".repeat(500), "a".repeat(500));
+    for word in ["old", "new"] {
+        let input = format!("text={before}{word}{after}");
+        home.run(&["run", "agent.yaml", "-i", &input]).ok();
+    }
+    let why = home.run(&["why", "--last"]).ok();
+    let line = why.stdout.lines().find(|line| line.contains(" became "));
+    let (old, new) = line.unwrap().split_once(" became ").unwrap();
+    for (shown, word) in [(old, "bbboldaaa"), (new, "bbbnewaaa")] {
+        assert!(shown.contains(word), "{why}");
+        assert!(shown.contains('…') && shown.ends_with('…'), "{why}");
+    }
+}

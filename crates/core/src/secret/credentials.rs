@@ -4,31 +4,50 @@ use std::borrow::Cow;
 
 use super::{MASK, Seals};
 
-/// Names of fields whose values are credentials whatever they look like.
+mod addresses;
+
+/// Whether the values of fields of that name are credentials whatever they look like: `password`,
+/// `db_password`, `X-Auth-Token`, `openaiApiKey`. Case and separators make no difference.
 fn names_a_credential(name: &str) -> bool {
-    const NAMES: [&str; 15] = [
+    const ENDINGS: [&str; 16] = [
         "authorization",
-        "proxyauthorization",
         "apikey",
-        "xapikey",
+        "accesskey",
+        "secretkey",
+        "privatekey",
         "token",
-        "accesstoken",
-        "refreshtoken",
-        "idtoken",
+        "password",
+        "passwords",
+        "passwd",
+        "passphrase",
+        "secret",
+        "secrets",
+        "cookie",
+        "cookies",
+        "credential",
+        "credentials",
+    ];
+    // As a word of its own, each says what the value is wherever it stands: `password_again`.
+    const WORDS: [&str; 5] = [
+        "authorization",
         "password",
         "passwd",
+        "passphrase",
         "secret",
-        "clientsecret",
-        "cookie",
-        "setcookie",
-        "privatekey",
     ];
-    let folded: String = name
-        .chars()
-        .filter(|c| c.is_ascii_alphanumeric())
+    let folded = folded(name);
+    ENDINGS.iter().any(|ending| folded.ends_with(ending))
+        || name
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .any(|word| WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)))
+}
+
+/// The letters and digits of a name, in lower case.
+fn folded(name: &str) -> String {
+    name.chars()
+        .filter(char::is_ascii_alphanumeric)
         .map(|c| c.to_ascii_lowercase())
-        .collect();
-    NAMES.contains(&folded.as_str())
+        .collect()
 }
 
 /// Whether a word has the shape of a credential that a provider hands out.
@@ -55,7 +74,10 @@ fn looks_like_a_credential(word: &str) -> bool {
         || (word.starts_with("eyJ") && word.matches('.').count() == 2 && word.len() > 40)
 }
 
-/// `text` with every word that looks like a credential masked.
+/// `text` with what looks like a credential masked, and the rest left readable: words of the shape of
+/// a provider's key, what follows `Bearer` and `Basic`, and in addresses the password
+/// (`https://bob:[secret]@host`) and the values of parameters that sign or authorize
+/// (`?access_token=[secret]`, also `key`, `sig` and `signature`).
 #[must_use]
 pub fn mask_credentials(text: &str) -> Cow<'_, str> {
     if text.contains("-----BEGIN ") && text.contains("PRIVATE KEY-----") {
@@ -69,21 +91,47 @@ pub fn mask_credentials(text: &str) -> Cow<'_, str> {
         }
     }
     for scheme in ["Bearer ", "Basic "] {
-        if let Some(at) = shown.find(scheme) {
-            let start = at + scheme.len();
-            let end = shown[start..]
-                .find(|c: char| c.is_whitespace() || "\"',".contains(c))
-                .map_or(shown.len(), |n| start + n);
-            if end - start >= 8 {
-                let masked = format!("{}{MASK}{}", &shown[..start], &shown[end..]);
-                shown = Cow::Owned(masked);
-            }
-        }
+        masked(&mut shown, |text| after_scheme(text, scheme));
     }
+    masked(&mut shown, addresses::passwords);
+    masked(&mut shown, addresses::parameters);
     shown
 }
 
-/// Masks, in place, known secrets, values of fields that name a credential, and words that look like one.
+/// Masks what `find` finds: ranges of the text, in order.
+fn masked(text: &mut Cow<'_, str>, find: impl Fn(&str) -> Vec<std::ops::Range<usize>>) {
+    let found = find(text);
+    if found.is_empty() {
+        return;
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut from = 0;
+    for range in found {
+        shown.push_str(&text[from..range.start]);
+        shown.push_str(MASK);
+        from = range.end;
+    }
+    shown.push_str(&text[from..]);
+    *text = Cow::Owned(shown);
+}
+
+/// What follows each mention of an authorization scheme.
+fn after_scheme(text: &str, scheme: &str) -> Vec<std::ops::Range<usize>> {
+    const SHORTEST: usize = 8;
+    text.match_indices(scheme)
+        .map(|(at, _)| {
+            let start = at + scheme.len();
+            let end = text[start..]
+                .find(|c: char| c.is_whitespace() || "\"',".contains(c))
+                .map_or(text.len(), |n| start + n);
+            start..end
+        })
+        .filter(|range| range.len() >= SHORTEST)
+        .collect()
+}
+
+/// Masks, in place, known secrets, values of fields that name a credential, and what
+/// [`mask_credentials`] finds in texts. Absent values and booleans are no credentials.
 pub fn redact_value(value: &mut serde_json::Value, seals: &Seals) {
     use serde_json::Value;
     match value {
@@ -97,7 +145,8 @@ pub fn redact_value(value: &mut serde_json::Value, seals: &Seals) {
         Value::Array(items) => items.iter_mut().for_each(|item| redact_value(item, seals)),
         Value::Object(fields) => {
             for (name, field) in fields.iter_mut() {
-                if names_a_credential(name) && !field.is_null() {
+                let absent = field.is_null() || field.is_boolean();
+                if !absent && names_a_credential(name) {
                     *field = Value::String(MASK.to_owned());
                 } else {
                     redact_value(field, seals);
@@ -109,26 +158,4 @@ pub fn redact_value(value: &mut serde_json::Value, seals: &Seals) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn credentials_are_recognised_by_field_name_and_by_shape() {
-        let mut value = serde_json::json!({
-            "headers": {"Authorization": "x", "X-Api-Key": "y", "accept": "text/html"},
-            "body": "my key is sk-abcdefghijklmnopqrstuv, keep it",
-            "note": "Authorization: Bearer abcdefgh12345678 please",
-            "token": null,
-        });
-        redact_value(&mut value, &Seals::none());
-        assert_eq!(
-            value,
-            serde_json::json!({
-                "headers": {"Authorization": MASK, "X-Api-Key": MASK, "accept": "text/html"},
-                "body": "my key is [secret], keep it",
-                "note": "Authorization: Bearer [secret] please",
-                "token": null,
-            })
-        );
-    }
-}
+mod tests;

@@ -15,7 +15,8 @@ use super::failure::Context;
 const COMPANIONS: [&str; 4] = ["-wal", "-shm", "-journal", "-stamp"];
 
 /// Makes the directories and an empty file if they are not there. SQLite gives its other files the
-/// mode of this one. The path that comes back is absolute: SQLite reads meaning into some relative ones.
+/// mode of this one. The path that comes back is the file's own, without symbolic links: whoever reaches
+/// the database by another name finds the same files beside it.
 pub(super) fn prepare(path: &Path) -> Result<PathBuf, Error> {
     let context = Context::new(path);
     let make = || {
@@ -29,7 +30,7 @@ pub(super) fn prepare(path: &Path) -> Result<PathBuf, Error> {
             }
             opened => drop(opened?),
         }
-        Ok(path)
+        std::fs::canonicalize(path)
     };
     make().map_err(|error| context.file(error))
 }
@@ -59,13 +60,18 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 /// Renames a damaged database, with its companions, to `<name>.corrupt-<now>` and returns the new path
-/// of the database. Never deletes and never overwrites: if the name is taken, a number is added. Does not
-/// check that the database is damaged; nobody should have it open.
+/// of the database. Never deletes and never overwrites: if the name is taken, a number is added. A symbolic
+/// link is followed and stays: what is renamed is what it leads to. Does not check that the database is
+/// damaged; nobody should have it open.
 ///
 /// # Errors
 /// The file system's. What had been renamed before it failed stays renamed.
 pub fn set_aside(path: &Path, now: Millis) -> io::Result<PathBuf> {
-    let path = std::path::absolute(path)?;
+    let path = match std::fs::canonicalize(path) {
+        // Only what stands beside it may be left.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => std::path::absolute(path)?,
+        found => found?,
+    };
     // The database last: while it is in place, a second attempt finds what is left to do.
     let there = COMPANIONS
         .into_iter()

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::{Arc, Barrier};
 
-use cachalot_memory::{Answer, ErrorKind, Memory};
+use cachalot_memory::{Answer, ErrorKind, Filter, Memory, Page};
 
 use crate::{open, record, run};
 
@@ -191,4 +191,60 @@ fn a_stamp_file_that_appears_later_is_used() {
     let before = late.stamp("cache", "key").unwrap();
     run(early.put("cache", record("key", "y"), None).settle()).unwrap();
     assert_ne!(late.stamp("cache", "key"), Some(before));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_database_by_another_name_is_the_same_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let (real, folder) = (directory.path().join("real"), directory.path().join("link"));
+    fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &folder).unwrap();
+    std::os::unix::fs::symlink(real.join("memory.db"), real.join("other.db")).unwrap();
+    // The link is there before the file that it leads to.
+    let names = [
+        real.join("other.db"),
+        real.join("memory.db"),
+        folder.join("memory.db"),
+        folder.join("other.db"),
+    ];
+    let memories = names.map(|name| open(&name).unwrap());
+    let mut seen = std::collections::HashSet::new();
+    for eraser in &memories {
+        run(eraser.put("cache", record("key", "x"), None).settle()).unwrap();
+        let everything = Filter::default();
+        run(eraser.erase("cache", &everything, Page::keys(9)).settle()).unwrap();
+        let stamps = memories
+            .each_ref()
+            .map(|memory| memory.stamp("cache", "key"));
+        assert!(stamps[0].is_some(), "stamps are kept here");
+        assert_eq!(stamps, [stamps[0]; 4]);
+        assert!(seen.insert(stamps[0]), "erasing changes the stamp for all");
+    }
+    drop(memories);
+    let mut left: Vec<_> = fs::read_dir(&real)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.ends_with("-wal") && !name.ends_with("-shm"))
+        .collect();
+    left.sort();
+    assert_eq!(left, ["memory.db", "memory.db-stamp", "other.db"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_database_by_another_name_is_set_aside_with_its_companions() {
+    let directory = tempfile::tempdir().unwrap();
+    let (real, link) = (
+        directory.path().join("real.db"),
+        directory.path().join("link.db"),
+    );
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    fs::write(&real, "damaged").unwrap();
+    fs::write(directory.path().join("real.db-wal"), "log").unwrap();
+    let aside = cachalot_memory::sqlite::set_aside(&link, 7).unwrap();
+    assert_eq!(fs::read(&aside).unwrap(), b"damaged");
+    assert!(aside.ends_with("real.db.corrupt-7"), "{}", aside.display());
+    assert!(directory.path().join("real.db.corrupt-7-wal").exists());
+    assert!(!real.exists() && link.is_symlink());
 }

@@ -1,13 +1,17 @@
 //! `csv.parse`.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 
 use async_trait::async_trait;
+use cachalot_core::Problem;
+use cachalot_core::tree::Node;
 use serde_json::{Value, json};
 
 use super::Registry;
 use super::arguments::{Given, excerpt, optional};
 use super::location;
+use super::written::Written;
 use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
 
 /// The largest file that is read.
@@ -46,6 +50,10 @@ static PARSE: About = About {
     memoizable: Memoizable::Yes,
 };
 
+const EITHER: &str = "give either `text` or `path`";
+
+const DELIMITER: &str = "must be one ASCII character, and neither a quote nor a line break";
+
 struct Parse;
 
 #[async_trait]
@@ -54,8 +62,23 @@ impl Action for Parse {
         &PARSE
     }
 
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with)
+            .some_of("csv.parse", &["text", "path"], EITHER)
+            .one_at_most("csv.parse", &["text", "path"], EITHER)
+            .read("delimiter", DELIMITER, |text| match separator(text) {
+                Some(_) => Ok(()),
+                None => Err(format!("is `{}`", excerpt(text))),
+            })
+            .problems()
+    }
+
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         Ok(location::implied(runtime, arguments, "path"))
+    }
+
+    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
+        location::looked_at(runtime, arguments, "path")
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -71,19 +94,20 @@ impl Action for Parse {
                 })?;
                 parse(&given, text, delimiter, header)
             }
-            _ => Err(given.failure("validation_error", "give either `text` or `path`")),
+            _ => Err(given.failure("validation_error", EITHER)),
         }
     }
 }
 
 fn delimiter(given: &Given<'_>) -> Result<u8, Failure> {
-    match given.text("delimiter")?.map(str::as_bytes) {
-        None => Ok(b','),
-        Some([byte]) if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
-        Some(_) => Err(given.wrong(
-            "delimiter",
-            "must be one ASCII character, and neither a quote nor a line break",
-        )),
+    let text = given.text("delimiter")?.unwrap_or(",");
+    separator(text).ok_or_else(|| given.wrong("delimiter", DELIMITER))
+}
+
+fn separator(text: &str) -> Option<u8> {
+    match text.as_bytes() {
+        [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Some(*byte),
+        _ => None,
     }
 }
 

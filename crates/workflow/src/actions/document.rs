@@ -3,6 +3,8 @@
 mod apart;
 mod html;
 
+use std::path::PathBuf;
+
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
@@ -60,7 +62,20 @@ impl Action for Text {
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        Ok(location::implied(runtime, arguments, "path"))
+        let path = arguments.get("path").and_then(Value::as_str);
+        let by_name = path.and_then(by_extension).map(Format::name);
+        // Under a name of its own: it matters even where the content of the file is keyed.
+        let mut implicit = json!({ "format_by_name": by_name });
+        if let (Value::Object(inputs), Value::Object(more)) =
+            (&mut implicit, location::implied(runtime, arguments, "path"))
+        {
+            inputs.extend(more);
+        }
+        Ok(implicit)
+    }
+
+    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
+        location::looked_at(runtime, arguments, "path")
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {

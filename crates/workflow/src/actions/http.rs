@@ -1,13 +1,17 @@
 //! `http.get` and `http.post`.
 
 use async_trait::async_trait;
+use cachalot_core::Problem;
+use cachalot_core::tree::Node;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Url};
 use serde_json::Value;
 
 use super::Registry;
 use super::arguments::{Given, optional, required};
+use super::order;
 use super::reply::{self, TIMEOUT, Terms};
+use super::written::Written;
 use crate::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
@@ -70,6 +74,14 @@ impl Action for Get {
         &GET
     }
 
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with).seconds("timeout").problems()
+    }
+
+    fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
+        Ok(order::implied(arguments, &["params", "headers"]))
+    }
+
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = Given::to(&GET, arguments);
         send(&given, runtime, Method::GET).await
@@ -82,6 +94,20 @@ struct Post;
 impl Action for Post {
     fn about(&self) -> &About {
         &POST
+    }
+
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with)
+            .seconds("timeout")
+            .one_at_most("http.post", &["json", "body", "form"], "give one of them")
+            .problems()
+    }
+
+    fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
+        Ok(order::implied(
+            arguments,
+            &["params", "headers", "json", "form"],
+        ))
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {

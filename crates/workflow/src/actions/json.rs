@@ -3,6 +3,8 @@
 mod jmespath;
 
 use async_trait::async_trait;
+use cachalot_core::Problem;
+use cachalot_core::tree::Node;
 use serde::Serialize as _;
 use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Value, json};
@@ -10,6 +12,8 @@ use serde_json::{Value, json};
 use super::Registry;
 use super::arguments::{Given, optional, required};
 use super::exact_json;
+use super::order;
+use super::written::Written;
 use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
@@ -89,6 +93,19 @@ impl Action for Transform {
         &TRANSFORM
     }
 
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with)
+            .read(
+                "expression",
+                "see jmespath.org for the syntax of expressions",
+                |text| {
+                    jmespath::check(text)
+                        .map_err(|what| format!("is no JMESPath expression: {what}"))
+                },
+            )
+            .problems()
+    }
+
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
         let given = Given::to(&TRANSFORM, arguments);
         let expression = given.required_text("expression")?;
@@ -114,6 +131,17 @@ struct Stringify;
 impl Action for Stringify {
     fn about(&self) -> &About {
         &STRINGIFY
+    }
+
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with).count("indent", 0..=16).problems()
+    }
+
+    fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
+        if Given::seen(&STRINGIFY, arguments).flag("sort_keys", false)? {
+            return Ok(Value::Null);
+        }
+        Ok(order::implied(arguments, &["data"]))
     }
 
     async fn run(&self, arguments: Arguments, _runtime: &Runtime) -> Result<Value, Failure> {

@@ -3,15 +3,20 @@
 mod client;
 mod wire;
 
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use cachalot_core::Problem;
+use cachalot_core::tree::Node;
 use serde_json::{Value, json};
 
 use super::Registry;
 use super::arguments::{Given, optional, required};
 use super::configured::{base, setting, variable};
-use super::location;
+use super::written::Written;
+use super::{location, order};
 use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
 use client::Client;
 use wire::Status;
@@ -65,6 +70,8 @@ static EXTRACT: About = About {
     memoizable: Memoizable::Yes,
 };
 
+const WHAT: &str = "give `agent_name`, `agent_id` or `schema`";
+
 struct Extract;
 
 #[async_trait]
@@ -73,14 +80,46 @@ impl Action for Extract {
         &EXTRACT
     }
 
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with)
+            .some_of(
+                "llamaextract.extract",
+                &["agent_name", "agent_id", "schema"],
+                WHAT,
+            )
+            .one_at_most(
+                "llamaextract.extract",
+                &["agent_id", "agent_name"],
+                "give one of them",
+            )
+            .seconds("timeout")
+            .seconds("poll_interval")
+            .problems()
+    }
+
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         // Not the key: another key of the same account gets the same answer.
         let mut implicit = serde_json::Map::new();
         implicit.insert("base_url".to_owned(), base_url(runtime).into());
-        if let Value::Object(file) = location::implied(runtime, arguments, "file") {
-            implicit.extend(file);
+        // The service is told the name, and goes by it: it matters even where the content is keyed.
+        let name = arguments
+            .get("file")
+            .and_then(Value::as_str)
+            .map(uploaded_as);
+        implicit.insert("uploaded_as".to_owned(), name.into());
+        for more in [
+            location::implied(runtime, arguments, "file"),
+            order::implied(arguments, &["schema"]),
+        ] {
+            if let Value::Object(more) = more {
+                implicit.extend(more);
+            }
         }
         Ok(Value::Object(implicit))
+    }
+
+    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
+        location::looked_at(runtime, arguments, "file")
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -139,10 +178,7 @@ impl Wanted {
         };
         let schema = given.object("schema")?.cloned().map(Value::Object);
         if agent.is_none() && schema.is_none() {
-            return Err(given.failure(
-                "validation_error",
-                "give `agent_name`, `agent_id` or `schema`",
-            ));
+            return Err(given.failure("validation_error", WHAT));
         }
         Ok(Self { agent, schema })
     }
@@ -162,7 +198,7 @@ async fn extract(
         Some(Agent::Id(id)) => (Some(id.clone()), None),
         Some(Agent::Name(name)) => (Some(client.agent_named(name).await?), Some(name)),
     };
-    let file_id = client.upload(file_name(file), document).await?;
+    let file_id = client.upload(uploaded_as(file), document).await?;
     let job = client
         .start(agent_id.as_deref(), wanted.schema.as_ref(), &file_id)
         .await?;
@@ -198,18 +234,26 @@ async fn extract(
     Ok(answer)
 }
 
-/// The name under which a document is uploaded: LlamaCloud goes by its extension.
-fn file_name(uri: &str) -> String {
+/// The name under which a document is uploaded: LlamaCloud goes by its extension, and is told no more
+/// of the name, so that a copy of a document under another name is the same document.
+fn uploaded_as(uri: &str) -> String {
+    const LONGEST: usize = 16;
     let path = if uri.starts_with("http") {
         uri.split(['?', '#']).next().unwrap_or(uri)
     } else {
         uri
     };
     let name = path.rsplit(['/', '\\']).next().unwrap_or_default();
-    if name.is_empty() {
-        "document".to_owned()
-    } else {
-        name.to_owned()
+    let is_extension = |text: &&str| {
+        (1..=LONGEST).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    match Path::new(name)
+        .extension()
+        .and_then(OsStr::to_str)
+        .filter(is_extension)
+    {
+        Some(extension) => format!("document.{extension}"),
+        None => "document".to_owned(),
     }
 }
 

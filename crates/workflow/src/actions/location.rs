@@ -83,7 +83,10 @@ pub(super) fn implied(runtime: &Runtime, arguments: &Arguments, name: &str) -> V
 }
 
 fn is_relative(runtime: &Runtime, text: &str) -> bool {
-    let is_uri = || text.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("file:/"));
+    let is_uri = || {
+        text.get(..6)
+            .is_some_and(|start| start.eq_ignore_ascii_case("file:/"))
+    };
     runtime.storage.local_path(text).is_some() && !Path::new(text).is_absolute() && !is_uri()
 }
 
@@ -97,12 +100,17 @@ pub(super) fn keyed(path: &Path) -> Value {
 
 /// The file that the argument `name` leads to, if it is a local one.
 pub(super) fn looked_at(runtime: &Runtime, arguments: &Arguments, name: &str) -> Vec<PathBuf> {
-    let text = arguments.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
-    text.and_then(|text| runtime.storage.local_path(text)).into_iter().collect()
+    let text = arguments
+        .get(name)
+        .and_then(Value::as_str)
+        .filter(|text| !text.is_empty());
+    text.and_then(|text| runtime.storage.local_path(text))
+        .into_iter()
+        .collect()
 }
 
 /// What the environment says about where the buckets of a URI's scheme are; `None` for what is in no
-/// bucket. Credentials are left out: they open the door and do not choose it.
+/// bucket, or if it says nothing. Credentials are left out: they open the door and do not choose it.
 fn store(runtime: &Runtime, uri: &str) -> Option<Value> {
     let (scheme, _) = uri.split_once("://")?;
     let prefixes: &[&str] = match scheme.to_ascii_lowercase().as_str() {
@@ -113,10 +121,14 @@ fn store(runtime: &Runtime, uri: &str) -> Option<Value> {
     };
     let says_where = |name: &str| {
         prefixes.iter().any(|prefix| name.starts_with(prefix))
-            && ["ENDPOINT", "REGION", "HOST", "BASE_URL", "EMULATOR", "ACCOUNT", "VERSION"]
+            && [
+                "ENDPOINT", "REGION", "HOST", "BASE_URL", "EMULATOR", "ACCOUNT", "VERSION",
+            ]
+            .iter()
+            .any(|part| name.contains(part))
+            && !["KEY", "SERVICE_ACCOUNT", "CREDENTIALS"]
                 .iter()
                 .any(|part| name.contains(part))
-            && !["KEY", "SERVICE_ACCOUNT", "CREDENTIALS"].iter().any(|part| name.contains(part))
     };
     let mut told: serde_json::Map<String, Value> = runtime
         .environment
@@ -125,11 +137,15 @@ fn store(runtime: &Runtime, uri: &str) -> Option<Value> {
         .map(|(name, value)| (name.clone(), value.as_str().into()))
         .collect();
     const CONNECTION: &str = "AZURE_STORAGE_CONNECTION_STRING";
-    if let Some(connection) = runtime.environment.get(CONNECTION).filter(|_| prefixes == ["AZURE_"]) {
+    if let Some(connection) = runtime
+        .environment
+        .get(CONNECTION)
+        .filter(|_| prefixes == ["AZURE_"])
+    {
         // It names the account, and holds its key.
         told.insert(CONNECTION.to_owned(), digested(runtime, connection).into());
     }
-    Some(Value::Object(told))
+    (!told.is_empty()).then_some(Value::Object(told))
 }
 
 /// What stands for a text that may be a credential: the same for the same text, and of no use

@@ -7,11 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use cachalot_cache::Domain;
 use cachalot_memory::{Answer, ErrorKind, Filter, Match, Memory, Page, Put, space};
 use serde_json::{Value, json};
 
 use super::Registry;
 use super::arguments::{Given, optional, required};
+use super::order;
+use crate::report::Event;
 use crate::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Runtime};
 use record::Remembered;
 
@@ -100,7 +103,9 @@ impl Action for Store {
             ));
         }
         let memory = memory(&given, runtime)?;
-        match settled(&given, memory.put(space::USER, record, None)).await? {
+        // Not before the announcement: a memory may answer at once.
+        let put = async { settled(&given, memory.put(space::USER, record, None)).await };
+        match announced(runtime, put).await? {
             Put::Stored { revision } => {
                 Ok(json!({ "success": true, "stored": true, "key": key, "created": revision == 1 }))
             }
@@ -117,6 +122,14 @@ struct Retrieve;
 impl Action for Retrieve {
     fn about(&self) -> &About {
         &RETRIEVE
+    }
+
+    fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
+        Ok(order::implied(arguments, &["default"]))
+    }
+
+    fn domains(&self, _arguments: &Arguments, _runtime: &Runtime) -> Vec<Domain> {
+        vec![domain()]
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -173,9 +186,33 @@ impl Action for Delete {
             labels: &exactly,
             ..Filter::default()
         };
-        let erased = settled(&given, memory.erase(space::USER, &filter, Page::keys(1))).await?;
+        let erase =
+            async { settled(&given, memory.erase(space::USER, &filter, Page::keys(1))).await };
+        let erased = announced(runtime, erase).await?;
         Ok(json!({ "success": true, "deleted": !erased.records.is_empty(), "key": key }))
     }
+}
+
+/// What user memory is called among the things whose change is announced.
+fn domain() -> Domain {
+    Domain::new("ltm")
+}
+
+/// A change of user memory, announced to those who keep answers that depend on it. That the
+/// announcement fails is no failure of the change.
+async fn announced<T>(
+    runtime: &Runtime,
+    change: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let writing = runtime.cache.writing(&[domain()]).await;
+    let changed = change.await;
+    if let Err(failure) = writing.done().await {
+        let message = format!(
+            "user memory has changed, and other processes may answer from the cache as if it had not: {failure}"
+        );
+        runtime.reporter.report(Event::Warning { message });
+    }
+    changed
 }
 
 fn memory<'a>(given: &Given<'_>, runtime: &'a Runtime) -> Result<&'a Arc<dyn Memory>, Failure> {

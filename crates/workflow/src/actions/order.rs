@@ -24,11 +24,22 @@ pub(super) fn implied(arguments: &Arguments, names: &[&str]) -> Value {
 /// The order of all mappings in a value, null if they are sorted. Together with the sorted value it
 /// determines the value as it is written.
 fn of(value: &Value) -> Value {
-    let told = |(place, order): (Value, Value)| (!order.is_null()).then(|| Value::from(vec![place, order]));
+    let told = |(place, order): (Value, Value)| {
+        (!order.is_null()).then(|| Value::from(vec![place, order]))
+    };
     let within: Vec<Value> = match value {
-        Value::Array(items) => items.iter().enumerate().map(|(place, item)| (place.into(), of(item))).filter_map(told).collect(),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .map(|(place, item)| (place.into(), of(item)))
+            .filter_map(told)
+            .collect(),
         Value::Object(fields) => {
-            let mut within: Vec<Value> = fields.iter().map(|(name, field)| (name.as_str().into(), of(field))).filter_map(told).collect();
+            let mut within: Vec<Value> = fields
+                .iter()
+                .map(|(name, field)| (name.as_str().into(), of(field)))
+                .filter_map(told)
+                .collect();
             if !fields.keys().is_sorted() {
                 let names: Vec<&str> = fields.keys().map(String::as_str).collect();
                 within.insert(0, names.into());
@@ -37,5 +48,9 @@ fn of(value: &Value) -> Value {
         }
         _ => return Value::Null,
     };
-    if within.is_empty() { Value::Null } else { within.into() }
+    if within.is_empty() {
+        Value::Null
+    } else {
+        within.into()
+    }
 }

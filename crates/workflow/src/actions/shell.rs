@@ -3,15 +3,19 @@
 mod process;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use cachalot_core::Problem;
+use cachalot_core::tree::Node;
 use serde_json::{Value, json};
 
 use super::Registry;
 use super::arguments::{Given, excerpt, optional, required};
 use super::location;
+use super::written::Written;
 use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
 use process::{Ended, Fault, Job};
 
@@ -66,6 +70,8 @@ static RUN: About = About {
 /// Passed on unasked: what programs need to find themselves, their user, and their language.
 const PASSED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
+const OUTPUT_LIMITS: RangeInclusive<u64> = 1..=1 << 30;
+
 struct Run;
 
 #[async_trait]
@@ -74,24 +80,35 @@ impl Action for Run {
         &RUN
     }
 
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with)
+            .seconds("timeout")
+            .count("output_limit", OUTPUT_LIMITS)
+            .problems()
+    }
+
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = Given::seen(&RUN, arguments);
-        let directory = directory(&given, runtime)?;
-        let named: serde_json::Map<String, Value> = match given.any("environment") {
-            Some(Value::Array(_)) => names(&given)?
-                .into_iter()
-                .map(|name| {
-                    let value = runtime
-                        .environment
-                        .get(&name)
-                        .map_or(Value::Null, |value| Value::from(value.as_str()));
-                    (name, value)
-                })
-                .collect(),
-            // A mapping is in the arguments already.
-            _ => serde_json::Map::new(),
-        };
-        Ok(json!({ "directory": directory.to_string_lossy(), "environment": named }))
+        let replaced = given.any("environment").and_then(Value::as_object);
+        let passed: serde_json::Map<String, Value> = unasked(runtime)
+            .filter(|(name, _)| replaced.is_none_or(|replaced| !replaced.contains_key(*name)))
+            .map(|(name, value)| (name.clone(), value.as_str().into()))
+            .collect();
+        // The values of a mapping are in the arguments already.
+        let named: Vec<Value> = names(&given)?
+            .into_iter()
+            .map(|name| {
+                let value = runtime.environment.get(&name);
+                // It may be a credential, and what is keyed is written down.
+                let digest = value.map(|value| location::digested(runtime, value));
+                json!({ "variable": name, "digest": digest })
+            })
+            .collect();
+        Ok(json!({
+            "directory": location::keyed(&directory(&given, runtime)?),
+            "passed": passed,
+            "named": named,
+        }))
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -145,7 +162,7 @@ fn job(given: &Given<'_>, runtime: &Runtime) -> Result<Job, Failure> {
         environment: environment(given, runtime)?,
         input: given.text("stdin")?.map(|text| text.as_bytes().to_vec()),
         timeout: given.seconds("timeout", Duration::from_secs(60))?,
-        output_limit: usize::try_from(given.count("output_limit", 1 << 20, 1..=1 << 30)?)
+        output_limit: usize::try_from(given.count("output_limit", 1 << 20, OUTPUT_LIMITS)?)
             .unwrap_or(usize::MAX),
     })
 }
@@ -179,15 +196,21 @@ fn names(given: &Given<'_>) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
+/// The variables of the run that are passed on unasked.
+fn unasked(runtime: &Runtime) -> impl Iterator<Item = (&String, &String)> {
+    let is_passed = |name: &str| PASSED.contains(&name) || name.starts_with("LC_");
+    runtime
+        .environment
+        .iter()
+        .filter(move |(name, _)| is_passed(name))
+}
+
 fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0'])
 }
 
 fn environment(given: &Given<'_>, runtime: &Runtime) -> Result<BTreeMap<String, String>, Failure> {
-    let mut passed: BTreeMap<String, String> = runtime
-        .environment
-        .iter()
-        .filter(|(name, _)| PASSED.contains(&name.as_str()) || name.starts_with("LC_"))
+    let mut passed: BTreeMap<String, String> = unasked(runtime)
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     match given.any("environment") {

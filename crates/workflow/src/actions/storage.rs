@@ -1,12 +1,17 @@
 //! `storage.hash`.
 
+use std::path::PathBuf;
+
 use async_trait::async_trait;
+use cachalot_core::Problem;
+use cachalot_core::tree::Node;
 use cachalot_storage::{Algorithm, ErrorKind};
 use serde_json::{Value, json};
 
 use super::Registry;
 use super::arguments::{Given, optional, required};
 use super::location;
+use super::written::Written;
 use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
@@ -40,8 +45,27 @@ impl Action for Hash {
         &HASH
     }
 
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with)
+            .one_of("algorithm", &Algorithm::NAMES, |name| {
+                name.parse::<Algorithm>().is_ok()
+            })
+            .problems()
+    }
+
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        Ok(location::implied(runtime, arguments, "path"))
+        let mut implicit = json!({ "echoed_path": arguments.get("path") });
+        // The result repeats the path, so that another path to the same content is another result.
+        if let (Value::Object(inputs), Value::Object(more)) =
+            (&mut implicit, location::implied(runtime, arguments, "path"))
+        {
+            inputs.extend(more);
+        }
+        Ok(implicit)
+    }
+
+    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
+        location::looked_at(runtime, arguments, "path")
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {

@@ -1,6 +1,8 @@
 //! `web.search`, by SearXNG.
 
 use async_trait::async_trait;
+use cachalot_core::Problem;
+use cachalot_core::tree::Node;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -8,6 +10,7 @@ use super::Registry;
 use super::arguments::{Given, optional, required};
 use super::configured::{base, setting, variable};
 use super::reply::{self, TIMEOUT, Terms};
+use super::written::Written;
 use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
@@ -68,6 +71,13 @@ struct Search;
 impl Action for Search {
     fn about(&self) -> &About {
         &SEARCH
+    }
+
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with)
+            .count("limit", 1..=100)
+            .seconds("timeout")
+            .problems()
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {

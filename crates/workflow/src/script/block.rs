@@ -14,6 +14,7 @@ use ruff_python_ast::{Expr, ExprContext, ModModule, Stmt};
 use ruff_python_parser::{Parsed, parse_module};
 use ruff_text_size::Ranged;
 
+use super::surrogates;
 use super::unsupported::{self, Unsupported};
 
 /// The longest block, in bytes. Bounds the depth of a syntax tree and so the stack that it needs.
@@ -97,7 +98,8 @@ pub(super) fn parse(source: &str) -> Result<Parsed<ModModule>, Refused> {
 pub(super) fn prepare(source: &str) -> Result<Program, Refused> {
     let source = unix_lines(source);
     let parsed = parse(&source)?;
-    if let Some((what, at)) = unsupported::first(parsed.suite()) {
+    let unknown = unsupported::first(parsed.suite());
+    if let Some((what, at)) = unknown.or_else(|| surrogates::first(&source, parsed.tokens())) {
         return Err(Refused::Unsupported {
             what,
             line: line_at(&source, at),
@@ -255,6 +257,7 @@ mod tests {
 
     fn run(source: String, first_line: u32) -> Result<Ended, ScriptFailure> {
         let block = Received {
+            number: 1,
             source,
             first_line,
             state: Map::new(),

@@ -10,6 +10,7 @@ mod pool;
 mod process;
 pub mod python;
 pub mod python3;
+mod surrogates;
 mod unsupported;
 mod wire;
 pub mod worker;

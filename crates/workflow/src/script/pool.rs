@@ -1,5 +1,6 @@
 //! A pool of worker processes, started when they are needed and kept while they are well.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::time::timeout;
 use cachalot_core::Millis;
 
 use super::process::{Launch, Silence, Worker};
-use super::wire::{self, Answer, DEEPEST, LONGEST_ANSWER, MOST_PRINTED, Request};
+use super::wire::{self, DEEPEST, LONGEST_ANSWER, MOST_PRINTED, Reply, Request};
 use super::{Ended, Script, ScriptFailure};
 
 /// What the parent allows beyond a block's time limit before it kills the worker. Workers of the
@@ -30,6 +31,8 @@ pub(super) struct Pool {
     watches_itself: bool,
     /// The worker's share of memory, for messages; 0 if it has no limit.
     memory_limit: u64,
+    /// The number of the last request.
+    requests: AtomicU64,
 }
 
 impl Pool {
@@ -48,6 +51,7 @@ impl Pool {
             time_limit,
             watches_itself,
             memory_limit,
+            requests: AtomicU64::new(0),
         }
     }
 
@@ -72,7 +76,8 @@ impl Pool {
                 ));
             }
         }
-        let request = self.request(script, state, variables, now)?;
+        let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let request = self.request(number, script, state, variables, now)?;
         let _turn = self.turns.acquire().await.map_err(|_| {
             failure(
                 "script_worker",
@@ -90,29 +95,38 @@ impl Pool {
             Ok(Err(silence)) => return Err(self.silent(silence)),
             Ok(Ok(line)) => line,
         };
-        let answer: Answer<Value> = serde_json::from_slice(&line).map_err(|error| {
+        let reply: Reply<Value> = serde_json::from_slice(&line).map_err(|error| {
             failure(
                 "script_worker",
                 format!("the worker of the block gave no proper answer: {error}"),
             )
         })?;
+        if reply.number != number {
+            return Err(failure(
+                "script_worker",
+                "the worker of the block gave the answer of another block and was stopped: an earlier block may have split its process (`os.fork()`); run it again"
+                    .to_owned(),
+            ));
+        }
         if worker.answered <= BLOCKS_PER_WORKER {
             self.idle
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .push(worker);
         }
-        answer.into_result()
+        reply.answer.into_result()
     }
 
     fn request(
         &self,
+        number: u64,
         script: &Script,
         state: &Map<String, Value>,
         variables: &Map<String, Value>,
         now: Millis,
     ) -> Result<Vec<u8>, ScriptFailure> {
         let request = Request {
+            number,
             source: &script.source,
             first_line: script.first_line,
             state,

@@ -218,6 +218,9 @@ def answer(block):
         kind, message, line = "script_error", str(refused), None
     except MemoryError as error:
         kind, (message, line) = "script_memory", explained(error)
+    except SystemExit as error:
+        kind, (message, line) = "script_error", explained(error)
+        message += "; the block called exit, which fails it: `return` ends a block"
     except BaseException as error:
         kind, (message, line) = "script_error", explained(error)
     if line is not None:
@@ -240,11 +243,17 @@ def main():
         # Our parent is gone, or has no more use for us: not even the running block goes on.
         os._exit(0)
 
+    own = os.getpid()
     lines.readline()
     threading.Thread(target=read, daemon=True).start()
     say(answers, b"ready")
     while True:
-        say(answers, json.dumps(answer(json.loads(todo.get()))).encode("ascii", "backslashreplace"))
+        block = json.loads(todo.get())
+        reply = {"number": block["number"], "answer": answer(block)}
+        if os.getpid() != own:
+            # A copy of us, made by the block: the answer is the original's to give.
+            os._exit(0)
+        say(answers, json.dumps(reply).encode("ascii", "backslashreplace"))
 
 
 def say(answers, line):

@@ -30,6 +30,8 @@ pub(super) struct Greeting {
 /// A block to run, as we send it.
 #[derive(Serialize)]
 pub(super) struct Request<'a> {
+    /// Its own among all of its pool; from 1.
+    pub(super) number: u64,
     pub(super) source: &'a str,
     pub(super) first_line: u32,
     pub(super) state: &'a Map<String, Value>,
@@ -42,6 +44,7 @@ pub(super) struct Request<'a> {
 /// A block to run, as a worker receives it.
 #[derive(Deserialize)]
 pub(super) struct Received {
+    pub(super) number: u64,
     pub(super) source: String,
     pub(super) first_line: u32,
     pub(super) state: Map<String, Value>,
@@ -49,6 +52,20 @@ pub(super) struct Received {
     pub(super) time_limit_ms: u64,
     pub(super) most_printed: usize,
     pub(super) now: Millis,
+}
+
+/// A line that a worker received, as far as every version of us understands it.
+#[derive(Deserialize)]
+pub(super) struct Numbered {
+    pub(super) number: u64,
+}
+
+/// What a worker sends: an answer, and to which request. A block that splits its process could make
+/// two answers of one, and the second would be taken for that of the next block.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Reply<R> {
+    pub(super) number: u64,
+    pub(super) answer: Answer<R>,
 }
 
 /// How the block ended, as a worker sends it.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use super::wire::{Answer, Greeting, Received};
+use super::wire::{Answer, Greeting, Numbered, Received, Reply};
 use super::{Ended, ScriptFailure, block, interpreter, limits};
 
 /// What a worker says when it is ready for blocks.
@@ -63,26 +63,35 @@ fn greeting(input: &mut impl BufRead, line: &mut String) -> Option<Greeting> {
 
 fn answer_all(blocks: &Receiver<String>, memory_limit: u64) {
     for line in blocks {
-        let ended = run(&line, memory_limit);
+        let (number, ended) = run(&line, memory_limit);
         drop(line);
-        if say(&encoded(&ended)).is_err() {
+        if say(&encoded(number, &ended)).is_err() {
             return;
         }
     }
 }
 
-fn run(line: &str, memory_limit: u64) -> Result<Ended, ScriptFailure> {
-    let block: Received = serde_json::from_str(line)
-        .map_err(|error| broken(format!("the worker could not read its block: {error}")))?;
+/// Runs the block of a line; returns its number with how it ended.
+fn run(line: &str, memory_limit: u64) -> (u64, Result<Ended, ScriptFailure>) {
+    let block: Received = match serde_json::from_str(line) {
+        Ok(block) => block,
+        Err(error) => {
+            // No block has the number 0.
+            let number = serde_json::from_str(line).map_or(0, |Numbered { number }| number);
+            let message = format!("the worker could not read its block: {error}");
+            return (number, Err(broken(message)));
+        }
+    };
+    let number = block.number;
     // A fault of the interpreter costs its block, and nothing else.
-    catch_unwind(AssertUnwindSafe(|| interpreter::run(block, memory_limit))).unwrap_or_else(
-        |panic| {
-            Err(broken(format!(
-                "the embedded Python failed: {}",
-                panic_message(panic.as_ref())
-            )))
-        },
-    )
+    let ended = catch_unwind(AssertUnwindSafe(|| interpreter::run(block, memory_limit)));
+    let ended = ended.unwrap_or_else(|panic| {
+        Err(broken(format!(
+            "the embedded Python failed: {}",
+            panic_message(panic.as_ref())
+        )))
+    });
+    (number, ended)
 }
 
 fn broken(message: String) -> ScriptFailure {
@@ -102,7 +111,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("it did not say why")
 }
 
-fn encoded(ended: &Result<Ended, ScriptFailure>) -> Vec<u8> {
+fn encoded(number: u64, ended: &Result<Ended, ScriptFailure>) -> Vec<u8> {
     let answer = match ended {
         Ok(Ended { returned, printed }) => Answer::Ended {
             returned,
@@ -121,7 +130,7 @@ fn encoded(ended: &Result<Ended, ScriptFailure>) -> Vec<u8> {
         },
     };
     // Writing JSON into memory fails on nothing that an answer can hold.
-    serde_json::to_vec(&answer).unwrap_or_default()
+    serde_json::to_vec(&Reply { number, answer }).unwrap_or_default()
 }
 
 fn say(line: &[u8]) -> io::Result<()> {

@@ -226,3 +226,21 @@ async fn documents_come_from_servers_too() {
         (&json!("html"), &json!("# Served"))
     );
 }
+
+#[tokio::test]
+async fn the_format_that_the_name_tells_is_keyed_even_by_content() {
+    let world = World::new();
+    for name in ["same.md", "same.html", "elsewhere/same.MD", "same"] {
+        world.file(name, "<p>one <b>two</b>");
+    }
+    let text = |path: &str| json!({"action": "document.text", "args": {"path": path}, "key_strategy": "file_content", "key_source": "path"});
+    assert_eq!(world.wrapped(text("same.md")).await.1["format"], "markdown");
+    let (hit, result) = world.wrapped(text("same.html")).await;
+    assert!(!hit && result["format"] == "html", "{result}");
+    let (hit, result) = world.wrapped(text("same")).await;
+    assert!(!hit && result["format"] == "text", "{result}");
+    assert!(
+        world.wrapped(text("elsewhere/same.MD")).await.0,
+        "the same in all that matters"
+    );
+}

@@ -240,3 +240,41 @@ async fn appending_at_the_same_time_loses_nothing() {
     let lines: std::collections::BTreeSet<_> = text.lines().collect();
     assert_eq!((text.lines().count(), lines.len()), (80, 80));
 }
+
+#[test]
+fn where_a_bucket_is_is_keyed_and_who_asks_is_not() {
+    let implicit = |world: World, uri: &str| world.implicit("file.read", json!({"path": uri}));
+    let store = |world: World, uri: &str| implicit(world, uri)["path"]["store"].clone();
+    let amazon = || World::new().with_variable("AWS_ENDPOINT_URL", "http://127.0.0.1:9000");
+    assert_eq!(
+        store(amazon(), "s3://b/k"),
+        json!({"AWS_ENDPOINT_URL": "http://127.0.0.1:9000"})
+    );
+    let credentials = amazon()
+        .with_variable("AWS_ACCESS_KEY_ID", "id")
+        .with_variable("AWS_SECRET_ACCESS_KEY", "key")
+        .with_variable("AWS_SESSION_TOKEN", "token");
+    assert_eq!(store(credentials, "s3://b/k"), store(amazon(), "s3://b/k"));
+    assert!(implicit(amazon(), "gs://b/k").is_null());
+    let azure = |account: &str| {
+        let connection = format!("AccountName={account};AccountKey=hunter2");
+        World::new().with_variable("AZURE_STORAGE_CONNECTION_STRING", &connection)
+    };
+    assert_ne!(
+        store(azure("one"), "az://c/k"),
+        store(azure("two"), "az://c/k")
+    );
+    assert!(
+        !store(azure("one"), "az://c/k")
+            .to_string()
+            .contains("hunter2")
+    );
+}
+
+#[test]
+fn a_relative_path_with_a_colon_is_relative() {
+    let world = World::new();
+    let implicit = |path: &str| world.implicit("file.read", json!({"path": path}));
+    assert_eq!(implicit("notes: today.txt"), implicit("x"));
+    assert!(implicit("file:///x").is_null() && implicit("/a:b").is_null());
+}

@@ -57,7 +57,7 @@ async fn a_document_is_uploaded_extracted_and_its_data_returned() {
     let files = cloud.files();
     assert_eq!(
         (files[0].name.as_str(), files[0].content.as_slice()),
-        ("invoice 1.pdf", b"%PDF-1.4 \0 binary\r\n--x".as_slice())
+        ("document.pdf", b"%PDF-1.4 \0 binary\r\n--x".as_slice())
     );
     assert_eq!(
         cloud.requests(),
@@ -164,7 +164,7 @@ async fn settings_come_before_the_environment_and_the_base_url_is_keyed_and_the_
     );
     assert_eq!(
         implicit,
-        json!({"base_url": "https://api.cloud.llamaindex.ai"})
+        json!({"base_url": "https://api.cloud.llamaindex.ai", "uploaded_as": "document"})
     );
 }
 
@@ -238,4 +238,44 @@ async fn a_call_that_nobody_waits_for_looks_no_more() {
     let looks = cloud.looks();
     tokio::time::sleep(Duration::from_millis(150)).await;
     assert!(cloud.looks() <= looks + 1);
+}
+
+#[tokio::test]
+async fn of_the_name_the_service_is_told_the_extension_and_that_is_keyed_even_by_content() {
+    let cloud = cloud();
+    let world = world(&cloud);
+    let content = "%PDF-1.4 \0 binary\r\n--x";
+    world.file("moved/copy.pdf", content);
+    world.file("in/invoice 1.txt", content);
+    let call = |file: &str| {
+        json!({
+            "action": "llamaextract.extract",
+            "args": invoice(json!({"file": file})),
+            "key_strategy": "file_content",
+        })
+    };
+    assert!(!world.wrapped(call("in/invoice 1.pdf")).await.0);
+    assert!(world.wrapped(call("moved/copy.pdf")).await.0);
+    assert!(!world.wrapped(call("in/invoice 1.txt")).await.0);
+    let names: Vec<String> = cloud.files().iter().map(|file| file.name.clone()).collect();
+    assert_eq!(names, ["document.pdf", "document.txt"]);
+}
+
+#[test]
+fn names_without_an_extension_tell_nothing() {
+    let world = World::new();
+    for (file, name) in [
+        ("d.x/report", "document"),
+        (".pdf", "document"),
+        ("no. 5 of Bob", "document"),
+        ("a.TAR.gz", "document.gz"),
+        ("https://example.org/a.PDF?x=.txt", "document.PDF"),
+        ("s3://b/k.docx", "document.docx"),
+    ] {
+        let implicit = world.implicit(
+            "llamaextract.extract",
+            json!({"file": file, "agent_id": "a"}),
+        );
+        assert_eq!(implicit["uploaded_as"], name, "{file}");
+    }
 }

@@ -377,3 +377,27 @@ async fn without_a_memory_every_action_says_so() {
         assert!(failure.message.contains("CACHALOT_DB"), "{failure}");
     }
 }
+
+#[tokio::test]
+async fn a_change_of_user_memory_is_announced() {
+    let world = World::new();
+    let memory = std::sync::Arc::clone(world.runtime.memory.as_ref().unwrap());
+    let epoch = async || {
+        memory
+            .get(space::CACHE, "", &["epoch:ltm"])
+            .settle()
+            .await
+            .unwrap()
+            .counters[0]
+    };
+    let before = epoch().await;
+    world.ok("ltm.retrieve", json!({"key": "k"})).await;
+    world.ok("ltm.search", json!({})).await;
+    assert_eq!(epoch().await, before);
+    stored(&world, "k", json!(1), json!({})).await;
+    let stored = epoch().await;
+    assert!(stored > before);
+    world.ok("ltm.delete", json!({"key": "k"})).await;
+    assert!(epoch().await > stored);
+    assert!(world.events.warnings().is_empty());
+}

@@ -98,3 +98,15 @@ async fn what_a_server_has_is_hashed_too() {
         .await;
     assert_eq!(failure.kind, "file_error");
 }
+
+#[tokio::test]
+async fn the_path_that_is_repeated_is_keyed_even_by_content() {
+    let world = World::new();
+    world.file("a", "same");
+    world.file("b", "same");
+    let hash = |path: &str| json!({"action": "storage.hash", "args": {"path": path}, "key_strategy": "file_content", "key_source": "path"});
+    assert_eq!(world.wrapped(hash("a")).await.1["path"], "a");
+    let (hit, result) = world.wrapped(hash("b")).await;
+    assert!(!hit && result["path"] == "b", "{result}");
+    assert!(world.wrapped(hash("a")).await.0);
+}

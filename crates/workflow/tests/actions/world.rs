@@ -154,6 +154,25 @@ impl World {
         let arguments = check(action.about(), arguments.as_object().unwrap().clone()).unwrap();
         action.implicit_inputs(&arguments, &self.runtime).unwrap()
     }
+
+    /// What is witnessed before the action runs.
+    pub(crate) fn looks_at(&self, action: &str, arguments: Value) -> Vec<PathBuf> {
+        let action = self.runtime.actions.get(action).unwrap();
+        let arguments = check(action.about(), arguments.as_object().unwrap().clone()).unwrap();
+        action.looks_at(&arguments, &self.runtime)
+    }
+
+    /// Runs the action wrapped: whether the cache answered, and with what.
+    pub(crate) async fn wrapped(&self, with: Value) -> (bool, Value) {
+        let response = self.ok("cache.wrap", with).await;
+        (
+            response["_cache_hit"] == true,
+            response
+                .get("result")
+                .unwrap_or_else(|| panic!("{response}"))
+                .clone(),
+        )
+    }
 }
 
 fn storage(directory: &Path) -> Storage {

@@ -356,6 +356,17 @@ fn a_program_that_is_no_worker() {
             });
             let failure = failing(&babbling, "return 1").await;
             assert!(failure.message.contains("no proper answer"), "{failure}");
+            let confused = python_with(|options| {
+                options.program = PathBuf::from("/bin/sh");
+                let answer = r#"{"number":7,"answer":{"ended":{"returned":1,"printed":""}}}"#;
+                let script = format!("echo ready; read x; while read y; do echo '{answer}'; done");
+                options.arguments = vec!["-c".into(), script.into()];
+            });
+            for _ in 0..2 {
+                let failure = failing(&confused, "return 1").await;
+                assert_eq!(failure.kind, "script_worker");
+                assert!(failure.message.contains("of another block"), "{failure}");
+            }
         }
     });
 }
@@ -375,7 +386,7 @@ fn a_worker_ends_with_its_input_even_in_a_block() {
     output.read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
     let block = json!({
-        "source": "while True: pass", "first_line": 1, "state": {}, "variables": {},
+        "number": 1, "source": "while True: pass", "first_line": 1, "state": {}, "variables": {},
         "time_limit_ms": 60_000, "most_printed": 10, "now": 0,
     });
     writeln!(input, "{block}").unwrap();

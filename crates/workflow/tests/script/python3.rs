@@ -20,6 +20,7 @@ tests!(
     blocks_do_not_share_names,
     an_endless_block_is_killed_with_what_it_started,
     a_block_that_ends_its_process,
+    a_block_that_splits_its_process_answers_once,
     blocks_at_once_each_have_a_process,
     the_environment_and_directory_are_the_given_ones,
     large_state_and_output,
@@ -117,7 +118,16 @@ fn lines_and_kinds_of_failures() {
                 Some(40),
                 "ModuleNotFoundError: No module named 'no_such_module'",
             ),
-            ("import sys\nsys.exit(3)", Some(41), "SystemExit: 3"),
+            (
+                "import sys\nsys.exit(3)",
+                Some(41),
+                "SystemExit: 3; the block called exit",
+            ),
+            (
+                "raise SystemExit",
+                Some(40),
+                "SystemExit; the block called exit",
+            ),
             ("raise KeyboardInterrupt", Some(40), "KeyboardInterrupt"),
             (
                 "def f(): return f()\nf()",
@@ -254,6 +264,42 @@ fn an_endless_block_is_killed_with_what_it_started() {
         assert_eq!(alone(&runner, "return 1").await.unwrap().returned, json!(1));
     });
 }
+
+#[cfg(unix)]
+fn a_block_that_splits_its_process_answers_once() {
+    if python3().is_none() {
+        return;
+    }
+    wait(async {
+        let mut options = python3_options();
+        options.workers = 1;
+        let runner = Python3Runner::new(options);
+        // The copy goes on where the block does, sooner or later than the original.
+        for before_return in [
+            "",
+            "if not child: time.sleep(0.2)",
+            "if child: time.sleep(0.2)",
+        ] {
+            let source = format!("import os, time\nchild = os.fork()\n{before_return}\nreturn 'a'");
+            for (source, expected) in [
+                (source.as_str(), "a"),
+                ("return 'b'", "b"),
+                ("import time\ntime.sleep(0.3)\nreturn 'c'", "c"),
+                ("return 'd'", "d"),
+            ] {
+                let ended = alone(&runner, source).await.unwrap();
+                assert_eq!(ended.returned, json!(expected), "{before_return}");
+            }
+        }
+        let failing_copy = "import os\nif not os.fork(): raise ValueError\nreturn 'a'";
+        for source in [failing_copy, "return 'a'"] {
+            assert_eq!(alone(&runner, source).await.unwrap().returned, json!("a"));
+        }
+    });
+}
+
+#[cfg(not(unix))]
+fn a_block_that_splits_its_process_answers_once() {}
 
 fn a_block_that_ends_its_process() {
     let Some(runner) = python3() else { return };

@@ -9,6 +9,7 @@ tests!(
     what_json_cannot_hold_is_refused_by_name,
     tuples_and_int_keys_become_json,
     text_of_every_kind_crosses,
+    half_a_surrogate_pair_is_refused_by_name,
     several_megabytes_of_state,
     deep_values_cross_up_to_the_limit,
 );
@@ -174,5 +175,43 @@ fn deep_values_cross_up_to_the_limit() {
                 .contains("`state` is nested more than 100 levels"),
             "{failure}"
         );
+    });
+}
+
+fn half_a_surrogate_pair_is_refused_by_name() {
+    wait(async {
+        let runner = python();
+        for (source, line, escape) in [
+            ("x = 1\nreturn '\\ud800'", 2, r"\ud800"),
+            ("return {'a': ['''\n\\uDFFF''']}", 2, r"\uDFFF"),
+            ("x = '\\U0000dc00'", 1, r"\U0000dc00"),
+            ("return f'{1}\\ud83d\\ude00'", 1, r"\ud83d"),
+            ("return u'a' '\\ud800'", 1, r"\ud800"),
+        ] {
+            let failure = harness::failing(&runner, source).await;
+            assert_eq!(
+                (failure.kind, failure.line),
+                ("script_unsupported", Some(line)),
+                "{source}"
+            );
+            assert!(failure.message.contains(escape), "{failure}");
+            assert!(failure.message.contains("surrogate"), "{failure}");
+        }
+        for (source, expected) in [
+            ("return '\\U0001F600'", "\u{1f600}"),
+            ("return r'\\ud800'", r"\ud800"),
+            ("return '\\\\ud800'", r"\ud800"),
+            ("return rf'{1}\\ud800'", r"1\ud800"),
+            (r#"return json.loads('"\\ud83d\\ude00"')"#, "\u{1f600}"),
+            ("return '\u{fffd}'", "\u{fffd}"),
+            // A note is no text.
+            ("return 'a' # '\\ud800'", "a"),
+        ] {
+            let ended = alone(&runner, source).await.unwrap();
+            assert_eq!(ended.returned, json!(expected), "{source}");
+        }
+        for source in [r#"return json.loads('"\\ud800"')"#, "return chr(0xd800)"] {
+            harness::failing(&runner, source).await;
+        }
     });
 }

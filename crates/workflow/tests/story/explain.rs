@@ -52,7 +52,7 @@ async fn a_changed_key_a_changed_file_and_a_changed_version_are_named() {
     world.wrap(key("two")).await;
     let [difference] = world.why().await.differences.try_into().unwrap();
     assert_eq!(difference.pointer, "/key");
-    assert_eq!(difference.new, Some(json!("cache:tester:two")));
+    assert_eq!(difference.new, Some(json!("two")));
 
     let file = world.file("f", "one");
     let content = json!({

@@ -47,6 +47,7 @@ mod invalidate;
 mod keys;
 mod lifetime;
 mod loading;
+mod noticed;
 mod persistence;
 mod processes;
 mod properties;

@@ -152,8 +152,8 @@ fn positive(with: &Node, key: &str, problems: &mut Vec<Problem>) {
     let wrong = match number(node) {
         Some(Ok(count)) if count > 0.0 && count.is_finite() => return,
         Some(Ok(count)) => count.to_string(),
-        Some(Err(text)) => format!("`{text}`"),
-        None => return,
+        // Text that is no number is told of with the types of all arguments.
+        Some(Err(_)) | None => return,
     };
     problems.push(
         Problem::new("bad-value", format!("`{key}` is {wrong}"))

@@ -63,7 +63,7 @@ pub(super) fn handle_of(arguments: &Arguments, runtime: &Runtime) -> Result<Opti
     }
     let prefixed = arguments.get("key_prefix").and_then(Value::as_bool).unwrap_or(true);
     let agent = prefixed.then_some(runtime.agent.as_str());
-    Ok(Some(handle::sealed(handle::of_key(key, agent), &runtime.seals)))
+    Ok(Some(handle::of_key(key, agent, &runtime.seals)))
 }
 
 /// The entries under a handle.

@@ -47,12 +47,18 @@ pub(super) fn start(agent: Option<&str>) -> String {
     }
 }
 
-/// The handle of a key that a user gave: a leading `cache:`, then a leading `{agent}:`, is stripped
-/// before the handle's beginning is put in front, so that a handle is its own handle.
-pub(super) fn of_key(key: &str, agent: Option<&str>) -> String {
+/// A key that a user gave, without a leading `cache:`, then without a leading `{agent}:`: all ways to
+/// write a key are the same key, and a handle is its own handle.
+pub(super) fn own_key<'a>(key: &'a str, agent: Option<&str>) -> &'a str {
     let key = key.strip_prefix(START).unwrap_or(key);
     let own = agent.and_then(|agent| key.strip_prefix(agent)).and_then(|key| key.strip_prefix(':'));
-    format!("{}{}", start(agent), own.unwrap_or(key))
+    own.unwrap_or(key)
+}
+
+/// The handle of a key that a user gave. Secrets in the key are sealed; the beginning is no secret,
+/// whatever a short secret may look like.
+pub(super) fn of_key(key: &str, agent: Option<&str>, seals: &Seals) -> String {
+    format!("{}{}", start(agent), sealed(own_key(key, agent).to_owned(), seals))
 }
 
 /// The handle of an action's arguments.
@@ -80,13 +86,22 @@ mod tests {
     #[test]
     fn keys_are_normalised_once_and_for_all() {
         for key in ["x", "cache:x", "cache:me:x", "me:x"] {
-            assert_eq!(of_key(key, Some("me")), "cache:me:x", "{key}");
+            assert_eq!(of_key(key, Some("me"), &Seals::none()), "cache:me:x", "{key}");
         }
-        assert_eq!(of_key("cache:other:x", Some("me")), "cache:me:other:x");
-        assert_eq!(of_key("cache:a:b", None), "cache:a:b");
-        assert_eq!(of_key("mex", Some("me")), "cache:me:mex");
-        let handle = of_key("a:b:c", Some("me"));
-        assert_eq!(of_key(&handle, Some("me")), handle);
+        assert_eq!(of_key("cache:other:x", Some("me"), &Seals::none()), "cache:me:other:x");
+        assert_eq!(of_key("cache:a:b", None, &Seals::none()), "cache:a:b");
+        assert_eq!(of_key("mex", Some("me"), &Seals::none()), "cache:me:mex");
+        let handle = of_key("a:b:c", Some("me"), &Seals::none());
+        assert_eq!(of_key(&handle, Some("me"), &Seals::none()), handle);
+    }
+
+    #[test]
+    fn a_short_secret_seals_the_key_and_not_the_beginning() {
+        let seals = Seals::under(cachalot_core::DigestKey::new([7; 32]));
+        seals.learn("a");
+        let handle = of_key("cache:agent:a-1", Some("agent"), &seals);
+        assert!(handle.starts_with("cache:agent:secret-"), "{handle}");
+        assert!(handle.ends_with("-1"), "{handle}");
     }
 
     #[test]

@@ -66,9 +66,8 @@ pub(super) async fn identify(request: &mut Request, runtime: &Runtime) -> Result
     }
     let handle = match &request.strategy {
         Strategy::Key(key) => {
-            let handle = handle::of_key(key, request.agent.as_deref());
-            keyed.insert("key".into(), handle.as_str().into());
-            handle
+            keyed.insert("key".into(), handle::own_key(key, request.agent.as_deref()).into());
+            handle::of_key(key, request.agent.as_deref(), &runtime.seals)
         }
         _ => {
             keyed.insert("args".into(), Value::Object(std::mem::take(&mut request.args)));
@@ -86,7 +85,7 @@ pub(super) async fn identify(request: &mut Request, runtime: &Runtime) -> Result
     let keyed = Value::Object(keyed);
     let input = Canonical::sealed(&keyed, &runtime.seals);
     take_back(keyed, without, &mut request.args);
-    Ok(Identity { handle: handle::sealed(handle, &runtime.seals), input, guard })
+    Ok(Identity { handle, input, guard })
 }
 
 /// What a wrap depends on beside its arguments, for a wrap around it.

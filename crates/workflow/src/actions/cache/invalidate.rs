@@ -99,12 +99,13 @@ fn filters(arguments: &mut Arguments, runtime: &Runtime) -> Result<Vec<Filter>, 
         criteria.push(Criterion::Is(Label::new(TAG_LABEL, tag)));
     }
     let pattern = arguments.get("pattern").and_then(Value::as_str);
-    let pattern = pattern.map(|pattern| handle::sealed(pattern.to_owned(), &runtime.seals));
+    let pattern = pattern.map(ToOwned::to_owned);
     let any = Filter { name, criteria, ..Filter::default() };
     match pattern {
         Some(pattern) if pattern.trim().is_empty() => return Err(invalid("the pattern is empty")),
         Some(pattern) => {
-            let mut patterns = vec![handle::of_key(&pattern, Some(&runtime.agent)), pattern];
+            let own = handle::of_key(&pattern, Some(&runtime.agent), &runtime.seals);
+            let mut patterns = vec![own, pattern];
             patterns.dedup();
             filters.extend(patterns.into_iter().map(|pattern| matching(&any, pattern)));
         }

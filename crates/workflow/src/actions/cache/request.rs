@@ -1,5 +1,6 @@
 //! The arguments of `cache.wrap`, read.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,6 +91,19 @@ fn one_of(name: &str, value: &str, known: &[&str]) -> Failure {
 }
 
 impl Request {
+    /// The local files that the action looks at. A file whose content is in the key may change: then
+    /// the key does.
+    pub(super) fn looks_at(&self, runtime: &Runtime) -> Vec<PathBuf> {
+        match &self.strategy {
+            Strategy::FileContent(source) => {
+                let mut others = self.args.clone();
+                others.shift_remove(source);
+                self.action.looks_at(&others, runtime)
+            }
+            _ => self.action.looks_at(&self.args, runtime),
+        }
+    }
+
     /// The name under which the wrapped action is known to the cache, whichever of its names was used.
     pub(super) fn name(&self) -> &'static str {
         name_of(self.action.as_ref())

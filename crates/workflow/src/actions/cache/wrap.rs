@@ -1,10 +1,13 @@
 //! `cache.wrap`: any action, memoized.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_cache::{
-    Begun, Call, DecodeError, Failure as RunFailure, HANDLE_LABEL, How, Join, Kind, Mode,
+    Begun, Call, DecodeError, Domain, Failure as RunFailure, HANDLE_LABEL, How, Join, Kind, Mode,
     Observation, Outcome, Policy, Product, Reason, Settled, Ticket,
 };
 use cachalot_core::tree::Node;
@@ -48,6 +51,20 @@ impl Action for Wrap {
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let request = Request::read(arguments.clone(), runtime).map_err(|refused| refused.failure)?;
         nested_inputs(&request, runtime)
+    }
+
+    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
+        match Request::read(arguments.clone(), runtime) {
+            Ok(request) => request.looks_at(runtime),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    fn domains(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Domain> {
+        match Request::read(arguments.clone(), runtime) {
+            Ok(request) => request.action.domains(&request.args, runtime),
+            Err(_) => Vec::new(),
+        }
     }
 
     async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
@@ -117,6 +134,7 @@ fn policy(request: &Request, handle: Option<&str>, runtime: &Runtime) -> Policy 
         join: Join::Fleet { wait: WAIT_FOR_OTHERS },
         patience: patience(runtime),
         labels: handle.into_iter().chain(tags).collect(),
+        domains: request.action.domains(&request.args, runtime),
         ..Policy::default()
     }
 }
@@ -220,11 +238,16 @@ impl Run {
             witness(&request, &ticket, runtime).await?;
         }
         let how = damage.map_or_else(|| ticket.how().clone(), How::Miss);
-        let result = match request.action.run(request.args, runtime).await {
+        let inside = Arc::new(AtomicU64::new(0));
+        let running = request.action.run(request.args, runtime);
+        let ended = INSIDE.scope(Arc::clone(&inside), running).await;
+        account_outside(ticket.elapsed());
+        ticket.account_elsewhere(Duration::from_nanos(inside.load(Ordering::Relaxed)));
+        let result = match ended {
             Ok(result) => result,
             Err(failure) => {
                 let failure = redacted(failure, runtime);
-                let settled = failed(ticket, &failure).await;
+                let settled = ticket.fail(RunFailure::new(failure.clone())).await;
                 Response { handle, how: &how, settled: &settled, created: None }.tell(runtime);
                 return if request.return_errors {
                     Ok((response::error(&failure, handle), false))
@@ -253,20 +276,29 @@ impl Run {
     }
 }
 
-/// Ends the ticket with a failure; what that cost.
-async fn failed(ticket: Ticket, failure: &Failure) -> Settled {
-    let paid = Spend::one(ticket.elapsed());
-    ticket.fail(RunFailure::new(failure.clone())).await;
-    Settled { stored: Err(Reason::Failed), expires: None, paid, saved: Spend::default() }
+tokio::task_local! {
+    /// Nanoseconds that wraps inside the wrap that runs now have accounted for themselves.
+    static INSIDE: Arc<AtomicU64>;
 }
 
-/// Notes what the user says that the result depends on, before the action looks at it.
+/// Tells the wrap around this one, if there is one, that this much of its time is accounted for.
+fn account_outside(time: Duration) {
+    let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let _ = INSIDE.try_with(|outside| outside.fetch_add(nanos, Ordering::Relaxed));
+}
+
+/// Notes what the action looks at, and what the user says that the result depends on, before it looks.
 async fn witness(request: &Request, ticket: &Ticket, runtime: &Runtime) -> Result<(), Failure> {
-    if request.depends_on.is_empty() {
+    let mut paths = witnessed_paths(request, runtime).map_err(invalid)?;
+    paths.extend(request.looks_at(runtime));
+    if paths.is_empty() {
         return Ok(());
     }
-    let paths = witnessed_paths(request, runtime).map_err(invalid)?;
     let witness = ticket.witness().clone();
+    if paths.iter().any(|path| runtime.seals.occur_in(path.as_os_str().as_encoded_bytes())) {
+        witness.spoil("the path of a file that it depends on holds a secret");
+        return Ok(());
+    }
     let noted = tokio::task::spawn_blocking(move || {
         paths.iter().for_each(|path| witness.observe(Observation::Content(path)));
     });

@@ -7,11 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
+use cachalot_core::Problem;
+use cachalot_core::tree::Node;
 use globset::{GlobBuilder, GlobMatcher};
 use serde_json::{Value, json};
 
 use crate::actions::arguments::{Given, excerpt, optional, required};
-use crate::actions::location;
+use crate::actions::written::Written;
+use crate::actions::{Registry, location};
 use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
 
 static GLOB: About = About {
@@ -41,9 +44,25 @@ impl Action for Glob {
         &GLOB
     }
 
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with)
+            .read(
+                "pattern",
+                "see the syntax of patterns under `file.glob`",
+                |text| compiled(split(text).1).map(drop),
+            )
+            .problems()
+    }
+
     fn implicit_inputs(&self, _arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         // Even where the search begins elsewhere: files are named as seen from the run's directory.
-        Ok(json!({ "relative_to": runtime.directory.to_string_lossy() }))
+        Ok(json!({ "relative_to": location::keyed(&runtime.directory) }))
+    }
+
+    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
+        plan(&Given::seen(&GLOB, arguments), runtime)
+            .map(|walk| walk.looked_at())
+            .unwrap_or_default()
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -99,19 +118,15 @@ fn plan(given: &Given<'_>, runtime: &Runtime) -> Result<Walk, Failure> {
         }
     };
     let (literal, rest) = split(pattern);
-    let glob = GlobBuilder::new(rest)
-        .literal_separator(true)
-        .backslash_escape(true)
-        .build()
-        .map_err(|error| {
-            given.wrong(
-                "pattern",
-                format_args!("is `{}`: {}", excerpt(pattern), error.kind()),
-            )
-        })?;
+    let matcher = compiled(rest).map_err(|error| {
+        given.wrong(
+            "pattern",
+            format_args!("is `{}`: {error}", excerpt(pattern)),
+        )
+    })?;
     Ok(Walk {
         start: directory.join(literal),
-        matcher: glob.compile_matcher(),
+        matcher,
         depth: (!rest.contains("**")).then(|| rest.split('/').count()),
         hidden: rest
             .split('/')
@@ -119,6 +134,15 @@ fn plan(given: &Given<'_>, runtime: &Runtime) -> Result<Walk, Failure> {
         relative_to: normal(&runtime.directory),
         stopped: Arc::default(),
     })
+}
+
+fn compiled(pattern: &str) -> Result<GlobMatcher, String> {
+    GlobBuilder::new(pattern)
+        .literal_separator(true)
+        .backslash_escape(true)
+        .build()
+        .map(|glob| glob.compile_matcher())
+        .map_err(|error| error.kind().to_string())
 }
 
 /// The directories of a pattern before its first wildcard, and the rest. A pattern without a
@@ -150,15 +174,37 @@ fn normal(path: &Path) -> PathBuf {
     out
 }
 
+/// What a walk has come by.
+#[derive(Default)]
+struct Seen {
+    /// The files that match, as they are shown.
+    files: Vec<String>,
+    /// What decides which files there are: the directories, and links that may lead to a file.
+    looked_at: Vec<PathBuf>,
+}
+
 impl Walk {
     fn run(&self) -> Result<Vec<String>, (PathBuf, io::Error)> {
-        let mut found = Vec::new();
+        let mut seen = Seen::default();
         // A start that does not exist holds nothing that matches.
         if self.start.is_dir() {
-            self.visit(&self.start, Path::new(""), 1, &mut found)?;
+            self.visit(&self.start, Path::new(""), 1, &mut seen)?;
         }
-        found.sort_unstable();
-        Ok(found)
+        seen.files.sort_unstable();
+        Ok(seen.files)
+    }
+
+    /// The directories and links on which the result of [`Walk::run`] depends, sorted.
+    fn looked_at(&self) -> Vec<PathBuf> {
+        let mut seen = Seen::default();
+        if self.start.is_dir() {
+            // The run fails as this does, and says why.
+            let _ = self.visit(&self.start, Path::new(""), 1, &mut seen);
+        } else {
+            seen.looked_at.push(self.start.clone());
+        }
+        seen.looked_at.sort_unstable();
+        seen.looked_at
     }
 
     /// Looks at what is in `directory`, whose names are `level` below the start.
@@ -167,9 +213,10 @@ impl Walk {
         directory: &Path,
         below: &Path,
         level: usize,
-        found: &mut Vec<String>,
+        seen: &mut Seen,
     ) -> Result<(), (PathBuf, io::Error)> {
         let fault = |error| (directory.to_path_buf(), error);
+        seen.looked_at.push(directory.to_path_buf());
         for entry in fs::read_dir(directory).map_err(fault)? {
             if self.stopped.load(Ordering::Relaxed) {
                 return Ok(());
@@ -180,15 +227,21 @@ impl Walk {
                 continue;
             }
             let (path, below) = (entry.path(), below.join(&name));
-            if entry.file_type().map_err(fault)?.is_dir() {
+            let kind = entry.file_type().map_err(fault)?;
+            if kind.is_dir() {
                 if self.depth.is_none_or(|depth| level < depth) {
-                    self.visit(&path, &below, level + 1, found)?;
+                    self.visit(&path, &below, level + 1, seen)?;
                 }
-            } else if self.matcher.is_match(&below) && path.is_file() {
-                found.push(
-                    self.shown(&path)
-                        .ok_or_else(|| (path, io::Error::other("its name is not UTF-8")))?,
-                );
+            } else if self.matcher.is_match(&below) {
+                if kind.is_symlink() {
+                    seen.looked_at.push(path.clone());
+                }
+                if path.is_file() {
+                    let shown = self.shown(&path);
+                    seen.files.push(
+                        shown.ok_or_else(|| (path, io::Error::other("its name is not UTF-8")))?,
+                    );
+                }
             }
         }
         Ok(())

@@ -1,11 +1,16 @@
 //! `file.read`.
 
+use std::path::PathBuf;
+
 use async_trait::async_trait;
 use base64::Engine as _;
+use cachalot_core::Problem;
+use cachalot_core::tree::Node;
 use serde_json::{Value, json};
 
 use crate::actions::arguments::{Given, excerpt, optional, required};
-use crate::actions::location;
+use crate::actions::written::Written;
+use crate::actions::{Registry, location};
 use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
 
 /// What is read at most if nothing else is said.
@@ -43,8 +48,19 @@ impl Action for Read {
         &READ
     }
 
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with)
+            .one_of("encoding", &ENCODINGS, |name| decode(name).is_some())
+            .count("max_bytes", 0..=u64::MAX)
+            .problems()
+    }
+
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         Ok(location::implied(runtime, arguments, "path"))
+    }
+
+    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
+        location::looked_at(runtime, arguments, "path")
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -60,14 +76,27 @@ impl Action for Read {
 
 type Decode = fn(&Given<'_>, &str, Vec<u8>) -> Result<String, Failure>;
 
+/// The encodings by the names that are shown.
+const ENCODINGS: [&str; 3] = ["utf-8", "latin-1", "base64"];
+
 /// How bytes become text. Chosen before anything is read, so that an unknown encoding costs nothing.
 fn decoder(given: &Given<'_>) -> Result<Decode, Failure> {
-    let encoding = given
-        .text("encoding")?
-        .unwrap_or("utf-8")
-        .to_ascii_lowercase();
-    match encoding.as_str() {
-        "utf-8" | "utf8" => Ok(|given, path, bytes| {
+    let encoding = given.text("encoding")?.unwrap_or("utf-8");
+    decode(encoding).ok_or_else(|| {
+        given.wrong(
+            "encoding",
+            format_args!(
+                "is `{}`: expected one of: {}",
+                excerpt(encoding),
+                ENCODINGS.join(", ")
+            ),
+        )
+    })
+}
+
+fn decode(encoding: &str) -> Option<Decode> {
+    match encoding.to_ascii_lowercase().as_str() {
+        "utf-8" | "utf8" => Some(|given, path, bytes| {
             String::from_utf8(bytes).map_err(|error| {
                 given.wrong("path", format_args!(
                     "names `{path}`, which is not UTF-8 (byte {}): give `encoding: latin-1` or `encoding: base64`",
@@ -77,15 +106,9 @@ fn decoder(given: &Given<'_>) -> Result<Decode, Failure> {
         }),
         // Each byte is the code point of its number.
         "latin-1" | "latin1" | "iso-8859-1" => {
-            Ok(|_, _, bytes| Ok(bytes.into_iter().map(char::from).collect()))
+            Some(|_, _, bytes| Ok(bytes.into_iter().map(char::from).collect()))
         }
-        "base64" => Ok(|_, _, bytes| Ok(base64::engine::general_purpose::STANDARD.encode(bytes))),
-        other => Err(given.wrong(
-            "encoding",
-            format_args!(
-                "is `{}`: expected one of: utf-8, latin-1, base64",
-                excerpt(other)
-            ),
-        )),
+        "base64" => Some(|_, _, bytes| Ok(base64::engine::general_purpose::STANDARD.encode(bytes))),
+        _ => None,
     }
 }

@@ -24,6 +24,16 @@ pub(super) enum Fault {
     Evaluation(String),
 }
 
+/// Whether the text is an expression.
+///
+/// # Errors
+/// Its syntax.
+pub(super) fn check(expression: &str) -> Result<(), String> {
+    jmespath::parse(expression)
+        .map(drop)
+        .map_err(|error| told(&error))
+}
+
 /// Evaluates an expression.
 ///
 /// # Errors

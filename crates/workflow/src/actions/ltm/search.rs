@@ -1,12 +1,17 @@
 //! `ltm.search`.
 
 use async_trait::async_trait;
+use cachalot_cache::Domain;
+use cachalot_core::Problem;
+use cachalot_core::tree::Node;
 use cachalot_memory::{Filter, Match, Memory, Order, Page, Record, space};
 use serde_json::{Value, json};
 
 use super::record::{Remembered, label_name, label_value};
-use super::{memory, settled};
+use super::{domain, memory, settled};
+use crate::actions::Registry;
 use crate::actions::arguments::{Given, noun, optional};
+use crate::actions::written::Written;
 use crate::report::Event;
 use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
 
@@ -40,6 +45,14 @@ pub(super) struct Search;
 impl Action for Search {
     fn about(&self) -> &About {
         &SEARCH
+    }
+
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        Written::new(with).count("limit", 1..=10_000).problems()
+    }
+
+    fn domains(&self, _arguments: &Arguments, _runtime: &Runtime) -> Vec<Domain> {
+        vec![domain()]
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {

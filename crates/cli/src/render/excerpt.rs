@@ -1,0 +1,198 @@
+//! Source text as a frame around a problem shows it: lines of a readable length.
+
+use cachalot_core::Place;
+use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
+
+/// Lines longer than this, in characters, are cut.
+const LONGEST: usize = 160;
+
+/// How much of a cut line is shown before the place.
+const BEFORE: usize = 60;
+
+/// A file with its long lines cut, and a place in it.
+pub(crate) struct Excerpt {
+    place: Place,
+    text: String,
+    start: usize,
+    length: usize,
+}
+
+impl Excerpt {
+    /// Cuts the lines of `text`, the one of `place` around it. `None` if the place is not in the text.
+    pub(crate) fn of(text: &str, place: &Place) -> Option<Self> {
+        let marked = text.get(place.start..place.start.checked_add(place.len)?)?;
+        // A place that spans many lines is shown by its first.
+        let marked = marked.split('\n').next().unwrap_or_default();
+        let mut excerpt = Self {
+            place: place.clone(),
+            text: String::with_capacity(text.len().min(64 * 1024)),
+            start: 0,
+            length: 0,
+        };
+        let mut begin = 0;
+        for line in text.split_inclusive('\n') {
+            let ending = if line.ends_with('\n') { "\n" } else { "" };
+            let line = &line[..line.len() - ending.len()];
+            let end = begin + line.len();
+            if (begin..=end).contains(&place.start) {
+                excerpt.marked_line(line, place.start - begin, marked);
+            } else {
+                excerpt.push(line, 0);
+            }
+            excerpt.text.push_str(ending);
+            begin = end + ending.len();
+        }
+        if place.start == text.len() && (text.is_empty() || text.ends_with('\n')) {
+            excerpt.start = excerpt.text.len();
+        }
+        Some(excerpt)
+    }
+
+    fn marked_line(&mut self, line: &str, at: usize, marked: &str) {
+        let column = line[..at].chars().count();
+        let long = line.chars().nth(LONGEST).is_some();
+        let from = if long {
+            column.saturating_sub(BEFORE)
+        } else {
+            0
+        };
+        let begin = self.text.len();
+        let shown = self.push(line, from);
+        let left_out = if from > 0 { '…'.len_utf8() } else { 0 };
+        let before: usize = line
+            .chars()
+            .skip(from)
+            .take(column - from)
+            .map(char::len_utf8)
+            .sum();
+        self.start = begin + left_out + before;
+        self.length = marked.len().min(begin + left_out + shown - self.start);
+    }
+
+    /// Puts a line there, from a character on, with `…` where something is left out. Returns how many
+    /// bytes of the line are shown.
+    fn push(&mut self, line: &str, from: usize) -> usize {
+        let start = line
+            .char_indices()
+            .nth(from)
+            .map_or(line.len(), |(at, _)| at);
+        let rest = &line[start..];
+        let length = rest
+            .char_indices()
+            .nth(LONGEST)
+            .map_or(rest.len(), |(at, _)| at);
+        if from > 0 {
+            self.text.push('…');
+        }
+        self.text.push_str(&rest[..length]);
+        if length < rest.len() {
+            self.text.push('…');
+        }
+        length
+    }
+
+    /// Where the place is in what is shown.
+    pub(crate) fn span(&self) -> SourceSpan {
+        (self.start, self.length).into()
+    }
+}
+
+impl SourceCode for Excerpt {
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        before: usize,
+        after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let contents = self.text.read_span(span, before, after)?;
+        // Without context, it is asked where the place is: in the file, not in what is shown of it.
+        let column = match (before, after) {
+            (0, 0) => (self.place.column as usize).saturating_sub(1),
+            _ => contents.column(),
+        };
+        Ok(Box::new(MietteSpanContents::new_named(
+            self.place.file.to_string(),
+            contents.data(),
+            *contents.span(),
+            contents.line(),
+            column,
+            contents.line_count(),
+        )))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn excerpt(text: &str, start: usize, len: usize) -> Excerpt {
+        let place = Place {
+            file: "a.yaml".into(),
+            line: 1 + text[..start].matches('\n').count() as u32,
+            column: 1 + text[..start]
+                .chars()
+                .rev()
+                .take_while(|c| *c != '\n')
+                .count() as u32,
+            start,
+            len,
+        };
+        Excerpt::of(text, &place).unwrap()
+    }
+
+    #[test]
+    fn short_lines_are_shown_as_they_are() {
+        for text in ["", "a: b", "a: é\nc: d\n", "a\r\nb", "\n\n"] {
+            for start in (0..=text.len()).filter(|at| text.is_char_boundary(*at)) {
+                let excerpt = excerpt(text, start, 0);
+                assert_eq!(
+                    (excerpt.text.as_str(), excerpt.start),
+                    (text, start),
+                    "{text:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn long_lines_are_cut_around_the_place() {
+        let long = "é".repeat(20_000);
+        let text = format!("{long}\nx: {long}WRONG{long}\n{long}");
+        let start = text.find("WRONG").unwrap();
+        for length in [5, 10_005] {
+            let shown = excerpt(&text, start, length);
+            assert!(
+                shown
+                    .text
+                    .lines()
+                    .all(|line| line.chars().count() <= LONGEST + 2)
+            );
+            assert_eq!(shown.text.lines().count(), 3);
+            let label = &shown.text[shown.start..][..shown.length];
+            assert!(
+                label.starts_with("WRONG") && label.len() <= length,
+                "{label}"
+            );
+            let at = shown.read_span(&shown.span(), 0, 0).unwrap();
+            assert_eq!((at.line(), at.column()), (1, 20_003));
+        }
+    }
+
+    #[test]
+    fn a_place_that_is_not_in_the_text_is_none() {
+        let place = |start, len| Place {
+            file: "a".into(),
+            line: 1,
+            column: 1,
+            start,
+            len,
+        };
+        for (start, len) in [(3, 1), (1, 9), (usize::MAX, 2), (2, 1)] {
+            assert!(
+                Excerpt::of("aé", &place(start, len)).is_none(),
+                "{start} {len}"
+            );
+        }
+    }
+}

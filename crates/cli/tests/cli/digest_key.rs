@@ -1,0 +1,113 @@
+//! The digest key: what is wrong with it costs the cache, not the run.
+
+use std::path::PathBuf;
+
+use crate::support::{Home, MARKING, Ran};
+
+const SECRET: &str = "{\"TOKEN\": \"hunter2\"}";
+
+fn home() -> (Home, PathBuf) {
+    let home = Home::new();
+    home.write("agent.yaml", MARKING);
+    home.write("secrets.json", SECRET);
+    let key = home.join("data/cachalot/cachalot.db.digest-key");
+    (home, key)
+}
+
+fn run(home: &Home) -> Ran {
+    home.run(&[
+        "run",
+        "agent.yaml",
+        "-i",
+        "text=x",
+        "--secrets",
+        "secrets.json",
+    ])
+    .ok()
+}
+
+#[test]
+fn a_damaged_key_costs_a_warning_and_the_cache() {
+    let (home, key) = home();
+    assert_eq!(run(&home).json()["answer"]["_cache_stored"], true);
+    let good = std::fs::read(&key).unwrap();
+    std::fs::write(&key, "short").unwrap();
+    for _ in 0..2 {
+        let ran = run(&home);
+        let answer = &ran.json()["answer"];
+        assert_eq!(answer["_cache_hit"], false, "{ran}");
+        assert_eq!(answer["_cache_stored"], false, "{ran}");
+        let warnings: Vec<&str> = ran
+            .stderr
+            .lines()
+            .filter(|line| line.contains("digest key"))
+            .collect();
+        let [warning] = warnings[..] else {
+            panic!("one warning: {ran}")
+        };
+        assert_eq!(warning.matches(key.to_str().unwrap()).count(), 1, "{ran}");
+        assert!(
+            warning.contains("32 bytes") && warning.contains("remove it"),
+            "{ran}"
+        );
+        assert!(!ran.stderr.contains("hunter2"), "{ran}");
+    }
+    assert_eq!(
+        std::fs::read(&key).unwrap(),
+        b"short",
+        "nothing replaced it"
+    );
+    std::fs::write(&key, good).unwrap();
+    assert_eq!(run(&home).json()["answer"]["_cache_hit"], true);
+    assert_eq!(home.runs(), 3);
+}
+
+#[test]
+fn a_key_in_the_way_of_which_something_is_costs_no_run() {
+    let (home, key) = home();
+    std::fs::create_dir_all(&key).unwrap();
+    let ran = run(&home);
+    assert!(ran.stderr.contains("the digest key"), "{ran}");
+    home.write(
+        "agent.yaml",
+        MARKING.replace(
+            "name: marking\n",
+            "name: marking\nsettings:\n  ltm:\n    backend: in-process\n",
+        ),
+    );
+    let ran = run(&home);
+    assert_eq!(ran.json()["answer"]["_cache_stored"], true, "{ran}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_key_that_others_can_read_is_told_of_once() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (home, key) = home();
+    let told = |ran: &Ran| ran.stderr.matches("is open to others").count();
+    assert_eq!(told(&run(&home)), 0);
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let ran = run(&home);
+    assert_eq!(told(&ran), 1, "{ran}");
+    assert!(
+        ran.stderr.contains("mode 644") && ran.stderr.contains("chmod 600"),
+        "{ran}"
+    );
+    assert_eq!(
+        ran.json()["answer"]["_cache_hit"],
+        true,
+        "it is used: {ran}"
+    );
+    home.run(&[
+        "run",
+        "agent.yaml",
+        "-i",
+        "text=x",
+        "-q",
+        "--secrets",
+        "secrets.json",
+    ])
+    .ok();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(told(&run(&home)), 0);
+}

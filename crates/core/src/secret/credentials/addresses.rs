@@ -1,0 +1,68 @@
+//! Credentials inside addresses, wherever in a text the addresses stand.
+
+use std::ops::Range;
+
+use super::{folded, names_a_credential};
+
+/// The passwords of all `scheme://user:password@host` in a text, in order.
+pub(super) fn passwords(text: &str) -> Vec<Range<usize>> {
+    text.match_indices("://")
+        .filter_map(|(at, separator)| {
+            let start = at + separator.len();
+            let length = text[start..]
+                .find(|c: char| "/?#\\".contains(c) || ends_an_address(c))
+                .unwrap_or(text.len() - start);
+            // A password may hold an `@` that nobody encoded: the last one ends it.
+            let (user_and_password, _) = text[start..start + length].rsplit_once('@')?;
+            let (user, password) = user_and_password.split_once(':')?;
+            let start = start + user.len() + 1;
+            (!password.is_empty()).then(|| start..start + password.len())
+        })
+        .collect()
+}
+
+/// The values of all parameters, `?name=value` and `&name=value`, whose names say that they sign or
+/// authorize, in order. A text may also begin with one, as the body of a form does.
+pub(super) fn parameters(text: &str) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    for (at, _) in text.match_indices('=') {
+        let name = &text[name_start(text, at)..at];
+        let before = text[..at - name.len()].chars().next_back();
+        let secret = match before {
+            // The `;` is that of `&amp;`.
+            Some('?' | '&' | '#' | ';') => names_a_credential(name) || signs(name),
+            None => names_a_credential(name),
+            Some(_) => false,
+        };
+        let start = at + 1;
+        if !secret || found.last().is_some_and(|last| start < last.end) {
+            continue;
+        }
+        let length = text[start..]
+            .find(|c: char| "&#".contains(c) || ends_an_address(c))
+            .unwrap_or(text.len() - start);
+        if length > 0 {
+            found.push(start..start + length);
+        }
+    }
+    found
+}
+
+/// Where the name that ends before `end` begins.
+fn name_start(text: &str, end: usize) -> usize {
+    text[..end]
+        .bytes()
+        .rposition(|byte| !(byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)))
+        .map_or(0, |at| at + 1)
+}
+
+/// Names that say so only where they name a parameter of an address.
+fn signs(name: &str) -> bool {
+    let name = folded(name);
+    name == "key" || name == "sig" || name.ends_with("signature")
+}
+
+/// White space and what stands around addresses in texts, JSON and shell commands.
+fn ends_an_address(character: char) -> bool {
+    character.is_whitespace() || "\"'`<>".contains(character)
+}

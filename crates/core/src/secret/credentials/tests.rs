@@ -1,0 +1,134 @@
+use super::*;
+
+#[test]
+fn credentials_are_recognised_by_field_name_and_by_shape() {
+    let mut value = serde_json::json!({
+        "headers": {"Authorization": "x", "X-Api-Key": "y", "accept": "text/html"},
+        "body": "my key is sk-abcdefghijklmnopqrstuv, keep it",
+        "note": "Authorization: Bearer abcdefgh12345678 please",
+        "token": null,
+        "use_token": true,
+        "credentials": {"user": "u", "pin": 1},
+    });
+    redact_value(&mut value, &Seals::none());
+    assert_eq!(
+        value,
+        serde_json::json!({
+            "headers": {"Authorization": MASK, "X-Api-Key": MASK, "accept": "text/html"},
+            "body": "my key is [secret], keep it",
+            "note": "Authorization: Bearer [secret] please",
+            "token": null,
+            "use_token": true,
+            "credentials": MASK,
+        })
+    );
+}
+
+#[test]
+fn names_of_credentials_in_every_spelling() {
+    for name in [
+        "password",
+        "db_password",
+        "dbPassword",
+        "DB-PASSWD",
+        "password_again",
+        "X-Auth-Token",
+        "auth_token",
+        "csrfToken",
+        "client.secret",
+        "openai_api_key",
+        "OPENAI_APIKEY",
+        "x-api-key",
+        "aws_secret_access_key",
+        "awsAccessKey",
+        "ssh private key",
+        "Proxy-Authorization",
+        "Set-Cookie",
+        "cookies",
+        "google_credentials",
+        "secret_value",
+    ] {
+        assert!(names_a_credential(name), "{name}");
+    }
+}
+
+#[test]
+fn harmless_names_stay_readable() {
+    for name in [
+        "max_tokens",
+        "tokens",
+        "token_count",
+        "tokenizer",
+        "keyboard",
+        "monkey",
+        "public_key",
+        "key",
+        "primary_key",
+        "secretary",
+        "passenger",
+        "author",
+        "cookie_policy",
+        "signature",
+        "",
+    ] {
+        assert!(!names_a_credential(name), "{name}");
+    }
+}
+
+#[test]
+fn passwords_of_addresses_are_masked_and_nothing_else_of_them() {
+    for (text, shown) in [
+        ("https://bob:hunter2@host/p", "https://bob:[secret]@host/p"),
+        (
+            "see postgres://u:p@ss@db:5432/x and redis://:pw@h",
+            "see postgres://u:[secret]@db:5432/x and redis://:[secret]@h",
+        ),
+        ("'https://a:b@c'", "'https://a:[secret]@c'"),
+        ("https://bob@host:80/a:b@c", "https://bob@host:80/a:b@c"),
+        ("https://bob:@host", "https://bob:@host"),
+        ("http://host:80/", "http://host:80/"),
+        ("10:30 a@b.c", "10:30 a@b.c"),
+    ] {
+        assert_eq!(mask_credentials(text), shown);
+        assert_eq!(mask_credentials(shown), shown, "masked again");
+    }
+}
+
+#[test]
+fn parameters_that_authorize_are_masked_and_no_others() {
+    for (text, shown) in [
+        (
+            "GET https://h/p?access_token=abc&page=2&key=k&sig=s#top failed",
+            "GET https://h/p?access_token=[secret]&page=2&key=[secret]&sig=[secret]#top failed",
+        ),
+        (
+            "https://s3/x?X-Amz-Signature=00ff&X-Amz-Date=1",
+            "https://s3/x?X-Amz-Signature=[secret]&X-Amz-Date=1",
+        ),
+        ("/cb#id_token=a=b&state=1", "/cb#id_token=[secret]&state=1"),
+        (
+            "<a href='?a=1&amp;key=z'>",
+            "<a href='?a=1&amp;key=[secret]'>",
+        ),
+        ("password=x&user=bob", "password=[secret]&user=bob"),
+        ("user=bob&password=é&x=ü", "user=bob&password=[secret]&x=ü"),
+        (
+            "https://h/?max_tokens=5&monkey=1&keyboard=us&key=",
+            "https://h/?max_tokens=5&monkey=1&keyboard=us&key=",
+        ),
+        ("key=value", "key=value"),
+        ("sort(key=len) if a == b", "sort(key=len) if a == b"),
+        ("a?=b&=c=é", "a?=b&=c=é"),
+    ] {
+        assert_eq!(mask_credentials(text), shown);
+        assert_eq!(mask_credentials(shown), shown, "masked again");
+    }
+}
+
+#[test]
+fn every_authorization_in_a_text_is_masked() {
+    assert_eq!(
+        mask_credentials("Bearer aaaabbbb, then Bearer ccccdddd"),
+        "Bearer [secret], then Bearer [secret]"
+    );
+}

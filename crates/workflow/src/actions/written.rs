@@ -1,0 +1,198 @@
+//! Arguments as they are written in a file, for checks when it is loaded. What a template will give
+//! is not known then: about that nothing is said.
+
+use std::ops::RangeInclusive;
+
+use cachalot_core::tree::{Kind, Node};
+use cachalot_core::{Problem, suggest};
+
+use super::arguments::excerpt;
+use crate::format::codes;
+use crate::template::is_literal;
+
+/// The arguments of one action as they are written.
+pub(super) struct Written<'a> {
+    with: Option<&'a Node>,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Written<'a> {
+    pub(super) fn new(with: Option<&'a Node>) -> Self {
+        Self {
+            with,
+            problems: Vec::new(),
+        }
+    }
+
+    /// What is wrong with them.
+    pub(super) fn problems(self) -> Vec<Problem> {
+        self.problems
+    }
+
+    fn argument(&self, name: &str) -> Option<&'a Node> {
+        match self.with.map(|with| &with.kind) {
+            Some(Kind::Map(entries)) => entries
+                .iter()
+                .find(|entry| entry.key == name)
+                .map(|entry| &entry.value),
+            _ => None,
+        }
+    }
+
+    /// The text that is meant, if it is written without templates.
+    fn text(&self, name: &str) -> Option<(&'a Node, &'a str)> {
+        let node = self.argument(name)?;
+        let text = node.as_text().filter(|text| is_literal(text))?;
+        Some((node, text))
+    }
+
+    /// The number that is meant, if it is written without templates.
+    fn number(&self, name: &str) -> Option<(&'a Node, f64)> {
+        let node = self.argument(name)?;
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "only compared with small bounds"
+        )]
+        let number = match &node.kind {
+            Kind::Integer(number) => *number as f64,
+            Kind::Unsigned(number) => *number as f64,
+            Kind::Float(number) => *number,
+            Kind::Text(text) if is_literal(text) => text.trim().parse().ok()?,
+            _ => return None,
+        };
+        Some((node, number))
+    }
+
+    /// A problem with the argument `name`, or with all of them if it is not there.
+    pub(super) fn refuse(
+        &mut self,
+        code: &'static str,
+        name: &str,
+        message: String,
+        help: impl Into<String>,
+    ) {
+        let problem = Problem::new(code, message).help(help);
+        self.problems.push(match (self.argument(name), self.with) {
+            (Some(node), _) => problem.at(&node.place),
+            (None, Some(with)) => problem.at(&with.head()),
+            (None, None) => problem,
+        });
+    }
+
+    /// A duration in seconds, as the action reads it when it runs.
+    pub(super) fn seconds(mut self, name: &str) -> Self {
+        const LONGEST: f64 = 604_800.0;
+        if let Some((_, seconds)) = self.number(name)
+            && !(seconds > 0.0 && seconds <= LONGEST)
+        {
+            let message = format!("`{name}` is {seconds}");
+            let help = format!("expected seconds, above 0 and at most {LONGEST}");
+            self.refuse(codes::OUT_OF_RANGE, name, message, help);
+        }
+        self
+    }
+
+    /// A whole number within bounds.
+    pub(super) fn count(mut self, name: &str, range: RangeInclusive<u64>) -> Self {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a bound that is off by a little is enough"
+        )]
+        let (least, most) = (*range.start() as f64, *range.end() as f64);
+        if let Some((_, count)) = self.number(name)
+            && !(least..=most).contains(&count)
+        {
+            let message = format!("`{name}` is {count}");
+            let help = format!(
+                "expected a whole number from {} to {}",
+                range.start(),
+                range.end()
+            );
+            self.refuse(codes::OUT_OF_RANGE, name, message, help);
+        }
+        self
+    }
+
+    /// One of some names.
+    pub(super) fn one_of(
+        mut self,
+        name: &str,
+        known: &[&str],
+        takes: impl Fn(&str) -> bool,
+    ) -> Self {
+        if let Some((_, text)) = self.text(name)
+            && !takes(text)
+        {
+            let message = format!("`{name}` is `{}`", excerpt(text));
+            let help = suggest::did_you_mean(text, known);
+            self.refuse(codes::BAD_VALUE, name, message, help);
+        }
+        self
+    }
+
+    /// Text that `read` takes, or says what is wrong with, to be read after the name.
+    pub(super) fn read(
+        mut self,
+        name: &str,
+        help: &str,
+        read: impl FnOnce(&str) -> Result<(), String>,
+    ) -> Self {
+        if let Some((_, text)) = self.text(name)
+            && let Err(what) = read(text)
+        {
+            self.refuse(codes::BAD_VALUE, name, format!("`{name}` {what}"), help);
+        }
+        self
+    }
+
+    /// At least one of these arguments.
+    pub(super) fn some_of(mut self, action: &str, names: &[&str], help: &str) -> Self {
+        let may_be = |name: &&&str| self.argument(name).is_some_and(|node| !node.is_null());
+        if !self.is_template() && !names.iter().any(|name| may_be(&name)) {
+            let message = format!("`{action}` needs one of {}", listed(names));
+            self.refuse(codes::MISSING_KEY, "", message, help);
+        }
+        self
+    }
+
+    /// At most one of these arguments. Of a template nothing is known: it may give null, which is
+    /// as good as none.
+    pub(super) fn one_at_most(mut self, action: &str, names: &[&str], help: &str) -> Self {
+        let given: Vec<&str> = names
+            .iter()
+            .copied()
+            .filter(|name| self.is_given(name))
+            .collect();
+        if let [_, second, ..] = given[..] {
+            let message = format!(
+                "`{action}` is given {}, which exclude each other",
+                listed(&given)
+            );
+            self.refuse(codes::BAD_VALUE, second, message, help);
+        }
+        self
+    }
+
+    fn is_given(&self, name: &str) -> bool {
+        self.argument(name).is_some_and(|node| match &node.kind {
+            Kind::Null => false,
+            Kind::Text(text) => !text.is_empty() && is_literal(text),
+            _ => true,
+        })
+    }
+
+    /// Whether one template gives all arguments.
+    fn is_template(&self) -> bool {
+        self.with
+            .and_then(Node::as_text)
+            .is_some_and(|text| !is_literal(text))
+    }
+}
+
+fn listed(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => quoted.concat(),
+    }
+}

@@ -1,0 +1,78 @@
+//! Halves of surrogate pairs in text literals, which Python keeps and the embedded parser replaces.
+
+use ruff_python_ast::StringFlags as _;
+use ruff_python_ast::token::{TokenKind, Tokens};
+use ruff_text_size::Ranged;
+
+use super::unsupported::Unsupported;
+
+/// The first escape in a text literal that stands for half a surrogate pair, and the byte offset at
+/// which it stands. The interpreter would silently see U+FFFD in its place.
+pub(super) fn first(source: &str, tokens: &Tokens) -> Option<(Unsupported, usize)> {
+    tokens
+        .iter()
+        .filter(|token| {
+            let text = matches!(
+                token.kind(),
+                TokenKind::String | TokenKind::FStringMiddle | TokenKind::TStringMiddle
+            );
+            let literally = |flags: ruff_python_ast::AnyStringFlags| {
+                flags.prefix().is_raw() || flags.is_byte_string()
+            };
+            text && !token.string_flags().is_some_and(literally)
+        })
+        .find_map(|token| {
+            let start = token.start().to_usize();
+            let literal = source.get(start..token.end().to_usize())?;
+            let (at, escape) = escaped(literal)?;
+            Some((half(escape), start + at))
+        })
+}
+
+/// The first such escape in the text of a literal.
+fn escaped(literal: &str) -> Option<(usize, &str)> {
+    let mut from = 0;
+    while let Some(found) = literal[from..].find('\\') {
+        let at = from + found;
+        let digits = match literal.as_bytes().get(at + 1)? {
+            b'u' => 4,
+            b'U' => 8,
+            _ => 0,
+        };
+        if let Some(escape) = literal.get(at..at + 2 + digits)
+            && let Ok(0xD800..=0xDFFF) = u32::from_str_radix(&escape[2..], 16)
+        {
+            return Some((at, escape));
+        }
+        // Also what follows a backslash may be one.
+        from = at + 1 + literal[at + 1..].chars().next().map_or(0, char::len_utf8);
+    }
+    None
+}
+
+fn half(escape: &str) -> Unsupported {
+    Unsupported {
+        what: format!("`{escape}`, half a surrogate pair, which is no character of any text"),
+        instead: Some("write the character itself, or all of its number, as in `\\U0001F600`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_read_as_python_reads_them() {
+        for (literal, expected) in [
+            (r#""\ud800""#, Some((1, r"\ud800"))),
+            (r#""é\\\uDFFF""#, Some((5, r"\uDFFF"))),
+            (r#""\U0000dabc""#, Some((1, r"\U0000dabc"))),
+            (r#""\\ud800""#, None),
+            (r#""\ud7ff\ue000\U0001F600""#, None),
+            (r#""\é\u00e9\ud8""#, None),
+            (r#""\"#, None),
+        ] {
+            assert_eq!(escaped(literal), expected, "{literal}");
+        }
+    }
+}
