@@ -206,12 +206,11 @@ impl Shared {
             Err(reason) => return Looked::Miss { reason, moment, epochs: None },
         };
         let key_text = key.to_string();
-        if let Some(fronted) = self.front.get(key) {
-            if fronted.is_under(&policy.domains)
-                && self.still_serves(&fronted, memory.as_ref(), &key_text).await
-            {
-                return Looked::Hit(fronted);
-            }
+        if let Some(fronted) = self.front.get(key)
+            && fronted.is_under(&policy.domains)
+            && self.still_serves(&fronted, memory.as_ref(), &key_text).await
+        {
+            return Looked::Hit(fronted);
         }
         self.look_in_memory(memory, key, &key_text, call, policy, patience, moment).await
     }

@@ -197,10 +197,10 @@ impl Cache {
             after.clone_from(&batch.next);
             let now = self.0.clock.now();
             for record in batch.records {
-                if which.matches_labels(&record.labels) {
-                    if let Ok(entry) = Entry::decode(record) {
-                        each(Stored::of(&entry, now));
-                    }
+                if which.matches_labels(&record.labels)
+                    && let Ok(entry) = Entry::decode(record)
+                {
+                    each(Stored::of(&entry, now));
                 }
             }
             if after.is_none() {

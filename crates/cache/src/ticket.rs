@@ -228,10 +228,10 @@ impl Ticket {
 pub(crate) async fn abandoned(flight: &Arc<Flight>, orphan: Orphan) {
     loop {
         let known = flight.deserted().await;
-        if let Orphan::Finish { within } = orphan {
-            if tokio::time::timeout(within, flight.attended(known)).await.is_ok() {
-                continue;
-            }
+        if let Orphan::Finish { within } = orphan
+            && tokio::time::timeout(within, flight.attended(known)).await.is_ok()
+        {
+            continue;
         }
         if flight.close_if_deserted() {
             return;

@@ -76,7 +76,7 @@ pub(super) struct File {
 
 /// What is to be written together.
 pub(super) struct Batch {
-    pub(super) rows: Vec<Box<Unwritten>>,
+    pub(super) rows: Vec<Unwritten>,
     pub(super) sums: Vec<(Kind, String, Totals)>,
     pub(super) hits: VecDeque<RecentHit>,
 }

@@ -318,7 +318,7 @@ fn write(
         let mut flushed = Vec::new();
         let mut ended = false;
         let mut take = |message| match message {
-            Message::Row(row) => rows_taken.push(row),
+            Message::Row(row) => rows_taken.push(*row),
             Message::Flush(done) => flushed.push(done),
         };
         match rows.recv_timeout(Duration::from_secs(1)) {
@@ -334,11 +334,11 @@ fn write(
             sums: hits.take_sums(),
             hits: std::mem::take(&mut *lock(&hits.recent)),
         };
-        if !batch.is_empty() {
-            if let (Err(error), false) = (file.append(&batch), warned) {
-                warned = true;
-                warn(&format!("the ledger cannot be written, calls go on unaccounted: {error}"));
-            }
+        if !batch.is_empty()
+            && let (Err(error), false) = (file.append(&batch), warned)
+        {
+            warned = true;
+            warn(&format!("the ledger cannot be written, calls go on unaccounted: {error}"));
         }
         for done in flushed {
             let _ = done.send(());

@@ -62,7 +62,10 @@ fn the_users_own_python_runs_only_when_asked_for() {
         .output()
         .is_err()
     {
-        eprintln!("skipped: there is no python3 on this machine");
+        let _ = std::io::Write::write_all(
+            &mut std::io::stderr(),
+            b"skipped: there is no python3 on this machine\n",
+        );
         return;
     }
     let home = Home::new();

@@ -257,7 +257,8 @@ async fn of_the_name_the_service_is_told_the_extension_and_that_is_keyed_even_by
     assert!(!world.wrapped(call("in/invoice 1.pdf")).await.0);
     assert!(world.wrapped(call("moved/copy.pdf")).await.0);
     assert!(!world.wrapped(call("in/invoice 1.txt")).await.0);
-    let names: Vec<String> = cloud.files().iter().map(|file| file.name.clone()).collect();
+    let mut names: Vec<String> = cloud.files().iter().map(|file| file.name.clone()).collect();
+    names.sort();
     assert_eq!(names, ["document.pdf", "document.txt"]);
 }
 

@@ -199,3 +199,15 @@ fn keys_of_mappings_of_any_kind_become_text() {
     let value: Value = tree.to_value();
     assert_eq!(value, serde_json::json!({"1": "one", "true": "two", "a": "three"}));
 }
+
+#[test]
+fn what_cannot_be_depended_on_or_shared_as_written() {
+    let base = "action: test.act\nargs: {}\n";
+    is_problem(&format!("{base}tags: 3"), "wrong-type", "3", "`tags`");
+    is_problem(&format!("{base}depends_on: {{a: 1}}"), "wrong-type", "{a", "`depends_on`");
+    is_problem(&format!("{base}depends_on: [1]"), "wrong-type", "1", "`depends_on`");
+    for wrong in ["https://example.org/x", "src/*.rs", "~/notes"] {
+        is_problem(&format!("{base}depends_on: [{wrong}]"), "bad-value", wrong, wrong);
+    }
+    is_problem(&format!("{base}key_prefix: false\nscope: agent"), "bad-value", "agent", "`scope: agent`");
+}

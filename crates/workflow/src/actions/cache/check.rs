@@ -1,5 +1,7 @@
 //! What is wrong with the arguments of `cache.wrap` as written, told when the file is loaded.
 
+mod lists;
+
 use cachalot_core::tree::{Kind, Node};
 use cachalot_core::{Problem, suggest};
 
@@ -95,7 +97,27 @@ pub(super) fn wrap(with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
     probability(with, &mut problems);
     limit(with, &mut problems);
     key_source(with, &mut problems);
+    sharing(with, &mut problems);
+    lists::check(with, &mut problems);
     problems
+}
+
+/// `key_prefix: false` shares with everybody: a narrower scope contradicts it.
+fn sharing(with: &Node, problems: &mut Vec<Problem>) {
+    let unprefixed = entry(with, "key_prefix").is_some_and(|node| node.as_boolean() == Some(false));
+    let scope = entry(with, "scope");
+    if let (true, Some(node), Some(scope)) = (unprefixed, scope, literal(scope))
+        && scope != "global"
+    {
+        problems.push(
+            Problem::new(
+                "bad-value",
+                format!("`key_prefix: false` shares with every agent, `scope: {scope}` does not"),
+            )
+            .at(&node.place)
+            .help("leave one of them out"),
+        );
+    }
 }
 
 fn wrapped_action(with: &Node, registry: &Registry, problems: &mut Vec<Problem>) {
