@@ -121,7 +121,7 @@ fn hits(home: &Path) {
         reference.execute("INSERT INTO entries VALUES (?1, ?2, NULL)", params![key, ANSWER]).unwrap();
     }
     let mut select = reference.prepare("SELECT value, expires FROM entries WHERE key = ?1").unwrap();
-    let [bare, cold, warm] = in_turns(
+    let [bare, read, cold, warm] = in_turns(
         41,
         ENTRIES,
         [
@@ -130,6 +130,13 @@ fn hits(home: &Path) {
                     let row = select.query_row([key], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, Option<i64>>(1)?)));
                     std::hint::black_box(row.unwrap());
                 }
+            },
+            &mut |_| {
+                runtime.block_on(async {
+                    for key in &keys {
+                        std::hint::black_box(memory.get(space::CACHE, key, &[]).settle().await.unwrap());
+                    }
+                });
             },
             &mut |_| {
                 runtime.block_on(async {
@@ -147,6 +154,7 @@ fn hits(home: &Path) {
             },
         ],
     );
+    report("   the memory's part of a hit, front cold", read, bare, "-");
     report("B3 hit, front cold, 100 B", cold, bare, "2.0x");
     report("   hit, front warm, 100 B (engine only; see B2)", warm, bare, "1.0x");
 }

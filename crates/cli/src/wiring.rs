@@ -71,7 +71,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) home: &'a Home,
     pub(crate) run: &'a str,
     pub(crate) bounds: Bounds,
-    /// Whether there are secrets, so that the digest key is needed.
+    /// Whether there are secrets, so that nothing may be kept without the home's digest key.
     pub(crate) secrets: bool,
     pub(crate) warn: Warn,
 }
@@ -114,8 +114,7 @@ impl Opening<'_> {
             )));
         }
         let memory = self.open().map_err(Trouble::failed)?;
-        let (key, _) = self.key()?;
-        self.engine(Some(memory), key)
+        self.engine(Some(memory), DigestKey::ephemeral()?)
     }
 
     /// For a command that may make the memory.
@@ -124,8 +123,7 @@ impl Opening<'_> {
     /// Whatever keeps it from being made or used.
     pub(crate) fn for_import(self) -> Result<Engine> {
         let memory = self.open().map_err(Trouble::failed)?;
-        let (key, _) = self.key()?;
-        self.engine(Some(memory), key)
+        self.engine(Some(memory), DigestKey::ephemeral()?)
     }
 
     /// For a run whose file asks for a memory that ends with it. A key that ends with it is good
@@ -157,17 +155,17 @@ impl Opening<'_> {
     }
 
     /// The key that secrets are digested under, and whether what is kept under it can be found again.
+    ///
+    /// A run without secrets uses the home's key as well, for what may be a credential without being
+    /// called one (named environment variables); if there is no such key, those calls are not found again.
     fn key(&self) -> Result<(DigestKey, bool)> {
-        if !self.secrets {
-            // Keys of services are secrets too, even if none was handed to the run.
-            return Ok((DigestKey::ephemeral()?, true));
-        }
         match digest_key(&self.home.digest_key, &self.warn) {
             Ok(key) => Ok((key, true)),
-            Err(fault) => {
+            Err(fault) if self.secrets => {
                 (self.warn)(&format!("nothing is cached across runs: {fault}"));
                 Ok((DigestKey::ephemeral()?, false))
             }
+            Err(_) => Ok((DigestKey::ephemeral()?, true)),
         }
     }
 

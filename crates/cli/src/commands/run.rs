@@ -174,6 +174,7 @@ fn wire(
         Backend::Sqlite => opening.for_run()?,
         Backend::InProcess => opening.in_process()?,
     };
+    tell_of_short(&secrets, progress);
     secrets
         .values()
         .for_each(|secret| seals.learn(secret.expose()));
@@ -197,6 +198,21 @@ fn wire(
         actions: Arc::new(registry),
         reporter: progress.clone(),
     }))
+}
+
+/// A short secret occurs in texts that have nothing to do with it.
+fn tell_of_short(secrets: &BTreeMap<String, Secret<String>>, progress: &Progress) {
+    /// Characters from which on a secret is not found by chance.
+    const LONG_ENOUGH: usize = 4;
+    for (name, secret) in secrets {
+        if (1..LONG_ENOUGH).contains(&secret.expose().chars().count()) {
+            progress.report(Event::Warning {
+                message: format!(
+                    "the secret {name} is very short: whatever holds the same characters is taken for it, and not cached"
+                ),
+            });
+        }
+    }
 }
 
 fn mode(arguments: &Run) -> Mode {

@@ -197,3 +197,48 @@ nodes:
         }
     }
 }
+
+#[test]
+fn a_named_variable_is_keyed_the_same_in_every_run_and_shown_in_none() {
+    let home = Home::new();
+    home.write(
+        "agent.yaml",
+        r#"name: naming
+nodes:
+  - name: work
+    uses: cache.wrap
+    with:
+      action: shell.run
+      args: {command: ["sh", "-c", "test -n \"$API_PASSWORD\""], environment: [API_PASSWORD]}
+    output: answer
+"#,
+    );
+    for (password, hit) in [
+        ("pass-1234", false),
+        ("pass-1234", true),
+        ("pass-5678", false),
+    ] {
+        let ran = home
+            .command(&["run", "agent.yaml"])
+            .env("API_PASSWORD", password)
+            .output()
+            .unwrap();
+        let ran = crate::support::Ran::from(ran).ok();
+        assert_eq!(ran.json()["answer"]["_cache_hit"], hit, "{password}: {ran}");
+    }
+    for (path, bytes) in home.files() {
+        let found = bytes.windows(5).any(|window| window == b"pass-");
+        assert!(!found, "{}", path.display());
+    }
+}
+
+#[test]
+fn a_very_short_secret_is_warned_of() {
+    let home = Home::new();
+    home.write("agent.yaml", "name: a\nnodes:\n  - name: n\n");
+    home.write("secrets.json", r#"{"PIN": "12"}"#);
+    let ran = home
+        .run(&["run", "agent.yaml", "--secrets", "secrets.json"])
+        .ok();
+    assert!(ran.stderr.contains("PIN is very short"), "{ran}");
+}

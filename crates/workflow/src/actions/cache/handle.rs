@@ -13,6 +13,11 @@ const START: &str = "cache:";
 #[must_use]
 pub fn escape(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
+    escape_onto(name, &mut escaped);
+    escaped
+}
+
+fn escape_onto(name: &str, escaped: &mut String) {
     for character in name.chars() {
         if matches!(character, ':' | '*' | '%') || character.is_whitespace() || character.is_control() {
             let mut bytes = [0; 4];
@@ -23,7 +28,6 @@ pub fn escape(name: &str) -> String {
             escaped.push(character);
         }
     }
-    escaped
 }
 
 /// The agent's segment of a handle: `settings.name`, else `name`, else the file's name with a digest
@@ -42,7 +46,7 @@ pub fn agent_segment(settings_name: Option<&str>, name: Option<&str>, file: &Pat
 /// The beginning of a handle: with the agent's segment, or without it for what agents share.
 pub(super) fn start(agent: Option<&str>) -> String {
     match agent {
-        Some(agent) => format!("{START}{agent}:"),
+        Some(agent) => [START, agent, ":"].concat(),
         None => START.to_owned(),
     }
 }
@@ -63,7 +67,12 @@ pub(super) fn of_key(key: &str, agent: Option<&str>, seals: &Seals) -> String {
 
 /// The handle of an action's arguments.
 pub(super) fn of_arguments(action: &str, digest: Digest, agent: Option<&str>) -> String {
-    format!("{}{}:{digest}", start(agent), escape(action))
+    let mut handle = start(agent);
+    handle.reserve(action.len() + 65);
+    escape_onto(action, &mut handle);
+    handle.push(':');
+    handle.push_str(&digest.to_hex());
+    handle
 }
 
 /// A text that may hold secrets, as it may be shown and stored: each secret is replaced by the

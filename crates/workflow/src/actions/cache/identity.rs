@@ -59,7 +59,7 @@ pub(super) async fn identify(request: &mut Request, runtime: &Runtime) -> Result
     let mut guard = Guard::Nothing;
     if let Strategy::FileContent(source) = &request.strategy {
         let digest;
-        (digest, guard) = content_of(request.args.get(source), source, runtime).await?;
+        (digest, guard) = Box::pin(content_of(request.args.get(source), source, runtime)).await?;
         keyed.insert("content".into(), digest.to_hex().into());
         leave_out(source, &mut implicit);
         without = request.args.shift_remove_entry(source);

@@ -109,31 +109,32 @@ impl Request {
         name_of(self.action.as_ref())
     }
 
-    pub(super) fn read(mut given: Arguments, runtime: &Runtime) -> Result<Self, Refused> {
-        let name = text(&mut given, "action").unwrap_or_default();
+    pub(super) fn read(given: Arguments, runtime: &Runtime) -> Result<Self, Refused> {
+        let mut given = Given(given.into_iter().collect());
+        let name = given.text("action").unwrap_or_default();
         let action = find(&name, &runtime.actions)?;
-        let return_errors = match text(&mut given, "on_error").as_deref() {
+        let return_errors = match given.text("on_error").as_deref() {
             None | Some("fail") => false,
             Some("return") => true,
             Some(other) => return Err(one_of("on_error", other, &ON_ERROR).into()),
         };
-        let args = match given.remove("args") {
+        let args = match given.take("args") {
             Some(Value::Object(args)) => args,
             _ => return Err(invalid("`args` must be a mapping").into()),
         };
         let args = check(action.about(), args)
             .map_err(|failure| Refused { failure, returned: return_errors })?;
         let strategy = strategy(&mut given, &args)?;
-        let key_prefix = flag(&given, "key_prefix", true);
-        let (scope, agent) = scope(text(&mut given, "scope").as_deref(), key_prefix, runtime)?;
+        let key_prefix = given.flag("key_prefix", true);
+        let (scope, agent) = scope(given.text("scope").as_deref(), key_prefix, runtime)?;
         Ok(Self {
             ttl: ttl(&given)?,
             mode: mode(&given).overridden_by(runtime.mode),
             cleanup_probability: probability(&given)?,
             cleanup_limit: limit(&given)?,
-            depends_on: texts(given.remove("depends_on"), "depends_on")?,
-            tags: texts(given.remove("tags"), "tags")?,
-            version: given.remove("version").unwrap_or(Value::Null),
+            depends_on: texts(given.take("depends_on"), "depends_on")?,
+            tags: texts(given.take("tags"), "tags")?,
+            version: given.take("version").unwrap_or(Value::Null),
             action,
             args,
             strategy,
@@ -167,27 +168,42 @@ fn find(name: &str, registry: &Registry) -> Result<Arc<dyn Action>, Failure> {
     Ok(Arc::clone(action))
 }
 
-fn text(given: &mut Arguments, name: &str) -> Option<String> {
-    match given.remove(name) {
-        Some(Value::String(text)) => Some(text),
-        _ => None,
+/// The arguments that were given, in a list: they are few, and each is looked for once.
+struct Given(Vec<(String, Value)>);
+
+impl Given {
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    fn take(&mut self, name: &str) -> Option<Value> {
+        let at = self.0.iter().position(|(known, _)| known == name)?;
+        Some(self.0.swap_remove(at).1)
+    }
+
+    fn text(&mut self, name: &str) -> Option<String> {
+        match self.take(name) {
+            Some(Value::String(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn flag(&self, name: &str, default: bool) -> bool {
+        self.get(name).and_then(Value::as_bool).unwrap_or(default)
+    }
+
+    fn number(&self, name: &str) -> Option<f64> {
+        self.get(name).and_then(Value::as_f64)
     }
 }
 
-fn flag(given: &Arguments, name: &str, default: bool) -> bool {
-    given.get(name).and_then(Value::as_bool).unwrap_or(default)
-}
-
-fn number(given: &Arguments, name: &str) -> Option<f64> {
-    given.get(name).and_then(Value::as_f64)
-}
-
-fn strategy(given: &mut Arguments, args: &Arguments) -> Result<Strategy, Failure> {
-    let key = text(given, "key").filter(|key| !key.trim().is_empty());
-    let name = text(given, "key_strategy").unwrap_or_else(|| "args".to_owned());
-    let source = text(given, "key_source");
-    if !STRATEGIES.contains(&name.as_str()) {
-        return Err(one_of("key_strategy", &name, &STRATEGIES));
+fn strategy(given: &mut Given, args: &Arguments) -> Result<Strategy, Failure> {
+    let key = given.text("key").filter(|key| !key.trim().is_empty());
+    let name = given.text("key_strategy");
+    let name = name.as_deref().unwrap_or("args");
+    let source = given.text("key_source");
+    if !STRATEGIES.contains(&name) {
+        return Err(one_of("key_strategy", name, &STRATEGIES));
     }
     if let Some(key) = key {
         return Ok(Strategy::Key(key));
@@ -199,7 +215,7 @@ fn strategy(given: &mut Arguments, args: &Arguments) -> Result<Strategy, Failure
             Err(invalid(format!("key_source names `{source}`, which is not among `args`")))
         }
     };
-    match name.as_str() {
+    match name {
         "custom" => Err(invalid("key_strategy `custom` needs `key`")),
         "file_content" => {
             with_argument(source.unwrap_or_else(|| "file".to_owned())).map(Strategy::FileContent)
@@ -248,12 +264,12 @@ fn user(runtime: &Runtime) -> Result<String, Failure> {
     }
 }
 
-fn ttl(given: &Arguments) -> Result<Duration, Failure> {
+fn ttl(given: &Given) -> Result<Duration, Failure> {
     const UNITS: [(&str, f64); 3] =
         [("ttl_seconds", 1.0), ("ttl_hours", 3_600.0), ("ttl_days", 86_400.0)];
     let mut chosen = None;
     for (name, seconds) in UNITS {
-        let Some(count) = number(given, name) else { continue };
+        let Some(count) = given.number(name) else { continue };
         if !(count > 0.0 && count.is_finite()) {
             return Err(invalid(format!("{name} is {count}: it must be a positive number")));
         }
@@ -264,25 +280,25 @@ fn ttl(given: &Arguments) -> Result<Duration, Failure> {
     Ok(chosen.unwrap_or(DEFAULT_TTL))
 }
 
-fn mode(given: &Arguments) -> Mode {
-    if !flag(given, "cache_enabled", true) {
+fn mode(given: &Given) -> Mode {
+    if !given.flag("cache_enabled", true) {
         Mode::Off
-    } else if flag(given, "skip_cache", false) {
+    } else if given.flag("skip_cache", false) {
         Mode::Refresh
     } else {
         Mode::On
     }
 }
 
-fn probability(given: &Arguments) -> Result<f64, Failure> {
-    match number(given, "cleanup_probability") {
+fn probability(given: &Given) -> Result<f64, Failure> {
+    match given.number("cleanup_probability") {
         None => Ok(DEFAULT_CLEANUP_PROBABILITY),
         Some(share) if (0.0..=1.0).contains(&share) => Ok(share),
         Some(other) => Err(invalid(format!("cleanup_probability is {other}: expected 0 to 1"))),
     }
 }
 
-fn limit(given: &Arguments) -> Result<u32, Failure> {
+fn limit(given: &Given) -> Result<u32, Failure> {
     match given.get("cleanup_limit").and_then(Value::as_i64) {
         None => Ok(DEFAULT_CLEANUP_LIMIT),
         Some(limit) => u32::try_from(limit)

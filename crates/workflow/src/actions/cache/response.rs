@@ -1,8 +1,9 @@
 //! What `cache.wrap` answers: the story's fields, and what happened.
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
-use cachalot_cache::{How, Reason, Settled};
+use cachalot_cache::{DecodeError, How, Reason, Settled};
 use cachalot_core::Seals;
 use cachalot_core::clock::iso8601;
 use serde_json::{Map, Value};
@@ -18,6 +19,33 @@ pub(super) struct Response<'a> {
     pub(super) settled: &'a Settled,
     /// When the entry was made, for a hit.
     pub(super) created: Option<i64>,
+}
+
+/// An answer as it is kept in this process: all hits on an entry share it, and each gives away a copy.
+pub(super) struct Answer {
+    result: Value,
+    /// What every hit on the entry responds, but for the result.
+    told: OnceLock<Value>,
+}
+
+impl Answer {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let result = serde_json::from_slice(bytes);
+        let result = result.map_err(|error| DecodeError(error.to_string()))?;
+        Ok(Self { result, told: OnceLock::new() })
+    }
+
+    /// The whole response to a call that was answered so.
+    pub(super) fn told_by(&self, response: &Response<'_>, runtime: &Runtime) -> Value {
+        let tell = || response.around(&self.result, runtime);
+        let mut told = match response.how {
+            // Handle, times and all are those of the entry.
+            How::Hit => self.told.get_or_init(tell).clone(),
+            _ => tell(),
+        };
+        told["result"] = self.result.clone();
+        told
+    }
 }
 
 /// Python's truth of `result["success"]`, which is true where the result does not say; results other
@@ -42,10 +70,17 @@ fn is_true(value: &Value) -> bool {
 
 impl Response<'_> {
     pub(super) fn with(&self, result: Value, runtime: &Runtime) -> Value {
+        let mut told = self.around(&result, runtime);
+        told["result"] = result;
+        told
+    }
+
+    /// Everything but the result, for which there is a place.
+    fn around(&self, result: &Value, runtime: &Runtime) -> Value {
         let hit = matches!(self.how, How::Hit);
         let mut fields = Map::with_capacity(8);
-        fields.insert("success".into(), Value::Bool(is_success(&result)));
-        fields.insert("result".into(), result);
+        fields.insert("success".into(), Value::Bool(is_success(result)));
+        fields.insert("result".into(), Value::Null);
         fields.insert("_cache_hit".into(), Value::Bool(hit));
         fields.insert("_cache_key".into(), self.handle.map_or(Value::Null, Value::from));
         if let Some(created) = self.created {

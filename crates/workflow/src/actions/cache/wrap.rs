@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_cache::{
-    Begun, Call, DecodeError, Domain, Failure as RunFailure, HANDLE_LABEL, How, Join, Kind, Mode,
+    Begun, Call, Domain, Failure as RunFailure, HANDLE_LABEL, How, Join, Kind, Mode,
     Observation, Outcome, Policy, Product, Reason, Settled, Ticket,
 };
 use cachalot_core::tree::Node;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::handle::sealed;
 use super::identity::{Guard, Identity, identify, nested_inputs, witnessed_paths};
 use super::request::{Request, invalid};
-use super::response::{self, Response};
+use super::response::{self, Answer, Response};
 use super::{TAG_LABEL, check};
 use crate::Runtime;
 use crate::action::{About, Action, Arguments, Failure, Memoizable, Planned};
@@ -88,9 +88,10 @@ impl Action for Wrap {
                 Err(failure) => {
                     Ok(pays(Some(identity.handle), &Reason::Damaged(failure.to_string())))
                 }
-                Ok(result) => {
+                Ok(answer) => {
                     let settled = outcome.settled().await;
-                    let result = told_of(&outcome, &settled, &identity.handle).with(result, runtime);
+                    let response = told_of(&outcome, &settled, &identity.handle);
+                    let result = answer.told_by(&response, runtime);
                     Ok(Planned::Hit { result, handle: identity.handle })
                 }
             },
@@ -120,7 +121,7 @@ fn call<'a>(request: &'a Request, input: &'a Canonical) -> Call<'a> {
 }
 
 fn patience(runtime: &Runtime) -> Duration {
-    let set = runtime.settings.pointer("/cache/patience_ms").and_then(Value::as_u64);
+    let set = runtime.settings.get("cache").and_then(|cache| cache.get("patience_ms")?.as_u64());
     set.map_or(cachalot_cache::DEFAULT_PATIENCE, Duration::from_millis)
 }
 
@@ -141,7 +142,7 @@ fn policy(request: &Request, handle: Option<&str>, runtime: &Runtime) -> Policy 
 
 async fn answer(mut request: Request, runtime: &Runtime) -> Result<Value, Failure> {
     if request.mode == Mode::Off {
-        return uncached(request, Reason::Off, runtime).await;
+        return Box::pin(uncached(request, Reason::Off, runtime)).await;
     }
     match identify(&mut request, runtime).await {
         Ok(identity) => memoized(request, identity, runtime).await,
@@ -149,7 +150,7 @@ async fn answer(mut request: Request, runtime: &Runtime) -> Result<Value, Failur
             "frozen_miss",
             format!("frozen: {} is not answered by the cache ({reason})", request.name()),
         )),
-        Err(reason) => uncached(request, reason, runtime).await,
+        Err(reason) => Box::pin(uncached(request, reason, runtime)).await,
     }
 }
 
@@ -166,14 +167,15 @@ async fn memoized(
         match begun.map_err(|miss| Failure::new("frozen_miss", miss.to_string()))? {
             Begun::Run(ticket) => {
                 let run = Run { ticket, handle: Some(handle), guard, damage };
-                return run.lead(request, runtime).await;
+                // Apart, because what a run needs is large, and a hit is often made.
+                return Box::pin(run.lead(request, runtime)).await;
             }
             Begun::Served(outcome) => match decoded(&outcome).await {
-                Ok(result) => {
+                Ok(answer) => {
                     let settled = outcome.settled().await;
                     let response = told_of(&outcome, &settled, &handle);
                     response.tell(runtime);
-                    return Ok(response.with(result, runtime));
+                    return Ok(answer.told_by(&response, runtime));
                 }
                 Err(failure) => match failure.cause::<Failure>() {
                     Some(failure) if request.return_errors => {
@@ -305,13 +307,9 @@ async fn witness(request: &Request, ticket: &Ticket, runtime: &Runtime) -> Resul
     noted.await.map_err(|error| Failure::new("internal_error", error.to_string()))
 }
 
-/// The answer of an outcome; its own copy, because results are changed by whoever gets them.
-async fn decoded(outcome: &Outcome) -> Result<Value, RunFailure> {
-    let decode = |bytes: &[u8]| {
-        serde_json::from_slice::<Value>(bytes).map_err(|error| DecodeError(error.to_string()))
-    };
-    let shared = outcome.body.decoded(decode).await?;
-    Ok(Value::clone(&shared))
+/// The answer of an outcome, shared by all who are served by the same entry.
+async fn decoded(outcome: &Outcome) -> Result<Arc<Answer>, RunFailure> {
+    outcome.body.decoded(Answer::decode).await
 }
 
 /// What an outcome that was served says of itself.
