@@ -97,17 +97,19 @@ fn settings() -> Value {
 }
 
 fn limits() -> Value {
-    let seconds = json!([{ "type": "number", "exclusiveMinimum": 0 }, { "type": "string", "pattern": "^\\$\\{" }]);
     json!({
-        "time_limit": { "description": "Seconds that a block may take.", "anyOf": seconds },
+        "time_limit": time_limit(),
         "memory_limit": amount("Bytes that a block may use.", 1),
     })
 }
 
 fn interpreter() -> Value {
-    let mut properties = limits();
-    properties["command"] = text("The interpreter.");
-    properties
+    json!({ "time_limit": time_limit(), "command": text("The interpreter.") })
+}
+
+fn time_limit() -> Value {
+    let seconds = json!([{ "type": "number", "exclusiveMinimum": 0 }, { "type": "string", "pattern": "^\\$\\{" }]);
+    json!({ "description": "Seconds that a block may take.", "anyOf": seconds })
 }
 
 fn edge() -> Value {

@@ -56,7 +56,7 @@ pub struct CacheSettings {
 pub struct ScriptSettings {
     /// `time_limit`, in seconds.
     pub time_limit: Option<Duration>,
-    /// `memory_limit`, in bytes.
+    /// `memory_limit`, in bytes (`python` only).
     pub memory_limit: Option<u64>,
     /// `command`: the interpreter (`python3` only).
     pub command: Option<String>,
@@ -227,10 +227,10 @@ fn script(
         }
         limit
     });
-    let memory_limit = script.integer("memory_limit", 1..=u64::MAX, problems);
-    let command = match key {
-        "python3" => script.text("command", problems).map(str::to_owned),
-        _ => None,
+    // The user's own interpreter is not limited in its memory.
+    let (memory_limit, command) = match key {
+        "python3" => (None, script.text("command", problems).map(str::to_owned)),
+        _ => (script.integer("memory_limit", 1..=u64::MAX, problems), None),
     };
     script.finish(problems);
     ScriptSettings {

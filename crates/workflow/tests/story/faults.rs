@@ -108,7 +108,7 @@ async fn failing_actions_fail_as_ever_while_the_memory_is_in_trouble() {
 async fn a_memory_that_recovers_is_used_again() {
     let (world, act, memory) = in_trouble(|_| Trouble::Fails);
     world.wrap(call()).await;
-    memory.from_now_on(|_| Trouble::None);
+    memory.falls_from_now_on(|_| Trouble::None);
     assert_eq!(world.wrap(call()).await["_cache_stored"], true);
     assert!(is_hit(&world.wrap(call()).await));
     assert_eq!(act.runs(), 2);

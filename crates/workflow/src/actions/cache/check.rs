@@ -147,15 +147,14 @@ fn wrapped_action(with: &Node, registry: &Registry, problems: &mut Vec<Problem>)
 
 fn one_of(with: &Node, key: &str, known: &[&str], problems: &mut Vec<Problem>) {
     let node = entry(with, key);
-    if let (Some(node), Some(text)) = (node, literal(node)) {
-        if !known.contains(&text) {
+    if let (Some(node), Some(text)) = (node, literal(node))
+        && !known.contains(&text) {
             problems.push(
                 Problem::new("bad-value", format!("`{key}` is `{text}`"))
                     .at(&node.place)
                     .help(suggest::did_you_mean(text, known)),
             );
         }
-    }
 }
 
 /// The number that is written, as a number or as text; `Err` for text that is none.
@@ -186,28 +185,26 @@ fn positive(with: &Node, key: &str, problems: &mut Vec<Problem>) {
 
 fn probability(with: &Node, problems: &mut Vec<Problem>) {
     let Some(node) = entry(with, "cleanup_probability") else { return };
-    if let Some(Ok(share)) = number(node) {
-        if !(0.0..=1.0).contains(&share) {
+    if let Some(Ok(share)) = number(node)
+        && !(0.0..=1.0).contains(&share) {
             problems.push(
                 Problem::new("bad-value", format!("`cleanup_probability` is {share}"))
                     .at(&node.place)
                     .help("expected 0 to 1"),
             );
         }
-    }
 }
 
 fn limit(with: &Node, problems: &mut Vec<Problem>) {
     let Some(node) = entry(with, "cleanup_limit") else { return };
-    if let Some(Ok(limit)) = number(node) {
-        if limit < 0.0 {
+    if let Some(Ok(limit)) = number(node)
+        && limit < 0.0 {
             problems.push(
                 Problem::new("bad-value", format!("`cleanup_limit` is {limit}"))
                     .at(&node.place)
                     .help("expected a whole number from 0"),
             );
         }
-    }
 }
 
 /// `custom` needs a key; `sha256` and `file_content` need an argument that is there.

@@ -127,11 +127,10 @@ fn leave_out(source: &str, implicit: &mut Value) {
 
 /// Returns the arguments to where they were borrowed from.
 fn take_back(keyed: Value, without: Option<(String, Value)>, args: &mut Arguments) {
-    if let Value::Object(mut keyed) = keyed {
-        if let Some(Value::Object(borrowed)) = keyed.shift_remove("args") {
+    if let Value::Object(mut keyed) = keyed
+        && let Some(Value::Object(borrowed)) = keyed.shift_remove("args") {
             *args = borrowed;
         }
-    }
     args.extend(without);
 }
 

@@ -99,14 +99,8 @@ impl Action for Wrap {
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        match Request::read(arguments, runtime) {
-            Ok(request) => answer(request, runtime).await,
-            Err(refused) if refused.returned => {
-                Ok(response::error(&redacted(refused.failure, runtime), None))
-            }
-            Err(refused) => Err(refused.failure),
-        }
-        .map_err(|failure| redacted(failure, runtime))
+        let answer = answer(arguments, runtime).await;
+        answer.map_err(|failure| redacted(failure, runtime))
     }
 }
 
@@ -140,59 +134,79 @@ fn policy(request: &Request, handle: Option<&str>, runtime: &Runtime) -> Policy 
     }
 }
 
-async fn answer(mut request: Request, runtime: &Runtime) -> Result<Value, Failure> {
+/// Answers a call. What a run needs is kept apart from what a hit needs: it is large, and hits are frequent.
+async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+    let mut request = match Request::read(arguments, runtime) {
+        Ok(request) => request,
+        Err(refused) if refused.returned => {
+            return Ok(response::error(&redacted(refused.failure, runtime), None));
+        }
+        Err(refused) => return Err(refused.failure),
+    };
     if request.mode == Mode::Off {
         return Box::pin(uncached(request, Reason::Off, runtime)).await;
     }
-    match identify(&mut request, runtime).await {
-        Ok(identity) => memoized(request, identity, runtime).await,
-        Err(reason) if request.mode == Mode::Frozen => Err(Failure::new(
-            "frozen_miss",
-            format!("frozen: {} is not answered by the cache ({reason})", request.name()),
-        )),
-        Err(reason) => Box::pin(uncached(request, reason, runtime)).await,
+    let identity = match identify(&mut request, runtime).await {
+        Ok(identity) => identity,
+        Err(reason) if request.mode == Mode::Frozen => {
+            let name = request.name();
+            let message = format!("frozen: {name} is not answered by the cache ({reason})");
+            return Err(Failure::new("frozen_miss", message));
+        }
+        Err(reason) => return Box::pin(uncached(request, reason, runtime)).await,
+    };
+    match ask(&request, &identity, runtime).await? {
+        Asked::Told(answer) => Ok(answer),
+        Asked::Runs { ticket, damage } => {
+            let Identity { handle, guard, .. } = identity;
+            let run = Run { ticket, handle: Some(handle), guard, damage };
+            Box::pin(run.lead(request, runtime)).await
+        }
     }
 }
 
-async fn memoized(
-    mut request: Request,
-    identity: Identity,
-    runtime: &Runtime,
-) -> Result<Value, Failure> {
-    let Identity { handle, input, guard } = identity;
-    let mut policy = policy(&request, Some(&handle), runtime);
+/// What the cache says to a call.
+enum Asked {
+    Told(Value),
+    Runs {
+        ticket: Ticket,
+        /// What was wrong with the entry that is to be replaced.
+        damage: Option<Reason>,
+    },
+}
+
+async fn ask(request: &Request, identity: &Identity, runtime: &Runtime) -> Result<Asked, Failure> {
+    let Identity { handle, input, .. } = identity;
+    let mut policy = policy(request, Some(handle), runtime);
     let mut damage = None;
     loop {
-        let begun = runtime.cache.begin(&call(&request, &input), &policy).await;
-        match begun.map_err(|miss| Failure::new("frozen_miss", miss.to_string()))? {
-            Begun::Run(ticket) => {
-                let run = Run { ticket, handle: Some(handle), guard, damage };
-                // Apart, because what a run needs is large, and a hit is often made.
-                return Box::pin(run.lead(request, runtime)).await;
+        let begun = runtime.cache.begin(&call(request, input), &policy).await;
+        let outcome = match begun.map_err(|miss| Failure::new("frozen_miss", miss.to_string()))? {
+            Begun::Run(ticket) => return Ok(Asked::Runs { ticket, damage }),
+            Begun::Served(outcome) => outcome,
+        };
+        let failure = match decoded(&outcome).await {
+            Ok(answer) => {
+                let settled = outcome.settled().await;
+                let response = told_of(&outcome, &settled, handle);
+                response.tell(runtime);
+                return Ok(Asked::Told(answer.told_by(&response, runtime)));
             }
-            Begun::Served(outcome) => match decoded(&outcome).await {
-                Ok(answer) => {
-                    let settled = outcome.settled().await;
-                    let response = told_of(&outcome, &settled, &handle);
-                    response.tell(runtime);
-                    return Ok(answer.told_by(&response, runtime));
-                }
-                Err(failure) => match failure.cause::<Failure>() {
-                    Some(failure) if request.return_errors => {
-                        return Ok(response::error(failure, Some(&handle)));
-                    }
-                    Some(failure) => return Err(failure.clone()),
-                    None if request.mode == Mode::Frozen => {
-                        return Err(Failure::new("frozen_miss", failure.to_string()));
-                    }
-                    // What cannot be read back is made again, and replaced.
-                    None => {
-                        damage = Some(Reason::Damaged(failure.to_string()));
-                        request.mode = Mode::Refresh;
-                        policy.mode = Mode::Refresh;
-                    }
-                },
-            },
+            Err(failure) => failure,
+        };
+        match failure.cause::<Failure>() {
+            Some(failure) if request.return_errors => {
+                return Ok(Asked::Told(response::error(failure, Some(handle))));
+            }
+            Some(failure) => return Err(failure.clone()),
+            None if request.mode == Mode::Frozen => {
+                return Err(Failure::new("frozen_miss", failure.to_string()));
+            }
+            // What cannot be read back is made again, and replaced.
+            None => {
+                damage = Some(Reason::Damaged(failure.to_string()));
+                policy.mode = Mode::Refresh;
+            }
         }
     }
 }
