@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cachalot_cache::{
-    Begun, Bounds, Cache, Call, Criterion, Filter, Join, Kind, Ledger, Options, Policy, Product, Scope,
+    Begun, Bounds, Cache, Call, Criterion, Filter, Join, Kind, Ledger, Options, Policy, Product,
+    Scope,
 };
 use cachalot_core::{Canonical, Digest, Seals, Spend, SystemClock};
 use cachalot_memory::sqlite::{self, SqliteMemory};
@@ -27,10 +28,16 @@ fn cache(memory: &Arc<dyn Memory>, ledger: Option<&Path>, front_bytes: u64) -> C
     let warn: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(|text| panic!("{text}"));
     Cache::new(Options {
         memory: Some(Arc::clone(memory)),
-        ledger: ledger.map_or_else(Ledger::none, |path| Ledger::at(path, "bench", Arc::clone(&warn))),
+        ledger: ledger.map_or_else(Ledger::none, |path| {
+            Ledger::at(path, "bench", Arc::clone(&warn))
+        }),
         clock: Arc::new(SystemClock),
         seals: Arc::new(Seals::none()),
-        bounds: Bounds { front_bytes, entries: 10_000_000, bytes: 1 << 40 },
+        bounds: Bounds {
+            front_bytes,
+            entries: 10_000_000,
+            bytes: 1 << 40,
+        },
         warn,
     })
 }
@@ -40,7 +47,12 @@ fn input(number: usize) -> Canonical {
 }
 
 fn call(input: &Canonical) -> Call<'_> {
-    Call { kind: Kind::Action, scope: &Scope::Global, name: "file.read", input }
+    Call {
+        kind: Kind::Action,
+        scope: &Scope::Global,
+        name: "file.read",
+        input,
+    }
 }
 
 fn current_thread() -> Runtime {
@@ -88,7 +100,9 @@ fn in_turns<const KINDS: usize>(
 
 fn report(what: &str, time: Duration, reference: Duration, goal: &str) {
     let ratio = time.as_secs_f64() / reference.as_secs_f64();
-    println!("{what:<58} {time:>10.2?}   reference {reference:>10.2?}   {ratio:>6.2}x   goal {goal}");
+    println!(
+        "{what:<58} {time:>10.2?}   reference {reference:>10.2?}   {ratio:>6.2}x   goal {goal}"
+    );
 }
 
 fn bare(path: &Path) -> Connection {
@@ -107,7 +121,10 @@ fn hits(home: &Path) {
     let runtime = current_thread();
     let memory = memory(&home.join("hits.db"));
     let ledger = home.join("hits-ledger.db");
-    let (cold, warm) = (cache(&memory, Some(&ledger), 0), cache(&memory, Some(&ledger), 64 << 20));
+    let (cold, warm) = (
+        cache(&memory, Some(&ledger), 0),
+        cache(&memory, Some(&ledger), 64 << 20),
+    );
     let policy = Policy::default();
     let inputs: Vec<Canonical> = (0..ENTRIES).map(input).collect();
     let reference = bare(&home.join("bare-hits.db"));
@@ -116,25 +133,39 @@ fn hits(home: &Path) {
             store(&cold, input, &policy).await;
         }
     });
-    let keys: Vec<String> = inputs.iter().map(|input| cachalot_cache::Key::of(&call(input)).to_string()).collect();
+    let keys: Vec<String> = inputs
+        .iter()
+        .map(|input| cachalot_cache::Key::of(&call(input)).to_string())
+        .collect();
     for key in &keys {
-        reference.execute("INSERT INTO entries VALUES (?1, ?2, NULL)", params![key, ANSWER]).unwrap();
+        reference
+            .execute(
+                "INSERT INTO entries VALUES (?1, ?2, NULL)",
+                params![key, ANSWER],
+            )
+            .unwrap();
     }
-    let mut select = reference.prepare("SELECT value, expires FROM entries WHERE key = ?1").unwrap();
+    let mut select = reference
+        .prepare("SELECT value, expires FROM entries WHERE key = ?1")
+        .unwrap();
     let [bare, read, cold, warm] = in_turns(
         41,
         ENTRIES,
         [
             &mut |_| {
                 for key in &keys {
-                    let row = select.query_row([key], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, Option<i64>>(1)?)));
+                    let row = select.query_row([key], |row| {
+                        Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, Option<i64>>(1)?))
+                    });
                     std::hint::black_box(row.unwrap());
                 }
             },
             &mut |_| {
                 runtime.block_on(async {
                     for key in &keys {
-                        std::hint::black_box(memory.get(space::CACHE, key, &[]).settle().await.unwrap());
+                        std::hint::black_box(
+                            memory.get(space::CACHE, key, &[]).settle().await.unwrap(),
+                        );
                     }
                 });
             },
@@ -156,7 +187,12 @@ fn hits(home: &Path) {
     );
     report("   the memory's part of a hit, front cold", read, bare, "-");
     report("B3 hit, front cold, 100 B", cold, bare, "2.0x");
-    report("   hit, front warm, 100 B (engine only; see B2)", warm, bare, "1.0x");
+    report(
+        "   hit, front warm, 100 B (engine only; see B2)",
+        warm,
+        bare,
+        "1.0x",
+    );
 }
 
 /// B4: a miss and its store, until it is durable.
@@ -166,9 +202,18 @@ fn stores(home: &Path) {
     let cache = cache(&memory, Some(&home.join("stores-ledger.db")), 64 << 20);
     let reference = bare(&home.join("bare-stores.db"));
     let policy = Policy::default();
-    let fleet = Policy { join: Join::Fleet { wait: Duration::from_secs(5) }, ..Policy::default() };
+    let fleet = Policy {
+        join: Join::Fleet {
+            wait: Duration::from_secs(5),
+        },
+        ..Policy::default()
+    };
     let one = current_thread();
-    let two = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let two = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     let mut upsert = reference
         .prepare("INSERT INTO entries VALUES (?1, ?2, NULL) ON CONFLICT (key) DO UPDATE SET value = excluded.value")
         .unwrap();
@@ -209,8 +254,18 @@ fn stores(home: &Path) {
             },
         ],
     );
-    report("B4 miss and store until settled, 1 caller", alone, bare, "2.5x");
-    report("B4 miss and store until settled, 16 callers, per call", crowd, bare, "1.0x");
+    report(
+        "B4 miss and store until settled, 1 caller",
+        alone,
+        bare,
+        "2.5x",
+    );
+    report(
+        "B4 miss and store until settled, 16 callers, per call",
+        crowd,
+        bare,
+        "1.0x",
+    );
 }
 
 /// B5: hits per second of two threads and of one.
@@ -239,14 +294,40 @@ fn threads(home: &Path) {
             }
         });
     };
-    let [one, two] = in_turns(15, EACH, [&mut |_| run(1), &mut |_| run(2)]);
-    let ratio = one.as_secs_f64() / two.as_secs_f64();
+    let [one, two, alone, together] = in_turns(
+        31,
+        EACH,
+        [
+            &mut |_| run(1),
+            &mut |_| run(2),
+            &mut |_| compute(1, EACH),
+            &mut |_| compute(2, EACH),
+        ],
+    );
+    let gain = |one: Duration, two: Duration| one.as_secs_f64() / two.as_secs_f64();
     let per_second = |time: Duration| 1.0 / time.as_secs_f64();
     println!(
-        "B5 hits per second, 2 threads: {:.0}, 1 thread: {:.0}   {ratio:.2}x   goal at least 1.7x",
+        "B5 hits per second, 2 threads: {:.0}, 1 thread: {:.0}   {:.2}x   goal at least 1.7x (bare computing: {:.2}x)",
         per_second(two),
-        per_second(one)
+        per_second(one),
+        gain(one, two),
+        gain(alone, together)
     );
+}
+
+/// What two threads gain on this machine at this moment when they share nothing.
+fn compute(threads: usize, each: usize) {
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(move || {
+                let steps = 500 * each as u64 / threads as u64;
+                let spin = |x: u64, step: u64| {
+                    x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(step) ^ (x >> 13)
+                };
+                std::hint::black_box((0..steps).fold(1, spin));
+            });
+        }
+    });
 }
 
 const GROUP: usize = 100;
@@ -262,7 +343,11 @@ fn filled(path: &Path, entries: usize) -> Arc<dyn Memory> {
             Label::new("tag", format!("group-{}", number / GROUP)),
             Label::new("handle", format!("cache:agent:file.read:{number:012}")),
         ],
-        expires: Some(if number < entries / 2 { number as i64 } else { i64::MAX }),
+        expires: Some(if number < entries / 2 {
+            number as i64
+        } else {
+            i64::MAX
+        }),
         revision: 0,
         updated: 0,
     };
@@ -271,7 +356,9 @@ fn filled(path: &Path, entries: usize) -> Arc<dyn Memory> {
             let storing: Vec<_> = (from..(from + 256).min(entries))
                 .map(|number| {
                     let (memory, record) = (Arc::clone(&memory), record(number));
-                    tokio::spawn(async move { memory.put(space::CACHE, record, None).settle().await })
+                    tokio::spawn(
+                        async move { memory.put(space::CACHE, record, None).settle().await },
+                    )
                 })
                 .collect();
             for one in storing {
@@ -288,13 +375,25 @@ fn erasing(home: &Path) {
     let large = cache(&filled(&home.join("large.db"), 1_000_000), None, 0);
     let runtime = current_thread();
     let group = |entries: usize, round: usize| Filter {
-        criteria: vec![Criterion::Is(Label::new("tag", format!("group-{}", entries / GROUP - 1 - round)))],
+        criteria: vec![Criterion::Is(Label::new(
+            "tag",
+            format!("group-{}", entries / GROUP - 1 - round),
+        ))],
         ..Filter::default()
     };
     // The last two digits are the glob's: a hundred again, from groups that no other round touches.
     let glob = |entries: usize, round: usize| {
-        let pattern = format!("cache:agent:file.read:{:010}*", entries / GROUP - 100 - round);
-        Filter { criteria: vec![Criterion::Glob { name: "handle".into(), pattern }], ..Filter::default() }
+        let pattern = format!(
+            "cache:agent:file.read:{:010}*",
+            entries / GROUP - 100 - round
+        );
+        Filter {
+            criteria: vec![Criterion::Glob {
+                name: "handle".into(),
+                pattern,
+            }],
+            ..Filter::default()
+        }
     };
     let erase = |cache: &Cache, which: &Filter| {
         let erased = runtime.block_on(cache.erase(which, false)).unwrap();
@@ -304,23 +403,47 @@ fn erasing(home: &Path) {
     let [few, many] = in_turns(
         31,
         1,
-        [&mut |round| erase(&small, &group(100_000, round)), &mut |round| erase(&large, &group(1_000_000, round))],
+        [
+            &mut |round| erase(&small, &group(100_000, round)),
+            &mut |round| erase(&large, &group(1_000_000, round)),
+        ],
     );
-    report("B6 erase by label, 100 of 1,000,000 vs of 100,000", many, few, "3x");
+    report(
+        "B6 erase by label, 100 of 1,000,000 vs of 100,000",
+        many,
+        few,
+        "3x",
+    );
     let [few, many] = in_turns(
         31,
         1,
-        [&mut |round| erase(&small, &glob(100_000, round)), &mut |round| erase(&large, &glob(1_000_000, round))],
+        [
+            &mut |round| erase(&small, &glob(100_000, round)),
+            &mut |round| erase(&large, &glob(1_000_000, round)),
+        ],
     );
-    report("B6 erase by prefix, 100 of 1,000,000 vs of 100,000", many, few, "3x");
+    report(
+        "B6 erase by prefix, 100 of 1,000,000 vs of 100,000",
+        many,
+        few,
+        "3x",
+    );
     let [few, many] = in_turns(31, 1, [&mut |_| sweep(&small), &mut |_| sweep(&large)]);
     report("B6 sweep, 100 of 1,000,000 vs of 100,000", many, few, "3x");
 }
 
 fn main() {
-    let only: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let benches: [(&str, fn(&Path)); 4] =
-        [("hits", hits), ("stores", stores), ("threads", threads), ("erasing", erasing)];
+    let only: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
+    type Bench = fn(&Path);
+    let benches: [(&str, Bench); 4] = [
+        ("hits", hits),
+        ("stores", stores),
+        ("threads", threads),
+        ("erasing", erasing),
+    ];
     for (name, bench) in benches {
         if only.is_empty() || only.iter().any(|wanted| name.contains(wanted.as_str())) {
             let home = tempfile::tempdir().unwrap();

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use cachalot_core::Spend;
 use cachalot_memory::{Label, Memory, Reserved, space};
 
 use crate::body::Body;
@@ -13,7 +12,7 @@ use crate::entry::Entry;
 use crate::epoch::Moment;
 use crate::flight::{Departure, Entered, Flight, Manners, Presence};
 use crate::front::Fronted;
-use crate::outcome::{How, Outcome, Revision, Settled, Settling};
+use crate::outcome::{How, Outcome, Revision, Settling};
 use crate::policy::{Join, Mode, Policy};
 use crate::store::NAME_LABEL;
 use crate::ticket::{Errand, Stage, Ticket};
@@ -42,7 +41,7 @@ enum Secured {
     Unsecured(Reason),
     /// Another process was faster: here is its answer.
     Answered {
-        fronted: Fronted,
+        fronted: Arc<Fronted>,
         /// Whether we waited for it while that process was at work.
         waited: bool,
     },
@@ -55,9 +54,17 @@ impl Shared {
         policy: &Policy,
     ) -> Result<Begun, FrozenMiss> {
         let key = Key::of(call);
-        let request = Request { shared: self, key, call, policy, patience: Patience::of(policy) };
+        let request = Request {
+            shared: self,
+            key,
+            call,
+            policy,
+            patience: Patience::of(policy),
+        };
         match policy.mode {
-            Mode::Off => Ok(Begun::Run(request.alone(How::Bypass(Reason::Off), Reason::Off))),
+            Mode::Off => Ok(Begun::Run(
+                request.alone(How::Bypass(Reason::Off), Reason::Off),
+            )),
             Mode::Frozen => request.frozen().await.map(Begun::Served),
             Mode::Refresh => Ok(request.refresh().await),
             Mode::On | Mode::ReadOnly => Ok(request.serve_or_lead().await),
@@ -66,25 +73,24 @@ impl Shared {
 
     /// Accounts for a hit and serves it.
     pub(crate) fn hit(self: &Arc<Self>, key: Key, fronted: &Fronted, how: How) -> Outcome {
-        self.note_use(&fronted.entry);
-        self.ledger.hit(fronted, self.clock.now(), &how);
+        let now = self.clock.now();
+        self.note_use(&fronted.entry, now);
+        self.ledger.hit(fronted, now, &how);
         served(key, &fronted.entry, how)
     }
 }
 
-fn served(key: Key, entry: &Arc<Entry>, how: How) -> Outcome {
-    let settled = Settled {
-        stored: Ok(Revision(entry.revision)),
-        expires: entry.head.expires,
-        paid: Spend::default(),
-        saved: entry.head.spent,
-    };
+fn served(key: Key, entry: &Entry, how: How) -> Outcome {
     Outcome {
         key,
         how,
         body: Body::whole_of(Arc::clone(&entry.body)),
         entry: Some(entry.provenance()),
-        settling: Settling::Done(Box::new(settled)),
+        settling: Settling::Stored {
+            revision: Revision(entry.revision),
+            expires: entry.head.expires,
+            saved: entry.head.spent,
+        },
     }
 }
 
@@ -92,7 +98,10 @@ impl Request<'_> {
     /// A ticket that nobody can join and whose answer is not stored.
     fn alone(&self, how: How, why_not_stored: Reason) -> Ticket {
         let departure = self.departure(false, Moment::default(), None);
-        let entered = self.shared.flights.enter(self.key, Manners::KeepsOut, |_| false, || departure);
+        let entered =
+            self.shared
+                .flights
+                .enter(self.key, Manners::KeepsOut, |_| false, || departure);
         let Entered::Leads { flight, .. } = entered else {
             unreachable!("who keeps out joins nobody")
         };
@@ -109,8 +118,15 @@ impl Request<'_> {
 
     fn departure(&self, joinable: bool, moment: Moment, epochs: Option<Vec<u64>>) -> Departure {
         let name = Label::new(NAME_LABEL, self.call.name);
-        let labels = std::iter::once(name).chain(self.policy.labels.iter().cloned()).collect();
-        Departure { joinable, labels, moment, epochs }
+        let labels = std::iter::once(name)
+            .chain(self.policy.labels.iter().cloned())
+            .collect();
+        Departure {
+            joinable,
+            labels,
+            moment,
+            epochs,
+        }
     }
 
     fn ticket(&self, flight: Arc<Flight>, how: How, storable: Result<(), Reason>) -> Ticket {
@@ -135,7 +151,9 @@ impl Request<'_> {
     }
 
     async fn look(&self) -> Looked {
-        self.shared.look(&self.key, self.call, self.policy, &self.patience).await
+        self.shared
+            .look(&self.key, self.call, self.policy, &self.patience)
+            .await
     }
 
     async fn serve_or_lead(&self) -> Begun {
@@ -145,7 +163,11 @@ impl Request<'_> {
                 Looked::Hit(fronted) => {
                     return Begun::Served(self.shared.hit(self.key, &fronted, How::Hit));
                 }
-                Looked::Miss { reason, moment, epochs } => (reason, moment, epochs),
+                Looked::Miss {
+                    reason,
+                    moment,
+                    epochs,
+                } => (reason, moment, epochs),
             };
             let flight_is_current =
                 |flight: &Flight| flight.moment == moment && flight.epochs == epochs;
@@ -156,9 +178,16 @@ impl Request<'_> {
                 Join::Alone => Manners::Leads,
                 Join::Process | Join::Fleet { .. } => Manners::Joins(seen),
             };
-            let entered = self.shared.flights.enter(self.key, manners, flight_is_current, || {
-                self.departure(matches!(manners, Manners::Joins(_)), moment.clone(), epochs.clone())
-            });
+            let entered = self
+                .shared
+                .flights
+                .enter(self.key, manners, flight_is_current, || {
+                    self.departure(
+                        matches!(manners, Manners::Joins(_)),
+                        moment.clone(),
+                        epochs.clone(),
+                    )
+                });
             match entered {
                 Entered::LooksAgain => {}
                 Entered::Joined(presence) => {
@@ -186,7 +215,10 @@ impl Request<'_> {
                 // An entry is served only under current epochs: those of its head are the current ones.
                 let epoch = |counter: &String| {
                     let epochs = &fronted.entry.head.epochs;
-                    epochs.iter().find(|(name, _)| name == counter).map(|(_, epoch)| *epoch)
+                    epochs
+                        .iter()
+                        .find(|(name, _)| name == counter)
+                        .map(|(_, epoch)| *epoch)
                 };
                 let counters = self.policy.domains.iter().map(|domain| domain.counter());
                 (moment, counters.map(|counter| epoch(&counter)).collect())
@@ -196,9 +228,16 @@ impl Request<'_> {
             Some(domain) => Err(Reason::Written(domain.to_string())),
             None => Ok(()),
         };
-        let manners = if storable.is_ok() { Manners::Supersedes } else { Manners::KeepsOut };
+        let manners = if storable.is_ok() {
+            Manners::Supersedes
+        } else {
+            Manners::KeepsOut
+        };
         let departure = self.departure(self.policy.join != Join::Alone, moment, epochs);
-        let entered = self.shared.flights.enter(self.key, manners, |_| false, || departure);
+        let entered = self
+            .shared
+            .flights
+            .enter(self.key, manners, |_| false, || departure);
         let Entered::Leads { flight, superseded } = entered else {
             unreachable!("who supersedes or keeps out joins nobody")
         };
@@ -220,14 +259,20 @@ impl Request<'_> {
         if !flight.body.readable().await {
             return None;
         }
-        let row = self.shared.ledger.follower(self.shared, self.call, self.key, self.policy);
+        let row = self
+            .shared
+            .ledger
+            .follower(self.shared, self.call, self.key, self.policy);
         if let Some(row) = flight.followers.add(row) {
             self.shared.ledger.send(row);
         }
         Some(Outcome {
             key: self.key,
             how: How::Coalesced,
-            settling: Settling::Running { ended: flight.ended.subscribe(), follower: true },
+            settling: Settling::Running {
+                ended: flight.ended.subscribe(),
+                follower: true,
+            },
             body: Body::growing(presence),
             entry: None,
         })
@@ -295,7 +340,11 @@ impl Request<'_> {
                 Ok(Reserved::Held(lease)) => {
                     ticket.flight.hold(lease);
                     // Somebody may have stored between our look and our reservation.
-                    return match if refresh { None } else { self.answer_now().await } {
+                    return match if refresh {
+                        None
+                    } else {
+                        self.answer_now().await
+                    } {
                         Some(fronted) => Secured::Answered { fronted, waited },
                         None => Secured::Held,
                     };
@@ -323,7 +372,7 @@ impl Request<'_> {
         }
     }
 
-    async fn answer_now(&self) -> Option<Fronted> {
+    async fn answer_now(&self) -> Option<Arc<Fronted>> {
         match self.look().await {
             Looked::Hit(fronted) => Some(fronted),
             Looked::Miss { .. } => None,
@@ -334,26 +383,36 @@ impl Request<'_> {
         match self.frozen_entry().await {
             Ok(fronted) => Ok(self.shared.hit(self.key, &fronted, How::Hit)),
             Err(reason) => {
-                self.shared.ledger.refused(self.shared, self.call, self.key, self.policy, &reason);
-                Err(FrozenMiss { name: self.call.name.to_owned(), key: self.key, reason })
+                self.shared
+                    .ledger
+                    .refused(self.shared, self.call, self.key, self.policy, &reason);
+                Err(FrozenMiss {
+                    name: self.call.name.to_owned(),
+                    key: self.key,
+                    reason,
+                })
             }
         }
     }
 
     /// The answer of a frozen run: whatever its age and epochs, if the files it was built from hold the same.
-    async fn frozen_entry(&self) -> Result<Fronted, Reason> {
+    async fn frozen_entry(&self) -> Result<Arc<Fronted>, Reason> {
         let memory = self.shared.memory()?;
         let key = self.key.to_string();
         let found = memory.get(space::CACHE, &key, &[]);
         let found = self.shared.ask(found, &self.patience).await?;
         let entry = Entry::decode_for(found.record.ok_or(Reason::Absent)?, &self.key, self.call)?;
-        entry.watched.check_frozen().await.map_err(Reason::Changed)?;
-        Ok(Fronted {
-            entry: Arc::new(entry),
+        entry
+            .watched
+            .check_frozen()
+            .await
+            .map_err(Reason::Changed)?;
+        Ok(Arc::new(Fronted {
+            entry,
             tally: self.shared.ledger.tally(self.call.kind, self.call.name),
             stamp: 0,
-            domains: [].into(),
-        })
+            domains: Vec::new(),
+        }))
     }
 }
 
@@ -363,12 +422,17 @@ fn renew(
     memory: &Arc<dyn Memory>,
     flight: &Arc<Flight>,
 ) -> tokio::task::AbortHandle {
-    let (shared, memory, flight) =
-        (Arc::clone(shared), Arc::clone(memory), Arc::downgrade(flight));
+    let (shared, memory, flight) = (
+        Arc::clone(shared),
+        Arc::clone(memory),
+        Arc::downgrade(flight),
+    );
     let renewing = tokio::spawn(async move {
         loop {
             tokio::time::sleep(HOLD / 4).await;
-            let Some(lease) = flight.upgrade().and_then(|flight| flight.lease()) else { return };
+            let Some(lease) = flight.upgrade().and_then(|flight| flight.lease()) else {
+                return;
+            };
             match memory.renew(&lease, HOLD).within(HOLD / 4).await {
                 Ok(true) => {}
                 // Revoked or lapsed: the store will say so.
@@ -391,7 +455,13 @@ impl Shared {
         reason: Reason,
     ) -> Ticket {
         let key = Key::of(call);
-        let request = Request { shared: self, key, call, policy, patience: Patience::of(policy) };
+        let request = Request {
+            shared: self,
+            key,
+            call,
+            policy,
+            patience: Patience::of(policy),
+        };
         request.alone(How::Bypass(reason.clone()), reason)
     }
 
@@ -402,13 +472,20 @@ impl Shared {
         policy: &Policy,
     ) -> Result<Outcome, Reason> {
         let key = Key::of(call);
-        let request = Request { shared: self, key, call, policy, patience: Patience::of(policy) };
+        let request = Request {
+            shared: self,
+            key,
+            call,
+            policy,
+            patience: Patience::of(policy),
+        };
         match policy.mode {
             Mode::Off => Err(Reason::Off),
             Mode::Refresh => Err(Reason::Refresh),
-            Mode::Frozen => {
-                request.frozen_entry().await.map(|fronted| served(key, &fronted.entry, How::Hit))
-            }
+            Mode::Frozen => request
+                .frozen_entry()
+                .await
+                .map(|fronted| served(key, &fronted.entry, How::Hit)),
             Mode::On | Mode::ReadOnly => match request.look().await {
                 Looked::Hit(fronted) => Ok(served(key, &fronted.entry, How::Hit)),
                 Looked::Miss { reason, .. } => Err(reason),

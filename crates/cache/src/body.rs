@@ -30,7 +30,11 @@ pub(crate) struct Whole {
 
 impl Whole {
     pub(crate) fn new(bytes: Bytes) -> Arc<Self> {
-        Arc::new(Self { bytes, decoded: OnceLock::new(), decoding: Mutex::new(()) })
+        Arc::new(Self {
+            bytes,
+            decoded: OnceLock::new(),
+            decoding: Mutex::new(()),
+        })
     }
 
     fn decoded<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
@@ -133,7 +137,8 @@ impl Growing {
     }
 
     async fn whole(&self) -> Result<Arc<Whole>, Failure> {
-        self.until(|state| state.end.clone().map(End::into_whole)).await
+        self.until(|state| state.end.clone().map(End::into_whole))
+            .await
     }
 }
 
@@ -164,7 +169,11 @@ impl Body {
     /// Reads from the first byte, whenever it joins.
     #[must_use]
     pub fn reader(&self) -> Reader {
-        Reader { body: self.clone(), next: 0, ended: false }
+        Reader {
+            body: self.clone(),
+            next: 0,
+            ended: false,
+        }
     }
 
     /// The whole answer, once it is complete.
@@ -194,7 +203,10 @@ impl Body {
         if let Some(decoded) = whole.decoded() {
             return Ok(decoded);
         }
-        let _decoding = whole.decoding.lock().unwrap_or_else(PoisonError::into_inner);
+        let _decoding = whole
+            .decoding
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(decoded) = whole.decoded() {
             return Ok(decoded);
         }

@@ -125,12 +125,18 @@ impl Cache {
         let mut exported = Exported::default();
         let mut after: Option<String> = None;
         loop {
-            let page = Page { after: after.as_deref(), limit: 500, values: true };
+            let page = Page {
+                after: after.as_deref(),
+                limit: 500,
+                values: true,
+            };
             let filter = cachalot_memory::Filter::default();
             let batch = memory.find(space::CACHE, &filter, page).settle().await?;
             for record in batch.records {
                 // What cannot be read answers nothing, here or elsewhere.
-                let Ok(entry) = Entry::decode(record) else { continue };
+                let Ok(entry) = Entry::decode(record) else {
+                    continue;
+                };
                 if entry.head.sealed && digest_key.is_none() {
                     exported.left_out += 1;
                 } else {
@@ -151,10 +157,7 @@ impl Cache {
     ///
     /// # Errors
     /// Those of the memory and of the file, or a line that makes no sense; what came before it is stored.
-    pub async fn import(
-        &self,
-        from: &mut (dyn BufRead + Send),
-    ) -> Result<Imported, CassetteError> {
+    pub async fn import(&self, from: &mut (dyn BufRead + Send)) -> Result<Imported, CassetteError> {
         let memory = self.0.memory().map_err(|_| CassetteError::NoMemory)?;
         let mut imported = Imported::default();
         let mut text = Vec::new();
@@ -186,7 +189,9 @@ fn write_line(to: &mut (dyn Write + Send), line: &impl Serialize) -> std::io::Re
 }
 
 fn first_line(text: &[u8]) -> Result<Option<DigestKey>, String> {
-    let Version { cachalot_cassette: version } = serde_json::from_slice(text)
+    let Version {
+        cachalot_cassette: version,
+    } = serde_json::from_slice(text)
         .map_err(|_| "not a cassette: the first line must say `cachalot_cassette`".to_owned())?;
     if version > CASSETTE_VERSION {
         return Err(format!(
@@ -199,7 +204,8 @@ fn first_line(text: &[u8]) -> Result<Option<DigestKey>, String> {
         let mut bytes = [0; 32];
         hex::decode_to_slice(&text, &mut bytes).map(|()| DigestKey::new(bytes))
     });
-    key.transpose().map_err(|_| "the digest key is not 64 hex digits".to_owned())
+    key.transpose()
+        .map_err(|_| "the digest key is not 64 hex digits".to_owned())
 }
 
 fn entry_line(text: &[u8]) -> Result<Record, String> {
@@ -209,8 +215,18 @@ fn entry_line(text: &[u8]) -> Result<Record, String> {
 
 impl Line {
     fn of(entry: Entry) -> Self {
-        let Head { key, kind, scope, name, created, expires, epochs, observed, spent, sealed } =
-            Arc::unwrap_or_clone(entry.head);
+        let Head {
+            key,
+            kind,
+            scope,
+            name,
+            created,
+            expires,
+            epochs,
+            observed,
+            spent,
+            sealed,
+        } = Arc::unwrap_or_clone(entry.head);
         let (text, base64) = match std::str::from_utf8(&entry.body.bytes) {
             Ok(text) => (Some(text.to_owned()), None),
             Err(_) => (None, Some(BASE64.encode(&entry.body.bytes))),
@@ -246,7 +262,11 @@ impl Line {
             created: self.created,
             expires: self.expires,
             // No counter ever gets there.
-            epochs: self.domains.into_iter().map(|counter| (counter, u64::MAX)).collect(),
+            epochs: self
+                .domains
+                .into_iter()
+                .map(|counter| (counter, u64::MAX))
+                .collect(),
             observed: self.observed,
             spent: self.spent,
             sealed: self.sealed,

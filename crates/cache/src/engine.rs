@@ -32,7 +32,11 @@ pub struct Bounds {
 impl Default for Bounds {
     /// 1 GiB, a million entries, 64 MiB in the process.
     fn default() -> Self {
-        Self { bytes: 1 << 30, entries: 1_000_000, front_bytes: 64 << 20 }
+        Self {
+            bytes: 1 << 30,
+            entries: 1_000_000,
+            front_bytes: 64 << 20,
+        }
     }
 }
 
@@ -72,7 +76,7 @@ pub(crate) struct Shared {
 
 /// What the memory says of a call.
 pub(crate) enum Looked {
-    Hit(Fronted),
+    Hit(Arc<Fronted>),
     Miss {
         reason: Reason,
         moment: Moment,
@@ -86,7 +90,9 @@ pub(crate) struct Patience(AtomicU64);
 
 impl Patience {
     pub(crate) fn of(policy: &Policy) -> Self {
-        Self(AtomicU64::new(u64::try_from(policy.patience.as_nanos()).unwrap_or(u64::MAX)))
+        Self(AtomicU64::new(
+            u64::try_from(policy.patience.as_nanos()).unwrap_or(u64::MAX),
+        ))
     }
 
     pub(crate) fn left(&self) -> Duration {
@@ -96,13 +102,17 @@ impl Patience {
     /// Begins anew, unless it is lost: to wait for another process is not to wait for the memory.
     pub(crate) fn keep_up(&self, policy: &Policy) {
         if !self.left().is_zero() {
-            self.0.store(Self::of(policy).0.into_inner(), Ordering::Relaxed);
+            self.0
+                .store(Self::of(policy).0.into_inner(), Ordering::Relaxed);
         }
     }
 
     fn waited(&self, time: Duration) {
         let left = self.left().saturating_sub(time);
-        self.0.store(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.0.store(
+            u64::try_from(left.as_nanos()).unwrap_or(u64::MAX),
+            Ordering::Relaxed,
+        );
     }
 
     fn lose(&self) {
@@ -118,9 +128,20 @@ impl Clone for Patience {
 
 impl Shared {
     pub(crate) fn new(options: Options) -> Self {
-        let Options { memory, ledger, clock, seals, bounds, warn } = options;
+        let Options {
+            memory,
+            ledger,
+            clock,
+            seals,
+            bounds,
+            warn,
+        } = options;
         Self {
-            front: Front::new(if memory.is_some() { bounds.front_bytes } else { 0 }),
+            front: Front::new(if memory.is_some() {
+                bounds.front_bytes
+            } else {
+                0
+            }),
             memory,
             ledger,
             clock,
@@ -153,7 +174,9 @@ impl Shared {
     ) -> Result<T, Reason> {
         let left = patience.left();
         if left.is_zero() {
-            return Err(Reason::MemoryFault("it failed or was too slow before".to_owned()));
+            return Err(Reason::MemoryFault(
+                "it failed or was too slow before".to_owned(),
+            ));
         }
         let answer = match answer {
             Answer::Now(answer) => answer,
@@ -172,7 +195,9 @@ impl Shared {
 
     pub(crate) fn fault(&self, error: &Error) -> Reason {
         if self.is_news(error.kind) {
-            self.say(&format!("the cache's memory failed, the work goes on without it: {error}"));
+            self.say(&format!(
+                "the cache's memory failed, the work goes on without it: {error}"
+            ));
         }
         Reason::MemoryFault(error.to_string())
     }
@@ -182,7 +207,9 @@ impl Shared {
         const A_WHILE: Millis = 600_000;
         let now = self.clock.now();
         let mut warned = crate::sync::lock(&self.warned);
-        let news = warned.iter().all(|(known, at)| *known != kind || now.saturating_sub(*at) >= A_WHILE);
+        let news = warned
+            .iter()
+            .all(|(known, at)| *known != kind || now.saturating_sub(*at) >= A_WHILE);
         warned.retain(|(known, _)| *known != kind);
         warned.push((kind, now));
         news
@@ -199,20 +226,33 @@ impl Shared {
         let moment = self.epochs.moment(&policy.domains);
         if let Some(domain) = &moment.being_written {
             let reason = Reason::Written(domain.to_string());
-            return Looked::Miss { reason, moment, epochs: None };
+            return Looked::Miss {
+                reason,
+                moment,
+                epochs: None,
+            };
         }
         let memory = match self.memory() {
             Ok(memory) => memory,
-            Err(reason) => return Looked::Miss { reason, moment, epochs: None },
+            Err(reason) => {
+                return Looked::Miss {
+                    reason,
+                    moment,
+                    epochs: None,
+                };
+            }
         };
-        let key_text = key.to_string();
+        let key_text = key.text();
         if let Some(fronted) = self.front.get(key)
             && fronted.is_under(&policy.domains)
-            && self.still_serves(&fronted, memory.as_ref(), &key_text).await
+            && self
+                .still_serves(&fronted, memory.as_ref(), &key_text)
+                .await
         {
             return Looked::Hit(fronted);
         }
-        self.look_in_memory(memory, key, &key_text, call, policy, patience, moment).await
+        self.look_in_memory(memory, key, &key_text, call, policy, patience, moment)
+            .await
     }
 
     async fn still_serves(&self, fronted: &Fronted, memory: &dyn Memory, key: &str) -> bool {
@@ -221,7 +261,10 @@ impl Shared {
             && fronted.entry.watched.check().await.is_ok()
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one step of `look`, cut out for its length")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one step of `look`, cut out for its length"
+    )]
     async fn look_in_memory(
         &self,
         memory: &Arc<dyn Memory>,
@@ -232,7 +275,11 @@ impl Shared {
         patience: &Patience,
         moment: Moment,
     ) -> Looked {
-        let counters: Vec<String> = policy.domains.iter().map(|domain| domain.counter()).collect();
+        let counters: Vec<String> = policy
+            .domains
+            .iter()
+            .map(|domain| domain.counter())
+            .collect();
         let counters: Vec<&str> = counters.iter().map(String::as_str).collect();
         // Stamps before the record: what is read is then at least as new as its stamp.
         let stamp = memory.stamp(space::CACHE, key_text);
@@ -240,29 +287,43 @@ impl Shared {
             .iter()
             .map(|counter| Some(((*counter).to_owned(), memory.stamp(space::CACHE, counter)?)))
             .collect();
-        let found = self.ask(memory.get(space::CACHE, key_text, &counters), patience).await;
-        let Found { record, counters: epochs } = match found {
+        let found = self
+            .ask(memory.get(space::CACHE, key_text, &counters), patience)
+            .await;
+        let Found {
+            record,
+            counters: epochs,
+        } = match found {
             Ok(found) => found,
-            Err(reason) => return Looked::Miss { reason, moment, epochs: None },
+            Err(reason) => {
+                return Looked::Miss {
+                    reason,
+                    moment,
+                    epochs: None,
+                };
+            }
         };
         match self.servable(record, key, call, &counters, &epochs).await {
             Ok(entry) => {
-                let entry = Arc::new(entry);
-                let tally = self.ledger.tally(call.kind, call.name);
-                let fronted = Fronted {
+                let may_be_fronted = stamp.is_some() && stamps.is_some();
+                let fronted = Arc::new(Fronted {
                     entry,
-                    tally,
+                    tally: self.ledger.tally(call.kind, call.name),
                     stamp: stamp.unwrap_or_default(),
-                    domains: stamps.clone().unwrap_or_default().into(),
-                };
-                if stamp.is_some() && stamps.is_some() {
-                    self.front.insert(*key, fronted.clone());
+                    domains: stamps.unwrap_or_default(),
+                });
+                if may_be_fronted {
+                    self.front.insert(*key, Arc::clone(&fronted));
                 }
                 Looked::Hit(fronted)
             }
             Err(reason) => {
                 self.front.remove(key);
-                Looked::Miss { reason, moment, epochs: Some(epochs) }
+                Looked::Miss {
+                    reason,
+                    moment,
+                    epochs: Some(epochs),
+                }
             }
         }
     }
@@ -286,10 +347,9 @@ impl Shared {
     }
 
     /// Notes a hit for the memory's order of use; told to the memory in batches, in the background.
-    pub(crate) fn note_use(self: &Arc<Self>, entry: &Arc<Entry>) {
+    pub(crate) fn note_use(self: &Arc<Self>, entry: &Entry, now: Millis) {
         /// Uses that are closer together count as one.
         const COARSE: Millis = 60_000;
-        let now = self.clock.now();
         if now.saturating_sub(entry.used.load(Ordering::Relaxed)) < COARSE {
             return;
         }
@@ -315,7 +375,10 @@ impl Shared {
             .map(|(key, at)| (key.to_string(), *at))
             .collect();
         let used: Vec<(&str, Millis)> = used.iter().map(|(key, at)| (key.as_str(), *at)).collect();
-        let told = memory.touch(space::CACHE, &used).within(crate::policy::DEFAULT_PATIENCE).await;
+        let told = memory
+            .touch(space::CACHE, &used)
+            .within(crate::policy::DEFAULT_PATIENCE)
+            .await;
         if let Err(error) = told {
             self.fault(&error);
         }
@@ -340,12 +403,18 @@ pub(crate) fn expired(expires: Option<Millis>, now: Millis) -> bool {
 /// fewer or other domains than the call asks for was made under another policy and does not answer.
 fn epochs_hold(stored: &[(String, u64)], counters: &[&str], now: &[u64]) -> Result<(), Reason> {
     for (counter, now) in counters.iter().zip(now) {
-        if !stored.iter().any(|(name, epoch)| name == counter && epoch == now) {
+        if !stored
+            .iter()
+            .any(|(name, epoch)| name == counter && epoch == now)
+        {
             let domain = counter.strip_prefix("epoch:").unwrap_or(counter);
             return Err(Reason::Written(domain.to_owned()));
         }
     }
-    match stored.iter().find(|(name, _)| !counters.contains(&name.as_str())) {
+    match stored
+        .iter()
+        .find(|(name, _)| !counters.contains(&name.as_str()))
+    {
         Some((name, _)) => Err(Reason::Written(name.replacen("epoch:", "", 1))),
         None => Ok(()),
     }

@@ -75,7 +75,9 @@ impl Head {
     fn decode(value: &Bytes) -> Result<(Self, Bytes), String> {
         let (&format, rest) = value.split_first().ok_or("it is empty")?;
         if format != FORMAT {
-            return Err(format!("its format is {format}, this version reads {FORMAT}"));
+            return Err(format!(
+                "its format is {format}, this version reads {FORMAT}"
+            ));
         }
         let (seal, sealed) = rest.split_first_chunk::<SEAL>().ok_or("it is cut short")?;
         if seal_of(sealed) != *seal {
@@ -135,7 +137,11 @@ impl Entry {
 
     /// Roughly how much memory it takes in the front, its decoded form included.
     pub(crate) fn weight(&self) -> u64 {
-        let labels: usize = self.labels.iter().map(|l| l.name.len() + l.value.len() + 48).sum();
+        let labels: usize = self
+            .labels
+            .iter()
+            .map(|l| l.name.len() + l.value.len() + 48)
+            .sum();
         let observed = self.head.observed.len() * 192;
         (self.body.bytes.len() * 2 + labels + observed + 512) as u64
     }
@@ -189,7 +195,11 @@ mod tests {
         }
         let mut other = value.to_vec();
         other[0] = 9;
-        assert!(Head::decode(&other.into()).unwrap_err().contains("format is 9"));
+        assert!(
+            Head::decode(&other.into())
+                .unwrap_err()
+                .contains("format is 9")
+        );
     }
 
     #[test]
@@ -198,7 +208,11 @@ mod tests {
         assert!(!scope_is("agent:a", &Scope::User("a".into())));
         assert!(!scope_is("agent:ab", &Scope::Agent("a".into())));
         assert!(scope_is("global", &Scope::Global));
-        for scope in [Scope::Run("x:y".into()), Scope::Agent(String::new()), Scope::Global] {
+        for scope in [
+            Scope::Run("x:y".into()),
+            Scope::Agent(String::new()),
+            Scope::Global,
+        ] {
             assert!(scope_is(&scope.to_string(), &scope));
         }
     }

@@ -38,8 +38,14 @@ impl Epochs {
         let table = lock(&self.domains);
         let local = |domain| table.get(domain).copied().unwrap_or_default();
         Moment {
-            generations: domains.iter().map(|domain| local(domain).generation).collect(),
-            being_written: domains.iter().find(|domain| local(domain).writers > 0).cloned(),
+            generations: domains
+                .iter()
+                .map(|domain| local(domain).generation)
+                .collect(),
+            being_written: domains
+                .iter()
+                .find(|domain| local(domain).writers > 0)
+                .cloned(),
         }
     }
 

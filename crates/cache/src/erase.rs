@@ -105,15 +105,30 @@ impl Cache {
     /// Those of the memory; what was erased before the fault stays erased.
     pub async fn erase(&self, which: &Filter, dry_run: bool) -> Result<Erased, Error> {
         let shared = &self.0;
-        let revoked =
-            if dry_run { 0 } else { shared.flights.revoke(|flight| which.matches_flight(flight)) };
-        let mut erased = Erased { entries: Vec::new(), revoked };
-        let Ok(memory) = shared.memory() else { return Ok(erased) };
+        let revoked = if dry_run {
+            0
+        } else {
+            shared.flights.revoke(|flight| which.matches_flight(flight))
+        };
+        let mut erased = Erased {
+            entries: Vec::new(),
+            revoked,
+        };
+        let Ok(memory) = shared.memory() else {
+            return Ok(erased);
+        };
         let query = Query::of(which);
         if !dry_run && query.is_exact() {
-            let page = Page { after: None, limit: PAGE, values: true };
+            let page = Page {
+                after: None,
+                limit: PAGE,
+                values: true,
+            };
             loop {
-                let batch = memory.erase(space::CACHE, &query.filter(which), page).settle().await?;
+                let batch = memory
+                    .erase(space::CACHE, &query.filter(which), page)
+                    .settle()
+                    .await?;
                 let done = batch.records.len() < PAGE as usize;
                 erased.add(batch, which);
                 if done {
@@ -123,8 +138,15 @@ impl Cache {
         }
         let mut after: Option<String> = None;
         loop {
-            let page = Page { after: after.as_deref(), limit: PAGE, values: true };
-            let batch = memory.find(space::CACHE, &query.filter(which), page).settle().await?;
+            let page = Page {
+                after: after.as_deref(),
+                limit: PAGE,
+                values: true,
+            };
+            let batch = memory
+                .find(space::CACHE, &query.filter(which), page)
+                .settle()
+                .await?;
             after.clone_from(&batch.next);
             let first = erased.entries.len();
             erased.add(batch, which);
@@ -142,8 +164,13 @@ impl Cache {
     /// # Errors
     /// Those of the memory. A damaged entry is no entry.
     pub async fn peek(&self, key: &Key) -> Result<Option<Stored>, Error> {
-        let Ok(memory) = self.0.memory() else { return Ok(None) };
-        let found = memory.get(space::CACHE, &key.to_string(), &[]).settle().await?;
+        let Ok(memory) = self.0.memory() else {
+            return Ok(None);
+        };
+        let found = memory
+            .get(space::CACHE, &key.to_string(), &[])
+            .settle()
+            .await?;
         let entry = found.record.and_then(|record| Entry::decode(record).ok());
         Ok(entry.map(|entry| Stored::of(&entry, self.0.clock.now())))
     }
@@ -153,11 +180,19 @@ impl Cache {
     /// # Errors
     /// Those of the memory.
     pub async fn newest(&self, which: &Filter) -> Result<Option<Stored>, Error> {
-        let Ok(memory) = self.0.memory() else { return Ok(None) };
+        let Ok(memory) = self.0.memory() else {
+            return Ok(None);
+        };
         let query = Query::of(which);
         let newest = if query.is_exact() {
-            let filter = memory::Filter { order: Order::Newest, ..query.filter(which) };
-            let batch = memory.find(space::CACHE, &filter, Page::first(1)).settle().await?;
+            let filter = memory::Filter {
+                order: Order::Newest,
+                ..query.filter(which)
+            };
+            let batch = memory
+                .find(space::CACHE, &filter, Page::first(1))
+                .settle()
+                .await?;
             batch.records.into_iter().next()
         } else {
             self.newest_of_all(which, &query).await?
@@ -167,16 +202,35 @@ impl Cache {
     }
 
     /// The newest of those whose labels match, where the memory cannot tell which do.
-    async fn newest_of_all(&self, which: &Filter, query: &Query<'_>) -> Result<Option<Record>, Error> {
-        let Ok(memory) = self.0.memory() else { return Ok(None) };
+    async fn newest_of_all(
+        &self,
+        which: &Filter,
+        query: &Query<'_>,
+    ) -> Result<Option<Record>, Error> {
+        let Ok(memory) = self.0.memory() else {
+            return Ok(None);
+        };
         let mut newest: Option<Record> = None;
         let mut after: Option<String> = None;
         loop {
-            let page = Page { after: after.as_deref(), limit: PAGE, values: true };
-            let batch = memory.find(space::CACHE, &query.filter(which), page).settle().await?;
+            let page = Page {
+                after: after.as_deref(),
+                limit: PAGE,
+                values: true,
+            };
+            let batch = memory
+                .find(space::CACHE, &query.filter(which), page)
+                .settle()
+                .await?;
             after.clone_from(&batch.next);
-            let matching = batch.records.into_iter().filter(|record| which.matches_labels(&record.labels));
-            newest = newest.into_iter().chain(matching).max_by_key(|record| record.updated);
+            let matching = batch
+                .records
+                .into_iter()
+                .filter(|record| which.matches_labels(&record.labels));
+            newest = newest
+                .into_iter()
+                .chain(matching)
+                .max_by_key(|record| record.updated);
             if after.is_none() {
                 return Ok(newest);
             }
@@ -188,12 +242,21 @@ impl Cache {
     /// # Errors
     /// Those of the memory.
     pub async fn each(&self, which: &Filter, mut each: impl FnMut(Stored)) -> Result<(), Error> {
-        let Ok(memory) = self.0.memory() else { return Ok(()) };
+        let Ok(memory) = self.0.memory() else {
+            return Ok(());
+        };
         let query = Query::of(which);
         let mut after: Option<String> = None;
         loop {
-            let page = Page { after: after.as_deref(), limit: PAGE, values: true };
-            let batch = memory.find(space::CACHE, &query.filter(which), page).settle().await?;
+            let page = Page {
+                after: after.as_deref(),
+                limit: PAGE,
+                values: true,
+            };
+            let batch = memory
+                .find(space::CACHE, &query.filter(which), page)
+                .settle()
+                .await?;
             after.clone_from(&batch.next);
             let now = self.0.clock.now();
             for record in batch.records {
@@ -214,7 +277,9 @@ impl Cache {
     /// # Errors
     /// Those of the memory.
     pub async fn sweep(&self, limit: Option<u32>) -> Result<u64, Error> {
-        let Ok(memory) = self.0.memory() else { return Ok(0) };
+        let Ok(memory) = self.0.memory() else {
+            return Ok(0);
+        };
         let filter = memory::Filter {
             // Due at this very millisecond is expired.
             expired_before: Some(self.0.clock.now().saturating_add(1)),
@@ -227,7 +292,10 @@ impl Cache {
             if left == 0 {
                 return Ok(swept);
             }
-            let batch = memory.erase(space::CACHE, &filter, Page::keys(left)).settle().await?;
+            let batch = memory
+                .erase(space::CACHE, &filter, Page::keys(left))
+                .settle()
+                .await?;
             swept += batch.records.len() as u64;
             if batch.records.len() < left as usize {
                 return Ok(swept);
@@ -249,11 +317,19 @@ impl Cache {
 
 impl Shared {
     async fn erase_each(&self, entries: &[ErasedEntry]) -> Result<(), Error> {
-        let Ok(memory) = self.memory() else { return Ok(()) };
+        let Ok(memory) = self.memory() else {
+            return Ok(());
+        };
         for entry in entries {
             // All keys have the same length, so that one is a prefix only of itself.
-            let filter = memory::Filter { prefix: &entry.key, ..memory::Filter::default() };
-            memory.erase(space::CACHE, &filter, Page::keys(1)).settle().await?;
+            let filter = memory::Filter {
+                prefix: &entry.key,
+                ..memory::Filter::default()
+            };
+            memory
+                .erase(space::CACHE, &filter, Page::keys(1))
+                .settle()
+                .await?;
         }
         Ok(())
     }
@@ -261,8 +337,14 @@ impl Shared {
 
 impl Erased {
     fn add(&mut self, batch: Batch, which: &Filter) {
-        let matching = batch.records.into_iter().filter(|r| which.matches_labels(&r.labels));
-        self.entries.extend(matching.map(|r| ErasedEntry { key: r.key, labels: r.labels }));
+        let matching = batch
+            .records
+            .into_iter()
+            .filter(|r| which.matches_labels(&r.labels));
+        self.entries.extend(matching.map(|r| ErasedEntry {
+            key: r.key,
+            labels: r.labels,
+        }));
     }
 }
 
@@ -276,11 +358,20 @@ struct Query<'a> {
 impl<'a> Query<'a> {
     fn of(which: &'a Filter) -> Self {
         let mut exact = true;
-        let name = which.name.iter().map(|name| Match::Is { name: NAME_LABEL, value: name });
+        let name = which.name.iter().map(|name| Match::Is {
+            name: NAME_LABEL,
+            value: name,
+        });
         let labels = which.criteria.iter().map(|criterion| match criterion {
-            Criterion::Is(label) => Match::Is { name: &label.name, value: &label.value },
+            Criterion::Is(label) => Match::Is {
+                name: &label.name,
+                value: &label.value,
+            },
             Criterion::Glob { name, pattern } => match pattern.split_once('*') {
-                None => Match::Is { name, value: pattern },
+                None => Match::Is {
+                    name,
+                    value: pattern,
+                },
                 Some((prefix, rest)) => {
                     exact &= rest.is_empty();
                     Match::Starts { name, prefix }
@@ -309,7 +400,9 @@ impl<'a> Query<'a> {
 impl Filter {
     fn matches_labels(&self, labels: &[Label]) -> bool {
         let has_name = |name: &String| {
-            labels.iter().any(|label| label.name == NAME_LABEL && &label.value == name)
+            labels
+                .iter()
+                .any(|label| label.name == NAME_LABEL && &label.value == name)
         };
         self.name.as_ref().is_none_or(has_name)
             && self.criteria.iter().all(|criterion| match criterion {
@@ -329,10 +422,16 @@ impl Filter {
 
 /// `*` stands for any text, everything else for itself.
 fn glob_matches(pattern: &str, text: &str) -> bool {
-    let Some((prefix, rest)) = pattern.split_once('*') else { return pattern == text };
-    let Some(mut text) = text.strip_prefix(prefix) else { return false };
+    let Some((prefix, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(mut text) = text.strip_prefix(prefix) else {
+        return false;
+    };
     let mut parts: Vec<&str> = rest.split('*').collect();
-    let Some(suffix) = parts.pop() else { return true };
+    let Some(suffix) = parts.pop() else {
+        return true;
+    };
     for part in parts {
         match text.find(part) {
             Some(at) => text = &text[at + part.len()..],
@@ -363,7 +462,11 @@ mod tests {
             ("exact", "exact\n", false),
             ("**", "anything", true),
         ] {
-            assert_eq!(glob_matches(pattern, text), matches, "{pattern} on {text:?}");
+            assert_eq!(
+                glob_matches(pattern, text),
+                matches,
+                "{pattern} on {text:?}"
+            );
         }
     }
 }

@@ -57,7 +57,10 @@ impl Ledger {
     /// # Errors
     /// If the ledger cannot be read.
     pub fn explain_call(&self, call: Row) -> Result<Explanation, LedgerError> {
-        let same = self.calls_of(&call.key, COMPARED)?.into_iter().find(|row| row.id < call.id);
+        let same = self
+            .calls_of(&call.key, COMPARED)?
+            .into_iter()
+            .find(|row| row.id < call.id);
         let mut explanation = Explanation {
             same,
             call,
@@ -105,13 +108,17 @@ fn compare(old: Option<&Value>, new: Option<&Value>, at: &mut String, found: &mu
             let gone = old.keys().filter(|name| !new.contains_key(*name));
             for name in new.keys().chain(gone) {
                 let step = name.replace('~', "~0").replace('/', "~1");
-                descend(&step, at, |at| compare(old.get(name), new.get(name), at, found));
+                descend(&step, at, |at| {
+                    compare(old.get(name), new.get(name), at, found)
+                });
             }
         }
         (Some(Value::Array(old)), Some(Value::Array(new))) => {
             for index in 0..old.len().max(new.len()) {
                 let step = index.to_string();
-                descend(&step, at, |at| compare(old.get(index), new.get(index), at, found));
+                descend(&step, at, |at| {
+                    compare(old.get(index), new.get(index), at, found)
+                });
             }
         }
         (old, new) if old == new => {}

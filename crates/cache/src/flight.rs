@@ -8,13 +8,13 @@ use cachalot_core::Spend;
 use cachalot_memory::{Label, Lease};
 use tokio::sync::{Notify, watch};
 
+use crate::Key;
 use crate::body::Growing;
 use crate::epoch::Moment;
 use crate::ledger::Unwritten;
 use crate::outcome::Ended;
 use crate::sync::{Mutex, lock};
 use crate::witness::Witness;
-use crate::Key;
 
 /// One run of one call.
 pub(crate) struct Flight {
@@ -80,7 +80,12 @@ pub(crate) struct Departure {
 
 impl Flight {
     pub(crate) fn new(key: Key, departure: Departure) -> Arc<Self> {
-        let Departure { joinable, labels, moment, epochs } = departure;
+        let Departure {
+            joinable,
+            labels,
+            moment,
+            epochs,
+        } = departure;
         Arc::new(Self {
             key,
             body: Growing::default(),
@@ -157,7 +162,9 @@ impl Flight {
     /// Resolves once there were readers and all have left while the answer was not complete; tells how
     /// many there had been. A complete answer is on its way into the memory: nobody abandons that.
     pub(crate) async fn deserted(&self) -> u64 {
-        let arrivals = self.attendance(|state| (state.readers == 0 && state.arrivals > 0).then_some(state.arrivals));
+        let arrivals = self.attendance(|state| {
+            (state.readers == 0 && state.arrivals > 0).then_some(state.arrivals)
+        });
         let arrivals = arrivals.await;
         if self.body.has_ended() {
             std::future::pending::<()>().await;
@@ -167,7 +174,8 @@ impl Flight {
 
     /// Resolves when somebody reads who was not among the first `known` readers.
     pub(crate) async fn attended(&self, known: u64) {
-        self.attendance(|state| (state.arrivals > known).then_some(())).await;
+        self.attendance(|state| (state.arrivals > known).then_some(()))
+            .await;
     }
 
     /// Closes the flight unless somebody reads; whether it did.
@@ -255,7 +263,10 @@ pub(crate) enum Entered {
     /// It reads what another one produces.
     Joined(Presence),
     /// It runs. The leases of the flights that it supersedes are void.
-    Leads { flight: Arc<Flight>, superseded: Vec<Arc<Flight>> },
+    Leads {
+        flight: Arc<Flight>,
+        superseded: Vec<Arc<Flight>>,
+    },
     /// A flight may have ended, and its answer have been stored, since the caller looked for an entry.
     LooksAgain,
 }

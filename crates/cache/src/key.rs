@@ -18,7 +18,12 @@ impl Key {
     /// The key of a call. Destructured exhaustively, so that a new field cannot be forgotten.
     #[must_use]
     pub fn of(call: &Call<'_>) -> Self {
-        let Call { kind, scope, name, input } = call;
+        let Call {
+            kind,
+            scope,
+            name,
+            input,
+        } = call;
         let (sharing, whose) = scope.parts();
         Self(Digest::of_parts(&[
             KEY_FORMAT,
@@ -30,6 +35,14 @@ impl Key {
         ]))
     }
 
+    /// Its text, without an allocation.
+    pub(crate) fn text(&self) -> KeyText {
+        let mut text = [b'0'; 64];
+        // Cannot fail: 32 bytes are 64 digits.
+        let _ = hex::encode_to_slice(self.0.as_bytes(), &mut text);
+        KeyText(text)
+    }
+
     pub(crate) fn from_digest(digest: Digest) -> Self {
         Self(digest)
     }
@@ -38,6 +51,17 @@ impl Key {
     #[must_use]
     pub fn digest(&self) -> Digest {
         self.0
+    }
+}
+
+/// The 64 hex digits of a key.
+pub(crate) struct KeyText([u8; 64]);
+
+impl std::ops::Deref for KeyText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
@@ -146,18 +170,37 @@ mod tests {
         let two = Canonical::value(&serde_json::json!(2));
         let agent = Scope::Agent("a".into());
         let user = Scope::User("a".into());
-        let base = Call { kind: Kind::Action, scope: &agent, name: "n", input: &one };
+        let base = Call {
+            kind: Kind::Action,
+            scope: &agent,
+            name: "n",
+            input: &one,
+        };
         let others = [
-            Call { kind: Kind::Tool, ..base },
-            Call { scope: &user, ..base },
-            Call { scope: &Scope::Agent("an".into()), name: "", ..base },
+            Call {
+                kind: Kind::Tool,
+                ..base
+            },
+            Call {
+                scope: &user,
+                ..base
+            },
+            Call {
+                scope: &Scope::Agent("an".into()),
+                name: "",
+                ..base
+            },
             Call { name: "m", ..base },
-            Call { input: &two, ..base },
+            Call {
+                input: &two,
+                ..base
+            },
         ];
         for other in &others {
             assert_ne!(Key::of(&base), Key::of(other), "{other:?}");
         }
         assert_eq!(Key::of(&base), Key::of(&base.clone()));
         assert_eq!(Key::of(&base).to_string().parse(), Ok(Key::of(&base)));
+        assert_eq!(Key::of(&base).to_string(), *Key::of(&base).text());
     }
 }

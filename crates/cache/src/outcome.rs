@@ -87,8 +87,16 @@ pub struct Outcome {
 }
 
 pub(crate) enum Settling {
-    Done(Box<Settled>),
-    Running { ended: watch::Receiver<Option<Ended>>, follower: bool },
+    /// By an entry.
+    Stored {
+        revision: Revision,
+        expires: Option<Millis>,
+        saved: Spend,
+    },
+    Running {
+        ended: watch::Receiver<Option<Ended>>,
+        follower: bool,
+    },
 }
 
 /// How a run ended.
@@ -104,7 +112,18 @@ impl Outcome {
     /// Resolves when the store is durable or refused; whoever does not ask does not wait.
     pub async fn settled(&self) -> Settled {
         let (mut ended, follower) = match &self.settling {
-            Settling::Done(settled) => return (**settled).clone(),
+            Settling::Stored {
+                revision,
+                expires,
+                saved,
+            } => {
+                return Settled {
+                    stored: Ok(*revision),
+                    expires: *expires,
+                    paid: Spend::default(),
+                    saved: *saved,
+                };
+            }
             Settling::Running { ended, follower } => (ended.clone(), *follower),
         };
         let ended = match ended.wait_for(Option::is_some).await {
@@ -112,9 +131,11 @@ impl Outcome {
             Err(_) => None,
         };
         match ended {
-            Some(Ended { settled, worth }) if follower => {
-                Settled { paid: Spend::default(), saved: worth, ..settled }
-            }
+            Some(Ended { settled, worth }) if follower => Settled {
+                paid: Spend::default(),
+                saved: worth,
+                ..settled
+            },
             Some(Ended { settled, .. }) => settled,
             None => Settled {
                 stored: Err(Reason::Abandoned),

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use cachalot_core::{Millis, Spend};
 use cachalot_memory::{Filter, Label, Order, Page, Put, Record, space};
 
+use crate::Reason;
 use crate::engine::{Patience, Shared};
 use crate::entry::Head;
 use crate::outcome::Revision;
 use crate::policy::Mode;
 use crate::ticket::Ticket;
 use crate::witness::Watched;
-use crate::Reason;
 
 /// The label that carries a call's name.
 pub(crate) const NAME_LABEL: &str = "name";
@@ -34,22 +34,31 @@ impl Shared {
             Mode::On | Mode::Refresh => {}
         }
         let memory = Arc::clone(self.memory()?);
-        let limit = policy.max_bytes.min(memory.about().largest_value).min(self.bounds.bytes);
+        let limit = policy
+            .max_bytes
+            .min(memory.about().largest_value)
+            .min(self.bounds.bytes);
         if answer.len() as u64 > limit {
-            return Err(Reason::TooLarge { bytes: answer.len() as u64, limit });
+            return Err(Reason::TooLarge {
+                bytes: answer.len() as u64,
+                limit,
+            });
         }
         let flight = &ticket.flight;
         if let Some(why) = flight.witness.spoilt() {
             return Err(Reason::Declined(why));
         }
         let observed = flight.witness.observed();
-        Watched::new(observed.clone()).check().await.map_err(Reason::Changed)?;
+        Watched::new(observed.clone())
+            .check()
+            .await
+            .map_err(Reason::Changed)?;
         let patience = &ticket.patience;
         let epochs = self.epochs_unpassed(ticket, patience).await?;
         let now = self.clock.now();
-        let expires = policy.ttl.map(|ttl| {
-            now.saturating_add(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX))
-        });
+        let expires = policy
+            .ttl
+            .map(|ttl| now.saturating_add(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)));
         let head = Head {
             key: flight.key.digest(),
             kind: ticket.errand.kind,
@@ -96,7 +105,10 @@ impl Shared {
     /// Whether a label holds a secret: such labels never reach the memory.
     pub(crate) fn secrets_in(&self, labels: &[Label]) -> bool {
         let holds = |text: &str| self.seals.occur_in(text.as_bytes());
-        !self.seals.is_empty() && labels.iter().any(|label| holds(&label.name) || holds(&label.value))
+        !self.seals.is_empty()
+            && labels
+                .iter()
+                .any(|label| holds(&label.name) || holds(&label.value))
     }
 
     /// The epochs under which the work began, unless one has passed or is passing.
@@ -117,14 +129,22 @@ impl Shared {
             return Err(Reason::Written(domains[0].to_string()));
         }
         let Some(before) = &ticket.flight.epochs else {
-            return Err(Reason::MemoryFault("the epochs could not be read".to_owned()));
+            return Err(Reason::MemoryFault(
+                "the epochs could not be read".to_owned(),
+            ));
         };
         let counters: Vec<String> = domains.iter().map(|domain| domain.counter()).collect();
         let names: Vec<&str> = counters.iter().map(String::as_str).collect();
         let memory = Arc::clone(self.memory()?);
         let key = ticket.flight.key.to_string();
-        let now = self.ask(memory.get(space::CACHE, &key, &names), patience).await?;
-        if let Some(passed) = before.iter().zip(&now.counters).position(|(then, now)| then != now) {
+        let now = self
+            .ask(memory.get(space::CACHE, &key, &names), patience)
+            .await?;
+        if let Some(passed) = before
+            .iter()
+            .zip(&now.counters)
+            .position(|(then, now)| then != now)
+        {
             return Err(Reason::Written(domains[passed].to_string()));
         }
         Ok(counters.into_iter().zip(before.iter().copied()).collect())
@@ -133,8 +153,14 @@ impl Shared {
     /// Erases an entry that an invalidation overtook in a memory without reservations.
     async fn take_back(&self, key: &str) {
         let Ok(memory) = self.memory() else { return };
-        let filter = Filter { prefix: key, ..Filter::default() };
-        let erased = memory.erase(space::CACHE, &filter, Page::keys(1)).settle().await;
+        let filter = Filter {
+            prefix: key,
+            ..Filter::default()
+        };
+        let erased = memory
+            .erase(space::CACHE, &filter, Page::keys(1))
+            .settle()
+            .await;
         if let Err(error) = erased {
             self.fault(&error);
         }
@@ -159,7 +185,11 @@ impl Shared {
                 this.flush_uses().await;
                 this.evict().await;
                 // What was stored meanwhile may not have been seen.
-                if this.evictions_due.compare_exchange(due, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                if this
+                    .evictions_due
+                    .compare_exchange(due, 0, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+                {
                     return;
                 }
             }
@@ -184,7 +214,10 @@ impl Shared {
             let average = (usage.bytes / usage.records.max(1)).max(1);
             let surplus_bytes = usage.bytes.saturating_sub(slack(self.bounds.bytes)) / average;
             let surplus = surplus_records.max(surplus_bytes).clamp(1, 1_000);
-            let filter = Filter { order: Order::Coldest, ..Filter::default() };
+            let filter = Filter {
+                order: Order::Coldest,
+                ..Filter::default()
+            };
             let page = Page::keys(u32::try_from(surplus).unwrap_or(1_000));
             match memory.erase(space::CACHE, &filter, page).settle().await {
                 Ok(batch) if batch.records.is_empty() => return,

@@ -8,5 +8,7 @@ pub(crate) use std::sync::{Mutex, MutexGuard};
 /// Locks; a holder that panicked left nothing half-done, because nothing under these locks can panic
 /// between two writes that belong together.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

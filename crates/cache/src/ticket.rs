@@ -33,7 +33,12 @@ impl Product {
     /// An answer that may be kept.
     #[must_use]
     pub fn kept(value: Bytes, spent: Spend) -> Self {
-        Self { value: Some(value), keep: Ok(()), spent, labels: Vec::new() }
+        Self {
+            value: Some(value),
+            keep: Ok(()),
+            spent,
+            labels: Vec::new(),
+        }
     }
 }
 
@@ -107,7 +112,10 @@ impl Ticket {
     /// What this call itself has to account for.
     fn own(&self, spent: Spend) -> Spend {
         let accounted = Duration::from_nanos(self.accounted.load(Ordering::Relaxed));
-        Spend { time: spent.time.saturating_sub(accounted), ..spent }
+        Spend {
+            time: spent.time.saturating_sub(accounted),
+            ..spent
+        }
     }
 
     /// The reading end, for whoever drives the ticket itself.
@@ -120,7 +128,10 @@ impl Ticket {
         Outcome {
             key: self.flight.key,
             how: self.how.clone(),
-            settling: Settling::Running { ended: self.flight.ended.subscribe(), follower },
+            settling: Settling::Running {
+                ended: self.flight.ended.subscribe(),
+                follower,
+            },
             body: Body::growing(presence),
             entry: None,
         }
@@ -142,21 +153,43 @@ impl Ticket {
     /// Ends the run with its answer: shows it to the readers, then stores it if it may be kept, every
     /// witness still holds, no epoch passed and nothing revoked it. Resolves when that is decided.
     pub async fn finish(mut self, product: Product) -> Settled {
-        let Product { value, keep, spent, labels } = product;
+        let Product {
+            value,
+            keep,
+            spent,
+            labels,
+        } = product;
         let answer = value.unwrap_or_else(|| self.flight.body.collected());
         // The readers need not wait for the disk; newcomers join until the entry is there.
         self.flight.body.end(End::Whole(Whole::new(answer.clone())));
         let storable = std::mem::replace(&mut self.storable, Ok(())).and(keep);
         let stored = match storable {
-            Ok(()) => self.shared.clone().store(&self, &answer, spent, labels).await,
+            Ok(()) => {
+                self.shared
+                    .clone()
+                    .store(&self, &answer, spent, labels)
+                    .await
+            }
             Err(reason) => Err(reason),
         };
         let (stored, expires) = match stored {
             Ok((revision, expires)) => (Ok(revision), expires),
             Err(reason) => (Err(reason), None),
         };
-        let settled = Settled { stored, expires, paid: self.own(spent), saved: Spend::default() };
-        self.end(Ended { settled: settled.clone(), worth: spent }, None).await;
+        let settled = Settled {
+            stored,
+            expires,
+            paid: self.own(spent),
+            saved: Spend::default(),
+        };
+        self.end(
+            Ended {
+                settled: settled.clone(),
+                worth: spent,
+            },
+            None,
+        )
+        .await;
         settled
     }
 
@@ -172,12 +205,19 @@ impl Ticket {
             paid: self.own(spent),
             saved: Spend::default(),
         };
-        self.end(Ended { settled: settled.clone(), worth: spent }, Some(failure)).await;
+        self.end(
+            Ended {
+                settled: settled.clone(),
+                worth: spent,
+            },
+            Some(failure),
+        )
+        .await;
         settled
     }
 
     /// Ends a run that need not begin: another process has stored the answer meanwhile.
-    pub(crate) async fn answer_with(mut self, entry: &Arc<crate::entry::Entry>) {
+    pub(crate) async fn answer_with(mut self, entry: &crate::entry::Entry) {
         self.flight.body.end(End::Whole(Arc::clone(&entry.body)));
         let settled = Settled {
             stored: Ok(Revision(entry.revision)),
@@ -185,7 +225,14 @@ impl Ticket {
             paid: Spend::default(),
             saved: entry.head.spent,
         };
-        self.end(Ended { settled, worth: entry.head.spent }, None).await;
+        self.end(
+            Ended {
+                settled,
+                worth: entry.head.spent,
+            },
+            None,
+        )
+        .await;
     }
 
     async fn end(&mut self, ended: Ended, failure: Option<Failure>) {
@@ -215,7 +262,9 @@ impl Ticket {
     /// settled finds it in the ledger.
     fn tell(&mut self, ended: Ended, failure: Option<&Failure>) {
         if self.stage == Stage::Running {
-            self.shared.ledger.paid(&self.shared, self, &ended.settled, failure);
+            self.shared
+                .ledger
+                .paid(&self.shared, self, &ended.settled, failure);
         }
         self.stage = Stage::Told;
         for row in self.flight.followers.close(ended.worth) {
@@ -229,7 +278,9 @@ pub(crate) async fn abandoned(flight: &Arc<Flight>, orphan: Orphan) {
     loop {
         let known = flight.deserted().await;
         if let Orphan::Finish { within } = orphan
-            && tokio::time::timeout(within, flight.attended(known)).await.is_ok()
+            && tokio::time::timeout(within, flight.attended(known))
+                .await
+                .is_ok()
         {
             continue;
         }
@@ -255,7 +306,11 @@ impl Ticket {
         };
         self.tell(Ended { settled, worth }, None);
         let vacant = self.flight.body.is_empty();
-        self.flight.body.end(if vacant { End::Vacant } else { End::Failed(Failure::dropped()) });
+        self.flight.body.end(if vacant {
+            End::Vacant
+        } else {
+            End::Failed(Failure::dropped())
+        });
     }
 }
 

@@ -85,7 +85,10 @@ impl Witness {
     /// file's content into a key and must know that the work saw the same content.
     #[must_use]
     pub fn taken(&self) -> Witnessed {
-        Witnessed { spoilt: self.spoilt(), watched: Watched::new(self.observed()) }
+        Witnessed {
+            spoilt: self.spoilt(),
+            watched: Watched::new(self.observed()),
+        }
     }
 
     /// Resolves when every look that had begun is noted: only then does the list tell what was seen
@@ -148,8 +151,24 @@ impl Witnessed {
     pub fn content_digest(&self) -> Result<Digest, String> {
         match (&self.spoilt, self.watched.observed.as_slice()) {
             (Some(why), _) => Err(why.clone()),
-            (None, [Observed { what: What::Content { digest, .. }, .. }]) => Ok(*digest),
-            (None, [Observed { what: What::Absent(_), path }]) => Err(format!("{path} is not there")),
+            (
+                None,
+                [
+                    Observed {
+                        what: What::Content { digest, .. },
+                        ..
+                    },
+                ],
+            ) => Ok(*digest),
+            (
+                None,
+                [
+                    Observed {
+                        what: What::Absent(_),
+                        path,
+                    },
+                ],
+            ) => Err(format!("{path} is not there")),
             (None, [Observed { path, .. }]) => Err(format!("{path} is not a file")),
             (None, _) => Err("no single file was looked at".to_owned()),
         }
@@ -176,7 +195,9 @@ enum What {
         status: Status,
     },
     Absent(Absence),
-    Present { directory: bool },
+    Present {
+        directory: bool,
+    },
 }
 
 /// The observations of an entry, ready to be checked on every hit.
@@ -260,7 +281,11 @@ impl Observed {
             (What::Absent(_), Ok(Ok(_))) => Verdict::Changed(format!("{} is there now", self.path)),
             (_, Ok(Err(_))) => Verdict::Changed(format!("{} is gone", self.path)),
             (What::Present { directory }, Ok(Ok(now))) => {
-                if *directory == now.directory { Verdict::Holds } else { self.changed() }
+                if *directory == now.directory {
+                    Verdict::Holds
+                } else {
+                    self.changed()
+                }
             }
             (What::Content { status, .. }, Ok(Ok(now))) => {
                 if now.size != status.size || now.directory {
@@ -298,12 +323,20 @@ impl Observed {
         }?;
         let same_status = |then: &Status, now: &Status| now.same_as(then) && now.trusted;
         match (&self.what, &now.what) {
-            (What::Content { digest, status }, What::Content { digest: again, status: now })
-            | (What::Listing { digest, status }, What::Listing { digest: again, status: now })
-                if digest == again =>
-            {
-                Ok(same_status(status, now))
-            }
+            (
+                What::Content { digest, status },
+                What::Content {
+                    digest: again,
+                    status: now,
+                },
+            )
+            | (
+                What::Listing { digest, status },
+                What::Listing {
+                    digest: again,
+                    status: now,
+                },
+            ) if digest == again => Ok(same_status(status, now)),
             (What::Absent(_) | What::Present { .. }, again) if again == &self.what => Ok(false),
             _ => Err(format!("{} changed", self.path)),
         }

@@ -25,7 +25,11 @@ impl Cache {
     /// only, a crash loses it.
     pub async fn writing(&self, domains: &[Domain]) -> Writing {
         self.0.epochs.begin_write(domains);
-        let writing = Writing { shared: Arc::clone(&self.0), domains: domains.to_vec(), ended: false };
+        let writing = Writing {
+            shared: Arc::clone(&self.0),
+            domains: domains.to_vec(),
+            ended: false,
+        };
         if let Err(error) = writing.shared.raise(domains).await {
             writing.shared.fault(&error);
         }
@@ -35,9 +39,14 @@ impl Cache {
 
 impl Shared {
     async fn raise(&self, domains: &[Domain]) -> Result<(), cachalot_memory::Error> {
-        let Ok(memory) = self.memory() else { return Ok(()) };
+        let Ok(memory) = self.memory() else {
+            return Ok(());
+        };
         for domain in domains {
-            memory.raise(space::CACHE, &domain.counter()).within(DEFAULT_PATIENCE).await?;
+            memory
+                .raise(space::CACHE, &domain.counter())
+                .within(DEFAULT_PATIENCE)
+                .await?;
         }
         Ok(())
     }

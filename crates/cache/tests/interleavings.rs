@@ -13,7 +13,8 @@ use cachalot_cache::{
 };
 use cachalot_core::{Canonical, ManualClock, Seals, Spend};
 use cachalot_memory::{
-    About, Answer, Batch, Error, ErrorKind, Found, Label, Lease, Memory, Page, Put, Record, Reserved, Usage,
+    About, Answer, Batch, Error, ErrorKind, Found, Label, Lease, Memory, Page, Put, Record,
+    Reserved, Usage,
 };
 use shuttle::future::{block_on, spawn};
 use shuttle::sync::Mutex;
@@ -41,7 +42,10 @@ impl Shuttled {
             reservations: false,
             largest_value: 1 << 20,
         };
-        Arc::new(Self { about, state: Mutex::default() })
+        Arc::new(Self {
+            about,
+            state: Mutex::default(),
+        })
     }
 }
 
@@ -58,21 +62,42 @@ impl Memory for Shuttled {
         let state = self.state.lock().unwrap();
         let counter = |name: &&str| state.counters.get(*name).copied().unwrap_or(0);
         let counters = counters.iter().map(counter).collect();
-        Answer::Now(Ok(Found { record: state.records.get(key).cloned(), counters }))
+        Answer::Now(Ok(Found {
+            record: state.records.get(key).cloned(),
+            counters,
+        }))
     }
 
     fn put<'a>(&'a self, _: &'a str, record: Record, _: Option<&'a Lease>) -> Answer<'a, Put> {
         let mut state = self.state.lock().unwrap();
         let revision = state.records.get(&record.key).map_or(0, |old| old.revision) + 1;
-        state.records.insert(record.key.clone(), Record { revision, ..record });
+        state
+            .records
+            .insert(record.key.clone(), Record { revision, ..record });
         Answer::Now(Ok(Put::Stored { revision }))
     }
 
-    fn erase<'a>(&'a self, _: &'a str, filter: &'a cachalot_memory::Filter<'a>, _: Page<'a>) -> Answer<'a, Batch> {
+    fn erase<'a>(
+        &'a self,
+        _: &'a str,
+        filter: &'a cachalot_memory::Filter<'a>,
+        _: Page<'a>,
+    ) -> Answer<'a, Batch> {
         let mut state = self.state.lock().unwrap();
-        let keys: Vec<String> = state.records.keys().filter(|key| key.starts_with(filter.prefix)).cloned().collect();
-        let records = keys.iter().filter_map(|key| state.records.remove(key)).collect();
-        Answer::Now(Ok(Batch { records, next: None }))
+        let keys: Vec<String> = state
+            .records
+            .keys()
+            .filter(|key| key.starts_with(filter.prefix))
+            .cloned()
+            .collect();
+        let records = keys
+            .iter()
+            .filter_map(|key| state.records.remove(key))
+            .collect();
+        Answer::Now(Ok(Batch {
+            records,
+            next: None,
+        }))
     }
 
     fn raise<'a>(&'a self, _: &'a str, counter: &'a str) -> Answer<'a, u64> {
@@ -90,7 +115,13 @@ impl Memory for Shuttled {
         None
     }
 
-    fn reserve<'a>(&'a self, _: &'a str, _: &'a str, _: &'a [Label], _: Duration) -> Answer<'a, Reserved> {
+    fn reserve<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: &'a [Label],
+        _: Duration,
+    ) -> Answer<'a, Reserved> {
         unsupported()
     }
 
@@ -102,7 +133,12 @@ impl Memory for Shuttled {
         unsupported()
     }
 
-    fn find<'a>(&'a self, _: &'a str, _: &'a cachalot_memory::Filter<'a>, _: Page<'a>) -> Answer<'a, Batch> {
+    fn find<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a cachalot_memory::Filter<'a>,
+        _: Page<'a>,
+    ) -> Answer<'a, Batch> {
         unsupported()
     }
 
@@ -117,14 +153,22 @@ fn cache() -> Cache {
         ledger: Ledger::none(),
         clock: Arc::new(ManualClock::at(1)),
         seals: Arc::new(Seals::none()),
-        bounds: Bounds { front_bytes: 0, ..Bounds::default() },
+        bounds: Bounds {
+            front_bytes: 0,
+            ..Bounds::default()
+        },
         warn: Arc::new(|text| panic!("{text}")),
     })
 }
 
 async fn begin(cache: &Cache, policy: &Policy) -> Begun {
     let input = Canonical::value(&serde_json::json!(1));
-    let call = Call { kind: Kind::Action, scope: &Scope::Global, name: "n", input: &input };
+    let call = Call {
+        kind: Kind::Action,
+        scope: &Scope::Global,
+        name: "n",
+        input: &input,
+    };
     cache.begin(&call, policy).await.unwrap()
 }
 
@@ -135,7 +179,10 @@ fn product(text: &str) -> Product {
 /// Explores a scenario at random and by probabilistic concurrency testing. Stores start housekeeping
 /// tasks; they find a runtime, and nobody runs them.
 fn explore(scenario: impl Fn() + Send + Sync + 'static) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let _entered = runtime.enter();
     let scenario = Arc::new(scenario);
     let again = Arc::clone(&scenario);
@@ -210,7 +257,9 @@ fn readers_of_a_stream_miss_no_chunk_and_no_end() {
     explore(|| {
         block_on(async {
             let cache = cache();
-            let Begun::Run(ticket) = begin(&cache, &Policy::default()).await else { panic!() };
+            let Begun::Run(ticket) = begin(&cache, &Policy::default()).await else {
+                panic!()
+            };
             let reading: Vec<_> = (0..2)
                 .map(|_| {
                     let outcome = ticket.outcome();
@@ -230,7 +279,12 @@ fn readers_of_a_stream_miss_no_chunk_and_no_end() {
                     ticket.emit(chunk.into());
                     shuttle::future::yield_now().await;
                 }
-                ticket.finish(Product { value: None, ..product("") }).await;
+                ticket
+                    .finish(Product {
+                        value: None,
+                        ..product("")
+                    })
+                    .await;
             });
             for one in reading {
                 assert_eq!(one.await.unwrap(), b"abc");
@@ -245,7 +299,10 @@ async fn ask(cache: &Cache, policy: &Policy, world: &AtomicU64) -> (u64, How) {
     match begin(cache, policy).await {
         Begun::Served(outcome) => {
             let bytes = outcome.body.whole().await.unwrap();
-            (std::str::from_utf8(&bytes).unwrap().parse().unwrap(), outcome.how)
+            (
+                std::str::from_utf8(&bytes).unwrap().parse().unwrap(),
+                outcome.how,
+            )
         }
         Begun::Run(ticket) => {
             let seen = world.load(Ordering::SeqCst);
@@ -261,7 +318,10 @@ fn who_asks_after_a_write_gets_nothing_older_than_it() {
     explore(|| {
         block_on(async {
             let cache = cache();
-            let policy = Policy { domains: vec![Domain::new("d")], ..Policy::default() };
+            let policy = Policy {
+                domains: vec![Domain::new("d")],
+                ..Policy::default()
+            };
             let world = Arc::new(AtomicU64::new(0));
             let announced = Arc::new(AtomicU64::new(0));
             let reading: Vec<_> = (0..3)
@@ -272,7 +332,10 @@ fn who_asks_after_a_write_gets_nothing_older_than_it() {
                         for _ in 0..2 {
                             let known = announced.load(Ordering::SeqCst);
                             let (got, how) = ask(&cache, &policy, &world).await;
-                            assert!(got >= known, "got {got} ({how:?}) after {known} was announced");
+                            assert!(
+                                got >= known,
+                                "got {got} ({how:?}) after {known} was announced"
+                            );
                         }
                     })
                 })
@@ -300,11 +363,15 @@ fn after_an_erase_nothing_older_is_served_or_stored() {
             let erased = Arc::new(AtomicU64::new(0));
             let reading: Vec<_> = (0..3)
                 .map(|_| {
-                    let (cache, world, erased) = (cache.clone(), Arc::clone(&world), Arc::clone(&erased));
+                    let (cache, world, erased) =
+                        (cache.clone(), Arc::clone(&world), Arc::clone(&erased));
                     spawn(async move {
                         let known = erased.load(Ordering::SeqCst);
                         let (got, how) = ask(&cache, &Policy::default(), &world).await;
-                        assert!(got >= known, "got {got} ({how:?}) after an erase at {known}");
+                        assert!(
+                            got >= known,
+                            "got {got} ({how:?}) after an erase at {known}"
+                        );
                     })
                 })
                 .collect();
@@ -324,7 +391,9 @@ fn a_run_whose_readers_leave_is_told_so_whoever_came_in_between() {
     explore(|| {
         block_on(async {
             let cache = cache();
-            let Begun::Run(ticket) = begin(&cache, &Policy::default()).await else { panic!() };
+            let Begun::Run(ticket) = begin(&cache, &Policy::default()).await else {
+                panic!()
+            };
             ticket.emit("half".into());
             let first = ticket.outcome();
             let running = spawn(async move { ticket.abandoned().await });
@@ -351,7 +420,9 @@ fn a_run_whose_readers_leave_is_told_so_whoever_came_in_between() {
                 one.await.unwrap();
             }
             match begin(&cache, &Policy::default()).await {
-                Begun::Served(outcome) => assert_eq!(&outcome.body.whole().await.unwrap()[..], b"whole"),
+                Begun::Served(outcome) => {
+                    assert_eq!(&outcome.body.whole().await.unwrap()[..], b"whole")
+                }
                 Begun::Run(ticket) => assert!(ticket.finish(product("whole")).await.stored.is_ok()),
             }
         });

@@ -30,7 +30,10 @@ const CALLS: usize = 1_000;
 fn main() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     if std::env::args().any(|argument| argument == "profile") {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let warm = run(
             &directory.path().join("memory.db"),
             &directory.path().join("ledger"),
@@ -156,7 +159,10 @@ fn hits(runtime: &tokio::runtime::Runtime, run: &Runtime) -> Duration {
 
 async fn wrap(run: &Runtime, arguments: Arguments) -> Value {
     let action = run.actions.get("cache.wrap").unwrap();
-    if std::env::var("SIZES").is_ok() { let f = action.run(arguments.clone(), run); println!("future {}", std::mem::size_of_val(&*f)); }
+    if std::env::var("SIZES").is_ok() {
+        let f = action.run(arguments.clone(), run);
+        println!("future {}", std::mem::size_of_val(&*f));
+    }
     action.run(arguments, run).await.unwrap()
 }
 

@@ -106,12 +106,20 @@ pub struct Failure {
 impl Failure {
     /// A failure that will happen again.
     pub fn new(kind: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retryable: false }
+        Self {
+            kind,
+            message: message.into(),
+            retryable: false,
+        }
     }
 
     /// A failure that may pass.
     pub fn passing(kind: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retryable: true }
+        Self {
+            kind,
+            message: message.into(),
+            retryable: true,
+        }
     }
 }
 

@@ -9,5 +9,7 @@ pub mod runtime;
 pub mod script;
 pub mod template;
 
-pub use action::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned};
+pub use action::{
+    About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned,
+};
 pub use runtime::Runtime;

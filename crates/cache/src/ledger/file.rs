@@ -13,7 +13,8 @@ use cachalot_memory::sqlite::set_aside;
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 use serde_json::Value;
 
-use super::{Answered, HANDLE_LABEL, RecentHit, Totals, Unwritten};
+use super::tally::RecentHit;
+use super::{Answered, HANDLE_LABEL, Totals, Unwritten};
 use crate::Kind;
 
 /// The ledger could not be read or written.
@@ -27,16 +28,28 @@ pub struct LedgerError {
 
 impl LedgerError {
     pub(super) fn new(path: &Path, error: rusqlite::Error) -> Self {
-        Self { message: format!("{}: {error}", path.display()), source: Some(Arc::new(error)) }
+        Self {
+            message: format!("{}: {error}", path.display()),
+            source: Some(Arc::new(error)),
+        }
     }
 
     fn at(path: &Path, error: &std::io::Error) -> Self {
-        Self { message: format!("{}: {error}", path.display()), source: None }
+        Self {
+            message: format!("{}: {error}", path.display()),
+            source: None,
+        }
     }
 
     fn is_damage(&self) -> bool {
-        let code = self.source.as_ref().and_then(|error| error.sqlite_error_code());
-        matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
+        let code = self
+            .source
+            .as_ref()
+            .and_then(|error| error.sqlite_error_code());
+        matches!(
+            code,
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)
+        )
     }
 }
 
@@ -89,13 +102,19 @@ impl Batch {
     /// When it was gathered, roughly.
     fn at(&self) -> Millis {
         let row = self.rows.last().map(|row| row.at);
-        row.or_else(|| self.hits.back().map(|hit| hit.at)).unwrap_or_default()
+        row.or_else(|| self.hits.back().map(|hit| hit.at))
+            .unwrap_or_default()
     }
 }
 
 impl File {
     pub(super) fn new(path: &Path, run: &str, warn: &Arc<dyn Fn(&str) + Send + Sync>) -> Self {
-        Self { path: path.to_owned(), run: run.to_owned(), warn: Arc::clone(warn), connection: None }
+        Self {
+            path: path.to_owned(),
+            run: run.to_owned(),
+            warn: Arc::clone(warn),
+            connection: None,
+        }
     }
 
     /// Writes a batch in one transaction. A damaged file is set aside (renamed, never deleted) first.
@@ -154,9 +173,14 @@ fn refuse_newer(path: &Path, version: i64) -> Result<(), LedgerError> {
     if version <= VERSION {
         return Ok(());
     }
-    let message =
-        format!("{} was written by a newer version of cachalot: update this one", path.display());
-    Err(LedgerError { message, source: None })
+    let message = format!(
+        "{} was written by a newer version of cachalot: update this one",
+        path.display()
+    );
+    Err(LedgerError {
+        message,
+        source: None,
+    })
 }
 
 #[cfg(unix)]
@@ -165,7 +189,12 @@ fn create_private(path: &Path) -> std::io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
     }
-    std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).map(|_| ())
+    std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
+        .map(|_| ())
 }
 
 #[cfg(not(unix))]
@@ -191,7 +220,7 @@ fn append(connection: &mut Connection, run: &str, batch: &Batch) -> rusqlite::Re
     let mut totals: HashMap<(&str, Cow<'_, str>), Totals> = HashMap::new();
     let mut hits = batch.hits.iter().peekable();
     for row in &batch.rows {
-        while let Some(hit) = hits.next_if(|hit| hit.number < row.number) {
+        while let Some(hit) = hits.next_if(|hit| hit.when < row.when) {
             insert_hit(&transaction, run, hit)?;
         }
         insert(&transaction, run, row)?;
@@ -233,7 +262,8 @@ const INSERT: &str = "INSERT INTO calls
 
 fn insert(connection: &Connection, run: &str, row: &Unwritten) -> rusqlite::Result<()> {
     let shown = |text: &Option<String>| {
-        text.as_ref().map(|text| mask_credentials(&row.seals.redact(text)).into_owned())
+        text.as_ref()
+            .map(|text| mask_credentials(&row.seals.redact(text)).into_owned())
     };
     let mut input = row.input.readable();
     redact_value(&mut input, &row.seals);
@@ -262,7 +292,11 @@ fn insert(connection: &Connection, run: &str, row: &Unwritten) -> rusqlite::Resu
 fn insert_hit(connection: &Connection, run: &str, hit: &RecentHit) -> rusqlite::Result<()> {
     let head = &hit.head;
     let handle = hit.labels.iter().find(|label| label.name == HANDLE_LABEL);
-    let answered = if hit.coalesced { Answered::Coalesced } else { Answered::Hit };
+    let answered = if hit.coalesced {
+        Answered::Coalesced
+    } else {
+        Answered::Hit
+    };
     connection.prepare_cached(INSERT)?.execute(params![
         hit.at,
         run,
@@ -326,8 +360,16 @@ fn shorten(value: &mut Value) {
     match value {
         Value::String(text) if text.len() > LONGEST_TEXT => {
             let digest = cachalot_core::Digest::of(text.as_bytes()).to_hex();
-            let cut = (0..=200).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-            *text = format!("{}… ({} bytes, sha256 {})", &text[..cut], text.len(), &digest[..16]);
+            let cut = (0..=200)
+                .rev()
+                .find(|at| text.is_char_boundary(*at))
+                .unwrap_or(0);
+            *text = format!(
+                "{}… ({} bytes, sha256 {})",
+                &text[..cut],
+                text.len(),
+                &digest[..16]
+            );
         }
         Value::Array(items) => items.iter_mut().for_each(shorten),
         Value::Object(fields) => fields.values_mut().for_each(shorten),

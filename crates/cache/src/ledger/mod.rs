@@ -7,12 +7,12 @@
 mod file;
 mod query;
 mod row;
+mod tally;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, RwLock, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cachalot_core::{Canonical, Millis, Seals, Spend};
 use cachalot_memory::Label;
@@ -20,29 +20,18 @@ use tokio::sync::oneshot;
 
 pub use file::LedgerError;
 pub use row::{Answered, Row, Totals};
+use tally::Recent;
+pub(crate) use tally::Tally;
 
 use crate::engine::Shared;
-use crate::entry::Head;
 use crate::front::Fronted;
 use crate::outcome::{How, Settled};
 use crate::policy::Policy;
-use crate::sync::{Mutex, lock};
 use crate::ticket::Ticket;
 use crate::{Call, Failure, Key, Kind, Reason};
 
 /// The label whose value people see as an entry's key.
 pub const HANDLE_LABEL: &str = "handle";
-
-/// Recent hits that are kept one by one until the next time they are written.
-const RECENT: usize = 256;
-
-/// Hits of one name, summed.
-#[derive(Default)]
-pub(crate) struct Tally {
-    hits: AtomicU64,
-    coalesced: AtomicU64,
-    saved_nanos: AtomicU64,
-}
 
 /// Where calls are accounted for. Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -59,18 +48,7 @@ struct Inner {
 #[derive(Default)]
 struct Hits {
     tallies: RwLock<HashMap<(Kind, String), Arc<Tally>>>,
-    recent: Mutex<VecDeque<RecentHit>>,
-    /// The number of the next row: rows and recent hits come together again in the order in which
-    /// they were numbered.
-    next: AtomicU64,
-}
-
-struct RecentHit {
-    number: u64,
-    at: Millis,
-    head: Arc<Head>,
-    labels: Arc<[Label]>,
-    coalesced: bool,
+    recent: Recent,
 }
 
 enum Message {
@@ -80,8 +58,8 @@ enum Message {
 
 /// A row before redaction.
 pub(crate) struct Unwritten {
-    /// Given when it is sent.
-    number: u64,
+    /// When it was sent: rows and recent hits come together again in that order.
+    when: Instant,
     at: Millis,
     kind: Kind,
     scope: String,
@@ -100,15 +78,9 @@ pub(crate) struct Unwritten {
 
 impl Unwritten {
     /// The row of a call that ran nothing itself.
-    fn of(
-        shared: &Shared,
-        call: &Call<'_>,
-        key: Key,
-        policy: &Policy,
-        answered: Answered,
-    ) -> Self {
+    fn of(shared: &Shared, call: &Call<'_>, key: Key, policy: &Policy, answered: Answered) -> Self {
         Self {
-            number: 0,
+            when: Instant::now(),
             at: shared.clock.now(),
             kind: call.kind,
             scope: call.scope.to_string(),
@@ -153,28 +125,18 @@ impl Ledger {
     }
 
     pub(crate) fn tally(&self, kind: Kind, name: &str) -> Arc<Tally> {
-        let Some(inner) = &self.0 else { return Arc::default() };
+        let Some(inner) = &self.0 else {
+            return Arc::default();
+        };
         inner.hits.tally(kind, name)
     }
 
     pub(crate) fn hit(&self, fronted: &Fronted, at: Millis, how: &How) {
         let Some(inner) = &self.0 else { return };
         inner.writer();
-        let coalesced = matches!(how, How::Coalesced);
-        let counter = if coalesced { &fronted.tally.coalesced } else { &fronted.tally.hits };
-        counter.fetch_add(1, Ordering::Relaxed);
-        let saved = u64::try_from(fronted.entry.head.spent.time.as_nanos()).unwrap_or(u64::MAX);
-        fronted.tally.saved_nanos.fetch_add(saved, Ordering::Relaxed);
-        // The sums are exact; a recent hit may be missing if another thread is noting its own.
-        if let Ok(mut recent) = inner.hits.recent.try_lock() {
-            if recent.len() == RECENT {
-                recent.pop_front();
-            }
-            let number = inner.hits.next.fetch_add(1, Ordering::Relaxed);
-            let head = Arc::clone(&fronted.entry.head);
-            let labels = Arc::clone(&fronted.entry.labels);
-            recent.push_back(RecentHit { number, at, head, labels, coalesced });
-        }
+        let (entry, coalesced) = (&fronted.entry, matches!(how, How::Coalesced));
+        fronted.tally.add(coalesced, entry.head.spent.time);
+        inner.hits.recent.note(entry, at, coalesced);
     }
 
     /// The row of a call that follows a run of somebody else in this process. What it saves is known
@@ -199,7 +161,10 @@ impl Ledger {
         reason: &Reason,
     ) {
         let row = Unwritten::of(shared, call, key, policy, Answered::Refused);
-        self.send(Unwritten { reason: Some(reason.to_string()), ..row });
+        self.send(Unwritten {
+            reason: Some(reason.to_string()),
+            ..row
+        });
     }
 
     /// A run that ended.
@@ -214,7 +179,7 @@ impl Ledger {
             return;
         }
         self.send(Unwritten {
-            number: 0,
+            when: Instant::now(),
             at: shared.clock.now(),
             kind: ticket.errand.kind,
             scope: ticket.errand.scope.to_string(),
@@ -234,7 +199,7 @@ impl Ledger {
 
     pub(crate) fn send(&self, mut row: Unwritten) {
         let Some(inner) = &self.0 else { return };
-        row.number = inner.hits.next.fetch_add(1, Ordering::Relaxed);
+        row.when = Instant::now();
         // The writer lives as long as the ledger: if it is gone, it has said why.
         let _ = inner.writer().send(Message::Row(Box::new(row)));
     }
@@ -242,7 +207,9 @@ impl Ledger {
     /// Resolves when everything that was accounted for so far is in the file.
     pub async fn flush(&self) {
         let Some(inner) = &self.0 else { return };
-        let Some(writer) = inner.writer.get() else { return };
+        let Some(writer) = inner.writer.get() else {
+            return;
+        };
         let (done, written) = oneshot::channel();
         if writer.send(Message::Flush(done)).is_ok() {
             let _ = written.await;
@@ -270,34 +237,40 @@ impl Inner {
 impl Hits {
     fn tally(&self, kind: Kind, name: &str) -> Arc<Tally> {
         let id = (kind, name.to_owned());
-        let known = self.tallies.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let known = self
+            .tallies
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(tally) = known.get(&id) {
             return Arc::clone(tally);
         }
         drop(known);
-        let mut known = self.tallies.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known = self
+            .tallies
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         Arc::clone(known.entry(id).or_default())
     }
 
     /// What was counted since the last time, by name.
     fn take_sums(&self) -> Vec<(Kind, String, Totals)> {
-        let known = self.tallies.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let sums = known.iter().map(|((kind, name), tally)| {
-            let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
-            let totals = Totals {
-                hits: take(&tally.hits),
-                coalesced: take(&tally.coalesced),
-                saved: Duration::from_nanos(take(&tally.saved_nanos)),
-                ..Totals::default()
-            };
-            (*kind, name.clone(), totals)
-        });
-        sums.filter(|(_, _, totals)| totals.hits + totals.coalesced > 0).collect()
+        let known = self
+            .tallies
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let sums = known
+            .iter()
+            .map(|((kind, name), tally)| (*kind, name.clone(), tally.take()));
+        sums.filter(|(_, _, totals)| totals.hits + totals.coalesced > 0)
+            .collect()
     }
 }
 
 fn handle_of(labels: &[Label]) -> Option<String> {
-    labels.iter().find(|label| label.name == HANDLE_LABEL).map(|label| label.value.clone())
+    labels
+        .iter()
+        .find(|label| label.name == HANDLE_LABEL)
+        .map(|label| label.value.clone())
 }
 
 /// The writer's thread: takes rows as they come, writes what has gathered in one transaction, and
@@ -332,13 +305,15 @@ fn write(
         let batch = file::Batch {
             rows: rows_taken,
             sums: hits.take_sums(),
-            hits: std::mem::take(&mut *lock(&hits.recent)),
+            hits: hits.recent.take(),
         };
         if !batch.is_empty()
             && let (Err(error), false) = (file.append(&batch), warned)
         {
             warned = true;
-            warn(&format!("the ledger cannot be written, calls go on unaccounted: {error}"));
+            warn(&format!(
+                "the ledger cannot be written, calls go on unaccounted: {error}"
+            ));
         }
         for done in flushed {
             let _ = done.send(());

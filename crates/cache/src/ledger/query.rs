@@ -23,8 +23,15 @@ impl Ledger {
     /// # Errors
     /// If the file cannot be read.
     pub fn calls_of(&self, key_or_handle: &str, limit: u32) -> Result<Vec<Row>, LedgerError> {
-        let column = if key_or_handle.parse::<Key>().is_ok() { "key" } else { "handle" };
-        self.rows(&format!("{column} = ?1 ORDER BY id DESC LIMIT ?2"), params![key_or_handle, limit])
+        let column = if key_or_handle.parse::<Key>().is_ok() {
+            "key"
+        } else {
+            "handle"
+        };
+        self.rows(
+            &format!("{column} = ?1 ORDER BY id DESC LIMIT ?2"),
+            params![key_or_handle, limit],
+        )
     }
 
     /// Earlier calls of the same name and scope of whose inputs something is known, newest first.
@@ -40,7 +47,9 @@ impl Ledger {
     /// # Errors
     /// If the file cannot be read.
     pub fn totals(&self) -> Result<Vec<(String, String, Totals)>, LedgerError> {
-        let Some((path, connection)) = self.reading()? else { return Ok(Vec::new()) };
+        let Some((path, connection)) = self.reading()? else {
+            return Ok(Vec::new());
+        };
         let read = || {
             let mut statement = connection.prepare(
                 "SELECT kind, name, hits, coalesced, misses, bypasses, failures, paid, saved
@@ -65,13 +74,17 @@ impl Ledger {
     }
 
     fn reading(&self) -> Result<Option<(PathBuf, Connection)>, LedgerError> {
-        let Some(path) = self.path() else { return Ok(None) };
+        let Some(path) = self.path() else {
+            return Ok(None);
+        };
         let connection = open_to_read(path)?;
         Ok(connection.map(|connection| (path.to_owned(), connection)))
     }
 
     fn rows(&self, which: &str, with: &[&dyn rusqlite::ToSql]) -> Result<Vec<Row>, LedgerError> {
-        let Some((path, connection)) = self.reading()? else { return Ok(Vec::new()) };
+        let Some((path, connection)) = self.reading()? else {
+            return Ok(Vec::new());
+        };
         let read = || {
             let mut statement = connection.prepare(&format!(
                 "SELECT id, at, run, kind, name, scope, key, handle, answered, reason, not_stored,
@@ -85,7 +98,10 @@ impl Ledger {
 }
 
 fn row_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
-    let duration = |index| row.get::<_, i64>(index).map(|n| Duration::from_nanos(n.max(0) as u64));
+    let duration = |index| {
+        row.get::<_, i64>(index)
+            .map(|n| Duration::from_nanos(n.max(0) as u64))
+    };
     Ok(Row {
         id: row.get(0)?,
         at: row.get(1)?,
@@ -101,7 +117,9 @@ fn row_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
         failure: row.get(11)?,
         paid: duration(12)?,
         saved: duration(13)?,
-        input: row.get::<_, Option<String>>(14)?.and_then(|text| serde_json::from_str(&text).ok()),
+        input: row
+            .get::<_, Option<String>>(14)?
+            .and_then(|text| serde_json::from_str(&text).ok()),
         input_digest: row.get(15)?,
     })
 }

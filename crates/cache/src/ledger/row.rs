@@ -123,7 +123,15 @@ pub struct Totals {
 
 impl std::ops::AddAssign for Totals {
     fn add_assign(&mut self, other: Self) {
-        let Self { hits, coalesced, misses, bypasses, failures, paid, saved } = other;
+        let Self {
+            hits,
+            coalesced,
+            misses,
+            bypasses,
+            failures,
+            paid,
+            saved,
+        } = other;
         self.hits += hits;
         self.coalesced += coalesced;
         self.misses += misses;

@@ -5,7 +5,11 @@ use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, Serializer};
 
 pub(crate) fn serialize<S: Serializer>(digest: &Digest, to: S) -> Result<S::Ok, S::Error> {
-    if to.is_human_readable() { to.collect_str(digest) } else { digest.serialize(to) }
+    if to.is_human_readable() {
+        to.collect_str(digest)
+    } else {
+        digest.serialize(to)
+    }
 }
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Digest, D::Error> {

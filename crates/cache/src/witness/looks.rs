@@ -29,7 +29,10 @@ impl Looks {
         let number = state.next;
         state.next += 1;
         state.open.push(number);
-        Look { looks: self, number }
+        Look {
+            looks: self,
+            number,
+        }
     }
 
     /// Resolves when all looks that have begun so far have ended.
@@ -40,7 +43,11 @@ impl Looks {
             tokio::pin!(ended);
             // Registered before the state is looked at, so that nothing is missed in between.
             ended.as_mut().enable();
-            if lock(&self.state).open.iter().all(|number| *number >= before) {
+            if lock(&self.state)
+                .open
+                .iter()
+                .all(|number| *number >= before)
+            {
                 return;
             }
             ended.await;
@@ -50,7 +57,9 @@ impl Looks {
 
 impl Drop for Look<'_> {
     fn drop(&mut self) {
-        lock(&self.looks.state).open.retain(|number| *number != self.number);
+        lock(&self.looks.state)
+            .open
+            .retain(|number| *number != self.number);
         self.looks.ended.notify_waiters();
     }
 }

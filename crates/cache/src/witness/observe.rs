@@ -16,7 +16,10 @@ type Result<T> = std::result::Result<T, String>;
 fn name(path: &Path) -> Result<String> {
     match path.to_str() {
         Some(path) => Ok(path.to_owned()),
-        None => Err(format!("{} is not a name that can be noted", path.display())),
+        None => Err(format!(
+            "{} is not a name that can be noted",
+            path.display()
+        )),
     }
 }
 
@@ -52,7 +55,10 @@ pub(super) fn read(path: &Path) -> io::Result<(Result<Observed>, Bytes)> {
 
 fn noted(path: &Path, digest: Digest, status: Status) -> Result<Observed> {
     let status = status.judge(directory_of(path));
-    Ok(Observed { path: name(path)?, what: What::Content { digest, status } })
+    Ok(Observed {
+        path: name(path)?,
+        what: What::Content { digest, status },
+    })
 }
 
 /// What it says of a path that reading it failed so.
@@ -62,22 +68,31 @@ pub(super) fn unread(path: &Path, error: &io::Error) -> Result<Observed> {
         None if error.kind() == io::ErrorKind::IsADirectory => What::Present { directory: true },
         None => return Err(fault(path, error)),
     };
-    Ok(Observed { path: name(path)?, what })
+    Ok(Observed {
+        path: name(path)?,
+        what,
+    })
 }
 
 /// What a path holds now, in constant memory.
 pub(super) fn content(path: &Path) -> Result<Observed> {
     match Status::of(path).map_err(|error| fault(path, &error))? {
-        Err(absence) => Ok(Observed { path: name(path)?, what: What::Absent(absence) }),
+        Err(absence) => Ok(Observed {
+            path: name(path)?,
+            what: What::Absent(absence),
+        }),
         Ok(status) if status.directory => listing(path),
         // To open a pipe would wait for its other end.
-        Ok(_) if !path.is_file() => {
-            Err(format!("{} is neither a file nor a directory", path.display()))
-        }
+        Ok(_) if !path.is_file() => Err(format!(
+            "{} is neither a file nor a directory",
+            path.display()
+        )),
         Ok(_) => {
             let mut file = File::open(path).map_err(|error| fault(path, &error))?;
             let status_of = |file: &File| {
-                file.metadata().map(|m| Status::from(&m)).map_err(|error| fault(path, &error))
+                file.metadata()
+                    .map(|m| Status::from(&m))
+                    .map_err(|error| fault(path, &error))
             };
             let before = status_of(&file)?;
             let digest = hash(&mut file).map_err(|error| fault(path, &error))?;
@@ -103,25 +118,44 @@ fn hash(file: &mut File) -> io::Result<Digest> {
 /// The names and kinds of a directory's entries.
 pub(super) fn listing(path: &Path) -> Result<Observed> {
     let status = match Status::of(path).map_err(|error| fault(path, &error))? {
-        Err(absence) => return Ok(Observed { path: name(path)?, what: What::Absent(absence) }),
+        Err(absence) => {
+            return Ok(Observed {
+                path: name(path)?,
+                what: What::Absent(absence),
+            });
+        }
         Ok(status) if status.directory => status,
-        Ok(_) => return Ok(Observed { path: name(path)?, what: What::Present { directory: false } }),
+        Ok(_) => {
+            return Ok(Observed {
+                path: name(path)?,
+                what: What::Present { directory: false },
+            });
+        }
     };
     let mut entries = Vec::new();
     for entry in std::fs::read_dir(path).map_err(|error| fault(path, &error))? {
         let entry = entry.map_err(|error| fault(path, &error))?;
         let kind = entry.file_type().map_err(|error| fault(path, &error))?;
-        let kind = [u8::from(kind.is_dir()), u8::from(kind.is_file()), u8::from(kind.is_symlink())];
+        let kind = [
+            u8::from(kind.is_dir()),
+            u8::from(kind.is_file()),
+            u8::from(kind.is_symlink()),
+        ];
         entries.push((entry.file_name().into_encoded_bytes(), kind));
     }
     entries.sort_unstable();
-    let parts: Vec<&[u8]> =
-        entries.iter().flat_map(|(name, kind)| [name.as_slice(), kind.as_slice()]).collect();
+    let parts: Vec<&[u8]> = entries
+        .iter()
+        .flat_map(|(name, kind)| [name.as_slice(), kind.as_slice()])
+        .collect();
     let digest = Digest::of_parts(&parts);
     match Status::of(path) {
         Ok(Ok(after)) if after.same_as(&status) => {
             let status = status.judge(path);
-            Ok(Observed { path: name(path)?, what: What::Listing { digest, status } })
+            Ok(Observed {
+                path: name(path)?,
+                what: What::Listing { digest, status },
+            })
         }
         _ => Err(moved(path)),
     }
@@ -131,7 +165,12 @@ pub(super) fn listing(path: &Path) -> Result<Observed> {
 pub(super) fn existence(path: &Path) -> Result<Observed> {
     let what = match Status::of(path).map_err(|error| fault(path, &error))? {
         Err(absence) => What::Absent(absence),
-        Ok(status) => What::Present { directory: status.directory },
+        Ok(status) => What::Present {
+            directory: status.directory,
+        },
     };
-    Ok(Observed { path: name(path)?, what })
+    Ok(Observed {
+        path: name(path)?,
+        what,
+    })
 }

@@ -55,7 +55,15 @@ impl Status {
 
     /// Whether it is the same file in the same state, as far as a status tells.
     pub(super) fn same_as(&self, other: &Self) -> bool {
-        let Self { directory, size, modified, changed, inode, device, trusted: _ } = self;
+        let Self {
+            directory,
+            size,
+            modified,
+            changed,
+            inode,
+            device,
+            trusted: _,
+        } = self;
         (*directory, *size, *modified, *changed, *inode, *device)
             == (
                 other.directory,
@@ -79,7 +87,8 @@ impl Status {
     #[cfg(unix)]
     pub(super) fn from(metadata: &std::fs::Metadata) -> Self {
         use std::os::unix::fs::MetadataExt as _;
-        let stamp = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+        let stamp =
+            |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
         Self {
             directory: metadata.is_dir(),
             size: if metadata.is_dir() { 0 } else { metadata.len() },
@@ -126,7 +135,11 @@ fn file_system_time(directory: &Path) -> Option<i128> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     let probe = rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR).ok();
     match probe {
-        Some(probe) => std::fs::File::from(probe).metadata().and_then(|m| m.modified()).ok().map(since_epoch),
+        Some(probe) => std::fs::File::from(probe)
+            .metadata()
+            .and_then(|m| m.modified())
+            .ok()
+            .map(since_epoch),
         None => cautious_time(),
     }
 }

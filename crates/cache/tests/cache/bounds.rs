@@ -10,24 +10,35 @@ use crate::setting::{Making, Question, Setting, clock, eventually, in_process};
 
 fn bounded(bounds: Bounds) -> Setting {
     let clock = clock();
-    Making::over(in_process(&clock), &clock).bounds(bounds).make()
+    Making::over(in_process(&clock), &clock)
+        .bounds(bounds)
+        .make()
 }
 
 async fn fill(here: &Setting, numbers: std::ops::Range<usize>, text: &str) {
     for number in numbers {
         here.after(Duration::from_secs(1));
-        let told = here.ask(&Question::number(number), &Policy::default(), text).await;
+        let told = here
+            .ask(&Question::number(number), &Policy::default(), text)
+            .await;
         assert!(told.settled.stored.is_ok(), "{told:?}");
     }
 }
 
 async fn is_there(here: &Setting, number: usize) -> bool {
-    here.cache.peek(&Question::number(number).key()).await.unwrap().is_some()
+    here.cache
+        .peek(&Question::number(number).key())
+        .await
+        .unwrap()
+        .is_some()
 }
 
 #[tokio::test]
 async fn no_more_entries_than_told_the_oldest_go_first() {
-    let here = bounded(Bounds { entries: 20, ..Bounds::default() });
+    let here = bounded(Bounds {
+        entries: 20,
+        ..Bounds::default()
+    });
     fill(&here, 0..100, "x").await;
     eventually(async || here.cache.usage().await.unwrap().records <= 20).await;
     let records = here.cache.usage().await.unwrap().records;
@@ -38,7 +49,10 @@ async fn no_more_entries_than_told_the_oldest_go_first() {
 
 #[tokio::test]
 async fn no_more_bytes_than_told() {
-    let here = bounded(Bounds { bytes: 100_000, ..Bounds::default() });
+    let here = bounded(Bounds {
+        bytes: 100_000,
+        ..Bounds::default()
+    });
     fill(&here, 0..50, &"x".repeat(9_000)).await;
     eventually(async || here.cache.usage().await.unwrap().bytes <= 100_000).await;
     let usage = here.cache.usage().await.unwrap();
@@ -48,19 +62,40 @@ async fn no_more_bytes_than_told() {
 
 #[tokio::test]
 async fn what_alone_is_larger_than_all_may_be_is_not_stored() {
-    let here = bounded(Bounds { bytes: 1_000, ..Bounds::default() });
-    let told = here.ask(&Question::number(1), &Policy::default(), &"x".repeat(1_001)).await;
-    assert_eq!(told.settled.stored, Err(Reason::TooLarge { bytes: 1_001, limit: 1_000 }));
+    let here = bounded(Bounds {
+        bytes: 1_000,
+        ..Bounds::default()
+    });
+    let told = here
+        .ask(&Question::number(1), &Policy::default(), &"x".repeat(1_001))
+        .await;
+    assert_eq!(
+        told.settled.stored,
+        Err(Reason::TooLarge {
+            bytes: 1_001,
+            limit: 1_000
+        })
+    );
 }
 
 #[tokio::test]
 async fn what_is_used_stays() {
     for front_bytes in [0, 1 << 20] {
-        let here = bounded(Bounds { entries: 20, front_bytes, ..Bounds::default() });
+        let here = bounded(Bounds {
+            entries: 20,
+            front_bytes,
+            ..Bounds::default()
+        });
         fill(&here, 0..15, "x").await;
         for number in 15..200 {
             here.after(Duration::from_secs(61));
-            assert_eq!(here.ask(&Question::number(3), &Policy::default(), "").await.how, How::Hit, "at {number}");
+            assert_eq!(
+                here.ask(&Question::number(3), &Policy::default(), "")
+                    .await
+                    .how,
+                How::Hit,
+                "at {number}"
+            );
             fill(&here, number..number + 1, "x").await;
             tokio::task::yield_now().await;
         }
@@ -79,7 +114,12 @@ async fn hits_alone_are_told_to_the_memory_too() {
     for _ in 0..200 {
         here.after(Duration::from_secs(61));
         for number in 0..10 {
-            assert_eq!(here.ask(&Question::number(number), &Policy::default(), "").await.how, How::Hit);
+            assert_eq!(
+                here.ask(&Question::number(number), &Policy::default(), "")
+                    .await
+                    .how,
+                How::Hit
+            );
         }
         tokio::task::yield_now().await;
     }
@@ -102,14 +142,23 @@ async fn close_tells_what_was_used() {
 #[tokio::test]
 async fn a_front_of_any_size_serves_what_the_memory_holds() {
     for front_bytes in [0, 1, 3_000, 1 << 20] {
-        let here = bounded(Bounds { front_bytes, ..Bounds::default() });
+        let here = bounded(Bounds {
+            front_bytes,
+            ..Bounds::default()
+        });
         for number in 0..50 {
             let text = number.to_string();
-            here.ask(&Question::number(number), &Policy::default(), &text).await;
+            here.ask(&Question::number(number), &Policy::default(), &text)
+                .await;
         }
         for number in (0..50).rev().chain(0..50) {
-            let told = here.ask(&Question::number(number), &Policy::default(), "").await;
-            assert_eq!((&told.how, told.text()), (&How::Hit, number.to_string().as_str()));
+            let told = here
+                .ask(&Question::number(number), &Policy::default(), "")
+                .await;
+            assert_eq!(
+                (&told.how, told.text()),
+                (&How::Hit, number.to_string().as_str())
+            );
         }
     }
 }
@@ -123,7 +172,12 @@ async fn an_entry_in_the_front_is_served_without_asking_the_memory() {
     here.ask(&Question::number(0), &Policy::default(), "").await;
     let before = memory.count(Op::Get);
     for _ in 0..100 {
-        assert_eq!(here.ask(&Question::number(0), &Policy::default(), "").await.how, How::Hit);
+        assert_eq!(
+            here.ask(&Question::number(0), &Policy::default(), "")
+                .await
+                .how,
+            How::Hit
+        );
     }
     assert_eq!(memory.count(Op::Get), before);
 
@@ -132,7 +186,16 @@ async fn an_entry_in_the_front_is_served_without_asking_the_memory() {
     fill(&here, 0..1, "x").await;
     let before = memory.count(Op::Get);
     for _ in 0..100 {
-        assert_eq!(here.ask(&Question::number(0), &Policy::default(), "").await.how, How::Hit);
+        assert_eq!(
+            here.ask(&Question::number(0), &Policy::default(), "")
+                .await
+                .how,
+            How::Hit
+        );
     }
-    assert_eq!(memory.count(Op::Get), before + 100, "without stamps there is no front");
+    assert_eq!(
+        memory.count(Op::Get),
+        before + 100,
+        "without stamps there is no front"
+    );
 }

@@ -4,14 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cachalot_cache::{CassetteError, Exported, Filter, How, Observation, Policy, Product, Reason, Stored};
+use cachalot_cache::{
+    CassetteError, Exported, Filter, How, Observation, Policy, Product, Reason, Stored,
+};
 use cachalot_core::{Canonical, DigestKey, Seals, Spend};
 use cachalot_memory::Label;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::setting::{
-    Making, Question, START, Setting, clock, finish, in_domains, in_process, product, setting, tagged, told,
+    Making, Question, START, Setting, clock, finish, in_domains, in_process, product, setting,
+    tagged, told,
 };
 
 async fn exported(here: &Setting) -> String {
@@ -31,15 +34,36 @@ async fn refused(cassette: &[u8]) -> (u64, String) {
 /// An entry in every respect, to compare.
 async fn described(stored: Stored) -> String {
     let body = stored.body.whole().await.unwrap();
-    let Stored { key, kind, scope, name, provenance, expired, body: _, bytes, spent } = stored;
-    let cachalot_cache::Provenance { created, expires, spent: again, mut labels, revision: _ } = provenance;
+    let Stored {
+        key,
+        kind,
+        scope,
+        name,
+        provenance,
+        expired,
+        body: _,
+        bytes,
+        spent,
+    } = stored;
+    let cachalot_cache::Provenance {
+        created,
+        expires,
+        spent: again,
+        mut labels,
+        revision: _,
+    } = provenance;
     labels.sort();
-    format!("{key} {kind:?} {scope} {name} {created} {expires:?} {again:?} {labels:?} {expired} {bytes} {spent:?} {body:?}")
+    format!(
+        "{key} {kind:?} {scope} {name} {created} {expires:?} {again:?} {labels:?} {expired} {bytes} {spent:?} {body:?}"
+    )
 }
 
 async fn all(here: &Setting) -> Vec<String> {
     let mut found = Vec::new();
-    here.cache.each(&Filter::default(), |stored| found.push(stored)).await.unwrap();
+    here.cache
+        .each(&Filter::default(), |stored| found.push(stored))
+        .await
+        .unwrap();
     let mut shown = Vec::new();
     for stored in found {
         shown.push(described(stored).await);
@@ -54,11 +78,41 @@ async fn a_cassette_answers_frozen_calls_as_the_original_did() {
     std::fs::write(&path, "content").unwrap();
     std::fs::create_dir(home.path().join("d")).unwrap();
     let here = setting();
-    here.ask(&Question::number(0), &tagged(&["t", "u"]), "text with \"quotes\", \n and 🐋").await;
-    here.ask(&Question::number(1), &Policy { ttl: Some(Duration::from_secs(1)), ..Policy::default() }, "brief").await;
-    here.ask(&Question::number(2), &in_domains(&["d", "e"]), "under domains").await;
-    let binary = Product::kept(Bytes::from_static(b"\0\xff\xfebinary"), Spend { calls: 3, time: Duration::from_nanos(1) });
-    told(here.through(&Question::number(3), &Policy::default(), |ticket| finish(ticket, binary)).await).await;
+    here.ask(
+        &Question::number(0),
+        &tagged(&["t", "u"]),
+        "text with \"quotes\", \n and 🐋",
+    )
+    .await;
+    here.ask(
+        &Question::number(1),
+        &Policy {
+            ttl: Some(Duration::from_secs(1)),
+            ..Policy::default()
+        },
+        "brief",
+    )
+    .await;
+    here.ask(
+        &Question::number(2),
+        &in_domains(&["d", "e"]),
+        "under domains",
+    )
+    .await;
+    let binary = Product::kept(
+        Bytes::from_static(b"\0\xff\xfebinary"),
+        Spend {
+            calls: 3,
+            time: Duration::from_nanos(1),
+        },
+    );
+    told(
+        here.through(&Question::number(3), &Policy::default(), |ticket| {
+            finish(ticket, binary)
+        })
+        .await,
+    )
+    .await;
     here.ask(&Question::number(4), &Policy::default(), "").await;
     let root = home.path().to_owned();
     let looks = |ticket: cachalot_cache::Ticket| async move {
@@ -69,7 +123,11 @@ async fn a_cassette_answers_frozen_calls_as_the_original_did() {
         witness.observe(Observation::Content(&root.join("nothing")));
         ticket.finish(product("seen")).await;
     };
-    told(here.through(&Question::number(5), &Policy::default(), looks).await).await;
+    told(
+        here.through(&Question::number(5), &Policy::default(), looks)
+            .await,
+    )
+    .await;
     here.after(Duration::from_secs(2));
 
     let cassette = exported(&here).await;
@@ -80,51 +138,125 @@ async fn a_cassette_answers_frozen_calls_as_the_original_did() {
     assert_eq!((imported.entries, imported.digest_key.is_none()), (6, true));
     for number in 0..6 {
         let question = Question::number(number);
-        let (original, copy) = (here.frozen(&question).await.unwrap(), there.frozen(&question).await.unwrap());
+        let (original, copy) = (
+            here.frozen(&question).await.unwrap(),
+            there.frozen(&question).await.unwrap(),
+        );
         assert_eq!((&copy.how, &copy.body), (&How::Hit, &original.body));
         assert_eq!(copy.settled.saved, original.settled.saved);
         assert_eq!(copy.settled.expires, original.settled.expires);
     }
     clock.set(START + 2_000);
     assert_eq!(all(&there).await, all(&here).await);
-    let lines = |cassette: &str| cassette.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+    let lines = |cassette: &str| {
+        cassette
+            .lines()
+            .skip(1)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(lines(&exported(&there).await), lines(&cassette));
 
     std::fs::write(&path, "changed").unwrap();
-    assert!(matches!(there.frozen(&Question::number(5)).await.unwrap_err().reason, Reason::Changed(_)));
+    assert!(matches!(
+        there.frozen(&Question::number(5)).await.unwrap_err().reason,
+        Reason::Changed(_)
+    ));
 }
 
 #[tokio::test]
 async fn played_without_frozen_it_answers_what_is_still_good() {
     let here = setting();
-    here.ask(&Question::number(0), &Policy::default(), "for ever").await;
-    here.ask(&Question::number(1), &Policy { ttl: Some(Duration::from_secs(1)), ..Policy::default() }, "brief").await;
-    here.ask(&Question::number(2), &in_domains(&["d"]), "under a domain").await;
+    here.ask(&Question::number(0), &Policy::default(), "for ever")
+        .await;
+    here.ask(
+        &Question::number(1),
+        &Policy {
+            ttl: Some(Duration::from_secs(1)),
+            ..Policy::default()
+        },
+        "brief",
+    )
+    .await;
+    here.ask(&Question::number(2), &in_domains(&["d"]), "under a domain")
+        .await;
     let there = setting();
-    there.cache.import(&mut exported(&here).await.as_bytes()).await.unwrap();
+    there
+        .cache
+        .import(&mut exported(&here).await.as_bytes())
+        .await
+        .unwrap();
     there.after(Duration::from_secs(2));
-    assert_eq!(there.ask(&Question::number(0), &Policy::default(), "").await.text(), "for ever");
-    assert_eq!(there.ask(&Question::number(1), &Policy::default(), "new").await.how, How::Miss(Reason::Expired));
-    let told = there.ask(&Question::number(2), &in_domains(&["d"]), "new").await;
-    assert_eq!(told.how, How::Miss(Reason::Written("d".into())), "nobody announced to us what was written there");
-    assert_eq!(there.ask(&Question::number(2), &in_domains(&["d"]), "").await.text(), "new");
+    assert_eq!(
+        there
+            .ask(&Question::number(0), &Policy::default(), "")
+            .await
+            .text(),
+        "for ever"
+    );
+    assert_eq!(
+        there
+            .ask(&Question::number(1), &Policy::default(), "new")
+            .await
+            .how,
+        How::Miss(Reason::Expired)
+    );
+    let told = there
+        .ask(&Question::number(2), &in_domains(&["d"]), "new")
+        .await;
+    assert_eq!(
+        told.how,
+        How::Miss(Reason::Written("d".into())),
+        "nobody announced to us what was written there"
+    );
+    assert_eq!(
+        there
+            .ask(&Question::number(2), &in_domains(&["d"]), "")
+            .await
+            .text(),
+        "new"
+    );
 }
 
 #[tokio::test]
 async fn an_import_replaces_what_was_there_also_in_the_front() {
     let (here, there) = (setting(), setting());
-    here.ask(&Question::number(0), &Policy::default(), "theirs").await;
-    there.ask(&Question::number(0), &Policy::default(), "ours").await;
-    assert_eq!(there.ask(&Question::number(0), &Policy::default(), "").await.text(), "ours");
-    there.cache.import(&mut exported(&here).await.as_bytes()).await.unwrap();
-    assert_eq!(there.ask(&Question::number(0), &Policy::default(), "").await.text(), "theirs");
+    here.ask(&Question::number(0), &Policy::default(), "theirs")
+        .await;
+    there
+        .ask(&Question::number(0), &Policy::default(), "ours")
+        .await;
+    assert_eq!(
+        there
+            .ask(&Question::number(0), &Policy::default(), "")
+            .await
+            .text(),
+        "ours"
+    );
+    there
+        .cache
+        .import(&mut exported(&here).await.as_bytes())
+        .await
+        .unwrap();
+    assert_eq!(
+        there
+            .ask(&Question::number(0), &Policy::default(), "")
+            .await
+            .text(),
+        "theirs"
+    );
 }
 
 #[tokio::test]
 async fn many_entries_fit_in_the_order_of_their_keys() {
     let here = setting();
     for number in 0..1_234 {
-        here.ask(&Question::number(number), &Policy::default(), &number.to_string()).await;
+        here.ask(
+            &Question::number(number),
+            &Policy::default(),
+            &number.to_string(),
+        )
+        .await;
     }
     let cassette = exported(&here).await;
     let keys: Vec<String> = cassette
@@ -134,8 +266,19 @@ async fn many_entries_fit_in_the_order_of_their_keys() {
         .collect();
     assert!(keys.is_sorted());
     let there = setting();
-    assert_eq!(there.cache.import(&mut cassette.as_bytes()).await.unwrap().entries, 1_234);
-    assert_eq!(there.frozen(&Question::number(777)).await.unwrap().text(), "777");
+    assert_eq!(
+        there
+            .cache
+            .import(&mut cassette.as_bytes())
+            .await
+            .unwrap()
+            .entries,
+        1_234
+    );
+    assert_eq!(
+        there.frozen(&Question::number(777)).await.unwrap().text(),
+        "777"
+    );
 }
 
 fn seals(byte: u8) -> Arc<Seals> {
@@ -145,43 +288,80 @@ fn seals(byte: u8) -> Arc<Seals> {
 }
 
 fn sealed(seals: &Seals) -> Question {
-    Question { input: Canonical::sealed(&json!({"password": "hunter2"}), seals), ..Question::number(0) }
+    Question {
+        input: Canonical::sealed(&json!({"password": "hunter2"}), seals),
+        ..Question::number(0)
+    }
 }
 
 #[tokio::test]
 async fn entries_with_secrets_in_their_keys_leave_only_with_the_digest_key() {
     let clock = clock();
     let seals = seals(7);
-    let here = Making::over(in_process(&clock), &clock).seals(&seals).make();
-    here.ask(&sealed(&seals), &Policy::default(), "sealed").await;
-    here.ask(&Question::number(1), &Policy::default(), "plain").await;
+    let here = Making::over(in_process(&clock), &clock)
+        .seals(&seals)
+        .make();
+    here.ask(&sealed(&seals), &Policy::default(), "sealed")
+        .await;
+    here.ask(&Question::number(1), &Policy::default(), "plain")
+        .await;
 
     let mut without = Vec::new();
     let told = here.cache.export(&mut without, None).await.unwrap();
-    assert_eq!(told, Exported { entries: 1, left_out: 1 });
+    assert_eq!(
+        told,
+        Exported {
+            entries: 1,
+            left_out: 1
+        }
+    );
     let text = String::from_utf8(without).unwrap();
     assert!(!text.contains(&"07".repeat(32)) && !text.contains(&sealed(&seals).key().to_string()));
 
     let mut with = Vec::new();
     let told = here.cache.export(&mut with, seals.key()).await.unwrap();
-    assert_eq!(told, Exported { entries: 2, left_out: 0 });
+    assert_eq!(
+        told,
+        Exported {
+            entries: 2,
+            left_out: 0
+        }
+    );
     let there = setting();
     let imported = there.cache.import(&mut with.as_slice()).await.unwrap();
     let key = imported.digest_key.unwrap();
     assert_eq!(key.expose(), &[7; 32]);
     let learnt = Seals::under(key);
     learnt.learn("hunter2");
-    assert_eq!(there.frozen(&sealed(&learnt)).await.unwrap().text(), "sealed");
-    assert_eq!(there.frozen(&sealed(&self::seals(8))).await.unwrap_err().reason, Reason::Absent);
+    assert_eq!(
+        there.frozen(&sealed(&learnt)).await.unwrap().text(),
+        "sealed"
+    );
+    assert_eq!(
+        there
+            .frozen(&sealed(&self::seals(8)))
+            .await
+            .unwrap_err()
+            .reason,
+        Reason::Absent
+    );
     let again = there.cache.export(&mut Vec::new(), None).await.unwrap();
-    assert_eq!(again, Exported { entries: 1, left_out: 1 }, "what was sealed stays sealed");
+    assert_eq!(
+        again,
+        Exported {
+            entries: 1,
+            left_out: 1
+        },
+        "what was sealed stays sealed"
+    );
 }
 
 #[tokio::test]
 async fn a_line_that_makes_no_sense_is_named_and_what_came_before_it_is_stored() {
     let here = setting();
     for number in 0..3 {
-        here.ask(&Question::number(number), &tagged(&["t"]), "x").await;
+        here.ask(&Question::number(number), &tagged(&["t"]), "x")
+            .await;
     }
     let cassette = exported(&here).await;
     let lines: Vec<&str> = cassette.lines().collect();
@@ -216,7 +396,10 @@ async fn a_line_that_makes_no_sense_is_named_and_what_came_before_it_is_stored()
         bytes.extend(format!("\n{}\n", lines[3]).into_bytes());
         let there = setting();
         let error = there.cache.import(&mut bytes.as_slice()).await.unwrap_err();
-        assert!(matches!(&error, CassetteError::Format { line: 3, .. }), "{shown}: {error:?}");
+        assert!(
+            matches!(&error, CassetteError::Format { line: 3, .. }),
+            "{shown}: {error:?}"
+        );
         assert!(error.to_string().starts_with("line 3: "), "{error}");
         assert_eq!(there.cache.usage().await.unwrap().records, 1, "{shown}");
     }
@@ -225,13 +408,24 @@ async fn a_line_that_makes_no_sense_is_named_and_what_came_before_it_is_stored()
 #[tokio::test]
 async fn what_is_no_cassette_is_refused_in_its_first_line() {
     assert_eq!(refused(b"").await, (1, "the file is empty".into()));
-    for text in ["garbage\n", "{}\n", "{\"key\": 1}\n", "[1]\n", "\n", "{\"cachalot_cassette\": \"1\"}\n"] {
+    for text in [
+        "garbage\n",
+        "{}\n",
+        "{\"key\": 1}\n",
+        "[1]\n",
+        "\n",
+        "{\"cachalot_cassette\": \"1\"}\n",
+    ] {
         let (line, problem) = refused(text.as_bytes()).await;
         assert_eq!(line, 1, "{text}");
         assert!(problem.starts_with("not a cassette"), "{text}: {problem}");
     }
-    let (line, problem) = refused(b"{\"cachalot_cassette\":1,\"created\":\"x\",\"digest_key\":\"07\"}\n").await;
-    assert_eq!((line, problem.as_str()), (1, "the digest key is not 64 hex digits"));
+    let (line, problem) =
+        refused(b"{\"cachalot_cassette\":1,\"created\":\"x\",\"digest_key\":\"07\"}\n").await;
+    assert_eq!(
+        (line, problem.as_str()),
+        (1, "the digest key is not 64 hex digits")
+    );
 }
 
 #[tokio::test]
@@ -242,33 +436,61 @@ async fn a_cassette_of_a_newer_version_is_refused_with_a_hint() {
     ] {
         let (line, problem) = refused(first.as_bytes()).await;
         assert_eq!(line, 1);
-        assert!(problem.contains("version") && problem.contains("update"), "{problem}");
+        assert!(
+            problem.contains("version") && problem.contains("update"),
+            "{problem}"
+        );
     }
 }
 
 #[tokio::test]
 async fn blank_lines_and_a_missing_line_end_do_no_harm() {
     let here = setting();
-    here.ask(&Question::number(0), &Policy::default(), "x").await;
+    here.ask(&Question::number(0), &Policy::default(), "x")
+        .await;
     let cassette = exported(&here).await.replace('\n', "\r\n\n\n");
     let there = setting();
-    assert_eq!(there.cache.import(&mut cassette.trim_end().as_bytes()).await.unwrap().entries, 1);
-    assert_eq!(there.frozen(&Question::number(0)).await.unwrap().text(), "x");
+    assert_eq!(
+        there
+            .cache
+            .import(&mut cassette.trim_end().as_bytes())
+            .await
+            .unwrap()
+            .entries,
+        1
+    );
+    assert_eq!(
+        there.frozen(&Question::number(0)).await.unwrap().text(),
+        "x"
+    );
 }
 
 #[tokio::test]
 async fn without_a_memory_there_is_nothing_to_export_from_or_import_into() {
     let clock = clock();
-    let here = Making { memory: None, ..Making::over(in_process(&clock), &clock) }.make();
-    assert!(matches!(here.cache.export(&mut Vec::new(), None).await, Err(CassetteError::NoMemory)));
-    assert!(matches!(here.cache.import(&mut &b""[..]).await, Err(CassetteError::NoMemory)));
+    let here = Making {
+        memory: None,
+        ..Making::over(in_process(&clock), &clock)
+    }
+    .make();
+    assert!(matches!(
+        here.cache.export(&mut Vec::new(), None).await,
+        Err(CassetteError::NoMemory)
+    ));
+    assert!(matches!(
+        here.cache.import(&mut &b""[..]).await,
+        Err(CassetteError::NoMemory)
+    ));
 }
 
 fn product_of(value: Vec<u8>, calls: u64, nanos: u64, tags: Vec<String>) -> Product {
     Product {
         value: Some(value.into()),
         keep: Ok(()),
-        spent: Spend { calls, time: Duration::from_nanos(nanos) },
+        spent: Spend {
+            calls,
+            time: Duration::from_nanos(nanos),
+        },
         labels: tags.into_iter().map(|tag| Label::new("tag", tag)).collect(),
     }
 }

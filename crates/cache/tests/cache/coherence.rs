@@ -14,9 +14,16 @@ fn pairs(home: &Path) -> Vec<(Setting, Setting, Arc<dyn Memory>)> {
     let shared = in_process(&clock);
     let file = home.join("cachalot.db");
     let of = |one: Arc<dyn Memory>, other: Arc<dyn Memory>| {
-        (Making::over(one.clone(), &clock).make(), Making::over(other, &clock).make(), one)
+        (
+            Making::over(one.clone(), &clock).make(),
+            Making::over(other, &clock).make(),
+            one,
+        )
     };
-    vec![of(shared.clone(), shared), of(sqlite(&file, &clock), sqlite(&file, &clock))]
+    vec![
+        of(shared.clone(), shared),
+        of(sqlite(&file, &clock), sqlite(&file, &clock)),
+    ]
 }
 
 /// Asks until the answer comes from the front.
@@ -35,7 +42,9 @@ async fn what_another_replaced_is_seen_at_once() {
         here.ask(&question, &Policy::default(), "0").await;
         for round in 1..20 {
             warm(&there, &question, &(round - 1).to_string()).await;
-            let told = here.ask(&question, &in_mode(Mode::Refresh), &round.to_string()).await;
+            let told = here
+                .ask(&question, &in_mode(Mode::Refresh), &round.to_string())
+                .await;
             assert!(told.settled.stored.is_ok());
             warm(&there, &question, &round.to_string()).await;
         }
@@ -55,15 +64,25 @@ async fn what_another_erased_is_gone_at_once() {
                     here.cache.erase(&Filter::default(), false).await.unwrap();
                 }
                 1 => {
-                    let which = Filter { key: Some(question.key()), ..Filter::default() };
+                    let which = Filter {
+                        key: Some(question.key()),
+                        ..Filter::default()
+                    };
                     here.cache.erase(&which, false).await.unwrap();
                 }
                 _ => {
                     let filter = cachalot_memory::Filter::default();
-                    memory.erase(space::CACHE, &filter, Page::keys(100)).settle().await.unwrap();
+                    memory
+                        .erase(space::CACHE, &filter, Page::keys(100))
+                        .settle()
+                        .await
+                        .unwrap();
                 }
             }
-            assert_eq!(there.ask(&question, &Policy::default(), "new").await.text(), "new");
+            assert_eq!(
+                there.ask(&question, &Policy::default(), "new").await.text(),
+                "new"
+            );
         }
     }
 }
@@ -73,13 +92,19 @@ async fn what_another_swept_or_evicted_is_gone_at_once() {
     let home = tempfile::tempdir().unwrap();
     for (here, there, _) in pairs(home.path()) {
         let question = Question::number(1);
-        let brief = Policy { ttl: Some(std::time::Duration::from_secs(1)), ..Policy::default() };
+        let brief = Policy {
+            ttl: Some(std::time::Duration::from_secs(1)),
+            ..Policy::default()
+        };
         here.ask(&question, &brief, "old").await;
         warm(&there, &question, "old").await;
         here.after(std::time::Duration::from_secs(2));
         assert_eq!(here.cache.sweep(None).await.unwrap(), 1);
         here.clock.set(crate::setting::START);
-        assert_eq!(there.ask(&question, &Policy::default(), "new").await.text(), "new");
+        assert_eq!(
+            there.ask(&question, &Policy::default(), "new").await.text(),
+            "new"
+        );
     }
 }
 
@@ -94,12 +119,15 @@ async fn under_load_nobody_gets_less_than_what_was_stored_before_it_asked() {
         let readers: Vec<_> = (0..4)
             .map(|n| {
                 let reader = if n == 0 { here.clone() } else { there.clone() };
-                let (question, stored, stop) = (question.clone(), Arc::clone(&stored), Arc::clone(&stop));
+                let (question, stored, stop) =
+                    (question.clone(), Arc::clone(&stored), Arc::clone(&stop));
                 tokio::spawn(async move {
                     let mut asked = 0_u64;
                     while !stop.load(Ordering::SeqCst) {
                         let least = stored.load(Ordering::SeqCst);
-                        let told = reader.ask(&question, &in_mode(Mode::ReadOnly), "none").await;
+                        let told = reader
+                            .ask(&question, &in_mode(Mode::ReadOnly), "none")
+                            .await;
                         assert_eq!(told.how, How::Hit);
                         let got: u64 = told.text().parse().unwrap();
                         assert!(got >= least, "{got} after {least}");
@@ -113,7 +141,9 @@ async fn under_load_nobody_gets_less_than_what_was_stored_before_it_asked() {
             })
             .collect();
         for version in 1..=300_u64 {
-            let told = here.ask(&question, &in_mode(Mode::Refresh), &version.to_string()).await;
+            let told = here
+                .ask(&question, &in_mode(Mode::Refresh), &version.to_string())
+                .await;
             assert!(told.settled.stored.is_ok(), "{told:?}");
             stored.store(version, Ordering::SeqCst);
             tokio::task::yield_now().await;

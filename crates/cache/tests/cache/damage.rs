@@ -14,24 +14,45 @@ const ANSWER: &str = "the answer, and nothing but the answer";
 async fn stored() -> (Setting, Arc<dyn Memory>, Record, tempfile::TempDir) {
     let clock = clock();
     let memory = in_process(&clock);
-    let here = Making::over(memory.clone(), &clock).bounds(Bounds { front_bytes: 0, ..Bounds::default() }).make();
+    let here = Making::over(memory.clone(), &clock)
+        .bounds(Bounds {
+            front_bytes: 0,
+            ..Bounds::default()
+        })
+        .make();
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("a");
     std::fs::write(&path, "content").unwrap();
-    let policy = Policy { ttl: Some(std::time::Duration::from_secs(60)), ..in_domains(&["d"]) };
+    let policy = Policy {
+        ttl: Some(std::time::Duration::from_secs(60)),
+        ..in_domains(&["d"])
+    };
     let work = |ticket: cachalot_cache::Ticket| async move {
         ticket.witness().observe(Observation::Content(&path));
         ticket.finish(product(ANSWER)).await;
     };
     told(here.through(&Question::number(1), &policy, work).await).await;
     let key = Question::number(1).key().to_string();
-    let record = memory.get(space::CACHE, &key, &[]).settle().await.unwrap().record.unwrap();
+    let record = memory
+        .get(space::CACHE, &key, &[])
+        .settle()
+        .await
+        .unwrap()
+        .record
+        .unwrap();
     (here, memory, record, home)
 }
 
 async fn replace(memory: &Arc<dyn Memory>, record: &Record, value: Vec<u8>) {
-    let record = Record { value: value.into(), ..record.clone() };
-    memory.put(space::CACHE, record, None).settle().await.unwrap();
+    let record = Record {
+        value: value.into(),
+        ..record.clone()
+    };
+    memory
+        .put(space::CACHE, record, None)
+        .settle()
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -42,11 +63,24 @@ async fn a_format_that_is_not_known_is_a_miss_and_replaced() {
         let mut value = record.value.to_vec();
         value[0] = format;
         replace(&memory, &record, value).await;
-        assert!(here.cache.peek(&Question::number(1).key()).await.unwrap().is_none());
+        assert!(
+            here.cache
+                .peek(&Question::number(1).key())
+                .await
+                .unwrap()
+                .is_none()
+        );
         let told = here.ask(&Question::number(1), &policy, "new").await;
-        assert!(matches!(&told.how, How::Miss(Reason::Damaged(how)) if how.contains("format")), "{:?}", told.how);
+        assert!(
+            matches!(&told.how, How::Miss(Reason::Damaged(how)) if how.contains("format")),
+            "{:?}",
+            told.how
+        );
         assert!(told.settled.stored.is_ok());
-        assert_eq!(here.ask(&Question::number(1), &policy, "").await.text(), "new");
+        assert_eq!(
+            here.ask(&Question::number(1), &policy, "").await.text(),
+            "new"
+        );
     }
 }
 
@@ -57,8 +91,14 @@ async fn an_answer_of_which_one_bit_is_wrong_is_not_served() {
         let mut value = record.value.to_vec();
         value[at / 8] ^= 1 << (at % 8);
         replace(&memory, &record, value).await;
-        let told = here.ask(&Question::number(1), &in_domains(&["d"]), "run").await;
-        assert!(matches!(&told.how, How::Miss(Reason::Damaged(_))), "bit {at}: {:?}", told.how);
+        let told = here
+            .ask(&Question::number(1), &in_domains(&["d"]), "run")
+            .await;
+        assert!(
+            matches!(&told.how, How::Miss(Reason::Damaged(_))),
+            "bit {at}: {:?}",
+            told.how
+        );
         assert_eq!(told.text(), "run");
     }
 }
@@ -78,7 +118,9 @@ impl Damage {
         let mut value = value.to_vec();
         let length = value.len();
         match self {
-            Self::Flip(flips) => flips.iter().for_each(|(at, with)| value[at % length] ^= with),
+            Self::Flip(flips) => flips
+                .iter()
+                .for_each(|(at, with)| value[at % length] ^= with),
             Self::Cut(at) => value.truncate(at % length),
             Self::Grow(more) => value.extend(more),
             Self::Overwrite(at, with) => {
@@ -104,7 +146,8 @@ fn damage() -> impl Strategy<Value = Damage> {
         any::<usize>().prop_map(Damage::Cut),
         bytes().prop_map(Damage::Grow),
         (any::<usize>(), bytes()).prop_map(|(at, with)| Damage::Overwrite(at, with)),
-        (any::<usize>(), any::<usize>(), 1..40_usize).prop_map(|(a, b, n)| Damage::Exchange(a, b, n)),
+        (any::<usize>(), any::<usize>(), 1..40_usize)
+            .prop_map(|(a, b, n)| Damage::Exchange(a, b, n)),
         bytes().prop_map(Damage::Replace),
     ]
 }

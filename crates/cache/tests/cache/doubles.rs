@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use cachalot_core::Millis;
 use cachalot_memory::{
-    About, Answer, Batch, Error, ErrorKind, Filter, Found, Label, Lease, Memory, Page, Put, Record, Reserved, Usage,
+    About, Answer, Batch, Error, ErrorKind, Filter, Found, Label, Lease, Memory, Page, Put, Record,
+    Reserved, Usage,
 };
 
 /// What a memory can be asked for.
@@ -47,7 +48,13 @@ impl Double {
     /// Passes everything on until it is told otherwise.
     pub(crate) fn over(inner: Arc<dyn Memory>) -> Self {
         let about = inner.about().clone();
-        Self { inner, about, stamps: true, script: Mutex::new(Box::new(|_| Fate::Pass)), counts: Mutex::default() }
+        Self {
+            inner,
+            about,
+            stamps: true,
+            script: Mutex::new(Box::new(|_| Fate::Pass)),
+            counts: Mutex::default(),
+        }
     }
 
     pub(crate) fn always(inner: Arc<dyn Memory>, fate: Fate) -> Self {
@@ -74,12 +81,19 @@ impl Double {
         self.counts.lock().unwrap().get(&op).copied().unwrap_or(0)
     }
 
-    fn answer<'a, T: Send + 'a>(&self, op: Op, inner: impl FnOnce() -> Answer<'a, T> + Send + 'a) -> Answer<'a, T> {
+    fn answer<'a, T: Send + 'a>(
+        &self,
+        op: Op,
+        inner: impl FnOnce() -> Answer<'a, T> + Send + 'a,
+    ) -> Answer<'a, T> {
         *self.counts.lock().unwrap().entry(op).or_default() += 1;
         let fate = (self.script.lock().unwrap())(op);
         match fate {
             Fate::Pass => inner(),
-            Fate::Fail => Answer::Now(Err(Error::new(ErrorKind::Unavailable, format!("no {op:?} today")))),
+            Fate::Fail => Answer::Now(Err(Error::new(
+                ErrorKind::Unavailable,
+                format!("no {op:?} today"),
+            ))),
             Fate::Hang => Answer::later(std::future::pending()),
             Fate::Slow(by) => Answer::later(async move {
                 tokio::time::sleep(by).await;
@@ -94,16 +108,34 @@ impl Memory for Double {
         &self.about
     }
 
-    fn get<'a>(&'a self, space: &'a str, key: &'a str, counters: &'a [&'a str]) -> Answer<'a, Found> {
+    fn get<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        counters: &'a [&'a str],
+    ) -> Answer<'a, Found> {
         self.answer(Op::Get, move || self.inner.get(space, key, counters))
     }
 
-    fn put<'a>(&'a self, space: &'a str, record: Record, under: Option<&'a Lease>) -> Answer<'a, Put> {
+    fn put<'a>(
+        &'a self,
+        space: &'a str,
+        record: Record,
+        under: Option<&'a Lease>,
+    ) -> Answer<'a, Put> {
         self.answer(Op::Put, move || self.inner.put(space, record, under))
     }
 
-    fn reserve<'a>(&'a self, space: &'a str, key: &'a str, labels: &'a [Label], hold: Duration) -> Answer<'a, Reserved> {
-        self.answer(Op::Reserve, move || self.inner.reserve(space, key, labels, hold))
+    fn reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        labels: &'a [Label],
+        hold: Duration,
+    ) -> Answer<'a, Reserved> {
+        self.answer(Op::Reserve, move || {
+            self.inner.reserve(space, key, labels, hold)
+        })
     }
 
     fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {
@@ -114,11 +146,21 @@ impl Memory for Double {
         self.answer(Op::Release, move || self.inner.release(lease))
     }
 
-    fn find<'a>(&'a self, space: &'a str, filter: &'a Filter<'a>, page: Page<'a>) -> Answer<'a, Batch> {
+    fn find<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a Filter<'a>,
+        page: Page<'a>,
+    ) -> Answer<'a, Batch> {
         self.answer(Op::Find, move || self.inner.find(space, filter, page))
     }
 
-    fn erase<'a>(&'a self, space: &'a str, filter: &'a Filter<'a>, page: Page<'a>) -> Answer<'a, Batch> {
+    fn erase<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a Filter<'a>,
+        page: Page<'a>,
+    ) -> Answer<'a, Batch> {
         self.answer(Op::Erase, move || self.inner.erase(space, filter, page))
     }
 
@@ -135,6 +177,10 @@ impl Memory for Double {
     }
 
     fn stamp(&self, space: &str, name: &str) -> Option<u64> {
-        if self.stamps { self.inner.stamp(space, name) } else { None }
+        if self.stamps {
+            self.inner.stamp(space, name)
+        } else {
+            None
+        }
     }
 }

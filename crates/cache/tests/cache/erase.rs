@@ -8,7 +8,8 @@ use cachalot_memory::{Label, Match, Memory, Page, Record, Reserved, space};
 
 use crate::doubles::{Double, Op};
 use crate::setting::{
-    Making, Question, Setting, clock, fleet, in_process, product, setting, settle_down, sqlite, tagged,
+    Making, Question, Setting, clock, fleet, in_process, product, setting, settle_down, sqlite,
+    tagged,
 };
 
 fn tag(value: &str) -> Criterion {
@@ -16,16 +17,26 @@ fn tag(value: &str) -> Criterion {
 }
 
 fn glob(pattern: &str) -> Criterion {
-    Criterion::Glob { name: "tag".into(), pattern: pattern.into() }
+    Criterion::Glob {
+        name: "tag".into(),
+        pattern: pattern.into(),
+    }
 }
 
 fn by(criterion: Criterion) -> Filter {
-    Filter { criteria: vec![criterion], ..Filter::default() }
+    Filter {
+        criteria: vec![criterion],
+        ..Filter::default()
+    }
 }
 
 /// The tags of what was erased, sorted.
 fn tags(erased: &Erased) -> Vec<&str> {
-    let labels = erased.entries.iter().flat_map(|entry| &entry.labels).filter(|label| label.name == "tag");
+    let labels = erased
+        .entries
+        .iter()
+        .flat_map(|entry| &entry.labels)
+        .filter(|label| label.name == "tag");
     let mut tags: Vec<&str> = labels.map(|label| label.value.as_str()).collect();
     tags.sort_unstable();
     tags
@@ -34,7 +45,9 @@ fn tags(erased: &Erased) -> Vec<&str> {
 /// Entries 0, 1, 2 … under these tags.
 async fn fill(here: &Setting, tags: &[&str]) {
     for (number, tag) in tags.iter().enumerate() {
-        let told = here.ask(&Question::number(number), &tagged(&[tag]), tag).await;
+        let told = here
+            .ask(&Question::number(number), &tagged(&[tag]), tag)
+            .await;
         assert!(told.settled.stored.is_ok());
     }
 }
@@ -47,16 +60,38 @@ async fn left(here: &Setting) -> u64 {
 async fn one_key_is_one_entry() {
     let here = setting();
     fill(&here, &["a", "b", "c"]).await;
-    let which = Filter { key: Some(Question::number(1).key()), ..Filter::default() };
+    let which = Filter {
+        key: Some(Question::number(1).key()),
+        ..Filter::default()
+    };
     assert_eq!(tags(&here.cache.erase(&which, false).await.unwrap()), ["b"]);
-    assert_eq!(tags(&here.cache.erase(&which, false).await.unwrap()), [""; 0]);
-    assert_eq!(here.ask(&Question::number(1), &Policy::default(), "new").await.text(), "new");
-    assert_eq!(here.ask(&Question::number(0), &Policy::default(), "").await.text(), "a");
+    assert_eq!(
+        tags(&here.cache.erase(&which, false).await.unwrap()),
+        [""; 0]
+    );
+    assert_eq!(
+        here.ask(&Question::number(1), &Policy::default(), "new")
+            .await
+            .text(),
+        "new"
+    );
+    assert_eq!(
+        here.ask(&Question::number(0), &Policy::default(), "")
+            .await
+            .text(),
+        "a"
+    );
 }
 
 #[tokio::test]
 async fn labels_names_and_patterns_select() {
-    let all = ["cache:a:x:1", "cache:a:x:2", "cache:a:y:1", "cache:ab:x:1", "other"];
+    let all = [
+        "cache:a:x:1",
+        "cache:a:x:2",
+        "cache:a:y:1",
+        "cache:ab:x:1",
+        "other",
+    ];
     for (pattern, expected) in [
         ("cache:a:*", &all[..3]),
         ("cache:a:x:1", &all[..1]),
@@ -71,11 +106,19 @@ async fn labels_names_and_patterns_select() {
         for memory in 0..2 {
             let home = tempfile::tempdir().unwrap();
             let clock = clock();
-            let memory = if memory == 0 { in_process(&clock) } else { sqlite(&home.path().join("db"), &clock) };
+            let memory = if memory == 0 {
+                in_process(&clock)
+            } else {
+                sqlite(&home.path().join("db"), &clock)
+            };
             let here = Making::over(memory, &clock).make();
             fill(&here, &all).await;
             let erased = here.cache.erase(&by(glob(pattern)), true).await.unwrap();
-            assert_eq!((tags(&erased), left(&here).await), (expected.to_vec(), 5), "{pattern}, dry");
+            assert_eq!(
+                (tags(&erased), left(&here).await),
+                (expected.to_vec(), 5),
+                "{pattern}, dry"
+            );
             let erased = here.cache.erase(&by(glob(pattern)), false).await.unwrap();
             assert_eq!(tags(&erased), expected, "{pattern}");
             assert_eq!(left(&here).await, 5 - expected.len() as u64, "{pattern}");
@@ -86,17 +129,49 @@ async fn labels_names_and_patterns_select() {
 #[tokio::test]
 async fn all_criteria_must_hold() {
     let here = setting();
-    here.ask(&Question::number(1), &tagged(&["a", "b"]), "").await;
+    here.ask(&Question::number(1), &tagged(&["a", "b"]), "")
+        .await;
     here.ask(&Question::number(2), &tagged(&["a"]), "").await;
-    here.ask(&Question::number(3).named("http.get"), &tagged(&["a", "b"]), "").await;
-    let which = Filter { name: Some("file.read".into()), criteria: vec![tag("a"), tag("b")], ..Filter::default() };
-    assert_eq!(here.cache.erase(&which, true).await.unwrap().entries.len(), 1);
-    let which = Filter { criteria: vec![tag("a"), glob("b*")], ..Filter::default() };
-    assert_eq!(here.cache.erase(&which, true).await.unwrap().entries.len(), 2);
-    let which = Filter { name: Some("http.get".into()), ..Filter::default() };
-    assert_eq!(here.cache.erase(&which, false).await.unwrap().entries.len(), 1);
-    let which = Filter { key: Some(Question::number(2).key()), criteria: vec![tag("b")], ..Filter::default() };
-    assert_eq!(here.cache.erase(&which, false).await.unwrap().entries.len(), 0);
+    here.ask(
+        &Question::number(3).named("http.get"),
+        &tagged(&["a", "b"]),
+        "",
+    )
+    .await;
+    let which = Filter {
+        name: Some("file.read".into()),
+        criteria: vec![tag("a"), tag("b")],
+        ..Filter::default()
+    };
+    assert_eq!(
+        here.cache.erase(&which, true).await.unwrap().entries.len(),
+        1
+    );
+    let which = Filter {
+        criteria: vec![tag("a"), glob("b*")],
+        ..Filter::default()
+    };
+    assert_eq!(
+        here.cache.erase(&which, true).await.unwrap().entries.len(),
+        2
+    );
+    let which = Filter {
+        name: Some("http.get".into()),
+        ..Filter::default()
+    };
+    assert_eq!(
+        here.cache.erase(&which, false).await.unwrap().entries.len(),
+        1
+    );
+    let which = Filter {
+        key: Some(Question::number(2).key()),
+        criteria: vec![tag("b")],
+        ..Filter::default()
+    };
+    assert_eq!(
+        here.cache.erase(&which, false).await.unwrap().entries.len(),
+        0
+    );
     assert_eq!(left(&here).await, 2);
 }
 
@@ -116,12 +191,30 @@ async fn there_is_no_limit_to_how_many_are_erased() {
     for pattern in ["many*", "*many"] {
         let here = setting();
         for number in 0..1_203 {
-            here.ask(&Question::number(number), &tagged(&["many"]), "").await;
+            here.ask(&Question::number(number), &tagged(&["many"]), "")
+                .await;
         }
         fill(&here, &[]).await;
-        here.ask(&Question::number(9_999), &tagged(&["few"]), "").await;
-        assert_eq!(here.cache.erase(&by(glob(pattern)), true).await.unwrap().entries.len(), 1_203);
-        assert_eq!(here.cache.erase(&by(glob(pattern)), false).await.unwrap().entries.len(), 1_203);
+        here.ask(&Question::number(9_999), &tagged(&["few"]), "")
+            .await;
+        assert_eq!(
+            here.cache
+                .erase(&by(glob(pattern)), true)
+                .await
+                .unwrap()
+                .entries
+                .len(),
+            1_203
+        );
+        assert_eq!(
+            here.cache
+                .erase(&by(glob(pattern)), false)
+                .await
+                .unwrap()
+                .entries
+                .len(),
+            1_203
+        );
         assert_eq!(left(&here).await, 1);
     }
 }
@@ -140,13 +233,27 @@ async fn other_spaces_are_not_touched() {
         revision: 0,
         updated: 0,
     };
-    memory.put(space::USER, record, None).settle().await.unwrap();
+    memory
+        .put(space::USER, record, None)
+        .settle()
+        .await
+        .unwrap();
     here.after(Duration::from_secs(100));
     here.cache.erase(&Filter::default(), false).await.unwrap();
     here.cache.sweep(None).await.unwrap();
-    let labels = [Match::Is { name: "tag", value: "a" }];
-    let filter = cachalot_memory::Filter { labels: &labels, ..Default::default() };
-    let found = memory.find(space::USER, &filter, Page::first(9)).settle().await.unwrap();
+    let labels = [Match::Is {
+        name: "tag",
+        value: "a",
+    }];
+    let filter = cachalot_memory::Filter {
+        labels: &labels,
+        ..Default::default()
+    };
+    let found = memory
+        .find(space::USER, &filter, Page::first(9))
+        .settle()
+        .await
+        .unwrap();
     assert_eq!(found.records.len(), 1);
     assert_eq!(left(&here).await, 0);
 }
@@ -158,8 +265,14 @@ async fn a_run_that_matches_is_not_stored_and_not_joined_afterwards() {
         by(tag("a")),
         by(glob("a*")),
         by(glob("*a")),
-        Filter { key, ..Filter::default() },
-        Filter { name: Some("file.read".into()), ..Filter::default() },
+        Filter {
+            key,
+            ..Filter::default()
+        },
+        Filter {
+            name: Some("file.read".into()),
+            ..Filter::default()
+        },
         Filter::default(),
     ] {
         let here = setting();
@@ -171,8 +284,15 @@ async fn a_run_that_matches_is_not_stored_and_not_joined_afterwards() {
         let told = here.ask(&question, &tagged(&["a"]), "new").await;
         assert_eq!(told.text(), "new", "{which:?}");
         assert!(told.settled.stored.is_ok(), "{which:?}: {told:?}");
-        assert_eq!(before.finish(product("old")).await.stored, Err(Reason::Revoked), "{which:?}");
-        assert_eq!(here.ask(&question, &Policy::default(), "").await.text(), "new");
+        assert_eq!(
+            before.finish(product("old")).await.stored,
+            Err(Reason::Revoked),
+            "{which:?}"
+        );
+        assert_eq!(
+            here.ask(&question, &Policy::default(), "").await.text(),
+            "new"
+        );
     }
 }
 
@@ -183,11 +303,24 @@ async fn a_run_that_does_not_match_is_left_alone() {
     for which in [
         by(tag("b")),
         by(glob("*b*")),
-        Filter { name: Some("other".into()), ..Filter::default() },
-        Filter { key: Some(Question::number(2).key()), ..Filter::default() },
-        Filter { expired_before: Some(i64::MAX), ..Filter::default() },
+        Filter {
+            name: Some("other".into()),
+            ..Filter::default()
+        },
+        Filter {
+            key: Some(Question::number(2).key()),
+            ..Filter::default()
+        },
+        Filter {
+            expired_before: Some(i64::MAX),
+            ..Filter::default()
+        },
     ] {
-        assert_eq!(here.cache.erase(&which, false).await.unwrap().revoked, 0, "{which:?}");
+        assert_eq!(
+            here.cache.erase(&which, false).await.unwrap().revoked,
+            0,
+            "{which:?}"
+        );
     }
     here.cache.sweep(None).await.unwrap();
     assert!(ticket.finish(product("x")).await.stored.is_ok());
@@ -198,14 +331,31 @@ async fn a_run_in_another_process_is_revoked_through_its_reservation() {
     let home = tempfile::tempdir().unwrap();
     let clock = clock();
     let (shared, file) = (in_process(&clock), home.path().join("db"));
-    let pairs: [[Arc<dyn Memory>; 2]; 2] = [[shared.clone(), shared], [sqlite(&file, &clock), sqlite(&file, &clock)]];
+    let pairs: [[Arc<dyn Memory>; 2]; 2] = [
+        [shared.clone(), shared],
+        [sqlite(&file, &clock), sqlite(&file, &clock)],
+    ];
     for [one, other] in pairs {
-        let (here, there) = (Making::over(one, &clock).make(), Making::over(other, &clock).make());
+        let (here, there) = (
+            Making::over(one, &clock).make(),
+            Making::over(other, &clock).make(),
+        );
         let question = Question::number(1);
-        for which in [by(tag("a")), by(glob("a*")), Filter { key: Some(question.key()), ..Filter::default() }] {
+        for which in [
+            by(tag("a")),
+            by(glob("a*")),
+            Filter {
+                key: Some(question.key()),
+                ..Filter::default()
+            },
+        ] {
             let ticket = here.lead(&question, &tagged(&["a"])).await;
             there.cache.erase(&which, false).await.unwrap();
-            assert_eq!(ticket.finish(product("old")).await.stored, Err(Reason::Revoked), "{which:?}");
+            assert_eq!(
+                ticket.finish(product("old")).await.stored,
+                Err(Reason::Revoked),
+                "{which:?}"
+            );
             assert!(there.cache.peek(&question.key()).await.unwrap().is_none());
         }
         let ticket = here.lead(&question, &tagged(&["a"])).await;
@@ -219,7 +369,10 @@ async fn a_run_in_another_process_is_revoked_through_its_reservation() {
 async fn who_waits_for_a_run_in_another_process_that_is_revoked_runs_anew() {
     let clock = clock();
     let memory = in_process(&clock);
-    let (here, there) = (Making::over(memory.clone(), &clock).make(), Making::over(memory.clone(), &clock).make());
+    let (here, there) = (
+        Making::over(memory.clone(), &clock).make(),
+        Making::over(memory.clone(), &clock).make(),
+    );
     let question = Question::number(1);
     let old = here.lead(&question, &tagged(&["a"])).await;
     let waiting = {
@@ -229,8 +382,14 @@ async fn who_waits_for_a_run_in_another_process_that_is_revoked_runs_anew() {
     settle_down().await;
     here.cache.erase(&by(tag("a")), false).await.unwrap();
     assert_eq!(waiting.await.unwrap().text(), "new");
-    assert_eq!(old.finish(product("old")).await.stored, Err(Reason::Revoked));
-    assert_eq!(here.ask(&question, &Policy::default(), "").await.text(), "new");
+    assert_eq!(
+        old.finish(product("old")).await.stored,
+        Err(Reason::Revoked)
+    );
+    assert_eq!(
+        here.ask(&question, &Policy::default(), "").await.text(),
+        "new"
+    );
 }
 
 #[tokio::test]
@@ -240,19 +399,32 @@ async fn without_reservations_a_run_of_this_process_is_revoked_all_the_same() {
     let here = Making::over(memory.clone(), &clock).make();
     let ticket = here.lead(&Question::number(1), &tagged(&["a"])).await;
     here.cache.erase(&by(tag("a")), false).await.unwrap();
-    assert_eq!(ticket.finish(product("old")).await.stored, Err(Reason::Revoked));
+    assert_eq!(
+        ticket.finish(product("old")).await.stored,
+        Err(Reason::Revoked)
+    );
     assert_eq!((left(&here).await, memory.count(Op::Put)), (0, 0));
 }
 
 #[tokio::test]
 async fn without_a_memory_there_is_nothing_to_erase_but_runs_to_revoke() {
     let clock = clock();
-    let here = Making { memory: None, ..Making::over(in_process(&clock), &clock) }.make();
+    let here = Making {
+        memory: None,
+        ..Making::over(in_process(&clock), &clock)
+    }
+    .make();
     let ticket = here.lead(&Question::number(1), &tagged(&["a"])).await;
     let erased = here.cache.erase(&Filter::default(), false).await.unwrap();
     assert_eq!((erased.entries.len(), erased.revoked), (0, 1));
     assert_eq!(here.cache.sweep(None).await.unwrap(), 0);
-    assert!(here.cache.newest(&Filter::default()).await.unwrap().is_none());
+    assert!(
+        here.cache
+            .newest(&Filter::default())
+            .await
+            .unwrap()
+            .is_none()
+    );
     drop(ticket);
 }
 
@@ -261,10 +433,24 @@ async fn only_entries_whose_time_was_over_then() {
     let here = setting();
     for number in 0..4 {
         let ttl = (number < 3).then(|| Duration::from_secs(10 * (number as u64 + 1)));
-        here.ask(&Question::number(number), &Policy { ttl, ..Policy::default() }, "").await;
+        here.ask(
+            &Question::number(number),
+            &Policy {
+                ttl,
+                ..Policy::default()
+            },
+            "",
+        )
+        .await;
     }
-    let which = Filter { expired_before: Some(crate::setting::START + 20_000), ..Filter::default() };
-    assert_eq!(here.cache.erase(&which, false).await.unwrap().entries.len(), 1);
+    let which = Filter {
+        expired_before: Some(crate::setting::START + 20_000),
+        ..Filter::default()
+    };
+    assert_eq!(
+        here.cache.erase(&which, false).await.unwrap().entries.len(),
+        1
+    );
     assert_eq!(left(&here).await, 3);
 }
 
@@ -273,14 +459,34 @@ async fn a_sweep_erases_what_is_expired_the_oldest_first_and_no_more_than_told()
     let here = setting();
     for number in 0..10 {
         let ttl = (number < 8).then(|| Duration::from_secs(10 - number as u64));
-        here.ask(&Question::number(number), &Policy { ttl, ..Policy::default() }, "").await;
+        here.ask(
+            &Question::number(number),
+            &Policy {
+                ttl,
+                ..Policy::default()
+            },
+            "",
+        )
+        .await;
     }
     assert_eq!(here.cache.sweep(None).await.unwrap(), 0);
     here.after(Duration::from_secs(7));
     // 3 s (number 7), 4 s (6), 5 s (5), 6 s (4), and 7 s (3), due at this very millisecond.
     assert_eq!(here.cache.sweep(Some(2)).await.unwrap(), 2);
-    assert!(here.cache.peek(&Question::number(7).key()).await.unwrap().is_none());
-    assert!(here.cache.peek(&Question::number(5).key()).await.unwrap().is_some());
+    assert!(
+        here.cache
+            .peek(&Question::number(7).key())
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(
+        here.cache
+            .peek(&Question::number(5).key())
+            .await
+            .unwrap()
+            .is_some()
+    );
     assert_eq!(here.cache.sweep(Some(0)).await.unwrap(), 0);
     assert_eq!(here.cache.sweep(None).await.unwrap(), 3);
     assert_eq!(here.cache.sweep(None).await.unwrap(), 0);
@@ -291,7 +497,15 @@ async fn a_sweep_erases_what_is_expired_the_oldest_first_and_no_more_than_told()
 async fn a_sweep_goes_through_any_number() {
     let here = setting();
     for number in 0..1_234 {
-        here.ask(&Question::number(number), &Policy { ttl: Some(Duration::ZERO), ..Policy::default() }, "").await;
+        here.ask(
+            &Question::number(number),
+            &Policy {
+                ttl: Some(Duration::ZERO),
+                ..Policy::default()
+            },
+            "",
+        )
+        .await;
     }
     assert_eq!(here.cache.sweep(Some(1_100)).await.unwrap(), 1_100);
     assert_eq!(here.cache.sweep(Some(1_100)).await.unwrap(), 134);
@@ -300,16 +514,27 @@ async fn a_sweep_goes_through_any_number() {
 #[tokio::test]
 async fn the_newest_that_matches_is_found_whatever_the_pattern() {
     let here = setting();
-    for (number, label) in ["x:1", "y:x:2", "y:3", "x:4", "y:5"].into_iter().enumerate() {
-        here.ask(&Question::number(number), &tagged(&[label]), label).await;
+    for (number, label) in ["x:1", "y:x:2", "y:3", "x:4", "y:5"]
+        .into_iter()
+        .enumerate()
+    {
+        here.ask(&Question::number(number), &tagged(&[label]), label)
+            .await;
         here.after(Duration::from_millis(5));
     }
-    for (pattern, expected) in
-        [("x*", Some("x:4")), ("*x*", Some("x:4")), ("*:x:*", Some("y:x:2")), ("y*3", Some("y:3")), ("z*", None), ("*z", None)]
-    {
+    for (pattern, expected) in [
+        ("x*", Some("x:4")),
+        ("*x*", Some("x:4")),
+        ("*:x:*", Some("y:x:2")),
+        ("y*3", Some("y:3")),
+        ("z*", None),
+        ("*z", None),
+    ] {
         let stored = here.cache.newest(&by(glob(pattern))).await.unwrap();
         let text = match stored {
-            Some(stored) => Some(String::from_utf8(stored.body.whole().await.unwrap().to_vec()).unwrap()),
+            Some(stored) => {
+                Some(String::from_utf8(stored.body.whole().await.unwrap().to_vec()).unwrap())
+            }
             None => None,
         };
         assert_eq!(text.as_deref(), expected, "{pattern}");
@@ -321,13 +546,20 @@ async fn each_shows_every_match_once() {
     let here = setting();
     for number in 0..1_101 {
         let label = if number % 2 == 0 { "even" } else { "odd" };
-        here.ask(&Question::number(number), &tagged(&[label]), "x").await;
+        here.ask(&Question::number(number), &tagged(&[label]), "x")
+            .await;
     }
     let mut seen = std::collections::HashSet::new();
-    here.cache.each(&by(tag("even")), |stored| assert!(seen.insert(stored.key))).await.unwrap();
+    here.cache
+        .each(&by(tag("even")), |stored| assert!(seen.insert(stored.key)))
+        .await
+        .unwrap();
     assert_eq!(seen.len(), 551);
     let mut count = 0;
-    here.cache.each(&by(glob("*d")), |_| count += 1).await.unwrap();
+    here.cache
+        .each(&by(glob("*d")), |_| count += 1)
+        .await
+        .unwrap();
     assert_eq!(count, 550);
 }
 
@@ -340,7 +572,11 @@ async fn a_reservation_of_its_own_is_gone_after_an_erase() {
     let ticket = here.lead(&question, &tagged(&["a"])).await;
     here.cache.erase(&by(tag("a")), false).await.unwrap();
     let key = question.key().to_string();
-    let free = memory.reserve(space::CACHE, &key, &[], Duration::from_secs(1)).settle().await.unwrap();
+    let free = memory
+        .reserve(space::CACHE, &key, &[], Duration::from_secs(1))
+        .settle()
+        .await
+        .unwrap();
     assert!(matches!(free, Reserved::Held(_)));
     drop(ticket);
 }

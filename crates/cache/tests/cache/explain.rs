@@ -17,12 +17,16 @@ impl Place {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let clock = clock();
-        let here = Making::over(in_process(&clock), &clock).ledger(&home.path().join("ledger.db")).make();
+        let here = Making::over(in_process(&clock), &clock)
+            .ledger(&home.path().join("ledger.db"))
+            .make();
         Self { here, _home: home }
     }
 
     async fn ask(&self, input: Value) {
-        self.here.ask(&Question::of(input), &Policy::default(), "x").await;
+        self.here
+            .ask(&Question::of(input), &Policy::default(), "x")
+            .await;
     }
 
     async fn why(&self, what: Option<&str>) -> Option<Explanation> {
@@ -40,31 +44,51 @@ impl Place {
 }
 
 fn differences(why: &Explanation) -> Vec<(&str, Option<Value>, Option<Value>)> {
-    why.differences.iter().map(|one| (one.pointer.as_str(), one.old.clone(), one.new.clone())).collect()
+    why.differences
+        .iter()
+        .map(|one| (one.pointer.as_str(), one.old.clone(), one.new.clone()))
+        .collect()
 }
 
 #[tokio::test]
 async fn one_argument_changed_is_named_with_its_old_and_new_value() {
     let place = Place::new();
-    place.ask(json!({"path": "a", "options": {"depth": 1, "kinds": ["x", "y"]}})).await;
-    place.ask(json!({"path": "a", "options": {"depth": 2, "kinds": ["x", "y"]}})).await;
+    place
+        .ask(json!({"path": "a", "options": {"depth": 1, "kinds": ["x", "y"]}}))
+        .await;
+    place
+        .ask(json!({"path": "a", "options": {"depth": 2, "kinds": ["x", "y"]}}))
+        .await;
     let why = place.why_last().await;
-    assert_eq!(differences(&why), [("/options/depth", Some(json!(1)), Some(json!(2)))]);
+    assert_eq!(
+        differences(&why),
+        [("/options/depth", Some(json!(1)), Some(json!(2)))]
+    );
     assert_eq!((why.same.is_none(), why.hidden_difference), (true, false));
     assert_eq!(why.nearest.unwrap().input.unwrap()["options"]["depth"], 1);
-    assert_eq!((why.call.answered, why.call.reason.as_deref()), (Answered::Miss, Some("not in the cache")));
+    assert_eq!(
+        (why.call.answered, why.call.reason.as_deref()),
+        (Answered::Miss, Some("not in the cache"))
+    );
 }
 
 #[tokio::test]
 async fn what_came_and_what_went_is_named_too() {
     let place = Place::new();
-    place.ask(json!({"a/b": 1, "list": [1, 2], "same": null})).await;
-    place.ask(json!({"~": true, "list": [1], "same": null})).await;
+    place
+        .ask(json!({"a/b": 1, "list": [1, 2], "same": null}))
+        .await;
+    place
+        .ask(json!({"~": true, "list": [1], "same": null}))
+        .await;
     let why = place.why_last().await;
     let mut found = differences(&why);
     found.sort_by_key(|(pointer, _, _)| *pointer);
-    let expected =
-        [("/a~1b", Some(json!(1)), None), ("/list/1", Some(json!(2)), None), ("/~0", None, Some(json!(true)))];
+    let expected = [
+        ("/a~1b", Some(json!(1)), None),
+        ("/list/1", Some(json!(2)), None),
+        ("/~0", None, Some(json!(true))),
+    ];
     assert_eq!(found, expected);
 }
 
@@ -94,31 +118,60 @@ async fn the_nearest_call_is_the_one_that_differs_least_and_the_newest_of_those(
 async fn other_names_scopes_and_later_calls_are_not_compared() {
     let place = Place::new();
     let base = Question::of(json!({"a": 1}));
-    let other_scope = Question { scope: Scope::Agent("other".into()), ..base.clone() };
+    let other_scope = Question {
+        scope: Scope::Agent("other".into()),
+        ..base.clone()
+    };
     for question in [&base.clone().named("other"), &other_scope, &base] {
         place.here.ask(question, &Policy::default(), "x").await;
     }
-    place.here.ask(&Question::of(json!({"a": 2})).named("later"), &Policy::default(), "x").await;
+    place
+        .here
+        .ask(
+            &Question::of(json!({"a": 2})).named("later"),
+            &Policy::default(),
+            "x",
+        )
+        .await;
     let why = place.why(Some(&base.key().to_string())).await.unwrap();
-    assert!(why.nearest.is_none() && why.same.is_none() && why.differences.is_empty(), "{why:?}");
+    assert!(
+        why.nearest.is_none() && why.same.is_none() && why.differences.is_empty(),
+        "{why:?}"
+    );
 }
 
 #[tokio::test]
 async fn the_same_key_again_needs_no_differences_its_reason_says_why() {
     let place = Place::new();
     let question = Question::number(1);
-    let policy = Policy { ttl: Some(Duration::from_secs(5)), ..in_domains(&["d"]) };
+    let policy = Policy {
+        ttl: Some(Duration::from_secs(5)),
+        ..in_domains(&["d"])
+    };
     place.here.ask(&question, &policy, "x").await;
     place.here.after(Duration::from_secs(5));
     place.here.ask(&question, &policy, "x").await;
     let why = place.why_last().await;
     assert_eq!(why.call.reason.as_deref(), Some("expired"));
     let same = why.same.unwrap();
-    assert_eq!((same.reason.as_deref(), why.nearest.is_none()), (Some("not in the cache"), true));
+    assert_eq!(
+        (same.reason.as_deref(), why.nearest.is_none()),
+        (Some("not in the cache"), true)
+    );
     assert!(same.id < why.call.id);
-    place.here.cache.writing(&policy.domains).await.done().await.unwrap();
+    place
+        .here
+        .cache
+        .writing(&policy.domains)
+        .await
+        .done()
+        .await
+        .unwrap();
     place.here.ask(&question, &policy, "x").await;
-    assert_eq!(place.why_last().await.call.reason.as_deref(), Some("d was written to since"));
+    assert_eq!(
+        place.why_last().await.call.reason.as_deref(),
+        Some("d was written to since")
+    );
 }
 
 #[tokio::test]
@@ -127,7 +180,10 @@ async fn a_hit_is_explained_by_the_call_that_paid() {
     place.ask(json!(1)).await;
     place.ask(json!(1)).await;
     let why = place.why_last().await;
-    assert_eq!((why.call.answered, why.same.unwrap().answered), (Answered::Hit, Answered::Miss));
+    assert_eq!(
+        (why.call.answered, why.same.unwrap().answered),
+        (Answered::Hit, Answered::Miss)
+    );
 }
 
 #[tokio::test]
@@ -145,29 +201,57 @@ async fn the_last_call_is_the_last_one_whoever_was_hit_before() {
 async fn a_call_is_found_by_its_key_or_its_handle() {
     let place = Place::new();
     let question = Question::number(1);
-    let policy = Policy { labels: vec![Label::new(HANDLE_LABEL, "cache:tester:one")], ..Policy::default() };
+    let policy = Policy {
+        labels: vec![Label::new(HANDLE_LABEL, "cache:tester:one")],
+        ..Policy::default()
+    };
     place.here.ask(&question, &policy, "x").await;
-    place.here.ask(&Question::number(2), &Policy::default(), "x").await;
+    place
+        .here
+        .ask(&Question::number(2), &Policy::default(), "x")
+        .await;
     for text in [question.key().to_string(), "cache:tester:one".into()] {
-        assert_eq!(place.why(Some(&text)).await.unwrap().call.key, question.key().to_string());
+        assert_eq!(
+            place.why(Some(&text)).await.unwrap().call.key,
+            question.key().to_string()
+        );
     }
     assert!(place.why(Some("cache:tester:two")).await.is_none());
-    assert!(place.why(Some(&Question::number(3).key().to_string())).await.is_none());
+    assert!(
+        place
+            .why(Some(&Question::number(3).key().to_string()))
+            .await
+            .is_none()
+    );
     place.here.ask(&question, &policy, "").await;
-    assert_eq!(place.why(Some("cache:tester:one")).await.unwrap().call.answered, Answered::Hit);
+    assert_eq!(
+        place
+            .why(Some("cache:tester:one"))
+            .await
+            .unwrap()
+            .call
+            .answered,
+        Answered::Hit
+    );
 }
 
 #[tokio::test]
 async fn inputs_too_long_to_keep_differ_in_something_that_is_not_shown() {
     let place = Place::new();
     let long = |n: usize| {
-        let items: Vec<String> = (0..200).map(|i| format!("{i} {n} {}", "x".repeat(1_500))).collect();
+        let items: Vec<String> = (0..200)
+            .map(|i| format!("{i} {n} {}", "x".repeat(1_500)))
+            .collect();
         json!({ "items": items })
     };
     place.ask(long(1)).await;
     place.ask(long(2)).await;
     let why = place.why_last().await;
     assert!(why.call.input.is_none());
-    assert!(why.differences.is_empty() && why.hidden_difference, "{:?}", why.nearest);
+    assert!(
+        why.differences.is_empty() && why.hidden_difference,
+        "{:?}",
+        why.nearest
+    );
     assert!(why.nearest.is_some());
 }

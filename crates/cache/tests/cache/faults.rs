@@ -10,13 +10,27 @@ use crate::setting::{
     Making, Question, Setting, clock, domains, in_domains, in_mode, in_process, product, tagged,
 };
 
-const OPS: [Op; 10] =
-    [Op::Get, Op::Put, Op::Reserve, Op::Renew, Op::Release, Op::Find, Op::Erase, Op::Raise, Op::Touch, Op::Usage];
+const OPS: [Op; 10] = [
+    Op::Get,
+    Op::Put,
+    Op::Reserve,
+    Op::Renew,
+    Op::Release,
+    Op::Find,
+    Op::Erase,
+    Op::Raise,
+    Op::Touch,
+    Op::Usage,
+];
 
 fn over(reservations: bool) -> (Setting, Arc<Double>) {
     let clock = clock();
     let double = Double::over(in_process(&clock));
-    let double = Arc::new(if reservations { double } else { double.without_reservations() });
+    let double = Arc::new(if reservations {
+        double
+    } else {
+        double.without_reservations()
+    });
     (Making::over(double.clone(), &clock).make(), double)
 }
 
@@ -38,8 +52,16 @@ async fn a_day(here: &Setting) -> Duration {
         in_mode(Mode::ReadOnly),
         in_mode(Mode::Off),
         tagged(&["t"]),
-        Policy { join: Join::Alone, ..Policy::default() },
-        Policy { join: Join::Fleet { wait: Duration::ZERO }, ..Policy::default() },
+        Policy {
+            join: Join::Alone,
+            ..Policy::default()
+        },
+        Policy {
+            join: Join::Fleet {
+                wait: Duration::ZERO,
+            },
+            ..Policy::default()
+        },
     ];
     for (number, policy) in policies.iter().enumerate() {
         for _ in 0..2 {
@@ -59,7 +81,9 @@ async fn a_day(here: &Setting) -> Duration {
     drop(ticket);
     longest = longest.max(right(here, 200, &Policy::default(), "again").await);
     let ticket = here.lead(&Question::number(201), &Policy::default()).await;
-    ticket.fail(cachalot_cache::Failure::new(std::io::Error::other("no"))).await;
+    ticket
+        .fail(cachalot_cache::Failure::new(std::io::Error::other("no")))
+        .await;
     longest.max(right(here, 201, &Policy::default(), "again").await)
 }
 
@@ -68,9 +92,18 @@ async fn a_memory_that_fails_changes_no_result() {
     for reservations in [true, false] {
         for failing in OPS.iter().map(Some).chain([None]) {
             let (here, double) = over(reservations);
-            double.now(move |op| if failing.is_none_or(|failing| *failing == op) { Fate::Fail } else { Fate::Pass });
+            double.now(move |op| {
+                if failing.is_none_or(|failing| *failing == op) {
+                    Fate::Fail
+                } else {
+                    Fate::Pass
+                }
+            });
             let longest = a_day(&here).await;
-            assert!(longest < Duration::from_millis(50), "{failing:?}: {longest:?}");
+            assert!(
+                longest < Duration::from_millis(50),
+                "{failing:?}: {longest:?}"
+            );
             assert!(here.warned().len() <= 1, "{failing:?}: {:?}", here.warned());
         }
     }
@@ -81,9 +114,18 @@ async fn a_memory_that_hangs_costs_a_call_no_more_than_its_patience() {
     for reservations in [true, false] {
         for hanging in OPS.iter().map(Some).chain([None]) {
             let (here, double) = over(reservations);
-            double.now(move |op| if hanging.is_none_or(|hanging| *hanging == op) { Fate::Hang } else { Fate::Pass });
+            double.now(move |op| {
+                if hanging.is_none_or(|hanging| *hanging == op) {
+                    Fate::Hang
+                } else {
+                    Fate::Pass
+                }
+            });
             let longest = a_day(&here).await;
-            assert!(longest <= Duration::from_millis(255), "{hanging:?}, {reservations}: {longest:?}");
+            assert!(
+                longest <= Duration::from_millis(255),
+                "{hanging:?}, {reservations}: {longest:?}"
+            );
             assert!(here.warned().len() <= 1, "{hanging:?}: {:?}", here.warned());
         }
     }
@@ -95,25 +137,48 @@ async fn the_patience_is_for_all_that_a_call_asks_together() {
     for (slow, stored) in [(20, true), (100, false), (240, false), (400, false)] {
         double.now(move |_| Fate::Slow(Duration::from_millis(slow)));
         let began = tokio::time::Instant::now();
-        let told = here.ask(&Question::number(slow as usize), &Policy::default(), "x").await;
-        assert!(began.elapsed() <= Duration::from_millis(255), "{slow}: {:?}", began.elapsed());
-        assert_eq!((told.text(), told.settled.stored.is_ok()), ("x", stored), "{slow}");
+        let told = here
+            .ask(&Question::number(slow as usize), &Policy::default(), "x")
+            .await;
+        assert!(
+            began.elapsed() <= Duration::from_millis(255),
+            "{slow}: {:?}",
+            began.elapsed()
+        );
+        assert_eq!(
+            (told.text(), told.settled.stored.is_ok()),
+            ("x", stored),
+            "{slow}"
+        );
     }
     double.now(|_| Fate::Slow(Duration::from_millis(400)));
-    let patient = Policy { patience: Duration::from_secs(10), ..Policy::default() };
+    let patient = Policy {
+        patience: Duration::from_secs(10),
+        ..Policy::default()
+    };
     let told = here.ask(&Question::number(1), &patient, "x").await;
     assert!(told.settled.stored.is_ok());
-    assert_eq!(here.ask(&Question::number(1), &patient, "").await.how, How::Hit);
+    assert_eq!(
+        here.ask(&Question::number(1), &patient, "").await.how,
+        How::Hit
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_impatient_call_does_not_wait_at_all() {
     let (here, double) = over(true);
-    here.ask(&Question::number(1), &Policy::default(), "x").await;
+    here.ask(&Question::number(1), &Policy::default(), "x")
+        .await;
     double.now(|_| Fate::Hang);
-    let policy = Policy { patience: Duration::ZERO, ..Policy::default() };
+    let policy = Policy {
+        patience: Duration::ZERO,
+        ..Policy::default()
+    };
     let began = tokio::time::Instant::now();
-    assert_eq!(here.ask(&Question::number(2), &policy, "y").await.text(), "y");
+    assert_eq!(
+        here.ask(&Question::number(2), &policy, "y").await.text(),
+        "y"
+    );
     assert!(began.elapsed() < Duration::from_millis(5));
 }
 
@@ -125,28 +190,71 @@ async fn sixteen_callers_of_a_hanging_memory_wait_at_the_same_time() {
     let asking: Vec<_> = (0..16)
         .map(|number| {
             let here = here.clone();
-            tokio::spawn(async move { here.ask(&Question::number(number % 2), &Policy::default(), "x").await })
+            tokio::spawn(async move {
+                here.ask(&Question::number(number % 2), &Policy::default(), "x")
+                    .await
+            })
         })
         .collect();
     for one in asking {
         assert_eq!(one.await.unwrap().text(), "x");
     }
-    assert!(began.elapsed() <= Duration::from_millis(510), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() <= Duration::from_millis(510),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test]
 async fn a_fault_is_the_reason_that_is_given() {
     let (here, double) = over(true);
-    double.now(|op| if op == Op::Get { Fate::Fail } else { Fate::Pass });
-    let told = here.ask(&Question::number(1), &Policy::default(), "x").await;
-    assert_eq!(told.how, How::Miss(Reason::MemoryFault("no Get today".into())));
-    assert!(matches!(told.settled.stored, Err(Reason::MemoryFault(_))), "{told:?}");
-    double.now(|op| if op == Op::Put { Fate::Fail } else { Fate::Pass });
-    let told = here.ask(&Question::number(2), &Policy::default(), "x").await;
-    assert_eq!(told.settled.stored, Err(Reason::MemoryFault("no Put today".into())));
-    double.now(|op| if op == Op::Reserve { Fate::Fail } else { Fate::Pass });
-    let told = here.ask(&Question::number(3), &Policy::default(), "x").await;
-    assert_eq!(told.settled.stored, Err(Reason::MemoryFault("no Reserve today".into())));
+    double.now(|op| {
+        if op == Op::Get {
+            Fate::Fail
+        } else {
+            Fate::Pass
+        }
+    });
+    let told = here
+        .ask(&Question::number(1), &Policy::default(), "x")
+        .await;
+    assert_eq!(
+        told.how,
+        How::Miss(Reason::MemoryFault("no Get today".into()))
+    );
+    assert!(
+        matches!(told.settled.stored, Err(Reason::MemoryFault(_))),
+        "{told:?}"
+    );
+    double.now(|op| {
+        if op == Op::Put {
+            Fate::Fail
+        } else {
+            Fate::Pass
+        }
+    });
+    let told = here
+        .ask(&Question::number(2), &Policy::default(), "x")
+        .await;
+    assert_eq!(
+        told.settled.stored,
+        Err(Reason::MemoryFault("no Put today".into()))
+    );
+    double.now(|op| {
+        if op == Op::Reserve {
+            Fate::Fail
+        } else {
+            Fate::Pass
+        }
+    });
+    let told = here
+        .ask(&Question::number(3), &Policy::default(), "x")
+        .await;
+    assert_eq!(
+        told.settled.stored,
+        Err(Reason::MemoryFault("no Reserve today".into()))
+    );
     let miss = here.frozen(&Question::number(4)).await.unwrap_err();
     assert_eq!(miss.reason, Reason::Absent);
     double.now(|_| Fate::Fail);
@@ -158,8 +266,16 @@ async fn a_fault_is_the_reason_that_is_given() {
 async fn a_memory_that_comes_back_is_used_again_and_one_warning_was_enough() {
     let (here, double) = over(true);
     for round in 0..50 {
-        double.now(move |_| if round % 2 == 0 { Fate::Fail } else { Fate::Pass });
-        let told = here.ask(&Question::number(round), &Policy::default(), "x").await;
+        double.now(move |_| {
+            if round % 2 == 0 {
+                Fate::Fail
+            } else {
+                Fate::Pass
+            }
+        });
+        let told = here
+            .ask(&Question::number(round), &Policy::default(), "x")
+            .await;
         assert_eq!(told.settled.stored.is_ok(), round % 2 == 1, "{told:?}");
     }
     let warned = here.warned();
@@ -170,9 +286,16 @@ async fn a_memory_that_comes_back_is_used_again_and_one_warning_was_enough() {
 #[tokio::test]
 async fn a_store_that_fails_each_time_is_warned_of_once() {
     let (here, double) = over(true);
-    double.now(|op| if op == Op::Put { Fate::Fail } else { Fate::Pass });
+    double.now(|op| {
+        if op == Op::Put {
+            Fate::Fail
+        } else {
+            Fate::Pass
+        }
+    });
     for number in 0..20 {
-        here.ask(&Question::number(number), &Policy::default(), "x").await;
+        here.ask(&Question::number(number), &Policy::default(), "x")
+            .await;
     }
     assert_eq!(here.warned().len(), 1, "{:?}", here.warned());
 }
@@ -195,16 +318,29 @@ async fn who_asks_the_memory_itself_is_told_of_its_fault() {
 async fn an_erase_that_the_memory_did_not_hear_of_revokes_the_runs_of_this_process_all_the_same() {
     let (here, double) = over(true);
     let ticket = here.lead(&Question::number(1), &tagged(&["t"])).await;
-    double.now(|op| if op == Op::Erase { Fate::Fail } else { Fate::Pass });
-    let which = Filter { name: Some("file.read".into()), ..Filter::default() };
+    double.now(|op| {
+        if op == Op::Erase {
+            Fate::Fail
+        } else {
+            Fate::Pass
+        }
+    });
+    let which = Filter {
+        name: Some("file.read".into()),
+        ..Filter::default()
+    };
     assert!(here.cache.erase(&which, false).await.is_err());
-    assert_eq!(ticket.finish(product("x")).await.stored, Err(Reason::Revoked));
+    assert_eq!(
+        ticket.finish(product("x")).await.stored,
+        Err(Reason::Revoked)
+    );
 }
 
 #[tokio::test]
 async fn an_entry_in_the_front_is_served_while_the_memory_is_down() {
     let (here, double) = over(true);
-    here.ask(&Question::number(1), &Policy::default(), "x").await;
+    here.ask(&Question::number(1), &Policy::default(), "x")
+        .await;
     here.ask(&Question::number(1), &Policy::default(), "").await;
     double.now(|_| Fate::Fail);
     let told = here.ask(&Question::number(1), &Policy::default(), "").await;
@@ -214,11 +350,16 @@ async fn an_entry_in_the_front_is_served_while_the_memory_is_down() {
 #[tokio::test(start_paused = true)]
 async fn closing_an_engine_does_not_wait_for_a_memory_that_hangs() {
     let (here, double) = over(true);
-    here.ask(&Question::number(1), &Policy::default(), "x").await;
+    here.ask(&Question::number(1), &Policy::default(), "x")
+        .await;
     here.after(Duration::from_secs(100));
     here.ask(&Question::number(1), &Policy::default(), "").await;
     double.now(|_| Fate::Hang);
     let began = tokio::time::Instant::now();
     here.cache.close().await;
-    assert!(began.elapsed() <= Duration::from_millis(260), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() <= Duration::from_millis(260),
+        "{:?}",
+        began.elapsed()
+    );
 }

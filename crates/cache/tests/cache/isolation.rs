@@ -30,17 +30,28 @@ async fn scopes_kinds_and_names_never_share() {
         for kind in [Kind::Action, Kind::Tool, Kind::Turn, Kind::Request] {
             for name in ["n", "m", ""] {
                 let input = Canonical::value(&json!({"path": "a"}));
-                questions.push(Question { kind, scope: scope.clone(), name: name.into(), input });
+                questions.push(Question {
+                    kind,
+                    scope: scope.clone(),
+                    name: name.into(),
+                    input,
+                });
             }
         }
     }
     for (number, question) in questions.iter().enumerate() {
-        let told = here.ask(question, &Policy::default(), &number.to_string()).await;
+        let told = here
+            .ask(question, &Policy::default(), &number.to_string())
+            .await;
         assert_eq!(told.how, How::Miss(Reason::Absent), "{question:?}");
     }
     for (number, question) in questions.iter().enumerate() {
         let told = here.ask(question, &Policy::default(), "").await;
-        assert_eq!((&told.how, told.text()), (&How::Hit, number.to_string().as_str()), "{question:?}");
+        assert_eq!(
+            (&told.how, told.text()),
+            (&How::Hit, number.to_string().as_str()),
+            "{question:?}"
+        );
     }
 }
 
@@ -48,36 +59,78 @@ async fn scopes_kinds_and_names_never_share() {
 async fn an_entry_that_lies_under_the_key_of_another_call_is_not_served() {
     let clock = clock();
     let memory = in_process(&clock);
-    let making = Making::over(memory.clone(), &clock).bounds(Bounds { front_bytes: 0, ..Bounds::default() });
+    let making = Making::over(memory.clone(), &clock).bounds(Bounds {
+        front_bytes: 0,
+        ..Bounds::default()
+    });
     let here = making.make();
     let base = Question::number(1);
     let others = [
         Question::number(2),
-        Question { scope: Scope::Agent("other".into()), ..base.clone() },
-        Question { scope: Scope::User("tester".into()), ..base.clone() },
-        Question { kind: Kind::Tool, ..base.clone() },
+        Question {
+            scope: Scope::Agent("other".into()),
+            ..base.clone()
+        },
+        Question {
+            scope: Scope::User("tester".into()),
+            ..base.clone()
+        },
+        Question {
+            kind: Kind::Tool,
+            ..base.clone()
+        },
         base.clone().named("other"),
     ];
     for other in &others {
         here.ask(other, &Policy::default(), "somebody else's").await;
-        let theirs = memory.get(space::CACHE, &other.key().to_string(), &[]).settle().await.unwrap().record.unwrap();
-        let moved = cachalot_memory::Record { key: base.key().to_string(), ..theirs };
-        memory.put(space::CACHE, moved, None).settle().await.unwrap();
-        assert!(here.cache.peek(&base.key()).await.unwrap().is_none(), "peek shows no foreign entry");
+        let theirs = memory
+            .get(space::CACHE, &other.key().to_string(), &[])
+            .settle()
+            .await
+            .unwrap()
+            .record
+            .unwrap();
+        let moved = cachalot_memory::Record {
+            key: base.key().to_string(),
+            ..theirs
+        };
+        memory
+            .put(space::CACHE, moved, None)
+            .settle()
+            .await
+            .unwrap();
+        assert!(
+            here.cache.peek(&base.key()).await.unwrap().is_none(),
+            "peek shows no foreign entry"
+        );
         assert!(here.frozen(&base).await.is_err());
         let told = here.ask(&base, &Policy::default(), "mine").await;
         assert_eq!(told.text(), "mine");
-        assert_eq!(told.how.reason().unwrap().to_string(), "damaged entry: it belongs to another call");
+        assert_eq!(
+            told.how.reason().unwrap().to_string(),
+            "damaged entry: it belongs to another call"
+        );
         assert_eq!(here.ask(&base, &Policy::default(), "").await.text(), "mine");
         let mut shown = 0;
-        here.cache.each(&cachalot_cache::Filter::default(), |_| shown += 1).await.unwrap();
+        here.cache
+            .each(&cachalot_cache::Filter::default(), |_| shown += 1)
+            .await
+            .unwrap();
         assert!(shown >= 2);
-        here.cache.erase(&cachalot_cache::Filter::default(), false).await.unwrap();
+        here.cache
+            .erase(&cachalot_cache::Filter::default(), false)
+            .await
+            .unwrap();
     }
 }
 
 fn kind() -> impl Strategy<Value = Kind> {
-    prop_oneof![Just(Kind::Action), Just(Kind::Tool), Just(Kind::Turn), Just(Kind::Request)]
+    prop_oneof![
+        Just(Kind::Action),
+        Just(Kind::Tool),
+        Just(Kind::Turn),
+        Just(Kind::Request)
+    ]
 }
 
 fn scope() -> impl Strategy<Value = Scope> {

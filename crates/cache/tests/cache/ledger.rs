@@ -4,11 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{Answered, Failure, HANDLE_LABEL, How, Ledger, Mode, Policy, Reason, Row, Totals};
+use cachalot_cache::{
+    Answered, Failure, HANDLE_LABEL, How, Ledger, Mode, Policy, Reason, Row, Totals,
+};
 use cachalot_memory::Label;
 use serde_json::json;
 
-use crate::setting::{COST, Making, Question, START, Setting, clock, in_mode, in_process, product, settle_down, told};
+use crate::setting::{
+    COST, Making, Question, START, Setting, clock, in_mode, in_process, product, settle_down, told,
+};
 
 fn with_ledger(path: &Path) -> Setting {
     let clock = clock();
@@ -24,7 +28,10 @@ async fn rows(here: &Setting) -> Vec<Row> {
 
 fn totals(here: &Setting, name: &str) -> Totals {
     let all = here.cache.ledger().totals().unwrap();
-    all.into_iter().find(|(_, found, _)| found == name).map(|(_, _, totals)| totals).unwrap_or_default()
+    all.into_iter()
+        .find(|(_, found, _)| found == name)
+        .map(|(_, _, totals)| totals)
+        .unwrap_or_default()
 }
 
 #[tokio::test]
@@ -32,20 +39,46 @@ async fn every_payment_is_a_row_with_all_that_is_known_of_it() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     let question = Question::of(json!({"path": "a", "limit": 9_007_199_254_740_993_i64}));
-    let policy = Policy { labels: vec![Label::new(HANDLE_LABEL, "cache:t:read:1")], ..Policy::default() };
+    let policy = Policy {
+        labels: vec![Label::new(HANDLE_LABEL, "cache:t:read:1")],
+        ..Policy::default()
+    };
     here.ask(&question, &policy, "x").await;
     let rows = rows(&here).await;
-    let [row] = rows.as_slice() else { panic!("{rows:?}") };
-    assert_eq!((row.at, row.run.as_str(), row.kind.as_str()), (START, "run-1", "action"));
-    assert_eq!((row.name.as_str(), row.scope.as_str()), ("file.read", "agent:tester"));
-    assert_eq!((row.key.clone(), row.handle.as_deref()), (question.key().to_string(), Some("cache:t:read:1")));
-    assert_eq!((row.answered, row.reason.as_deref()), (Answered::Miss, Some("not in the cache")));
+    let [row] = rows.as_slice() else {
+        panic!("{rows:?}")
+    };
+    assert_eq!(
+        (row.at, row.run.as_str(), row.kind.as_str()),
+        (START, "run-1", "action")
+    );
+    assert_eq!(
+        (row.name.as_str(), row.scope.as_str()),
+        ("file.read", "agent:tester")
+    );
+    assert_eq!(
+        (row.key.clone(), row.handle.as_deref()),
+        (question.key().to_string(), Some("cache:t:read:1"))
+    );
+    assert_eq!(
+        (row.answered, row.reason.as_deref()),
+        (Answered::Miss, Some("not in the cache"))
+    );
     assert_eq!((&row.not_stored, &row.failure), (&None, &None));
     assert_eq!((row.paid, row.saved), (COST.time, Duration::ZERO));
-    assert_eq!(row.input, Some(json!({"path": "a", "limit": 9_007_199_254_740_993_i64})));
-    assert_eq!(row.input_digest.as_deref(), Some(question.input.digest().to_hex().as_str()));
+    assert_eq!(
+        row.input,
+        Some(json!({"path": "a", "limit": 9_007_199_254_740_993_i64}))
+    );
+    assert_eq!(
+        row.input_digest.as_deref(),
+        Some(question.input.digest().to_hex().as_str())
+    );
     let shown = serde_json::to_value(row).unwrap();
-    assert_eq!((&shown["answered"], &shown["paid_ms"]), (&json!("miss"), &json!(40.0)));
+    assert_eq!(
+        (&shown["answered"], &shown["paid_ms"]),
+        (&json!("miss"), &json!(40.0))
+    );
 }
 
 #[tokio::test]
@@ -57,16 +90,30 @@ async fn each_way_to_be_answered_is_told_apart() {
     here.ask(&question, &Policy::default(), "").await;
     here.ask(&question, &in_mode(Mode::Refresh), "x").await;
     here.ask(&question, &in_mode(Mode::Off), "x").await;
-    here.ask(&Question::number(2), &in_mode(Mode::ReadOnly), "x").await;
+    here.ask(&Question::number(2), &in_mode(Mode::ReadOnly), "x")
+        .await;
     let fails = |ticket: cachalot_cache::Ticket| async move {
-        ticket.fail(Failure::new(std::io::Error::other("no such host"))).await;
+        ticket
+            .fail(Failure::new(std::io::Error::other("no such host")))
+            .await;
     };
-    told(here.through(&Question::number(3), &Policy::default(), fails).await).await;
+    told(
+        here.through(&Question::number(3), &Policy::default(), fails)
+            .await,
+    )
+    .await;
     drop(here.lead(&Question::number(4), &Policy::default()).await);
     let rows = rows(&here).await;
     let shown: Vec<_> = rows
         .iter()
-        .map(|row| (row.answered, row.reason.as_deref(), row.not_stored.as_deref(), row.failure.as_deref()))
+        .map(|row| {
+            (
+                row.answered,
+                row.reason.as_deref(),
+                row.not_stored.as_deref(),
+                row.failure.as_deref(),
+            )
+        })
         .collect();
     use Answered::{Bypass, Hit, Miss};
     assert_eq!(
@@ -76,15 +123,36 @@ async fn each_way_to_be_answered_is_told_apart() {
             (Hit, None, None, None),
             (Miss, Some("a fresh answer was asked for"), None, None),
             (Bypass, Some("caching is off"), Some("caching is off"), None),
-            (Miss, Some("not in the cache"), Some("the cache is read-only"), None),
-            (Miss, Some("not in the cache"), Some("the work failed"), Some("no such host")),
-            (Miss, Some("not in the cache"), Some("the work was abandoned"), None),
+            (
+                Miss,
+                Some("not in the cache"),
+                Some("the cache is read-only"),
+                None
+            ),
+            (
+                Miss,
+                Some("not in the cache"),
+                Some("the work failed"),
+                Some("no such host")
+            ),
+            (
+                Miss,
+                Some("not in the cache"),
+                Some("the work was abandoned"),
+                None
+            ),
         ]
     );
     assert_eq!((rows[1].paid, rows[1].saved), (Duration::ZERO, COST.time));
     let totals = totals(&here, "file.read");
     assert_eq!(
-        (totals.hits, totals.coalesced, totals.misses, totals.bypasses, totals.failures),
+        (
+            totals.hits,
+            totals.coalesced,
+            totals.misses,
+            totals.bypasses,
+            totals.failures
+        ),
         (1, 0, 5, 1, 1)
     );
     assert_eq!(totals.saved, COST.time);
@@ -96,11 +164,27 @@ async fn a_bypass_is_a_row_with_its_reason() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     let question = Question::number(1);
-    let ticket = here.cache.bypass(&question.call(), &Policy::default(), Reason::NoKey("no digest".into()));
-    assert_eq!(ticket.how(), &How::Bypass(Reason::NoKey("no digest".into())));
-    assert_eq!(ticket.finish(product("x")).await.stored, Err(Reason::NoKey("no digest".into())));
-    assert_eq!(here.ask(&question, &Policy::default(), "y").await.text(), "y");
-    assert_eq!(rows(&here).await[0].reason.as_deref(), Some("no key: no digest"));
+    let ticket = here.cache.bypass(
+        &question.call(),
+        &Policy::default(),
+        Reason::NoKey("no digest".into()),
+    );
+    assert_eq!(
+        ticket.how(),
+        &How::Bypass(Reason::NoKey("no digest".into()))
+    );
+    assert_eq!(
+        ticket.finish(product("x")).await.stored,
+        Err(Reason::NoKey("no digest".into()))
+    );
+    assert_eq!(
+        here.ask(&question, &Policy::default(), "y").await.text(),
+        "y"
+    );
+    assert_eq!(
+        rows(&here).await[0].reason.as_deref(),
+        Some("no key: no digest")
+    );
 }
 
 #[tokio::test]
@@ -108,7 +192,12 @@ async fn a_probe_is_no_call() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     let question = Question::number(1);
-    let probe = async |mode| here.cache.probe(&question.call(), &in_mode(mode)).await.map(|outcome| outcome.how);
+    let probe = async |mode| {
+        here.cache
+            .probe(&question.call(), &in_mode(mode))
+            .await
+            .map(|outcome| outcome.how)
+    };
     assert_eq!(probe(Mode::On).await, Err(Reason::Absent));
     here.ask(&question, &Policy::default(), "x").await;
     assert_eq!(probe(Mode::On).await, Ok(How::Hit));
@@ -137,11 +226,22 @@ async fn followers_are_rows_that_saved_what_the_run_cost() {
         assert_eq!(one.await.unwrap().how, How::Coalesced);
     }
     let rows = rows(&here).await;
-    let coalesced: Vec<_> = rows.iter().filter(|row| row.answered == Answered::Coalesced).collect();
+    let coalesced: Vec<_> = rows
+        .iter()
+        .filter(|row| row.answered == Answered::Coalesced)
+        .collect();
     assert_eq!(coalesced.len(), 3);
-    assert!(coalesced.iter().all(|row| row.saved == COST.time && row.paid.is_zero()), "{coalesced:?}");
+    assert!(
+        coalesced
+            .iter()
+            .all(|row| row.saved == COST.time && row.paid.is_zero()),
+        "{coalesced:?}"
+    );
     let totals = totals(&here, "file.read");
-    assert_eq!((totals.misses, totals.coalesced, totals.paid, totals.saved), (1, 3, COST.time, 3 * COST.time));
+    assert_eq!(
+        (totals.misses, totals.coalesced, totals.paid, totals.saved),
+        (1, 3, COST.time, 3 * COST.time)
+    );
 }
 
 #[tokio::test]
@@ -156,12 +256,24 @@ async fn what_calls_inside_a_run_account_for_is_paid_once_and_saved_whole() {
     };
     settle_down().await;
     ticket.account_elsewhere(Duration::from_millis(30));
-    assert_eq!(ticket.finish(product("x")).await.paid.time, Duration::from_millis(10));
+    assert_eq!(
+        ticket.finish(product("x")).await.paid.time,
+        Duration::from_millis(10)
+    );
     assert_eq!(follower.await.unwrap().settled.saved, COST);
-    assert_eq!(here.ask(&question, &Policy::default(), "").await.settled.saved, COST);
+    assert_eq!(
+        here.ask(&question, &Policy::default(), "")
+            .await
+            .settled
+            .saved,
+        COST
+    );
     here.cache.close().await;
     let totals = totals(&here, "file.read");
-    assert_eq!((totals.paid, totals.saved), (Duration::from_millis(10), 2 * COST.time));
+    assert_eq!(
+        (totals.paid, totals.saved),
+        (Duration::from_millis(10), 2 * COST.time)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -169,7 +281,8 @@ async fn hits_are_summed_exactly() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     for name in ["one", "two", "three"] {
-        here.ask(&Question::number(1).named(name), &Policy::default(), "x").await;
+        here.ask(&Question::number(1).named(name), &Policy::default(), "x")
+            .await;
     }
     let asking: Vec<_> = (0..8)
         .map(|_| {
@@ -177,7 +290,8 @@ async fn hits_are_summed_exactly() {
             tokio::spawn(async move {
                 for round in 0..600 {
                     let name = ["one", "two", "three"][round % 3];
-                    here.ask(&Question::number(1).named(name), &Policy::default(), "").await;
+                    here.ask(&Question::number(1).named(name), &Policy::default(), "")
+                        .await;
                     if round % 100 == 0 {
                         here.cache.ledger().flush().await;
                     }
@@ -200,12 +314,16 @@ async fn hits_are_summed_exactly() {
 async fn recent_hits_are_rows_and_no_more_than_that() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
-    here.ask(&Question::number(1), &Policy::default(), "x").await;
+    here.ask(&Question::number(1), &Policy::default(), "x")
+        .await;
     for _ in 0..5_000 {
         here.ask(&Question::number(1), &Policy::default(), "").await;
     }
     let rows = rows(&here).await;
-    let hits = rows.iter().filter(|row| row.answered == Answered::Hit).count();
+    let hits = rows
+        .iter()
+        .filter(|row| row.answered == Answered::Hit)
+        .count();
     assert!((200..1_000).contains(&hits), "{hits}");
     assert!(rows.iter().any(|row| row.answered == Answered::Miss));
     assert_eq!(totals(&here, "file.read").hits, 5_000);
@@ -216,10 +334,12 @@ async fn rows_are_in_the_order_in_which_calls_were_answered() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     for number in [1, 1, 2, 1, 3, 2, 2, 4] {
-        here.ask(&Question::number(number), &Policy::default(), "x").await;
+        here.ask(&Question::number(number), &Policy::default(), "x")
+            .await;
     }
     let keys: Vec<_> = rows(&here).await.into_iter().map(|row| row.key).collect();
-    let expected = [1, 1, 2, 1, 3, 2, 2, 4].map(|number| Question::number(number).key().to_string());
+    let expected =
+        [1, 1, 2, 1, 3, 2, 2, 4].map(|number| Question::number(number).key().to_string());
     assert_eq!(keys, expected);
 }
 
@@ -229,9 +349,12 @@ async fn what_was_flushed_is_there_for_others_at_once() {
     let path = home.path().join("deep/er/ledger.db");
     let (here, there) = (with_ledger(&path), with_ledger(&path));
     for number in 0..2_500 {
-        here.ask(&Question::number(number), &in_mode(Mode::Off), "x").await;
+        here.ask(&Question::number(number), &in_mode(Mode::Off), "x")
+            .await;
         if number % 10 == 0 {
-            there.ask(&Question::number(number), &in_mode(Mode::Off), "x").await;
+            there
+                .ask(&Question::number(number), &in_mode(Mode::Off), "x")
+                .await;
         }
     }
     here.cache.ledger().flush().await;
@@ -239,7 +362,11 @@ async fn what_was_flushed_is_there_for_others_at_once() {
     let other = Ledger::at(&path, "another", Arc::new(|_: &str| {}));
     assert_eq!(other.recent(10_000).unwrap().len(), 2_750);
     assert_eq!(other.totals().unwrap()[0].2.bypasses, 2_750);
-    assert!(here.warned().is_empty() && there.warned().is_empty(), "{:?}", here.warned());
+    assert!(
+        here.warned().is_empty() && there.warned().is_empty(),
+        "{:?}",
+        here.warned()
+    );
 }
 
 #[tokio::test]
@@ -263,12 +390,17 @@ async fn only_its_owner_can_read_it() {
     use std::os::unix::fs::PermissionsExt as _;
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("made/ledger.db"));
-    here.ask(&Question::number(1), &Policy::default(), "x").await;
+    here.ask(&Question::number(1), &Policy::default(), "x")
+        .await;
     here.cache.ledger().flush().await;
     let mut files = 0;
     for entry in std::fs::read_dir(home.path().join("made")).unwrap() {
         let entry = entry.unwrap();
-        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{entry:?}");
+        assert_eq!(
+            entry.metadata().unwrap().permissions().mode() & 0o777,
+            0o600,
+            "{entry:?}"
+        );
         files += 1;
     }
     assert!(files >= 1);
@@ -282,11 +414,18 @@ fn sqlite_at(path: &Path) -> rusqlite::Connection {
 async fn a_file_of_a_newer_version_is_left_alone_and_calls_go_on() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
-    sqlite_at(&path).execute_batch("CREATE TABLE future (x); PRAGMA user_version = 99;").unwrap();
+    sqlite_at(&path)
+        .execute_batch("CREATE TABLE future (x); PRAGMA user_version = 99;")
+        .unwrap();
     let before = std::fs::read(&path).unwrap();
     let here = with_ledger(&path);
     for number in 0..3 {
-        assert_eq!(here.ask(&Question::number(number), &Policy::default(), "x").await.text(), "x");
+        assert_eq!(
+            here.ask(&Question::number(number), &Policy::default(), "x")
+                .await
+                .text(),
+            "x"
+        );
         here.cache.ledger().flush().await;
     }
     let warned = here.warned();
@@ -306,10 +445,13 @@ async fn a_damaged_file_is_set_aside_and_told_of() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("ledger.db");
         let here = with_ledger(&path);
-        here.ask(&Question::number(1), &Policy::default(), "x").await;
+        here.ask(&Question::number(1), &Policy::default(), "x")
+            .await;
         here.cache.ledger().flush().await;
         drop(here);
-        sqlite_at(&path).execute_batch("PRAGMA wal_checkpoint(TRUNCATE);").unwrap();
+        sqlite_at(&path)
+            .execute_batch("PRAGMA wal_checkpoint(TRUNCATE);")
+            .unwrap();
         std::fs::read(&path).unwrap()
     };
     torn[100..].fill(0xa5);
@@ -318,7 +460,8 @@ async fn a_damaged_file_is_set_aside_and_told_of() {
         let path = home.path().join("ledger.db");
         std::fs::write(&path, &bytes).unwrap();
         let here = with_ledger(&path);
-        here.ask(&Question::number(1), &Policy::default(), "x").await;
+        here.ask(&Question::number(1), &Policy::default(), "x")
+            .await;
         let told = here.ask(&Question::number(1), &Policy::default(), "").await;
         assert_eq!(told.how, How::Hit);
         assert_eq!(rows(&here).await.len(), 2);
@@ -341,7 +484,8 @@ async fn a_place_that_cannot_be_written_costs_a_warning() {
     std::fs::write(home.path().join("file"), "").unwrap();
     let here = with_ledger(&home.path().join("file/ledger.db"));
     for number in 0..3 {
-        here.ask(&Question::number(number), &Policy::default(), "x").await;
+        here.ask(&Question::number(number), &Policy::default(), "x")
+            .await;
         here.cache.close().await;
     }
     assert_eq!(here.warned().len(), 1, "{:?}", here.warned());
@@ -352,7 +496,8 @@ async fn a_ledger_that_is_locked_for_a_moment_loses_nothing() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("ledger.db");
     let here = with_ledger(&path);
-    here.ask(&Question::number(1), &Policy::default(), "x").await;
+    here.ask(&Question::number(1), &Policy::default(), "x")
+        .await;
     here.cache.ledger().flush().await;
     let other = sqlite_at(&path);
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -375,12 +520,17 @@ async fn the_oldest_rows_go_and_the_sums_stay() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
     for number in 0..21_000 {
-        let ticket = here.lead(&Question::number(number), &in_mode(Mode::Off)).await;
+        let ticket = here
+            .lead(&Question::number(number), &in_mode(Mode::Off))
+            .await;
         ticket.finish(product("x")).await;
     }
     let rows = rows(&here).await;
     assert!((10_000..=20_000).contains(&rows.len()), "{}", rows.len());
-    assert_eq!(rows.last().unwrap().key, Question::number(20_999).key().to_string());
+    assert_eq!(
+        rows.last().unwrap().key,
+        Question::number(20_999).key().to_string()
+    );
     assert_eq!(totals(&here, "file.read").bypasses, 21_000);
 }
 
@@ -392,7 +542,10 @@ async fn long_inputs_are_cut_and_still_told_apart() {
     here.ask(&long("a"), &Policy::default(), "x").await;
     here.ask(&long("b"), &Policy::default(), "x").await;
     let rows = rows(&here).await;
-    let texts: Vec<_> = rows.iter().map(|row| row.input.as_ref().unwrap()["text"].as_str().unwrap()).collect();
+    let texts: Vec<_> = rows
+        .iter()
+        .map(|row| row.input.as_ref().unwrap()["text"].as_str().unwrap())
+        .collect();
     assert!(texts.iter().all(|text| text.len() < 600), "{texts:?}");
     assert_ne!(texts[0], texts[1]);
     let why = here.cache.ledger().explain(None).unwrap().unwrap();
@@ -404,13 +557,23 @@ async fn long_inputs_are_cut_and_still_told_apart() {
 async fn what_a_frozen_run_refused_is_a_row() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
-    here.ask(&Question::number(1), &Policy::default(), "x").await;
-    let refused = here.cache.begin(&Question::number(2).call(), &in_mode(Mode::Frozen)).await;
+    here.ask(&Question::number(1), &Policy::default(), "x")
+        .await;
+    let refused = here
+        .cache
+        .begin(&Question::number(2).call(), &in_mode(Mode::Frozen))
+        .await;
     assert!(refused.is_err());
     let rows = rows(&here).await;
     let last = rows.last().unwrap();
-    assert_eq!((last.answered, last.reason.as_deref()), (Answered::Refused, Some("not in the cache")));
-    assert_eq!((last.paid, totals(&here, "file.read").misses), (Duration::ZERO, 1));
+    assert_eq!(
+        (last.answered, last.reason.as_deref()),
+        (Answered::Refused, Some("not in the cache"))
+    );
+    assert_eq!(
+        (last.paid, totals(&here, "file.read").misses),
+        (Duration::ZERO, 1)
+    );
 }
 
 #[tokio::test]
@@ -422,7 +585,9 @@ async fn time_that_an_inner_call_accounted_for_is_paid_once() {
     here.ask(&inner, &Policy::default(), "inner").await;
     ticket.account_elsewhere(COST.time);
     let whole = cachalot_core::Spend::one(COST.time * 3);
-    let settled = ticket.finish(cachalot_cache::Product::kept("outer".into(), whole)).await;
+    let settled = ticket
+        .finish(cachalot_cache::Product::kept("outer".into(), whole))
+        .await;
     assert_eq!(settled.paid.time, COST.time * 2);
     assert_eq!(rows(&here).await.len(), 2);
     assert_eq!(totals(&here, "file.read").paid, COST.time * 3);

@@ -7,7 +7,9 @@ use cachalot_cache::{Failure, How, Mode, Policy, Product, Reason};
 use cachalot_core::Spend;
 use cachalot_memory::Label;
 
-use crate::setting::{COST, Making, Question, START, Told, clock, in_domains, in_mode, product, setting, tagged, told};
+use crate::setting::{
+    COST, Making, Question, START, Told, clock, in_domains, in_mode, product, setting, tagged, told,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -27,16 +29,29 @@ async fn a_miss_runs_and_is_stored_and_the_next_call_is_a_hit() {
     let first = here.ask(&question, &policy, "one").await;
     is_miss(&first, Reason::Absent, "one");
     assert_eq!(first.settled.stored.as_ref().unwrap().0, 1);
-    assert_eq!((first.settled.paid, first.settled.saved), (COST, Spend::default()));
+    assert_eq!(
+        (first.settled.paid, first.settled.saved),
+        (COST, Spend::default())
+    );
 
-    let outcome = here.through(&question, &policy, |_| async { panic!("a hit runs nothing") }).await;
+    let outcome = here
+        .through(&question, &policy, |_| async {
+            panic!("a hit runs nothing")
+        })
+        .await;
     assert_eq!(outcome.key, question.key());
     let entry = outcome.entry.clone().unwrap();
-    assert_eq!((entry.created, entry.expires, entry.spent, entry.revision), (START, None, COST, 1));
+    assert_eq!(
+        (entry.created, entry.expires, entry.spent, entry.revision),
+        (START, None, COST, 1)
+    );
     assert!(entry.labels.contains(&Label::new("tag", "t")));
     let again = told(outcome).await;
     is_hit(&again, "one");
-    assert_eq!((again.settled.paid, again.settled.saved), (Spend::default(), COST));
+    assert_eq!(
+        (again.settled.paid, again.settled.saved),
+        (Spend::default(), COST)
+    );
     assert_eq!(again.settled.stored.unwrap().0, 1);
 }
 
@@ -50,8 +65,15 @@ async fn off_neither_looks_nor_stores() {
         assert_eq!(told.settled.stored, Err(Reason::Off));
         assert_eq!(told.settled.paid, COST);
     }
-    is_miss(&here.ask(&question, &Policy::default(), "on").await, Reason::Absent, "on");
-    assert_eq!(here.ask(&question, &in_mode(Mode::Off), "off").await.text(), "off");
+    is_miss(
+        &here.ask(&question, &Policy::default(), "on").await,
+        Reason::Absent,
+        "on",
+    );
+    assert_eq!(
+        here.ask(&question, &in_mode(Mode::Off), "off").await.text(),
+        "off"
+    );
     is_hit(&here.ask(&question, &Policy::default(), "").await, "on");
 }
 
@@ -72,8 +94,22 @@ async fn refresh_under_a_domain_replaces_the_entry_too() {
     let question = Question::number(1);
     let policy = in_domains(&["a", "b"]);
     for text in ["first", "second", "third"] {
-        here.cache.writing(&policy.domains[..1]).await.done().await.unwrap();
-        let told = here.ask(&question, &Policy { mode: Mode::Refresh, ..policy.clone() }, text).await;
+        here.cache
+            .writing(&policy.domains[..1])
+            .await
+            .done()
+            .await
+            .unwrap();
+        let told = here
+            .ask(
+                &question,
+                &Policy {
+                    mode: Mode::Refresh,
+                    ..policy.clone()
+                },
+                text,
+            )
+            .await;
         assert!(told.settled.stored.is_ok(), "{:?}", told.settled);
         is_hit(&here.ask(&question, &policy, "").await, text);
     }
@@ -86,8 +122,15 @@ async fn read_only_serves_and_runs_but_does_not_store() {
     let told = here.ask(&question, &in_mode(Mode::ReadOnly), "run").await;
     is_miss(&told, Reason::Absent, "run");
     assert_eq!(told.settled.stored, Err(Reason::ReadOnly));
-    is_miss(&here.ask(&question, &Policy::default(), "stored").await, Reason::Absent, "stored");
-    is_hit(&here.ask(&question, &in_mode(Mode::ReadOnly), "").await, "stored");
+    is_miss(
+        &here.ask(&question, &Policy::default(), "stored").await,
+        Reason::Absent,
+        "stored",
+    );
+    is_hit(
+        &here.ask(&question, &in_mode(Mode::ReadOnly), "").await,
+        "stored",
+    );
 }
 
 #[tokio::test]
@@ -95,23 +138,50 @@ async fn frozen_answers_from_the_cache_only() {
     let here = setting();
     let question = Question::number(1);
     let miss = here.frozen(&question).await.unwrap_err();
-    assert_eq!((miss.name.as_str(), miss.key, &miss.reason), ("file.read", question.key(), &Reason::Absent));
-    let text = format!("frozen: file.read is not answered by the cache (not in the cache; key {})", question.key());
+    assert_eq!(
+        (miss.name.as_str(), miss.key, &miss.reason),
+        ("file.read", question.key(), &Reason::Absent)
+    );
+    let text = format!(
+        "frozen: file.read is not answered by the cache (not in the cache; key {})",
+        question.key()
+    );
     assert_eq!(miss.to_string(), text);
 
-    let policy = Policy { ttl: Some(SECOND), ..in_domains(&["d"]) };
+    let policy = Policy {
+        ttl: Some(SECOND),
+        ..in_domains(&["d"])
+    };
     here.ask(&question, &policy, "kept").await;
     here.after(SECOND * 100);
-    here.cache.writing(&policy.domains).await.done().await.unwrap();
+    here.cache
+        .writing(&policy.domains)
+        .await
+        .done()
+        .await
+        .unwrap();
     is_hit(&here.frozen(&question).await.unwrap(), "kept");
-    is_miss(&here.ask(&question, &policy, "new").await, Reason::Expired, "new");
+    is_miss(
+        &here.ask(&question, &policy, "new").await,
+        Reason::Expired,
+        "new",
+    );
 }
 
 #[tokio::test]
 async fn frozen_without_a_memory_says_so() {
-    let here = Making { memory: None, ..Making::over(crate::setting::in_process(&clock()), &clock()) }.make();
-    assert_eq!(here.frozen(&Question::number(1)).await.unwrap_err().reason, Reason::NoMemory);
-    let told = here.ask(&Question::number(1), &Policy::default(), "run").await;
+    let here = Making {
+        memory: None,
+        ..Making::over(crate::setting::in_process(&clock()), &clock())
+    }
+    .make();
+    assert_eq!(
+        here.frozen(&Question::number(1)).await.unwrap_err().reason,
+        Reason::NoMemory
+    );
+    let told = here
+        .ask(&Question::number(1), &Policy::default(), "run")
+        .await;
     is_miss(&told, Reason::NoMemory, "run");
     assert_eq!(told.settled.stored, Err(Reason::NoMemory));
 }
@@ -121,10 +191,16 @@ async fn an_entry_is_served_up_to_the_last_millisecond_of_its_time() {
     for from_front in [true, false] {
         let clock = clock();
         let making = Making::over(crate::setting::in_process(&clock), &clock);
-        let bounds = cachalot_cache::Bounds { front_bytes: u64::from(from_front) << 20, ..making.bounds };
+        let bounds = cachalot_cache::Bounds {
+            front_bytes: u64::from(from_front) << 20,
+            ..making.bounds
+        };
         let here = making.bounds(bounds).make();
         let question = Question::number(1);
-        let policy = Policy { ttl: Some(10 * SECOND), ..Policy::default() };
+        let policy = Policy {
+            ttl: Some(10 * SECOND),
+            ..Policy::default()
+        };
         let stored = here.ask(&question, &policy, "first").await;
         assert_eq!(stored.settled.expires, Some(START + 10_000));
         here.after(Duration::from_millis(9_999));
@@ -144,20 +220,54 @@ async fn an_entry_is_served_up_to_the_last_millisecond_of_its_time() {
 async fn the_time_to_live_is_that_of_the_call_that_stored() {
     let here = setting();
     let question = Question::number(1);
-    here.ask(&question, &Policy { ttl: Some(SECOND), ..Policy::default() }, "short").await;
+    here.ask(
+        &question,
+        &Policy {
+            ttl: Some(SECOND),
+            ..Policy::default()
+        },
+        "short",
+    )
+    .await;
     here.after(2 * SECOND);
-    is_miss(&here.ask(&question, &Policy::default(), "for ever").await, Reason::Expired, "for ever");
+    is_miss(
+        &here.ask(&question, &Policy::default(), "for ever").await,
+        Reason::Expired,
+        "for ever",
+    );
     here.after(Duration::from_secs(u32::MAX.into()));
-    is_hit(&here.ask(&question, &Policy { ttl: Some(SECOND), ..Policy::default() }, "").await, "for ever");
+    is_hit(
+        &here
+            .ask(
+                &question,
+                &Policy {
+                    ttl: Some(SECOND),
+                    ..Policy::default()
+                },
+                "",
+            )
+            .await,
+        "for ever",
+    );
 }
 
 #[tokio::test]
 async fn a_time_to_live_of_nothing_is_never_served_and_one_beyond_all_time_always() {
     let here = setting();
-    let nothing = Policy { ttl: Some(Duration::ZERO), ..Policy::default() };
+    let nothing = Policy {
+        ttl: Some(Duration::ZERO),
+        ..Policy::default()
+    };
     here.ask(&Question::number(1), &nothing, "a").await;
-    is_miss(&here.ask(&Question::number(1), &nothing, "b").await, Reason::Expired, "b");
-    let endless = Policy { ttl: Some(Duration::MAX), ..Policy::default() };
+    is_miss(
+        &here.ask(&Question::number(1), &nothing, "b").await,
+        Reason::Expired,
+        "b",
+    );
+    let endless = Policy {
+        ttl: Some(Duration::MAX),
+        ..Policy::default()
+    };
     here.ask(&Question::number(2), &endless, "a").await;
     here.after(Duration::from_secs(u32::MAX.into()));
     is_hit(&here.ask(&Question::number(2), &endless, "b").await, "a");
@@ -166,12 +276,31 @@ async fn a_time_to_live_of_nothing_is_never_served_and_one_beyond_all_time_alway
 #[tokio::test]
 async fn an_answer_of_exactly_the_limit_is_stored_and_a_larger_one_is_not() {
     let here = setting();
-    let policy = Policy { max_bytes: 10, ..Policy::default() };
-    assert!(here.ask(&Question::number(1), &policy, "0123456789").await.settled.stored.is_ok());
+    let policy = Policy {
+        max_bytes: 10,
+        ..Policy::default()
+    };
+    assert!(
+        here.ask(&Question::number(1), &policy, "0123456789")
+            .await
+            .settled
+            .stored
+            .is_ok()
+    );
     let told = here.ask(&Question::number(2), &policy, "0123456789a").await;
     assert_eq!(told.text(), "0123456789a");
-    assert_eq!(told.settled.stored, Err(Reason::TooLarge { bytes: 11, limit: 10 }));
-    is_miss(&here.ask(&Question::number(2), &policy, "x").await, Reason::Absent, "x");
+    assert_eq!(
+        told.settled.stored,
+        Err(Reason::TooLarge {
+            bytes: 11,
+            limit: 10
+        })
+    );
+    is_miss(
+        &here.ask(&Question::number(2), &policy, "x").await,
+        Reason::Absent,
+        "x",
+    );
 }
 
 #[tokio::test]
@@ -179,11 +308,24 @@ async fn what_the_adapter_declines_is_delivered_and_not_stored() {
     let here = setting();
     let question = Question::number(1);
     let declined = Reason::Declined("a refusal".into());
-    let product = Product { keep: Err(declined.clone()), ..product("no") };
-    let told = told(here.through(&question, &Policy::default(), |t| crate::setting::finish(t, product)).await).await;
+    let product = Product {
+        keep: Err(declined.clone()),
+        ..product("no")
+    };
+    let told = told(
+        here.through(&question, &Policy::default(), |t| {
+            crate::setting::finish(t, product)
+        })
+        .await,
+    )
+    .await;
     assert_eq!((told.text(), &told.settled.stored), ("no", &Err(declined)));
     assert_eq!(told.settled.paid, COST);
-    is_miss(&here.ask(&question, &Policy::default(), "yes").await, Reason::Absent, "yes");
+    is_miss(
+        &here.ask(&question, &Policy::default(), "yes").await,
+        Reason::Absent,
+        "yes",
+    );
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -194,13 +336,19 @@ struct DiskFull;
 async fn a_failure_reaches_the_caller_with_its_cause_and_is_not_stored() {
     let here = setting();
     let question = Question::number(1);
-    let fails = |ticket: cachalot_cache::Ticket| async move { drop(ticket.fail(Failure::new(DiskFull)).await) };
+    let fails = |ticket: cachalot_cache::Ticket| async move {
+        drop(ticket.fail(Failure::new(DiskFull)).await)
+    };
     let outcome = here.through(&question, &Policy::default(), fails).await;
     let failure = outcome.body.whole().await.unwrap_err();
     assert!(failure.cause::<DiskFull>().is_some());
     assert_eq!(failure.to_string(), "the disk is full");
     assert_eq!(outcome.settled().await.stored, Err(Reason::Failed));
-    is_miss(&here.ask(&question, &Policy::default(), "fine").await, Reason::Absent, "fine");
+    is_miss(
+        &here.ask(&question, &Policy::default(), "fine").await,
+        Reason::Absent,
+        "fine",
+    );
     is_hit(&here.ask(&question, &Policy::default(), "").await, "fine");
 }
 
@@ -208,7 +356,11 @@ async fn a_failure_reaches_the_caller_with_its_cause_and_is_not_stored() {
 async fn a_panic_reaches_the_caller_as_a_failure_and_is_not_stored() {
     let here = setting();
     let question = Question::number(1);
-    let outcome = here.through(&question, &Policy::default(), |_| async { panic!("on purpose") }).await;
+    let outcome = here
+        .through(&question, &Policy::default(), |_| async {
+            panic!("on purpose")
+        })
+        .await;
     assert!(outcome.body.whole().await.is_err());
     assert_eq!(outcome.settled().await.stored, Err(Reason::Abandoned));
     let told = here.ask(&question, &Policy::default(), "fine").await;
@@ -219,21 +371,52 @@ async fn a_panic_reaches_the_caller_as_a_failure_and_is_not_stored() {
 #[tokio::test]
 async fn labels_come_from_the_policy_and_from_the_product() {
     let here = setting();
-    let product = Product { labels: vec![Label::new("tag", "late"), Label::new("tag", "early")], ..product("x") };
+    let product = Product {
+        labels: vec![Label::new("tag", "late"), Label::new("tag", "early")],
+        ..product("x")
+    };
     let policy = tagged(&["early"]);
-    told(here.through(&Question::number(1), &policy, |t| crate::setting::finish(t, product)).await).await;
-    let stored = here.cache.peek(&Question::number(1).key()).await.unwrap().unwrap();
-    let tags: Vec<_> = stored.provenance.labels.iter().filter(|label| label.name == "tag").collect();
-    assert_eq!(tags, [&Label::new("tag", "early"), &Label::new("tag", "late")]);
+    told(
+        here.through(&Question::number(1), &policy, |t| {
+            crate::setting::finish(t, product)
+        })
+        .await,
+    )
+    .await;
+    let stored = here
+        .cache
+        .peek(&Question::number(1).key())
+        .await
+        .unwrap()
+        .unwrap();
+    let tags: Vec<_> = stored
+        .provenance
+        .labels
+        .iter()
+        .filter(|label| label.name == "tag")
+        .collect();
+    assert_eq!(
+        tags,
+        [&Label::new("tag", "early"), &Label::new("tag", "late")]
+    );
 }
 
 #[tokio::test]
 async fn any_bytes_are_an_answer_also_none() {
     let here = setting();
-    for (number, bytes) in [&b""[..], b"\0\xff\xfe", b"{\"a\":1}"].into_iter().enumerate() {
+    for (number, bytes) in [&b""[..], b"\0\xff\xfe", b"{\"a\":1}"]
+        .into_iter()
+        .enumerate()
+    {
         let question = Question::number(number);
         let product = Product::kept(Bytes::from_static(bytes), COST);
-        told(here.through(&question, &Policy::default(), |t| crate::setting::finish(t, product)).await).await;
+        told(
+            here.through(&question, &Policy::default(), |t| {
+                crate::setting::finish(t, product)
+            })
+            .await,
+        )
+        .await;
         let told = here.ask(&question, &Policy::default(), "wrong").await;
         assert_eq!((&told.how, &told.body.unwrap()[..]), (&How::Hit, bytes));
     }
@@ -243,14 +426,30 @@ async fn any_bytes_are_an_answer_also_none() {
 async fn peek_counts_as_no_call_and_shows_what_is_expired() {
     let home = tempfile::tempdir().unwrap();
     let clock = clock();
-    let here = Making::over(crate::setting::in_process(&clock), &clock).ledger(&home.path().join("l")).make();
+    let here = Making::over(crate::setting::in_process(&clock), &clock)
+        .ledger(&home.path().join("l"))
+        .make();
     let question = Question::number(1);
     assert!(here.cache.peek(&question.key()).await.unwrap().is_none());
-    here.ask(&question, &Policy { ttl: Some(SECOND), ..Policy::default() }, "x").await;
+    here.ask(
+        &question,
+        &Policy {
+            ttl: Some(SECOND),
+            ..Policy::default()
+        },
+        "x",
+    )
+    .await;
     for expired in [false, true] {
         let stored = here.cache.peek(&question.key()).await.unwrap().unwrap();
-        assert_eq!((stored.expired, stored.bytes, stored.key), (expired, 1, question.key()));
-        assert_eq!((stored.name.as_str(), stored.scope.as_str()), ("file.read", "agent:tester"));
+        assert_eq!(
+            (stored.expired, stored.bytes, stored.key),
+            (expired, 1, question.key())
+        );
+        assert_eq!(
+            (stored.name.as_str(), stored.scope.as_str()),
+            ("file.read", "agent:tester")
+        );
         assert_eq!(&stored.body.whole().await.unwrap()[..], b"x");
         here.after(SECOND);
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use cachalot_cache::{How, Orphan, Outcome, Policy, Reason};
 
-use crate::setting::{Making, Question, Setting, clock, in_process, product, setting, settle_down, told};
+use crate::setting::{
+    Making, Question, Setting, clock, in_process, product, setting, settle_down, told,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -20,10 +22,17 @@ impl Drop for Dropped {
 }
 
 /// A run of ten seconds.
-async fn long_run(here: &Setting, question: &Question, orphan: Orphan) -> (Outcome, Arc<AtomicBool>) {
+async fn long_run(
+    here: &Setting,
+    question: &Question,
+    orphan: Orphan,
+) -> (Outcome, Arc<AtomicBool>) {
     let stopped = Arc::new(AtomicBool::new(false));
     let guard = Dropped(Arc::clone(&stopped));
-    let policy = Policy { orphan, ..Policy::default() };
+    let policy = Policy {
+        orphan,
+        ..Policy::default()
+    };
     let work = |ticket: cachalot_cache::Ticket| async move {
         tokio::time::sleep(10 * SECOND).await;
         ticket.finish(product("after ten seconds")).await;
@@ -40,7 +49,9 @@ fn stopped(flag: &Arc<AtomicBool>) -> bool {
 async fn cancel_drops_the_work_when_the_last_reader_leaves() {
     let home = tempfile::tempdir().unwrap();
     let clock = clock();
-    let here = Making::over(in_process(&clock), &clock).ledger(&home.path().join("ledger.db")).make();
+    let here = Making::over(in_process(&clock), &clock)
+        .ledger(&home.path().join("ledger.db"))
+        .make();
     let question = Question::number(1);
     let (outcome, work) = long_run(&here, &question, Orphan::Cancel).await;
     let reader = outcome.body.reader();
@@ -58,7 +69,10 @@ async fn cancel_drops_the_work_when_the_last_reader_leaves() {
     let row = &here.cache.ledger().recent(1).unwrap()[0];
     assert_eq!(row.not_stored.as_deref(), Some("the work was abandoned"));
     let told = here.ask(&question, &Policy::default(), "again").await;
-    assert_eq!((&told.how, told.text()), (&How::Miss(Reason::Absent), "again"));
+    assert_eq!(
+        (&told.how, told.text()),
+        (&How::Miss(Reason::Absent), "again")
+    );
     assert!(told.settled.stored.is_ok(), "{:?}", told.settled);
 }
 
@@ -74,7 +88,10 @@ async fn a_follower_keeps_a_run_alive_whose_first_caller_left() {
     settle_down().await;
     drop(outcome);
     let told = follower.await.unwrap();
-    assert_eq!((&told.how, told.text()), (&How::Coalesced, "after ten seconds"));
+    assert_eq!(
+        (&told.how, told.text()),
+        (&How::Coalesced, "after ten seconds")
+    );
     assert!(told.settled.stored.is_ok() && !stopped(&work));
 }
 
@@ -82,7 +99,14 @@ async fn a_follower_keeps_a_run_alive_whose_first_caller_left() {
 async fn finish_lets_the_work_go_on_for_a_while() {
     let here = setting();
     let question = Question::number(1);
-    let (outcome, work) = long_run(&here, &question, Orphan::Finish { within: 20 * SECOND }).await;
+    let (outcome, work) = long_run(
+        &here,
+        &question,
+        Orphan::Finish {
+            within: 20 * SECOND,
+        },
+    )
+    .await;
     drop(outcome);
     tokio::time::sleep(11 * SECOND).await;
     assert!(!stopped(&work));
@@ -101,7 +125,12 @@ async fn finish_stops_the_work_when_the_while_is_over() {
     assert!(!stopped(&work));
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(stopped(&work));
-    assert_eq!(here.ask(&question, &Policy::default(), "again").await.text(), "again");
+    assert_eq!(
+        here.ask(&question, &Policy::default(), "again")
+            .await
+            .text(),
+        "again"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +145,10 @@ async fn a_new_reader_within_the_while_keeps_the_work() {
         tokio::spawn(async move { here.ask(&question, &Policy::default(), "no").await })
     };
     let told = follower.await.unwrap();
-    assert_eq!((&told.how, told.text()), (&How::Coalesced, "after ten seconds"));
+    assert_eq!(
+        (&told.how, told.text()),
+        (&How::Coalesced, "after ten seconds")
+    );
     assert!(!stopped(&work));
 }
 
@@ -136,7 +168,10 @@ async fn the_while_begins_anew_each_time_the_last_reader_leaves() {
     tokio::time::sleep(4 * SECOND).await;
     assert!(!stopped(&work), "four seconds after the last reader left");
     tokio::time::sleep(2 * SECOND).await;
-    assert_eq!(here.ask(&question, &Policy::default(), "no").await.text(), "after ten seconds");
+    assert_eq!(
+        here.ask(&question, &Policy::default(), "no").await.text(),
+        "after ten seconds"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,7 +181,11 @@ async fn a_ticket_that_is_driven_by_its_owner_is_told_when_nobody_reads() {
     let never_read = tokio::time::timeout(60 * SECOND, ticket.abandoned()).await;
     assert!(never_read.is_err(), "nobody has left, for nobody was there");
     let outcome = ticket.outcome();
-    assert!(tokio::time::timeout(60 * SECOND, ticket.abandoned()).await.is_err());
+    assert!(
+        tokio::time::timeout(60 * SECOND, ticket.abandoned())
+            .await
+            .is_err()
+    );
     drop(outcome);
     ticket.abandoned().await;
     let settled = ticket.finish(product("finished all the same")).await;
@@ -156,7 +195,13 @@ async fn a_ticket_that_is_driven_by_its_owner_is_told_when_nobody_reads() {
 #[tokio::test]
 async fn work_that_ends_by_itself_ends_the_flight_for_all() {
     let here = setting();
-    let outcome = here.through(&Question::number(1), &Policy::default(), |ticket| async move { drop(ticket) }).await;
+    let outcome = here
+        .through(
+            &Question::number(1),
+            &Policy::default(),
+            |ticket| async move { drop(ticket) },
+        )
+        .await;
     let told = told(outcome).await;
     assert_eq!(told.body.unwrap_err(), "the work ended without an answer");
     assert_eq!(told.settled.stored, Err(Reason::Abandoned));

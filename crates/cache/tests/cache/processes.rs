@@ -17,7 +17,12 @@ const HOME: &str = "CACHALOT_TEST_HOME";
 
 fn start(part: &str, home: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "processes::as_another_process", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            "processes::as_another_process",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(PART, part)
         .env(HOME, home)
         .stdout(Stdio::piped())
@@ -27,10 +32,18 @@ fn start(part: &str, home: &Path) -> Child {
 
 fn cache(home: &Path) -> Cache {
     let clock = Arc::new(SystemClock);
-    let memory = SqliteMemory::open(&home.join("cachalot.db"), sqlite::Options::new(clock.clone())).unwrap();
+    let memory = SqliteMemory::open(
+        &home.join("cachalot.db"),
+        sqlite::Options::new(clock.clone()),
+    )
+    .unwrap();
     Cache::new(Options {
         memory: Some(Arc::new(memory)),
-        ledger: Ledger::at(&home.join("ledger.db"), std::process::id().to_string(), Arc::new(|text| panic!("{text}"))),
+        ledger: Ledger::at(
+            &home.join("ledger.db"),
+            std::process::id().to_string(),
+            Arc::new(|text| panic!("{text}")),
+        ),
         clock,
         seals: Arc::new(Seals::none()),
         bounds: Bounds::default(),
@@ -40,7 +53,11 @@ fn cache(home: &Path) -> Cache {
 
 /// A run leaves a line behind.
 fn note(home: &Path, line: &str) {
-    let mut file = std::fs::File::options().create(true).append(true).open(home.join("notes")).unwrap();
+    let mut file = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(home.join("notes"))
+        .unwrap();
     file.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
@@ -57,7 +74,9 @@ async fn wait_for(path: &Path) {
 
 fn patient() -> Policy {
     Policy {
-        join: Join::Fleet { wait: Duration::from_secs(30) },
+        join: Join::Fleet {
+            wait: Duration::from_secs(30),
+        },
         patience: Duration::from_secs(10),
         ..Policy::default()
     }
@@ -66,9 +85,15 @@ fn patient() -> Policy {
 /// What the other processes do; nothing when run as a test.
 #[test]
 fn as_another_process() {
-    let (Ok(part), Some(home)) = (std::env::var(PART), std::env::var_os(HOME)) else { return };
+    let (Ok(part), Some(home)) = (std::env::var(PART), std::env::var_os(HOME)) else {
+        return;
+    };
     let home = PathBuf::from(home);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         match part.as_str() {
             "ask" => ask_together(&home).await,
@@ -93,7 +118,13 @@ async fn ask_together(home: &Path) {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     ticket.finish(product("once")).await;
                 };
-                let told = told(cache.through(&Question::number(1).call(), &patient(), work).await.unwrap()).await;
+                let told = told(
+                    cache
+                        .through(&Question::number(1).call(), &patient(), work)
+                        .await
+                        .unwrap(),
+                )
+                .await;
                 assert_eq!(told.text(), "once");
                 assert!(told.settled.stored.is_ok(), "{told:?}");
                 told.settled.paid.calls
@@ -121,9 +152,18 @@ fn four_processes_on_one_key_run_it_once() {
     }
     let mut notes = notes(home.path());
     notes.sort();
-    assert_eq!(notes, ["paid 0", "paid 0", "paid 0", "paid 1", "ran", "ready", "ready", "ready", "ready"]);
+    assert_eq!(
+        notes,
+        [
+            "paid 0", "paid 0", "paid 0", "paid 1", "ran", "ready", "ready", "ready", "ready"
+        ]
+    );
     let totals = cache(home.path()).ledger().totals().unwrap()[0].2;
-    assert_eq!((totals.misses, totals.hits + totals.coalesced), (1, 15), "{totals:?}");
+    assert_eq!(
+        (totals.misses, totals.hits + totals.coalesced),
+        (1, 15),
+        "{totals:?}"
+    );
 }
 
 async fn store_many(home: &Path) {
@@ -136,7 +176,10 @@ async fn store_many(home: &Path) {
                     let work = move |ticket: Ticket| async move {
                         ticket.finish(product(&"x".repeat(number))).await;
                     };
-                    let outcome = cache.through(&Question::number(number).call(), &patient(), work).await.unwrap();
+                    let outcome = cache
+                        .through(&Question::number(number).call(), &patient(), work)
+                        .await
+                        .unwrap();
                     if told(outcome).await.settled.stored.is_ok() {
                         let mut out = std::io::stdout().lock();
                         writeln!(out, "stored {number}").unwrap();
@@ -168,19 +211,28 @@ fn what_was_stored_before_a_kill_is_there_after_it() {
         }
         child.wait().unwrap();
         assert!(stored.len() >= after, "{}", stored.len());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let cache = cache(home.path());
             for number in &stored {
                 let there = cache.peek(&Question::number(*number).key()).await.unwrap();
-                assert_eq!(there.expect("it was said to be stored").bytes, *number as u64);
+                assert_eq!(
+                    there.expect("it was said to be stored").bytes,
+                    *number as u64
+                );
             }
             // Its reservations keep nobody out for long.
             for number in (0..1_000).step_by(97) {
                 let work = |ticket: Ticket| async move {
                     ticket.finish(product("again")).await;
                 };
-                let outcome = cache.through(&Question::number(number).call(), &patient(), work).await.unwrap();
+                let outcome = cache
+                    .through(&Question::number(number).call(), &patient(), work)
+                    .await
+                    .unwrap();
                 assert!(told(outcome).await.settled.stored.is_ok());
             }
         });
@@ -189,7 +241,11 @@ fn what_was_stored_before_a_kill_is_there_after_it() {
 
 async fn lead_and_die(home: &Path) {
     let cache = cache(home);
-    let ticket = match cache.begin(&Question::number(1).call(), &patient()).await.unwrap() {
+    let ticket = match cache
+        .begin(&Question::number(1).call(), &patient())
+        .await
+        .unwrap()
+    {
         cachalot_cache::Begun::Run(ticket) => ticket,
         cachalot_cache::Begun::Served(_) => panic!("served"),
     };
@@ -210,13 +266,22 @@ async fn the_run_of_a_process_that_was_killed_is_taken_over() {
         let work = |ticket: Ticket| async move {
             ticket.finish(product("taken over")).await;
         };
-        told(cache.through(&Question::number(1).call(), &patient(), work).await.unwrap()).await
+        told(
+            cache
+                .through(&Question::number(1).call(), &patient(), work)
+                .await
+                .unwrap(),
+        )
+        .await
     });
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(!asking.is_finished(), "somebody else is at work");
     child.kill().unwrap();
     child.wait().unwrap();
-    let told = tokio::time::timeout(Duration::from_secs(10), asking).await.unwrap().unwrap();
+    let told = tokio::time::timeout(Duration::from_secs(10), asking)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(told.text(), "taken over");
     assert!(told.settled.stored.is_ok(), "{told:?}");
 }
@@ -225,16 +290,29 @@ async fn the_run_of_a_process_that_was_killed_is_taken_over() {
 async fn read_on(home: &Path) {
     let cache = cache(home);
     note(home, "ready");
-    let policy = Policy { domains: vec![Domain::new("d")], mode: Mode::ReadOnly, ..patient() };
+    let policy = Policy {
+        domains: vec![Domain::new("d")],
+        mode: Mode::ReadOnly,
+        ..patient()
+    };
     let mut asked = 0;
     while !home.join("stop").exists() {
-        let announced: u64 = std::fs::read_to_string(home.join("announced")).unwrap().parse().unwrap();
+        let announced: u64 = std::fs::read_to_string(home.join("announced"))
+            .unwrap()
+            .parse()
+            .unwrap();
         let path = home.join("world");
         let work = |ticket: Ticket| async move {
             let world = std::fs::read_to_string(path).unwrap();
             ticket.finish(product(&world)).await;
         };
-        let told = told(cache.through(&Question::number(1).call(), &policy, work).await.unwrap()).await;
+        let told = told(
+            cache
+                .through(&Question::number(1).call(), &policy, work)
+                .await
+                .unwrap(),
+        )
+        .await;
         let got: u64 = told.text().parse().unwrap();
         assert!(got >= announced, "{got} after {announced}: {:?}", told.how);
         asked += 1;
@@ -259,7 +337,10 @@ async fn no_process_serves_what_is_older_than_a_write_that_was_announced_to_all(
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let cache = cache(home.path());
-    let policy = Policy { domains: vec![Domain::new("d")], ..patient() };
+    let policy = Policy {
+        domains: vec![Domain::new("d")],
+        ..patient()
+    };
     for version in 1..=40 {
         let writing = cache.writing(&policy.domains).await;
         replace(&world, &version.to_string());
@@ -270,7 +351,13 @@ async fn no_process_serves_what_is_older_than_a_write_that_was_announced_to_all(
             let world = std::fs::read_to_string(path).unwrap();
             ticket.finish(product(&world)).await;
         };
-        let told = told(cache.through(&Question::number(1).call(), &policy, work).await.unwrap()).await;
+        let told = told(
+            cache
+                .through(&Question::number(1).call(), &policy, work)
+                .await
+                .unwrap(),
+        )
+        .await;
         assert_eq!(told.text(), version.to_string());
         tokio::time::sleep(Duration::from_millis(3)).await;
     }

@@ -11,8 +11,11 @@ use serde_json::json;
 use crate::setting::{Making, Question, Setting, clock, finish, product, sqlite, tagged, told};
 
 const SECRET: &str = "hunter2/\"quoted\" & more";
-const SPELLINGS: [&str; 3] =
-    [SECRET, "hunter2/\\\"quoted\\\" & more", "hunter2%2F%22quoted%22%20%26%20more"];
+const SPELLINGS: [&str; 3] = [
+    SECRET,
+    "hunter2/\\\"quoted\\\" & more",
+    "hunter2%2F%22quoted%22%20%26%20more",
+];
 
 fn seals() -> Arc<Seals> {
     let seals = Seals::under(DigestKey::new([7; 32]));
@@ -22,14 +25,23 @@ fn seals() -> Arc<Seals> {
 
 fn asking_with_the_secret(seals: &Seals) -> Question {
     let input = json!({"header": format!("Bearer {SECRET}"), "path": "a"});
-    Question { input: Canonical::sealed(&input, seals), ..Question::number(0) }
+    Question {
+        input: Canonical::sealed(&input, seals),
+        ..Question::number(0)
+    }
 }
 
 fn in_a_home(home: &Path) -> (Setting, Arc<Seals>) {
     let clock = clock();
     let seals = seals();
     let memory = sqlite(&home.join("cachalot.db"), &clock);
-    (Making::over(memory, &clock).ledger(&home.join("ledger.db")).seals(&seals).make(), seals)
+    (
+        Making::over(memory, &clock)
+            .ledger(&home.join("ledger.db"))
+            .seals(&seals)
+            .make(),
+        seals,
+    )
 }
 
 /// Every file below a directory that holds the secret, in any spelling.
@@ -42,8 +54,17 @@ fn betrayed(directory: &Path) -> Vec<String> {
             continue;
         }
         let bytes = std::fs::read(&path).unwrap();
-        let holds = |text: &&str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
-        found.extend(SPELLINGS.iter().filter(|text| holds(text)).map(|text| format!("{}: {text}", path.display())));
+        let holds = |text: &&str| {
+            bytes
+                .windows(text.len())
+                .any(|window| window == text.as_bytes())
+        };
+        found.extend(
+            SPELLINGS
+                .iter()
+                .filter(|text| holds(text))
+                .map(|text| format!("{}: {text}", path.display())),
+        );
     }
     found
 }
@@ -56,21 +77,51 @@ async fn an_answer_that_holds_a_secret_is_delivered_and_not_stored() {
         let question = asking_with_the_secret(&seals);
         let answer = format!("it is {spelling}, you see");
         let told = here.ask(&question, &Policy::default(), &answer).await;
-        assert_eq!((told.text(), &told.settled.stored), (answer.as_str(), &Err(Reason::HoldsSecret)));
+        assert_eq!(
+            (told.text(), &told.settled.stored),
+            (answer.as_str(), &Err(Reason::HoldsSecret))
+        );
     }
-    let told = here.ask(&asking_with_the_secret(&seals), &Policy::default(), "harmless").await;
+    let told = here
+        .ask(
+            &asking_with_the_secret(&seals),
+            &Policy::default(),
+            "harmless",
+        )
+        .await;
     assert!(told.settled.stored.is_ok());
-    assert_eq!(here.ask(&asking_with_the_secret(&seals), &Policy::default(), "").await.how, How::Hit);
+    assert_eq!(
+        here.ask(&asking_with_the_secret(&seals), &Policy::default(), "")
+            .await
+            .how,
+        How::Hit
+    );
 }
 
 #[tokio::test]
 async fn a_label_that_holds_a_secret_is_not_stored_either() {
     let home = tempfile::tempdir().unwrap();
     let (here, _) = in_a_home(home.path());
-    let told = here.ask(&Question::number(1), &tagged(&[&format!("for {SECRET}")]), "x").await;
-    assert_eq!((told.text(), &told.settled.stored), ("x", &Err(Reason::HoldsSecret)));
-    let late = Product { labels: vec![Label::new("tag", SECRET)], ..product("x") };
-    let outcome = here.through(&Question::number(1), &Policy::default(), |ticket| finish(ticket, late)).await;
+    let told = here
+        .ask(
+            &Question::number(1),
+            &tagged(&[&format!("for {SECRET}")]),
+            "x",
+        )
+        .await;
+    assert_eq!(
+        (told.text(), &told.settled.stored),
+        ("x", &Err(Reason::HoldsSecret))
+    );
+    let late = Product {
+        labels: vec![Label::new("tag", SECRET)],
+        ..product("x")
+    };
+    let outcome = here
+        .through(&Question::number(1), &Policy::default(), |ticket| {
+            finish(ticket, late)
+        })
+        .await;
     assert_eq!(outcome.settled().await.stored, Err(Reason::HoldsSecret));
 }
 
@@ -82,20 +133,49 @@ async fn no_secret_of_a_run_is_in_any_file_that_was_written() {
     let question = asking_with_the_secret(&seals);
 
     for spelling in SPELLINGS {
-        let policy = Policy { labels: vec![Label::new(HANDLE_LABEL, format!("cache:a:{spelling}"))], ..Policy::default() };
-        here.ask(&question, &policy, &format!("an answer with {spelling}")).await;
-        here.ask(&question.clone().named(spelling), &Policy::default(), "named after it").await;
-        let failure = Failure::new(std::io::Error::other(format!("cannot reach https://host/?key={spelling}")));
-        let fails = |ticket: cachalot_cache::Ticket| async move { drop(ticket.fail(failure).await) };
-        told(here.through(&Question::number(2), &Policy::default(), fails).await).await;
-        let declined = Product { keep: Err(Reason::Declined(format!("it says {spelling}"))), ..product("x") };
-        told(here.through(&Question::number(3), &Policy::default(), |ticket| finish(ticket, declined)).await).await;
+        let policy = Policy {
+            labels: vec![Label::new(HANDLE_LABEL, format!("cache:a:{spelling}"))],
+            ..Policy::default()
+        };
+        here.ask(&question, &policy, &format!("an answer with {spelling}"))
+            .await;
+        here.ask(
+            &question.clone().named(spelling),
+            &Policy::default(),
+            "named after it",
+        )
+        .await;
+        let failure = Failure::new(std::io::Error::other(format!(
+            "cannot reach https://host/?key={spelling}"
+        )));
+        let fails =
+            |ticket: cachalot_cache::Ticket| async move { drop(ticket.fail(failure).await) };
+        told(
+            here.through(&Question::number(2), &Policy::default(), fails)
+                .await,
+        )
+        .await;
+        let declined = Product {
+            keep: Err(Reason::Declined(format!("it says {spelling}"))),
+            ..product("x")
+        };
+        told(
+            here.through(&Question::number(3), &Policy::default(), |ticket| {
+                finish(ticket, declined)
+            })
+            .await,
+        )
+        .await;
         let spoilt = spelling.to_owned();
         let spoils = |ticket: cachalot_cache::Ticket| async move {
             ticket.witness().spoil(spoilt);
             ticket.finish(product("x")).await;
         };
-        told(here.through(&Question::number(4), &Policy::default(), spoils).await).await;
+        told(
+            here.through(&Question::number(4), &Policy::default(), spoils)
+                .await,
+        )
+        .await;
     }
     let file = elsewhere.path().join(SECRET.replace('/', "_"));
     seals.learn(file.file_name().unwrap().to_str().unwrap());
@@ -103,7 +183,11 @@ async fn no_secret_of_a_run_is_in_any_file_that_was_written() {
         ticket.witness().observe(Observation::Existence(&file));
         ticket.finish(product("a file named after it")).await;
     };
-    let looked = told(here.through(&Question::number(5), &Policy::default(), looks).await).await;
+    let looked = told(
+        here.through(&Question::number(5), &Policy::default(), looks)
+            .await,
+    )
+    .await;
     assert_eq!(looked.settled.stored, Err(Reason::HoldsSecret));
     let stored = here.ask(&question, &Policy::default(), "harmless").await;
     assert!(stored.settled.stored.is_ok());
@@ -115,11 +199,18 @@ async fn no_secret_of_a_run_is_in_any_file_that_was_written() {
     assert_eq!(betrayed(home.path()), [""; 0]);
     for row in here.cache.ledger().recent(100).unwrap() {
         let row = serde_json::to_string(&row).unwrap();
-        assert!(!SPELLINGS.iter().any(|spelling| row.contains(spelling)), "{row}");
+        assert!(
+            !SPELLINGS.iter().any(|spelling| row.contains(spelling)),
+            "{row}"
+        );
     }
     let why = here.cache.ledger().explain(None).unwrap().unwrap();
     assert!(!serde_json::to_string(&why).unwrap().contains("hunter2"));
-    assert!(here.warned().iter().all(|text| !text.contains("hunter2")), "{:?}", here.warned());
+    assert!(
+        here.warned().iter().all(|text| !text.contains("hunter2")),
+        "{:?}",
+        here.warned()
+    );
 }
 
 #[tokio::test]
@@ -127,14 +218,19 @@ async fn the_ledger_masks_what_looks_like_a_credential() {
     let home = tempfile::tempdir().unwrap();
     let (here, _) = in_a_home(home.path());
     let key = "sk-abcdefghijklmnopqrstuvwxyz";
-    let question = Question::of(json!({"headers": {"Authorization": "Basic dXNlcjpwYXNz"}, "text": key, "path": "a"}));
+    let question = Question::of(
+        json!({"headers": {"Authorization": "Basic dXNlcjpwYXNz"}, "text": key, "path": "a"}),
+    );
     let failure = Failure::new(std::io::Error::other(format!("401 for {key}")));
     let fails = |ticket: cachalot_cache::Ticket| async move { drop(ticket.fail(failure).await) };
     told(here.through(&question, &Policy::default(), fails).await).await;
     here.cache.close().await;
     let row = &here.cache.ledger().recent(1).unwrap()[0];
     let shown = serde_json::to_string(row).unwrap();
-    assert!(!shown.contains(key) && !shown.contains("dXNlcjpwYXNz"), "{shown}");
+    assert!(
+        !shown.contains(key) && !shown.contains("dXNlcjpwYXNz"),
+        "{shown}"
+    );
     assert_eq!(row.input.as_ref().unwrap()["path"], "a");
 }
 
@@ -145,13 +241,22 @@ async fn two_secrets_are_two_keys_and_the_difference_is_hidden_but_told() {
     seals.learn("another secret");
     let one = asking_with_the_secret(&seals);
     let input = json!({"header": "Bearer another secret", "path": "a"});
-    let other = Question { input: Canonical::sealed(&input, &seals), ..Question::number(0) };
+    let other = Question {
+        input: Canonical::sealed(&input, &seals),
+        ..Question::number(0)
+    };
     here.ask(&one, &Policy::default(), "one").await;
-    assert_eq!(here.ask(&other, &Policy::default(), "other").await.text(), "other");
+    assert_eq!(
+        here.ask(&other, &Policy::default(), "other").await.text(),
+        "other"
+    );
     here.cache.close().await;
     let why = here.cache.ledger().explain(None).unwrap().unwrap();
     assert_eq!(why.nearest.as_ref().unwrap().key, one.key().to_string());
-    assert!(why.differences.is_empty() && why.hidden_difference, "{why:?}");
+    assert!(
+        why.differences.is_empty() && why.hidden_difference,
+        "{why:?}"
+    );
     assert_eq!(betrayed(home.path()), [""; 0]);
 }
 

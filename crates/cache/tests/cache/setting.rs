@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_cache::{
-    Begun, Bounds, Cache, Call, Domain, FrozenMiss, How, Join, Key, Kind, Ledger, Mode, Options, Outcome, Policy,
-    Product, Scope, Settled, Ticket,
+    Begun, Bounds, Cache, Call, Domain, FrozenMiss, How, Join, Key, Kind, Ledger, Mode, Options,
+    Outcome, Policy, Product, Scope, Settled, Ticket,
 };
 use cachalot_core::{Canonical, ManualClock, Millis, Seals, Spend};
 use cachalot_memory::in_process::InProcessMemory;
@@ -20,7 +20,10 @@ use serde_json::{Value, json};
 pub(crate) const START: Millis = 1_750_000_000_123;
 
 /// What every run in these tests claims to have cost.
-pub(crate) const COST: Spend = Spend { calls: 1, time: Duration::from_millis(40) };
+pub(crate) const COST: Spend = Spend {
+    calls: 1,
+    time: Duration::from_millis(40),
+};
 
 /// A call, owned.
 #[derive(Debug, Clone)]
@@ -51,7 +54,12 @@ impl Question {
     }
 
     pub(crate) fn call(&self) -> Call<'_> {
-        Call { kind: self.kind, scope: &self.scope, name: &self.name, input: &self.input }
+        Call {
+            kind: self.kind,
+            scope: &self.scope,
+            name: &self.name,
+            input: &self.input,
+        }
     }
 
     pub(crate) fn key(&self) -> Key {
@@ -134,7 +142,12 @@ impl Making {
             bounds: self.bounds,
             warn,
         });
-        Setting { cache, clock: self.clock, warnings, runs: Arc::default() }
+        Setting {
+            cache,
+            clock: self.clock,
+            warnings,
+            runs: Arc::default(),
+        }
     }
 }
 
@@ -157,15 +170,26 @@ pub(crate) fn setting() -> Setting {
 }
 
 pub(crate) fn fleet() -> Policy {
-    Policy { join: Join::Fleet { wait: Duration::from_secs(20) }, ..Policy::default() }
+    Policy {
+        join: Join::Fleet {
+            wait: Duration::from_secs(20),
+        },
+        ..Policy::default()
+    }
 }
 
 pub(crate) fn in_mode(mode: Mode) -> Policy {
-    Policy { mode, ..Policy::default() }
+    Policy {
+        mode,
+        ..Policy::default()
+    }
 }
 
 pub(crate) fn in_domains(names: &[&str]) -> Policy {
-    Policy { domains: domains(names), ..Policy::default() }
+    Policy {
+        domains: domains(names),
+        ..Policy::default()
+    }
 }
 
 pub(crate) fn domains(names: &[&str]) -> Vec<Domain> {
@@ -173,7 +197,10 @@ pub(crate) fn domains(names: &[&str]) -> Vec<Domain> {
 }
 
 pub(crate) fn tagged(tags: &[&str]) -> Policy {
-    Policy { labels: tags.iter().map(|tag| Label::new("tag", *tag)).collect(), ..Policy::default() }
+    Policy {
+        labels: tags.iter().map(|tag| Label::new("tag", *tag)).collect(),
+        ..Policy::default()
+    }
 }
 
 pub(crate) fn product(text: &str) -> Product {
@@ -182,8 +209,16 @@ pub(crate) fn product(text: &str) -> Product {
 
 /// Reads an outcome to its end.
 pub(crate) async fn told(outcome: Outcome) -> Told {
-    let body = outcome.body.whole().await.map_err(|failure| failure.to_string());
-    Told { how: outcome.how.clone(), body, settled: outcome.settled().await }
+    let body = outcome
+        .body
+        .whole()
+        .await
+        .map_err(|failure| failure.to_string());
+    Told {
+        how: outcome.how.clone(),
+        body,
+        settled: outcome.settled().await,
+    }
 }
 
 impl Setting {
@@ -214,19 +249,30 @@ impl Setting {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.try_through(question, policy, work).await.expect("not frozen")
+        self.try_through(question, policy, work)
+            .await
+            .expect("not frozen")
     }
 
     /// Asks; a run answers with `text`.
     pub(crate) async fn ask(&self, question: &Question, policy: &Policy, text: &str) -> Told {
         let product = product(text);
-        told(self.through(question, policy, |ticket| finish(ticket, product)).await).await
+        told(
+            self.through(question, policy, |ticket| finish(ticket, product))
+                .await,
+        )
+        .await
     }
 
     /// Asks in frozen mode.
     pub(crate) async fn frozen(&self, question: &Question) -> Result<Told, FrozenMiss> {
         let policy = in_mode(Mode::Frozen);
-        match self.try_through(question, &policy, |_| async { unreachable!("frozen runs nothing") }).await {
+        match self
+            .try_through(question, &policy, |_| async {
+                unreachable!("frozen runs nothing")
+            })
+            .await
+        {
             Ok(outcome) => Ok(told(outcome).await),
             Err(miss) => Err(miss),
         }
@@ -234,7 +280,12 @@ impl Setting {
 
     /// The ticket for a call that must run.
     pub(crate) async fn lead(&self, question: &Question, policy: &Policy) -> Ticket {
-        match self.cache.begin(&question.call(), policy).await.expect("not frozen") {
+        match self
+            .cache
+            .begin(&question.call(), policy)
+            .await
+            .expect("not frozen")
+        {
             Begun::Run(ticket) => ticket,
             Begun::Served(outcome) => panic!("served: {:?}", outcome.how),
         }

@@ -14,7 +14,10 @@ fn chunk(number: usize) -> Bytes {
 }
 
 fn emitted() -> Product {
-    Product { value: None, ..product("") }
+    Product {
+        value: None,
+        ..product("")
+    }
 }
 
 /// What a reader gets, to the end.
@@ -29,7 +32,12 @@ async fn read(outcome: &Outcome) -> Result<Vec<Bytes>, Failure> {
 }
 
 async fn follow(here: &Setting, question: &Question) -> Outcome {
-    match here.cache.begin(&question.call(), &Policy::default()).await.unwrap() {
+    match here
+        .cache
+        .begin(&question.call(), &Policy::default())
+        .await
+        .unwrap()
+    {
         Begun::Served(outcome) => outcome,
         Begun::Run(_) => panic!("it should have been served"),
     }
@@ -57,7 +65,10 @@ async fn whoever_comes_late_reads_from_the_first_byte() {
     assert_eq!(read(&own).await.unwrap(), all);
     assert_eq!(own.body.whole().await.unwrap(), all.concat());
     let hit = follow(&here, &question).await;
-    assert_eq!((hit.how.clone(), read(&hit).await.unwrap().concat()), (How::Hit, all.concat()));
+    assert_eq!(
+        (hit.how.clone(), read(&hit).await.unwrap().concat()),
+        (How::Hit, all.concat())
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -72,7 +83,11 @@ async fn a_thousand_followers_see_every_byte() {
             tokio::spawn(async move {
                 let outcome = follow(&here, &question).await;
                 let chunks = read(&outcome).await.unwrap();
-                (chunks.concat(), outcome.how.clone(), outcome.settled().await)
+                (
+                    chunks.concat(),
+                    outcome.how.clone(),
+                    outcome.settled().await,
+                )
             })
         })
         .collect();
@@ -111,7 +126,10 @@ async fn a_ticket_dropped_after_a_chunk_fails_its_readers_and_stores_nothing() {
         assert_eq!(outcome.settled().await.stored, Err(Reason::Abandoned));
     }
     let told = here.ask(&question, &Policy::default(), "again").await;
-    assert_eq!((&told.how, told.text()), (&How::Miss(Reason::Absent), "again"));
+    assert_eq!(
+        (&told.how, told.text()),
+        (&How::Miss(Reason::Absent), "again")
+    );
     assert!(told.settled.stored.is_ok(), "{:?}", told.settled);
 }
 
@@ -122,12 +140,20 @@ async fn a_failure_after_a_chunk_reaches_every_reader() {
     let ticket = here.lead(&question, &Policy::default()).await;
     ticket.emit(chunk(0));
     let follower = follow(&here, &question).await;
-    ticket.fail(Failure::new(std::io::Error::other("cut off"))).await;
+    ticket
+        .fail(Failure::new(std::io::Error::other("cut off")))
+        .await;
     let mut reader = follower.body.reader();
     assert_eq!(reader.next().await.unwrap().unwrap(), chunk(0));
-    assert_eq!(reader.next().await.unwrap().unwrap_err().to_string(), "cut off");
+    assert_eq!(
+        reader.next().await.unwrap().unwrap_err().to_string(),
+        "cut off"
+    );
     assert_eq!(follower.settled().await.stored, Err(Reason::Failed));
-    assert_eq!(here.ask(&question, &Policy::default(), "x").await.how, How::Miss(Reason::Absent));
+    assert_eq!(
+        here.ask(&question, &Policy::default(), "x").await.how,
+        How::Miss(Reason::Absent)
+    );
 }
 
 #[tokio::test]
@@ -140,9 +166,14 @@ async fn a_failure_before_any_chunk_reaches_those_who_wait() {
         tokio::spawn(async move { here.ask(&question, &Policy::default(), "ran").await })
     };
     crate::setting::settle_down().await;
-    ticket.fail(Failure::new(std::io::Error::other("no answer"))).await;
+    ticket
+        .fail(Failure::new(std::io::Error::other("no answer")))
+        .await;
     let told = waiting.await.unwrap();
-    assert_eq!((told.how, told.body), (How::Coalesced, Err("no answer".into())));
+    assert_eq!(
+        (told.how, told.body),
+        (How::Coalesced, Err("no answer".into()))
+    );
     assert_eq!(here.runs(), 0);
 }
 
@@ -150,7 +181,10 @@ async fn a_failure_before_any_chunk_reaches_those_who_wait() {
 async fn past_the_limit_the_run_goes_on_unstored_and_closed_to_newcomers() {
     let here = setting();
     let question = Question::number(1);
-    let policy = Policy { max_bytes: 10, ..Policy::default() };
+    let policy = Policy {
+        max_bytes: 10,
+        ..Policy::default()
+    };
     let ticket = here.lead(&question, &policy).await;
     let own = ticket.outcome();
     ticket.emit(Bytes::from_static(b"0123456789"));
@@ -159,7 +193,13 @@ async fn past_the_limit_the_run_goes_on_unstored_and_closed_to_newcomers() {
     let other = here.lead(&question, &policy).await;
     ticket.emit(Bytes::from_static(b"more"));
     let settled = ticket.finish(emitted()).await;
-    assert_eq!(settled.stored, Err(Reason::TooLarge { bytes: 15, limit: 10 }));
+    assert_eq!(
+        settled.stored,
+        Err(Reason::TooLarge {
+            bytes: 15,
+            limit: 10
+        })
+    );
     for outcome in [&own, &in_time] {
         assert_eq!(&read(outcome).await.unwrap().concat(), b"0123456789+more");
     }
@@ -179,21 +219,42 @@ async fn leader_follower_and_hit_are_told_what_was_paid_and_saved() {
     let finished = ticket.finish(emitted()).await;
     let hit = follow(&here, &question).await;
     let revision = Ok(cachalot_cache::Revision(1));
-    for (outcome, paid, saved) in
-        [(leader, COST, Spend::default()), (follower, Spend::default(), COST), (hit, Spend::default(), COST)]
-    {
+    for (outcome, paid, saved) in [
+        (leader, COST, Spend::default()),
+        (follower, Spend::default(), COST),
+        (hit, Spend::default(), COST),
+    ] {
         let settled = outcome.settled().await;
-        assert_eq!((&settled.stored, settled.paid, settled.saved), (&revision, paid, saved), "{:?}", outcome.how);
+        assert_eq!(
+            (&settled.stored, settled.paid, settled.saved),
+            (&revision, paid, saved),
+            "{:?}",
+            outcome.how
+        );
     }
-    assert_eq!((finished.stored, finished.paid, finished.saved), (revision, COST, Spend::default()));
+    assert_eq!(
+        (finished.stored, finished.paid, finished.saved),
+        (revision, COST, Spend::default())
+    );
 }
 
 #[tokio::test]
 async fn the_value_may_be_given_at_the_end_in_one_piece() {
     let here = setting();
-    let outcome = here.through(&Question::number(1), &Policy::default(), |t| finish(t, product("whole"))).await;
-    assert_eq!(read(&outcome).await.unwrap(), [Bytes::from_static(b"whole")]);
-    let empty = here.through(&Question::number(2), &Policy::default(), |t| finish(t, product(""))).await;
+    let outcome = here
+        .through(&Question::number(1), &Policy::default(), |t| {
+            finish(t, product("whole"))
+        })
+        .await;
+    assert_eq!(
+        read(&outcome).await.unwrap(),
+        [Bytes::from_static(b"whole")]
+    );
+    let empty = here
+        .through(&Question::number(2), &Policy::default(), |t| {
+            finish(t, product(""))
+        })
+        .await;
     assert!(read(&empty).await.unwrap().is_empty());
 }
 
@@ -214,7 +275,14 @@ async fn an_entry_is_decoded_once_and_shared_by_all_hits() {
     let decoding: Vec<_> = (0..8)
         .map(|_| {
             let (here, question) = (here.clone(), question.clone());
-            tokio::spawn(async move { follow(&here, &question).await.body.decoded(length).await.unwrap() })
+            tokio::spawn(async move {
+                follow(&here, &question)
+                    .await
+                    .body
+                    .decoded(length)
+                    .await
+                    .unwrap()
+            })
         })
         .collect();
     let mut decoded = Vec::new();
@@ -225,11 +293,19 @@ async fn an_entry_is_decoded_once_and_shared_by_all_hits() {
     assert!(decoded.iter().all(|other| Arc::ptr_eq(other, &decoded[0])));
     assert_eq!(DECODED.load(Ordering::SeqCst), 1);
 
-    let other = follow(&here, &question).await.body.decoded(|bytes| Ok(bytes.to_vec())).await.unwrap();
+    let other = follow(&here, &question)
+        .await
+        .body
+        .decoded(|bytes| Ok(bytes.to_vec()))
+        .await
+        .unwrap();
     assert_eq!(*other, b"four");
     let no = |_: &[u8]| Err::<(), _>(DecodeError("not this".into()));
     let failure = told_failure(follow(&here, &question).await, no).await;
-    assert_eq!(failure.to_string(), "the answer cannot be decoded: not this");
+    assert_eq!(
+        failure.to_string(),
+        "the answer cannot be decoded: not this"
+    );
     assert!(failure.cause::<DecodeError>().is_some());
 }
 
@@ -249,8 +325,21 @@ async fn whoever_does_not_ask_does_not_wait_for_the_store() {
     let clock = crate::setting::clock();
     let double = Arc::new(Double::over(crate::setting::in_process(&clock)));
     let here = crate::setting::Making::over(double.clone(), &clock).make();
-    double.now(|op| if op == Op::Put { Fate::Hang } else { Fate::Pass });
-    let patient = Policy { patience: std::time::Duration::from_secs(3_600), ..Policy::default() };
-    let outcome = here.through(&Question::number(1), &patient, |t| finish(t, product("now"))).await;
+    double.now(|op| {
+        if op == Op::Put {
+            Fate::Hang
+        } else {
+            Fate::Pass
+        }
+    });
+    let patient = Policy {
+        patience: std::time::Duration::from_secs(3_600),
+        ..Policy::default()
+    };
+    let outcome = here
+        .through(&Question::number(1), &patient, |t| {
+            finish(t, product("now"))
+        })
+        .await;
     assert_eq!(&outcome.body.whole().await.unwrap()[..], b"now");
 }

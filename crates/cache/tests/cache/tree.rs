@@ -52,7 +52,8 @@ impl Step {
             }
             Self::SetTime(name, seconds) => {
                 if let Ok(file) = fs::File::options().write(true).open(path(name)) {
-                    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+                    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+                        .unwrap();
                 }
             }
             Self::Ask(_) => {}
@@ -64,10 +65,15 @@ impl Step {
 fn see(look: Look, root: &Path, witness: &Witness) -> String {
     let list = |path: &Path| {
         witness.observe(Observation::Listing(path));
-        let Ok(entries) = fs::read_dir(path) else { return Vec::new() };
+        let Ok(entries) = fs::read_dir(path) else {
+            return Vec::new();
+        };
         let mut found: Vec<_> = entries.map(|entry| entry.unwrap()).collect();
         found.sort_by_key(fs::DirEntry::file_name);
-        found.iter().map(|entry| (entry.path(), format!("{:?}", entry.file_type().unwrap()))).collect()
+        found
+            .iter()
+            .map(|entry| (entry.path(), format!("{:?}", entry.file_type().unwrap())))
+            .collect()
     };
     let read = |path: &Path| match witness.read(path) {
         Ok(bytes) => format!("{bytes:?}"),
@@ -83,7 +89,10 @@ fn see(look: Look, root: &Path, witness: &Witness) -> String {
         }
         Look::ReadAll(name) => {
             let found = list(&root.join(NAMES[name]));
-            found.iter().map(|(path, kind)| format!("{kind} {}\n", read(path))).collect()
+            found
+                .iter()
+                .map(|(path, kind)| format!("{kind} {}\n", read(path)))
+                .collect()
         }
     }
 }
@@ -95,7 +104,10 @@ async fn ask(here: &Setting, look: Look, root: &Path) -> String {
         let seen = see(look, &root, ticket.witness());
         ticket.finish(product(&seen)).await;
     };
-    told(here.through(&question, &Policy::default(), work).await).await.text().to_owned()
+    told(here.through(&question, &Policy::default(), work).await)
+        .await
+        .text()
+        .to_owned()
 }
 
 fn look() -> impl Strategy<Value = Look> {
@@ -124,7 +136,9 @@ fn step() -> impl Strategy<Value = Step> {
 /// A link that leads to itself can be seen, but not noted: such an answer is not stored.
 fn holds_a_loop(root: &Path) -> bool {
     let is_loop = |error: std::io::Error| format!("{:?}", error.kind()) == "FilesystemLoop";
-    NAMES.iter().any(|name| fs::metadata(root.join(name)).is_err_and(is_loop))
+    NAMES
+        .iter()
+        .any(|name| fs::metadata(root.join(name)).is_err_and(is_loop))
 }
 
 proptest! {

@@ -16,7 +16,10 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        Self { here: setting(), home: tempfile::tempdir().unwrap() }
+        Self {
+            here: setting(),
+            home: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -33,7 +36,12 @@ impl Place {
             let answer = look(ticket.witness());
             ticket.finish(product(&answer)).await;
         };
-        told(self.here.through(&Question::number(1), &Policy::default(), work).await).await
+        told(
+            self.here
+                .through(&Question::number(1), &Policy::default(), work)
+                .await,
+        )
+        .await
     }
 
     /// Asks for the content of a file, or that there is none.
@@ -61,14 +69,23 @@ fn content(witness: &Witness, path: &Path) -> String {
 }
 
 fn names(path: &Path) -> String {
-    let Ok(entries) = fs::read_dir(path) else { return "none".into() };
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let Ok(entries) = fs::read_dir(path) else {
+        return "none".into();
+    };
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names.join(" ")
 }
 
 fn set_modified(path: &Path, time: SystemTime) {
-    fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(path)
+        .unwrap()
+        .set_modified(time)
+        .unwrap();
 }
 
 fn hit(told: &Told, text: &str) {
@@ -77,7 +94,11 @@ fn hit(told: &Told, text: &str) {
 
 #[track_caller]
 fn changed(told: &Told, text: &str) {
-    assert!(matches!(&told.how, How::Miss(Reason::Changed(_))), "{:?}", told.how);
+    assert!(
+        matches!(&told.how, How::Miss(Reason::Changed(_))),
+        "{:?}",
+        told.how
+    );
     assert_eq!(told.text(), text);
     assert!(told.settled.stored.is_ok(), "{told:?}");
 }
@@ -92,7 +113,10 @@ async fn a_file_that_changes_is_read_again() {
     let told = place.read("a").await;
     changed(&told, "another length");
     let path = place.path("a");
-    assert_eq!(told.how.reason().unwrap().to_string(), format!("changed since: {} changed", path.display()));
+    assert_eq!(
+        told.how.reason().unwrap().to_string(),
+        format!("changed since: {} changed", path.display())
+    );
     hit(&place.read("a").await, "another length");
 }
 
@@ -107,7 +131,10 @@ async fn a_change_is_noticed_although_size_and_time_are_the_same() {
     for text in ["two", "six", "ten"] {
         place.write("a", text);
         set_modified(&place.path("a"), then);
-        assert_eq!(fs::metadata(place.path("a")).unwrap().modified().unwrap(), then);
+        assert_eq!(
+            fs::metadata(place.path("a")).unwrap().modified().unwrap(),
+            then
+        );
         changed(&place.read("a").await, text);
         hit(&place.read("a").await, text);
     }
@@ -133,9 +160,15 @@ async fn a_file_that_was_only_touched_still_answers() {
     place.read("a").await;
     place.write("a", "same");
     hit(&place.read("a").await, "same");
-    set_modified(&place.path("a"), SystemTime::now() - Duration::from_secs(5_000));
+    set_modified(
+        &place.path("a"),
+        SystemTime::now() - Duration::from_secs(5_000),
+    );
     hit(&place.read("a").await, "same");
-    set_modified(&place.path("a"), SystemTime::now() + Duration::from_secs(5_000));
+    set_modified(
+        &place.path("a"),
+        SystemTime::now() + Duration::from_secs(5_000),
+    );
     hit(&place.read("a").await, "same");
     hit(&place.read("a").await, "same");
 }
@@ -312,7 +345,10 @@ async fn what_changed_during_the_run_is_not_stored() {
         })
         .await;
     assert_eq!(told.text(), "one");
-    assert!(matches!(told.settled.stored, Err(Reason::Changed(_))), "{told:?}");
+    assert!(
+        matches!(told.settled.stored, Err(Reason::Changed(_))),
+        "{told:?}"
+    );
     assert_eq!(place.read("a").await.how, How::Miss(Reason::Absent));
 }
 
@@ -342,7 +378,10 @@ async fn work_may_say_that_it_looked_at_something_that_cannot_be_noted() {
             "x".into()
         })
         .await;
-    assert_eq!(told.settled.stored, Err(Reason::Declined("it asked the clock".into())));
+    assert_eq!(
+        told.settled.stored,
+        Err(Reason::Declined("it asked the clock".into()))
+    );
 }
 
 #[tokio::test]
@@ -357,7 +396,10 @@ async fn more_than_can_be_checked_is_not_stored() {
             "x".into()
         })
         .await;
-    assert!(matches!(told.settled.stored, Err(Reason::Declined(_))), "{told:?}");
+    assert!(
+        matches!(told.settled.stored, Err(Reason::Declined(_))),
+        "{told:?}"
+    );
 }
 
 #[cfg(unix)]
@@ -365,14 +407,23 @@ async fn more_than_can_be_checked_is_not_stored() {
 async fn what_is_neither_file_nor_directory_is_not_waited_for() {
     let place = Place::new();
     let pipe = place.path("pipe");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
     let told = place
         .ask(move |witness| {
             witness.observe(Observation::Content(&pipe));
             "x".into()
         })
         .await;
-    assert!(matches!(told.settled.stored, Err(Reason::Declined(_))), "{told:?}");
+    assert!(
+        matches!(told.settled.stored, Err(Reason::Declined(_))),
+        "{told:?}"
+    );
 }
 
 #[cfg(unix)]
@@ -382,8 +433,16 @@ async fn a_file_that_became_a_pipe_is_not_waited_for() {
     place.write("a", "");
     assert_eq!(place.read("a").await.text(), "");
     fs::remove_file(place.path("a")).unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(place.path("a")).status().unwrap().success());
-    let told = tokio::time::timeout(Duration::from_secs(5), place.ask(|_| "a pipe".into())).await.unwrap();
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(place.path("a"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    let told = tokio::time::timeout(Duration::from_secs(5), place.ask(|_| "a pipe".into()))
+        .await
+        .unwrap();
     changed(&told, "a pipe");
 }
 
@@ -394,13 +453,25 @@ async fn frozen_looks_at_contents_only() {
     place.read("a").await;
     place.write("b", "one");
     fs::rename(place.path("b"), place.path("a")).unwrap();
-    set_modified(&place.path("a"), SystemTime::now() - Duration::from_secs(5_000));
-    hit(&place.here.frozen(&Question::number(1)).await.unwrap(), "one");
+    set_modified(
+        &place.path("a"),
+        SystemTime::now() - Duration::from_secs(5_000),
+    );
+    hit(
+        &place.here.frozen(&Question::number(1)).await.unwrap(),
+        "one",
+    );
     place.write("a", "two");
     let miss = place.here.frozen(&Question::number(1)).await.unwrap_err();
-    assert!(matches!(&miss.reason, Reason::Changed(what) if what.contains("a changed")), "{miss}");
+    assert!(
+        matches!(&miss.reason, Reason::Changed(what) if what.contains("a changed")),
+        "{miss}"
+    );
     place.write("a", "one");
-    hit(&place.here.frozen(&Question::number(1)).await.unwrap(), "one");
+    hit(
+        &place.here.frozen(&Question::number(1)).await.unwrap(),
+        "one",
+    );
     fs::remove_file(place.path("a")).unwrap();
     assert!(place.here.frozen(&Question::number(1)).await.is_err());
 }
@@ -478,7 +549,10 @@ async fn what_a_witness_took_can_be_checked_apart_from_any_entry() {
     assert!(witness.taken().content_digest().is_err());
     witness.read(&place.path("a")).unwrap();
     let taken = witness.taken();
-    assert_eq!(taken.content_digest(), Ok(cachalot_core::Digest::of(b"one")));
+    assert_eq!(
+        taken.content_digest(),
+        Ok(cachalot_core::Digest::of(b"one"))
+    );
     assert_eq!(taken.holds().await, Ok(()));
     place.write("a", "two");
     assert!(taken.holds().await.unwrap_err().contains("changed"));

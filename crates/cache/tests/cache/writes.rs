@@ -8,8 +8,8 @@ use cachalot_memory::{Memory, space};
 
 use crate::doubles::{Double, Fate, Op};
 use crate::setting::{
-    Making, Question, Setting, clock, domains, eventually, in_domains, in_process, product, setting, settle_down,
-    sqlite,
+    Making, Question, Setting, clock, domains, eventually, in_domains, in_process, product,
+    setting, settle_down, sqlite,
 };
 
 fn written(domain: &str) -> How {
@@ -22,14 +22,22 @@ async fn write(cache: &Cache, names: &[&str]) {
 
 async fn epoch(memory: &Arc<dyn Memory>, domain: &str) -> u64 {
     let counter = format!("epoch:{domain}");
-    memory.get(space::CACHE, "-", &[counter.as_str()]).settle().await.unwrap().counters[0]
+    memory
+        .get(space::CACHE, "-", &[counter.as_str()])
+        .settle()
+        .await
+        .unwrap()
+        .counters[0]
 }
 
 /// Two engines over one memory: two processes, as far as they know.
 fn two_processes() -> (Setting, Setting) {
     let clock = clock();
     let memory = in_process(&clock);
-    (Making::over(memory.clone(), &clock).make(), Making::over(memory, &clock).make())
+    (
+        Making::over(memory.clone(), &clock).make(),
+        Making::over(memory, &clock).make(),
+    )
 }
 
 #[tokio::test]
@@ -48,7 +56,10 @@ async fn an_entry_does_not_survive_a_write_to_its_domain() {
         assert_eq!((&told.how, told.text()), (&written(name), "new"));
         write(&here.cache, &[name]).await;
     }
-    assert_eq!(Reason::Written("tree".into()).to_string(), "tree was written to since");
+    assert_eq!(
+        Reason::Written("tree".into()).to_string(),
+        "tree was written to since"
+    );
 }
 
 #[tokio::test]
@@ -58,17 +69,27 @@ async fn epochs_are_raised_on_both_sides_of_a_write() {
     let here = Making::over(memory.clone(), &clock).make();
     assert_eq!(epoch(&memory, "d").await, 0);
     let writing = here.cache.writing(&domains(&["d", "e"])).await;
-    assert_eq!((epoch(&memory, "d").await, epoch(&memory, "e").await), (1, 1));
+    assert_eq!(
+        (epoch(&memory, "d").await, epoch(&memory, "e").await),
+        (1, 1)
+    );
     writing.done().await.unwrap();
-    assert_eq!((epoch(&memory, "d").await, epoch(&memory, "e").await), (2, 2));
+    assert_eq!(
+        (epoch(&memory, "d").await, epoch(&memory, "e").await),
+        (2, 2)
+    );
 }
 
 #[tokio::test]
 async fn nothing_is_served_joined_or_stored_while_a_write_is_under_way() {
     for front_bytes in [0, 1 << 20] {
         let clock = clock();
-        let here =
-            Making::over(in_process(&clock), &clock).bounds(Bounds { front_bytes, ..Bounds::default() }).make();
+        let here = Making::over(in_process(&clock), &clock)
+            .bounds(Bounds {
+                front_bytes,
+                ..Bounds::default()
+            })
+            .make();
         let question = Question::number(1);
         let policy = in_domains(&["d"]);
         here.ask(&question, &policy, "before").await;
@@ -82,7 +103,10 @@ async fn nothing_is_served_joined_or_stored_while_a_write_is_under_way() {
         let second = here.lead(&question, &policy).await;
         writing.done().await.unwrap();
         for ticket in [first, second] {
-            assert_eq!(ticket.finish(product("half-written")).await.stored, Err(Reason::Written("d".into())));
+            assert_eq!(
+                ticket.finish(product("half-written")).await.stored,
+                Err(Reason::Written("d".into()))
+            );
         }
         let told = here.ask(&question, &policy, "after").await;
         assert_eq!((&told.how, told.text()), (&written("d"), "after"));
@@ -94,13 +118,19 @@ async fn nothing_is_served_joined_or_stored_while_a_write_is_under_way() {
 #[tokio::test]
 async fn a_refresh_during_a_write_is_not_stored_either() {
     let here = setting();
-    let policy = Policy { mode: Mode::Refresh, ..in_domains(&["d"]) };
+    let policy = Policy {
+        mode: Mode::Refresh,
+        ..in_domains(&["d"])
+    };
     let writing = here.cache.writing(&policy.domains).await;
     let told = here.ask(&Question::number(1), &policy, "x").await;
     assert_eq!(told.settled.stored, Err(Reason::Written("d".into())));
     let ticket = here.lead(&Question::number(2), &policy).await;
     writing.done().await.unwrap();
-    assert_eq!(ticket.finish(product("x")).await.stored, Err(Reason::Written("d".into())));
+    assert_eq!(
+        ticket.finish(product("x")).await.stored,
+        Err(Reason::Written("d".into()))
+    );
 }
 
 #[tokio::test]
@@ -110,12 +140,24 @@ async fn a_run_that_saw_a_write_is_not_stored() {
     let ticket = here.lead(&Question::number(1), &policy).await;
     write(&here.cache, &["d"]).await;
     let settled = ticket.finish(product("old")).await;
-    assert!(matches!(settled.stored, Err(Reason::Written(_))), "{settled:?}");
-    assert!(here.cache.peek(&Question::number(1).key()).await.unwrap().is_none());
+    assert!(
+        matches!(settled.stored, Err(Reason::Written(_))),
+        "{settled:?}"
+    );
+    assert!(
+        here.cache
+            .peek(&Question::number(1).key())
+            .await
+            .unwrap()
+            .is_none()
+    );
 
     let ticket = here.lead(&Question::number(1), &policy).await;
     let writing = here.cache.writing(&domains(&["d"])).await;
-    assert_eq!(ticket.finish(product("old")).await.stored, Err(Reason::Written("d".into())));
+    assert_eq!(
+        ticket.finish(product("old")).await.stored,
+        Err(Reason::Written("d".into()))
+    );
     writing.done().await.unwrap();
 }
 
@@ -125,7 +167,10 @@ async fn a_run_that_saw_a_write_of_another_process_is_not_stored() {
     let policy = in_domains(&["c", "d"]);
     let ticket = here.lead(&Question::number(1), &policy).await;
     write(&there.cache, &["d"]).await;
-    assert_eq!(ticket.finish(product("old")).await.stored, Err(Reason::Written("d".into())));
+    assert_eq!(
+        ticket.finish(product("old")).await.stored,
+        Err(Reason::Written("d".into()))
+    );
 }
 
 #[tokio::test]
@@ -148,7 +193,10 @@ async fn who_asks_after_a_write_never_joins_a_flight_that_began_before_it() {
             tokio::spawn(async move { here.ask(&question, &policy, "no").await })
         };
         settle_down().await;
-        assert!(after.finish(product("new")).await.stored.is_ok(), "the new run is stored at once");
+        assert!(
+            after.finish(product("new")).await.stored.is_ok(),
+            "the new run is stored at once"
+        );
         assert_eq!(behind.await.unwrap().text(), "new");
         assert!(before.finish(product("old")).await.stored.is_err());
         assert_eq!(&joined.body.whole().await.unwrap()[..], b"old");
@@ -172,21 +220,42 @@ async fn a_flight_under_another_domain_or_none_is_not_joined_by_one_that_a_write
 async fn an_entry_made_under_other_domains_does_not_answer() {
     for front_bytes in [0, 1 << 20] {
         let clock = clock();
-        let here =
-            Making::over(in_process(&clock), &clock).bounds(Bounds { front_bytes, ..Bounds::default() }).make();
+        let here = Making::over(in_process(&clock), &clock)
+            .bounds(Bounds {
+                front_bytes,
+                ..Bounds::default()
+            })
+            .make();
         let none: [&str; 0] = [];
-        for (number, (made, asked)) in
-            [(&none[..], &["d"][..]), (&["d"], &none), (&["c"], &["d"]), (&["c"], &["c", "d"])].into_iter().enumerate()
+        for (number, (made, asked)) in [
+            (&none[..], &["d"][..]),
+            (&["d"], &none),
+            (&["c"], &["d"]),
+            (&["c"], &["c", "d"]),
+        ]
+        .into_iter()
+        .enumerate()
         {
             let question = Question::number(number);
             here.ask(&question, &in_domains(made), "made").await;
-            assert_eq!(here.ask(&question, &in_domains(made), "").await.how, How::Hit);
+            assert_eq!(
+                here.ask(&question, &in_domains(made), "").await.how,
+                How::Hit
+            );
             let told = here.ask(&question, &in_domains(asked), "asked").await;
-            assert_eq!(told.text(), "asked", "made under {made:?}, asked under {asked:?}, front of {front_bytes}");
+            assert_eq!(
+                told.text(),
+                "asked",
+                "made under {made:?}, asked under {asked:?}, front of {front_bytes}"
+            );
         }
         let question = Question::number(9);
         here.ask(&question, &in_domains(&["c", "d"]), "made").await;
-        assert_eq!(here.ask(&question, &in_domains(&["d", "c"]), "").await.how, How::Hit, "order says nothing");
+        assert_eq!(
+            here.ask(&question, &in_domains(&["d", "c"]), "").await.how,
+            How::Hit,
+            "order says nothing"
+        );
     }
 }
 
@@ -205,10 +274,18 @@ async fn a_front_entry_with_domains_follows_writes_in_other_processes() {
     }
     let writing = there.cache.writing(&policy.domains).await;
     let told = here.ask(&question, &policy, "during").await;
-    assert_eq!(told.text(), "during", "what is older than the beginning is not served");
+    assert_eq!(
+        told.text(),
+        "during",
+        "what is older than the beginning is not served"
+    );
     writing.done().await.unwrap();
     let told = here.ask(&question, &policy, "new").await;
-    assert_eq!((&told.how, told.text()), (&written("d"), "new"), "nor what was made in between");
+    assert_eq!(
+        (&told.how, told.text()),
+        (&written("d"), "new"),
+        "nor what was made in between"
+    );
     assert_eq!(here.ask(&question, &policy, "").await.text(), "new");
 }
 
@@ -223,7 +300,13 @@ async fn two_writers_block_until_both_are_done() {
     let told = here.ask(&question, &policy, "x").await;
     assert_eq!(told.settled.stored, Err(Reason::Written("d".into())));
     second.done().await.unwrap();
-    assert!(here.ask(&question, &policy, "x").await.settled.stored.is_ok());
+    assert!(
+        here.ask(&question, &policy, "x")
+            .await
+            .settled
+            .stored
+            .is_ok()
+    );
 }
 
 #[tokio::test]
@@ -251,7 +334,13 @@ async fn a_domain_stays_blocked_until_the_memory_has_been_told() {
     let policy = in_domains(&["d"]);
     here.ask(&question, &policy, "before").await;
     let writing = here.cache.writing(&policy.domains).await;
-    memory.now(|op| if op == Op::Raise { Fate::Fail } else { Fate::Pass });
+    memory.now(|op| {
+        if op == Op::Raise {
+            Fate::Fail
+        } else {
+            Fate::Pass
+        }
+    });
     let failure = writing.done().await.unwrap_err();
     assert_eq!(failure.to_string(), "no Raise today");
     for _ in 0..5 {
@@ -280,8 +369,15 @@ async fn a_write_whose_beginning_the_memory_missed_is_told_at_its_end() {
         memory.now(move |op| if op == Op::Raise { fate } else { Fate::Pass });
         let began = tokio::time::Instant::now();
         let writing = here.cache.writing(&policy.domains).await;
-        assert!(began.elapsed() <= Duration::from_millis(260), "{:?}", began.elapsed());
-        assert_eq!(here.ask(&question, &policy, "during").await.text(), "during");
+        assert!(
+            began.elapsed() <= Duration::from_millis(260),
+            "{:?}",
+            began.elapsed()
+        );
+        assert_eq!(
+            here.ask(&question, &policy, "during").await.text(),
+            "during"
+        );
         memory.now(|_| Fate::Pass);
         writing.done().await.unwrap();
         let told = here.ask(&question, &policy, "after").await;
@@ -292,7 +388,11 @@ async fn a_write_whose_beginning_the_memory_missed_is_told_at_its_end() {
 #[tokio::test]
 async fn without_a_memory_a_write_still_keeps_callers_from_older_flights() {
     let clock = clock();
-    let here = Making { memory: None, ..Making::over(in_process(&clock), &clock) }.make();
+    let here = Making {
+        memory: None,
+        ..Making::over(in_process(&clock), &clock)
+    }
+    .make();
     let question = Question::number(1);
     let policy = in_domains(&["d"]);
     let before = here.lead(&question, &policy).await;
@@ -315,8 +415,13 @@ async fn under_load_no_answer_is_older_than_the_last_write_that_its_caller_saw()
         let policy = in_domains(&["d"]);
         let readers: Vec<_> = (0..8)
             .map(|n| {
-                let here = if n % 2 == 0 { here.clone() } else { there.clone() };
-                let (world, announced, policy) = (Arc::clone(&world), Arc::clone(&announced), policy.clone());
+                let here = if n % 2 == 0 {
+                    here.clone()
+                } else {
+                    there.clone()
+                };
+                let (world, announced, policy) =
+                    (Arc::clone(&world), Arc::clone(&announced), policy.clone());
                 let stop = Arc::clone(&stop);
                 tokio::spawn(async move {
                     while !stop.load(Ordering::SeqCst) {
@@ -327,8 +432,10 @@ async fn under_load_no_answer_is_older_than_the_last_write_that_its_caller_saw()
                             tokio::task::yield_now().await;
                             ticket.finish(product(&read.to_string())).await;
                         };
-                        let told =
-                            crate::setting::told(here.through(&Question::number(1), &policy, work).await).await;
+                        let told = crate::setting::told(
+                            here.through(&Question::number(1), &policy, work).await,
+                        )
+                        .await;
                         let got: u64 = told.text().parse().unwrap();
                         assert!(got >= seen, "got {got} after {seen}, {:?}", told.how);
                         tokio::task::yield_now().await;

@@ -49,7 +49,10 @@ impl Registry {
 
     /// All actions, each once, by their first names.
     pub fn actions(&self) -> impl Iterator<Item = &Arc<dyn Action>> {
-        self.actions.iter().filter(|(name, action)| action.about().names.first() == Some(name)).map(|(_, action)| action)
+        self.actions
+            .iter()
+            .filter(|(name, action)| action.about().names.first() == Some(name))
+            .map(|(_, action)| action)
     }
 
     /// All names, sorted.

@@ -33,17 +33,35 @@ async fn ac_2_keys_by_sha256_args_custom_and_file_content() {
     for (strategy, prefix) in [
         (json!({}), "cache:tester:test.act:"),
         (json!({"key_strategy": "args"}), "cache:tester:test.act:"),
-        (json!({"key_strategy": "sha256", "key_source": "x"}), "cache:tester:test.act:"),
-        (json!({"key_strategy": "file_content"}), "cache:tester:test.act:"),
-        (json!({"key_strategy": "custom", "key": "mine:1"}), "cache:tester:mine:1"),
+        (
+            json!({"key_strategy": "sha256", "key_source": "x"}),
+            "cache:tester:test.act:",
+        ),
+        (
+            json!({"key_strategy": "file_content"}),
+            "cache:tester:test.act:",
+        ),
+        (
+            json!({"key_strategy": "custom", "key": "mine:1"}),
+            "cache:tester:mine:1",
+        ),
     ] {
         let mut with = json!({"action": "test.act", "args": {"x": 1, "file": file}});
-        with.as_object_mut().unwrap().extend(strategy.as_object().unwrap().clone());
+        with.as_object_mut()
+            .unwrap()
+            .extend(strategy.as_object().unwrap().clone());
         let response = world.wrap(with).await;
-        assert!(text(&response, "_cache_key").starts_with(prefix), "{response}");
+        assert!(
+            text(&response, "_cache_key").starts_with(prefix),
+            "{response}"
+        );
         handles.push(is_hit(&response));
     }
-    assert_eq!(handles, [false, true, false, false, false], "args is the default");
+    assert_eq!(
+        handles,
+        [false, true, false, false, false],
+        "args is the default"
+    );
 }
 
 #[tokio::test]
@@ -91,10 +109,15 @@ async fn ac_7_the_lifetime_is_sixty_days_unless_told_otherwise() {
     for (ttl, expires) in [
         (json!({}), "2027-01-20T02:42:00.123Z"),
         (json!({"ttl_days": 1}), "2026-11-22T02:42:00.123Z"),
-        (json!({"ttl_days": 1, "ttl_seconds": 1}), "2026-11-21T02:42:01.123Z"),
+        (
+            json!({"ttl_days": 1, "ttl_seconds": 1}),
+            "2026-11-21T02:42:01.123Z",
+        ),
     ] {
         let mut with = json!({"action": "test.act", "args": {}, "skip_cache": true});
-        with.as_object_mut().unwrap().extend(ttl.as_object().unwrap().clone());
+        with.as_object_mut()
+            .unwrap()
+            .extend(ttl.as_object().unwrap().clone());
         assert_eq!(text(&world.wrap(with).await, "_cache_expires_at"), expires);
     }
 }
@@ -114,7 +137,10 @@ async fn ac_8_skip_cache_forces_a_fresh_run() {
 #[tokio::test]
 async fn ac_9_cache_enabled_false_neither_looks_nor_stores() {
     let memory = Troubled::by(Arc::new(ManualClock::at(START)), |_| Trouble::None);
-    let world = Setup::default().memory(memory.clone()).with(Act::new()).start();
+    let world = Setup::default()
+        .memory(memory.clone())
+        .with(Act::new())
+        .start();
     let mut with = call();
     with["cache_enabled"] = json!(false);
     with["cleanup_probability"] = json!(1);
@@ -126,10 +152,18 @@ async fn ac_9_cache_enabled_false_neither_looks_nor_stores() {
 async fn ac_10_invalidate_by_key_and_by_pattern() {
     let world = World::with(Act::new());
     for key in ["a", "b:1", "b:2"] {
-        world.wrap(json!({"action": "test.act", "args": {}, "key": key})).await;
+        world
+            .wrap(json!({"action": "test.act", "args": {}, "key": key}))
+            .await;
     }
-    assert_eq!(world.invalidate(json!({"key": "a"})).await["deleted_count"], 1);
-    assert_eq!(world.invalidate(json!({"pattern": "b:*"})).await["deleted_count"], 2);
+    assert_eq!(
+        world.invalidate(json!({"key": "a"})).await["deleted_count"],
+        1
+    );
+    assert_eq!(
+        world.invalidate(json!({"pattern": "b:*"})).await["deleted_count"],
+        2
+    );
 }
 
 #[tokio::test]
@@ -147,7 +181,13 @@ async fn ac_12_storage_hash_of_local_files() {
     let file = world.file("f", "");
     let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     for path in [file.clone(), format!("file://{file}"), "f".to_owned()] {
-        assert_eq!(text(&world.ok("storage.hash", json!({"path": path})).await, "hash"), empty);
+        assert_eq!(
+            text(
+                &world.ok("storage.hash", json!({"path": path})).await,
+                "hash"
+            ),
+            empty
+        );
     }
 }
 
@@ -156,8 +196,12 @@ async fn ac_12_storage_hash_of_local_files() {
 #[tokio::test]
 async fn ac_14_a_miss_cleans_up_by_chance() {
     for (luck, left) in [(0.04, 1), (0.06, 2)] {
-        let world = Setup::default().random(crate::world::Fixed(luck)).with(Act::new()).start();
-        let short = json!({"action": "test.act", "args": {}, "ttl_seconds": 1, "cleanup_probability": 0});
+        let world = Setup::default()
+            .random(crate::world::Fixed(luck))
+            .with(Act::new())
+            .start();
+        let short =
+            json!({"action": "test.act", "args": {}, "ttl_seconds": 1, "cleanup_probability": 0});
         world.wrap(short).await;
         world.after(Duration::from_secs(1));
         world.wrap(call()).await;
@@ -186,16 +230,23 @@ async fn ac_17_a_memory_that_fails_fails_no_action() {
         let memory = Troubled::by(Arc::new(ManualClock::at(START)), move |_| trouble);
         let world = Setup::default().memory(memory).with(Act::new()).start();
         let response = world.wrap(call()).await;
-        assert_eq!((&response["success"], is_hit(&response)), (&json!(true), false));
+        assert_eq!(
+            (&response["success"], is_hit(&response)),
+            (&json!(true), false)
+        );
     }
 }
 
 #[tokio::test]
 async fn ac_18_a_hash_that_fails_runs_the_action_uncached() {
     let world = World::with(Act::new());
-    let with = json!({"action": "test.act", "args": {"file": "absent"}, "key_strategy": "file_content"});
+    let with =
+        json!({"action": "test.act", "args": {"file": "absent"}, "key_strategy": "file_content"});
     let response = world.wrap(with).await;
-    assert_eq!((&response["success"], &response["_cache_stored"]), (&json!(true), &json!(false)));
+    assert_eq!(
+        (&response["success"], &response["_cache_stored"]),
+        (&json!(true), &json!(false))
+    );
     assert!(world.entries().await.is_empty());
 }
 
@@ -226,7 +277,9 @@ async fn ac_20_responses_tell_hit_key_and_on_a_hit_since_when() {
 async fn ac_21_the_cache_lies_in_the_same_memory_in_a_space_of_its_own() {
     let world = World::with(Act::new());
     world.wrap(call()).await;
-    world.ok("ltm.store", json!({"key": "note", "value": 1})).await;
+    world
+        .ok("ltm.store", json!({"key": "note", "value": 1}))
+        .await;
     assert_eq!(world.entries().await.len(), 1);
     assert_eq!(world.records("user").await.len(), 1);
     assert_eq!(world.ok("ltm.search", json!({})).await["count"], 1);

@@ -29,7 +29,9 @@ async fn miss(world: &World, number: usize, further: Value) -> Value {
     let mut with = json!({
         "action": "test.act", "args": {"y": number}, "cleanup_probability": 1, "ttl_days": 1,
     });
-    with.as_object_mut().unwrap().extend(further.as_object().unwrap().clone());
+    with.as_object_mut()
+        .unwrap()
+        .extend(further.as_object().unwrap().clone());
     let response = world.wrap(with).await;
     assert!(!is_hit(&response));
     response
@@ -38,7 +40,10 @@ async fn miss(world: &World, number: usize, further: Value) -> Value {
 async fn expired(world: &World) -> usize {
     let now = cachalot_core::Clock::now(world.clock.as_ref());
     let entries = world.entries().await;
-    entries.iter().filter(|entry| entry.expires.is_some_and(|at| at <= now)).count()
+    entries
+        .iter()
+        .filter(|entry| entry.expires.is_some_and(|at| at <= now))
+        .count()
 }
 
 #[tokio::test]
@@ -61,14 +66,19 @@ async fn it_erases_only_what_has_expired() {
     let world = World::with(Act::new());
     fill(&world, 0..3, 10).await;
     fill(&world, 3..6, 1_000).await;
-    world.ok("ltm.store", json!({"key": "precious", "value": 1})).await;
+    world
+        .ok("ltm.store", json!({"key": "precious", "value": 1}))
+        .await;
     world.after(Duration::from_secs(10));
     miss(&world, 0, json!({"cleanup_limit": 1_000})).await;
     assert_eq!(world.entries().await.len(), 3 + 1);
     for number in 3..6 {
         assert!(is_hit(&world.wrap(numbered(number, 1_000)).await));
     }
-    assert_eq!(world.ok("ltm.retrieve", json!({"key": "precious"})).await["found"], true);
+    assert_eq!(
+        world.ok("ltm.retrieve", json!({"key": "precious"})).await["found"],
+        true
+    );
 }
 
 #[tokio::test]
@@ -79,7 +89,9 @@ async fn fifty_expired_entries_behind_many_newer_ones_are_found() {
     fill(&world, 50..190, 1_000_000).await;
     for number in 0..140 {
         let key = format!("note {number}");
-        world.ok("ltm.store", json!({"key": key, "value": number})).await;
+        world
+            .ok("ltm.store", json!({"key": key, "value": number}))
+            .await;
     }
     for number in 0..10 {
         miss(&world, number, json!({})).await;
@@ -106,7 +118,9 @@ async fn hits_disabled_calls_and_failures_do_not_clean_up() {
     };
     assert!(is_hit(&world.wrap(always(json!({"y": 0}), true)).await));
     world.wrap(always(json!({"y": 1}), false)).await;
-    world.fails("cache.wrap", always(json!({"model": 1}), true)).await;
+    world
+        .fails("cache.wrap", always(json!({"model": 1}), true))
+        .await;
     assert_eq!(expired(&world).await, 3);
 }
 
@@ -114,13 +128,21 @@ async fn hits_disabled_calls_and_failures_do_not_clean_up() {
 fn quick(random: impl cachalot_workflow::runtime::Random + 'static) -> World {
     let clock = Arc::new(ManualClock::at(START));
     let memory = Arc::new(InProcessMemory::new(clock.clone()));
-    Setup::default().memory(memory).clock(clock).random(random).with(Act::new()).start()
+    Setup::default()
+        .memory(memory)
+        .clock(clock)
+        .random(random)
+        .with(Act::new())
+        .start()
 }
 
 #[tokio::test]
 async fn probability_zero_never_cleans_up_and_one_always_does() {
     for (luck, probability, left) in [(0.0, 0.0, 100), (0.999_999, 1.0, 0)] {
-        let world = Setup::default().random(Fixed(luck)).with(Act::new()).start();
+        let world = Setup::default()
+            .random(Fixed(luck))
+            .with(Act::new())
+            .start();
         fill(&world, 0..100, 10).await;
         world.after(Duration::from_secs(10));
         for number in 0..100 {
@@ -139,7 +161,10 @@ async fn one_miss_in_twenty_cleans_up_unless_told_otherwise() {
     fill(&world, 0..300, 1).await;
     let memory = world.runtime.memory.clone().unwrap();
     for entry in world.entries().await {
-        let record = cachalot_memory::Record { expires: Some(0), ..entry };
+        let record = cachalot_memory::Record {
+            expires: Some(0),
+            ..entry
+        };
         memory.put("cache", record, None).settle().await.unwrap();
     }
     for number in 0..MISSES {
@@ -148,7 +173,10 @@ async fn one_miss_in_twenty_cleans_up_unless_told_otherwise() {
     }
     let swept = 300 - (world.entries().await.len() - MISSES);
     // 100 expected, with a standard deviation of 9.7.
-    assert!((60..=140).contains(&swept), "{swept} sweeps in {MISSES} misses");
+    assert!(
+        (60..=140).contains(&swept),
+        "{swept} sweeps in {MISSES} misses"
+    );
 }
 
 #[tokio::test]
@@ -158,9 +186,18 @@ async fn the_default_probability_is_one_in_twenty_exactly() {
         fill(&world, 0..1, 1).await;
         let memory = world.runtime.memory.clone().unwrap();
         let entry = world.entries().await.remove(0);
-        let record = cachalot_memory::Record { expires: Some(0), ..entry };
+        let record = cachalot_memory::Record {
+            expires: Some(0),
+            ..entry
+        };
         memory.put("cache", record, None).settle().await.unwrap();
-        world.wrap(json!({"action": "test.act", "args": {"y": 1}})).await;
-        assert_eq!(world.entries().await.len(), if cleans { 1 } else { 2 }, "{luck}");
+        world
+            .wrap(json!({"action": "test.act", "args": {"y": 1}}))
+            .await;
+        assert_eq!(
+            world.entries().await.len(),
+            if cleans { 1 } else { 2 },
+            "{luck}"
+        );
     }
 }

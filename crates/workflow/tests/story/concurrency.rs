@@ -43,10 +43,25 @@ async fn sixteen_callers_of_one_key_run_the_action_once() {
         outcomes.push(answer["_cache_reason"].to_string());
     }
     let joined = "\"answered by a run that was already under way\"";
-    assert_eq!(outcomes.iter().filter(|outcome| *outcome == joined).count(), 15);
+    assert_eq!(
+        outcomes.iter().filter(|outcome| *outcome == joined).count(),
+        15
+    );
     let reported = world.events.answered();
-    assert_eq!(reported.iter().map(|memoized| memoized.paid.calls).sum::<u64>(), 1);
-    assert_eq!(reported.iter().map(|memoized| memoized.saved.calls).sum::<u64>(), 15);
+    assert_eq!(
+        reported
+            .iter()
+            .map(|memoized| memoized.paid.calls)
+            .sum::<u64>(),
+        1
+    );
+    assert_eq!(
+        reported
+            .iter()
+            .map(|memoized| memoized.saved.calls)
+            .sum::<u64>(),
+        15
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -73,7 +88,11 @@ async fn different_calls_do_not_wait_for_each_other() {
     }
     asking.join_all().await;
     assert_eq!(act.runs(), 16);
-    assert!(began.elapsed() < Duration::from_millis(1_600), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_millis(1_600),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -119,7 +138,11 @@ async fn who_follows_a_run_that_is_dropped_leads() {
 async fn who_asks_after_an_invalidation_does_not_join_a_run_that_began_before_it() {
     let act = Act::new().takes(Duration::from_millis(200));
     let world = Arc::new(World::with(act.clone()));
-    for with in [json!({"pattern": "*"}), json!({"tags": "t"}), json!({"metadata_filter": {"_cache_action": "test.act"}})] {
+    for with in [
+        json!({"pattern": "*"}),
+        json!({"tags": "t"}),
+        json!({"metadata_filter": {"_cache_action": "test.act"}}),
+    ] {
         let runs = act.runs();
         let mut tagged = call();
         tagged["tags"] = json!(["t"]);
@@ -137,7 +160,10 @@ async fn who_asks_after_an_invalidation_does_not_join_a_run_that_began_before_it
         assert_eq!(text(&before, "_cache_reason"), "invalidated while it ran");
         assert_eq!(after["_cache_stored"], true, "{after}");
         let kept = world.wrap(tagged).await;
-        assert_eq!((is_hit(&kept), &kept["result"]["run"]), (true, &json!(runs + 2)));
+        assert_eq!(
+            (is_hit(&kept), &kept["result"]["run"]),
+            (true, &json!(runs + 2))
+        );
         world.invalidate(json!({"pattern": "*"})).await;
     }
 }
@@ -150,7 +176,10 @@ async fn an_unsuccessful_result_is_shared_by_those_who_wait_and_by_no_one_later(
     let world = Arc::new(World::with(act.clone()));
     for answer in at_once(&world, 8, &call()).await {
         let answer = answer.unwrap();
-        assert_eq!((&answer["success"], &answer["_cache_stored"]), (&json!(false), &json!(false)));
+        assert_eq!(
+            (&answer["success"], &answer["_cache_stored"]),
+            (&json!(false), &json!(false))
+        );
     }
     assert_eq!(act.runs(), 1);
     world.wrap(call()).await;
@@ -188,7 +217,9 @@ async fn a_result_that_cannot_be_read_back_does_not_fail_who_follows() {
     for _ in 0..200 {
         deep = json!([deep]);
     }
-    let act = Act::new().takes(Duration::from_millis(100)).gives(deep.clone());
+    let act = Act::new()
+        .takes(Duration::from_millis(100))
+        .gives(deep.clone());
     let world = Arc::new(World::with(act));
     for answer in at_once(&world, 4, &call()).await {
         assert_eq!(answer.unwrap()["result"], deep);

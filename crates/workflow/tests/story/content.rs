@@ -29,7 +29,10 @@ async fn the_content_is_keyed_and_not_the_name() {
     world.file("one", "changed");
     assert!(!is_hit(&world.wrap(of_content(&one, "m")).await));
     world.file("one", "content");
-    assert!(is_hit(&world.wrap(of_content(&one, "m")).await), "and back again");
+    assert!(
+        is_hit(&world.wrap(of_content(&one, "m")).await),
+        "and back again"
+    );
     assert_eq!(act.runs(), 2);
 }
 
@@ -40,7 +43,12 @@ async fn a_change_that_keeps_size_and_time_is_seen() {
     let then = std::fs::metadata(&file).unwrap().modified().unwrap();
     world.wrap(of_content(&file, "m")).await;
     world.file("f", "bbbb");
-    std::fs::File::options().append(true).open(&file).unwrap().set_modified(then).unwrap();
+    std::fs::File::options()
+        .append(true)
+        .open(&file)
+        .unwrap()
+        .set_modified(then)
+        .unwrap();
     assert!(!is_hit(&world.wrap(of_content(&file, "m")).await));
 }
 
@@ -167,10 +175,16 @@ async fn a_file_that_changes_while_the_action_runs_is_not_stored() {
     let torn = world.wrap(with.clone()).await;
     assert_eq!(torn["result"], "after!");
     assert_eq!(torn["_cache_stored"], false);
-    assert!(text(&torn, "_cache_reason").contains("while the action ran"), "{torn}");
+    assert!(
+        text(&torn, "_cache_reason").contains("while the action ran"),
+        "{torn}"
+    );
     std::fs::write(&path, "before").unwrap();
     let whole = world.wrap(with).await;
-    assert!(!is_hit(&whole), "what was made from other content answers nothing");
+    assert!(
+        !is_hit(&whole),
+        "what was made from other content answers nothing"
+    );
     assert_eq!(whole["result"], "before");
     assert_eq!(whole["_cache_stored"], true);
 }
@@ -187,7 +201,10 @@ async fn a_file_that_vanishes_while_the_action_runs_is_not_stored() {
     });
     let world = World::with(act);
     let response = world.wrap(of_content(path.to_str().unwrap(), "m")).await;
-    assert_eq!((&response["result"], &response["_cache_stored"]), (&json!("done"), &json!(false)));
+    assert_eq!(
+        (&response["result"], &response["_cache_stored"]),
+        (&json!("done"), &json!(false))
+    );
 }
 
 /// A web server that serves one text, and the URL of it.
@@ -218,12 +235,19 @@ async fn a_document_on_the_web_is_keyed_by_content_too() {
     assert!(!is_hit(&world.wrap(with.clone()).await));
     assert!(is_hit(&world.wrap(with.clone()).await));
     let local = world.file("one", "one");
-    assert!(is_hit(&world.wrap(of_content(&local, "m")).await), "wherever it lies");
+    assert!(
+        is_hit(&world.wrap(of_content(&local, "m")).await),
+        "wherever it lies"
+    );
     "two".clone_into(&mut content.lock().unwrap());
     assert!(!is_hit(&world.wrap(with.clone()).await));
     "three".clone_into(&mut content.lock().unwrap());
     let torn = world.wrap(with).await;
-    assert_eq!((&torn["result"], &torn["_cache_stored"]), (&json!(3), &json!(false)), "{torn}");
+    assert_eq!(
+        (&torn["result"], &torn["_cache_stored"]),
+        (&json!(3), &json!(false)),
+        "{torn}"
+    );
 }
 
 #[tokio::test]
@@ -233,7 +257,9 @@ async fn storage_hash_in_a_custom_key_follows_the_content() {
     let keyed = async |world: &World| {
         let hash = world.ok("storage.hash", json!({"path": file})).await["hash"].clone();
         let key = format!("extract:{}", hash.as_str().unwrap());
-        world.wrap(json!({"action": "test.act", "args": {"file": file}, "key": key})).await
+        world
+            .wrap(json!({"action": "test.act", "args": {"file": file}, "key": key}))
+            .await
     };
     assert!(!is_hit(&keyed(&world).await));
     assert!(is_hit(&keyed(&world).await));

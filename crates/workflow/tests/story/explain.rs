@@ -15,8 +15,12 @@ fn call(x: Value, y: Value) -> Value {
 #[tokio::test]
 async fn one_changed_argument_is_named_with_its_old_and_new_value() {
     let world = World::with(Act::new());
-    world.wrap(call(json!({"temperature": 0.5, "n": 1}), json!("same"))).await;
-    world.wrap(call(json!({"temperature": 0.7, "n": 1}), json!("same"))).await;
+    world
+        .wrap(call(json!({"temperature": 0.5, "n": 1}), json!("same")))
+        .await;
+    world
+        .wrap(call(json!({"temperature": 0.7, "n": 1}), json!("same")))
+        .await;
     let explanation = world.why().await;
     assert_eq!(
         explanation.differences,
@@ -39,8 +43,11 @@ async fn of_several_earlier_calls_the_nearest_is_compared() {
     world.wrap(call(json!([9, 9, 9]), json!("b"))).await;
     world.wrap(call(json!([1, 2, 4]), json!("a"))).await;
     let explanation = world.why().await;
-    let pointers: Vec<&str> =
-        explanation.differences.iter().map(|difference| difference.pointer.as_str()).collect();
+    let pointers: Vec<&str> = explanation
+        .differences
+        .iter()
+        .map(|difference| difference.pointer.as_str())
+        .collect();
     assert_eq!(pointers, ["/args/x/2"]);
 }
 
@@ -64,13 +71,14 @@ async fn a_changed_key_a_changed_file_and_a_changed_version_are_named() {
     let [difference] = world.why().await.differences.try_into().unwrap();
     assert_eq!(difference.pointer, "/content");
 
-    let version = |version: u32| {
-        json!({"action": "test.act", "args": {"x": "versioned"}, "version": version})
-    };
+    let version = |version: u32| json!({"action": "test.act", "args": {"x": "versioned"}, "version": version});
     world.wrap(version(1)).await;
     world.wrap(version(2)).await;
     let [difference] = world.why().await.differences.try_into().unwrap();
-    assert_eq!((difference.pointer.as_str(), difference.new), ("/version", Some(json!(2))));
+    assert_eq!(
+        (difference.pointer.as_str(), difference.new),
+        ("/version", Some(json!(2)))
+    );
 }
 
 #[tokio::test]
@@ -108,8 +116,10 @@ async fn every_call_is_a_row_that_says_how_it_was_answered() {
     ledger.flush().await;
     let mut rows = ledger.recent(10).unwrap();
     rows.sort_by_key(|row| row.id);
-    let answered: Vec<(Answered, Option<&str>)> =
-        rows.iter().map(|row| (row.answered, row.reason.as_deref())).collect();
+    let answered: Vec<(Answered, Option<&str>)> = rows
+        .iter()
+        .map(|row| (row.answered, row.reason.as_deref()))
+        .collect();
     for expected in [
         (Answered::Miss, Some("not in the cache")),
         (Answered::Hit, None),
@@ -118,13 +128,21 @@ async fn every_call_is_a_row_that_says_how_it_was_answered() {
     ] {
         assert!(answered.contains(&expected), "{expected:?} in {answered:?}");
     }
-    let failed = rows.iter().find(|row| row.failure.is_some()).expect("the failure");
+    let failed = rows
+        .iter()
+        .find(|row| row.failure.is_some())
+        .expect("the failure");
     assert_eq!(failed.failure.as_deref(), Some("it broke"));
     assert_eq!(failed.not_stored.as_deref(), Some("the work failed"));
     let totals = ledger.totals().unwrap();
-    let [(kind, name, sums)] = totals.as_slice() else { panic!("{totals:?}") };
+    let [(kind, name, sums)] = totals.as_slice() else {
+        panic!("{totals:?}")
+    };
     assert_eq!((kind.as_str(), name.as_str()), ("action", "test.act"));
-    assert_eq!((sums.hits, sums.misses, sums.bypasses, sums.failures), (1, 3, 1, 1));
+    assert_eq!(
+        (sums.hits, sums.misses, sums.bypasses, sums.failures),
+        (1, 3, 1, 1)
+    );
 }
 
 #[tokio::test]
@@ -137,7 +155,10 @@ async fn a_handle_finds_its_calls() {
     let handle = text(&response, "_cache_key");
     let explanation = ledger.explain(Some(handle)).unwrap().expect("the call");
     assert_eq!(explanation.call.handle.as_deref(), Some(handle));
-    assert_eq!(explanation.call.input.unwrap()["args"], json!({"x": 1, "y": 2}));
+    assert_eq!(
+        explanation.call.input.unwrap()["args"],
+        json!({"x": 1, "y": 2})
+    );
 }
 
 #[tokio::test]
@@ -151,5 +172,8 @@ async fn a_call_that_had_no_key_is_explained_by_its_reason() {
     assert_eq!(explanation.call.answered, Answered::Bypass);
     let reason = explanation.call.reason.unwrap();
     assert!(reason.contains("absent is not there"), "{reason}");
-    assert_eq!(explanation.call.input.unwrap()["args"], json!({"file": "absent"}));
+    assert_eq!(
+        explanation.call.input.unwrap()["args"],
+        json!({"file": "absent"})
+    );
 }

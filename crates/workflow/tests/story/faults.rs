@@ -20,7 +20,10 @@ fn in_trouble(
 ) -> (World, Act, Arc<Troubled>) {
     let act = Act::new().answers(|_, given| Ok(json!({"given": given})));
     let memory = Troubled::by(Arc::new(ManualClock::at(START)), fate);
-    let world = Setup::default().memory(memory.clone()).with(act.clone()).start();
+    let world = Setup::default()
+        .memory(memory.clone())
+        .with(act.clone())
+        .start();
     (world, act, memory)
 }
 
@@ -33,23 +36,39 @@ async fn a_memory_that_fails_at_everything_changes_no_result() {
         assert_eq!(response["result"], json!({"given": {"x": 1}}));
         assert!(!is_hit(&response));
         assert_eq!(response["_cache_stored"], false);
-        assert!(text(&response, "_cache_reason").starts_with("memory fault: "), "{response}");
+        assert!(
+            text(&response, "_cache_reason").starts_with("memory fault: "),
+            "{response}"
+        );
         assert_eq!(act.runs(), runs);
     }
     assert!(memory.asked() > 0);
     let warnings = world.warnings.lock().unwrap();
-    assert_eq!(warnings.len(), 1, "one warning, not one per call: {warnings:?}");
+    assert_eq!(
+        warnings.len(),
+        1,
+        "one warning, not one per call: {warnings:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_memory_that_fails_at_anything_changes_no_result() {
     for trouble in [Trouble::Fails, Trouble::Hangs] {
         for failing in Asked::ALL {
-            let (world, act, _) =
-                in_trouble(move |asked| if asked == failing { trouble } else { Trouble::None });
+            let (world, act, _) = in_trouble(move |asked| {
+                if asked == failing {
+                    trouble
+                } else {
+                    Trouble::None
+                }
+            });
             for _ in 0..2 {
                 let response = world.wrap(call()).await;
-                assert_eq!(response["result"], json!({"given": {"x": 1}}), "{failing:?}");
+                assert_eq!(
+                    response["result"],
+                    json!({"given": {"x": 1}}),
+                    "{failing:?}"
+                );
                 assert_eq!(response["success"], true);
             }
             assert!((1..=2).contains(&act.runs()), "{failing:?}");
@@ -73,8 +92,13 @@ async fn a_memory_that_hangs_costs_a_quarter_of_a_second_at_most() {
 #[tokio::test]
 async fn however_the_memory_hangs_a_call_waits_for_it_only_once() {
     for hanging in Asked::ALL {
-        let (world, _, _) =
-            in_trouble(move |asked| if asked == hanging { Trouble::Hangs } else { Trouble::None });
+        let (world, _, _) = in_trouble(move |asked| {
+            if asked == hanging {
+                Trouble::Hangs
+            } else {
+                Trouble::None
+            }
+        });
         let began = Instant::now();
         world.wrap(call()).await;
         let took = began.elapsed();
@@ -86,11 +110,18 @@ async fn however_the_memory_hangs_a_call_waits_for_it_only_once() {
 async fn the_settings_say_how_long_to_wait() {
     let memory = Troubled::by(Arc::new(ManualClock::at(START)), |_| Trouble::Hangs);
     let settings = json!({"cache": {"patience_ms": 30}});
-    let setup = Setup::default().memory(memory).settings(settings).with(Act::new());
+    let setup = Setup::default()
+        .memory(memory)
+        .settings(settings)
+        .with(Act::new());
     let world = setup.start();
     let began = Instant::now();
     world.wrap(call()).await;
-    assert!(began.elapsed() < Duration::from_millis(150), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_millis(150),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -100,7 +131,10 @@ async fn failing_actions_fail_as_ever_while_the_memory_is_in_trouble() {
         let memory = Troubled::by(Arc::new(ManualClock::at(START)), move |_| trouble);
         let world = Setup::default().memory(memory).with(act).start();
         let failure = world.fails("cache.wrap", call()).await;
-        assert_eq!((failure.kind, failure.message.as_str()), ("boom", "it broke"));
+        assert_eq!(
+            (failure.kind, failure.message.as_str()),
+            ("boom", "it broke")
+        );
     }
 }
 
@@ -116,11 +150,19 @@ async fn a_memory_that_recovers_is_used_again() {
 
 #[tokio::test]
 async fn a_store_that_fails_is_told_and_the_result_returned() {
-    let (world, _, _) =
-        in_trouble(|asked| if asked == Asked::Put { Trouble::Fails } else { Trouble::None });
+    let (world, _, _) = in_trouble(|asked| {
+        if asked == Asked::Put {
+            Trouble::Fails
+        } else {
+            Trouble::None
+        }
+    });
     let response = world.wrap(call()).await;
     assert_eq!(response["result"], json!({"given": {"x": 1}}));
-    assert_eq!(text(&response, "_cache_reason"), "memory fault: no Put today");
+    assert_eq!(
+        text(&response, "_cache_reason"),
+        "memory fault: no Put today"
+    );
 }
 
 #[tokio::test]
@@ -144,7 +186,11 @@ async fn looking_and_invalidating_say_when_the_memory_fails() {
         ("cache.invalidate", json!({"pattern": "*x*"})),
     ] {
         let failure = world.fails(action, with).await;
-        assert_eq!((failure.kind, failure.retryable), ("ltm_error", true), "{failure}");
+        assert_eq!(
+            (failure.kind, failure.retryable),
+            ("ltm_error", true),
+            "{failure}"
+        );
     }
 }
 
@@ -156,5 +202,12 @@ async fn a_ledger_that_cannot_be_written_changes_no_result() {
     assert_eq!(response["_cache_stored"], true);
     assert!(is_hit(&world.wrap(call()).await));
     world.runtime.cache.close().await;
-    assert!(world.warnings.lock().unwrap().iter().any(|warning| warning.contains("ledger")));
+    assert!(
+        world
+            .warnings
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|warning| warning.contains("ledger"))
+    );
 }

@@ -11,7 +11,9 @@ use crate::world::{START_TEXT, Setup, World, text};
 
 fn call(further: Value) -> Value {
     let mut with = json!({"action": "test.act", "args": {}, "key": "k"});
-    with.as_object_mut().unwrap().extend(further.as_object().unwrap().clone());
+    with.as_object_mut()
+        .unwrap()
+        .extend(further.as_object().unwrap().clone());
     with
 }
 
@@ -47,7 +49,9 @@ async fn what_is_not_there_is_not_found() {
 #[tokio::test]
 async fn the_metadata_are_the_storys_five_fields_and_scope_and_tags() {
     let world = World::with(Act::new());
-    world.wrap(call(json!({"ttl_hours": 1, "tags": ["b", "a"]}))).await;
+    world
+        .wrap(call(json!({"ttl_hours": 1, "tags": ["b", "a"]})))
+        .await;
     assert_eq!(
         world.get("k").await["metadata"],
         json!({
@@ -60,7 +64,9 @@ async fn the_metadata_are_the_storys_five_fields_and_scope_and_tags() {
             "_cache_tags": ["b", "a"],
         })
     );
-    let unasked = world.ok("cache.get", json!({"key": "k", "include_metadata": false})).await;
+    let unasked = world
+        .ok("cache.get", json!({"key": "k", "include_metadata": false}))
+        .await;
     assert_eq!(unasked.get("metadata"), None);
 }
 
@@ -70,14 +76,22 @@ async fn an_expired_entry_is_shown_as_expired() {
     world.wrap(call(json!({"ttl_seconds": 10}))).await;
     world.after(Duration::from_secs(10));
     let got = world.ok("cache.get", json!({"key": "k"})).await;
-    assert_eq!((&got["found"], &got["expired"]), (&json!(true), &json!(true)));
+    assert_eq!(
+        (&got["found"], &got["expired"]),
+        (&json!(true), &json!(true))
+    );
     assert_eq!(got["value"]["run"], 1);
 }
 
 #[tokio::test]
 async fn a_key_is_needed() {
     let world = World::with(Act::new());
-    for arguments in [json!({}), json!({"key": null}), json!({"key": ""}), json!({"key": " "})] {
+    for arguments in [
+        json!({}),
+        json!({"key": null}),
+        json!({"key": ""}),
+        json!({"key": " "}),
+    ] {
         let failure = world.fails("cache.get", arguments.clone()).await;
         assert_eq!(failure.kind, "validation_error", "{arguments}");
     }
@@ -88,8 +102,13 @@ async fn a_key_is_needed() {
 #[tokio::test]
 async fn a_number_is_taken_as_its_text() {
     let world = World::with(Act::new());
-    world.wrap(json!({"action": "test.act", "args": {}, "key": 7})).await;
-    assert_eq!(world.ok("cache.get", json!({"key": 7})).await["found"], true);
+    world
+        .wrap(json!({"action": "test.act", "args": {}, "key": 7}))
+        .await;
+    assert_eq!(
+        world.ok("cache.get", json!({"key": 7})).await["found"],
+        true
+    );
 }
 
 #[tokio::test]
@@ -98,7 +117,10 @@ async fn without_a_memory_it_says_so() {
     let failure = world.fails("cache.get", json!({"key": "k"})).await;
     assert_eq!(failure.kind, "configuration_error");
     let failure = world.fails("cache.invalidate", json!({"key": "k"})).await;
-    assert_eq!(failure.kind, "configuration_error", "nothing was invalidated");
+    assert_eq!(
+        failure.kind, "configuration_error",
+        "nothing was invalidated"
+    );
 }
 
 #[tokio::test]
@@ -115,18 +137,35 @@ async fn a_foreign_record_under_the_handle_is_no_entry_and_no_fault() {
             updated: 0,
         };
         memory.put("cache", record, None).settle().await.unwrap();
-        assert_eq!(world.ok("cache.get", json!({"key": "k"})).await["found"], false, "{value}");
-        assert_eq!(world.invalidate(json!({"key": "k"})).await["deleted_count"], 1);
+        assert_eq!(
+            world.ok("cache.get", json!({"key": "k"})).await["found"],
+            false,
+            "{value}"
+        );
+        assert_eq!(
+            world.invalidate(json!({"key": "k"})).await["deleted_count"],
+            1
+        );
     }
 }
 
 #[tokio::test]
 async fn a_foreign_record_of_user_memory_is_never_shown() {
     let world = World::with(Act::new());
-    world.ok("ltm.store", json!({"key": "cache:tester:k", "value": "mine"})).await;
-    assert_eq!(world.ok("cache.get", json!({"key": "k"})).await["found"], false);
+    world
+        .ok(
+            "ltm.store",
+            json!({"key": "cache:tester:k", "value": "mine"}),
+        )
+        .await;
+    assert_eq!(
+        world.ok("cache.get", json!({"key": "k"})).await["found"],
+        false
+    );
     world.invalidate(json!({"pattern": "*"})).await;
-    let kept = world.ok("ltm.retrieve", json!({"key": "cache:tester:k"})).await;
+    let kept = world
+        .ok("ltm.retrieve", json!({"key": "cache:tester:k"}))
+        .await;
     assert_eq!(text(&kept, "value"), "mine");
 }
 

@@ -28,7 +28,10 @@ async fn files_are_hashed_with_their_size_by_each_algorithm() {
     ] {
         let with = json!({"path": file, "algorithm": algorithm});
         let hashed = world.ok("actions.storage_hash", with).await;
-        assert_eq!((text(&hashed, "hash"), text(&hashed, "algorithm")), (hash, algorithm));
+        assert_eq!(
+            (text(&hashed, "hash"), text(&hashed, "algorithm")),
+            (hash, algorithm)
+        );
     }
 }
 
@@ -43,12 +46,22 @@ async fn what_cannot_be_hashed_is_an_error() {
         (json!({"path": "nowhere://x"}), "file_error"),
         (json!({"path": ""}), "validation_error"),
         (json!({}), "validation_error"),
-        (json!({"path": file, "algorithm": "sha512"}), "validation_error"),
+        (
+            json!({"path": file, "algorithm": "sha512"}),
+            "validation_error",
+        ),
         (json!({"path": file, "algorithm": ""}), "validation_error"),
     ] {
-        assert_eq!(world.fails("storage.hash", with.clone()).await.kind, kind, "{with}");
+        assert_eq!(
+            world.fails("storage.hash", with.clone()).await.kind,
+            kind,
+            "{with}"
+        );
     }
-    assert_eq!(world.ok("storage.hash", json!({"path": file})).await["size_bytes"], 0);
+    assert_eq!(
+        world.ok("storage.hash", json!({"path": file})).await["size_bytes"],
+        0
+    );
 }
 
 /// Renders one template as an argument of a node.
@@ -59,10 +72,15 @@ async fn render(template: &str, state: Value, world: &World) -> Result<Value, St
     let mut problems = Vec::new();
     let prepared = templates.prepare(parsed.get("value").unwrap(), Use::ARGUMENTS, &mut problems);
     assert_eq!(problems, [], "{template}");
-    let Value::Object(state) = state else { panic!("a mapping") };
+    let Value::Object(state) = state else {
+        panic!("a mapping")
+    };
     let surroundings = Surroundings::of(&world.runtime, &Map::new());
     let scope = Scope::new(&surroundings, &State::new(state));
-    templates.render(&prepared, &scope).await.map_err(|failure| failure.to_string())
+    templates
+        .render(&prepared, &scope)
+        .await
+        .map_err(|failure| failure.to_string())
 }
 
 #[tokio::test]
@@ -75,7 +93,10 @@ async fn the_sha256_filter_hashes_text_as_it_is_and_all_else_in_canonical_form()
         rendered.unwrap().as_str().unwrap().to_owned()
     };
     assert_eq!(hash("{{ state.text | sha256 }}").await, HELLO);
-    assert_eq!(hash("{{ state.five | sha256 }}").await, Digest::of(b"5").to_hex());
+    assert_eq!(
+        hash("{{ state.five | sha256 }}").await,
+        Digest::of(b"5").to_hex()
+    );
     for (name, value) in [
         ("number", json!(5)),
         ("yes", json!(true)),
@@ -83,27 +104,59 @@ async fn the_sha256_filter_hashes_text_as_it_is_and_all_else_in_canonical_form()
         ("list", json!([1, {"a": "x", "b": 2.0}])),
     ] {
         let expected = Canonical::value(&value).digest().to_hex();
-        assert_eq!(hash(&format!("{{{{ state.{name} | sha256 }}}}")).await, expected, "{name}");
+        assert_eq!(
+            hash(&format!("{{{{ state.{name} | sha256 }}}}")).await,
+            expected,
+            "{name}"
+        );
     }
-    assert_eq!(hash("{{ state.list | sha256 }}").await, hash("{{ state.same | sha256 }}").await);
-    assert_ne!(hash("{{ state.number | sha256 }}").await, hash("{{ state.five | sha256 }}").await);
-    let key = render("cache:{{ state.text | trim | lower | sha256 }}", state.clone(), &world).await;
+    assert_eq!(
+        hash("{{ state.list | sha256 }}").await,
+        hash("{{ state.same | sha256 }}").await
+    );
+    assert_ne!(
+        hash("{{ state.number | sha256 }}").await,
+        hash("{{ state.five | sha256 }}").await
+    );
+    let key = render(
+        "cache:{{ state.text | trim | lower | sha256 }}",
+        state.clone(),
+        &world,
+    )
+    .await;
     let expected = format!("cache:{}", Digest::of(b"hello world").to_hex());
     assert_eq!(key, Ok(json!(expected)));
-    assert!(render("{{ state.gone | sha256 }}", state, &world).await.is_err());
+    assert!(
+        render("{{ state.gone | sha256 }}", state, &world)
+            .await
+            .is_err()
+    );
 }
 
 #[tokio::test]
 async fn the_storage_hash_filter_makes_the_storys_key() {
     let world = World::with(Act::new());
     let file = world.file("f", "hello world\n");
-    let key = render("{{ state.file_path | storage_hash }}", json!({"file_path": file}), &world).await;
+    let key = render(
+        "{{ state.file_path | storage_hash }}",
+        json!({"file_path": file}),
+        &world,
+    )
+    .await;
     assert_eq!(key, Ok(json!(HELLO)));
     let with = |key: &Value| json!({"action": "test.act", "args": {"file": file}, "key": key});
     let response = world.wrap(with(&key.unwrap())).await;
-    assert_eq!(text(&response, "_cache_key"), format!("cache:tester:{HELLO}"));
+    assert_eq!(
+        text(&response, "_cache_key"),
+        format!("cache:tester:{HELLO}")
+    );
     world.file("f", "changed");
-    let key = render("{{ state.file_path | storage_hash }}", json!({"file_path": file}), &world).await;
+    let key = render(
+        "{{ state.file_path | storage_hash }}",
+        json!({"file_path": file}),
+        &world,
+    )
+    .await;
     assert!(!is_hit(&world.wrap(with(&key.unwrap())).await));
     let absent = render("{{ 'absent' | storage_hash }}", json!({}), &world).await;
     assert!(absent.unwrap_err().contains("absent"));
@@ -112,7 +165,11 @@ async fn the_storage_hash_filter_makes_the_storys_key() {
 #[tokio::test]
 async fn templates_cannot_leave_their_sandbox() {
     let world = World::with(Act::new());
-    for escape in ["{{ ''.__class__.__mro__ }}", "{{ state.__class__ }}", "{{ ''.__class__ }}"] {
+    for escape in [
+        "{{ ''.__class__.__mro__ }}",
+        "{{ state.__class__ }}",
+        "{{ ''.__class__ }}",
+    ] {
         match render(escape, json!({}), &world).await {
             Ok(value) => assert_eq!(value, Value::Null, "{escape}"),
             Err(message) => assert!(message.contains("undefined"), "{message}"),

@@ -9,7 +9,9 @@ use crate::world::{Setup, World, is_hit, text};
 
 fn call(further: Value) -> Value {
     let mut with = json!({"action": "test.act", "args": {"x": 1}});
-    with.as_object_mut().unwrap().extend(further.as_object().unwrap().clone());
+    with.as_object_mut()
+        .unwrap()
+        .extend(further.as_object().unwrap().clone());
     with
 }
 
@@ -28,34 +30,58 @@ async fn the_version_of_an_action_is_keyed() {
 #[tokio::test]
 async fn a_version_in_the_file_starts_afresh() {
     let world = World::with(Act::new());
-    for with in [json!({}), json!({"version": 1}), json!({"version": "1"}), json!({"version": 2})] {
+    for with in [
+        json!({}),
+        json!({"version": 1}),
+        json!({"version": "1"}),
+        json!({"version": 2}),
+    ] {
         assert!(!is_hit(&world.wrap(call(with.clone())).await), "{with}");
         assert!(is_hit(&world.wrap(call(with)).await));
     }
-    assert!(is_hit(&world.wrap(call(json!({"version": null}))).await), "null is none");
+    assert!(
+        is_hit(&world.wrap(call(json!({"version": null}))).await),
+        "null is none"
+    );
 }
 
 #[tokio::test]
 async fn what_an_action_declares_is_keyed() {
     let act = Act::new().implies(|_, runtime| Ok(runtime.settings["base_url"].clone()));
-    let one = Setup::default().settings(json!({"base_url": "a"})).with(act.clone()).start();
+    let one = Setup::default()
+        .settings(json!({"base_url": "a"}))
+        .with(act.clone())
+        .start();
     one.wrap(call(json!({}))).await;
     one.wrap(call(json!({"key": "k"}))).await;
-    let two = Setup::in_home_of(&one).settings(json!({"base_url": "b"})).with(act.clone()).start();
+    let two = Setup::in_home_of(&one)
+        .settings(json!({"base_url": "b"}))
+        .with(act.clone())
+        .start();
     assert!(!is_hit(&two.wrap(call(json!({}))).await));
-    assert!(!is_hit(&two.wrap(call(json!({"key": "k"}))).await), "custom keys too");
+    assert!(
+        !is_hit(&two.wrap(call(json!({"key": "k"}))).await),
+        "custom keys too"
+    );
     assert!(is_hit(&one.wrap(call(json!({}))).await));
 }
 
 #[tokio::test]
 async fn an_action_that_cannot_tell_what_it_depends_on_runs_uncached() {
-    let act = Act::new()
-        .implies(|_, _| Err(cachalot_workflow::Failure::new("boom", "the base URL is not set")));
+    let act = Act::new().implies(|_, _| {
+        Err(cachalot_workflow::Failure::new(
+            "boom",
+            "the base URL is not set",
+        ))
+    });
     let world = World::with(act.clone());
     for _ in 0..2 {
         let response = world.wrap(call(json!({}))).await;
         assert_eq!(response["_cache_stored"], false);
-        assert_eq!(text(&response, "_cache_reason"), "no key: the base URL is not set");
+        assert_eq!(
+            text(&response, "_cache_reason"),
+            "no key: the base URL is not set"
+        );
     }
     assert_eq!(act.runs(), 2);
 }
@@ -80,12 +106,19 @@ async fn the_working_directory_of_a_program_is_keyed() {
 #[cfg(unix)]
 #[tokio::test]
 async fn the_variables_that_a_program_is_given_are_keyed_and_no_others() {
-    let one = Setup::default().variable("GREETING", "hello").variable("OTHER", "1").start();
+    let one = Setup::default()
+        .variable("GREETING", "hello")
+        .variable("OTHER", "1")
+        .start();
     let print = shell(&["sh", "-c", "echo $GREETING"], json!(["GREETING"]));
     assert_eq!(one.wrap(print.clone()).await["result"]["stdout"], "hello\n");
-    let same = Setup::in_home_of(&one).variable("GREETING", "hello").variable("OTHER", "2");
+    let same = Setup::in_home_of(&one)
+        .variable("GREETING", "hello")
+        .variable("OTHER", "2");
     assert!(is_hit(&same.start().wrap(print.clone()).await));
-    let other = Setup::in_home_of(&one).variable("GREETING", "goodbye").start();
+    let other = Setup::in_home_of(&one)
+        .variable("GREETING", "goodbye")
+        .start();
     let answer = other.wrap(print).await;
     assert!(!is_hit(&answer));
     assert_eq!(answer["result"]["stdout"], "goodbye\n");
@@ -103,11 +136,17 @@ async fn a_file_that_the_answer_depends_on_makes_it_stale_when_it_changes() {
     let changed = world.wrap(with.clone()).await;
     assert!(!is_hit(&changed));
     let reason = text(&changed, "_cache_reason");
-    assert!(reason.starts_with("changed since: ") && reason.contains("rules.txt"), "{reason}");
+    assert!(
+        reason.starts_with("changed since: ") && reason.contains("rules.txt"),
+        "{reason}"
+    );
     assert!(is_hit(&world.wrap(with.clone()).await));
     std::fs::remove_file(&file).unwrap();
     assert!(!is_hit(&world.wrap(with.clone()).await), "it is gone");
-    assert!(is_hit(&world.wrap(with.clone()).await), "and it is still gone");
+    assert!(
+        is_hit(&world.wrap(with.clone()).await),
+        "and it is still gone"
+    );
     world.file("rules.txt", "two");
     assert!(!is_hit(&world.wrap(with).await), "it is back");
     assert_eq!(act.runs(), 4);
@@ -121,10 +160,18 @@ async fn a_file_that_is_only_touched_makes_nothing_stale() {
     world.wrap(with.clone()).await;
     let times = std::fs::FileTimes::new()
         .set_modified(std::time::SystemTime::now() + Duration::from_secs(60));
-    std::fs::File::options().append(true).open(&file).unwrap().set_times(times).unwrap();
+    std::fs::File::options()
+        .append(true)
+        .open(&file)
+        .unwrap()
+        .set_times(times)
+        .unwrap();
     assert!(is_hit(&world.wrap(with.clone()).await));
     world.file("rules.txt", "one");
-    assert!(is_hit(&world.wrap(with).await), "written again with the same content");
+    assert!(
+        is_hit(&world.wrap(with).await),
+        "written again with the same content"
+    );
 }
 
 #[tokio::test]
@@ -156,7 +203,10 @@ async fn what_changes_while_the_action_runs_is_not_stored() {
     let with = call(json!({"depends_on": [file.path()]}));
     let torn = world.wrap(with.clone()).await;
     assert_eq!(torn["_cache_stored"], false);
-    assert!(text(&torn, "_cache_reason").starts_with("changed since: "), "{torn}");
+    assert!(
+        text(&torn, "_cache_reason").starts_with("changed since: "),
+        "{torn}"
+    );
     assert_eq!(world.wrap(with).await["_cache_stored"], true);
 }
 
@@ -170,7 +220,10 @@ async fn what_is_depended_on_is_part_of_the_call() {
     }
     let remote = call(json!({"depends_on": ["https://example.org/x"]}));
     let response = world.wrap(remote).await;
-    assert!(text(&response, "_cache_reason").contains("local paths"), "{response}");
+    assert!(
+        text(&response, "_cache_reason").contains("local paths"),
+        "{response}"
+    );
 }
 
 fn nested(inner: Value) -> Value {
@@ -195,14 +248,26 @@ async fn a_wrap_in_a_wrap_is_answered_as_a_whole() {
 #[tokio::test]
 async fn a_wrap_in_a_wrap_keys_what_the_inner_one_keys() {
     let act = Act::new().implies(|_, runtime| Ok(runtime.settings["base_url"].clone()));
-    let one = Setup::default().settings(json!({"base_url": "a"})).with(act.clone()).start();
+    let one = Setup::default()
+        .settings(json!({"base_url": "a"}))
+        .with(act.clone())
+        .start();
     one.wrap(nested(call(json!({})))).await;
     assert!(is_hit(&one.wrap(nested(call(json!({})))).await));
-    let two = Setup::in_home_of(&one).settings(json!({"base_url": "b"})).with(act.clone()).start();
-    assert!(!is_hit(&two.wrap(nested(call(json!({})))).await), "another base URL");
+    let two = Setup::in_home_of(&one)
+        .settings(json!({"base_url": "b"}))
+        .with(act.clone())
+        .start();
+    assert!(
+        !is_hit(&two.wrap(nested(call(json!({})))).await),
+        "another base URL"
+    );
     let newer = Setup::in_home_of(&one).settings(json!({"base_url": "a"}));
     let newer = newer.with(act.clone().version(2)).start();
-    assert!(!is_hit(&newer.wrap(nested(call(json!({})))).await), "another version");
+    assert!(
+        !is_hit(&newer.wrap(nested(call(json!({})))).await),
+        "another version"
+    );
 }
 
 #[tokio::test]
@@ -229,6 +294,9 @@ async fn followers_and_later_callers_do_not_pay_for_a_nested_call_twice() {
     let world = World::with(act.clone());
     let disabled_inside = nested(call(json!({"cache_enabled": false})));
     world.wrap(disabled_inside.clone()).await;
-    assert!(is_hit(&world.wrap(disabled_inside).await), "the outer one is cached");
+    assert!(
+        is_hit(&world.wrap(disabled_inside).await),
+        "the outer one is cached"
+    );
     assert_eq!(act.runs(), 1);
 }

@@ -25,7 +25,10 @@ async fn handles(world: &World) -> Vec<String> {
 
 fn sorted(erased: &Value) -> Vec<String> {
     let keys = erased["deleted_keys"].as_array().unwrap();
-    let mut keys: Vec<String> = keys.iter().map(|key| key.as_str().unwrap().to_owned()).collect();
+    let mut keys: Vec<String> = keys
+        .iter()
+        .map(|key| key.as_str().unwrap().to_owned())
+        .collect();
     keys.sort();
     keys
 }
@@ -45,9 +48,15 @@ async fn a_key_erases_its_entry_and_no_other() {
             "dry_run": false,
         })
     );
-    assert_eq!(handles(&world).await, ["cache:tester:K", "cache:tester:k2", "cache:tester:k:x"]);
+    assert_eq!(
+        handles(&world).await,
+        ["cache:tester:K", "cache:tester:k2", "cache:tester:k:x"]
+    );
     let again = world.invalidate(json!({"key": "k"})).await;
-    assert_eq!((&again["success"], &again["deleted_count"]), (&json!(true), &json!(0)));
+    assert_eq!(
+        (&again["success"], &again["deleted_count"]),
+        (&json!(true), &json!(0))
+    );
 }
 
 #[tokio::test]
@@ -62,14 +71,25 @@ async fn afterwards_the_action_runs_again_also_where_the_entry_was_at_hand() {
     assert!(is_hit(&other.wrap(with.clone()).await));
     other.invalidate(json!({"key": "k"})).await;
     assert!(!is_hit(&world.wrap(with.clone()).await));
-    assert!(is_hit(&other.wrap(with).await), "what the first has stored since");
+    assert!(
+        is_hit(&other.wrap(with).await),
+        "what the first has stored since"
+    );
     assert_eq!(act.runs(), 2);
 }
 
 #[tokio::test]
 async fn patterns_match_whole_handles() {
-    let one = Setup::default().agent("agent1").with(Act::new()).with(Act::named("llm.fake")).start();
-    let two = Setup::in_home_of(&one).agent("agent2").with(Act::new()).with(Act::named("llm.fake")).start();
+    let one = Setup::default()
+        .agent("agent1")
+        .with(Act::new())
+        .with(Act::named("llm.fake"))
+        .start();
+    let two = Setup::in_home_of(&one)
+        .agent("agent2")
+        .with(Act::new())
+        .with(Act::named("llm.fake"))
+        .start();
     let fill = async || {
         for world in [&one, &two] {
             world.invalidate(json!({"pattern": "cache:*"})).await;
@@ -103,13 +123,21 @@ async fn patterns_match_whole_handles() {
 #[tokio::test]
 async fn a_pattern_without_the_agent_matches_the_agents_own() {
     let world = Setup::default().agent("docs").with(Act::new()).start();
-    let other = Setup::in_home_of(&world).agent("other").with(Act::new()).start();
+    let other = Setup::in_home_of(&world)
+        .agent("other")
+        .with(Act::new())
+        .start();
     for key in ["extract:a", "extract:b", "translate:a"] {
         keep(&world, key).await;
         keep(&other, key).await;
     }
-    let erased = world.invalidate(json!({"pattern": "cache:extract:*"})).await;
-    assert_eq!(sorted(&erased), ["cache:docs:extract:a", "cache:docs:extract:b"]);
+    let erased = world
+        .invalidate(json!({"pattern": "cache:extract:*"}))
+        .await;
+    assert_eq!(
+        sorted(&erased),
+        ["cache:docs:extract:a", "cache:docs:extract:b"]
+    );
     let erased = world.invalidate(json!({"pattern": "translate:*"})).await;
     assert_eq!(sorted(&erased), ["cache:docs:translate:a"]);
     assert_eq!(handles(&world).await.len(), 3, "the other agent's stay");
@@ -118,7 +146,15 @@ async fn a_pattern_without_the_agent_matches_the_agents_own() {
 #[tokio::test]
 async fn only_the_star_is_special_in_a_pattern() {
     let world = World::with(Act::new());
-    for key in ["a?c", "abc", "a[b]c", "a\\*c", "line\nbreak", "line\nbreak\n", "a*c"] {
+    for key in [
+        "a?c",
+        "abc",
+        "a[b]c",
+        "a\\*c",
+        "line\nbreak",
+        "line\nbreak\n",
+        "a*c",
+    ] {
         keep(&world, key).await;
     }
     for (pattern, expected) in [
@@ -141,25 +177,39 @@ async fn a_literal_star_in_a_key_is_erased_by_key() {
     for key in ["a*c", "abc"] {
         keep(&world, key).await;
     }
-    assert_eq!(sorted(&world.invalidate(json!({"key": "a*c"})).await), ["cache:tester:a*c"]);
+    assert_eq!(
+        sorted(&world.invalidate(json!({"key": "a*c"})).await),
+        ["cache:tester:a*c"]
+    );
     assert_eq!(handles(&world).await, ["cache:tester:abc"]);
 }
 
 #[tokio::test]
 async fn a_metadata_filter_reaches_the_entries_of_all_agents() {
     let extract = || Act::named("llamaextract.fake");
-    let one = Setup::default().agent("one").with(extract()).with(Act::new()).start();
-    let two = Setup::in_home_of(&one).agent("two").with(extract()).with(Act::new()).start();
+    let one = Setup::default()
+        .agent("one")
+        .with(extract())
+        .with(Act::new())
+        .start();
+    let two = Setup::in_home_of(&one)
+        .agent("two")
+        .with(extract())
+        .with(Act::new())
+        .start();
     for world in [&one, &two] {
         world.wrapped("llamaextract.fake", json!({"x": 1})).await;
         keep(world, "k").await;
     }
-    let manager = Setup::in_home_of(&one).agent("cache_management_agent").start();
+    let manager = Setup::in_home_of(&one)
+        .agent("cache_management_agent")
+        .start();
     let filter = json!({"metadata_filter": {"_cache_action": "llamaextract.fake"}});
     let erased = manager.invalidate(filter).await;
     assert_eq!(erased["deleted_count"], 2, "{erased}");
     assert_eq!(handles(&one).await, ["cache:one:k", "cache:two:k"]);
-    let by_key = json!({"metadata_filter": {"_cache_key": "cache:two:k", "_cache_type": "action_result"}});
+    let by_key =
+        json!({"metadata_filter": {"_cache_key": "cache:two:k", "_cache_type": "action_result"}});
     assert_eq!(sorted(&manager.invalidate(by_key).await), ["cache:two:k"]);
     let all = json!({"metadata_filter": {"_cache_type": "action_result"}});
     assert_eq!(manager.invalidate(all).await["deleted_count"], 1);
@@ -176,9 +226,7 @@ async fn a_metadata_filter_knows_actions_by_all_their_names() {
 #[tokio::test]
 async fn a_pattern_and_a_filter_together_mean_both() {
     let world = World::with(Act::new());
-    let tagged = |key: &str, tag: &str| {
-        json!({"action": "test.act", "args": {}, "key": key, "tags": [tag, "all"]})
-    };
+    let tagged = |key: &str, tag: &str| json!({"action": "test.act", "args": {}, "key": key, "tags": [tag, "all"]});
     for (key, tag) in [("a:1", "red"), ("a:2", "blue"), ("b:1", "red")] {
         world.wrap(tagged(key, tag)).await;
     }
@@ -188,24 +236,34 @@ async fn a_pattern_and_a_filter_together_mean_both() {
     assert_eq!(sorted(&world.invalidate(both).await), ["cache:tester:a:1"]);
     // A key is on top of what the rest matches.
     let and_key = json!({"key": "b:1", "pattern": "a:*", "tags": ["all"]});
-    assert_eq!(sorted(&world.invalidate(and_key).await), ["cache:tester:a:2", "cache:tester:b:1"]);
+    assert_eq!(
+        sorted(&world.invalidate(and_key).await),
+        ["cache:tester:a:2", "cache:tester:b:1"]
+    );
 }
 
 #[tokio::test]
 async fn tags_reach_the_entries_of_all_agents_and_all_must_be_there() {
     let one = World::with(Act::new());
-    let two = Setup::in_home_of(&one).agent("two").with(Act::new()).start();
-    let tagged = |key: &str, tags: Value| {
-        json!({"action": "test.act", "args": {}, "key": key, "tags": tags})
-    };
+    let two = Setup::in_home_of(&one)
+        .agent("two")
+        .with(Act::new())
+        .start();
+    let tagged = |key: &str, tags: Value| json!({"action": "test.act", "args": {}, "key": key, "tags": tags});
     one.wrap(tagged("a", json!(["x", "y"]))).await;
     one.wrap(tagged("b", json!("x"))).await;
     two.wrap(tagged("c", json!(["y", "x"]))).await;
     two.wrap(tagged("d", json!([]))).await;
     let both = two.invalidate(json!({"tags": ["x", "y"]})).await;
     assert_eq!(sorted(&both), ["cache:tester:a", "cache:two:c"]);
-    assert_eq!(sorted(&two.invalidate(json!({"tags": "x"})).await), ["cache:tester:b"]);
-    assert_eq!(two.invalidate(json!({"tags": "none"})).await["deleted_count"], 0);
+    assert_eq!(
+        sorted(&two.invalidate(json!({"tags": "x"})).await),
+        ["cache:tester:b"]
+    );
+    assert_eq!(
+        two.invalidate(json!({"tags": "none"})).await["deleted_count"],
+        0
+    );
     assert_eq!(handles(&one).await, ["cache:two:d"]);
 }
 
@@ -217,8 +275,15 @@ async fn a_dry_run_only_tells() {
     }
     let with = json!({"key": "a:1", "pattern": "a:*", "dry_run": "true"});
     let told = world.invalidate(with).await;
-    assert_eq!((&told["dry_run"], &told["deleted_count"]), (&json!(true), &json!(0)));
-    assert_eq!(sorted(&told), ["cache:tester:a:1", "cache:tester:a:2"], "each once");
+    assert_eq!(
+        (&told["dry_run"], &told["deleted_count"]),
+        (&json!(true), &json!(0))
+    );
+    assert_eq!(
+        sorted(&told),
+        ["cache:tester:a:1", "cache:tester:a:2"],
+        "each once"
+    );
     assert_eq!(handles(&world).await.len(), 3);
 }
 
@@ -227,16 +292,28 @@ async fn something_must_be_asked_for_and_it_must_make_sense() {
     let world = World::with(Act::new());
     keep(&world, "k").await;
     for (with, named) in [
-        (json!({}), "one of `key`, `pattern`, `metadata_filter`, `tags`"),
+        (
+            json!({}),
+            "one of `key`, `pattern`, `metadata_filter`, `tags`",
+        ),
         (json!({"metadata_filter": {}}), "one of"),
         (json!({"tags": []}), "one of"),
         (json!({"key": null, "pattern": null}), "one of"),
         (json!({"dry_run": true}), "one of"),
         (json!({"key": ""}), "empty"),
         (json!({"pattern": ""}), "empty"),
-        (json!({"metadata_filter": {"_cache_acton": "x"}}), "did you mean `_cache_action`"),
-        (json!({"metadata_filter": {"_cache_action": 5}}), "must be text"),
-        (json!({"metadata_filter": {"_cache_type": "other"}}), "`other`"),
+        (
+            json!({"metadata_filter": {"_cache_acton": "x"}}),
+            "did you mean `_cache_action`",
+        ),
+        (
+            json!({"metadata_filter": {"_cache_action": 5}}),
+            "must be text",
+        ),
+        (
+            json!({"metadata_filter": {"_cache_type": "other"}}),
+            "`other`",
+        ),
         (json!({"metadata_filter": ["x"]}), "metadata_filter"),
         (json!({"patern": "*"}), "did you mean `pattern`"),
     ] {
@@ -267,29 +344,47 @@ async fn there_is_no_hidden_limit() {
     keep(&world, "one").await;
     for number in 0..1_100 {
         let key = format!("note {number}");
-        world.ok("ltm.store", json!({"key": key, "value": number})).await;
+        world
+            .ok("ltm.store", json!({"key": key, "value": number}))
+            .await;
     }
     world.after(Duration::from_secs(1));
     // More than a thousand newer rows of others do not hide it.
-    assert_eq!(sorted(&world.invalidate(json!({"pattern": "*:one"})).await), ["cache:tester:one"]);
-    let told = world.invalidate(json!({"pattern": "many:*", "dry_run": true})).await;
+    assert_eq!(
+        sorted(&world.invalidate(json!({"pattern": "*:one"})).await),
+        ["cache:tester:one"]
+    );
+    let told = world
+        .invalidate(json!({"pattern": "many:*", "dry_run": true}))
+        .await;
     assert_eq!(told["deleted_keys"].as_array().unwrap().len(), 1_500);
     let erased = world.invalidate(json!({"pattern": "many:*"})).await;
     assert_eq!(erased["deleted_count"], 1_500);
     assert_eq!(erased["deleted_keys"].as_array().unwrap().len(), 1_500);
     assert!(handles(&world).await.is_empty());
-    assert_eq!(world.records("user").await.len(), 1_100, "user memory is untouched");
+    assert_eq!(
+        world.records("user").await.len(),
+        1_100,
+        "user memory is untouched"
+    );
 }
 
 #[tokio::test]
 async fn an_entry_of_the_cache_alone_goes() {
     let world = World::with(Act::new());
     keep(&world, "k").await;
-    let precious = json!({"key": "precious", "value": 1, "metadata": {"_cache_action": "test.act"}});
+    let precious =
+        json!({"key": "precious", "value": 1, "metadata": {"_cache_action": "test.act"}});
     world.ok("ltm.store", precious).await;
-    world.ok("ltm.store", json!({"key": "plain", "value": 1})).await;
-    world.invalidate(json!({"metadata_filter": {"_cache_action": "test.act"}})).await;
-    world.invalidate(json!({"pattern": "*", "key": "precious"})).await;
+    world
+        .ok("ltm.store", json!({"key": "plain", "value": 1}))
+        .await;
+    world
+        .invalidate(json!({"metadata_filter": {"_cache_action": "test.act"}}))
+        .await;
+    world
+        .invalidate(json!({"pattern": "*", "key": "precious"}))
+        .await;
     assert_eq!(world.records("user").await.len(), 2);
     assert!(handles(&world).await.is_empty());
 }
@@ -298,16 +393,36 @@ async fn an_entry_of_the_cache_alone_goes() {
 async fn search_in_user_memory_never_finds_entries_of_the_cache() {
     let act = Act::new().gives(json!({"text": "the whale is white"}));
     let world = World::with(act);
-    world.ok("ltm.store", json!({"key": "note", "value": "a white whale", "metadata": {"kind": "note"}})).await;
+    world
+        .ok(
+            "ltm.store",
+            json!({"key": "note", "value": "a white whale", "metadata": {"kind": "note"}}),
+        )
+        .await;
     keep(&world, "whale").await;
-    for query in [json!({"query": "whale"}), json!({}), json!({"metadata_filter": {"kind": "note"}}), json!({"query": "white", "limit": 100})] {
+    for query in [
+        json!({"query": "whale"}),
+        json!({}),
+        json!({"metadata_filter": {"kind": "note"}}),
+        json!({"query": "white", "limit": 100}),
+    ] {
         let found = world.ok("ltm.search", query.clone()).await;
         assert_eq!(found["count"], 1, "{query}: {found}");
         assert_eq!(found["results"][0]["key"], "note");
     }
     let found = world.ok("ltm.search", json!({"query": "test.act"})).await;
     assert_eq!(found["count"], 0);
-    assert_eq!(world.ok("ltm.retrieve", json!({"key": "cache:tester:whale"})).await["found"], false);
-    assert_eq!(world.ok("ltm.delete", json!({"key": "cache:tester:whale"})).await["deleted"], false);
+    assert_eq!(
+        world
+            .ok("ltm.retrieve", json!({"key": "cache:tester:whale"}))
+            .await["found"],
+        false
+    );
+    assert_eq!(
+        world
+            .ok("ltm.delete", json!({"key": "cache:tester:whale"}))
+            .await["deleted"],
+        false
+    );
     assert_eq!(handles(&world).await.len(), 1);
 }

@@ -23,18 +23,28 @@ async fn a_handle_has_four_parts() {
     let world = World::with(Act::new());
     let handle = handle(&world, with_args(json!({"x": 1}))).await;
     let parts: Vec<&str> = handle.split(':').collect();
-    let [cache, agent, action, digest] = parts.as_slice() else { panic!("{handle}") };
+    let [cache, agent, action, digest] = parts.as_slice() else {
+        panic!("{handle}")
+    };
     assert_eq!((*cache, *agent, *action), ("cache", "tester", "test.act"));
     assert_eq!(digest.len(), 64);
-    assert!(digest.bytes().all(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase()));
+    assert!(
+        digest
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase())
+    );
 }
 
 #[tokio::test]
 async fn equal_arguments_are_one_call_in_whatever_order_they_are_written() {
     let act = Act::new();
     let world = World::with(act.clone());
-    world.wrap(with_args(json!({"x": {"a": 1, "b": [2]}, "y": 2}))).await;
-    let other_order = world.wrap(with_args(json!({"y": 2, "x": {"b": [2], "a": 1}}))).await;
+    world
+        .wrap(with_args(json!({"x": {"a": 1, "b": [2]}, "y": 2})))
+        .await;
+    let other_order = world
+        .wrap(with_args(json!({"y": 2, "x": {"b": [2], "a": 1}})))
+        .await;
     assert!(is_hit(&other_order));
     assert_eq!(act.runs(), 1);
 }
@@ -74,7 +84,10 @@ async fn different_arguments_are_different_calls() {
     handles.dedup();
     assert_eq!((handles.len(), act.runs()), (values.len(), values.len()));
     for value in &values {
-        assert!(is_hit(&world.wrap(with_args(json!({"value": value}))).await), "{value}");
+        assert!(
+            is_hit(&world.wrap(with_args(json!({"value": value}))).await),
+            "{value}"
+        );
     }
 }
 
@@ -93,14 +106,20 @@ async fn arguments_reach_the_action_unchanged_whatever_the_strategy() {
         json!({"skip_cache": true}),
     ] {
         let mut with = json!({"action": "test.act", "args": args});
-        with.as_object_mut().unwrap().extend(strategy.as_object().unwrap().clone());
+        with.as_object_mut()
+            .unwrap()
+            .extend(strategy.as_object().unwrap().clone());
         world.wrap(with).await;
     }
     let seen = act.seen();
     assert_eq!(seen.len(), 6);
     for given in seen {
         assert_eq!(Value::Object(given.clone()), args);
-        assert_eq!(given["x"].to_string(), args["x"].to_string(), "the order of keys too");
+        assert_eq!(
+            given["x"].to_string(),
+            args["x"].to_string(),
+            "the order of keys too"
+        );
     }
 }
 
@@ -109,11 +128,21 @@ async fn a_key_is_prefixed_once_however_much_of_the_prefix_it_has() {
     let act = Act::new();
     let world = World::with(act.clone());
     for key in ["k", "cache:k", "cache:tester:k"] {
-        assert_eq!(handle(&world, with_key(json!(key))).await, "cache:tester:k", "{key}");
+        assert_eq!(
+            handle(&world, with_key(json!(key))).await,
+            "cache:tester:k",
+            "{key}"
+        );
     }
     assert_eq!(act.runs(), 1);
-    assert_eq!(handle(&world, with_key(json!("cache:a:b"))).await, "cache:tester:a:b");
-    assert_eq!(handle(&world, with_key(json!("cache:other:k"))).await, "cache:tester:other:k");
+    assert_eq!(
+        handle(&world, with_key(json!("cache:a:b"))).await,
+        "cache:tester:a:b"
+    );
+    assert_eq!(
+        handle(&world, with_key(json!("cache:other:k"))).await,
+        "cache:tester:other:k"
+    );
 }
 
 #[tokio::test]
@@ -146,7 +175,10 @@ async fn an_empty_key_is_no_key() {
         assert!(handle.starts_with("cache:tester:test.act:"), "{handle}");
     }
     let custom = json!({"action": "test.act", "args": {}, "key": "", "key_strategy": "custom"});
-    assert_eq!(world.fails("cache.wrap", custom).await.kind, "validation_error");
+    assert_eq!(
+        world.fails("cache.wrap", custom).await.kind,
+        "validation_error"
+    );
 }
 
 #[tokio::test]
@@ -180,7 +212,10 @@ async fn a_key_goes_round_through_wrap_get_and_invalidate() {
             assert_eq!(got["value"], wrapped["result"]);
         }
         let runs = act.runs();
-        assert!(is_hit(&world.wrap(with_key(json!(handle))).await), "{key:?}");
+        assert!(
+            is_hit(&world.wrap(with_key(json!(handle))).await),
+            "{key:?}"
+        );
         assert_eq!(act.runs(), runs);
         let erased = world.invalidate(json!({"key": key})).await;
         assert_eq!(erased["deleted_keys"], json!([handle]), "{key:?}");
@@ -194,14 +229,23 @@ async fn a_key_goes_round_through_wrap_get_and_invalidate() {
 #[tokio::test]
 async fn without_prefix_a_key_is_shared_by_all_agents_and_goes_round_too() {
     let one = World::with(Act::new());
-    let two = Setup::in_home_of(&one).agent("second").with(Act::new()).start();
+    let two = Setup::in_home_of(&one)
+        .agent("second")
+        .with(Act::new())
+        .start();
     let with = json!({"action": "test.act", "args": {}, "key": "shared", "key_prefix": false});
     assert_eq!(handle(&one, with.clone()).await, "cache:shared");
     assert!(is_hit(&two.wrap(with).await));
     let key = json!({"key": "cache:shared", "key_prefix": "False"});
     assert_eq!(two.ok("cache.get", key.clone()).await["found"], true);
-    assert_eq!(two.ok("cache.get", json!({"key": "shared"})).await["found"], false);
-    assert_eq!(two.invalidate(key).await["deleted_keys"], json!(["cache:shared"]));
+    assert_eq!(
+        two.ok("cache.get", json!({"key": "shared"})).await["found"],
+        false
+    );
+    assert_eq!(
+        two.invalidate(key).await["deleted_keys"],
+        json!(["cache:shared"])
+    );
     let args = json!({"action": "test.act", "args": {}, "key_prefix": false});
     let handle = handle(&one, args).await;
     assert_eq!(handle.split(':').count(), 3, "{handle}");
@@ -211,7 +255,10 @@ async fn without_prefix_a_key_is_shared_by_all_agents_and_goes_round_too() {
 #[tokio::test]
 async fn agents_do_not_share_unless_they_say_so() {
     let one = World::with(Act::new());
-    let two = Setup::in_home_of(&one).agent("second").with(Act::new()).start();
+    let two = Setup::in_home_of(&one)
+        .agent("second")
+        .with(Act::new())
+        .start();
     for with in [with_key(json!("k")), with_args(json!({"x": 1}))] {
         assert!(!is_hit(&one.wrap(with.clone()).await));
         assert!(!is_hit(&two.wrap(with.clone()).await));
@@ -220,7 +267,10 @@ async fn agents_do_not_share_unless_they_say_so() {
     // An agent cannot name itself into another's entries.
     let key = with_key(json!("cache:tester:k"));
     assert_eq!(handle(&two, key).await, "cache:second:tester:k");
-    assert_eq!(two.get("cache:tester:k").await["metadata"]["_cache_key"], "cache:second:tester:k");
+    assert_eq!(
+        two.get("cache:tester:k").await["metadata"]["_cache_key"],
+        "cache:second:tester:k"
+    );
 }
 
 #[tokio::test]
@@ -232,7 +282,10 @@ async fn an_agents_name_cannot_reach_into_handles_or_patterns() {
     assert!(!is_hit(&a.wrap(with_key(json!("b*c d%:k"))).await));
     a.invalidate(json!({"pattern": "cache:a:*"})).await;
     assert_eq!(odd.get("k").await["found"], true);
-    assert_eq!(odd.invalidate(json!({"key": handle})).await["deleted_count"], 1);
+    assert_eq!(
+        odd.invalidate(json!({"key": handle})).await["deleted_count"],
+        1
+    );
 }
 
 #[test]
@@ -269,7 +322,10 @@ async fn sha256_keys_cover_the_other_arguments_too() {
         })
     };
     assert!(!is_hit(&world.wrap(with("content", "one")).await));
-    assert!(!is_hit(&world.wrap(with("content", "two")).await), "another extractor");
+    assert!(
+        !is_hit(&world.wrap(with("content", "two")).await),
+        "another extractor"
+    );
     assert!(!is_hit(&world.wrap(with("other", "one")).await));
     assert!(is_hit(&world.wrap(with("content", "one")).await));
     assert_eq!(act.runs(), 3);
@@ -281,8 +337,14 @@ async fn what_cannot_be_meant_is_refused_at_run_time_too() {
     for (with, named) in [
         (json!({"key_strategy": "custom"}), "needs `key`"),
         (json!({"key_strategy": "sha256"}), "needs `key_source`"),
-        (json!({"key_strategy": "sha256", "key_source": "gone"}), "`gone`"),
-        (json!({"key_strategy": "file_content", "key_source": "gone"}), "`gone`"),
+        (
+            json!({"key_strategy": "sha256", "key_source": "gone"}),
+            "`gone`",
+        ),
+        (
+            json!({"key_strategy": "file_content", "key_source": "gone"}),
+            "`gone`",
+        ),
         (json!({"key_strategy": "file_content"}), "`file`"),
         (json!({"key_strategy": "arg"}), "did you mean `args`"),
         (json!({"ttl_second": 5}), "did you mean `ttl_seconds`"),
@@ -297,7 +359,9 @@ async fn what_cannot_be_meant_is_refused_at_run_time_too() {
         (json!({"args": {"z": 1}}), "unknown parameter `z`"),
     ] {
         let mut call = json!({"action": "test.act", "args": {}});
-        call.as_object_mut().unwrap().extend(with.as_object().unwrap().clone());
+        call.as_object_mut()
+            .unwrap()
+            .extend(with.as_object().unwrap().clone());
         let failure = world.fails("cache.wrap", call).await;
         assert_eq!(failure.kind, "validation_error", "{with}");
         assert!(failure.message.contains(named), "{with}: {failure}");
@@ -315,7 +379,10 @@ async fn flags_that_a_template_made_text_are_what_they_say() {
     };
     world.wrap(with_key(json!("k"))).await;
     for false_text in ["false", "False", " FALSE "] {
-        assert!(is_hit(&world.wrap(with("skip_cache", false_text)).await), "{false_text}");
+        assert!(
+            is_hit(&world.wrap(with("skip_cache", false_text)).await),
+            "{false_text}"
+        );
     }
     assert!(!is_hit(&world.wrap(with("skip_cache", "true")).await));
     assert!(is_hit(&world.wrap(with("cache_enabled", "True")).await));

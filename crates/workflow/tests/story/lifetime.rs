@@ -13,7 +13,9 @@ const DAY: i64 = 24 * HOUR;
 
 fn with_ttl(ttl: &Value) -> Value {
     let mut with = json!({"action": "test.act", "args": {}, "key": "k", "skip_cache": true});
-    with.as_object_mut().unwrap().extend(ttl.as_object().unwrap().clone());
+    with.as_object_mut()
+        .unwrap()
+        .extend(ttl.as_object().unwrap().clone());
     with
 }
 
@@ -27,7 +29,10 @@ async fn the_table_of_lifetimes() {
         (json!({"ttl_days": 0.5}), 12 * HOUR),
         (json!({"ttl_hours": 2, "ttl_days": 7}), 2 * HOUR),
         (json!({"ttl_hours": 0.5}), HOUR / 2),
-        (json!({"ttl_seconds": 30, "ttl_hours": 2, "ttl_days": 7}), 30_000),
+        (
+            json!({"ttl_seconds": 30, "ttl_hours": 2, "ttl_days": 7}),
+            30_000,
+        ),
         (json!({"ttl_seconds": 30, "ttl_days": 7}), 30_000),
         (json!({"ttl_seconds": "60"}), 60_000),
         (json!({"ttl_seconds": 0.25}), 250),
@@ -35,7 +40,11 @@ async fn the_table_of_lifetimes() {
         (json!({"ttl_days": 36_500}), 36_500 * DAY),
     ] {
         let response = world.wrap(with_ttl(&ttl)).await;
-        assert_eq!(text(&response, "_cache_expires_at"), iso8601(START + lives), "{ttl}");
+        assert_eq!(
+            text(&response, "_cache_expires_at"),
+            iso8601(START + lives),
+            "{ttl}"
+        );
         assert_eq!(response["_cache_stored"], true);
     }
 }
@@ -43,12 +52,21 @@ async fn the_table_of_lifetimes() {
 #[tokio::test]
 async fn a_lifetime_beyond_all_calendars_is_for_ever() {
     let world = World::with(Act::new());
-    for ttl in [json!({"ttl_days": 10_000_000}), json!({"ttl_days": 1e300}), json!({"ttl_seconds": u64::MAX})] {
+    for ttl in [
+        json!({"ttl_days": 10_000_000}),
+        json!({"ttl_days": 1e300}),
+        json!({"ttl_seconds": u64::MAX}),
+    ] {
         let response = world.wrap(with_ttl(&ttl)).await;
         assert_eq!(response["_cache_stored"], true, "{ttl}");
-        assert_eq!(text(&response, "_cache_expires_at"), "9999-12-31T23:59:59.999Z");
+        assert_eq!(
+            text(&response, "_cache_expires_at"),
+            "9999-12-31T23:59:59.999Z"
+        );
         world.after(Duration::from_secs(100 * 365 * 86_400));
-        let hit = world.wrap(json!({"action": "test.act", "args": {}, "key": "k"})).await;
+        let hit = world
+            .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
+            .await;
         assert!(is_hit(&hit), "{ttl}");
     }
 }
@@ -58,8 +76,18 @@ async fn a_lifetime_that_is_no_positive_number_is_refused() {
     let act = Act::new();
     let world = World::with(act.clone());
     for name in ["ttl_days", "ttl_hours", "ttl_seconds"] {
-        for wrong in [json!(0), json!(-1), json!(-0.5), json!("0"), json!("soon"), json!(""), json!([1])] {
-            let failure = world.fails("cache.wrap", with_ttl(&json!({ name: wrong }))).await;
+        for wrong in [
+            json!(0),
+            json!(-1),
+            json!(-0.5),
+            json!("0"),
+            json!("soon"),
+            json!(""),
+            json!([1]),
+        ] {
+            let failure = world
+                .fails("cache.wrap", with_ttl(&json!({ name: wrong })))
+                .await;
             assert_eq!(failure.kind, "validation_error", "{name}: {wrong}");
             assert!(failure.message.contains(name), "{failure}");
         }
@@ -106,9 +134,15 @@ async fn the_lifetime_is_the_entrys_and_no_part_of_the_key() {
     world.wrap(call(10)).await;
     assert!(is_hit(&world.wrap(call(1_000)).await));
     world.after(Duration::from_secs(10));
-    assert!(!is_hit(&world.wrap(call(1_000)).await), "it was stored for ten seconds");
+    assert!(
+        !is_hit(&world.wrap(call(1_000)).await),
+        "it was stored for ten seconds"
+    );
     world.after(Duration::from_secs(10));
-    assert!(is_hit(&world.wrap(call(10)).await), "and now for a thousand");
+    assert!(
+        is_hit(&world.wrap(call(10)).await),
+        "and now for a thousand"
+    );
 }
 
 #[tokio::test]

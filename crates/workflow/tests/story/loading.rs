@@ -18,12 +18,18 @@ fn registry() -> Registry {
 fn problems(with: &str) -> Vec<Problem> {
     let tree = tree::parse("agent.yaml", with).unwrap();
     let registry = registry();
-    registry.get("cache.wrap").unwrap().check(Some(&tree), &registry)
+    registry
+        .get("cache.wrap")
+        .unwrap()
+        .check(Some(&tree), &registry)
 }
 
 /// Where in the text a problem points to.
 fn pointed_at<'a>(text: &'a str, problem: &Problem) -> &'a str {
-    let place = problem.place.as_ref().unwrap_or_else(|| panic!("no place: {problem}"));
+    let place = problem
+        .place
+        .as_ref()
+        .unwrap_or_else(|| panic!("no place: {problem}"));
     assert_eq!(&*place.file, "agent.yaml");
     &text[place.start..place.start + place.len]
 }
@@ -31,7 +37,9 @@ fn pointed_at<'a>(text: &'a str, problem: &Problem) -> &'a str {
 #[track_caller]
 fn is_problem(with: &str, code: &str, at: &str, says: &str) {
     let problems = problems(with);
-    let [problem] = problems.as_slice() else { panic!("{with}: {problems:?}") };
+    let [problem] = problems.as_slice() else {
+        panic!("{with}: {problems:?}")
+    };
     assert_eq!(problem.code, code, "{problem}");
     assert_eq!(pointed_at(with, problem), at, "{problem}");
     assert!(problem.to_string().contains(says), "{problem}");
@@ -45,12 +53,18 @@ fn is_fine(with: &str) {
 #[test]
 fn what_the_story_writes_is_fine() {
     is_fine("action: test.act\nargs: {}");
-    is_fine("action: test.act\nkey_strategy: file_content\nkey_source: file\nttl_days: 60\nargs: {file: a}");
+    is_fine(
+        "action: test.act\nkey_strategy: file_content\nkey_source: file\nttl_days: 60\nargs: {file: a}",
+    );
     is_fine("action: test.act\nkey_strategy: file_content\nargs: {file: a}");
-    is_fine("action: test.act\nkey_strategy: custom\nkey: \"search:{{ state.q }}\"\nttl_hours: 24\nargs: {}");
+    is_fine(
+        "action: test.act\nkey_strategy: custom\nkey: \"search:{{ state.q }}\"\nttl_hours: 24\nargs: {}",
+    );
     is_fine("action: \"{{ state.action }}\"\nargs: \"{{ state.args }}\"");
     is_fine("action: test.act\nargs: \"{{ state.args }}\"\nkey_strategy: sha256\nkey_source: x");
-    is_fine("action: test.act\nargs: {}\nttl_days: \"{{ state.days }}\"\nttl_seconds: \"30\"\nttl_hours: 0.5");
+    is_fine(
+        "action: test.act\nargs: {}\nttl_days: \"{{ state.days }}\"\nttl_seconds: \"30\"\nttl_hours: 0.5",
+    );
     is_fine("action: test.act\nargs: {}\nkey_strategy: \"{{ state.strategy }}\"");
     is_fine("action: actions.json_parse\nargs: {text: '1'}");
     is_fine("action: cache.wrap\nargs:\n  action: test.act\n  args: {x: 1}");
@@ -59,12 +73,22 @@ fn what_the_story_writes_is_fine() {
 #[test]
 fn an_unknown_strategy() {
     let with = "action: test.act\nargs: {}\nkey_strategy: file_contnet";
-    is_problem(with, "bad-value", "file_contnet", "did you mean `file_content`");
+    is_problem(
+        with,
+        "bad-value",
+        "file_contnet",
+        "did you mean `file_content`",
+    );
 }
 
 #[test]
 fn an_unknown_scope_and_an_unknown_way_to_fail() {
-    is_problem("action: test.act\nargs: {}\nscope: globl", "bad-value", "globl", "did you mean `global`");
+    is_problem(
+        "action: test.act\nargs: {}\nscope: globl",
+        "bad-value",
+        "globl",
+        "did you mean `global`",
+    );
     let with = "action: test.act\nargs: {}\non_error: returns";
     is_problem(with, "bad-value", "returns", "did you mean `return`");
 }
@@ -116,13 +140,29 @@ fn a_probability_or_a_limit_out_of_range() {
 #[test]
 fn an_unknown_action_to_wrap() {
     let with = "action: file.raed\nargs: {}";
-    is_problem(with, "unknown-action", "file.raed", "did you mean `file.read`");
-    is_problem("action: zzz\nargs: {}", "unknown-action", "zzz", "no action `zzz`");
+    is_problem(
+        with,
+        "unknown-action",
+        "file.raed",
+        "did you mean `file.read`",
+    );
+    is_problem(
+        "action: zzz\nargs: {}",
+        "unknown-action",
+        "zzz",
+        "no action `zzz`",
+    );
 }
 
 #[test]
 fn an_action_that_only_has_an_effect() {
-    for action in ["ltm.store", "ltm.delete", "file.write", "cache.invalidate", "actions.ltm_store"] {
+    for action in [
+        "ltm.store",
+        "ltm.delete",
+        "file.write",
+        "cache.invalidate",
+        "actions.ltm_store",
+    ] {
         let with = format!("action: {action}\nargs: {{}}");
         is_problem(&with, "effect-only-wrapped", action, "only has an effect");
     }
@@ -142,8 +182,10 @@ fn the_arguments_of_the_wrapped_action() {
 fn what_is_wrong_inside_a_wrap_in_a_wrap() {
     let with = "action: cache.wrap\nargs:\n  action: test.act\n  args: {zz: 1}\n  ttl_days: 0";
     let problems = problems(with);
-    let mut told: Vec<(&str, &str)> =
-        problems.iter().map(|problem| (problem.code, pointed_at(with, problem))).collect();
+    let mut told: Vec<(&str, &str)> = problems
+        .iter()
+        .map(|problem| (problem.code, pointed_at(with, problem)))
+        .collect();
     told.sort_unstable();
     assert_eq!(told, [("bad-value", "0"), ("unknown-key", "zz")]);
 }
@@ -152,7 +194,16 @@ fn what_is_wrong_inside_a_wrap_in_a_wrap() {
 fn everything_is_told_at_once() {
     let with = "action: file.raed\nargs: {}\nkey_strategy: x\nscope: y\nttl_days: 0\ncleanup_probability: 7";
     let codes: Vec<&str> = problems(with).iter().map(|problem| problem.code).collect();
-    assert_eq!(codes, ["unknown-action", "bad-value", "bad-value", "bad-value", "bad-value"]);
+    assert_eq!(
+        codes,
+        [
+            "unknown-action",
+            "bad-value",
+            "bad-value",
+            "bad-value",
+            "bad-value"
+        ]
+    );
 }
 
 /// Loads a whole file with one node, and tells where its problems are.
@@ -175,13 +226,27 @@ fn a_file_with_such_a_node_is_refused_with_line_and_suggestion() {
     let node = "    uses: cache.wrap\n    with:\n      action: test.act\n      args: {x: 1}\n";
     assert_eq!(loaded(node), []);
     for (line, code, says) in [
-        ("      ttl_second: 5\n", "unknown-key", "did you mean `ttl_seconds`"),
+        (
+            "      ttl_second: 5\n",
+            "unknown-key",
+            "did you mean `ttl_seconds`",
+        ),
         ("      ttl_seconds: 0\n", "bad-value", "positive"),
-        ("      key_strategy: customs\n", "bad-value", "did you mean `custom`"),
-        ("      skip_cache: maybe\n", "wrong-type", "`true` or `false`"),
+        (
+            "      key_strategy: customs\n",
+            "bad-value",
+            "did you mean `custom`",
+        ),
+        (
+            "      skip_cache: maybe\n",
+            "wrong-type",
+            "`true` or `false`",
+        ),
     ] {
         let problems = loaded(&format!("{node}{line}"));
-        let [(text, found, at)] = problems.as_slice() else { panic!("{line}: {problems:?}") };
+        let [(text, found, at)] = problems.as_slice() else {
+            panic!("{line}: {problems:?}")
+        };
         assert_eq!((*found, *at), (code, 8), "{text}");
         assert!(text.contains(says), "{text}");
     }
@@ -190,24 +255,50 @@ fn a_file_with_such_a_node_is_refused_with_line_and_suggestion() {
     let get = "    uses: cache.get\n    with: {}\n";
     assert_eq!(loaded(get)[0].1, "missing-key");
     let nothing = "    uses: cache.wrap\n";
-    assert!(!loaded(nothing).is_empty(), "`action` and `args` are needed");
+    assert!(
+        !loaded(nothing).is_empty(),
+        "`action` and `args` are needed"
+    );
 }
 
 #[test]
 fn keys_of_mappings_of_any_kind_become_text() {
     let tree = tree::parse("agent.yaml", "{1: one, true: two, a: three}").unwrap();
     let value: Value = tree.to_value();
-    assert_eq!(value, serde_json::json!({"1": "one", "true": "two", "a": "three"}));
+    assert_eq!(
+        value,
+        serde_json::json!({"1": "one", "true": "two", "a": "three"})
+    );
 }
 
 #[test]
 fn what_cannot_be_depended_on_or_shared_as_written() {
     let base = "action: test.act\nargs: {}\n";
     is_problem(&format!("{base}tags: 3"), "wrong-type", "3", "`tags`");
-    is_problem(&format!("{base}depends_on: {{a: 1}}"), "wrong-type", "{a", "`depends_on`");
-    is_problem(&format!("{base}depends_on: [1]"), "wrong-type", "1", "`depends_on`");
+    is_problem(
+        &format!("{base}depends_on: {{a: 1}}"),
+        "wrong-type",
+        "{a",
+        "`depends_on`",
+    );
+    is_problem(
+        &format!("{base}depends_on: [1]"),
+        "wrong-type",
+        "1",
+        "`depends_on`",
+    );
     for wrong in ["https://example.org/x", "src/*.rs", "~/notes"] {
-        is_problem(&format!("{base}depends_on: [{wrong}]"), "bad-value", wrong, wrong);
+        is_problem(
+            &format!("{base}depends_on: [{wrong}]"),
+            "bad-value",
+            wrong,
+            wrong,
+        );
     }
-    is_problem(&format!("{base}key_prefix: false\nscope: agent"), "bad-value", "agent", "`scope: agent`");
+    is_problem(
+        &format!("{base}key_prefix: false\nscope: agent"),
+        "bad-value",
+        "agent",
+        "`scope: agent`",
+    );
 }

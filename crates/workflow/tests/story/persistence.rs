@@ -37,7 +37,10 @@ async fn entries_outlive_the_run_that_made_them() {
     for (miss, hit) in first.iter().zip(&second) {
         assert!(!is_hit(miss) && is_hit(hit));
         let told = ["_cache_hit", "_cache_created_at", "_cache_reason"];
-        assert_eq!(without(miss.clone(), &told[..]), without(hit.clone(), &told));
+        assert_eq!(
+            without(miss.clone(), &told[..]),
+            without(hit.clone(), &told)
+        );
     }
 }
 
@@ -55,8 +58,12 @@ async fn an_entry_is_durable_when_it_is_said_to_be_stored() {
     let options = cachalot_memory::sqlite::Options::new(world.clock.clone());
     let path = copy.path().join("memory.db");
     let memory = cachalot_memory::sqlite::SqliteMemory::open(&path, options).unwrap();
-    let other = Setup::in_home_of(&world).memory(std::sync::Arc::new(memory)).with(Act::new());
-    assert!(is_hit(&other.start().wrapped("test.act", json!({"x": 1})).await));
+    let other = Setup::in_home_of(&world)
+        .memory(std::sync::Arc::new(memory))
+        .with(Act::new());
+    assert!(is_hit(
+        &other.start().wrapped("test.act", json!({"x": 1})).await
+    ));
 }
 
 #[tokio::test]
@@ -67,13 +74,30 @@ async fn a_cassette_played_in_an_empty_home_answers_as_the_original_did() {
     answers(&world, &file).await;
     let warm = answers(&world, &file).await;
     let mut cassette = Vec::new();
-    let exported = world.runtime.cache.export(&mut cassette, None).await.unwrap();
+    let exported = world
+        .runtime
+        .cache
+        .export(&mut cassette, None)
+        .await
+        .unwrap();
     assert_eq!((exported.entries, exported.left_out), (4, 0));
 
     let stopped = Act::new().fails(cachalot_workflow::Failure::new("stopped", "it is stopped"));
-    let elsewhere = Setup::default().mode(Mode::Frozen).with(stopped.clone()).start();
+    let elsewhere = Setup::default()
+        .mode(Mode::Frozen)
+        .with(stopped.clone())
+        .start();
     let mut tape = BufReader::new(cassette.as_slice());
-    assert_eq!(elsewhere.runtime.cache.import(&mut tape).await.unwrap().entries, 4);
+    assert_eq!(
+        elsewhere
+            .runtime
+            .cache
+            .import(&mut tape)
+            .await
+            .unwrap()
+            .entries,
+        4
+    );
     // Long after everything has expired, and the file is a copy made later.
     elsewhere.after(std::time::Duration::from_secs(400 * 86_400));
     std::fs::write(&file, "content").unwrap();
@@ -95,17 +119,29 @@ async fn a_cassette_played_in_an_empty_home_answers_as_the_original_did() {
 #[tokio::test]
 async fn frozen_runs_what_is_not_cached_on_purpose_and_nothing_else() {
     let act = Act::new();
-    let world = Setup::default().mode(Mode::Frozen).with(act.clone()).start();
+    let world = Setup::default()
+        .mode(Mode::Frozen)
+        .with(act.clone())
+        .start();
     let off = json!({"action": "test.act", "args": {}, "cache_enabled": false});
     assert_eq!(world.wrap(off).await["result"]["run"], 1);
     let skipping = json!({"action": "test.act", "args": {}, "skip_cache": true});
-    assert_eq!(world.fails("cache.wrap", skipping).await.kind, "frozen_miss");
+    assert_eq!(
+        world.fails("cache.wrap", skipping).await.kind,
+        "frozen_miss"
+    );
     let unhashed = json!({
         "action": "test.act", "args": {"file": "absent"}, "key_strategy": "file_content",
     });
-    assert_eq!(world.fails("cache.wrap", unhashed).await.kind, "frozen_miss");
+    assert_eq!(
+        world.fails("cache.wrap", unhashed).await.kind,
+        "frozen_miss"
+    );
     let returning = json!({"action": "test.act", "args": {}, "on_error": "return"});
-    assert_eq!(world.fails("cache.wrap", returning).await.kind, "frozen_miss");
+    assert_eq!(
+        world.fails("cache.wrap", returning).await.kind,
+        "frozen_miss"
+    );
     assert_eq!(act.runs(), 1);
     assert!(world.entries().await.is_empty());
 }
@@ -116,16 +152,30 @@ async fn refreshing_a_whole_run_runs_and_stores_everything_once() {
     let world = World::with(act.clone());
     let call = json!({"action": "test.act", "args": {}});
     world.wrap(call.clone()).await;
-    let refreshing = Setup::in_home_of(&world).mode(Mode::Refresh).with(act.clone()).start();
+    let refreshing = Setup::in_home_of(&world)
+        .mode(Mode::Refresh)
+        .with(act.clone())
+        .start();
     let fresh = refreshing.wrap(call.clone()).await;
-    assert_eq!((is_hit(&fresh), &fresh["_cache_stored"]), (false, &json!(true)));
+    assert_eq!(
+        (is_hit(&fresh), &fresh["_cache_stored"]),
+        (false, &json!(true))
+    );
     assert_eq!(world.wrap(call.clone()).await["result"]["run"], 2);
-    let off = Setup::in_home_of(&world).mode(Mode::Off).with(act.clone()).start();
+    let off = Setup::in_home_of(&world)
+        .mode(Mode::Off)
+        .with(act.clone())
+        .start();
     let uncached = off.wrap(call.clone()).await;
     assert_eq!(uncached["_cache_key"], Value::Null);
-    let reading = Setup::in_home_of(&world).mode(Mode::ReadOnly).with(act.clone()).start();
+    let reading = Setup::in_home_of(&world)
+        .mode(Mode::ReadOnly)
+        .with(act.clone())
+        .start();
     assert!(is_hit(&reading.wrap(call).await));
-    let other = reading.wrap(json!({"action": "test.act", "args": {"x": 1}})).await;
+    let other = reading
+        .wrap(json!({"action": "test.act", "args": {"x": 1}}))
+        .await;
     assert_eq!(text(&other, "_cache_reason"), "the cache is read-only");
     assert_eq!(other["_cache_stored"], false);
 }
@@ -138,7 +188,9 @@ async fn a_plan_tells_what_would_be_paid_and_does_nothing() {
     let world = World::with(act.clone());
     let plan = async |with: Value| {
         let wrap = world.runtime.actions.get("cache.wrap").unwrap();
-        let Value::Object(with) = with else { unreachable!() };
+        let Value::Object(with) = with else {
+            unreachable!()
+        };
         let with = check(wrap.about(), with).unwrap();
         wrap.plan(with, &world.runtime).await.unwrap()
     };
@@ -147,23 +199,41 @@ async fn a_plan_tells_what_would_be_paid_and_does_nothing() {
         handle: handle.map(ToOwned::to_owned),
         reason: reason.to_owned(),
     };
-    assert_eq!(plan(call.clone()).await, pays(Some("cache:tester:k"), "not in the cache"));
+    assert_eq!(
+        plan(call.clone()).await,
+        pays(Some("cache:tester:k"), "not in the cache")
+    );
     assert_eq!(act.runs(), 0);
     let miss = world.wrap(call.clone()).await;
     let hit = world.wrap(call.clone()).await;
     let planned = plan(call.clone()).await;
-    assert_eq!(planned, Planned::Hit { result: hit, handle: "cache:tester:k".to_owned() });
+    assert_eq!(
+        planned,
+        Planned::Hit {
+            result: hit,
+            handle: "cache:tester:k".to_owned()
+        }
+    );
     assert_eq!(text(&miss, "_cache_key"), "cache:tester:k");
     let mut off = call.clone();
     off["cache_enabled"] = json!(false);
     assert_eq!(plan(off).await, pays(None, "caching is off"));
     let mut skipping = call;
     skipping["skip_cache"] = json!(true);
-    assert_eq!(plan(skipping).await, pays(Some("cache:tester:k"), "a fresh answer was asked for"));
+    assert_eq!(
+        plan(skipping).await,
+        pays(Some("cache:tester:k"), "a fresh answer was asked for")
+    );
     let unhashed = json!({
         "action": "test.act", "args": {"file": "absent"}, "key_strategy": "file_content",
     });
-    let Planned::Pays { handle: None, reason } = plan(unhashed).await else { panic!("a plan") };
+    let Planned::Pays {
+        handle: None,
+        reason,
+    } = plan(unhashed).await
+    else {
+        panic!("a plan")
+    };
     assert!(reason.starts_with("no key: "), "{reason}");
     assert_eq!((act.runs(), world.events.answered().len()), (1, 2));
 }

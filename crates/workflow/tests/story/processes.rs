@@ -37,13 +37,21 @@ fn place() -> Option<PathBuf> {
 fn run_in(place: &Path, takes: Duration) -> World {
     let log = place.join("runs");
     let act = Act::new().takes(takes).answers(move |_, given| {
-        let mut log = std::fs::File::options().append(true).create(true).open(&log).unwrap();
+        let mut log = std::fs::File::options()
+            .append(true)
+            .create(true)
+            .open(&log)
+            .unwrap();
         writeln!(log, "{}", given["x"]).unwrap();
         Ok(json!({"made by": std::process::id(), "x": given["x"]}))
     });
     let clock = Arc::new(SystemClock);
     let memory = SqliteMemory::open(&place.join("memory.db"), Options::new(clock.clone())).unwrap();
-    Setup::default().memory(Arc::new(memory)).clock(clock).with(act).start()
+    Setup::default()
+        .memory(Arc::new(memory))
+        .clock(clock)
+        .with(act)
+        .start()
 }
 
 fn runs(place: &Path) -> Vec<String> {
@@ -56,7 +64,9 @@ fn meet(place: &Path) {
     std::fs::write(place.join(format!("here-{}", std::process::id())), "").unwrap();
     let here = || {
         let entries = std::fs::read_dir(place).unwrap().flatten();
-        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("here-")).count()
+        entries
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("here-"))
+            .count()
     };
     let until = std::time::Instant::now() + Duration::from_secs(20);
     while here() < PROCESSES {
@@ -95,7 +105,10 @@ fn sixteen_tasks_in_each_of_four_processes_run_one_key_once() {
 #[test]
 fn part_one_key() {
     let Some(place) = place() else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
     runtime.unwrap().block_on(async {
         let world = run_in(&place, Duration::from_millis(200));
         meet(&place);
@@ -122,7 +135,10 @@ fn many_keys_in_four_processes_run_once_each_and_no_store_is_lost() {
 #[test]
 fn part_many_keys() {
     let Some(place) = place() else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
     runtime.unwrap().block_on(async {
         let world = Arc::new(run_in(&place, Duration::from_millis(5)));
         meet(&place);
@@ -162,8 +178,13 @@ fn part_that_is_killed() {
         let begun = place.join("begun");
         let act = Act::new().takes(Duration::from_secs(60));
         let clock = Arc::new(SystemClock);
-        let memory = SqliteMemory::open(&place.join("memory.db"), Options::new(clock.clone())).unwrap();
-        let world = Setup::default().memory(Arc::new(memory)).clock(clock).with(act.clone()).start();
+        let memory =
+            SqliteMemory::open(&place.join("memory.db"), Options::new(clock.clone())).unwrap();
+        let world = Setup::default()
+            .memory(Arc::new(memory))
+            .clock(clock)
+            .with(act.clone())
+            .start();
         let watching = tokio::spawn(async move {
             while act.runs() == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;

@@ -18,8 +18,10 @@ fn texts() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-c:]{0,3}",
         any::<String>(),
-        proptest::sample::select(vec!["", "1", "1.0", "true", "null", "e\u{301}", "\u{e9}", "s1:a", "{}"])
-            .prop_map(ToOwned::to_owned),
+        proptest::sample::select(vec![
+            "", "1", "1.0", "true", "null", "e\u{301}", "\u{e9}", "s1:a", "{}"
+        ])
+        .prop_map(ToOwned::to_owned),
     ]
 }
 
@@ -85,7 +87,9 @@ fn turned(value: Value) -> Value {
         Value::Object(fields) => {
             let mut fields: Vec<_> = fields.into_iter().collect();
             fields.reverse();
-            let fields = fields.into_iter().map(|(name, value)| (name, turned(value)));
+            let fields = fields
+                .into_iter()
+                .map(|(name, value)| (name, turned(value)));
             Value::Object(fields.collect())
         }
         scalar => scalar,
@@ -101,7 +105,10 @@ fn same(one: &Value, other: &Value) -> bool {
         (Value::String(one), Value::String(other)) => one == other,
         (Value::Number(one), Value::Number(other)) => {
             let whole = |number: &Number| {
-                number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+                number
+                    .as_i64()
+                    .map(i128::from)
+                    .or_else(|| number.as_u64().map(i128::from))
             };
             match (whole(one), whole(other)) {
                 (Some(one), Some(other)) => one == other,
@@ -116,9 +123,9 @@ fn same(one: &Value, other: &Value) -> bool {
         }
         (Value::Object(one), Value::Object(other)) => {
             let all_in = |these: &Map<String, Value>, those: &Map<String, Value>| {
-                these.iter().all(|(name, value)| {
-                    those.get(name).is_some_and(|other| same(value, other))
-                })
+                these
+                    .iter()
+                    .all(|(name, value)| those.get(name).is_some_and(|other| same(value, other)))
             };
             one.len() == other.len() && all_in(one, other)
         }
@@ -130,21 +137,33 @@ fn in_process() -> World {
     let clock = Arc::new(ManualClock::at(START));
     let memory = Arc::new(InProcessMemory::new(clock.clone()));
     let echo = Act::new().answers(|_, given| Ok(given.get("value").cloned().unwrap_or_default()));
-    Setup::default().memory(memory).clock(clock).with(echo).start()
+    Setup::default()
+        .memory(memory)
+        .clock(clock)
+        .with(echo)
+        .start()
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     runtime.unwrap().block_on(future)
 }
 
 /// The handle of a call that was never made.
 async fn handle(world: &World, with: Value) -> String {
     let wrap = world.runtime.actions.get("cache.wrap").unwrap();
-    let Value::Object(with) = with else { panic!("a mapping") };
+    let Value::Object(with) = with else {
+        panic!("a mapping")
+    };
     let with = check(wrap.about(), with).unwrap();
     match wrap.plan(with, &world.runtime).await.unwrap() {
-        Planned::Pays { handle: Some(handle), .. } | Planned::Hit { handle, .. } => handle,
+        Planned::Pays {
+            handle: Some(handle),
+            ..
+        }
+        | Planned::Hit { handle, .. } => handle,
         other => panic!("{other:?}"),
     }
 }
@@ -154,7 +173,10 @@ fn for_all<S: Strategy>(
     strategy: &S,
     test: impl Fn(S::Value) -> Result<(), TestCaseError>,
 ) {
-    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::with_cases(cases) });
+    let mut runner = TestRunner::new(Config {
+        failure_persistence: None,
+        ..Config::with_cases(cases)
+    });
     runner.run(strategy, test).unwrap();
 }
 
@@ -164,8 +186,17 @@ fn handles_are_the_same_for_the_same_arguments_and_for_no_others() {
     for_all(1_500, &pairs(), |(one, other)| {
         block_on(async {
             let with = |value: &Value| json!({"action": "test.act", "args": {"value": value}});
-            let handles = (handle(&world, with(&one)).await, handle(&world, with(&other)).await);
-            prop_assert_eq!(handles.0 == handles.1, same(&one, &other), "{} and {}", one, other);
+            let handles = (
+                handle(&world, with(&one)).await,
+                handle(&world, with(&other)).await,
+            );
+            prop_assert_eq!(
+                handles.0 == handles.1,
+                same(&one, &other),
+                "{} and {}",
+                one,
+                other
+            );
             Ok(())
         })
     });
@@ -173,18 +204,20 @@ fn handles_are_the_same_for_the_same_arguments_and_for_no_others() {
 
 #[test]
 fn calls_with_one_custom_key_share_an_entry_unless_something_else_that_is_keyed_differs() {
-    for_all(200, &(pairs(), pairs()), |((one, other), (ours, theirs))| {
-        block_on(async {
-            let world = in_process();
-            let with = |version: &Value, x: &Value| {
-                json!({"action": "test.act", "args": {"x": x}, "key": "k", "version": version})
-            };
-            world.wrap(with(&one, &ours)).await;
-            let second = world.wrap(with(&other, &theirs)).await;
-            prop_assert_eq!(is_hit(&second), same(&one, &other), "{} and {}", one, other);
-            Ok(())
-        })
-    });
+    for_all(
+        200,
+        &(pairs(), pairs()),
+        |((one, other), (ours, theirs))| {
+            block_on(async {
+                let world = in_process();
+                let with = |version: &Value, x: &Value| json!({"action": "test.act", "args": {"x": x}, "key": "k", "version": version});
+                world.wrap(with(&one, &ours)).await;
+                let second = world.wrap(with(&other, &theirs)).await;
+                prop_assert_eq!(is_hit(&second), same(&one, &other), "{} and {}", one, other);
+                Ok(())
+            })
+        },
+    );
 }
 
 #[test]
@@ -194,12 +227,17 @@ fn two_keys_are_one_only_if_they_are_one_without_their_prefixes() {
     for_all(1_500, &(key(), key()), |(one, other)| {
         let bare = |key: &str| {
             let key = key.strip_prefix("cache:").unwrap_or(key).to_owned();
-            key.strip_prefix("tester:").map(ToOwned::to_owned).unwrap_or(key)
+            key.strip_prefix("tester:")
+                .map(ToOwned::to_owned)
+                .unwrap_or(key)
         };
         prop_assume!(!one.trim().is_empty() && !other.trim().is_empty());
         block_on(async {
             let with = |key: &str| json!({"action": "test.act", "args": {}, "key": key});
-            let handles = (handle(&world, with(&one)).await, handle(&world, with(&other)).await);
+            let handles = (
+                handle(&world, with(&one)).await,
+                handle(&world, with(&other)).await,
+            );
             prop_assert_eq!(handles.0 == handles.1, bare(&one) == bare(&other));
             let again = handle(&world, with(&handles.0)).await;
             prop_assert_eq!(&again, &handles.0, "a handle is its own handle");
@@ -216,7 +254,12 @@ fn agents_of_any_names_never_share() {
         block_on(async {
             let first = in_process();
             let memory = first.runtime.memory.clone().unwrap();
-            let setup = |agent: &str| Setup::default().memory(Arc::clone(&memory)).agent(agent).with(Act::new());
+            let setup = |agent: &str| {
+                Setup::default()
+                    .memory(Arc::clone(&memory))
+                    .agent(agent)
+                    .with(Act::new())
+            };
             let (first, second) = (setup(&one).start(), setup(&other).start());
             let with = json!({"action": "test.act", "args": {}, "key": key});
             first.wrap(with.clone()).await;
@@ -238,7 +281,11 @@ fn a_wrapped_action_gives_what_the_bare_one_gives() {
     let world = in_process();
     let act = Act::new().answers(|_, given| Ok(given.get("value").cloned().unwrap_or_default()));
     let memory = world.runtime.memory.clone().unwrap();
-    let setup = || Setup::default().memory(Arc::clone(&memory)).with(act.clone());
+    let setup = || {
+        Setup::default()
+            .memory(Arc::clone(&memory))
+            .with(act.clone())
+    };
     let cold = setup().without_front().start();
     for_all(400, &values(), |value| {
         block_on(async {

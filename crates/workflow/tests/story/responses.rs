@@ -17,7 +17,9 @@ fn fields(response: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn a_miss_says_what_was_stored_and_why_it_ran() {
     let world = World::with(Act::new());
-    let response = world.wrap(json!({"action": "test.act", "args": {}, "key": "k"})).await;
+    let response = world
+        .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
+        .await;
     assert_eq!(
         response,
         json!({
@@ -57,7 +59,9 @@ async fn a_hit_says_when_its_entry_was_made() {
 async fn disabled_neither_looks_nor_stores_and_has_no_key() {
     let act = Act::new();
     let world = World::with(act.clone());
-    world.wrap(json!({"action": "test.act", "args": {}, "key": "k"})).await;
+    world
+        .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
+        .await;
     let disabled = json!({"action": "test.act", "args": {}, "key": "k", "cache_enabled": false});
     for run in [2, 3] {
         assert_eq!(
@@ -73,7 +77,9 @@ async fn disabled_neither_looks_nor_stores_and_has_no_key() {
             })
         );
     }
-    let kept = world.wrap(json!({"action": "test.act", "args": {}, "key": "k"})).await;
+    let kept = world
+        .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
+        .await;
     assert_eq!((kept["result"]["run"].clone(), act.runs()), (json!(1), 3));
 }
 
@@ -111,7 +117,10 @@ async fn a_hash_that_fails_leaves_no_key_and_says_why() {
     });
     let response = world.wrap(call).await;
     let reason = text(&response, "_cache_reason");
-    assert!(reason.starts_with("no key: ") && reason.contains("absent.pdf"), "{reason}");
+    assert!(
+        reason.starts_with("no key: ") && reason.contains("absent.pdf"),
+        "{reason}"
+    );
     assert_eq!(
         response,
         json!({
@@ -129,7 +138,9 @@ async fn a_hash_that_fails_leaves_no_key_and_says_why() {
 #[tokio::test]
 async fn a_result_that_is_not_stored_says_why() {
     let world = World::with(Act::new().gives(json!({"success": false, "error": "no luck"})));
-    let response = world.wrap(json!({"action": "test.act", "args": {}, "key": "k"})).await;
+    let response = world
+        .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
+        .await;
     assert_eq!(
         response,
         json!({
@@ -149,7 +160,9 @@ async fn a_failing_action_fails_the_node_as_it_would_unwrapped() {
     let failure = Failure::passing("http_error", "the server said 503");
     let world = World::with(Act::new().fails(failure));
     let bare = world.fails("test.act", json!({})).await;
-    let wrapped = world.fails("cache.wrap", json!({"action": "test.act", "args": {}})).await;
+    let wrapped = world
+        .fails("cache.wrap", json!({"action": "test.act", "args": {}}))
+        .await;
     assert_eq!(
         (wrapped.kind, &wrapped.message, wrapped.retryable),
         (bare.kind, &bare.message, bare.retryable)
@@ -172,9 +185,14 @@ async fn on_error_return_gives_the_storys_error_object() {
         "_cache_reason": "the work failed",
     });
     assert_eq!(world.wrap(call.clone()).await, expected);
-    assert_eq!(world.wrap(call).await, expected, "a failure is not replayed");
+    assert_eq!(
+        world.wrap(call).await,
+        expected,
+        "a failure is not replayed"
+    );
     assert_eq!(act.runs(), 2);
-    let off = json!({"action": "test.act", "args": {}, "cache_enabled": false, "on_error": "return"});
+    let off =
+        json!({"action": "test.act", "args": {}, "cache_enabled": false, "on_error": "return"});
     assert_eq!(world.wrap(off).await["_cache_key"], Value::Null);
 }
 
@@ -186,15 +204,23 @@ async fn on_error_return_covers_arguments_that_the_action_refuses() {
     assert_eq!(response["success"], false);
     assert!(text(&response, "error").contains("`url`"), "{response}");
     let failing = json!({"action": "http.get", "args": {"url": null}});
-    assert_eq!(world.fails("cache.wrap", failing).await.kind, "validation_error");
+    assert_eq!(
+        world.fails("cache.wrap", failing).await.kind,
+        "validation_error"
+    );
 }
 
 #[tokio::test]
 async fn an_action_that_does_not_exist_is_not_found_with_a_suggestion() {
     let world = World::with(Act::new());
-    let failure = world.fails("cache.wrap", json!({"action": "test.akt", "args": {}})).await;
+    let failure = world
+        .fails("cache.wrap", json!({"action": "test.akt", "args": {}}))
+        .await;
     assert_eq!(failure.kind, "action_not_found");
-    assert!(failure.message.contains("did you mean `test.act`?"), "{failure}");
+    assert!(
+        failure.message.contains("did you mean `test.act`?"),
+        "{failure}"
+    );
 }
 
 #[tokio::test]
@@ -214,8 +240,13 @@ async fn the_report_hears_of_every_answer_and_what_it_cost() {
     world.wrap(call.clone()).await;
     world.wrap(call).await;
     let answered = world.events.answered();
-    let [miss, hit] = answered.as_slice() else { panic!("{answered:?}") };
-    assert_eq!((miss.outcome.as_str(), hit.outcome.as_str()), ("miss", "hit"));
+    let [miss, hit] = answered.as_slice() else {
+        panic!("{answered:?}")
+    };
+    assert_eq!(
+        (miss.outcome.as_str(), hit.outcome.as_str()),
+        ("miss", "hit")
+    );
     assert_eq!(miss.handle.as_deref(), Some("cache:tester:k"));
     assert_eq!(miss.handle, hit.handle);
     assert_eq!(miss.reason.as_deref(), Some("not in the cache"));
@@ -230,9 +261,13 @@ async fn the_report_hears_of_every_answer_and_what_it_cost() {
 async fn the_report_hears_what_a_failure_cost() {
     let act = Act::new().fails(Failure::new("boom", "boom"));
     let world = World::with(act.takes(std::time::Duration::from_millis(5)));
-    world.fails("cache.wrap", json!({"action": "test.act", "args": {}})).await;
+    world
+        .fails("cache.wrap", json!({"action": "test.act", "args": {}}))
+        .await;
     let answered = world.events.answered();
-    let [failed] = answered.as_slice() else { panic!("{answered:?}") };
+    let [failed] = answered.as_slice() else {
+        panic!("{answered:?}")
+    };
     assert_eq!((failed.outcome.as_str(), failed.paid.calls), ("miss", 1));
     assert_eq!(failed.reason.as_deref(), Some("the work failed"));
 }
@@ -249,5 +284,8 @@ async fn both_names_of_each_action_do_the_same() {
     let got = world.ok("actions.cache_get", key.clone()).await;
     assert_eq!(got, world.ok("cache.get", key.clone()).await);
     assert_eq!(got["found"], true);
-    assert_eq!(world.ok("actions.cache_invalidate", key).await["deleted_count"], 1);
+    assert_eq!(
+        world.ok("actions.cache_invalidate", key).await["deleted_count"],
+        1
+    );
 }

@@ -40,12 +40,20 @@ async fn nothing_scalars_and_lists_are_results_like_any_other() {
         let (world, act) = giving(&value);
         let miss = world.wrap(call()).await;
         let front = world.wrap(call()).await;
-        let memory = Setup::in_home_of(&world).with(act.clone()).start().wrap(call()).await;
+        let memory = Setup::in_home_of(&world)
+            .with(act.clone())
+            .start()
+            .wrap(call())
+            .await;
         assert_eq!(act.runs(), 1, "{value}");
         for response in [&miss, &front, &memory] {
             assert_eq!(response["success"], true, "{value}");
             assert_eq!(response["result"], value);
-            assert_eq!(response["result"].to_string(), value.to_string(), "to the letter");
+            assert_eq!(
+                response["result"].to_string(),
+                value.to_string(),
+                "to the letter"
+            );
         }
         assert!(is_hit(&front) && is_hit(&memory));
     }
@@ -53,7 +61,15 @@ async fn nothing_scalars_and_lists_are_results_like_any_other() {
 
 #[tokio::test]
 async fn what_does_not_call_itself_a_success_is_not_stored() {
-    for unsuccessful in [json!(false), json!(0), json!(0.0), json!(""), json!(null), json!([]), json!({})] {
+    for unsuccessful in [
+        json!(false),
+        json!(0),
+        json!(0.0),
+        json!(""),
+        json!(null),
+        json!([]),
+        json!({}),
+    ] {
         let value = json!({"success": unsuccessful, "data": 1});
         let (world, act) = giving(&value);
         for runs in [1, 2] {
@@ -69,7 +85,13 @@ async fn what_does_not_call_itself_a_success_is_not_stored() {
 
 #[tokio::test]
 async fn what_calls_itself_a_success_in_any_way_is_stored() {
-    for successful in [json!(true), json!(1), json!("yes"), json!("false"), json!([0])] {
+    for successful in [
+        json!(true),
+        json!(1),
+        json!("yes"),
+        json!("false"),
+        json!([0]),
+    ] {
         let (world, act) = giving(&json!({"success": successful, "error": "a warning"}));
         assert_eq!(world.wrap(call()).await["success"], true, "{successful}");
         assert!(is_hit(&world.wrap(call()).await));
@@ -79,11 +101,19 @@ async fn what_calls_itself_a_success_in_any_way_is_stored() {
 
 #[tokio::test]
 async fn an_error_that_says_nothing_of_success_is_not_stored() {
-    for error in [json!("quota exceeded"), json!({"code": 5}), json!(false), json!("")] {
+    for error in [
+        json!("quota exceeded"),
+        json!({"code": 5}),
+        json!(false),
+        json!(""),
+    ] {
         let (world, act) = giving(&json!({"error": error, "data": 1}));
         let response = world.wrap(call()).await;
         assert_eq!(response["_cache_stored"], false, "{error}");
-        assert_eq!(text(&response, "_cache_reason"), "the result carries an error");
+        assert_eq!(
+            text(&response, "_cache_reason"),
+            "the result carries an error"
+        );
         assert!(!is_hit(&world.wrap(call()).await));
         assert_eq!(act.runs(), 2);
     }
@@ -117,7 +147,11 @@ async fn a_result_too_deep_to_be_read_back_is_not_stored_and_still_returned() {
     for runs in [1, 2] {
         let response = world.wrap(call()).await;
         assert_eq!(response["result"], deep);
-        assert_eq!(response["_cache_stored"], false, "{}", response["_cache_reason"]);
+        assert_eq!(
+            response["_cache_stored"], false,
+            "{}",
+            response["_cache_reason"]
+        );
         assert!(text(&response, "_cache_reason").contains("deep"));
         assert_eq!(act.runs(), runs);
     }
@@ -130,7 +164,11 @@ async fn a_result_too_large_to_keep_is_not_stored_and_still_returned() {
     let response = world.wrap(call()).await;
     assert_eq!(text(&response, "result").len(), 65 << 20);
     assert_eq!(response["_cache_stored"], false);
-    assert!(text(&response, "_cache_reason").starts_with("too large"), "{}", response["_cache_reason"]);
+    assert!(
+        text(&response, "_cache_reason").starts_with("too large"),
+        "{}",
+        response["_cache_reason"]
+    );
     assert!(world.entries().await.is_empty());
 }
 
@@ -139,7 +177,10 @@ async fn a_result_of_several_megabytes_is_stored() {
     let value = json!({"text": "é".repeat(2 << 20), "list": (0..10_000).collect::<Vec<_>>()});
     let (world, act) = giving(&value);
     world.wrap(call()).await;
-    let again = Setup::in_home_of(&world).without_front().with(act.clone()).start();
+    let again = Setup::in_home_of(&world)
+        .without_front()
+        .with(act.clone())
+        .start();
     let hit = again.wrap(call()).await;
     assert!(is_hit(&hit));
     assert!(hit["result"] == value);

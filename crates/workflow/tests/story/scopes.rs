@@ -18,8 +18,12 @@ async fn run_is_one_run_of_one_agent() {
     let one = World::with(Act::new());
     assert!(!is_hit(&one.wrap(scoped("run")).await));
     assert!(is_hit(&one.wrap(scoped("run")).await));
-    assert!(!is_hit(&again(&one).run("run-2").start().wrap(scoped("run")).await));
-    assert!(!is_hit(&again(&one).agent("other").start().wrap(scoped("run")).await));
+    assert!(!is_hit(
+        &again(&one).run("run-2").start().wrap(scoped("run")).await
+    ));
+    assert!(!is_hit(
+        &again(&one).agent("other").start().wrap(scoped("run")).await
+    ));
     // Two texts that run into each other are still two.
     let glued = again(&one).agent("tester-run").run("1").start();
     assert!(!is_hit(&glued.wrap(scoped("run")).await));
@@ -28,9 +32,18 @@ async fn run_is_one_run_of_one_agent() {
 #[tokio::test]
 async fn agent_is_the_default_and_outlives_a_run() {
     let one = World::with(Act::new());
-    one.wrap(json!({"action": "test.act", "args": {"x": 1}})).await;
-    assert!(is_hit(&again(&one).run("run-2").start().wrap(scoped("agent")).await));
-    assert!(!is_hit(&again(&one).agent("other").start().wrap(scoped("agent")).await));
+    one.wrap(json!({"action": "test.act", "args": {"x": 1}}))
+        .await;
+    assert!(is_hit(
+        &again(&one).run("run-2").start().wrap(scoped("agent")).await
+    ));
+    assert!(!is_hit(
+        &again(&one)
+            .agent("other")
+            .start()
+            .wrap(scoped("agent"))
+            .await
+    ));
 }
 
 #[tokio::test]
@@ -38,7 +51,13 @@ async fn workspace_is_a_directory_whoever_works_in_it() {
     let one = World::with(Act::new());
     let handle = one.wrap(scoped("workspace")).await["_cache_key"].clone();
     assert_eq!(handle.as_str().unwrap().split(':').count(), 3, "{handle}");
-    assert!(is_hit(&again(&one).agent("other").start().wrap(scoped("workspace")).await));
+    assert!(is_hit(
+        &again(&one)
+            .agent("other")
+            .start()
+            .wrap(scoped("workspace"))
+            .await
+    ));
     let elsewhere = tempfile::tempdir().unwrap();
     let other = again(&one).directory(elsewhere.path()).start();
     assert!(!is_hit(&other.wrap(scoped("workspace")).await));
@@ -52,7 +71,10 @@ async fn user_is_a_person_and_needs_a_name() {
     assert!(failure.message.contains("USER"), "{failure}");
     let ada = again(&nobody).variable("USER", "ada").start();
     assert!(!is_hit(&ada.wrap(scoped("user")).await));
-    let ada_again = again(&nobody).variable("LOGNAME", "ada").agent("other").start();
+    let ada_again = again(&nobody)
+        .variable("LOGNAME", "ada")
+        .agent("other")
+        .start();
     assert!(is_hit(&ada_again.wrap(scoped("user")).await));
     let bob = again(&nobody).variable("USER", "bob").start();
     assert!(!is_hit(&bob.wrap(scoped("user")).await));
@@ -70,12 +92,18 @@ async fn global_is_what_leaving_the_prefix_out_means() {
     assert!(is_hit(&other.wrap(both.clone()).await));
     both["scope"] = json!("agent");
     let failure = other.fails("cache.wrap", both).await;
-    assert!(failure.message.contains("leave one of them out"), "{failure}");
+    assert!(
+        failure.message.contains("leave one of them out"),
+        "{failure}"
+    );
 }
 
 #[tokio::test]
 async fn scopes_never_answer_for_each_other() {
-    let world = Setup::default().variable("USER", "ada").with(Act::new()).start();
+    let world = Setup::default()
+        .variable("USER", "ada")
+        .with(Act::new())
+        .start();
     for scope in ["run", "workspace", "agent", "user", "global"] {
         assert!(!is_hit(&world.wrap(scoped(scope)).await), "{scope}");
     }
@@ -87,10 +115,12 @@ async fn scopes_never_answer_for_each_other() {
 
 #[tokio::test]
 async fn of_several_entries_under_one_handle_get_shows_the_newest_and_invalidate_erases_all() {
-    let world = Setup::default().variable("USER", "ada").with(Act::new()).start();
-    let shared = |scope: &str| {
-        json!({"action": "test.act", "args": {}, "key": "k", "scope": scope})
-    };
+    let world = Setup::default()
+        .variable("USER", "ada")
+        .with(Act::new())
+        .start();
+    let shared =
+        |scope: &str| json!({"action": "test.act", "args": {}, "key": "k", "scope": scope});
     world.wrap(shared("user")).await;
     world.after(std::time::Duration::from_secs(1));
     world.wrap(shared("global")).await;

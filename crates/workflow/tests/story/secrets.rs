@@ -13,7 +13,10 @@ use crate::world::{Setup, World, is_hit, text};
 const SECRET: &str = "hunter2/\"ü\"+tok en";
 
 fn guarded(act: &Act) -> World {
-    Setup::default().secrets(&[SECRET]).with(act.clone()).start()
+    Setup::default()
+        .secrets(&[SECRET])
+        .with(act.clone())
+        .start()
 }
 
 /// How the secret could be written.
@@ -30,8 +33,14 @@ fn spellings() -> Vec<String> {
 #[track_caller]
 fn holds_no_secret(what: &str, bytes: &[u8]) {
     for spelling in spellings() {
-        let found = bytes.windows(spelling.len()).any(|window| window == spelling.as_bytes());
-        assert!(!found, "{what} holds {spelling:?}: {}", String::from_utf8_lossy(bytes));
+        let found = bytes
+            .windows(spelling.len())
+            .any(|window| window == spelling.as_bytes());
+        assert!(
+            !found,
+            "{what} holds {spelling:?}: {}",
+            String::from_utf8_lossy(bytes)
+        );
     }
 }
 
@@ -58,7 +67,9 @@ async fn secrets_are_keyed_and_reach_the_action_as_they_are() {
     assert!(!is_hit(&world.wrap(with(SECRET)).await));
     assert!(is_hit(&world.wrap(with(SECRET)).await));
     assert!(!is_hit(&world.wrap(with("another")).await));
-    assert!(!is_hit(&world.wrap(with(&format!("Bearer {SECRET}"))).await));
+    assert!(!is_hit(
+        &world.wrap(with(&format!("Bearer {SECRET}"))).await
+    ));
     assert_eq!(act.seen()[0]["x"]["token"], SECRET);
 }
 
@@ -68,11 +79,18 @@ async fn equal_secrets_hit_across_runs_and_other_secrets_do_not() {
     let world = guarded(&act);
     let with = json!({"action": "test.act", "args": {"x": SECRET}});
     let first = world.wrap(with.clone()).await;
-    let again = world.end().await.secrets(&["other", SECRET]).with(act.clone()).start();
+    let again = world
+        .end()
+        .await
+        .secrets(&["other", SECRET])
+        .with(act.clone())
+        .start();
     let hit = again.wrap(with).await;
     assert!(is_hit(&hit));
     assert_eq!(hit["_cache_key"], first["_cache_key"]);
-    let rotated = again.wrap(json!({"action": "test.act", "args": {"x": "other"}})).await;
+    let rotated = again
+        .wrap(json!({"action": "test.act", "args": {"x": "other"}}))
+        .await;
     assert!(!is_hit(&rotated));
 }
 
@@ -82,9 +100,15 @@ async fn a_handle_made_of_a_secret_lets_nobody_test_guesses() {
     let with = json!({"action": "test.act", "args": {"x": SECRET}});
     let sealed = guarded(&act).wrap(with.clone()).await;
     let guess = World::with(act.clone()).wrap(with.clone()).await;
-    assert_ne!(sealed["_cache_key"], guess["_cache_key"], "without the digest key");
+    assert_ne!(
+        sealed["_cache_key"], guess["_cache_key"],
+        "without the digest key"
+    );
     let other_home = guarded(&act).wrap(with).await;
-    assert_ne!(sealed["_cache_key"], other_home["_cache_key"], "each home has its own");
+    assert_ne!(
+        sealed["_cache_key"], other_home["_cache_key"],
+        "each home has its own"
+    );
 }
 
 #[tokio::test]
@@ -95,15 +119,31 @@ async fn a_key_that_holds_a_secret_shows_its_digest() {
     let with = json!({"action": "test.act", "args": {}, "key": key});
     let response = world.wrap(with.clone()).await;
     let handle = text(&response, "_cache_key").to_owned();
-    assert!(handle.starts_with("cache:tester:user:secret-") && handle.ends_with(":docs"), "{handle}");
+    assert!(
+        handle.starts_with("cache:tester:user:secret-") && handle.ends_with(":docs"),
+        "{handle}"
+    );
     holds_no_secret("the handle", handle.as_bytes());
     assert!(is_hit(&world.wrap(with).await));
     let got = world.get(&key).await;
-    assert_eq!((&got["found"], &got["metadata"]["_cache_key"]), (&json!(true), &json!(handle)));
-    assert_eq!(world.get(&handle).await["found"], true, "what is shown can be asked for");
+    assert_eq!(
+        (&got["found"], &got["metadata"]["_cache_key"]),
+        (&json!(true), &json!(handle))
+    );
+    assert_eq!(
+        world.get(&handle).await["found"],
+        true,
+        "what is shown can be asked for"
+    );
     let pattern = json!({"pattern": format!("user:{SECRET}:*"), "dry_run": true});
-    assert_eq!(world.invalidate(pattern).await["deleted_keys"], json!([handle]));
-    assert_eq!(world.invalidate(json!({"key": key})).await["deleted_keys"], json!([handle]));
+    assert_eq!(
+        world.invalidate(pattern).await["deleted_keys"],
+        json!([handle])
+    );
+    assert_eq!(
+        world.invalidate(json!({"key": key})).await["deleted_keys"],
+        json!([handle])
+    );
 }
 
 #[tokio::test]
@@ -118,10 +158,15 @@ async fn a_result_that_holds_a_secret_is_returned_and_not_stored() {
         let act = Act::new().gives(result.clone());
         let world = guarded(&act);
         for runs in [1, 2] {
-            let response = world.wrap(json!({"action": "test.act", "args": {}, "key": "k"})).await;
+            let response = world
+                .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
+                .await;
             assert_eq!(response["result"], result);
             assert_eq!(response["_cache_stored"], false, "{result}");
-            assert_eq!(text(&response, "_cache_reason"), "the answer holds a secret");
+            assert_eq!(
+                text(&response, "_cache_reason"),
+                "the answer holds a secret"
+            );
             assert_eq!(act.runs(), runs);
         }
     }
@@ -136,7 +181,10 @@ async fn no_file_of_the_home_holds_a_secret() {
     });
     // Files of the user are not ours: they lie elsewhere.
     let files = tempfile::tempdir().unwrap();
-    let setup = Setup::default().secrets(&[SECRET]).directory(files.path()).with(act.clone());
+    let setup = Setup::default()
+        .secrets(&[SECRET])
+        .directory(files.path())
+        .with(act.clone());
     let world = setup.variable("TOKEN", SECRET).start();
     let mut responses = Vec::new();
     for with in [
@@ -155,55 +203,94 @@ async fn no_file_of_the_home_holds_a_secret() {
         json!({"args": {"x": SECRET, "model": 1}, "on_error": "return"}),
     ] {
         let mut call = json!({"action": "test.act"});
-        call.as_object_mut().unwrap().extend(with.as_object().unwrap().clone());
+        call.as_object_mut()
+            .unwrap()
+            .extend(with.as_object().unwrap().clone());
         responses.push(world.wrap(call).await);
     }
     let environment = json!({"command": ["true"], "environment": ["TOKEN"]});
     world.wrapped("shell.run", environment).await;
     world.ok("cache.get", json!({"key": SECRET})).await;
-    world.invalidate(json!({"pattern": format!("none-{SECRET}*")})).await;
+    world
+        .invalidate(json!({"pattern": format!("none-{SECRET}*")}))
+        .await;
     for response in &responses {
         let mut shown = response.clone();
         // What the action gave is the action's; everything else is ours.
         shown.as_object_mut().unwrap().shift_remove("result");
         holds_no_secret("a response", shown.to_string().as_bytes());
     }
-    holds_no_secret("the report", world.events.text().replace("\\\\", "\\").as_bytes());
+    holds_no_secret(
+        "the report",
+        world.events.text().replace("\\\\", "\\").as_bytes(),
+    );
     holds_no_secret("the report", world.events.text().as_bytes());
-    holds_no_secret("a warning", world.warnings.lock().unwrap().join("\n").as_bytes());
+    holds_no_secret(
+        "a warning",
+        world.warnings.lock().unwrap().join("\n").as_bytes(),
+    );
     let mut cassette = Vec::new();
-    world.runtime.cache.export(&mut cassette, None).await.unwrap();
+    world
+        .runtime
+        .cache
+        .export(&mut cassette, None)
+        .await
+        .unwrap();
     holds_no_secret("the cassette", &cassette);
     world.runtime.cache.close().await;
     assert!(!world.entries().await.is_empty());
-    assert!(no_file_holds_a_secret(world.home()) >= 4, "memory, stamps, ledger, digest key");
+    assert!(
+        no_file_holds_a_secret(world.home()) >= 4,
+        "memory, stamps, ledger, digest key"
+    );
 }
 
 #[tokio::test]
 async fn tags_that_hold_a_secret_still_find_their_entries() {
     let world = guarded(&Act::new().gives(json!("fine")));
     let tag = format!("tenant-{SECRET}");
-    world.wrap(json!({"action": "test.act", "args": {}, "key": "k", "tags": [tag]})).await;
-    assert_eq!(world.invalidate(json!({"tags": [tag]})).await["deleted_count"], 1);
+    world
+        .wrap(json!({"action": "test.act", "args": {}, "key": "k", "tags": [tag]}))
+        .await;
+    assert_eq!(
+        world.invalidate(json!({"tags": [tag]})).await["deleted_count"],
+        1
+    );
 }
 
 #[tokio::test]
 async fn a_failure_that_holds_a_secret_is_told_without_it() {
-    let act = Act::new().fails(Failure::new("http_error", format!("401 for token {SECRET}")));
+    let act = Act::new().fails(Failure::new(
+        "http_error",
+        format!("401 for token {SECRET}"),
+    ));
     let world = guarded(&act);
-    let failure = world.fails("cache.wrap", json!({"action": "test.act", "args": {}})).await;
+    let failure = world
+        .fails("cache.wrap", json!({"action": "test.act", "args": {}}))
+        .await;
     assert_eq!(failure.message, "401 for token [secret]");
     let returning = json!({"action": "test.act", "args": {}, "on_error": "return"});
-    assert_eq!(text(&world.wrap(returning).await, "error"), "401 for token [secret]");
+    assert_eq!(
+        text(&world.wrap(returning).await, "error"),
+        "401 for token [secret]"
+    );
     let explanation = world.why().await;
-    assert_eq!(explanation.call.failure.as_deref(), Some("401 for token [secret]"));
+    assert_eq!(
+        explanation.call.failure.as_deref(),
+        Some("401 for token [secret]")
+    );
 }
 
 #[tokio::test]
 async fn a_secret_in_the_path_of_a_url_is_not_told_in_a_urls_spelling() {
     let world = guarded(&Act::new());
     let url = format!("http://127.0.0.1:1/{SECRET}?q={SECRET}");
-    let failure = world.fails("cache.wrap", json!({"action": "http.get", "args": {"url": url}})).await;
+    let failure = world
+        .fails(
+            "cache.wrap",
+            json!({"action": "http.get", "args": {"url": url}}),
+        )
+        .await;
     holds_no_secret("a failure", failure.message.as_bytes());
 }
 
@@ -224,14 +311,20 @@ async fn a_failing_request_or_file_does_not_tell_the_secret_it_was_given() {
 #[tokio::test]
 async fn an_explanation_shows_that_a_secret_changed_and_not_what_it_is() {
     let act = Act::new().gives(json!("fine"));
-    let world = Setup::default().secrets(&["first-secret", "other-secret"]).with(act).start();
+    let world = Setup::default()
+        .secrets(&["first-secret", "other-secret"])
+        .with(act)
+        .start();
     let with = |token: &str| json!({"action": "test.act", "args": {"x": token, "y": 1}});
     world.wrap(with("first-secret")).await;
     world.wrap(with("other-secret")).await;
     let explanation = world.why().await;
     assert!(explanation.hidden_difference);
     let told = format!("{explanation:?}");
-    assert!(!told.contains("first-secret") && !told.contains("other-secret"), "{told}");
+    assert!(
+        !told.contains("first-secret") && !told.contains("other-secret"),
+        "{told}"
+    );
 }
 
 #[tokio::test]
@@ -244,24 +337,54 @@ async fn entries_keyed_by_a_secret_leave_home_only_with_the_digest_key() {
     world.wrap(plain.clone()).await;
     let warm = world.wrap(with.clone()).await;
     let mut without_key = Vec::new();
-    let exported = world.runtime.cache.export(&mut without_key, None).await.unwrap();
+    let exported = world
+        .runtime
+        .cache
+        .export(&mut without_key, None)
+        .await
+        .unwrap();
     assert_eq!((exported.entries, exported.left_out), (1, 1));
     let key: &DigestKey = world.runtime.seals.key().unwrap();
     let mut with_key = Vec::new();
-    let exported = world.runtime.cache.export(&mut with_key, Some(key)).await.unwrap();
+    let exported = world
+        .runtime
+        .cache
+        .export(&mut with_key, Some(key))
+        .await
+        .unwrap();
     assert_eq!((exported.entries, exported.left_out), (2, 0));
 
     // At the other place the key that came along is laid down before the run begins.
     let stopped = || Act::new().fails(Failure::new("stopped", "it is stopped"));
     let reception = Setup::default().start();
-    let imported = reception.runtime.cache.import(&mut with_key.as_slice()).await.unwrap();
+    let imported = reception
+        .runtime
+        .cache
+        .import(&mut with_key.as_slice())
+        .await
+        .unwrap();
     let key_file = reception.home().join("memory.db.digest-key");
-    imported.digest_key.expect("the key came along").store(&key_file).unwrap();
-    let elsewhere = Setup::in_home_of(&reception).secrets(&[SECRET]).mode(Mode::Frozen);
+    imported
+        .digest_key
+        .expect("the key came along")
+        .store(&key_file)
+        .unwrap();
+    let elsewhere = Setup::in_home_of(&reception)
+        .secrets(&[SECRET])
+        .mode(Mode::Frozen);
     let elsewhere = elsewhere.with(stopped()).start();
     assert_eq!(elsewhere.wrap(with.clone()).await, warm);
-    let keyless = Setup::default().secrets(&[SECRET]).mode(Mode::Frozen).with(stopped()).start();
-    keyless.runtime.cache.import(&mut without_key.as_slice()).await.unwrap();
+    let keyless = Setup::default()
+        .secrets(&[SECRET])
+        .mode(Mode::Frozen)
+        .with(stopped())
+        .start();
+    keyless
+        .runtime
+        .cache
+        .import(&mut without_key.as_slice())
+        .await
+        .unwrap();
     assert!(is_hit(&keyless.wrap(plain).await));
     assert_eq!(keyless.fails("cache.wrap", with).await.kind, "frozen_miss");
 }
@@ -274,11 +397,19 @@ async fn what_looks_like_a_credential_is_not_shown_by_the_ledger_either() {
     world.wrapped("test.act", args).await;
     let explanation = world.why().await;
     let told = serde_json::to_string(&explanation.call.input).unwrap();
-    assert!(!told.contains(token) && !told.contains("abcdefgh12345678"), "{told}");
+    assert!(
+        !told.contains(token) && !told.contains("abcdefgh12345678"),
+        "{told}"
+    );
     world.runtime.cache.close().await;
     for file in ["memory.db.ledger", "memory.db.ledger-wal"] {
         let bytes = std::fs::read(world.home().join(file)).unwrap_or_default();
-        assert!(!bytes.windows(token.len()).any(|window| window == token.as_bytes()), "{file}");
+        assert!(
+            !bytes
+                .windows(token.len())
+                .any(|window| window == token.as_bytes()),
+            "{file}"
+        );
     }
 }
 

@@ -69,7 +69,10 @@ impl Troubled {
         })
     }
 
-    pub(crate) fn falls_from_now_on(&self, fate: impl Fn(Asked) -> Trouble + Send + Sync + 'static) {
+    pub(crate) fn falls_from_now_on(
+        &self,
+        fate: impl Fn(Asked) -> Trouble + Send + Sync + 'static,
+    ) {
         *self.fate.lock().unwrap() = Box::new(fate);
     }
 

@@ -285,15 +285,7 @@ nodes:
     world.run(text, json!({})).await.unwrap();
     assert_eq!(
         world.told.shown(),
-        [
-            "+ a",
-            "+ a/s",
-            "= a/s: hit",
-            "- a/s",
-            "- a",
-            "+ b",
-            "- b"
-        ]
+        ["+ a", "+ a/s", "= a/s: hit", "- a/s", "- a", "+ b", "- b"]
     );
 }
 

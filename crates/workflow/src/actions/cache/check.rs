@@ -10,7 +10,12 @@ use crate::action::{Memoizable, Parameter, ParameterKind};
 use crate::actions::Registry;
 
 const fn optional(name: &'static str, kind: ParameterKind, doc: &'static str) -> Parameter {
-    Parameter { name, kind, required: false, doc }
+    Parameter {
+        name,
+        kind,
+        required: false,
+        doc,
+    }
 }
 
 /// The parameters of `cache.wrap`.
@@ -27,7 +32,11 @@ pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
         required: true,
         doc: "The arguments of the wrapped action.",
     },
-    optional("key", ParameterKind::Text, "The cache key; takes the place of any strategy."),
+    optional(
+        "key",
+        ParameterKind::Text,
+        "The cache key; takes the place of any strategy.",
+    ),
     optional(
         "key_strategy",
         ParameterKind::Text,
@@ -43,21 +52,61 @@ pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
         ParameterKind::Boolean,
         "false: without the agent's name, shared by all agents of this memory.",
     ),
-    optional("scope", ParameterKind::Text, "Who shares: `run`, `workspace`, `agent` (default), `user`, `global`."),
-    optional("version", ParameterKind::Any, "Part of the key: change it to start afresh."),
-    optional("depends_on", ParameterKind::Any, "Files and directories whose change makes the entry stale."),
-    optional("tags", ParameterKind::Any, "Tags by which entries are invalidated."),
-    optional("ttl_days", ParameterKind::Number, "Time to live in days; 60 unless said."),
-    optional("ttl_hours", ParameterKind::Number, "Time to live in hours; wins over ttl_days."),
-    optional("ttl_seconds", ParameterKind::Number, "Time to live in seconds; wins over both."),
-    optional("skip_cache", ParameterKind::Boolean, "Run afresh, then store."),
-    optional("cache_enabled", ParameterKind::Boolean, "false: neither look up nor store."),
+    optional(
+        "scope",
+        ParameterKind::Text,
+        "Who shares: `run`, `workspace`, `agent` (default), `user`, `global`.",
+    ),
+    optional(
+        "version",
+        ParameterKind::Any,
+        "Part of the key: change it to start afresh.",
+    ),
+    optional(
+        "depends_on",
+        ParameterKind::Any,
+        "Files and directories whose change makes the entry stale.",
+    ),
+    optional(
+        "tags",
+        ParameterKind::Any,
+        "Tags by which entries are invalidated.",
+    ),
+    optional(
+        "ttl_days",
+        ParameterKind::Number,
+        "Time to live in days; 60 unless said.",
+    ),
+    optional(
+        "ttl_hours",
+        ParameterKind::Number,
+        "Time to live in hours; wins over ttl_days.",
+    ),
+    optional(
+        "ttl_seconds",
+        ParameterKind::Number,
+        "Time to live in seconds; wins over both.",
+    ),
+    optional(
+        "skip_cache",
+        ParameterKind::Boolean,
+        "Run afresh, then store.",
+    ),
+    optional(
+        "cache_enabled",
+        ParameterKind::Boolean,
+        "false: neither look up nor store.",
+    ),
     optional(
         "cleanup_probability",
         ParameterKind::Number,
         "How often a miss sweeps expired entries, 0 to 1; 0.05 unless said.",
     ),
-    optional("cleanup_limit", ParameterKind::Integer, "How many a sweep erases at most; 5 unless said."),
+    optional(
+        "cleanup_limit",
+        ParameterKind::Integer,
+        "How many a sweep erases at most; 5 unless said.",
+    ),
     optional(
         "on_error",
         ParameterKind::Text,
@@ -75,9 +124,10 @@ fn literal(node: Option<&Node>) -> Option<&str> {
 
 fn entry<'a>(with: &'a Node, key: &str) -> Option<&'a Node> {
     match &with.kind {
-        Kind::Map(entries) => {
-            entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
-        }
+        Kind::Map(entries) => entries
+            .iter()
+            .find(|entry| entry.key == key)
+            .map(|entry| &entry.value),
         _ => None,
     }
 }
@@ -86,9 +136,11 @@ pub(super) fn wrap(with: Option<&Node>, registry: &Registry) -> Vec<Problem> {
     let mut problems = Vec::new();
     let Some(with) = with else { return problems };
     wrapped_action(with, registry, &mut problems);
-    for (key, known) in
-        [("key_strategy", &STRATEGIES[..]), ("scope", &SCOPES[..]), ("on_error", &ON_ERROR[..])]
-    {
+    for (key, known) in [
+        ("key_strategy", &STRATEGIES[..]),
+        ("scope", &SCOPES[..]),
+        ("on_error", &ON_ERROR[..]),
+    ] {
         one_of(with, key, known, &mut problems);
     }
     for key in ["ttl_days", "ttl_hours", "ttl_seconds"] {
@@ -122,10 +174,13 @@ fn sharing(with: &Node, problems: &mut Vec<Problem>) {
 
 fn wrapped_action(with: &Node, registry: &Registry, problems: &mut Vec<Problem>) {
     let node = entry(with, "action");
-    let (Some(node), Some(name)) = (node, literal(node)) else { return };
+    let (Some(node), Some(name)) = (node, literal(node)) else {
+        return;
+    };
     let Some(action) = registry.get(name) else {
         let names: Vec<&str> = registry.names().collect();
-        let problem = Problem::new("unknown-action", format!("there is no action `{name}`")).at(&node.place);
+        let problem =
+            Problem::new("unknown-action", format!("there is no action `{name}`")).at(&node.place);
         problems.push(match suggest::nearest(name, names) {
             Some(near) => problem.help(format!("did you mean `{near}`?")),
             None => problem.help("`cachalot schema` lists all actions"),
@@ -134,27 +189,35 @@ fn wrapped_action(with: &Node, registry: &Registry, problems: &mut Vec<Problem>)
     };
     if action.about().memoizable == Memoizable::EffectOnly {
         problems.push(
-            Problem::new("effect-only-wrapped", format!("`{name}` only has an effect"))
-                .at(&node.place)
-                .help("answered from the cache, the effect would be missing: call it directly"),
+            Problem::new(
+                "effect-only-wrapped",
+                format!("`{name}` only has an effect"),
+            )
+            .at(&node.place)
+            .help("answered from the cache, the effect would be missing: call it directly"),
         );
         return;
     }
     let args = entry(with, "args");
-    problems.extend(crate::format::check_arguments(action.about(), args, &node.place));
+    problems.extend(crate::format::check_arguments(
+        action.about(),
+        args,
+        &node.place,
+    ));
     problems.extend(action.check(args, registry));
 }
 
 fn one_of(with: &Node, key: &str, known: &[&str], problems: &mut Vec<Problem>) {
     let node = entry(with, key);
     if let (Some(node), Some(text)) = (node, literal(node))
-        && !known.contains(&text) {
-            problems.push(
-                Problem::new("bad-value", format!("`{key}` is `{text}`"))
-                    .at(&node.place)
-                    .help(suggest::did_you_mean(text, known)),
-            );
-        }
+        && !known.contains(&text)
+    {
+        problems.push(
+            Problem::new("bad-value", format!("`{key}` is `{text}`"))
+                .at(&node.place)
+                .help(suggest::did_you_mean(text, known)),
+        );
+    }
 }
 
 /// The number that is written, as a number or as text; `Err` for text that is none.
@@ -184,37 +247,46 @@ fn positive(with: &Node, key: &str, problems: &mut Vec<Problem>) {
 }
 
 fn probability(with: &Node, problems: &mut Vec<Problem>) {
-    let Some(node) = entry(with, "cleanup_probability") else { return };
+    let Some(node) = entry(with, "cleanup_probability") else {
+        return;
+    };
     if let Some(Ok(share)) = number(node)
-        && !(0.0..=1.0).contains(&share) {
-            problems.push(
-                Problem::new("bad-value", format!("`cleanup_probability` is {share}"))
-                    .at(&node.place)
-                    .help("expected 0 to 1"),
-            );
-        }
+        && !(0.0..=1.0).contains(&share)
+    {
+        problems.push(
+            Problem::new("bad-value", format!("`cleanup_probability` is {share}"))
+                .at(&node.place)
+                .help("expected 0 to 1"),
+        );
+    }
 }
 
 fn limit(with: &Node, problems: &mut Vec<Problem>) {
-    let Some(node) = entry(with, "cleanup_limit") else { return };
+    let Some(node) = entry(with, "cleanup_limit") else {
+        return;
+    };
     if let Some(Ok(limit)) = number(node)
-        && limit < 0.0 {
-            problems.push(
-                Problem::new("bad-value", format!("`cleanup_limit` is {limit}"))
-                    .at(&node.place)
-                    .help("expected a whole number from 0"),
-            );
-        }
+        && limit < 0.0
+    {
+        problems.push(
+            Problem::new("bad-value", format!("`cleanup_limit` is {limit}"))
+                .at(&node.place)
+                .help("expected a whole number from 0"),
+        );
+    }
 }
 
 /// `custom` needs a key; `sha256` and `file_content` need an argument that is there.
 fn key_source(with: &Node, problems: &mut Vec<Problem>) {
-    let is_given = |key: &Node| !key.is_null() && key.as_text().is_none_or(|text| !text.trim().is_empty());
+    let is_given =
+        |key: &Node| !key.is_null() && key.as_text().is_none_or(|text| !text.trim().is_empty());
     if entry(with, "key").is_some_and(is_given) {
         return;
     }
     let strategy_node = entry(with, "key_strategy");
-    let Some(strategy) = literal(strategy_node) else { return };
+    let Some(strategy) = literal(strategy_node) else {
+        return;
+    };
     let place = strategy_node.map_or(&with.place, |node| &node.place);
     let source_node = entry(with, "key_source");
     let source = match (strategy, literal(source_node)) {
@@ -238,13 +310,18 @@ fn key_source(with: &Node, problems: &mut Vec<Problem>) {
         ("file_content", None) if source_node.is_none() => "file",
         _ => return,
     };
-    let Some(Kind::Map(args)) = entry(with, "args").map(|args| &args.kind) else { return };
+    let Some(Kind::Map(args)) = entry(with, "args").map(|args| &args.kind) else {
+        return;
+    };
     if !args.iter().any(|entry| entry.key == source) {
         let names: Vec<&str> = args.iter().map(|entry| entry.key.as_str()).collect();
         problems.push(
-            Problem::new("bad-value", format!("`key_source` names `{source}`, which is not among `args`"))
-                .at(source_node.map_or(place, |node| &node.place))
-                .help(suggest::did_you_mean(source, &names)),
+            Problem::new(
+                "bad-value",
+                format!("`key_source` names `{source}`, which is not among `args`"),
+            )
+            .at(source_node.map_or(place, |node| &node.place))
+            .help(suggest::did_you_mean(source, &names)),
         );
     }
 }

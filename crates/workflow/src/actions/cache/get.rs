@@ -9,8 +9,8 @@ use cachalot_memory::Label;
 use serde_json::{Map, Value, json};
 
 use super::{CACHE_TYPE, TAG_LABEL, handle};
-use crate::action::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind};
 use crate::Runtime;
+use crate::action::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind};
 
 pub(super) struct Get;
 
@@ -56,12 +56,20 @@ pub(super) fn memory_needed(runtime: &Runtime) -> Result<(), Failure> {
 }
 
 /// The handle that a `key` argument means.
-pub(super) fn handle_of(arguments: &Arguments, runtime: &Runtime) -> Result<Option<String>, Failure> {
-    let Some(key) = arguments.get("key").and_then(Value::as_str) else { return Ok(None) };
+pub(super) fn handle_of(
+    arguments: &Arguments,
+    runtime: &Runtime,
+) -> Result<Option<String>, Failure> {
+    let Some(key) = arguments.get("key").and_then(Value::as_str) else {
+        return Ok(None);
+    };
     if key.trim().is_empty() {
         return Err(Failure::new("validation_error", "the key is empty"));
     }
-    let prefixed = arguments.get("key_prefix").and_then(Value::as_bool).unwrap_or(true);
+    let prefixed = arguments
+        .get("key_prefix")
+        .and_then(Value::as_bool)
+        .unwrap_or(true);
     let agent = prefixed.then_some(runtime.agent.as_str());
     Ok(Some(handle::of_key(key, agent, &runtime.seals)))
 }
@@ -69,7 +77,10 @@ pub(super) fn handle_of(arguments: &Arguments, runtime: &Runtime) -> Result<Opti
 /// The entries under a handle.
 pub(super) fn under(handle: String) -> Filter {
     let label = Label::new(HANDLE_LABEL, handle);
-    Filter { criteria: vec![Criterion::Is(label)], ..Filter::default() }
+    Filter {
+        criteria: vec![Criterion::Is(label)],
+        ..Filter::default()
+    }
 }
 
 #[async_trait]
@@ -81,12 +92,15 @@ impl Action for Get {
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let handle = handle_of(&arguments, runtime)?
             .ok_or_else(|| Failure::new("validation_error", "cache.get needs `key`"))?;
-        let with_metadata =
-            arguments.get("include_metadata").and_then(Value::as_bool).unwrap_or(false);
+        let with_metadata = arguments
+            .get("include_metadata")
+            .and_then(Value::as_bool)
+            .unwrap_or(false);
         memory_needed(runtime)?;
         let filter = under(handle);
         let newest = tokio::time::timeout(PATIENCE, runtime.cache.newest(&filter)).await;
-        let newest = newest.map_err(|_| Failure::passing("timeout", "the memory does not answer"))?;
+        let newest =
+            newest.map_err(|_| Failure::passing("timeout", "the memory does not answer"))?;
         let stored = newest.map_err(|error| Failure::passing("ltm_error", error.to_string()))?;
         let Some(stored) = stored else {
             return Ok(json!({"success": true, "found": false, "value": null, "expired": false}));
@@ -105,15 +119,25 @@ impl Action for Get {
 
 async fn value(stored: &Stored) -> Result<Value, Failure> {
     let damaged = |what: String| Failure::new("ltm_error", format!("damaged entry: {what}"));
-    let bytes = stored.body.whole().await.map_err(|failure| damaged(failure.to_string()))?;
+    let bytes = stored
+        .body
+        .whole()
+        .await
+        .map_err(|failure| damaged(failure.to_string()))?;
     serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))
 }
 
 fn metadata(stored: &Stored) -> Value {
     let labels = &stored.provenance.labels;
-    let handle = labels.iter().find(|label| label.name == HANDLE_LABEL).map(|label| &label.value);
-    let tags: Vec<_> =
-        labels.iter().filter(|label| label.name == TAG_LABEL).map(|label| &label.value).collect();
+    let handle = labels
+        .iter()
+        .find(|label| label.name == HANDLE_LABEL)
+        .map(|label| &label.value);
+    let tags: Vec<_> = labels
+        .iter()
+        .filter(|label| label.name == TAG_LABEL)
+        .map(|label| &label.value)
+        .collect();
     json!({
         "_cache_type": CACHE_TYPE,
         "_cache_action": stored.name,

@@ -19,7 +19,10 @@ pub fn escape(name: &str) -> String {
 
 fn escape_onto(name: &str, escaped: &mut String) {
     for character in name.chars() {
-        if matches!(character, ':' | '*' | '%') || character.is_whitespace() || character.is_control() {
+        if matches!(character, ':' | '*' | '%')
+            || character.is_whitespace()
+            || character.is_control()
+        {
             let mut bytes = [0; 4];
             for byte in character.encode_utf8(&mut bytes).bytes() {
                 let _ = write!(escaped, "%{byte:02X}");
@@ -34,11 +37,16 @@ fn escape_onto(name: &str, escaped: &mut String) {
 /// of its path, so that two unnamed agents never share.
 #[must_use]
 pub fn agent_segment(settings_name: Option<&str>, name: Option<&str>, file: &Path) -> String {
-    let given = [settings_name, name].into_iter().flatten().find(|name| !name.trim().is_empty());
+    let given = [settings_name, name]
+        .into_iter()
+        .flatten()
+        .find(|name| !name.trim().is_empty());
     if let Some(name) = given {
         return escape(name);
     }
-    let stem = file.file_stem().map_or_else(|| "agent".into(), |stem| stem.to_string_lossy());
+    let stem = file
+        .file_stem()
+        .map_or_else(|| "agent".into(), |stem| stem.to_string_lossy());
     let digest = Digest::of(file.as_os_str().as_encoded_bytes()).to_hex();
     escape(&format!("{stem}-{}", &digest[..8]))
 }
@@ -55,14 +63,20 @@ pub(super) fn start(agent: Option<&str>) -> String {
 /// write a key are the same key, and a handle is its own handle.
 pub(super) fn own_key<'a>(key: &'a str, agent: Option<&str>) -> &'a str {
     let key = key.strip_prefix(START).unwrap_or(key);
-    let own = agent.and_then(|agent| key.strip_prefix(agent)).and_then(|key| key.strip_prefix(':'));
+    let own = agent
+        .and_then(|agent| key.strip_prefix(agent))
+        .and_then(|key| key.strip_prefix(':'));
     own.unwrap_or(key)
 }
 
 /// The handle of a key that a user gave. Secrets in the key are sealed; the beginning is no secret,
 /// whatever a short secret may look like.
 pub(super) fn of_key(key: &str, agent: Option<&str>, seals: &Seals) -> String {
-    format!("{}{}", start(agent), sealed(own_key(key, agent).to_owned(), seals))
+    format!(
+        "{}{}",
+        start(agent),
+        sealed(own_key(key, agent).to_owned(), seals)
+    )
 }
 
 /// The handle of an action's arguments.
@@ -78,7 +92,9 @@ pub(super) fn of_arguments(action: &str, digest: Digest, agent: Option<&str>) ->
 /// A text that may hold secrets, as it may be shown and stored: each secret is replaced by the
 /// beginning of its keyed digest.
 pub(super) fn sealed(text: String, seals: &Seals) -> String {
-    let Some(pieces) = seals.split(&text) else { return text };
+    let Some(pieces) = seals.split(&text) else {
+        return text;
+    };
     pieces
         .iter()
         .map(|piece| match piece {
@@ -95,9 +111,16 @@ mod tests {
     #[test]
     fn keys_are_normalised_once_and_for_all() {
         for key in ["x", "cache:x", "cache:me:x", "me:x"] {
-            assert_eq!(of_key(key, Some("me"), &Seals::none()), "cache:me:x", "{key}");
+            assert_eq!(
+                of_key(key, Some("me"), &Seals::none()),
+                "cache:me:x",
+                "{key}"
+            );
         }
-        assert_eq!(of_key("cache:other:x", Some("me"), &Seals::none()), "cache:me:other:x");
+        assert_eq!(
+            of_key("cache:other:x", Some("me"), &Seals::none()),
+            "cache:me:other:x"
+        );
         assert_eq!(of_key("cache:a:b", None, &Seals::none()), "cache:a:b");
         assert_eq!(of_key("mex", Some("me"), &Seals::none()), "cache:me:mex");
         let handle = of_key("a:b:c", Some("me"), &Seals::none());

@@ -24,14 +24,23 @@ pub(super) struct Identity {
 pub(super) enum Guard {
     Nothing,
     Local(Witnessed),
-    Remote { uri: String, before: Stat, digest: Digest },
+    Remote {
+        uri: String,
+        before: Stat,
+        digest: Digest,
+    },
 }
 
 impl Guard {
     /// The reason why the answer must not be kept.
     pub(super) async fn check(&self, runtime: &Runtime) -> Result<(), Reason> {
         let changed = |what: String| Reason::Changed(format!("{what}, while the action ran"));
-        let Self::Remote { uri, before, digest } = self else {
+        let Self::Remote {
+            uri,
+            before,
+            digest,
+        } = self
+        else {
             return match self {
                 Self::Local(witnessed) => witnessed.holds().await.map_err(changed),
                 _ => Ok(()),
@@ -44,7 +53,11 @@ impl Guard {
             }
             after => after.is_ok_and(|after| after == *before),
         };
-        if holds { Ok(()) } else { Err(changed(format!("{uri} changed"))) }
+        if holds {
+            Ok(())
+        } else {
+            Err(changed(format!("{uri} changed")))
+        }
     }
 }
 
@@ -66,26 +79,46 @@ pub(super) async fn identify(request: &mut Request, runtime: &Runtime) -> Result
     }
     let handle = match &request.strategy {
         Strategy::Key(key) => {
-            keyed.insert("key".into(), handle::own_key(key, request.agent.as_deref()).into());
+            keyed.insert(
+                "key".into(),
+                handle::own_key(key, request.agent.as_deref()).into(),
+            );
             handle::of_key(key, request.agent.as_deref(), &runtime.seals)
         }
         _ => {
-            keyed.insert("args".into(), Value::Object(std::mem::take(&mut request.args)));
+            keyed.insert(
+                "args".into(),
+                Value::Object(std::mem::take(&mut request.args)),
+            );
             let digest;
             (digest, keyed) = digest_of(keyed, runtime);
             handle::of_arguments(request.name(), digest, request.agent.as_deref())
         }
     };
     keyed.insert("strategy".into(), request.strategy.name().into());
-    keyed.insert("agent".into(), request.agent.as_deref().map_or(Value::Null, Value::from));
-    keyed.insert("action_version".into(), request.action.about().version.into());
-    let further = [("implicit", implicit), ("version", request.version.clone()), ("depends_on", depends_on)];
+    keyed.insert(
+        "agent".into(),
+        request.agent.as_deref().map_or(Value::Null, Value::from),
+    );
+    keyed.insert(
+        "action_version".into(),
+        request.action.about().version.into(),
+    );
+    let further = [
+        ("implicit", implicit),
+        ("version", request.version.clone()),
+        ("depends_on", depends_on),
+    ];
     let further = further.into_iter().filter(|(_, value)| !value.is_null());
     keyed.extend(further.map(|(name, value)| (name.to_owned(), value)));
     let keyed = Value::Object(keyed);
     let input = Canonical::sealed(&keyed, &runtime.seals);
     take_back(keyed, without, &mut request.args);
-    Ok(Identity { handle, input, guard })
+    Ok(Identity {
+        handle,
+        input,
+        guard,
+    })
 }
 
 /// What a wrap depends on beside its arguments, for a wrap around it.
@@ -128,9 +161,10 @@ fn leave_out(source: &str, implicit: &mut Value) {
 /// Returns the arguments to where they were borrowed from.
 fn take_back(keyed: Value, without: Option<(String, Value)>, args: &mut Arguments) {
     if let Value::Object(mut keyed) = keyed
-        && let Some(Value::Object(borrowed)) = keyed.shift_remove("args") {
-            *args = borrowed;
-        }
+        && let Some(Value::Object(borrowed)) = keyed.shift_remove("args")
+    {
+        *args = borrowed;
+    }
     args.extend(without);
 }
 
@@ -159,15 +193,29 @@ async fn content_of(
         let digest = witnessed.content_digest().map_err(no_key)?;
         return Ok((digest, Guard::Local(witnessed)));
     }
-    let before = runtime.storage.stat(path).await.map_err(|error| no_key(error.to_string()))?;
+    let before = runtime
+        .storage
+        .stat(path)
+        .await
+        .map_err(|error| no_key(error.to_string()))?;
     let digest = remote_digest(path, runtime).await.map_err(no_key)?;
-    Ok((digest, Guard::Remote { uri: path.clone(), before, digest }))
+    Ok((
+        digest,
+        Guard::Remote {
+            uri: path.clone(),
+            before,
+            digest,
+        },
+    ))
 }
 
 async fn remote_digest(uri: &str, runtime: &Runtime) -> Result<Digest, String> {
     let hashed = runtime.storage.hash(uri, Algorithm::Sha256).await;
     let hashed = hashed.map_err(|error| error.to_string())?;
-    hashed.hash.parse().map_err(|_| "the hash is not a sha256".to_owned())
+    hashed
+        .hash
+        .parse()
+        .map_err(|_| "the hash is not a sha256".to_owned())
 }
 
 /// The paths that the user says the result depends on, as they are keyed; null for none.
@@ -178,17 +226,23 @@ fn depended_on(request: &Request, runtime: &Runtime) -> Result<Value, Reason> {
     let paths = witnessed_paths(request, runtime).map_err(Reason::NoKey)?;
     let text = |path: &PathBuf| match path.to_str() {
         // The entry names what it depends on.
-        Some(path) if runtime.seals.occur_in(path.as_bytes()) => {
-            Err(Reason::NoKey("a path in `depends_on` holds a secret".to_owned()))
-        }
+        Some(path) if runtime.seals.occur_in(path.as_bytes()) => Err(Reason::NoKey(
+            "a path in `depends_on` holds a secret".to_owned(),
+        )),
         Some(path) => Ok(Value::from(path)),
-        None => Err(Reason::NoKey(format!("{} is not a name that can be noted", path.display()))),
+        None => Err(Reason::NoKey(format!(
+            "{} is not a name that can be noted",
+            path.display()
+        ))),
     };
     paths.iter().map(text).collect()
 }
 
 /// The files and directories that the user says the result depends on.
-pub(super) fn witnessed_paths(request: &Request, runtime: &Runtime) -> Result<Vec<PathBuf>, String> {
+pub(super) fn witnessed_paths(
+    request: &Request,
+    runtime: &Runtime,
+) -> Result<Vec<PathBuf>, String> {
     let local = |path: &String| {
         runtime
             .storage

@@ -10,13 +10,18 @@ use serde_json::{Map, Value, json};
 use super::get::{handle_of, memory_needed, under};
 use super::request::{name_of, texts};
 use super::{CACHE_TYPE, TAG_LABEL, handle};
-use crate::action::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind};
 use crate::Runtime;
+use crate::action::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind};
 
 pub(super) struct Invalidate;
 
 const fn parameter(name: &'static str, kind: ParameterKind, doc: &'static str) -> Parameter {
-    Parameter { name, kind, required: false, doc }
+    Parameter {
+        name,
+        kind,
+        required: false,
+        doc,
+    }
 }
 
 static ABOUT: About = About {
@@ -24,7 +29,11 @@ static ABOUT: About = About {
     version: 1,
     doc: "Erases cached entries by key, pattern, metadata or tags; at least one of them.",
     parameters: &[
-        parameter("key", ParameterKind::Text, "The key, normalised exactly as cache.wrap does."),
+        parameter(
+            "key",
+            ParameterKind::Text,
+            "The key, normalised exactly as cache.wrap does.",
+        ),
         parameter(
             "pattern",
             ParameterKind::Text,
@@ -35,13 +44,21 @@ static ABOUT: About = About {
             ParameterKind::Object,
             "Of the entries of all agents: `_cache_action`, `_cache_key`, `_cache_type`.",
         ),
-        parameter("tags", ParameterKind::Any, "Of the entries of all agents: those with all these tags."),
+        parameter(
+            "tags",
+            ParameterKind::Any,
+            "Of the entries of all agents: those with all these tags.",
+        ),
         parameter(
             "key_prefix",
             ParameterKind::Boolean,
             "false: `key` is that of an entry shared by all agents, without the agent's name.",
         ),
-        parameter("dry_run", ParameterKind::Boolean, "Only tell what would be erased."),
+        parameter(
+            "dry_run",
+            ParameterKind::Boolean,
+            "Only tell what would be erased.",
+        ),
     ],
     memoizable: Memoizable::EffectOnly,
 };
@@ -59,7 +76,10 @@ impl Action for Invalidate {
     async fn run(&self, mut arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let filters = filters(&mut arguments, runtime)?;
         memory_needed(runtime)?;
-        let dry_run = arguments.get("dry_run").and_then(Value::as_bool).unwrap_or(false);
+        let dry_run = arguments
+            .get("dry_run")
+            .and_then(Value::as_bool)
+            .unwrap_or(false);
         let mut erased: Vec<ErasedEntry> = Vec::new();
         let mut told = HashSet::new();
         for filter in &filters {
@@ -100,7 +120,11 @@ fn filters(arguments: &mut Arguments, runtime: &Runtime) -> Result<Vec<Filter>, 
     }
     let pattern = arguments.get("pattern").and_then(Value::as_str);
     let pattern = pattern.map(ToOwned::to_owned);
-    let any = Filter { name, criteria, ..Filter::default() };
+    let any = Filter {
+        name,
+        criteria,
+        ..Filter::default()
+    };
     match pattern {
         Some(pattern) if pattern.trim().is_empty() => return Err(invalid("the pattern is empty")),
         Some(pattern) => {
@@ -111,7 +135,9 @@ fn filters(arguments: &mut Arguments, runtime: &Runtime) -> Result<Vec<Filter>, 
         }
         None if any != Filter::default() => filters.push(matching(&any, "*".to_owned())),
         None if filters.is_empty() => {
-            return Err(invalid("one of `key`, `pattern`, `metadata_filter`, `tags` is needed"));
+            return Err(invalid(
+                "one of `key`, `pattern`, `metadata_filter`, `tags` is needed",
+            ));
         }
         None => {}
     }
@@ -121,7 +147,10 @@ fn filters(arguments: &mut Arguments, runtime: &Runtime) -> Result<Vec<Filter>, 
 /// What `any` matches, as far as its handle matches too. Entries without a handle are no action's.
 fn matching(any: &Filter, pattern: String) -> Filter {
     let mut filter = any.clone();
-    filter.criteria.push(Criterion::Glob { name: HANDLE_LABEL.to_owned(), pattern });
+    filter.criteria.push(Criterion::Glob {
+        name: HANDLE_LABEL.to_owned(),
+        pattern,
+    });
     filter
 }
 
@@ -143,10 +172,16 @@ fn metadata(
                 let known = runtime.actions.get(&text);
                 name = Some(known.map_or(text, |action| name_of(action.as_ref()).to_owned()));
             }
-            "_cache_key" => criteria.push(Criterion::Is(Label::new(HANDLE_LABEL, handle::sealed(text, &runtime.seals)))),
+            "_cache_key" => criteria.push(Criterion::Is(Label::new(
+                HANDLE_LABEL,
+                handle::sealed(text, &runtime.seals),
+            ))),
             // Every entry with a handle is of this type, the only one there is.
             "_cache_type" if text == CACHE_TYPE => {
-                criteria.push(Criterion::Glob { name: HANDLE_LABEL.to_owned(), pattern: "*".to_owned() });
+                criteria.push(Criterion::Glob {
+                    name: HANDLE_LABEL.to_owned(),
+                    pattern: "*".to_owned(),
+                });
             }
             "_cache_type" => {
                 return Err(invalid(format!(
@@ -155,7 +190,9 @@ fn metadata(
             }
             other => {
                 let help = cachalot_core::suggest::did_you_mean(other, &KNOWN);
-                return Err(invalid(format!("metadata_filter: unknown field `{other}`, {help}")));
+                return Err(invalid(format!(
+                    "metadata_filter: unknown field `{other}`, {help}"
+                )));
             }
         }
     }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use cachalot_cache::{Mode, Scope};
 use serde_json::Value;
 
+use crate::Runtime;
 use crate::action::{Action, Arguments, Failure, Memoizable};
 use crate::actions::{Registry, check};
-use crate::Runtime;
 
 /// How long an entry is served unless told otherwise: 60 days.
 pub(super) const DEFAULT_TTL: Duration = Duration::from_secs(60 * 86_400);
@@ -77,7 +77,10 @@ pub(super) struct Refused {
 
 impl From<Failure> for Refused {
     fn from(failure: Failure) -> Self {
-        Self { failure, returned: false }
+        Self {
+            failure,
+            returned: false,
+        }
     }
 }
 
@@ -122,8 +125,10 @@ impl Request {
             Some(Value::Object(args)) => args,
             _ => return Err(invalid("`args` must be a mapping").into()),
         };
-        let args = check(action.about(), args)
-            .map_err(|failure| Refused { failure, returned: return_errors })?;
+        let args = check(action.about(), args).map_err(|failure| Refused {
+            failure,
+            returned: return_errors,
+        })?;
         let strategy = strategy(&mut given, &args)?;
         let key_prefix = given.flag("key_prefix", true);
         let (scope, agent) = scope(given.text("scope").as_deref(), key_prefix, runtime)?;
@@ -173,7 +178,10 @@ struct Given(Vec<(String, Value)>);
 
 impl Given {
     fn get(&self, name: &str) -> Option<&Value> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value)
     }
 
     fn take(&mut self, name: &str) -> Option<Value> {
@@ -212,7 +220,9 @@ fn strategy(given: &mut Given, args: &Arguments) -> Result<Strategy, Failure> {
         if args.contains_key(&source) {
             Ok(source)
         } else {
-            Err(invalid(format!("key_source names `{source}`, which is not among `args`")))
+            Err(invalid(format!(
+                "key_source names `{source}`, which is not among `args`"
+            )))
         }
     };
     match name {
@@ -242,10 +252,14 @@ fn scope(
         ))),
         None if !key_prefix => Ok((Scope::Global, None)),
         None | Some("agent") => Ok((Scope::Agent(runtime.agent.clone()), agent())),
-        Some("run") => Ok((Scope::Run(format!("{}:{}", runtime.agent, runtime.run)), agent())),
-        Some("workspace") => {
-            Ok((Scope::Workspace(runtime.directory.to_string_lossy().into_owned()), None))
-        }
+        Some("run") => Ok((
+            Scope::Run(format!("{}:{}", runtime.agent, runtime.run)),
+            agent(),
+        )),
+        Some("workspace") => Ok((
+            Scope::Workspace(runtime.directory.to_string_lossy().into_owned()),
+            None,
+        )),
         Some("user") => Ok((Scope::User(user(runtime)?), None)),
         Some("global") => Ok((Scope::Global, None)),
         Some(other) => Err(one_of("scope", other, &SCOPES)),
@@ -255,7 +269,9 @@ fn scope(
 /// Whose run it is. Without a name it is nobody's, and nothing is shared with nobody.
 fn user(runtime: &Runtime) -> Result<String, Failure> {
     let names = ["USER", "LOGNAME", "USERNAME"];
-    let found = names.iter().filter_map(|name| runtime.environment.get(*name));
+    let found = names
+        .iter()
+        .filter_map(|name| runtime.environment.get(*name));
     match found.into_iter().find(|name| !name.trim().is_empty()) {
         Some(name) => Ok(name.clone()),
         None => Err(invalid(
@@ -265,13 +281,20 @@ fn user(runtime: &Runtime) -> Result<String, Failure> {
 }
 
 fn ttl(given: &Given) -> Result<Duration, Failure> {
-    const UNITS: [(&str, f64); 3] =
-        [("ttl_seconds", 1.0), ("ttl_hours", 3_600.0), ("ttl_days", 86_400.0)];
+    const UNITS: [(&str, f64); 3] = [
+        ("ttl_seconds", 1.0),
+        ("ttl_hours", 3_600.0),
+        ("ttl_days", 86_400.0),
+    ];
     let mut chosen = None;
     for (name, seconds) in UNITS {
-        let Some(count) = given.number(name) else { continue };
+        let Some(count) = given.number(name) else {
+            continue;
+        };
         if !(count > 0.0 && count.is_finite()) {
-            return Err(invalid(format!("{name} is {count}: it must be a positive number")));
+            return Err(invalid(format!(
+                "{name} is {count}: it must be a positive number"
+            )));
         }
         // A time to live beyond what a duration holds is for ever.
         let ttl = Duration::try_from_secs_f64(count * seconds).unwrap_or(Duration::MAX);
@@ -294,15 +317,20 @@ fn probability(given: &Given) -> Result<f64, Failure> {
     match given.number("cleanup_probability") {
         None => Ok(DEFAULT_CLEANUP_PROBABILITY),
         Some(share) if (0.0..=1.0).contains(&share) => Ok(share),
-        Some(other) => Err(invalid(format!("cleanup_probability is {other}: expected 0 to 1"))),
+        Some(other) => Err(invalid(format!(
+            "cleanup_probability is {other}: expected 0 to 1"
+        ))),
     }
 }
 
 fn limit(given: &Given) -> Result<u32, Failure> {
     match given.get("cleanup_limit").and_then(Value::as_i64) {
         None => Ok(DEFAULT_CLEANUP_LIMIT),
-        Some(limit) => u32::try_from(limit)
-            .map_err(|_| invalid(format!("cleanup_limit is {limit}: expected a whole number from 0"))),
+        Some(limit) => u32::try_from(limit).map_err(|_| {
+            invalid(format!(
+                "cleanup_limit is {limit}: expected a whole number from 0"
+            ))
+        }),
     }
 }
 

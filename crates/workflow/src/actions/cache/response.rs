@@ -8,9 +8,9 @@ use cachalot_core::Seals;
 use cachalot_core::clock::iso8601;
 use serde_json::{Map, Value};
 
+use crate::Runtime;
 use crate::action::Failure;
 use crate::report::{self, Event, Memoized};
-use crate::Runtime;
 
 /// Everything that a response says besides the result.
 pub(super) struct Response<'a> {
@@ -32,7 +32,10 @@ impl Answer {
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let result = serde_json::from_slice(bytes);
         let result = result.map_err(|error| DecodeError(error.to_string()))?;
-        Ok(Self { result, told: OnceLock::new() })
+        Ok(Self {
+            result,
+            told: OnceLock::new(),
+        })
     }
 
     /// The whole response to a call that was answered so.
@@ -82,13 +85,22 @@ impl Response<'_> {
         fields.insert("success".into(), Value::Bool(is_success(result)));
         fields.insert("result".into(), Value::Null);
         fields.insert("_cache_hit".into(), Value::Bool(hit));
-        fields.insert("_cache_key".into(), self.handle.map_or(Value::Null, Value::from));
+        fields.insert(
+            "_cache_key".into(),
+            self.handle.map_or(Value::Null, Value::from),
+        );
         if let Some(created) = self.created {
             fields.insert("_cache_created_at".into(), iso8601(created).into());
         }
-        let expires = self.settled.expires.map_or(Value::Null, |at| iso8601(at).into());
+        let expires = self
+            .settled
+            .expires
+            .map_or(Value::Null, |at| iso8601(at).into());
         fields.insert("_cache_expires_at".into(), expires);
-        fields.insert("_cache_stored".into(), Value::Bool(self.settled.stored.is_ok()));
+        fields.insert(
+            "_cache_stored".into(),
+            Value::Bool(self.settled.stored.is_ok()),
+        );
         let reason = self.reason(runtime).map_or(Value::Null, Value::from);
         fields.insert("_cache_reason".into(), reason);
         Value::Object(fields)
@@ -187,4 +199,3 @@ pub(super) fn error(failure: &Failure, handle: Option<&str>) -> Value {
     fields.insert("_cache_reason".into(), Reason::Failed.to_string().into());
     Value::Object(fields)
 }
-

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_cache::{
-    Begun, Call, Domain, Failure as RunFailure, HANDLE_LABEL, How, Join, Kind, Mode,
-    Observation, Outcome, Policy, Product, Reason, Settled, Ticket,
+    Begun, Call, Domain, Failure as RunFailure, HANDLE_LABEL, How, Join, Kind, Mode, Observation,
+    Outcome, Policy, Product, Reason, Settled, Ticket,
 };
 use cachalot_core::tree::Node;
 use cachalot_core::{Canonical, Problem, Spend};
@@ -49,7 +49,8 @@ impl Action for Wrap {
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        let request = Request::read(arguments.clone(), runtime).map_err(|refused| refused.failure)?;
+        let request =
+            Request::read(arguments.clone(), runtime).map_err(|refused| refused.failure)?;
         nested_inputs(&request, runtime)
     }
 
@@ -82,17 +83,25 @@ impl Action for Wrap {
             Err(reason) => return Ok(pays(None, &reason)),
         };
         let policy = policy(&request, Some(&identity.handle), runtime);
-        match runtime.cache.probe(&call(&request, &identity.input), &policy).await {
+        match runtime
+            .cache
+            .probe(&call(&request, &identity.input), &policy)
+            .await
+        {
             Err(reason) => Ok(pays(Some(identity.handle), &reason)),
             Ok(outcome) => match decoded(&outcome).await {
-                Err(failure) => {
-                    Ok(pays(Some(identity.handle), &Reason::Damaged(failure.to_string())))
-                }
+                Err(failure) => Ok(pays(
+                    Some(identity.handle),
+                    &Reason::Damaged(failure.to_string()),
+                )),
                 Ok(answer) => {
                     let settled = outcome.settled().await;
                     let response = told_of(&outcome, &settled, &identity.handle);
                     let result = answer.told_by(&response, runtime);
-                    Ok(Planned::Hit { result, handle: identity.handle })
+                    Ok(Planned::Hit {
+                        result,
+                        handle: identity.handle,
+                    })
                 }
             },
         }
@@ -111,22 +120,34 @@ fn redacted(failure: Failure, runtime: &Runtime) -> Failure {
 }
 
 fn call<'a>(request: &'a Request, input: &'a Canonical) -> Call<'a> {
-    Call { kind: Kind::Action, scope: &request.scope, name: request.name(), input }
+    Call {
+        kind: Kind::Action,
+        scope: &request.scope,
+        name: request.name(),
+        input,
+    }
 }
 
 fn patience(runtime: &Runtime) -> Duration {
-    let set = runtime.settings.get("cache").and_then(|cache| cache.get("patience_ms")?.as_u64());
+    let set = runtime
+        .settings
+        .get("cache")
+        .and_then(|cache| cache.get("patience_ms")?.as_u64());
     set.map_or(cachalot_cache::DEFAULT_PATIENCE, Duration::from_millis)
 }
 
 fn policy(request: &Request, handle: Option<&str>, runtime: &Runtime) -> Policy {
     let handle = handle.map(|handle| Label::new(HANDLE_LABEL, handle));
-    let tags =
-        request.tags.iter().map(|tag| Label::new(TAG_LABEL, sealed(tag.clone(), &runtime.seals)));
+    let tags = request
+        .tags
+        .iter()
+        .map(|tag| Label::new(TAG_LABEL, sealed(tag.clone(), &runtime.seals)));
     Policy {
         mode: request.mode,
         ttl: Some(request.ttl),
-        join: Join::Fleet { wait: WAIT_FOR_OTHERS },
+        join: Join::Fleet {
+            wait: WAIT_FOR_OTHERS,
+        },
         patience: patience(runtime),
         labels: handle.into_iter().chain(tags).collect(),
         domains: request.action.domains(&request.args, runtime),
@@ -159,7 +180,12 @@ async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Value, Failur
         Asked::Told(answer) => Ok(answer),
         Asked::Runs { ticket, damage } => {
             let Identity { handle, guard, .. } = identity;
-            let run = Run { ticket, handle: Some(handle), guard, damage };
+            let run = Run {
+                ticket,
+                handle: Some(handle),
+                guard,
+                damage,
+            };
             Box::pin(run.lead(request, runtime)).await
         }
     }
@@ -215,8 +241,15 @@ async fn ask(request: &Request, identity: &Identity, runtime: &Runtime) -> Resul
 async fn uncached(request: Request, reason: Reason, runtime: &Runtime) -> Result<Value, Failure> {
     let policy = policy(&request, None, runtime);
     let input = Canonical::sealed(&json!({ "args": request.args }), &runtime.seals);
-    let ticket = runtime.cache.bypass(&call(&request, &input), &policy, reason);
-    let run = Run { ticket, handle: None, guard: Guard::Nothing, damage: None };
+    let ticket = runtime
+        .cache
+        .bypass(&call(&request, &input), &policy, reason);
+    let run = Run {
+        ticket,
+        handle: None,
+        guard: Guard::Nothing,
+        damage: None,
+    };
     run.once(request, runtime).await.map(|(answer, _)| answer)
 }
 
@@ -243,12 +276,13 @@ impl Run {
     }
 
     /// Runs the wrapped action and ends the ticket; also tells whether the memory was there for it.
-    async fn once(
-        self,
-        request: Request,
-        runtime: &Runtime,
-    ) -> Result<(Value, bool), Failure> {
-        let Self { ticket, handle, guard, damage } = self;
+    async fn once(self, request: Request, runtime: &Runtime) -> Result<(Value, bool), Failure> {
+        let Self {
+            ticket,
+            handle,
+            guard,
+            damage,
+        } = self;
         let handle = handle.as_deref();
         if handle.is_some() {
             witness(&request, &ticket, runtime).await?;
@@ -264,7 +298,13 @@ impl Run {
             Err(failure) => {
                 let failure = redacted(failure, runtime);
                 let settled = ticket.fail(RunFailure::new(failure.clone())).await;
-                Response { handle, how: &how, settled: &settled, created: None }.tell(runtime);
+                Response {
+                    handle,
+                    how: &how,
+                    settled: &settled,
+                    created: None,
+                }
+                .tell(runtime);
                 return if request.return_errors {
                     Ok((response::error(&failure, handle), false))
                 } else {
@@ -279,9 +319,19 @@ impl Run {
             declined => declined,
         };
         let spent = Spend::one(ticket.elapsed());
-        let product = Product { value: Some(value.into()), keep, spent, labels: Vec::new() };
+        let product = Product {
+            value: Some(value.into()),
+            keep,
+            spent,
+            labels: Vec::new(),
+        };
         let settled = ticket.finish(product).await;
-        let response = Response { handle, how: &how, settled: &settled, created: None };
+        let response = Response {
+            handle,
+            how: &how,
+            settled: &settled,
+            created: None,
+        };
         response.tell(runtime);
         let memory_answers = !matches!(
             (how.reason(), &settled.stored),
@@ -311,14 +361,21 @@ async fn witness(request: &Request, ticket: &Ticket, runtime: &Runtime) -> Resul
         return Ok(());
     }
     let witness = ticket.witness().clone();
-    if paths.iter().any(|path| runtime.seals.occur_in(path.as_os_str().as_encoded_bytes())) {
+    if paths
+        .iter()
+        .any(|path| runtime.seals.occur_in(path.as_os_str().as_encoded_bytes()))
+    {
         witness.spoil("the path of a file that it depends on holds a secret");
         return Ok(());
     }
     let noted = tokio::task::spawn_blocking(move || {
-        paths.iter().for_each(|path| witness.observe(Observation::Content(path)));
+        paths
+            .iter()
+            .for_each(|path| witness.observe(Observation::Content(path)));
     });
-    noted.await.map_err(|error| Failure::new("internal_error", error.to_string()))
+    noted
+        .await
+        .map_err(|error| Failure::new("internal_error", error.to_string()))
 }
 
 /// The answer of an outcome, shared by all who are served by the same entry.

@@ -7,7 +7,9 @@ use super::{entry, literal};
 
 pub(super) fn check(with: &Node, problems: &mut Vec<Problem>) {
     for key in ["tags", "depends_on"] {
-        let Some(node) = entry(with, key) else { continue };
+        let Some(node) = entry(with, key) else {
+            continue;
+        };
         let items = match &node.kind {
             Kind::Null => continue,
             Kind::Text(_) => std::slice::from_ref(node),
@@ -32,7 +34,11 @@ pub(super) fn check(with: &Node, problems: &mut Vec<Problem>) {
 /// A dependency is a local file or directory, named as it is.
 fn dependency(node: &Node, path: &str) -> Option<Problem> {
     let wrong = |message: String, help: &str| {
-        Some(Problem::new("bad-value", message).at(&node.place).help(help.to_owned()))
+        Some(
+            Problem::new("bad-value", message)
+                .at(&node.place)
+                .help(help.to_owned()),
+        )
     };
     if path.contains("://") && !path.starts_with("file://") {
         return wrong(

@@ -1,0 +1,135 @@
+//! Hits, counted and kept without one thread waiting for another: each thread has a lane of its own,
+//! or shares it with few.
+
+use std::array;
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use cachalot_core::Millis;
+use cachalot_memory::Label;
+
+use super::Totals;
+use crate::entry::{Entry, Head};
+use crate::sync::{Mutex, lock};
+
+const LANES: usize = 8;
+
+/// Recent hits that are kept one by one until the next time they are written.
+const RECENT: usize = 256;
+
+thread_local! {
+    static LANE: usize = {
+        let mut hasher = DefaultHasher::new();
+        std::thread::current().id().hash(&mut hasher);
+        hasher.finish() as usize % LANES
+    };
+}
+
+fn lane<T>(lanes: &[T; LANES]) -> &T {
+    // A thread that is ending has lost its number: any lane will do.
+    &lanes[LANE.try_with(|lane| *lane).unwrap_or_default()]
+}
+
+/// Hits of one name, summed.
+#[derive(Default)]
+pub(crate) struct Tally([Sums; LANES]);
+
+/// A cache line or two of its own, so that lanes do not disturb each other.
+#[derive(Default)]
+#[repr(align(128))]
+struct Sums {
+    hits: AtomicU64,
+    coalesced: AtomicU64,
+    saved_nanos: AtomicU64,
+}
+
+impl Tally {
+    pub(super) fn add(&self, coalesced: bool, saved: Duration) {
+        let sums = lane(&self.0);
+        let counter = if coalesced {
+            &sums.coalesced
+        } else {
+            &sums.hits
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        let saved = u64::try_from(saved.as_nanos()).unwrap_or(u64::MAX);
+        sums.saved_nanos.fetch_add(saved, Ordering::Relaxed);
+    }
+
+    /// What was added since the last time.
+    pub(super) fn take(&self) -> Totals {
+        let mut totals = Totals::default();
+        for sums in &self.0 {
+            let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
+            totals += Totals {
+                hits: take(&sums.hits),
+                coalesced: take(&sums.coalesced),
+                saved: Duration::from_nanos(take(&sums.saved_nanos)),
+                ..Totals::default()
+            };
+        }
+        totals
+    }
+}
+
+/// A hit that is kept.
+pub(super) struct RecentHit {
+    pub(super) when: Instant,
+    pub(super) at: Millis,
+    pub(super) head: Arc<Head>,
+    pub(super) labels: Arc<[Label]>,
+    pub(super) coalesced: bool,
+}
+
+/// The most recent hits; where they come faster than they are written, samples of them.
+pub(super) struct Recent([Mutex<Ring>; LANES]);
+
+#[derive(Default)]
+struct Ring {
+    hits: VecDeque<RecentHit>,
+    /// Since the last time they were taken.
+    seen: usize,
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self(array::from_fn(|_| Mutex::default()))
+    }
+}
+
+impl Recent {
+    pub(super) fn note(&self, entry: &Entry, at: Millis, coalesced: bool) {
+        /// Once the ring has been filled, one of so many is kept.
+        const SAMPLE: usize = 16;
+        let mut ring = lock(lane(&self.0));
+        ring.seen += 1;
+        if ring.seen > RECENT && !ring.seen.is_multiple_of(SAMPLE) {
+            return;
+        }
+        if ring.hits.len() == RECENT {
+            ring.hits.pop_front();
+        }
+        let (head, labels) = (Arc::clone(&entry.head), Arc::clone(&entry.labels));
+        ring.hits.push_back(RecentHit {
+            when: Instant::now(),
+            at,
+            head,
+            labels,
+            coalesced,
+        });
+    }
+
+    /// The most recent ones, in order.
+    pub(super) fn take(&self) -> VecDeque<RecentHit> {
+        let mut taken = Vec::new();
+        for lane in &self.0 {
+            taken.append(&mut std::mem::take(&mut *lock(lane)).hits.into());
+        }
+        taken.sort_by_key(|hit| hit.when);
+        taken.drain(..taken.len().saturating_sub(RECENT));
+        taken.into()
+    }
+}
