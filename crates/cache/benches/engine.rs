@@ -13,7 +13,7 @@ use cachalot_cache::{
 };
 use cachalot_core::{Canonical, Digest, Seals, Spend, SystemClock};
 use cachalot_memory::sqlite::{self, SqliteMemory};
-use cachalot_memory::{Label, Memory, Record, space};
+use cachalot_memory::{Label, Memory, Put, Record, Reserved, space};
 use rusqlite::{Connection, params};
 use tokio::runtime::{Builder, Runtime};
 
@@ -195,6 +195,34 @@ fn hits(home: &Path) {
     );
 }
 
+/// What the engine asks of the memory to store, and nothing else.
+async fn reserve_and_put(memory: &Arc<dyn Memory>, key: String) {
+    let labels = vec![Label::new("name", "file.read")];
+    let hold = Duration::from_secs(4);
+    let reserved = memory
+        .reserve(space::CACHE, &key, &labels, hold)
+        .settle()
+        .await
+        .unwrap();
+    let Reserved::Held(lease) = reserved else {
+        panic!("reserved by another")
+    };
+    let record = Record {
+        key,
+        value: Bytes::from_static(ANSWER),
+        labels,
+        expires: None,
+        revision: 0,
+        updated: 0,
+    };
+    let put = memory
+        .put(space::CACHE, record, Some(&lease))
+        .settle()
+        .await
+        .unwrap();
+    assert!(matches!(put, Put::Stored { .. }));
+}
+
 /// B4: a miss and its store, until it is durable.
 fn stores(home: &Path) {
     const EACH: usize = 640;
@@ -218,15 +246,25 @@ fn stores(home: &Path) {
         .prepare("INSERT INTO entries VALUES (?1, ?2, NULL) ON CONFLICT (key) DO UPDATE SET value = excluded.value")
         .unwrap();
     let number = |kind: usize, round: usize, n: usize| (kind * 1_000 + round) * 10_000 + n;
-    let [bare, alone, crowd] = in_turns(
+    let key = |kind: usize, round: usize, n: usize| {
+        Digest::of(&number(kind, round, n).to_le_bytes()).to_hex()
+    };
+    let beside = self::memory(&home.join("beside.db"));
+    let [bare, memory, alone, crowd] = in_turns(
         21,
         EACH,
         [
             &mut |round| {
                 for n in 0..EACH {
-                    let key = Digest::of(&number(0, round, n).to_le_bytes()).to_hex();
-                    upsert.execute(params![key, ANSWER]).unwrap();
+                    upsert.execute(params![key(0, round, n), ANSWER]).unwrap();
                 }
+            },
+            &mut |round| {
+                one.block_on(async {
+                    for n in 0..EACH {
+                        reserve_and_put(&beside, key(3, round, n)).await;
+                    }
+                });
             },
             &mut |round| {
                 one.block_on(async {
@@ -254,6 +292,7 @@ fn stores(home: &Path) {
             },
         ],
     );
+    report("   the memory's part: reserve, then put", memory, bare, "-");
     report(
         "B4 miss and store until settled, 1 caller",
         alone,

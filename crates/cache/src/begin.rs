@@ -2,49 +2,30 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use cachalot_memory::{Label, Memory, Reserved, space};
+use cachalot_memory::{Label, space};
 
 use crate::body::Body;
-use crate::engine::{Looked, Patience, Shared};
+use crate::engine::{Looked, Missed, Patience, Shared};
 use crate::entry::Entry;
 use crate::epoch::Moment;
 use crate::flight::{Departure, Entered, Flight, Manners, Presence};
 use crate::front::Fronted;
 use crate::outcome::{How, Outcome, Revision, Settling};
 use crate::policy::{Join, Mode, Policy};
+use crate::reserve::{self, Secured};
 use crate::store::NAME_LABEL;
 use crate::ticket::{Errand, Stage, Ticket};
 use crate::{Begun, Call, FrozenMiss, Key, Reason};
 
-/// A reservation lasts this long and is renewed three times in that span while the run goes on: who
-/// dies holding one keeps others waiting no longer than this.
-const HOLD: Duration = Duration::from_secs(4);
-
-/// Whoever waits longer than this for another process is told so.
-const TELL_OF_WAITING: Duration = Duration::from_secs(1);
-
 /// What `begin` carries from step to step.
-struct Request<'a> {
-    shared: &'a Arc<Shared>,
-    key: Key,
-    call: &'a Call<'a>,
-    policy: &'a Policy,
-    patience: Patience,
-}
-
-/// The reservation of a flight, or why it has none.
-enum Secured {
-    Held,
-    /// Without a reservation: the answer is not stored.
-    Unsecured(Reason),
-    /// Another process was faster: here is its answer.
-    Answered {
-        fronted: Arc<Fronted>,
-        /// Whether we waited for it while that process was at work.
-        waited: bool,
-    },
+pub(crate) struct Request<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) key: Key,
+    pub(crate) call: &'a Call<'a>,
+    pub(crate) policy: &'a Policy,
+    pub(crate) patience: Patience,
 }
 
 impl Shared {
@@ -150,7 +131,7 @@ impl Request<'_> {
         }
     }
 
-    async fn look(&self) -> Looked {
+    pub(crate) async fn look(&self) -> Looked {
         self.shared
             .look(&self.key, self.call, self.policy, &self.patience)
             .await
@@ -159,15 +140,16 @@ impl Request<'_> {
     async fn serve_or_lead(&self) -> Begun {
         loop {
             let seen = self.shared.flights.seen(&self.key);
-            let (reason, moment, epochs) = match self.look().await {
+            let Missed {
+                reason,
+                moment,
+                epochs,
+                stamp,
+            } = match self.look().await {
                 Looked::Hit(fronted) => {
                     return Begun::Served(self.shared.hit(self.key, &fronted, How::Hit));
                 }
-                Looked::Miss {
-                    reason,
-                    moment,
-                    epochs,
-                } => (reason, moment, epochs),
+                Looked::Miss(missed) => missed,
             };
             let flight_is_current =
                 |flight: &Flight| flight.moment == moment && flight.epochs == epochs;
@@ -200,7 +182,7 @@ impl Request<'_> {
                     // A ticket before anything is awaited: a flight without one would never end.
                     let ticket = self.ticket(flight, How::Miss(reason), storable);
                     self.void(superseded).await;
-                    return self.secure_and_run(ticket).await;
+                    return self.secure_and_run(ticket, stamp).await;
                 }
             }
         }
@@ -210,7 +192,7 @@ impl Request<'_> {
     async fn refresh(&self) -> Begun {
         let moment = self.shared.epochs.moment(&self.policy.domains);
         let (moment, epochs) = match self.look().await {
-            Looked::Miss { moment, epochs, .. } => (moment, epochs),
+            Looked::Miss(Missed { moment, epochs, .. }) => (moment, epochs),
             Looked::Hit(fronted) => {
                 // An entry is served only under current epochs: those of its head are the current ones.
                 let epoch = |counter: &String| {
@@ -243,7 +225,7 @@ impl Request<'_> {
         };
         let ticket = self.ticket(flight, How::Miss(Reason::Refresh), storable);
         self.void(superseded).await;
-        self.secure_and_run(ticket).await
+        self.secure_and_run(ticket, None).await
     }
 
     /// Reads what another caller produces; `None` if that caller left without a word.
@@ -290,7 +272,8 @@ impl Request<'_> {
     }
 
     /// Reserves the key where that is possible, then hands out the ticket, or another process' answer.
-    async fn secure_and_run(&self, mut ticket: Ticket) -> Begun {
+    /// `stamp` is that of the record when it was looked at.
+    async fn secure_and_run(&self, mut ticket: Ticket, stamp: Option<u64>) -> Begun {
         if self.shared.secrets_in(&ticket.flight.labels) {
             ticket.storable = Err(Reason::HoldsSecret);
         }
@@ -305,9 +288,9 @@ impl Request<'_> {
                 return Begun::Run(self.hand_out(ticket));
             }
         };
-        match self.secure(&memory, &ticket).await {
+        match self.secure(&memory, &ticket, stamp).await {
             Secured::Held => {
-                ticket.renewal = Some(renew(self.shared, &memory, &ticket.flight));
+                ticket.renewal = Some(reserve::renew(self.shared, &memory, &ticket.flight));
                 Begun::Run(self.hand_out(ticket))
             }
             Secured::Unsecured(reason) => {
@@ -319,63 +302,6 @@ impl Request<'_> {
                 let how = if waited { How::Coalesced } else { How::Hit };
                 Begun::Served(self.shared.hit(self.key, &fronted, how))
             }
-        }
-    }
-
-    async fn secure(&self, memory: &Arc<dyn Memory>, ticket: &Ticket) -> Secured {
-        let key = self.key.to_string();
-        let labels = &ticket.flight.labels;
-        let refresh = self.policy.mode == Mode::Refresh;
-        let asked = tokio::time::Instant::now();
-        let wait = match self.policy.join {
-            Join::Fleet { wait } => wait,
-            Join::Alone | Join::Process => Duration::ZERO,
-        };
-        let mut pause = Duration::from_millis(2);
-        let (mut waited, mut told) = (false, false);
-        loop {
-            let reserving = memory.reserve(space::CACHE, &key, labels, HOLD);
-            let left = match self.shared.ask(reserving, &self.patience).await {
-                Err(reason) => return Secured::Unsecured(reason),
-                Ok(Reserved::Held(lease)) => {
-                    ticket.flight.hold(lease);
-                    // Somebody may have stored between our look and our reservation.
-                    return match if refresh {
-                        None
-                    } else {
-                        self.answer_now().await
-                    } {
-                        Some(fronted) => Secured::Answered { fronted, waited },
-                        None => Secured::Held,
-                    };
-                }
-                Ok(Reserved::Busy { left, .. }) => left,
-            };
-            waited = true;
-            if !refresh && let Some(fronted) = self.answer_now().await {
-                return Secured::Answered { fronted, waited };
-            }
-            if !told && asked.elapsed() >= TELL_OF_WAITING {
-                told = true;
-                self.shared.say(&format!(
-                    "{}: waiting for another process that is at work on the same call",
-                    self.call.name
-                ));
-            }
-            let remaining = wait.saturating_sub(asked.elapsed());
-            if remaining.is_zero() {
-                return Secured::Unsecured(Reason::BusyElsewhere);
-            }
-            self.patience.keep_up(self.policy);
-            tokio::time::sleep(pause.min(remaining).min(left.max(Duration::from_millis(1)))).await;
-            pause = (pause * 2).min(Duration::from_millis(100));
-        }
-    }
-
-    async fn answer_now(&self) -> Option<Arc<Fronted>> {
-        match self.look().await {
-            Looked::Hit(fronted) => Some(fronted),
-            Looked::Miss { .. } => None,
         }
     }
 
@@ -414,36 +340,6 @@ impl Request<'_> {
             domains: Vec::new(),
         }))
     }
-}
-
-/// Keeps a reservation alive for as long as the flight holds it.
-fn renew(
-    shared: &Arc<Shared>,
-    memory: &Arc<dyn Memory>,
-    flight: &Arc<Flight>,
-) -> tokio::task::AbortHandle {
-    let (shared, memory, flight) = (
-        Arc::clone(shared),
-        Arc::clone(memory),
-        Arc::downgrade(flight),
-    );
-    let renewing = tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(HOLD / 4).await;
-            let Some(lease) = flight.upgrade().and_then(|flight| flight.lease()) else {
-                return;
-            };
-            match memory.renew(&lease, HOLD).within(HOLD / 4).await {
-                Ok(true) => {}
-                // Revoked or lapsed: the store will say so.
-                Ok(false) => return,
-                Err(error) => {
-                    shared.fault(&error);
-                }
-            }
-        }
-    });
-    renewing.abort_handle()
 }
 
 impl Shared {
@@ -488,7 +384,7 @@ impl Shared {
                 .map(|fronted| served(key, &fronted.entry, How::Hit)),
             Mode::On | Mode::ReadOnly => match request.look().await {
                 Looked::Hit(fronted) => Ok(served(key, &fronted.entry, How::Hit)),
-                Looked::Miss { reason, .. } => Err(reason),
+                Looked::Miss(missed) => Err(missed.reason),
             },
         }
     }

@@ -77,12 +77,29 @@ pub(crate) struct Shared {
 /// What the memory says of a call.
 pub(crate) enum Looked {
     Hit(Arc<Fronted>),
-    Miss {
-        reason: Reason,
-        moment: Moment,
-        /// The epochs of the call's domains; `None` if they could not be read.
-        epochs: Option<Vec<u64>>,
-    },
+    Miss(Missed),
+}
+
+/// That no entry may be served, and what was known at that moment.
+pub(crate) struct Missed {
+    pub(crate) reason: Reason,
+    pub(crate) moment: Moment,
+    /// The epochs of the call's domains; `None` if they could not be read.
+    pub(crate) epochs: Option<Vec<u64>>,
+    /// The record's stamp before it was read, if the memory has stamps.
+    pub(crate) stamp: Option<u64>,
+}
+
+impl Missed {
+    /// The memory was not asked, or did not answer.
+    fn unread(reason: Reason, moment: Moment) -> Looked {
+        Looked::Miss(Self {
+            reason,
+            moment,
+            epochs: None,
+            stamp: None,
+        })
+    }
 }
 
 /// How long a call still waits for the memory, all in all. After a fault it asks no more.
@@ -225,22 +242,11 @@ impl Shared {
     ) -> Looked {
         let moment = self.epochs.moment(&policy.domains);
         if let Some(domain) = &moment.being_written {
-            let reason = Reason::Written(domain.to_string());
-            return Looked::Miss {
-                reason,
-                moment,
-                epochs: None,
-            };
+            return Missed::unread(Reason::Written(domain.to_string()), moment);
         }
         let memory = match self.memory() {
             Ok(memory) => memory,
-            Err(reason) => {
-                return Looked::Miss {
-                    reason,
-                    moment,
-                    epochs: None,
-                };
-            }
+            Err(reason) => return Missed::unread(reason, moment),
         };
         let key_text = key.text();
         if let Some(fronted) = self.front.get(key)
@@ -295,13 +301,7 @@ impl Shared {
             counters: epochs,
         } = match found {
             Ok(found) => found,
-            Err(reason) => {
-                return Looked::Miss {
-                    reason,
-                    moment,
-                    epochs: None,
-                };
-            }
+            Err(reason) => return Missed::unread(reason, moment),
         };
         match self.servable(record, key, call, &counters, &epochs).await {
             Ok(entry) => {
@@ -319,11 +319,12 @@ impl Shared {
             }
             Err(reason) => {
                 self.front.remove(key);
-                Looked::Miss {
+                Looked::Miss(Missed {
                     reason,
                     moment,
                     epochs: Some(epochs),
-                }
+                    stamp,
+                })
             }
         }
     }

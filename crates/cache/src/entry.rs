@@ -101,7 +101,7 @@ impl Entry {
     /// Takes a record apart and checks that it lies under its own key.
     pub(crate) fn decode(record: Record) -> Result<Self, Reason> {
         let (head, answer) = Head::decode(&record.value).map_err(Reason::Damaged)?;
-        if record.key.parse() != Ok(head.key) {
+        if *Key::from_digest(head.key).text() != *record.key {
             return Err(anothers());
         }
         Ok(Self {

@@ -19,6 +19,7 @@ mod ledger;
 mod outcome;
 mod policy;
 mod reason;
+mod reserve;
 mod store;
 mod sync;
 mod ticket;

@@ -108,10 +108,10 @@ impl Batch {
 }
 
 impl File {
-    pub(super) fn new(path: &Path, run: &str, warn: &Arc<dyn Fn(&str) + Send + Sync>) -> Self {
+    pub(super) fn new(path: PathBuf, run: String, warn: &Arc<dyn Fn(&str) + Send + Sync>) -> Self {
         Self {
-            path: path.to_owned(),
-            run: run.to_owned(),
+            path,
+            run,
             warn: Arc::clone(warn),
             connection: None,
         }

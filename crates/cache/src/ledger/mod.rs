@@ -8,20 +8,21 @@ mod file;
 mod query;
 mod row;
 mod tally;
+mod writer;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, RwLock, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Instant;
 
 use cachalot_core::{Canonical, Millis, Seals, Spend};
 use cachalot_memory::Label;
-use tokio::sync::oneshot;
 
 pub use file::LedgerError;
 pub use row::{Answered, Row, Totals};
 use tally::Recent;
 pub(crate) use tally::Tally;
+use writer::Writer;
 
 use crate::engine::Shared;
 use crate::front::Fronted;
@@ -41,19 +42,14 @@ struct Inner {
     path: PathBuf,
     run: String,
     hits: Arc<Hits>,
-    writer: OnceLock<mpsc::Sender<Message>>,
+    writer: OnceLock<Writer>,
     warn: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 #[derive(Default)]
 struct Hits {
-    tallies: RwLock<HashMap<(Kind, String), Arc<Tally>>>,
+    tallies: RwLock<HashMap<String, HashMap<Kind, Arc<Tally>>>>,
     recent: Recent,
-}
-
-enum Message {
-    Row(Box<Unwritten>),
-    Flush(oneshot::Sender<()>),
 }
 
 /// A row before redaction.
@@ -200,67 +196,45 @@ impl Ledger {
     pub(crate) fn send(&self, mut row: Unwritten) {
         let Some(inner) = &self.0 else { return };
         row.when = Instant::now();
-        // The writer lives as long as the ledger: if it is gone, it has said why.
-        let _ = inner.writer().send(Message::Row(Box::new(row)));
+        inner.writer().send(row);
     }
 
     /// Resolves when everything that was accounted for so far is in the file.
     pub async fn flush(&self) {
         let Some(inner) = &self.0 else { return };
-        let Some(writer) = inner.writer.get() else {
-            return;
-        };
-        let (done, written) = oneshot::channel();
-        if writer.send(Message::Flush(done)).is_ok() {
-            let _ = written.await;
+        if let Some(writer) = inner.writer.get() {
+            writer.flush().await;
         }
     }
 }
 
 impl Inner {
-    fn writer(&self) -> &mpsc::Sender<Message> {
-        self.writer.get_or_init(|| {
-            let (sender, receiver) = mpsc::channel();
-            let (path, run) = (self.path.clone(), self.run.clone());
-            let (hits, warn) = (Arc::clone(&self.hits), Arc::clone(&self.warn));
-            let writing = std::thread::Builder::new()
-                .name("ledger".to_owned())
-                .spawn(move || write(&path, &run, &hits, &receiver, &warn));
-            if let Err(error) = writing {
-                (self.warn)(&format!("the ledger is not written: {error}"));
-            }
-            sender
-        })
+    fn writer(&self) -> &Writer {
+        self.writer
+            .get_or_init(|| Writer::start(&self.path, &self.run, &self.hits, &self.warn))
     }
 }
 
 impl Hits {
     fn tally(&self, kind: Kind, name: &str) -> Arc<Tally> {
-        let id = (kind, name.to_owned());
-        let known = self
-            .tallies
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(tally) = known.get(&id) {
+        let known = self.tallies.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tally) = known.get(name).and_then(|kinds| kinds.get(&kind)) {
             return Arc::clone(tally);
         }
         drop(known);
-        let mut known = self
-            .tallies
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        Arc::clone(known.entry(id).or_default())
+        let mut known = self.tallies.write().unwrap_or_else(PoisonError::into_inner);
+        let kinds = known.entry(name.to_owned()).or_default();
+        Arc::clone(kinds.entry(kind).or_default())
     }
 
     /// What was counted since the last time, by name.
     fn take_sums(&self) -> Vec<(Kind, String, Totals)> {
-        let known = self
-            .tallies
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let sums = known
-            .iter()
-            .map(|((kind, name), tally)| (*kind, name.clone(), tally.take()));
+        let known = self.tallies.read().unwrap_or_else(PoisonError::into_inner);
+        let sums = known.iter().flat_map(|(name, kinds)| {
+            kinds
+                .iter()
+                .map(|(kind, tally)| (*kind, name.clone(), tally.take()))
+        });
         sums.filter(|(_, _, totals)| totals.hits + totals.coalesced > 0)
             .collect()
     }
@@ -271,55 +245,4 @@ fn handle_of(labels: &[Label]) -> Option<String> {
         .iter()
         .find(|label| label.name == HANDLE_LABEL)
         .map(|label| label.value.clone())
-}
-
-/// The writer's thread: takes rows as they come, writes what has gathered in one transaction, and
-/// sums hits up once a second.
-fn write(
-    path: &Path,
-    run: &str,
-    hits: &Hits,
-    rows: &mpsc::Receiver<Message>,
-    warn: &Arc<dyn Fn(&str) + Send + Sync>,
-) {
-    /// Rows of one transaction at most.
-    const BATCH: usize = 1_000;
-    let mut file = file::File::new(path, run, warn);
-    let mut warned = false;
-    loop {
-        let mut rows_taken = Vec::new();
-        let mut flushed = Vec::new();
-        let mut ended = false;
-        let mut take = |message| match message {
-            Message::Row(row) => rows_taken.push(*row),
-            Message::Flush(done) => flushed.push(done),
-        };
-        match rows.recv_timeout(Duration::from_secs(1)) {
-            Ok(message) => take(message),
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
-            Err(mpsc::RecvTimeoutError::Disconnected) => ended = true,
-        }
-        for message in rows.try_iter().take(BATCH) {
-            take(message);
-        }
-        let batch = file::Batch {
-            rows: rows_taken,
-            sums: hits.take_sums(),
-            hits: hits.recent.take(),
-        };
-        if !batch.is_empty()
-            && let (Err(error), false) = (file.append(&batch), warned)
-        {
-            warned = true;
-            warn(&format!(
-                "the ledger cannot be written, calls go on unaccounted: {error}"
-            ));
-        }
-        for done in flushed {
-            let _ = done.send(());
-        }
-        if ended {
-            return;
-        }
-    }
 }
