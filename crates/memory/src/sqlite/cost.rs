@@ -228,3 +228,26 @@ fn a_record_costs_the_same_among_many_as_among_few() {
     };
     assert_eq!(cost(FEW), cost(MANY));
 }
+
+/// A million records, made by SQLite itself: storing them one by one would take a minute.
+#[test]
+fn a_record_costs_the_same_among_a_million_as_among_a_thousand() {
+    let directory = tempfile::tempdir().unwrap();
+    let cost = |records: i64| {
+        let path = files::prepare(&directory.path().join(format!("bare-{records}.db"))).unwrap();
+        let connection = schema::open(&path, &Context::new(&path), Duration::ZERO).unwrap();
+        let filled = connection.execute(
+            "INSERT INTO records(space, key, revision, updated, used, expires, labels, value)
+             WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?1)
+             SELECT 'cache', printf('%064x', n), 1, n, n, n, x'', zeroblob(20) FROM numbers",
+            [records],
+        );
+        assert_eq!(filled.unwrap() as i64, records);
+        let mut statement = connection.prepare(read::GET).unwrap();
+        let key = format!("{:064x}", records / 2 + 3);
+        assert!(statement.exists(["cache", &key]).unwrap());
+        assert_eq!(statement.get_status(StatementStatus::FullscanStep), 0);
+        statement.get_status(StatementStatus::VmStep)
+    };
+    assert_eq!(cost(1_000), cost(1_000_000));
+}
