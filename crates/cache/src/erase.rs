@@ -98,7 +98,8 @@ const PAGE: u32 = 500;
 
 impl Cache {
     /// Deletes what matches and revokes matching flights, everywhere; afterwards nothing older is
-    /// served or stored. (A pattern with a `*` before its end revokes flights of this process only.)
+    /// served or stored. Flights of other processes are not stored either, and joined there for no
+    /// longer than a second. (A pattern with a `*` before its end revokes flights of this process only.)
     /// With `dry_run`, only tells.
     ///
     /// # Errors

@@ -121,13 +121,20 @@ pub(crate) fn renew(
     let renewing = tokio::spawn(async move {
         loop {
             tokio::time::sleep(HOLD / 4).await;
-            let Some(lease) = flight.upgrade().and_then(|flight| flight.lease()) else {
+            let Some((flight, lease)) = flight
+                .upgrade()
+                .and_then(|flight| flight.lease().map(|lease| (flight, lease)))
+            else {
                 return;
             };
             match memory.renew(&lease, HOLD).within(HOLD / 4).await {
                 Ok(true) => {}
-                // Revoked or lapsed: the store will say so.
-                Ok(false) => return,
+                Ok(false) => {
+                    // Another process has revoked it, or it has lapsed: the answer will not be
+                    // stored, and who asks from now on may have been told of what revoked it.
+                    flight.close();
+                    return;
+                }
                 Err(error) => {
                     shared.fault(&error);
                 }

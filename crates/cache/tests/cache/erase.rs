@@ -392,6 +392,25 @@ async fn who_waits_for_a_run_in_another_process_that_is_revoked_runs_anew() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_run_that_another_process_revoked_is_soon_joined_by_nobody() {
+    let clock = clock();
+    let memory = in_process(&clock);
+    let here = Making::over(memory.clone(), &clock).make();
+    let there = Making::over(memory.clone(), &clock).make();
+    let question = Question::number(1);
+    let old = here.lead(&question, &tagged(&["a"])).await;
+    there.cache.erase(&by(tag("a")), false).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let told = here.ask(&question, &tagged(&["a"]), "new").await;
+    assert_eq!(told.text(), "new");
+    assert!(told.settled.stored.is_ok(), "{told:?}");
+    assert_eq!(
+        old.finish(product("old")).await.stored,
+        Err(Reason::Revoked)
+    );
+}
+
 #[tokio::test]
 async fn without_reservations_a_run_of_this_process_is_revoked_all_the_same() {
     let clock = clock();
