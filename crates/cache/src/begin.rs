@@ -1,7 +1,6 @@
 //! The door: serve, join, or hand out the one ticket.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use cachalot_memory::{Label, space};
@@ -16,6 +15,7 @@ use crate::outcome::{How, Outcome, Revision, Settling};
 use crate::policy::{Join, Mode, Policy};
 use crate::reserve::{self, Secured};
 use crate::store::NAME_LABEL;
+use crate::sync::Mutex;
 use crate::ticket::{Errand, Stage, Ticket};
 use crate::{Begun, Call, FrozenMiss, Key, Reason};
 
@@ -125,7 +125,8 @@ impl Request<'_> {
             how,
             storable,
             started: Instant::now(),
-            accounted: AtomicU64::new(0),
+            accounted: Mutex::default(),
+            charged: Mutex::default(),
             renewal: None,
             stage: Stage::Waiting,
         }

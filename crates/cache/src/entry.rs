@@ -15,7 +15,7 @@ use crate::witness::{Observed, Watched};
 use crate::{Call, Key, Kind, Reason};
 
 /// Raised when the layout below changes; entries in another format are misses.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 /// Of the digest of an entry's bytes, so much is kept: enough to tell damage.
 const SEAL: usize = 16;

@@ -1,7 +1,6 @@
 //! The right and the duty to run a call once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,6 +12,7 @@ use crate::engine::{Patience, Shared};
 use crate::flight::{Flight, Presence};
 use crate::outcome::{Ended, How, Outcome, Revision, Settled, Settling};
 use crate::policy::{DEFAULT_PATIENCE, Orphan, Policy};
+use crate::sync::{Mutex, lock};
 use crate::witness::Witness;
 use crate::{Failure, Kind, Reason, Scope};
 
@@ -66,8 +66,10 @@ pub struct Ticket {
     /// Whether the answer may be stored as far as is known before the run.
     pub(crate) storable: Result<(), Reason>,
     pub(crate) started: Instant,
-    /// Time of this run that calls inside it have accounted for.
-    pub(crate) accounted: AtomicU64,
+    /// What of this run calls inside it have accounted for.
+    pub(crate) accounted: Mutex<Spend>,
+    /// Tokens and money that the run has told of.
+    pub(crate) charged: Mutex<Spend>,
     pub(crate) renewal: Option<tokio::task::AbortHandle>,
     pub(crate) stage: Stage,
 }
@@ -102,20 +104,31 @@ impl Ticket {
         self.started.elapsed()
     }
 
-    /// Says that calls made by this run have accounted for so much of its time themselves: it is not
-    /// paid for twice. What the entry says that it cost to make stays the whole.
-    pub fn account_elsewhere(&self, time: Duration) {
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.accounted.fetch_add(nanos, Ordering::Relaxed);
+    /// Says that the run was charged for so many tokens and so much money, whether it ends well or
+    /// not. Calls and time are counted by the ticket itself.
+    pub fn charge(&self, spent: Spend) {
+        *lock(&self.charged) += Spend {
+            calls: 0,
+            time: Duration::ZERO,
+            ..spent
+        };
+    }
+
+    /// Says that calls made by this run have accounted for so much of its time, tokens and money
+    /// themselves: it is not paid for twice. What the entry says that it cost to make stays the whole.
+    pub fn account_elsewhere(&self, spent: Spend) {
+        *lock(&self.accounted) += spent;
+    }
+
+    /// What the run cost, if it took so much by itself.
+    fn whole(&self, mut spent: Spend) -> Spend {
+        spent += *lock(&self.charged);
+        spent
     }
 
     /// What this call itself has to account for.
-    fn own(&self, spent: Spend) -> Spend {
-        let accounted = Duration::from_nanos(self.accounted.load(Ordering::Relaxed));
-        Spend {
-            time: spent.time.saturating_sub(accounted),
-            ..spent
-        }
+    fn own(&self, whole: Spend) -> Spend {
+        whole.without(*lock(&self.accounted))
     }
 
     /// The reading end, for whoever drives the ticket itself.
@@ -159,6 +172,7 @@ impl Ticket {
             spent,
             labels,
         } = product;
+        let spent = self.whole(spent);
         let answer = value.unwrap_or_else(|| self.flight.body.collected());
         // The readers need not wait for the disk; newcomers join until the entry is there.
         self.flight.body.end(End::Whole(Whole::new(answer.clone())));
@@ -195,7 +209,7 @@ impl Ticket {
 
     /// Ends the run with a failure, which every waiter gets; stores nothing. Tells what it cost.
     pub async fn fail(mut self, failure: Failure) -> Settled {
-        let spent = Spend::one(self.elapsed());
+        let spent = self.whole(Spend::one(self.elapsed()));
         // Nobody joins a flight that is known to have failed.
         self.flight.close();
         self.flight.body.end(End::Failed(failure.clone()));
@@ -295,7 +309,7 @@ impl Ticket {
     fn give_up(&mut self) {
         let worth = match self.stage {
             Stage::Waiting => Spend::default(),
-            Stage::Running => Spend::one(self.elapsed()),
+            Stage::Running => self.whole(Spend::one(self.elapsed())),
             Stage::Told | Stage::Gone => return,
         };
         let settled = Settled {

@@ -4,6 +4,7 @@
 pub mod canonical;
 pub mod clock;
 pub mod digest;
+pub mod effects;
 pub mod problem;
 pub mod secret;
 pub mod spend;
@@ -13,6 +14,7 @@ pub mod tree;
 pub use canonical::{Canonical, NotCanonical};
 pub use clock::{Clock, ManualClock, Millis, SystemClock};
 pub use digest::Digest;
+pub use effects::{Effects, Extent, Touched};
 pub use problem::{Place, Problem};
 pub use secret::{DigestKey, Seals, Secret};
-pub use spend::Spend;
+pub use spend::{Cost, Spend};

@@ -7,6 +7,7 @@ pub mod graph;
 pub mod report;
 pub mod runtime;
 pub mod script;
+mod spending;
 pub mod template;
 
 pub use action::{

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::Millis;
 use cachalot_core::secret::{mask_credentials, redact_value};
+use cachalot_core::{Millis, Spend};
 use cachalot_memory::sqlite::set_aside;
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 use serde_json::Value;
@@ -54,7 +54,7 @@ impl LedgerError {
 }
 
 /// The layout's version; a file from a newer one is refused.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// Rows that are kept; the oldest go first.
 const KEPT: i64 = 20_000;
 /// Recent hits that are kept one by one.
@@ -69,7 +69,11 @@ const LAYOUT: &str = "
         id INTEGER PRIMARY KEY, at INTEGER NOT NULL, run TEXT NOT NULL, kind TEXT NOT NULL,
         name TEXT NOT NULL, scope TEXT NOT NULL, key TEXT NOT NULL, handle TEXT,
         answered TEXT NOT NULL, reason TEXT, not_stored TEXT, failure TEXT,
-        paid INTEGER NOT NULL, saved INTEGER NOT NULL, input TEXT, input_digest TEXT);
+        paid INTEGER NOT NULL, saved INTEGER NOT NULL, input TEXT, input_digest TEXT,
+        paid_input INTEGER NOT NULL DEFAULT 0, paid_output INTEGER NOT NULL DEFAULT 0,
+        paid_cost INTEGER NOT NULL DEFAULT 0, paid_unpriced INTEGER NOT NULL DEFAULT 0,
+        saved_input INTEGER NOT NULL DEFAULT 0, saved_output INTEGER NOT NULL DEFAULT 0,
+        saved_cost INTEGER NOT NULL DEFAULT 0, saved_unpriced INTEGER NOT NULL DEFAULT 0);
     CREATE INDEX IF NOT EXISTS calls_by_key ON calls(key, id);
     CREATE INDEX IF NOT EXISTS calls_by_handle ON calls(handle, id);
     CREATE INDEX IF NOT EXISTS calls_by_name ON calls(name, scope, id);
@@ -77,8 +81,25 @@ const LAYOUT: &str = "
     CREATE TABLE IF NOT EXISTS totals (
         kind TEXT NOT NULL, name TEXT NOT NULL, hits INTEGER NOT NULL, coalesced INTEGER NOT NULL,
         misses INTEGER NOT NULL, bypasses INTEGER NOT NULL, failures INTEGER NOT NULL,
-        paid INTEGER NOT NULL, saved INTEGER NOT NULL, PRIMARY KEY (kind, name)) WITHOUT ROWID;
-    PRAGMA user_version = 1;";
+        paid INTEGER NOT NULL, saved INTEGER NOT NULL,
+        paid_input INTEGER NOT NULL DEFAULT 0, paid_output INTEGER NOT NULL DEFAULT 0,
+        paid_cost INTEGER NOT NULL DEFAULT 0, paid_unpriced INTEGER NOT NULL DEFAULT 0,
+        saved_input INTEGER NOT NULL DEFAULT 0, saved_output INTEGER NOT NULL DEFAULT 0,
+        saved_cost INTEGER NOT NULL DEFAULT 0, saved_unpriced INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (kind, name)) WITHOUT ROWID;
+    PRAGMA user_version = 2;";
+
+/// What a spend consists of beside calls and time, as columns of both tables; money in picodollars.
+const CHARGES: [&str; 8] = [
+    "paid_input",
+    "paid_output",
+    "paid_cost",
+    "paid_unpriced",
+    "saved_input",
+    "saved_output",
+    "saved_cost",
+    "saved_unpriced",
+];
 
 pub(super) struct File {
     path: PathBuf,
@@ -166,7 +187,10 @@ pub(super) fn open_to_read(path: &Path) -> Result<Option<Connection>, LedgerErro
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(fault)?;
     let version = version_of(&connection).map_err(fault)?;
     refuse_newer(path, version)?;
-    Ok((version == VERSION).then_some(connection))
+    if version > 0 {
+        prepare(&connection, version).map_err(fault)?;
+    }
+    Ok((version > 0).then_some(connection))
 }
 
 fn refuse_newer(path: &Path, version: i64) -> Result<(), LedgerError> {
@@ -208,10 +232,32 @@ fn create_private(path: &Path) -> std::io::Result<()> {
 /// Lays the file out if it is new.
 fn prepare(connection: &Connection, version: i64) -> rusqlite::Result<()> {
     connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;")?;
-    if version < VERSION {
-        connection.execute_batch(&format!("BEGIN IMMEDIATE; {LAYOUT} COMMIT;"))?;
+    if version == VERSION {
+        return Ok(());
     }
-    Ok(())
+    // Two processes may come here at once: the second finds the work done.
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    let laid_out = lay_out(connection);
+    connection.execute_batch(if laid_out.is_ok() {
+        "COMMIT"
+    } else {
+        "ROLLBACK"
+    })?;
+    laid_out
+}
+
+fn lay_out(connection: &Connection) -> rusqlite::Result<()> {
+    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if version == 1 {
+        for table in ["calls", "totals"] {
+            for column in CHARGES {
+                connection.execute_batch(&format!(
+                    "ALTER TABLE {table} ADD COLUMN {column} INTEGER NOT NULL DEFAULT 0"
+                ))?;
+            }
+        }
+    }
+    connection.execute_batch(LAYOUT)
 }
 
 fn append(connection: &mut Connection, run: &str, batch: &Batch) -> rusqlite::Result<()> {
@@ -246,8 +292,8 @@ fn sum_of(row: &Unwritten) -> Totals {
         misses: u64::from(row.answered == Answered::Miss),
         bypasses: u64::from(row.answered == Answered::Bypass),
         failures: u64::from(row.failure.is_some()),
-        paid: row.paid.time,
-        saved: row.saved.time,
+        paid: row.paid,
+        saved: row.saved,
         ..Totals::default()
     }
 }
@@ -256,9 +302,26 @@ fn nanos(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
+/// The values of [`CHARGES`].
+fn charges(paid: &Spend, saved: &Spend) -> [i64; 8] {
+    let of = |spend: &Spend| {
+        [
+            spend.input_tokens,
+            spend.output_tokens,
+            spend.cost.picodollars,
+            spend.cost.unpriced,
+        ]
+        .map(|number| i64::try_from(number).unwrap_or(i64::MAX))
+    };
+    let ([a, b, c, d], [e, f, g, h]) = (of(paid), of(saved));
+    [a, b, c, d, e, f, g, h]
+}
+
 const INSERT: &str = "INSERT INTO calls
-    (at, run, kind, name, scope, key, handle, answered, reason, not_stored, failure, paid, saved, input, input_digest)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+    (at, run, kind, name, scope, key, handle, answered, reason, not_stored, failure, paid, saved, input, input_digest,
+     paid_input, paid_output, paid_cost, paid_unpriced, saved_input, saved_output, saved_cost, saved_unpriced)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
+            ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)";
 
 fn insert(connection: &Connection, run: &str, row: &Unwritten) -> rusqlite::Result<()> {
     let shown = |text: &Option<String>| {
@@ -269,6 +332,7 @@ fn insert(connection: &Connection, run: &str, row: &Unwritten) -> rusqlite::Resu
     redact_value(&mut input, &row.seals);
     shorten(&mut input);
     let input = Some(input.to_string()).filter(|input| input.len() <= LONGEST_INPUT);
+    let charges = charges(&row.paid, &row.saved);
     connection.prepare_cached(INSERT)?.execute(params![
         row.at,
         run,
@@ -285,6 +349,14 @@ fn insert(connection: &Connection, run: &str, row: &Unwritten) -> rusqlite::Resu
         nanos(row.saved.time),
         input,
         row.input.digest().to_hex(),
+        charges[0],
+        charges[1],
+        charges[2],
+        charges[3],
+        charges[4],
+        charges[5],
+        charges[6],
+        charges[7],
     ])?;
     Ok(())
 }
@@ -297,6 +369,7 @@ fn insert_hit(connection: &Connection, run: &str, hit: &RecentHit) -> rusqlite::
     } else {
         Answered::Hit
     };
+    let charges = charges(&Spend::default(), &head.spent);
     connection.prepare_cached(INSERT)?.execute(params![
         hit.at,
         run,
@@ -313,19 +386,39 @@ fn insert_hit(connection: &Connection, run: &str, hit: &RecentHit) -> rusqlite::
         nanos(head.spent.time),
         None::<String>,
         None::<String>,
+        charges[0],
+        charges[1],
+        charges[2],
+        charges[3],
+        charges[4],
+        charges[5],
+        charges[6],
+        charges[7],
     ])?;
     Ok(())
 }
 
 fn add(connection: &Connection, kind: &str, name: &str, sum: &Totals) -> rusqlite::Result<()> {
+    let charges = charges(&sum.paid, &sum.saved);
     connection
         .prepare_cached(
-            "INSERT INTO totals VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+            "INSERT INTO totals (kind, name, hits, coalesced, misses, bypasses, failures, paid, saved,
+                paid_input, paid_output, paid_cost, paid_unpriced,
+                saved_input, saved_output, saved_cost, saved_unpriced)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
              ON CONFLICT (kind, name) DO UPDATE SET
                 hits = hits + excluded.hits, coalesced = coalesced + excluded.coalesced,
                 misses = misses + excluded.misses, bypasses = bypasses + excluded.bypasses,
                 failures = failures + excluded.failures,
-                paid = paid + excluded.paid, saved = saved + excluded.saved",
+                paid = paid + excluded.paid, saved = saved + excluded.saved,
+                paid_input = paid_input + excluded.paid_input,
+                paid_output = paid_output + excluded.paid_output,
+                paid_cost = paid_cost + excluded.paid_cost,
+                paid_unpriced = paid_unpriced + excluded.paid_unpriced,
+                saved_input = saved_input + excluded.saved_input,
+                saved_output = saved_output + excluded.saved_output,
+                saved_cost = saved_cost + excluded.saved_cost,
+                saved_unpriced = saved_unpriced + excluded.saved_unpriced",
         )?
         .execute(params![
             kind,
@@ -335,8 +428,16 @@ fn add(connection: &Connection, kind: &str, name: &str, sum: &Totals) -> rusqlit
             sum.misses as i64,
             sum.bypasses as i64,
             sum.failures as i64,
-            nanos(sum.paid),
-            nanos(sum.saved),
+            nanos(sum.paid.time),
+            nanos(sum.saved.time),
+            charges[0],
+            charges[1],
+            charges[2],
+            charges[3],
+            charges[4],
+            charges[5],
+            charges[6],
+            charges[7],
         ])?;
     Ok(())
 }

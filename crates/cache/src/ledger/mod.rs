@@ -131,7 +131,7 @@ impl Ledger {
         let Some(inner) = &self.0 else { return };
         inner.writer();
         let (entry, coalesced) = (&fronted.entry, matches!(how, How::Coalesced));
-        fronted.tally.add(coalesced, entry.head.spent.time);
+        fronted.tally.add(coalesced, &entry.head.spent);
         inner.hits.recent.note(entry, at, coalesced);
     }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cachalot_core::{Cost, Spend};
 use rusqlite::{Connection, params};
 
 use super::file::open_to_read;
@@ -52,19 +53,22 @@ impl Ledger {
         };
         let read = || {
             let mut statement = connection.prepare(
-                "SELECT kind, name, hits, coalesced, misses, bypasses, failures, paid, saved
+                "SELECT kind, name, hits, coalesced, misses, bypasses, failures, paid, saved,
+                    paid_input, paid_output, paid_cost, paid_unpriced,
+                    saved_input, saved_output, saved_cost, saved_unpriced
                  FROM totals ORDER BY saved DESC, name",
             )?;
             let rows = statement.query_map([], |row| {
-                let count = |index| row.get::<_, i64>(index).map(|n| n.max(0) as u64);
+                let count = |index| count(row, index);
                 let totals = Totals {
                     hits: count(2)?,
                     coalesced: count(3)?,
                     misses: count(4)?,
                     bypasses: count(5)?,
                     failures: count(6)?,
-                    paid: Duration::from_nanos(count(7)?),
-                    saved: Duration::from_nanos(count(8)?),
+                    // How often the work ran is what the counters above say.
+                    paid: spend(row, 0, 7, 9)?,
+                    saved: spend(row, 0, 8, 13)?,
                 };
                 Ok((row.get(0)?, row.get(1)?, totals))
             })?;
@@ -88,7 +92,9 @@ impl Ledger {
         let read = || {
             let mut statement = connection.prepare(&format!(
                 "SELECT id, at, run, kind, name, scope, key, handle, answered, reason, not_stored,
-                        failure, paid, saved, input, input_digest FROM calls WHERE {which}"
+                        failure, paid, saved, input, input_digest,
+                        paid_input, paid_output, paid_cost, paid_unpriced,
+                        saved_input, saved_output, saved_cost, saved_unpriced FROM calls WHERE {which}"
             ))?;
             let rows = statement.query_map(with, row_of)?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
@@ -97,10 +103,35 @@ impl Ledger {
     }
 }
 
+fn count(row: &rusqlite::Row<'_>, index: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(index).map(|n| n.max(0) as u64)
+}
+
+/// A spend whose time is in one column and whose tokens and money are in the four from `charges` on.
+fn spend(
+    row: &rusqlite::Row<'_>,
+    calls: u64,
+    time: usize,
+    charges: usize,
+) -> rusqlite::Result<Spend> {
+    Ok(Spend {
+        calls,
+        time: Duration::from_nanos(count(row, time)?),
+        input_tokens: count(row, charges)?,
+        output_tokens: count(row, charges + 1)?,
+        cost: Cost {
+            picodollars: count(row, charges + 2)?,
+            unpriced: count(row, charges + 3)?,
+        },
+    })
+}
+
 fn row_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
-    let duration = |index| {
-        row.get::<_, i64>(index)
-            .map(|n| Duration::from_nanos(n.max(0) as u64))
+    let answered = Answered::parse(&row.get::<_, String>(8)?);
+    let (paid_calls, saved_calls) = match answered {
+        Answered::Miss | Answered::Bypass => (1, 0),
+        Answered::Hit | Answered::Coalesced => (0, 1),
+        Answered::Refused => (0, 0),
     };
     Ok(Row {
         id: row.get(0)?,
@@ -111,12 +142,12 @@ fn row_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
         scope: row.get(5)?,
         key: row.get(6)?,
         handle: row.get(7)?,
-        answered: Answered::parse(&row.get::<_, String>(8)?),
+        answered,
         reason: row.get(9)?,
         not_stored: row.get(10)?,
         failure: row.get(11)?,
-        paid: duration(12)?,
-        saved: duration(13)?,
+        paid: spend(row, paid_calls, 12, 16)?,
+        saved: spend(row, saved_calls, 13, 20)?,
         input: row
             .get::<_, Option<String>>(14)?
             .and_then(|text| serde_json::from_str(&text).ok()),

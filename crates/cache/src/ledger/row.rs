@@ -1,9 +1,8 @@
 //! What the ledger says of a call.
 
-use std::time::Duration;
-
-use cachalot_core::Millis;
-use serde::Serialize;
+use cachalot_core::{Millis, Spend};
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::outcome::How;
@@ -84,20 +83,69 @@ pub struct Row {
     pub not_stored: Option<String>,
     /// Why the work failed.
     pub failure: Option<String>,
-    /// What it took, on the wall clock.
-    #[serde(serialize_with = "milliseconds", rename = "paid_ms")]
-    pub paid: Duration,
+    /// What it took and cost.
+    #[serde(flatten, serialize_with = "paid")]
+    pub paid: Spend,
     /// What was saved.
-    #[serde(serialize_with = "milliseconds", rename = "saved_ms")]
-    pub saved: Duration,
+    #[serde(flatten, serialize_with = "saved")]
+    pub saved: Spend,
     /// Its input, redacted; absent for hits.
     pub input: Option<Value>,
     /// The digest of its whole input, so that a difference that is not shown can be told.
     pub input_digest: Option<String>,
 }
 
-fn milliseconds<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_f64(time.as_secs_f64() * 1_000.0)
+fn paid<S: Serializer>(spend: &Spend, to: S) -> Result<S::Ok, S::Error> {
+    const NAMES: [&str; 5] = [
+        "paid_ms",
+        "paid_input_tokens",
+        "paid_output_tokens",
+        "paid_dollars",
+        "paid_unpriced_calls",
+    ];
+    fields(spend, NAMES, to)
+}
+
+fn saved<S: Serializer>(spend: &Spend, to: S) -> Result<S::Ok, S::Error> {
+    const NAMES: [&str; 5] = [
+        "saved_ms",
+        "saved_input_tokens",
+        "saved_output_tokens",
+        "saved_dollars",
+        "saved_unpriced_calls",
+    ];
+    fields(spend, NAMES, to)
+}
+
+/// The time always, tokens and money where there are any.
+fn fields<S: Serializer>(
+    spend: &Spend,
+    names: [&'static str; 5],
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    let Spend {
+        calls: _,
+        time,
+        input_tokens,
+        output_tokens,
+        cost,
+    } = spend;
+    let [ms, input, output, dollars, unpriced] = names;
+    let mut map = to.serialize_map(None)?;
+    map.serialize_entry(ms, &(time.as_secs_f64() * 1_000.0))?;
+    if *input_tokens > 0 {
+        map.serialize_entry(input, input_tokens)?;
+    }
+    if *output_tokens > 0 {
+        map.serialize_entry(output, output_tokens)?;
+    }
+    if cost.picodollars > 0 {
+        map.serialize_entry(dollars, &cost.dollars())?;
+    }
+    if cost.unpriced > 0 {
+        map.serialize_entry(unpriced, &cost.unpriced)?;
+    }
+    map.end()
 }
 
 /// Calls of one name, summed over all runs.
@@ -113,12 +161,12 @@ pub struct Totals {
     pub bypasses: u64,
     /// Of the runs, those that failed.
     pub failures: u64,
-    /// What the runs took.
-    #[serde(serialize_with = "milliseconds", rename = "paid_ms")]
-    pub paid: Duration,
-    /// What hits and coalesced calls would have taken.
-    #[serde(serialize_with = "milliseconds", rename = "saved_ms")]
-    pub saved: Duration,
+    /// What the runs took and cost; how many they were is in the fields above.
+    #[serde(flatten, serialize_with = "paid")]
+    pub paid: Spend,
+    /// What hits and coalesced calls would have taken and cost.
+    #[serde(flatten, serialize_with = "saved")]
+    pub saved: Spend,
 }
 
 impl std::ops::AddAssign for Totals {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cachalot_core::Millis;
+use cachalot_core::{Cost, Millis, Spend};
 use cachalot_memory::Label;
 
 use super::Totals;
@@ -44,10 +44,12 @@ struct Sums {
     hits: AtomicU64,
     coalesced: AtomicU64,
     saved_nanos: AtomicU64,
+    /// Tokens in, tokens out, picodollars, unpriced calls; left alone where nothing was charged.
+    charges: [AtomicU64; 4],
 }
 
 impl Tally {
-    pub(super) fn add(&self, coalesced: bool, saved: Duration) {
+    pub(super) fn add(&self, coalesced: bool, saved: &Spend) {
         let sums = lane(&self.0);
         let counter = if coalesced {
             &sums.coalesced
@@ -55,8 +57,19 @@ impl Tally {
             &sums.hits
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        let saved = u64::try_from(saved.as_nanos()).unwrap_or(u64::MAX);
-        sums.saved_nanos.fetch_add(saved, Ordering::Relaxed);
+        let nanos = u64::try_from(saved.time.as_nanos()).unwrap_or(u64::MAX);
+        sums.saved_nanos.fetch_add(nanos, Ordering::Relaxed);
+        let charges = [
+            saved.input_tokens,
+            saved.output_tokens,
+            saved.cost.picodollars,
+            saved.cost.unpriced,
+        ];
+        for (sum, charge) in sums.charges.iter().zip(charges) {
+            if charge > 0 {
+                sum.fetch_add(charge, Ordering::Relaxed);
+            }
+        }
     }
 
     /// What was added since the last time.
@@ -64,10 +77,20 @@ impl Tally {
         let mut totals = Totals::default();
         for sums in &self.0 {
             let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
+            let [input_tokens, output_tokens, picodollars, unpriced] = &sums.charges;
             totals += Totals {
                 hits: take(&sums.hits),
                 coalesced: take(&sums.coalesced),
-                saved: Duration::from_nanos(take(&sums.saved_nanos)),
+                saved: Spend {
+                    calls: 0,
+                    time: Duration::from_nanos(take(&sums.saved_nanos)),
+                    input_tokens: take(input_tokens),
+                    output_tokens: take(output_tokens),
+                    cost: Cost {
+                        picodollars: take(picodollars),
+                        unpriced: take(unpriced),
+                    },
+                },
                 ..Totals::default()
             };
         }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cachalot_cache::{
     CassetteError, Exported, Filter, How, Observation, Policy, Product, Reason, Stored,
 };
-use cachalot_core::{Canonical, DigestKey, Seals, Spend};
+use cachalot_core::{Canonical, Cost, DigestKey, Seals, Spend};
 use cachalot_memory::Label;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -104,6 +104,7 @@ async fn a_cassette_answers_frozen_calls_as_the_original_did() {
         Spend {
             calls: 3,
             time: Duration::from_nanos(1),
+            ..Spend::default()
         },
     );
     told(
@@ -490,6 +491,12 @@ fn product_of(value: Vec<u8>, calls: u64, nanos: u64, tags: Vec<String>) -> Prod
         spent: Spend {
             calls,
             time: Duration::from_nanos(nanos),
+            input_tokens: nanos / 3,
+            output_tokens: calls,
+            cost: Cost {
+                picodollars: nanos,
+                unpriced: calls,
+            },
         },
         labels: tags.into_iter().map(|tag| Label::new("tag", tag)).collect(),
     }

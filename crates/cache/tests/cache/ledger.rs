@@ -7,6 +7,7 @@ use std::time::Duration;
 use cachalot_cache::{
     Answered, Failure, HANDLE_LABEL, How, Ledger, Mode, Policy, Reason, Row, Totals,
 };
+use cachalot_core::Cost;
 use cachalot_memory::Label;
 use serde_json::json;
 
@@ -65,7 +66,7 @@ async fn every_payment_is_a_row_with_all_that_is_known_of_it() {
         (Answered::Miss, Some("not in the cache"))
     );
     assert_eq!((&row.not_stored, &row.failure), (&None, &None));
-    assert_eq!((row.paid, row.saved), (COST.time, Duration::ZERO));
+    assert_eq!((row.paid.time, row.saved.time), (COST.time, Duration::ZERO));
     assert_eq!(
         row.input,
         Some(json!({"path": "a", "limit": 9_007_199_254_740_993_i64}))
@@ -143,7 +144,10 @@ async fn each_way_to_be_answered_is_told_apart() {
             ),
         ]
     );
-    assert_eq!((rows[1].paid, rows[1].saved), (Duration::ZERO, COST.time));
+    assert_eq!(
+        (rows[1].paid.time, rows[1].saved.time),
+        (Duration::ZERO, COST.time)
+    );
     let totals = totals(&here, "file.read");
     assert_eq!(
         (
@@ -155,8 +159,8 @@ async fn each_way_to_be_answered_is_told_apart() {
         ),
         (1, 0, 5, 1, 1)
     );
-    assert_eq!(totals.saved, COST.time);
-    assert!(totals.paid >= 4 * COST.time);
+    assert_eq!(totals.saved.time, COST.time);
+    assert!(totals.paid.time >= 4 * COST.time);
 }
 
 #[tokio::test]
@@ -234,12 +238,17 @@ async fn followers_are_rows_that_saved_what_the_run_cost() {
     assert!(
         coalesced
             .iter()
-            .all(|row| row.saved == COST.time && row.paid.is_zero()),
+            .all(|row| row.saved.time == COST.time && row.paid.time.is_zero()),
         "{coalesced:?}"
     );
     let totals = totals(&here, "file.read");
     assert_eq!(
-        (totals.misses, totals.coalesced, totals.paid, totals.saved),
+        (
+            totals.misses,
+            totals.coalesced,
+            totals.paid.time,
+            totals.saved.time
+        ),
         (1, 3, COST.time, 3 * COST.time)
     );
 }
@@ -255,7 +264,10 @@ async fn what_calls_inside_a_run_account_for_is_paid_once_and_saved_whole() {
         tokio::spawn(async move { here.ask(&question, &Policy::default(), "").await })
     };
     settle_down().await;
-    ticket.account_elsewhere(Duration::from_millis(30));
+    ticket.account_elsewhere(cachalot_core::Spend {
+        time: Duration::from_millis(30),
+        ..cachalot_core::Spend::default()
+    });
     assert_eq!(
         ticket.finish(product("x")).await.paid.time,
         Duration::from_millis(10)
@@ -271,7 +283,7 @@ async fn what_calls_inside_a_run_account_for_is_paid_once_and_saved_whole() {
     here.cache.close().await;
     let totals = totals(&here, "file.read");
     assert_eq!(
-        (totals.paid, totals.saved),
+        (totals.paid.time, totals.saved.time),
         (Duration::from_millis(10), 2 * COST.time)
     );
 }
@@ -306,7 +318,7 @@ async fn hits_are_summed_exactly() {
     for name in ["one", "two", "three"] {
         let totals = totals(&here, name);
         assert_eq!((totals.hits, totals.misses), (1_600, 1), "{name}");
-        assert_eq!(totals.saved, 1_600 * COST.time);
+        assert_eq!(totals.saved.time, 1_600 * COST.time);
     }
 }
 
@@ -571,7 +583,7 @@ async fn what_a_frozen_run_refused_is_a_row() {
         (Answered::Refused, Some("not in the cache"))
     );
     assert_eq!(
-        (last.paid, totals(&here, "file.read").misses),
+        (last.paid.time, totals(&here, "file.read").misses),
         (Duration::ZERO, 1)
     );
 }
@@ -583,15 +595,146 @@ async fn time_that_an_inner_call_accounted_for_is_paid_once() {
     let (outer, inner) = (Question::number(1), Question::number(2));
     let ticket = here.lead(&outer, &Policy::default()).await;
     here.ask(&inner, &Policy::default(), "inner").await;
-    ticket.account_elsewhere(COST.time);
+    ticket.account_elsewhere(COST);
     let whole = cachalot_core::Spend::one(COST.time * 3);
     let settled = ticket
         .finish(cachalot_cache::Product::kept("outer".into(), whole))
         .await;
     assert_eq!(settled.paid.time, COST.time * 2);
     assert_eq!(rows(&here).await.len(), 2);
-    assert_eq!(totals(&here, "file.read").paid, COST.time * 3);
+    assert_eq!(totals(&here, "file.read").paid.time, COST.time * 3);
     // Whoever is spared the outer call is spared all of it.
     here.ask(&outer, &Policy::default(), "").await;
-    assert_eq!(rows(&here).await.last().unwrap().saved, COST.time * 3);
+    assert_eq!(rows(&here).await.last().unwrap().saved.time, COST.time * 3);
+}
+
+#[tokio::test]
+async fn tokens_and_money_are_paid_once_and_saved_by_every_hit() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    let question = Question::number(1);
+    let ticket = here.lead(&question, &Policy::default()).await;
+    let charged = cachalot_core::Spend {
+        // Calls and time are the ticket's own affair.
+        calls: 7,
+        time: Duration::from_secs(9),
+        input_tokens: 100,
+        output_tokens: 20,
+        cost: Cost {
+            picodollars: 5,
+            unpriced: 1,
+        },
+    };
+    ticket.charge(charged);
+    // Of that, a call inside has told the ledger itself.
+    ticket.account_elsewhere(cachalot_core::Spend {
+        input_tokens: 40,
+        cost: Cost::UNPRICED,
+        ..cachalot_core::Spend::default()
+    });
+    let own = cachalot_core::Spend::one(COST.time);
+    let settled = ticket
+        .finish(cachalot_cache::Product::kept("x".into(), own))
+        .await;
+    let paid = cachalot_core::Spend {
+        input_tokens: 60,
+        output_tokens: 20,
+        cost: Cost::of_picodollars(5),
+        ..own
+    };
+    let worth = cachalot_core::Spend {
+        calls: 1,
+        time: COST.time,
+        ..charged
+    };
+    assert_eq!(settled.paid, paid);
+    for _ in 0..3 {
+        let saved = here.ask(&question, &Policy::default(), "").await;
+        assert_eq!(saved.settled.saved, worth);
+    }
+    let rows = rows(&here).await;
+    assert_eq!(
+        (rows[0].paid, rows[0].saved),
+        (paid, cachalot_core::Spend::default())
+    );
+    assert_eq!(
+        (rows[1].paid, rows[1].saved),
+        (cachalot_core::Spend::default(), worth)
+    );
+    let totals = totals(&here, "file.read");
+    assert_eq!(
+        (totals.paid.input_tokens, totals.paid.cost),
+        (60, paid.cost)
+    );
+    assert_eq!(
+        (
+            totals.saved.input_tokens,
+            totals.saved.output_tokens,
+            totals.saved.cost
+        ),
+        (
+            300,
+            60,
+            Cost {
+                picodollars: 15,
+                unpriced: 3
+            }
+        )
+    );
+    let shown = serde_json::to_value(totals).unwrap();
+    assert_eq!(shown["paid_input_tokens"], 60);
+    assert_eq!(shown["saved_unpriced_calls"], 3);
+    assert_eq!(shown.get("paid_unpriced_calls"), None);
+}
+
+#[tokio::test]
+async fn a_failed_run_tells_what_it_was_charged() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    let ticket = here.lead(&Question::number(1), &Policy::default()).await;
+    ticket.charge(COST);
+    let settled = ticket
+        .fail(Failure::new(std::io::Error::other("cut off")))
+        .await;
+    assert_eq!(settled.paid.input_tokens, COST.input_tokens);
+    let dropped = here.lead(&Question::number(2), &Policy::default()).await;
+    dropped.charge(COST);
+    drop(dropped);
+    let rows = rows(&here).await;
+    assert_eq!(rows.len(), 2);
+    assert!(rows.iter().all(|row| row.paid.cost == COST.cost));
+}
+
+#[tokio::test]
+async fn a_ledger_of_the_first_layout_is_carried_over() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("ledger.db");
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch(
+        "CREATE TABLE calls (
+            id INTEGER PRIMARY KEY, at INTEGER NOT NULL, run TEXT NOT NULL, kind TEXT NOT NULL,
+            name TEXT NOT NULL, scope TEXT NOT NULL, key TEXT NOT NULL, handle TEXT,
+            answered TEXT NOT NULL, reason TEXT, not_stored TEXT, failure TEXT,
+            paid INTEGER NOT NULL, saved INTEGER NOT NULL, input TEXT, input_digest TEXT);
+         CREATE TABLE totals (
+            kind TEXT NOT NULL, name TEXT NOT NULL, hits INTEGER NOT NULL, coalesced INTEGER NOT NULL,
+            misses INTEGER NOT NULL, bypasses INTEGER NOT NULL, failures INTEGER NOT NULL,
+            paid INTEGER NOT NULL, saved INTEGER NOT NULL, PRIMARY KEY (kind, name)) WITHOUT ROWID;
+         INSERT INTO calls VALUES (1, 5, 'r', 'action', 'file.read', 'global', 'k', NULL, 'miss',
+            NULL, NULL, NULL, 7, 0, '{}', 'd');
+         INSERT INTO totals VALUES ('action', 'file.read', 0, 0, 1, 0, 0, 7, 0);
+         PRAGMA user_version = 1;",
+    )
+    .unwrap();
+    drop(old);
+    let here = with_ledger(&path);
+    here.ask(&Question::number(1), &Policy::default(), "x")
+        .await;
+    let rows = rows(&here).await;
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[0].paid.time, Duration::from_nanos(7));
+    assert_eq!(rows[0].paid.input_tokens, 0);
+    let totals = totals(&here, "file.read");
+    assert_eq!(totals.misses, 2);
+    assert_eq!(totals.paid.input_tokens, COST.input_tokens);
 }

@@ -10,7 +10,7 @@ use cachalot_cache::{
     Begun, Bounds, Cache, Call, Domain, FrozenMiss, How, Join, Key, Kind, Ledger, Mode, Options,
     Outcome, Policy, Product, Scope, Settled, Ticket,
 };
-use cachalot_core::{Canonical, ManualClock, Millis, Seals, Spend};
+use cachalot_core::{Canonical, Cost, ManualClock, Millis, Seals, Spend};
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::sqlite::{self, SqliteMemory};
 use cachalot_memory::{Label, Memory};
@@ -23,6 +23,12 @@ pub(crate) const START: Millis = 1_750_000_000_123;
 pub(crate) const COST: Spend = Spend {
     calls: 1,
     time: Duration::from_millis(40),
+    input_tokens: 1_200,
+    output_tokens: 34,
+    cost: Cost {
+        picodollars: 3_500_000_000,
+        unpriced: 0,
+    },
 };
 
 /// A call, owned.

@@ -106,8 +106,8 @@ impl Inspection<'_> {
                 "coalesced",
                 "paid",
                 "failed",
-                "time paid",
-                "time saved",
+                "cost",
+                "saved",
             ]
             .map(ToOwned::to_owned)
             .to_vec(),
@@ -252,8 +252,8 @@ fn row(name: &str, totals: &Totals) -> Vec<String> {
         totals.coalesced.to_string(),
         (totals.misses + totals.bypasses).to_string(),
         totals.failures.to_string(),
-        render::time(totals.paid),
-        render::time(totals.saved),
+        render::spend(&totals.paid),
+        render::spend(&totals.saved),
     ]
 }
 

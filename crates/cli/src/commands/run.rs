@@ -99,12 +99,11 @@ async fn interrupted() {
 }
 
 fn print(arguments: &Run, state: &Map<String, Value>, sum: &Sum) -> Result<()> {
-    let milliseconds = |time: std::time::Duration| time.as_secs_f64() * 1_000.0;
     let report = || {
         json!({
             "steps": sum.steps,
-            "paid": {"calls": sum.paid.calls, "ms": milliseconds(sum.paid.time)},
-            "saved": {"calls": sum.saved.calls, "ms": milliseconds(sum.saved.time)},
+            "paid": render::spend_json(&sum.paid),
+            "saved": render::spend_json(&sum.saved),
         })
     };
     if arguments.ndjson {

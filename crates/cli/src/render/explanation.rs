@@ -4,7 +4,7 @@ use cachalot_cache::{Answered, Difference, Explanation, Row};
 use cachalot_core::clock::iso8601;
 use serde_json::Value;
 
-use super::time;
+use super::spend;
 
 /// Values longer than this are cut when shown.
 const LONGEST: usize = 160;
@@ -49,13 +49,13 @@ fn shown_key(row: &Row) -> &str {
 
 fn headline(call: &Row) -> String {
     let how = match call.answered {
-        Answered::Hit => format!("answered from the cache, saved {}", time(call.saved)),
+        Answered::Hit => format!("answered from the cache, saved {}", spend(&call.saved)),
         Answered::Coalesced => "answered by a run that was already under way".to_owned(),
-        Answered::Miss => format!("paid, {}", time(call.paid)),
+        Answered::Miss => format!("paid, {}", spend(&call.paid)),
         Answered::Refused => {
             "refused: the run was frozen, and no entry answers the call".to_owned()
         }
-        Answered::Bypass => format!("paid, {}, the cache was not asked", time(call.paid)),
+        Answered::Bypass => format!("paid, {}, the cache was not asked", spend(&call.paid)),
     };
     format!("{} ({}): {how}", call.name, call.kind)
 }

@@ -12,6 +12,7 @@ pub(crate) mod table;
 use std::io::Write as _;
 use std::time::Duration;
 
+use cachalot_core::Spend;
 use serde::Serialize;
 
 use crate::outcome::Result;
@@ -58,6 +59,40 @@ pub(crate) fn time(time: Duration) -> String {
             time.as_secs() / 60 % 60
         )
     }
+}
+
+/// What something took and cost: `1.84 s`, `1.84 s, 1204 tokens in, 34 out, $0.0035`.
+pub(crate) fn spend(spend: &Spend) -> String {
+    let mut text = time(spend.time);
+    if spend.input_tokens + spend.output_tokens > 0 {
+        text += &format!(
+            ", {} tokens in, {} out",
+            spend.input_tokens, spend.output_tokens
+        );
+    }
+    if !spend.cost.is_zero() {
+        text += &format!(", {}", spend.cost);
+    }
+    text
+}
+
+/// The same for programs; tokens and money only where there are any.
+pub(crate) fn spend_json(spend: &Spend) -> serde_json::Value {
+    let mut fields = serde_json::json!({
+        "calls": spend.calls,
+        "ms": spend.time.as_secs_f64() * 1_000.0,
+    });
+    if spend.input_tokens + spend.output_tokens > 0 {
+        fields["input_tokens"] = spend.input_tokens.into();
+        fields["output_tokens"] = spend.output_tokens.into();
+    }
+    if spend.cost.picodollars > 0 {
+        fields["dollars"] = spend.cost.dollars().into();
+    }
+    if spend.cost.unpriced > 0 {
+        fields["unpriced_calls"] = spend.cost.unpriced.into();
+    }
+    fields
 }
 
 /// `512 B`, `1.5 KiB`, `3.0 MiB`.

@@ -11,7 +11,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value, json};
 
 use super::style::Style;
-use super::{count, err, out, time};
+use super::{count, err, out, spend, time};
 
 /// How much a run says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,12 +87,12 @@ impl Progress {
             let paid = format!(
                 "paid {}, {}",
                 count(sum.paid.calls, "call", "calls"),
-                time(sum.paid.time)
+                spend(&sum.paid)
             );
             err(&format!(
                 "{} · saved {}",
                 self.style.strong(&paid),
-                time(sum.saved.time)
+                spend(&sum.saved)
             ));
         }
     }

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,6 +22,7 @@ use super::{TAG_LABEL, check};
 use crate::Runtime;
 use crate::action::{About, Action, Arguments, Failure, Memoizable, Planned};
 use crate::actions::Registry;
+use crate::spending;
 
 /// How long a call waits for another process that is at work on the same call.
 const WAIT_FOR_OTHERS: Duration = Duration::from_secs(600);
@@ -292,11 +292,14 @@ impl Run {
             witness(&request, &ticket, runtime).await?;
         }
         let how = damage.map_or_else(|| ticket.how().clone(), How::Miss);
-        let inside = Arc::new(AtomicU64::new(0));
         let running = request.action.run(request.args, runtime);
-        let ended = INSIDE.scope(Arc::clone(&inside), running).await;
-        account_outside(ticket.elapsed());
-        ticket.account_elsewhere(Duration::from_nanos(inside.load(Ordering::Relaxed)));
+        let (ended, inside) = spending::within(running).await;
+        ticket.charge(inside.charged);
+        ticket.account_elsewhere(inside.accounted);
+        spending::account_outside(Spend {
+            time: ticket.elapsed(),
+            ..inside.charged
+        });
         let result = match ended {
             Ok(result) => result,
             Err(failure) => {
@@ -344,17 +347,6 @@ impl Run {
         );
         Ok((response.with(result, runtime), memory_answers))
     }
-}
-
-tokio::task_local! {
-    /// Nanoseconds that wraps inside the wrap that runs now have accounted for themselves.
-    static INSIDE: Arc<AtomicU64>;
-}
-
-/// Tells the wrap around this one, if there is one, that this much of its time is accounted for.
-fn account_outside(time: Duration) {
-    let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let _ = INSIDE.try_with(|outside| outside.fetch_add(nanos, Ordering::Relaxed));
 }
 
 /// Notes what the action looks at, and what the user says that the result depends on, before it looks.
