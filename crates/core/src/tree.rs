@@ -25,18 +25,21 @@
 //! | `too-deep` | nesting deeper than [`DEEPEST`] |
 //! | `wrong-type` | a tag, a merge key or a reader asked for something else |
 //! | `missing-key`, `unknown-key`, `out-of-range` | see [`Section`] |
+//! | `unset-variable`, `bad-value` | see [`expand`] |
 
 use crate::{Place, Problem};
 
 mod anchors;
 mod builder;
 mod collection;
+mod environment;
 mod scalar;
 mod section;
 mod source;
 mod syntax;
 mod tag;
 
+pub use environment::expand;
 pub use section::Section;
 
 /// How deeply lists and mappings may be nested, aliases expanded.

@@ -1,12 +1,10 @@
-//! `${NAME}` and `${NAME:-default}` in settings.
+//! `${NAME}` and `${NAME:-default}` in configuration.
 
 use std::collections::BTreeMap;
 
-use cachalot_core::Problem;
-use cachalot_core::suggest::nearest;
-use cachalot_core::tree::{self, Entry, Kind, Node};
-
-use super::codes;
+use super::{Entry, Kind, Node, parse};
+use crate::Problem;
+use crate::suggest::nearest;
 
 /// The tree with environment variables in its texts expanded.
 ///
@@ -14,7 +12,7 @@ use super::codes;
 /// empty, `$${` is a literal `${`. A text that is one `${…}` without quotes is read as YAML reads
 /// what it stands for, so that numbers are numbers; any other stays text. What is expanded is not
 /// expanded again.
-pub(super) fn expand(
+pub fn expand(
     node: &Node,
     source: &str,
     environment: &BTreeMap<String, String>,
@@ -66,7 +64,7 @@ fn expand_text(
         expanded.push_str(&rest[..at]);
         let Some((inside, after)) = rest[at + 2..].split_once('}') else {
             problems.push(
-                Problem::new(codes::BAD_VALUE, "`${` is not closed")
+                Problem::new("bad-value", "`${` is not closed")
                     .at(&node.place)
                     .help("write `${NAME}`, or `$${` for the characters themselves"),
             );
@@ -115,7 +113,7 @@ fn unset(name: &str, node: &Node, environment: &BTreeMap<String, String>) -> Pro
         None => format!("set it, or give it a default: `${{{name}:-default}}`"),
     };
     Problem::new(
-        codes::UNSET_VARIABLE,
+        "unset-variable",
         format!("the environment variable `{name}` is not set"),
     )
     .at(&node.place)
@@ -124,7 +122,7 @@ fn unset(name: &str, node: &Node, environment: &BTreeMap<String, String>) -> Pro
 
 /// The number or truth value that YAML reads in the text, if it is one.
 fn scalar(text: &str) -> Option<Kind> {
-    let kind = tree::parse("", text).ok()?.kind;
+    let kind = parse("", text).ok()?.kind;
     matches!(
         kind,
         Kind::Boolean(_) | Kind::Integer(_) | Kind::Unsigned(_) | Kind::Float(_)

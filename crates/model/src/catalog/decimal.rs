@@ -1,0 +1,127 @@
+//! Decimal amounts, exactly: what a price file says is summed without a floating point in between.
+
+use cachalot_core::Problem;
+use cachalot_core::tree::{Kind, Node, Section};
+
+/// Why a text is no amount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotAnAmount {
+    /// It is no decimal number, or a negative one.
+    NoNumber,
+    /// It has more decimals than are counted.
+    TooFine,
+    /// It does not fit.
+    TooLarge,
+}
+
+/// `text`, a decimal number without a sign, times ten to the power of `places`. Never rounds.
+pub(crate) fn scaled(text: &str, places: usize) -> Result<u64, NotAnAmount> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if (whole.is_empty() && fraction.is_empty()) || !digits(whole) || !digits(fraction) {
+        return Err(NotAnAmount::NoNumber);
+    }
+    let fraction = fraction.trim_end_matches('0');
+    if fraction.len() > places {
+        return Err(NotAnAmount::TooFine);
+    }
+    let mut sum: u64 = 0;
+    let zeros = std::iter::repeat_n(b'0', places - fraction.len());
+    for digit in whole.bytes().chain(fraction.bytes()).chain(zeros) {
+        sum = sum
+            .checked_mul(10)
+            .and_then(|sum| sum.checked_add(u64::from(digit - b'0')))
+            .ok_or(NotAnAmount::TooLarge)?;
+    }
+    Ok(sum)
+}
+
+/// What a node says, times ten to the power of `places`. A float is taken as the shortest decimal
+/// that means it, which is what was written unless it had more than 15 digits.
+fn scaled_node(node: &Node, places: usize) -> Result<u64, NotAnAmount> {
+    match &node.kind {
+        Kind::Integer(integer) => scaled(&integer.to_string(), places),
+        Kind::Unsigned(integer) => scaled(&integer.to_string(), places),
+        Kind::Float(float) => scaled(&float.to_string(), places),
+        Kind::Text(text) => scaled(text.trim(), places),
+        _ => Err(NotAnAmount::NoNumber),
+    }
+}
+
+/// Claims `key`: an amount that is not negative, times ten to the power of `places`.
+pub(crate) fn amount(
+    section: &mut Section<'_>,
+    key: &'static str,
+    places: usize,
+    problems: &mut Vec<Problem>,
+) -> Option<u64> {
+    let node = section.present(key)?;
+    let problem = match scaled_node(node, places) {
+        Ok(amount) => return Some(amount),
+        Err(NotAnAmount::NoNumber) => {
+            let code = match node.as_f64() {
+                Some(_) => "out-of-range",
+                None => "wrong-type",
+            };
+            Problem::new(
+                code,
+                format!("`{key}` must be a number that is not negative"),
+            )
+            .help("write a number, such as 2.50")
+        }
+        Err(NotAnAmount::TooFine) => Problem::new(
+            "out-of-range",
+            format!("`{key}` has more than {places} decimals"),
+        )
+        .help(format!("round it to {places} decimals")),
+        Err(NotAnAmount::TooLarge) => Problem::new("out-of-range", format!("`{key}` is too large"))
+            .help("write a smaller number"),
+    };
+    problems.push(problem.at(&node.place));
+    None
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn amounts_are_exact_or_refused() {
+        for (text, expected) in [
+            ("2.50", Ok(2_500_000)),
+            ("0.075", Ok(75_000)),
+            ("0.000001", Ok(1)),
+            (".5", Ok(500_000)),
+            ("3.", Ok(3_000_000)),
+            ("0", Ok(0)),
+            ("0.0000010", Ok(1)),
+            ("0.0000001", Err(NotAnAmount::TooFine)),
+            ("18446744073709.551615", Ok(u64::MAX)),
+            ("18446744073709.551616", Err(NotAnAmount::TooLarge)),
+            ("-1", Err(NotAnAmount::NoNumber)),
+            ("+1", Err(NotAnAmount::NoNumber)),
+            ("1e3", Err(NotAnAmount::NoNumber)),
+            ("", Err(NotAnAmount::NoNumber)),
+            (".", Err(NotAnAmount::NoNumber)),
+            ("1.2.3", Err(NotAnAmount::NoNumber)),
+            ("1,5", Err(NotAnAmount::NoNumber)),
+            ("NaN", Err(NotAnAmount::NoNumber)),
+        ] {
+            assert_eq!(scaled(text, 6), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        /// What YAML made a float of comes back as it was written.
+        #[test]
+        fn a_float_says_what_was_written(whole in 0_u64..1_000_000, fraction in 0_u64..1_000_000) {
+            let text = format!("{whole}.{fraction:06}");
+            let float: f64 = text.parse().unwrap();
+            prop_assert_eq!(scaled(&float.to_string(), 6), Ok(whole * 1_000_000 + fraction));
+            prop_assert_eq!(scaled(&text, 6), Ok(whole * 1_000_000 + fraction));
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Sends requests, reads answers, and tries again what can be tried again.
+//!
+//! Tried again, at most [`ModelSettings::retries`](crate::ModelSettings::retries) times: what could
+//! not be delivered, and the statuses 408, 409, 429 and 5xx, or what the header `x-should-retry`
+//! says. Not tried again: anything after the first byte of a good answer; an answer that did not
+//! begin in time, because it may be paid for already; a quota that is used up; a server that asks to
+//! wait for more than a minute. Before each further try there is a pause: as long as the server asks
+//! for, or else twice as long each time.
+
+use bytes::Bytes;
+use cachalot_storage::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use cachalot_storage::{Method, RequestBuilder, Response};
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::{Error, ErrorKind};
+use crate::provider::{Key, Resolved};
+use crate::{Delta, Reply};
+
+mod answer;
+mod fault;
+mod pause;
+mod said;
+
+pub use pause::{Pauses, SystemPauses};
+
+use fault::{Fault, Words};
+
+/// Whether an answer is asked for as a stream or as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Stream,
+    Whole,
+}
+
+/// Sends a body until there is an answer or no hope of one.
+pub(crate) async fn exchange(
+    model: &Resolved,
+    body: Bytes,
+    mode: Mode,
+    on: &mut (dyn FnMut(Delta) + Send),
+) -> Result<Reply, Error> {
+    let mut tries: u32 = 1;
+    loop {
+        let fault = match attempt(model, body.clone(), mode, on).await {
+            Ok(reply) => return Ok(reply),
+            Err(fault) => fault,
+        };
+        let pause = match fault.again && tries <= model.retries {
+            true => pause::before_next(&fault.error, tries, &*model.pauses),
+            false => None,
+        };
+        let Some(pause) = pause else {
+            return Err(fault.after(tries));
+        };
+        model.pauses.pause(pause).await;
+        tries += 1;
+    }
+}
+
+async fn attempt(
+    model: &Resolved,
+    body: Bytes,
+    mode: Mode,
+    on: &mut (dyn FnMut(Delta) + Send),
+) -> Result<Reply, Fault> {
+    let mut words = Words::new(model);
+    let request = request(model, body, mode).map_err(|error| Fault::last(words.dress(error)))?;
+    let deadline = Instant::now() + model.time.first_byte;
+    let response = match timeout_at(deadline, model.http.send(request)).await {
+        Err(_) => return Err(words.no_first_byte()),
+        Ok(Err(error)) => return Err(words.not_delivered(&error)),
+        Ok(Ok(response)) => response,
+    };
+    words.answered(&response);
+    if !response.status().is_success() {
+        return Err(refusal(&words, response).await);
+    }
+    answer::read(&words, response, mode, deadline, on).await
+}
+
+fn request(model: &Resolved, body: Bytes, mode: Mode) -> Result<RequestBuilder, Error> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(
+        ACCEPT,
+        HeaderValue::from_static(match mode {
+            Mode::Stream => "text/event-stream",
+            Mode::Whole => "application/json",
+        }),
+    );
+    if let Key::Given { variable, secret } = &model.key
+        && !model.authorizes_itself()
+    {
+        let text = match model.key_header == cachalot_storage::header::AUTHORIZATION {
+            true => format!("Bearer {}", secret.expose()),
+            false => secret.expose().clone(),
+        };
+        let mut value = HeaderValue::from_str(&text).map_err(|_| {
+            Error::new(
+                ErrorKind::Unauthorized,
+                format!("the environment variable {variable} holds no key: there are line ends or control characters in it"),
+            )
+        })?;
+        value.set_sensitive(true);
+        headers.insert(model.key_header.clone(), value);
+    }
+    for header in &model.headers {
+        if let Some(value) = header.sent() {
+            headers.append(header.name.clone(), value);
+        }
+    }
+    let request = model
+        .http
+        .request(Method::POST, model.url.as_str())
+        .map_err(|error| Error::new(ErrorKind::Configuration, error.message))?;
+    Ok(request.headers(headers).body(body))
+}
+
+/// Why the provider did not answer, in its words.
+async fn refusal(words: &Words<'_>, response: Response) -> Fault {
+    let head = fault::Refusal::of(&response);
+    // What cannot be read of it is missed by nobody: the status says enough.
+    let body = answer::excerpt(response, words.idle()).await;
+    words.refused(head, &body)
+}

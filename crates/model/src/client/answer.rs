@@ -1,0 +1,241 @@
+//! Reads answers, in one piece or as a stream, whichever comes.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use cachalot_storage::Response;
+use serde::de::IgnoredAny;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::Mode;
+use super::fault::{Fault, Words};
+use super::said;
+use crate::error::{Error, ErrorKind};
+use crate::wire::sse::Decoder;
+use crate::{Block, Delta, Reply};
+
+/// The longest answer, in bytes; a stream repeats itself in every event.
+const LONGEST_WHOLE: usize = 64 << 20;
+const LONGEST_STREAM: usize = 1 << 30;
+
+/// The longest body of an error that is read, in bytes.
+const LONGEST_ERROR: usize = 64 << 10;
+
+/// How long is waited for the end of the connection's answer behind the last event, so that the
+/// connection can be used again.
+const FAREWELL: Duration = Duration::from_millis(50);
+
+/// Reads a good answer. `deadline` is for its first byte.
+pub(super) async fn read(
+    words: &Words<'_>,
+    response: Response,
+    mode: Mode,
+    deadline: Instant,
+    on: &mut (dyn FnMut(Delta) + Send),
+) -> Result<Reply, Fault> {
+    let status = response.status().as_u16();
+    let mut body = Body {
+        words,
+        response,
+        read: 0,
+        deadline: Some(deadline),
+    };
+    // What it is, its first byte tells better than its type does: no line of a stream of events
+    // begins like JSON or a web page.
+    let mut start = BytesMut::new();
+    let first = loop {
+        if let Some(byte) = start.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            break Some(*byte);
+        }
+        match body.next().await? {
+            Some(chunk) if start.len() < LONGEST_ERROR => start.extend_from_slice(&chunk),
+            Some(_) => return Err(words.malformed("nothing but white space", b"")),
+            None => break None,
+        }
+    };
+    let start = start.freeze();
+    match first {
+        None => Err(words.cut_off("there was nothing in it", true)),
+        Some(b'{' | b'[' | b'"') => {
+            let whole = body.whole(start).await?;
+            let reply = understand(words, status, &whole)?;
+            if mode == Mode::Stream {
+                deltas(&reply, on);
+            }
+            Ok(reply)
+        }
+        Some(b'<') => {
+            let page = body.whole(start).await?;
+            Err(words.malformed("a web page, not an answer", &page))
+        }
+        Some(_) => body.stream(start, on).await,
+    }
+}
+
+/// The beginning of the body of an error; as much as can be read of it.
+pub(super) async fn excerpt(mut response: Response, idle: Duration) -> Bytes {
+    let mut body = BytesMut::new();
+    while let Ok(Ok(Some(chunk))) = timeout(idle, response.chunk()).await {
+        let room = LONGEST_ERROR.saturating_sub(body.len());
+        body.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
+        if chunk.len() >= room {
+            break;
+        }
+    }
+    body.freeze()
+}
+
+struct Body<'a> {
+    words: &'a Words<'a>,
+    response: Response,
+    read: usize,
+    /// For the first byte, until it has come.
+    deadline: Option<Instant>,
+}
+
+impl Body<'_> {
+    /// The next bytes; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
+        let begun = self.deadline.is_none();
+        let waited = match self.deadline {
+            Some(deadline) => timeout_at(deadline, self.response.chunk()).await,
+            None => timeout(self.words.idle(), self.response.chunk()).await,
+        };
+        match waited {
+            Err(_) if begun => Err(self.words.silent()),
+            Err(_) => Err(self.words.no_first_byte()),
+            Ok(Err(error)) => {
+                let why = match self.read {
+                    0 => format!("the connection broke ({})", innermost(&error)),
+                    read => format!(
+                        "the connection broke after {read} bytes ({})",
+                        innermost(&error)
+                    ),
+                };
+                Err(self.words.cut_off(&why, begun))
+            }
+            Ok(Ok(chunk)) => {
+                if let Some(chunk) = &chunk
+                    && !chunk.is_empty()
+                {
+                    self.deadline = None;
+                    self.read += chunk.len();
+                }
+                Ok(chunk)
+            }
+        }
+    }
+
+    /// All of it.
+    async fn whole(mut self, start: Bytes) -> Result<Bytes, Fault> {
+        let mut whole = BytesMut::from(start);
+        while let Some(chunk) = self.next().await? {
+            if whole.len() + chunk.len() > LONGEST_WHOLE {
+                return Err(self.too_long(LONGEST_WHOLE));
+            }
+            whole.extend_from_slice(&chunk);
+        }
+        Ok(whole.freeze())
+    }
+
+    /// The events of a stream, to the last.
+    async fn stream(
+        mut self,
+        start: Bytes,
+        on: &mut (dyn FnMut(Delta) + Send),
+    ) -> Result<Reply, Fault> {
+        let words = self.words;
+        let undone = |error: Error| Fault::last(words.dress(error));
+        let mut decoder = Decoder::new();
+        let mut reader = crate::wire::of(words.model.format).reader();
+        let mut chunk = Some(start);
+        while let Some(bytes) = chunk {
+            for event in decoder.push(&bytes).map_err(undone)? {
+                for delta in reader.event(&event).map_err(undone)? {
+                    on(delta);
+                }
+            }
+            if reader.complete() {
+                self.farewell().await;
+                break;
+            }
+            if self.read > LONGEST_STREAM {
+                return Err(self.too_long(LONGEST_STREAM));
+            }
+            chunk = self.next().await?;
+        }
+        reader.finish().map_err(undone)
+    }
+
+    async fn farewell(&mut self) {
+        let end = Instant::now() + FAREWELL;
+        while let Ok(Ok(Some(_))) = timeout_at(end, self.response.chunk()).await {}
+    }
+
+    fn too_long(&self, longest: usize) -> Fault {
+        Fault::last(self.words.error(
+            ErrorKind::Malformed,
+            format!(
+                "the answer is longer than {longest} bytes; what answers at `{}` is no API of a model",
+                self.words.model.shown
+            ),
+        ))
+    }
+}
+
+/// What a whole answer says.
+fn understand(words: &Words<'_>, status: u16, body: &[u8]) -> Result<Reply, Fault> {
+    if let Err(error) = serde_json::from_slice::<IgnoredAny>(body) {
+        return Err(match error.is_eof() {
+            true => words.cut_off(
+                &format!("the JSON of {} bytes has no end", body.len()),
+                true,
+            ),
+            false => words.malformed(&format!("an answer that is not JSON ({error})"), body),
+        });
+    }
+    if memchr::memmem::find(body, b"\"error\"").is_some()
+        && let Ok(value) = serde_json::from_slice(body)
+        && said::is_error(&value)
+    {
+        return Err(words.error_inside(status, &value));
+    }
+    crate::wire::of(words.model.format)
+        .reply(body)
+        .map_err(|error| Fault::last(words.dress(error)))
+}
+
+/// A whole answer, as if it had come as a stream.
+fn deltas(reply: &Reply, on: &mut (dyn FnMut(Delta) + Send)) {
+    let mut calls = 0;
+    for block in &reply.message.content {
+        match block {
+            Block::Text { text, .. } if !text.is_empty() => on(Delta::Text(text.clone())),
+            Block::Reasoning(reasoning) if !reasoning.text.is_empty() => {
+                on(Delta::Reasoning(reasoning.text.clone()));
+            }
+            Block::ToolUse(call) => {
+                on(Delta::ToolUse {
+                    index: calls,
+                    id: call.id.clone(),
+                    name: call.name.clone(),
+                });
+                on(Delta::Arguments {
+                    index: calls,
+                    text: call.arguments.clone(),
+                });
+                calls += 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The text of the innermost cause: the outer ones say no more than "error decoding response body".
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}

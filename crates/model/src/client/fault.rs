@@ -1,0 +1,355 @@
+//! What went wrong with a try, in words fit to be shown, and whether to try again.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use cachalot_core::secret::{MASK, mask_credentials};
+use cachalot_storage::header::HeaderMap;
+use cachalot_storage::{ErrorKind as StorageErrorKind, Response};
+
+use super::pause;
+use super::said::Said;
+use crate::error::{Error, ErrorKind};
+use crate::provider::Resolved;
+
+/// Codes that say that nothing is left to pay with.
+const NO_CREDIT: [&str; 5] = [
+    "insufficient_quota",
+    "billing_hard_limit_reached",
+    "billing_error",
+    "insufficient_balance",
+    "exceeded_current_quota_error",
+];
+
+/// A try that failed.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) error: Box<Error>,
+    /// Whether to try again.
+    pub(super) again: bool,
+}
+
+impl Fault {
+    /// Trying again is of no use, or could be paid twice.
+    pub(super) fn last(error: Error) -> Self {
+        Self {
+            error: Box::new(error),
+            again: false,
+        }
+    }
+
+    /// Trying again may help.
+    pub(super) fn again(error: Error) -> Self {
+        Self {
+            error: Box::new(error),
+            again: true,
+        }
+    }
+
+    /// The error, once this many tries have failed.
+    pub(super) fn after(self, tries: u32) -> Error {
+        let mut error = *self.error;
+        if tries > 1 {
+            error.message = format!("{}; tried {tries} times", error.message);
+        }
+        error
+    }
+}
+
+/// Finds the words for what goes wrong with one request to a model.
+pub(super) struct Words<'a> {
+    pub(super) model: &'a Resolved,
+    request_id: Option<String>,
+}
+
+/// The head of an answer that is none.
+pub(super) struct Refusal {
+    status: u16,
+    retry: Option<bool>,
+    headers: HeaderMap,
+}
+
+impl Refusal {
+    pub(super) fn of(response: &Response) -> Self {
+        let headers = response.headers().clone();
+        let retry = match headers
+            .get("x-should-retry")
+            .and_then(|value| value.to_str().ok())
+        {
+            Some("true") => Some(true),
+            Some("false") => Some(false),
+            _ => None,
+        };
+        Self {
+            status: response.status().as_u16(),
+            retry,
+            headers,
+        }
+    }
+}
+
+impl<'a> Words<'a> {
+    pub(super) fn new(model: &'a Resolved) -> Self {
+        Self {
+            model,
+            request_id: None,
+        }
+    }
+
+    /// Takes note of the provider's name for the request.
+    pub(super) fn answered(&mut self, response: &Response) {
+        const NAMES: [&str; 6] = [
+            "x-request-id",
+            "request-id",
+            "apim-request-id",
+            "x-amzn-requestid",
+            "x-generation-id",
+            "cf-ray",
+        ];
+        self.request_id = NAMES
+            .iter()
+            .find_map(|name| response.headers().get(*name)?.to_str().ok())
+            .map(|id| id.chars().take(200).collect());
+    }
+
+    /// How long is waited for the next byte.
+    pub(super) fn idle(&self) -> Duration {
+        self.model.time.idle
+    }
+
+    /// The error with everything that is known here, and without secrets.
+    pub(super) fn dress(&self, mut error: Error) -> Error {
+        error.message = self.without_secrets(&error.message).into_owned();
+        error.code = error
+            .code
+            .map(|code| self.without_secrets(&code).into_owned());
+        error
+            .provider
+            .get_or_insert_with(|| self.model.provider.clone());
+        error.request_id = error.request_id.or_else(|| self.request_id.clone());
+        if error
+            .code
+            .as_deref()
+            .is_some_and(|code| NO_CREDIT.contains(&code))
+        {
+            error.kind = ErrorKind::OutOfCredit;
+        }
+        error
+    }
+
+    pub(super) fn error(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
+        self.dress(Error::new(kind, message))
+    }
+
+    /// Nothing has come within the limit for the first byte.
+    pub(super) fn no_first_byte(&self) -> Fault {
+        let limit = self.model.time.first_byte;
+        Fault::last(self.error(
+            ErrorKind::TimedOut,
+            format!(
+                "`{}` did not begin to answer within {limit:?}; it may still charge for the request. Raise `timeouts.first_byte` if that is usual",
+                self.model.shown
+            ),
+        ))
+    }
+
+    /// Nothing more has come within the limit for silence.
+    pub(super) fn silent(&self) -> Fault {
+        let limit = self.model.time.idle;
+        Fault::last(self.error(
+            ErrorKind::TimedOut,
+            format!(
+                "`{}` fell silent in the middle of its answer for {limit:?}; raise `timeouts.idle` if that is usual",
+                self.model.shown
+            ),
+        ))
+    }
+
+    /// The request has not been answered with so much as a head.
+    pub(super) fn not_delivered(&self, error: &cachalot_storage::Error) -> Fault {
+        let cause = error
+            .source
+            .as_ref()
+            .and_then(|cause| cause.downcast_ref::<reqwest::Error>());
+        let is = |what: fn(&reqwest::Error) -> bool| cause.is_some_and(what);
+        if is(reqwest::Error::is_redirect) {
+            return Fault::last(self.error(
+                ErrorKind::Configuration,
+                format!(
+                    "`{}` redirects elsewhere, and no key follows a redirect; write the address that it redirects to as `base_url`",
+                    self.model.shown
+                ),
+            ));
+        }
+        if is(reqwest::Error::is_timeout) && is(reqwest::Error::is_connect) {
+            let limit = self.model.time.connect;
+            return Fault::again(self.error(
+                ErrorKind::TimedOut,
+                format!(
+                    "no connection to `{}` within {limit:?} (`timeouts.connect`); check the address, the network and the proxy",
+                    self.model.shown
+                ),
+            ));
+        }
+        if is(reqwest::Error::is_timeout) {
+            return self.no_first_byte();
+        }
+        let kind = match error.kind {
+            StorageErrorKind::Invalid => ErrorKind::Configuration,
+            _ => ErrorKind::Unreachable,
+        };
+        Fault {
+            again: error.worth_retrying(),
+            error: Box::new(self.error(kind, error.message.clone())),
+        }
+    }
+
+    /// The answer broke off. `begun` says whether a byte of it had come.
+    pub(super) fn cut_off(&self, why: &str, begun: bool) -> Fault {
+        Fault {
+            again: !begun,
+            error: Box::new(self.error(
+                ErrorKind::CutOff,
+                format!("the answer ended before it was complete: {why}; try again"),
+            )),
+        }
+    }
+
+    /// The answer is not what such an API answers.
+    pub(super) fn malformed(&self, what: &str, body: &[u8]) -> Fault {
+        let text = String::from_utf8_lossy(body.get(..1024).unwrap_or(body));
+        let excerpt: String = text.trim().chars().take(160).collect();
+        let dots = if excerpt.len() < body.trim_ascii().len() {
+            "…"
+        } else {
+            ""
+        };
+        Fault::last(self.error(
+            ErrorKind::Malformed,
+            format!(
+                "`{}` gave {what}: `{}{dots}`; check `base_url` and `format`",
+                self.model.shown,
+                excerpt.replace(char::is_control, " ")
+            ),
+        ))
+    }
+
+    /// The provider refuses, or has failed.
+    pub(super) fn refused(&self, head: Refusal, body: &[u8]) -> Fault {
+        let said = Said::read(body);
+        let mut error = self.said(head.status, &said);
+        error.retry_after = pause::asked(&head.headers, self.model.clock.now());
+        let by_status = matches!(head.status, 408 | 409 | 429 | 500..=599);
+        let is_hopeless = matches!(error.kind, ErrorKind::OutOfCredit | ErrorKind::TooLong);
+        let again = head.retry.unwrap_or(by_status) && !is_hopeless;
+        Fault {
+            error: Box::new(error),
+            again,
+        }
+    }
+
+    /// A good status came with an error.
+    pub(super) fn error_inside(&self, status: u16, value: &serde_json::Value) -> Fault {
+        let said = Said::of(value);
+        let mut error = self.said(said.status.unwrap_or(500), &said);
+        error.status = said.status.or(Some(status));
+        Fault::last(error)
+    }
+
+    fn said(&self, status: u16, said: &Said) -> Error {
+        let kind = kind(status, said);
+        let words = match &said.message {
+            Some(message) => message.trim_end_matches(['.', ' ']).to_owned(),
+            None => "the provider gave no reason".to_owned(),
+        };
+        let remedy = match kind {
+            ErrorKind::Unauthorized => Some(self.model.key.remedy()),
+            ErrorKind::TooLong => {
+                Some("shorten the conversation, or take a model with a longer context".into())
+            }
+            ErrorKind::OutOfCredit => Some("add credit to the account, or raise its limit".into()),
+            ErrorKind::Limited => Some("try again later".into()),
+            ErrorKind::Unavailable => Some("the provider failed; try again later".into()),
+            _ if status == 404 => Some("check the model's name and `base_url`".into()),
+            _ => None,
+        };
+        let mut error = self.error(
+            kind,
+            match remedy {
+                Some(remedy) => format!("{words}; {remedy}"),
+                None => words,
+            },
+        );
+        error.status = Some(status);
+        error.code = said
+            .code
+            .as_deref()
+            .map(|code| self.without_secrets(code).into_owned());
+        error.request_id = self.request_id.clone().or_else(|| said.request_id.clone());
+        error
+    }
+
+    /// The text with the key, the secret headers and whatever looks like a credential masked.
+    fn without_secrets<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut shown = Cow::Borrowed(text);
+        let mut hide = |secret: &str, shortest: usize| {
+            // Whoever takes a word for a secret makes a riddle of every message.
+            if secret.len() >= shortest && shown.contains(secret) {
+                shown = Cow::Owned(shown.replace(secret, MASK));
+            }
+        };
+        if let crate::provider::Key::Given { secret, .. } = &self.model.key {
+            hide(secret.expose(), 4);
+        }
+        for header in self
+            .model
+            .headers
+            .iter()
+            .filter(|header| header.is_secret())
+        {
+            let value = header.value.expose();
+            hide(value, 8);
+            for scheme in ["Bearer ", "Basic "] {
+                hide(value.strip_prefix(scheme).unwrap_or_default(), 4);
+            }
+        }
+        let masked = match mask_credentials(&shown) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(masked) => Some(masked),
+        };
+        masked.map_or(shown, Cow::Owned)
+    }
+}
+
+/// What kind of failure a status and the provider's words mean.
+fn kind(status: u16, said: &Said) -> ErrorKind {
+    let code = said.code.as_deref().unwrap_or_default();
+    let message = said.message.as_deref().unwrap_or_default().to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|words| message.contains(words));
+    if status == 402
+        || NO_CREDIT.contains(&code)
+        || says(&["credit balance is too low", "insufficient balance"])
+    {
+        return ErrorKind::OutOfCredit;
+    }
+    let too_long = ["context_length_exceeded", "request_too_large"].contains(&code)
+        || says(&[
+            "maximum context length",
+            "context window",
+            "context length",
+            "context size",
+            "prompt is too long",
+            "input is too long",
+            "exceeds the maximum number of tokens",
+            "reduce the length of the messages",
+        ]);
+    match status {
+        400 | 413 | 422 | 500 if too_long => ErrorKind::TooLong,
+        401 | 403 | 407 => ErrorKind::Unauthorized,
+        408 => ErrorKind::TimedOut,
+        429 => ErrorKind::Limited,
+        409 | 500..=599 => ErrorKind::Unavailable,
+        300..=399 => ErrorKind::Configuration,
+        _ => ErrorKind::Rejected,
+    }
+}

@@ -1,0 +1,239 @@
+//! What a provider says of an error, out of the shapes that there are.
+
+use serde_json::Value;
+
+/// The longest part of a provider's words that is shown, in characters.
+const LONGEST: usize = 600;
+
+/// What a provider says of an error. Nothing is masked yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    /// In words.
+    pub(super) message: Option<String>,
+    /// Its code, or else its type.
+    pub(super) code: Option<String>,
+    /// The status that a gateway passes on.
+    pub(super) status: Option<u16>,
+    /// The provider's name for the request.
+    pub(super) request_id: Option<String>,
+}
+
+impl Said {
+    /// Reads the body of an error: JSON of any provider, text, or a web page.
+    pub(super) fn read(body: &[u8]) -> Self {
+        if let Ok(value) = serde_json::from_slice::<Value>(body) {
+            return Self::of(&value);
+        }
+        let text = String::from_utf8_lossy(body);
+        let text = match text.trim_start().starts_with('<') {
+            true => page(&text),
+            false => text.into_owned(),
+        };
+        Self {
+            message: words(&text),
+            ..Self::default()
+        }
+    }
+
+    /// Reads an error in JSON:
+    /// - OpenAI and those like it: `{"error": {"message", "type", "code"}}`, Google with a list around it;
+    /// - Anthropic: `{"type": "error", "error": {"type", "message"}, "request_id"}`;
+    /// - Ollama: `{"error": "…"}`; vLLM: `{"detail": …}`; Mistral: `{"message", "type", "code"}`.
+    pub(super) fn of(value: &Value) -> Self {
+        let outer = match value {
+            Value::Array(items) => items.first().unwrap_or(value),
+            _ => value,
+        };
+        let inner = match outer.get("error") {
+            Some(inner @ Value::Object(_)) => inner,
+            _ => outer,
+        };
+        let text = |value: &Value, key: &str| match value.get(key) {
+            Some(Value::String(text)) if !text.is_empty() => Some(text.clone()),
+            _ => None,
+        };
+        let detail = match outer.get("detail").or_else(|| inner.get("message")) {
+            Some(Value::String(_)) | None => None,
+            Some(value) => words(&value.to_string()),
+        };
+        let message = text(inner, "message")
+            .or_else(|| text(outer, "error"))
+            .or_else(|| text(outer, "detail"))
+            .or_else(|| text(outer, "message"))
+            .and_then(|text| words(&text))
+            .or(detail)
+            .or_else(|| words(value.as_str().unwrap_or_default()));
+        // A code that only repeats the status says nothing.
+        let code = text(inner, "code")
+            .filter(|code| code.parse::<u16>().is_err())
+            .or_else(|| text(inner, "type"))
+            .or_else(|| text(inner, "status"));
+        let status = inner
+            .get("code")
+            .and_then(|code| match code {
+                Value::String(text) => text.parse().ok(),
+                code => code.as_u64(),
+            })
+            .and_then(|code| u16::try_from(code).ok())
+            .filter(|code| (400..600).contains(code));
+        Self {
+            message,
+            code,
+            status,
+            request_id: text(outer, "request_id"),
+        }
+    }
+}
+
+/// Whether a good status came with an error all the same, as gateways do.
+pub(super) fn is_error(value: &Value) -> bool {
+    let Some(fields) = value.as_object() else {
+        return false;
+    };
+    let is_answer = ["choices", "content", "output"]
+        .iter()
+        .any(|field| fields.get(*field).is_some_and(|field| !field.is_null()));
+    let has_error = fields.get("error").is_some_and(|error| !error.is_null());
+    has_error && !is_answer
+}
+
+/// What a text says, in one line and not too long; `None` if nothing.
+pub(super) fn words(text: &str) -> Option<String> {
+    let mut line = String::new();
+    for (index, word) in text.split_whitespace().enumerate() {
+        if index > 0 {
+            line.push(' ');
+        }
+        line.push_str(word);
+        if line.len() > 4 * LONGEST {
+            break;
+        }
+    }
+    let line: String = line.chars().filter(|c| !c.is_control()).collect();
+    let cut = line.char_indices().nth(LONGEST).map(|(at, _)| at);
+    match cut {
+        Some(at) => Some(format!("{}…", &line[..at])),
+        None if line.is_empty() => None,
+        None => Some(line),
+    }
+}
+
+/// What a web page says: its title, or else its text.
+fn page(html: &str) -> String {
+    let lower = html.to_ascii_lowercase();
+    if let Some(start) = lower
+        .find("<title")
+        .and_then(|at| Some(at + lower[at..].find('>')? + 1))
+        && let Some(length) = lower[start..].find("</title")
+        && !html[start..start + length].trim().is_empty()
+    {
+        return format!("a web page, `{}`", html[start..start + length].trim());
+    }
+    let mut text = String::new();
+    for piece in html.split('<') {
+        text.push(' ');
+        text.push_str(piece.split_once('>').map_or(piece, |(_, text)| text));
+    }
+    format!("a web page: {}", text.trim())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_of_an_error_is_understood() {
+        for (body, message, code) in [
+            (
+                r#"{"error":{"message":"Rate limit reached","type":"tokens","code":"rate_limit_exceeded","param":null}}"#,
+                Some("Rate limit reached"),
+                Some("rate_limit_exceeded"),
+            ),
+            (
+                r#"{"error":{"message":"No","type":"invalid_request_error","code":null}}"#,
+                Some("No"),
+                Some("invalid_request_error"),
+            ),
+            (
+                r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}"#,
+                Some("Overloaded"),
+                Some("overloaded_error"),
+            ),
+            (
+                r#"[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}]"#,
+                Some("API key not valid."),
+                Some("INVALID_ARGUMENT"),
+            ),
+            (
+                r#"{"error":"model 'x' not found"}"#,
+                Some("model 'x' not found"),
+                None,
+            ),
+            (r#"{"detail":"Not Found"}"#, Some("Not Found"), None),
+            (
+                r#"{"detail":[{"loc":["body"],"msg":"field required"}]}"#,
+                Some(r#"[{"loc":["body"],"msg":"field required"}]"#),
+                None,
+            ),
+            (
+                r#"{"object":"error","message":"bad","type":"invalid","code":"1234x"}"#,
+                Some("bad"),
+                Some("1234x"),
+            ),
+            (r#"{"error":{"message":{"a":1}}}"#, Some(r#"{"a":1}"#), None),
+            (r#""just text""#, Some("just text"), None),
+            (
+                "upstream  connect\nerror",
+                Some("upstream connect error"),
+                None,
+            ),
+            (
+                "<html><head><title>502 Bad Gateway</title></head><body>x</body></html>",
+                Some("a web page, `502 Bad Gateway`"),
+                None,
+            ),
+            ("<p>Go <b>away</b></p>", Some("a web page: Go away"), None),
+            ("", None, None),
+            ("{}", None, None),
+            ("null", None, None),
+            ("[]", None, None),
+        ] {
+            let said = Said::read(body.as_bytes());
+            assert_eq!(said.message.as_deref(), message, "{body}");
+            assert_eq!(said.code.as_deref(), code, "{body}");
+        }
+    }
+
+    #[test]
+    fn gateways_pass_a_status_on() {
+        let said = Said::read(br#"{"error":{"code":429,"message":"slow down"}}"#);
+        assert_eq!(said.status, Some(429));
+        let said = Said::read(br#"{"error":{"code":"502","message":"x"}}"#);
+        assert_eq!((said.status, said.code), (Some(502), None));
+        for (body, expected) in [
+            (r#"{"error":{"message":"x"}}"#, true),
+            (r#"{"error":"x"}"#, true),
+            (r#"{"error":null,"output":[]}"#, false),
+            (r#"{"error":{"code":"x"},"output":[]}"#, false),
+            (r#"{"choices":[]}"#, false),
+            ("[]", false),
+        ] {
+            assert_eq!(
+                is_error(&serde_json::from_str(body).unwrap()),
+                expected,
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn words_are_short_and_on_one_line() {
+        let long = "wörter ".repeat(10_000);
+        let short = words(&long).unwrap();
+        assert_eq!(short.chars().count(), LONGEST + 1);
+        assert_eq!(words("a\u{1b}[31m\nb").unwrap(), "a[31m b");
+        let _ = Said::read(&[0xff, 0xfe, b'<']);
+        assert_eq!(page("<title></title>").trim(), "a web page:");
+    }
+}

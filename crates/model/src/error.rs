@@ -1,0 +1,102 @@
+//! Why a model could not be asked, or did not answer.
+
+use std::fmt;
+use std::time::Duration;
+
+/// What kind of failure it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// No key, or one that the provider does not take (401, 403).
+    Unauthorized,
+    /// The request is wrong (400, 404, 413, 422): the same again fails again.
+    Rejected,
+    /// The conversation is longer than the model takes.
+    TooLong,
+    /// Too many requests (429).
+    Limited,
+    /// The account has no credit or no quota left: waiting does not help (402, some 429 and 400).
+    OutOfCredit,
+    /// The provider failed (5xx) or is overloaded.
+    Unavailable,
+    /// It cannot be reached.
+    Unreachable,
+    /// It did not answer in time.
+    TimedOut,
+    /// The answer ended before it was complete.
+    CutOff,
+    /// The answer makes no sense.
+    Malformed,
+    /// The configuration is wrong: an unknown provider, a bad URL.
+    Configuration,
+    /// A budget is used up; nothing was sent.
+    OverBudget,
+}
+
+/// Why a model could not be asked, or did not answer. Never holds a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    /// What kind of failure it is.
+    pub kind: ErrorKind,
+    /// The provider's name, if one was asked.
+    pub provider: Option<String>,
+    /// The HTTP status, if there was an answer.
+    pub status: Option<u16>,
+    /// The provider's name for the request, to be told to its support.
+    pub request_id: Option<String>,
+    /// The provider's own type or code of the error.
+    pub code: Option<String>,
+    /// What happened, in the provider's words if it has any, and what to do.
+    pub message: String,
+    /// How long the provider asks to wait.
+    pub retry_after: Option<Duration>,
+}
+
+impl Error {
+    /// A failure that is known by its kind and a sentence.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            provider: None,
+            status: None,
+            request_id: None,
+            code: None,
+            message: message.into(),
+            retry_after: None,
+        }
+    }
+
+    /// Whether the same request may succeed if it is sent again.
+    #[must_use]
+    pub fn retryable(&self) -> bool {
+        matches!(
+            self.kind,
+            ErrorKind::Limited
+                | ErrorKind::Unavailable
+                | ErrorKind::Unreachable
+                | ErrorKind::TimedOut
+                | ErrorKind::CutOff
+        )
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(provider) = &self.provider {
+            write!(f, "{provider}: ")?;
+        }
+        f.write_str(&self.message)?;
+        let status = self.status.map(|status| format!("status {status}"));
+        let id = self.request_id.as_ref().map(|id| format!("request {id}"));
+        let known: Vec<String> = [status, self.code.clone(), id]
+            .into_iter()
+            .flatten()
+            .collect();
+        if known.is_empty() {
+            return Ok(());
+        }
+        write!(f, " ({})", known.join(", "))
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,41 @@
+//! Models: what is said to them and what they say, clients for three wire formats (OpenAI Chat
+//! Completions, OpenAI Responses, Anthropic Messages), what answers use and cost.
+//!
+//! Everything that a client of a provider needs and nothing of what an agent does with it: this crate
+//! knows no cache, no tool that runs, no session.
+
+pub mod budget;
+pub mod catalog;
+mod client;
+mod duration;
+pub mod error;
+mod message;
+mod provider;
+mod reply;
+mod request;
+mod usage;
+pub mod wire;
+
+pub use budget::{Budget, Meter, Spent};
+pub use catalog::{Catalog, Limits, Listed, Price, Rates};
+pub use client::{Pauses, SystemPauses};
+pub use error::{Error, ErrorKind};
+pub use message::{
+    Block, Extra, Image, ImageSource, Message, Reasoning, Role, ToolResult, ToolUse,
+};
+pub use provider::{Configured, Model, ModelSettings, Models, Surroundings, Timeouts};
+pub use reply::{Delta, Reply, StopReason};
+pub use request::{OutputFormat, Parameters, ReasoningWish, Request, ToolChoice, ToolDefinition};
+pub use usage::Usage;
+
+/// The wire formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// OpenAI Chat Completions, and whatever speaks it.
+    Chat,
+    /// OpenAI Responses.
+    Responses,
+    /// Anthropic Messages.
+    Messages,
+}

@@ -1,0 +1,233 @@
+//! Where providers are: base URLs, and what is asked there.
+
+use cachalot_storage::masked;
+use url::{Host, Url};
+
+use super::known::Provider;
+use crate::Format;
+
+/// A base URL, or what is wrong with it: "… ; what to do".
+pub(crate) fn parse(text: &str) -> Result<Url, String> {
+    let shown = masked(text);
+    let url = Url::parse(text)
+        .map_err(|error| format!("is `{shown}`, which is not a URL ({error}); write one such as https://api.example.com/v1"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("is `{shown}`; begin it with http:// or https://"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(format!(
+            "holds a user or password (`{shown}`); take it out, and name the key's environment variable with `token_key`"
+        ));
+    }
+    if url.fragment().is_some() {
+        return Err(format!("is `{shown}`; take out what follows the #"));
+    }
+    Ok(url)
+}
+
+/// The base URL that an environment variable names, completed by what is known of the provider.
+pub(crate) fn from_variable(provider: &Provider, value: &str) -> Result<Url, String> {
+    let value = value.trim();
+    let has_scheme = value.contains("://");
+    // Elsewhere, a forgotten `https://` must not send a key in the clear.
+    let mut url = if has_scheme || provider.port.is_none() {
+        parse(value)?
+    } else {
+        parse(&format!("http://{value}"))?
+    };
+    // The parser forgets a port that is the scheme's own.
+    let has_port = value.rsplit_once(':').is_some_and(|(_, port)| {
+        !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    if let Some(port) = provider.port
+        && !has_scheme
+        && !has_port
+    {
+        // Only a URL without a host refuses a port.
+        let _ = url.set_port(Some(port));
+    }
+    if let Some(path) = &provider.base_url_path
+        && matches!(url.path(), "" | "/")
+    {
+        url.set_path(path);
+    }
+    // What a server listens on is no address to go to.
+    if url.host() == Some(Host::Ipv4(std::net::Ipv4Addr::UNSPECIFIED)) {
+        let _ = url.set_host(Some("127.0.0.1"));
+    }
+    Ok(url)
+}
+
+/// Where requests go. `path` is the format's, after the base URL. Anthropic's base URL ends before
+/// `/v1`, but is often written with it; and a whole address is taken as it is.
+pub(crate) fn endpoint(base: &Url, format: Format, path: &str) -> Url {
+    let before = base.path().trim_end_matches('/');
+    let path = match format {
+        Format::Messages if path.starts_with("/v1/") || before.ends_with("/v1") => path.to_owned(),
+        Format::Messages => format!("/v1{path}"),
+        Format::Chat | Format::Responses => path.to_owned(),
+    };
+    let whole = if before.ends_with(path.as_str()) {
+        before.to_owned()
+    } else if before.ends_with("/v1") && path.starts_with("/v1/") {
+        format!("{}{path}", before.trim_end_matches("/v1"))
+    } else {
+        format!("{before}{path}")
+    };
+    let mut url = base.clone();
+    url.set_path(&whole);
+    url
+}
+
+/// Whether it is this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// Whether two base URLs are one, a slash at the end or not.
+pub(crate) fn same(one: &Url, other: &Url) -> bool {
+    let bare = |url: &Url| {
+        let mut url = url.clone();
+        let path = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&path);
+        url
+    };
+    bare(one) == bare(other)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_go_behind_the_base_url() {
+        for (base, format, path, expected) in [
+            (
+                "https://a/v1",
+                Format::Chat,
+                "/chat/completions",
+                "https://a/v1/chat/completions",
+            ),
+            (
+                "https://a/v1/",
+                Format::Chat,
+                "/chat/completions",
+                "https://a/v1/chat/completions",
+            ),
+            (
+                "https://a",
+                Format::Responses,
+                "/responses",
+                "https://a/responses",
+            ),
+            (
+                "https://a/openai/deployments/x?api-version=1",
+                Format::Chat,
+                "/chat/completions",
+                "https://a/openai/deployments/x/chat/completions?api-version=1",
+            ),
+            (
+                "https://a/v1/chat/completions",
+                Format::Chat,
+                "/chat/completions",
+                "https://a/v1/chat/completions",
+            ),
+            (
+                "https://a",
+                Format::Messages,
+                "/messages",
+                "https://a/v1/messages",
+            ),
+            (
+                "https://a/v1",
+                Format::Messages,
+                "/messages",
+                "https://a/v1/messages",
+            ),
+            (
+                "https://a/v1/",
+                Format::Messages,
+                "/v1/messages",
+                "https://a/v1/messages",
+            ),
+            (
+                "https://a/anthropic",
+                Format::Messages,
+                "/messages",
+                "https://a/anthropic/v1/messages",
+            ),
+            (
+                "https://a/v1/messages",
+                Format::Messages,
+                "/messages",
+                "https://a/v1/messages",
+            ),
+        ] {
+            let base = parse(base).unwrap();
+            assert_eq!(endpoint(&base, format, path).as_str(), expected);
+        }
+    }
+
+    #[test]
+    fn variables_may_name_a_host_alone() {
+        let ollama = Provider {
+            base_url_path: Some("/v1".into()),
+            port: Some(11434),
+            ..Provider::default()
+        };
+        for (value, expected) in [
+            ("gpu", "http://gpu:11434/v1"),
+            ("0.0.0.0", "http://127.0.0.1:11434/v1"),
+            ("gpu:80", "http://gpu/v1"),
+            ("https://gpu", "https://gpu/v1"),
+            ("http://gpu:1/v2", "http://gpu:1/v2"),
+        ] {
+            assert_eq!(from_variable(&ollama, value).unwrap().as_str(), expected);
+        }
+        assert!(from_variable(&ollama, "http://").is_err());
+    }
+
+    #[test]
+    fn what_is_no_base_url_is_told_without_its_secrets() {
+        for wrong in [
+            "",
+            "api.example.com",
+            "ftp://a",
+            "https://u:hunter2@a",
+            "https://a#b",
+        ] {
+            let error = parse(wrong).unwrap_err();
+            assert!(
+                error.contains("; ") && !error.contains("hunter2"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn this_machine_is_recognised() {
+        for (url, yes) in [
+            ("http://localhost:1", true),
+            ("http://127.0.0.2", true),
+            ("http://[::1]:8", true),
+            ("http://localhost.example.com", false),
+            ("http://10.0.0.1", false),
+        ] {
+            assert_eq!(is_loopback(&parse(url).unwrap()), yes, "{url}");
+        }
+        assert!(same(
+            &parse("https://a/v1").unwrap(),
+            &parse("https://A:443/v1/").unwrap()
+        ));
+        assert!(!same(
+            &parse("https://a/v1").unwrap(),
+            &parse("http://a/v1").unwrap()
+        ));
+    }
+}

@@ -1,0 +1,147 @@
+//! What `models:` and `providers:` of an agent file say, and `settings.llm`.
+
+use cachalot_core::Problem;
+use cachalot_core::suggest::did_you_mean;
+use cachalot_core::tree::{Entry, Node, Section};
+
+use super::known::Known;
+use super::settings::ModelSettings;
+
+/// What YAML says of models. Nothing is looked up yet.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Configured {
+    /// `models:`, in the order written.
+    pub models: Vec<(String, ModelSettings)>,
+    /// `providers:`, in the order written.
+    pub providers: Vec<(String, ModelSettings)>,
+    /// `settings.llm`: the model that is meant where none is named, and what holds for every model
+    /// that does not say otherwise.
+    pub defaults: ModelSettings,
+}
+
+impl Configured {
+    /// Reads both sections. Every problem is reported, unknown providers included.
+    pub fn read(
+        models: Option<&Node>,
+        providers: Option<&Node>,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
+        let known = Known::built_in();
+        let providers = entries(providers, "`providers`", problems)
+            .iter()
+            .filter_map(|entry| {
+                let mut section = Section::of(&entry.value, "a provider", problems)?;
+                let settings = ModelSettings::read_provider(&mut section, problems);
+                if known.provider(&entry.key).is_none() && settings.base_url.is_none() {
+                    let problem = Problem::new(
+                        "missing-key",
+                        format!("nobody knows where the provider `{}` is", entry.key),
+                    );
+                    let names: Vec<&str> = known.names().collect();
+                    problems.push(problem.at(&entry.key_place).help(format!(
+                        "add `base_url: …`, or name one that comes with Cachalot: {}",
+                        did_you_mean(&entry.key, &names)
+                    )));
+                }
+                section.finish(problems);
+                Some((entry.key.clone(), settings))
+            })
+            .collect();
+        let mut configured = Self {
+            providers,
+            ..Self::default()
+        };
+        for entry in entries(models, "`models`", problems) {
+            if let Some(settings) = configured.read_model(entry, known, problems) {
+                configured.models.push((entry.key.clone(), settings));
+            }
+        }
+        configured
+    }
+
+    /// The same with `settings.llm`.
+    #[must_use]
+    pub fn with_defaults(mut self, defaults: ModelSettings) -> Self {
+        self.defaults = defaults;
+        self
+    }
+
+    /// What `models:` says under this name.
+    #[must_use]
+    pub fn model(&self, name: &str) -> Option<&ModelSettings> {
+        find(&self.models, name)
+    }
+
+    /// What `providers:` says under this name.
+    #[must_use]
+    pub fn provider(&self, name: &str) -> Option<&ModelSettings> {
+        find(&self.providers, name)
+    }
+
+    fn read_model(
+        &self,
+        entry: &Entry,
+        known: &Known,
+        problems: &mut Vec<Problem>,
+    ) -> Option<ModelSettings> {
+        if let Some(name) = entry.value.as_text() {
+            return Some(ModelSettings {
+                model: Some(name.to_owned()),
+                ..ModelSettings::default()
+            });
+        }
+        let mut section = Section::of(&entry.value, "a model", problems)?;
+        let settings = ModelSettings::read(&mut section, problems);
+        section.required("model", problems);
+        if let Some(provider) = &settings.provider
+            && self.provider(provider).is_none()
+            && known.provider(provider).is_none()
+        {
+            let mut problem =
+                Problem::new("bad-value", format!("there is no provider `{provider}`")).help(
+                    format!(
+                        "{} Or say where it is, under `providers:`",
+                        sentence(&did_you_mean(provider, &self.provider_names(known)))
+                    ),
+                );
+            if let Some(node) = section.node("provider") {
+                problem = problem.at(&node.place);
+            }
+            problems.push(problem);
+        }
+        section.finish(problems);
+        Some(settings)
+    }
+
+    /// The providers of the file, then those that come with the program.
+    pub(crate) fn provider_names<'a>(&'a self, known: &'a Known) -> Vec<&'a str> {
+        let own = self.providers.iter().map(|(name, _)| name.as_str());
+        own.chain(known.names().filter(|name| self.provider(name).is_none()))
+            .collect()
+    }
+}
+
+/// A remedy with a full stop, unless it is a question.
+pub(crate) fn sentence(text: &str) -> String {
+    if text.ends_with('?') {
+        text.to_owned()
+    } else {
+        format!("{text}.")
+    }
+}
+
+fn find<'a>(list: &'a [(String, ModelSettings)], name: &str) -> Option<&'a ModelSettings> {
+    list.iter()
+        .find(|(known, _)| known == name)
+        .map(|(_, settings)| settings)
+}
+
+fn entries<'a>(node: Option<&'a Node>, what: &str, problems: &mut Vec<Problem>) -> &'a [Entry] {
+    let Some(node) = node.filter(|node| !node.is_null()) else {
+        return &[];
+    };
+    node.as_map().unwrap_or_else(|| {
+        problems.push(node.wrong_type(what, "a mapping"));
+        &[]
+    })
+}

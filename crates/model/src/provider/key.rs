@@ -1,0 +1,108 @@
+//! The key of a provider, and which header carries it.
+
+use std::collections::BTreeMap;
+
+use cachalot_core::Secret;
+use cachalot_core::secret::mask_credentials;
+use cachalot_storage::header::{AUTHORIZATION, HeaderName};
+
+use super::known::Provider;
+use super::settings::ModelSettings;
+use super::{Place, address};
+use crate::Format;
+
+/// The key that goes with requests.
+#[derive(Debug, Clone)]
+pub(crate) enum Key {
+    /// None is needed, or none may go to this address.
+    None {
+        /// The variable whose key was withheld: the file says another address and not that the key
+        /// may go there.
+        withheld: Option<String>,
+    },
+    /// One is needed, and this variable does not hold it.
+    Missing(String),
+    /// This key, from this variable.
+    Given {
+        variable: String,
+        secret: Secret<String>,
+    },
+}
+
+impl Key {
+    /// The key of a provider at a place.
+    pub(super) fn find(
+        settings: &ModelSettings,
+        known: &Provider,
+        place: &Place,
+        environment: &BTreeMap<String, String>,
+    ) -> Self {
+        let read = |variable: &String| {
+            let value = environment.get(variable)?.trim();
+            (!value.is_empty()).then(|| Self::Given {
+                variable: variable.clone(),
+                secret: Secret::new(value.to_owned()),
+            })
+        };
+        if let Some(variable) = &settings.token_key {
+            return read(variable).unwrap_or_else(|| Self::Missing(variable.clone()));
+        }
+        let usual = known.key_variables.iter().find_map(read);
+        if !place.is_own {
+            let withheld = match usual {
+                Some(Self::Given { variable, .. }) => Some(variable),
+                _ => None,
+            };
+            return Self::None { withheld };
+        }
+        match (usual, known.key_variables.first()) {
+            (Some(key), _) => key,
+            (None, Some(variable)) if known.needs_key && !address::is_loopback(&place.url) => {
+                Self::Missing(variable.clone())
+            }
+            _ => Self::None { withheld: None },
+        }
+    }
+
+    /// What to do when a provider does not let us in.
+    pub(crate) fn remedy(&self) -> String {
+        match self {
+            Self::Given { variable, .. } => {
+                format!("check the key in the environment variable {variable}")
+            }
+            Self::Missing(variable) => missing(variable),
+            Self::None {
+                withheld: Some(variable),
+            } => format!(
+                "no key was sent, because `base_url` leads elsewhere: write `token_key: {variable}` if that key may go there"
+            ),
+            Self::None { withheld: None } => {
+                "no key was sent: name the environment variable that holds it with `token_key`"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// What to do about a variable that is not set.
+pub(crate) fn missing(variable: &str) -> String {
+    // Somebody may have taken the key itself for its variable.
+    let shown = mask_credentials(variable);
+    format!(
+        "no key: the environment variable {shown} is not set; set it, or name another one with `token_key`"
+    )
+}
+
+/// The header that carries the key.
+pub(super) fn header(settings: &ModelSettings, known: &Provider, format: Format) -> HeaderName {
+    let usual = match format {
+        Format::Messages => HeaderName::from_static("x-api-key"),
+        Format::Chat | Format::Responses => AUTHORIZATION,
+    };
+    settings
+        .key_header
+        .as_ref()
+        .or(known.key_header.as_ref())
+        .and_then(|name| HeaderName::try_from(name.as_str()).ok())
+        .unwrap_or(usual)
+}

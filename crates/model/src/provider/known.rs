@@ -1,0 +1,180 @@
+//! The providers that come with the program, and whose models bare names are.
+
+use std::sync::LazyLock;
+
+use cachalot_core::Problem;
+use cachalot_core::tree::{self, Entry, Section};
+
+use super::settings::read_format;
+use crate::Format;
+
+const BUILT_IN: &str = include_str!("../../data/providers.yaml");
+
+/// What is known of a provider beside what the user says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Provider {
+    /// Where it is.
+    pub(crate) base_url: Option<String>,
+    /// Environment variables that say where it is, the first that is set before the others.
+    pub(crate) base_url_variables: Vec<String>,
+    /// What follows if such a variable names a host alone.
+    pub(crate) base_url_path: Option<String>,
+    /// The port if such a variable has neither scheme nor port.
+    pub(crate) port: Option<u16>,
+    /// Environment variables that hold its key, the first that is set before the others.
+    pub(crate) key_variables: Vec<String>,
+    /// Whether it answers nobody without a key.
+    pub(crate) needs_key: bool,
+    /// The header that carries the key; the format's, if absent.
+    pub(crate) key_header: Option<String>,
+    /// Its format, if it is not Chat Completions.
+    pub(crate) format: Option<Format>,
+}
+
+/// The providers and prefixes that come with the program.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known {
+    providers: Vec<(String, Provider)>,
+    prefixes: Vec<(String, String)>,
+}
+
+impl Known {
+    /// What comes with the program. A constant, read once.
+    pub(crate) fn built_in() -> &'static Self {
+        static KNOWN: LazyLock<Known> = LazyLock::new(|| {
+            let (known, problems) = Known::parse(BUILT_IN);
+            debug_assert!(problems.is_empty(), "{problems:?}");
+            known
+        });
+        &KNOWN
+    }
+
+    /// The provider of this name.
+    pub(crate) fn provider(&self, name: &str) -> Option<&Provider> {
+        self.providers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, provider)| provider)
+    }
+
+    /// The names of the providers.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.providers.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// The provider whose model a bare name is.
+    pub(crate) fn owner(&self, model: &str) -> Option<&str> {
+        self.prefixes
+            .iter()
+            .filter(|(prefix, _)| {
+                model.strip_prefix(prefix.as_str()).is_some_and(|rest| {
+                    !prefix.ends_with(|c: char| c.is_ascii_alphanumeric())
+                        || rest.is_empty()
+                        || rest.starts_with(['-', '.'])
+                })
+            })
+            .max_by_key(|(prefix, _)| prefix.len())
+            .map(|(_, provider)| provider.as_str())
+    }
+
+    fn parse(text: &str) -> (Self, Vec<Problem>) {
+        let mut problems = Vec::new();
+        let mut known = Self::default();
+        match tree::parse("providers.yaml", text) {
+            Err(found) => problems = found,
+            Ok(node) => {
+                if let Some(mut section) = Section::of(&node, "a file of providers", &mut problems)
+                {
+                    for entry in section.map("providers", &mut problems).unwrap_or_default() {
+                        let provider = Provider::read(entry, &mut problems);
+                        known.providers.push((entry.key.clone(), provider));
+                    }
+                    for entry in section.map("prefixes", &mut problems).unwrap_or_default() {
+                        let provider = entry.value.as_text().unwrap_or_default().to_owned();
+                        known.prefixes.push((entry.key.clone(), provider));
+                    }
+                    section.finish(&mut problems);
+                }
+            }
+        }
+        (known, problems)
+    }
+}
+
+impl Provider {
+    fn read(entry: &Entry, problems: &mut Vec<Problem>) -> Self {
+        let Some(mut section) = Section::of(&entry.value, "a provider", problems) else {
+            return Self::default();
+        };
+        let owned = |texts: Option<Vec<&str>>| {
+            texts
+                .unwrap_or_default()
+                .into_iter()
+                .map(str::to_owned)
+                .collect()
+        };
+        let provider = Self {
+            base_url: section.text("base_url", problems).map(str::to_owned),
+            base_url_variables: owned(section.texts("base_url_variables", problems)),
+            base_url_path: section.text("base_url_path", problems).map(str::to_owned),
+            port: section
+                .integer("port", 1..=u64::from(u16::MAX), problems)
+                .and_then(|port| u16::try_from(port).ok()),
+            key_variables: owned(section.texts("key_variables", problems)),
+            needs_key: section.boolean("needs_key", problems).unwrap_or(false),
+            key_header: section.text("key_header", problems).map(str::to_owned),
+            format: read_format(&mut section, problems),
+        };
+        section.finish(problems);
+        provider
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_with_the_program_is_right() {
+        let (known, problems) = Known::parse(BUILT_IN);
+        assert_eq!(problems, []);
+        for (name, provider) in &known.providers {
+            if let Some(url) = &provider.base_url {
+                let url = url::Url::parse(url).unwrap();
+                assert!(matches!(url.scheme(), "http" | "https"), "{name}");
+            } else {
+                assert!(!provider.base_url_variables.is_empty(), "{name} is nowhere");
+            }
+            assert!(
+                !provider.needs_key || !provider.key_variables.is_empty(),
+                "{name}"
+            );
+        }
+        for (prefix, provider) in &known.prefixes {
+            assert!(known.provider(provider).is_some(), "{prefix}: {provider}");
+        }
+    }
+
+    #[test]
+    fn bare_names_belong_to_those_who_make_the_models() {
+        let known = Known::built_in();
+        for (model, owner) in [
+            ("gpt-4o-mini", Some("openai")),
+            ("ft:gpt-4o-mini:me::1", Some("openai")),
+            ("chatgpt-4o-latest", Some("openai")),
+            ("o1", Some("openai")),
+            ("o3-mini", Some("openai")),
+            ("o4-mini-2025-04-16", Some("openai")),
+            ("claude-sonnet-5", Some("anthropic")),
+            ("gemini-2.5-pro", Some("google")),
+            ("o35", None),
+            ("gpt", None),
+            ("llama3.2", None),
+            ("xclaude-1", None),
+            ("", None),
+        ] {
+            assert_eq!(known.owner(model), owner, "{model}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! One model, resolved and ready.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cachalot_core::{Clock, Cost, DigestKey};
+use cachalot_storage::HttpClient;
+use cachalot_storage::header::HeaderName;
+use serde_json::Value;
+use url::Url;
+
+use super::identity::Header;
+use super::key::{self, Key};
+use super::settings::Timeouts;
+use crate::catalog::{Limits, Price};
+use crate::client::{self, Pauses};
+use crate::error::{Error, ErrorKind};
+use crate::wire::Wire;
+use crate::{Delta, Format, Parameters, Reply, Usage};
+
+/// A model, resolved and ready to be asked. Cheap to clone; clones share connections.
+#[derive(Clone)]
+pub struct Model {
+    shared: Arc<Resolved>,
+}
+
+/// All that is known of a model.
+#[derive(Clone)]
+pub(crate) struct Resolved {
+    pub(crate) provider: String,
+    /// The base URL.
+    pub(crate) base: Url,
+    /// The base URL as it may be shown.
+    pub(crate) shown: String,
+    /// Where requests go.
+    pub(crate) url: Url,
+    pub(crate) format: Format,
+    pub(crate) key: Key,
+    pub(crate) key_header: HeaderName,
+    pub(crate) headers: Vec<Header>,
+    pub(crate) parameters: Parameters,
+    pub(crate) limits: Limits,
+    pub(crate) price: Option<Price>,
+    pub(crate) time: TimeLimits,
+    pub(crate) retries: u32,
+    pub(crate) http: HttpClient,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) pauses: Arc<dyn Pauses>,
+    pub(crate) digests: Arc<OnceLock<DigestKey>>,
+}
+
+/// How long is waited for what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TimeLimits {
+    pub(crate) connect: Duration,
+    pub(crate) first_byte: Duration,
+    pub(crate) idle: Duration,
+}
+
+impl TimeLimits {
+    pub(super) fn of(said: &Timeouts) -> Self {
+        Self {
+            connect: said.connect.unwrap_or(Duration::from_secs(10)),
+            first_byte: said.first_byte.unwrap_or(Duration::from_secs(600)),
+            idle: said.idle.unwrap_or(Duration::from_secs(120)),
+        }
+    }
+}
+
+impl Resolved {
+    /// How often a request is sent again, unless said.
+    pub(super) const RETRIES: u32 = 2;
+
+    /// Whether the headers carry credentials of their own, so that no key is added.
+    pub(crate) fn authorizes_itself(&self) -> bool {
+        self.headers
+            .iter()
+            .any(|header| header.name == self.key_header)
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Model")
+            .field("provider", &self.provider())
+            .field("name", &self.name())
+            .field("base_url", &self.base_url())
+            .field("format", &self.shared.format)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Model {
+    pub(super) fn of(resolved: Resolved) -> Self {
+        Self {
+            shared: Arc::new(resolved),
+        }
+    }
+
+    /// The provider's name.
+    #[must_use]
+    pub fn provider(&self) -> &str {
+        &self.shared.provider
+    }
+
+    /// The model's name as the provider knows it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.shared.parameters.model
+    }
+
+    /// The rules of its format.
+    #[must_use]
+    pub fn wire(&self) -> &'static dyn Wire {
+        crate::wire::of(self.shared.format)
+    }
+
+    /// Where the provider is, fit to be shown: what is secret in it is masked.
+    #[must_use]
+    pub fn base_url(&self) -> &str {
+        &self.shared.shown
+    }
+
+    /// What the configuration says of a request; the model's name is set.
+    #[must_use]
+    pub fn parameters(&self) -> &Parameters {
+        &self.shared.parameters
+    }
+
+    /// The same model with other parameters. Its name stays: limits and price are of this model.
+    #[must_use]
+    pub fn with_parameters(&self, parameters: Parameters) -> Self {
+        Self::of(Resolved {
+            parameters: Parameters {
+                model: self.name().to_owned(),
+                ..parameters
+            },
+            ..(*self.shared).clone()
+        })
+    }
+
+    /// How much it takes.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    /// What it costs; `None` if nobody knows.
+    #[must_use]
+    pub fn price(&self) -> Option<&Price> {
+        self.shared.price.as_ref()
+    }
+
+    /// What an answer cost: [`Cost::UNPRICED`] if nobody knows the price, never 0 for that reason.
+    #[must_use]
+    pub fn cost(&self, usage: &Usage) -> Cost {
+        match &self.shared.price {
+            Some(price) => price.of(usage),
+            None => Cost::UNPRICED,
+        }
+    }
+
+    /// What an answer cost: as of [`Model::cost`], and unpriced if it does not say what it used.
+    #[must_use]
+    pub fn cost_of(&self, reply: &Reply) -> Cost {
+        reply
+            .usage
+            .as_ref()
+            .map_or(Cost::UNPRICED, |usage| self.cost(usage))
+    }
+
+    /// What of the configuration changes an answer, for keys: the provider, the base URL, the format,
+    /// the parameters and the headers. Not the key, on which answers do not depend; not time limits,
+    /// retries and prices.
+    ///
+    /// Values of headers may be secrets, and different values may mean different answers. So those of
+    /// headers that are meant to be seen (`anthropic-beta`, `openai-organization`, …) stand there as
+    /// they are, all others as HMAC-SHA-256 under the key given to
+    /// [`Models::digesting_under`](super::Models::digesting_under), which lets nobody test guesses.
+    /// Without such a key they are digested under one that ends with these [`Models`](super::Models):
+    /// then no other process ever finds anything under the identity. The same goes for secrets in the
+    /// query of a base URL.
+    #[must_use]
+    pub fn identity(&self) -> Value {
+        self.shared.identity()
+    }
+
+    /// Whether it can be asked, as far as can be known without asking.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthorized`]: the key's environment variable is not set; it is named.
+    pub fn ready(&self) -> Result<(), Error> {
+        match &self.shared.key {
+            Key::Missing(variable) if !self.shared.authorizes_itself() => {
+                let mut error = Error::new(ErrorKind::Unauthorized, key::missing(variable));
+                error.provider = Some(self.shared.provider.clone());
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends a body and gives the whole answer. What can be tried again is tried again.
+    ///
+    /// # Errors
+    /// What went wrong with the last try; see [`ErrorKind`].
+    pub async fn ask(&self, body: Bytes) -> Result<Reply, Error> {
+        self.ready()?;
+        client::exchange(&self.shared, body, client::Mode::Whole, &mut |_| {}).await
+    }
+
+    /// Sends a body that asks for a stream; the pieces come through `on`, the whole at the end. What
+    /// can be tried again is tried again until the first byte of an answer has come. Dropping the
+    /// future closes the connection.
+    ///
+    /// A provider that answers in one piece although a stream was asked for is understood.
+    ///
+    /// # Errors
+    /// What went wrong with the last try; see [`ErrorKind`]. Pieces may have come through `on` before.
+    pub async fn stream(
+        &self,
+        body: Bytes,
+        on: &mut (dyn FnMut(Delta) + Send),
+    ) -> Result<Reply, Error> {
+        self.ready()?;
+        client::exchange(&self.shared, body, client::Mode::Stream, on).await
+    }
+}

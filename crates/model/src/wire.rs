@@ -1,0 +1,177 @@
+//! The seam of the wire formats: how blocks become bytes, once, and how answers are read.
+//!
+//! A request body is `{"tools":[…],"system":[…],"messages":[…]` + tail, with what is absent left
+//! out: pieces rendered by [`Wire::tool`], [`Wire::system`] and [`Wire::message`], joined by commas,
+//! and the [`Wire::tail`] with everything that may differ from request to request. So the pieces of
+//! one request are a prefix of those of the next. [`Pieces::body`] joins them for whoever keeps no
+//! conversation; the frozen prompt joins its own.
+
+use bytes::Bytes;
+
+use crate::error::Error;
+use crate::{Delta, Format, Message, Parameters, Reply, ToolDefinition};
+
+pub mod anthropic;
+pub mod chat;
+pub(crate) mod extra;
+pub(crate) mod openai;
+pub mod responses;
+pub mod sse;
+
+/// A piece of a request: JSON bytes that are never rendered again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rendered {
+    /// One JSON value.
+    pub bytes: Bytes,
+    /// Where a cache marker may be spliced in: an offset just inside the closing brace of the last
+    /// content block. `None` where no marker may stand.
+    pub mark_at: Option<u32>,
+}
+
+/// The names of the three arrays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Of the tools.
+    pub tools: &'static str,
+    /// Of the system's pieces; `None`: they stand before the messages, in their array.
+    pub system: Option<&'static str>,
+    /// Of the messages.
+    pub messages: &'static str,
+}
+
+/// How long a marked prefix stays in the provider's cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum MarkerTime {
+    /// Five minutes.
+    FiveMinutes,
+    /// An hour.
+    OneHour,
+}
+
+/// A provider's format. Implementations hold no state.
+pub trait Wire: Send + Sync {
+    /// Which format it is.
+    fn format(&self) -> Format;
+
+    /// Where requests go, after the base URL: `/chat/completions`.
+    fn path(&self) -> &'static str;
+
+    /// The names of the arrays.
+    fn layout(&self) -> Layout;
+
+    /// A tool.
+    fn tool(&self, tool: &ToolDefinition) -> Rendered;
+
+    /// A piece of the system's text.
+    fn system(&self, text: &str) -> Rendered;
+
+    /// A message: one or more pieces (results of tools are messages of their own in one format, the
+    /// blocks of an answer are items of their own in another). Blocks that this format has no place
+    /// for (reasoning of another format) are left out. Never empty for a message with content that
+    /// this format knows.
+    ///
+    /// # Errors
+    /// Something that this format cannot say and that must not be lost silently.
+    fn message(&self, message: &Message) -> Result<Vec<Rendered>, Error>;
+
+    /// What stands behind the last array: begins with a comma, ends with the closing brace of the
+    /// body. Deterministic.
+    fn tail(&self, parameters: &Parameters, stream: bool) -> Bytes;
+
+    /// What is spliced in at [`Rendered::mark_at`], with its leading comma; `None` if this format has
+    /// no markers (or the provider caches by itself).
+    fn marker(&self, time: MarkerTime) -> Option<Bytes>;
+
+    /// Reads a whole answer.
+    ///
+    /// # Errors
+    /// It is no answer of this format.
+    fn reply(&self, body: &[u8]) -> Result<Reply, Error>;
+
+    /// A reader of one streamed answer.
+    fn reader(&self) -> Box<dyn StreamReader>;
+}
+
+/// Reads the events of one streamed answer.
+pub trait StreamReader: Send {
+    /// Takes the next event, and gives what there is to show.
+    ///
+    /// # Errors
+    /// The event makes no sense in this format, or it is an error of the provider.
+    fn event(&mut self, event: &sse::Event) -> Result<Vec<Delta>, Error>;
+
+    /// Whether the event that ends an answer has come.
+    fn complete(&self) -> bool;
+
+    /// The whole answer.
+    ///
+    /// # Errors
+    /// The stream ended before the answer did: [`crate::error::ErrorKind::CutOff`].
+    fn finish(self: Box<Self>) -> Result<Reply, Error>;
+}
+
+/// The format's rules.
+#[must_use]
+pub fn of(format: Format) -> &'static dyn Wire {
+    match format {
+        Format::Chat => &chat::Chat,
+        Format::Responses => &responses::Responses,
+        Format::Messages => &anthropic::Messages,
+    }
+}
+
+/// The pieces of a request, for whoever keeps no conversation.
+#[derive(Debug, Clone, Default)]
+pub struct Pieces {
+    /// Tools.
+    pub tools: Vec<Rendered>,
+    /// The system's text.
+    pub system: Vec<Rendered>,
+    /// Messages.
+    pub messages: Vec<Rendered>,
+}
+
+impl Pieces {
+    /// The body, contiguous, without markers.
+    #[must_use]
+    pub fn body(&self, wire: &dyn Wire, tail: &Bytes) -> Bytes {
+        let layout = wire.layout();
+        let mut body = Vec::with_capacity(self.length() + tail.len() + 64);
+        body.push(b'{');
+        let mut array = |name: &str, groups: &[&[Rendered]]| {
+            let mut pieces = groups.iter().copied().flatten().peekable();
+            if pieces.peek().is_none() {
+                return;
+            }
+            if body.len() > 1 {
+                body.push(b',');
+            }
+            body.extend_from_slice(format!("\"{name}\":[").as_bytes());
+            for (index, piece) in pieces.enumerate() {
+                if index > 0 {
+                    body.push(b',');
+                }
+                body.extend_from_slice(&piece.bytes);
+            }
+            body.push(b']');
+        };
+        array(layout.tools, &[&self.tools]);
+        match layout.system {
+            Some(name) => {
+                array(name, &[&self.system]);
+                array(layout.messages, &[&self.messages]);
+            }
+            None => array(layout.messages, &[&self.system, &self.messages]),
+        }
+        body.extend_from_slice(tail);
+        body.into()
+    }
+
+    fn length(&self) -> usize {
+        [&self.tools, &self.system, &self.messages]
+            .into_iter()
+            .flatten()
+            .map(|piece| piece.bytes.len() + 1)
+            .sum()
+    }
+}

@@ -1,0 +1,80 @@
+//! Anthropic Messages, as <https://platform.claude.com/docs/en/api/messages> describes it.
+//!
+//! What the API would refuse is not sent: text without a visible character, extra fields of another
+//! format, names with characters that it does not allow. What it must get back unchanged (thinking
+//! with its signature, the arguments of a call, blocks that we have no word for) is kept as it came.
+//! Cache markers stand where the planner splices them in and nowhere else: a `cache_control` among
+//! further fields is left out.
+
+mod answer;
+mod failure;
+mod json;
+mod raw;
+mod request;
+mod stream;
+mod tail;
+
+use bytes::Bytes;
+
+use super::{Layout, MarkerTime, Rendered, StreamReader, Wire};
+use crate::error::Error;
+use crate::{Format, Message, Parameters, Reply, ToolDefinition};
+
+pub use tail::{DEFAULT_MAX_TOKENS, DEFAULT_MAX_TOKENS_WITH_EFFORT};
+
+/// Anthropic Messages.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Messages;
+
+impl Wire for Messages {
+    fn format(&self) -> Format {
+        Format::Messages
+    }
+
+    fn path(&self) -> &'static str {
+        "/messages"
+    }
+
+    fn layout(&self) -> Layout {
+        Layout {
+            tools: "tools",
+            system: Some("system"),
+            messages: "messages",
+        }
+    }
+
+    fn tool(&self, tool: &ToolDefinition) -> Rendered {
+        request::tool(tool)
+    }
+
+    /// Without a visible character in it, the API refuses it: then it must not be asked for.
+    fn system(&self, text: &str) -> Rendered {
+        request::system(text)
+    }
+
+    /// Exactly one piece; none if nothing of the message can be sent (an empty text, reasoning of
+    /// another format).
+    fn message(&self, message: &Message) -> Result<Vec<Rendered>, Error> {
+        request::message(message).map(|piece| piece.into_iter().collect())
+    }
+
+    fn tail(&self, parameters: &Parameters, stream: bool) -> Bytes {
+        tail::tail(parameters, stream)
+    }
+
+    fn marker(&self, time: MarkerTime) -> Option<Bytes> {
+        let marker: &[u8] = match time {
+            MarkerTime::FiveMinutes => br#","cache_control":{"type":"ephemeral"}"#,
+            MarkerTime::OneHour => br#","cache_control":{"type":"ephemeral","ttl":"1h"}"#,
+        };
+        Some(Bytes::from_static(marker))
+    }
+
+    fn reply(&self, body: &[u8]) -> Result<Reply, Error> {
+        answer::reply(body)
+    }
+
+    fn reader(&self) -> Box<dyn StreamReader> {
+        Box::<stream::Reader>::default()
+    }
+}

@@ -1,0 +1,39 @@
+//! Errors as the API says them.
+
+use serde_json::{Map, Value};
+
+use crate::error::{Error, ErrorKind};
+
+/// The error in `{"type":"error","error":{"type":…,"message":…},"request_id":…}`.
+pub(super) fn read(fields: &Map<String, Value>) -> Error {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    let error = fields.get("error").unwrap_or(&Value::Null);
+    let code = text(error.get("type"));
+    let message = text(error.get("message"))
+        .unwrap_or_else(|| "the provider reports an error and does not say which".into());
+    Error {
+        request_id: text(fields.get("request_id")),
+        kind: kind(code.as_deref().unwrap_or_default(), &message),
+        code,
+        ..Error::new(ErrorKind::Unavailable, message)
+    }
+}
+
+/// See <https://platform.claude.com/docs/en/api/errors>. What is not known is the provider's failure.
+fn kind(code: &str, message: &str) -> ErrorKind {
+    match code {
+        "authentication_error" | "permission_error" => ErrorKind::Unauthorized,
+        "invalid_request_error" if is_about_length(message) => ErrorKind::TooLong,
+        "invalid_request_error" | "not_found_error" | "request_too_large" | "billing_error" => {
+            ErrorKind::Rejected
+        }
+        "rate_limit_error" => ErrorKind::Limited,
+        "timeout_error" => ErrorKind::TimedOut,
+        _ => ErrorKind::Unavailable,
+    }
+}
+
+/// The API has no code for it.
+fn is_about_length(message: &str) -> bool {
+    message.contains("prompt is too long") || message.contains("exceed context limit")
+}

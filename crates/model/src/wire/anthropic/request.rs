@@ -1,0 +1,296 @@
+//! Tools, the system's text and messages, as pieces of a request.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+use super::json::Json;
+use crate::error::{Error, ErrorKind};
+use crate::wire::{Rendered, extra};
+use crate::{
+    Block, Extra, Format, Image, ImageSource, Message, Role, ToolDefinition, ToolResult, ToolUse,
+};
+
+const MARKER: &str = "cache_control";
+
+/// What a failed tool said if it said nothing: the API refuses an error without content.
+const SILENT_FAILURE: &str = "The tool failed and said nothing.";
+
+/// A block of this kind is on the wire, or not, and a marker may stand in it, or not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Nothing,
+    Unmarkable,
+    Markable,
+}
+
+/// A tool. A schema without a `type` is one of an object: the API demands that it says so.
+pub(super) fn tool(tool: &ToolDefinition) -> Rendered {
+    let mut json = Json::default();
+    json.raw(r#"{"name":"#).string(&tool.name);
+    if !tool.description.is_empty() {
+        json.raw(r#","description":"#).string(&tool.description);
+    }
+    json.raw(r#","input_schema":"#);
+    match &tool.parameters {
+        Value::Null => json.raw(r#"{"type":"object"}"#),
+        Value::Object(schema) if !schema.contains_key("type") => json
+            .raw(r#"{"type":"object""#)
+            .members(schema, &[])
+            .raw("}"),
+        schema => json.value(schema),
+    };
+    json.raw("}");
+    let mark_at = json.before_brace();
+    json.rendered(mark_at)
+}
+
+pub(super) fn system(text: &str) -> Rendered {
+    let mut json = Json::default();
+    json.raw(r#"{"type":"text","text":"#).string(text).raw("}");
+    let mark_at = json.before_brace().filter(|_| is_visible(text));
+    json.rendered(mark_at)
+}
+
+/// `None` if there is nothing in it that can be sent.
+pub(super) fn message(message: &Message) -> Result<Option<Rendered>, Error> {
+    let mut json = Json::default();
+    json.raw(match message.role {
+        Role::User => r#"{"role":"user","content":"#,
+        Role::Assistant => r#"{"role":"assistant","content":"#,
+    });
+    let start = json.len();
+    let mark_at = Blocks(&mut json).array(&message.content, Blocks::block)?;
+    if json.len() == start {
+        return Ok(None);
+    }
+    json.members(
+        extra::fields(Format::Messages, &message.extra),
+        &["role", "content", MARKER],
+    )
+    .raw("}");
+    Ok(Some(json.rendered(mark_at)))
+}
+
+/// Writes blocks.
+struct Blocks<'a>(&'a mut Json);
+
+impl Blocks<'_> {
+    /// The array of the blocks that can be sent, or nothing if there is none; and where a marker may
+    /// stand in the last.
+    fn array(
+        &mut self,
+        blocks: &[Block],
+        write: fn(&mut Self, &Block) -> Result<Written, Error>,
+    ) -> Result<Option<u32>, Error> {
+        let start = self.0.len();
+        let mut mark_at = None;
+        for block in blocks {
+            let before = self.0.len();
+            self.0.raw(if before == start { "[" } else { "," });
+            match write(self, block)? {
+                Written::Nothing => self.0.truncate(before),
+                Written::Unmarkable => mark_at = None,
+                Written::Markable => mark_at = self.0.before_brace(),
+            }
+        }
+        if self.0.len() > start {
+            self.0.raw("]");
+        }
+        Ok(mark_at)
+    }
+
+    fn block(&mut self, block: &Block) -> Result<Written, Error> {
+        match block {
+            Block::ToolUse(call) => Ok(self.tool_use(call)),
+            Block::ToolResult(result) => self.tool_result(result),
+            Block::Reasoning(reasoning) if reasoning.format == Format::Messages => {
+                self.0.value(&reasoning.verbatim);
+                Ok(Written::Unmarkable)
+            }
+            Block::Reasoning(_) => Ok(Written::Nothing),
+            Block::Text { .. } | Block::Image(_) | Block::Other { .. } => Ok(self.content(block)),
+        }
+    }
+
+    /// A block within the result of a tool.
+    fn result_block(&mut self, block: &Block) -> Result<Written, Error> {
+        match block {
+            Block::ToolUse(ToolUse { id, .. }) | Block::ToolResult(ToolResult { id, .. }) => {
+                Err(Error::new(
+                    ErrorKind::Rejected,
+                    format!(
+                        "the result of a tool holds a call of a tool or its result ({id}); put it \
+                         into a message of its own"
+                    ),
+                ))
+            }
+            Block::Reasoning(_) => Ok(Written::Nothing),
+            Block::Text { .. } | Block::Image(_) | Block::Other { .. } => Ok(self.content(block)),
+        }
+    }
+
+    /// What may stand in a message and in the result of a tool.
+    fn content(&mut self, block: &Block) -> Written {
+        match block {
+            Block::Text { text, extra } => self.text(text, extra),
+            Block::Image(image) => self.image(image),
+            Block::Other {
+                format: Format::Messages,
+                verbatim,
+            } => self.verbatim(verbatim),
+            _ => Written::Nothing,
+        }
+    }
+
+    fn text(&mut self, text: &str, extra: &Extra) -> Written {
+        if !is_visible(text) {
+            return Written::Nothing;
+        }
+        self.0.raw(r#"{"type":"text","text":"#).string(text);
+        self.close(extra, &["type", "text"])
+    }
+
+    fn image(&mut self, image: &Image) -> Written {
+        self.0.raw(r#"{"type":"image","source":"#);
+        match &image.source {
+            ImageSource::Inline { media_type, base64 } => self.inline_image(media_type, base64),
+            ImageSource::Url(url) => match inline_parts(url) {
+                Some((media_type, base64)) => self.inline_image(media_type, base64),
+                None => {
+                    self.0.raw(r#"{"type":"url","url":"#).string(url);
+                    self.0.raw("}");
+                }
+            },
+        }
+        self.close(&image.extra, &["type", "source"])
+    }
+
+    fn inline_image(&mut self, media_type: &str, base64: &str) {
+        self.0
+            .raw(r#"{"type":"base64","media_type":"#)
+            .string(media_type)
+            .raw(r#","data":"#)
+            .string(base64)
+            .raw("}");
+    }
+
+    fn tool_use(&mut self, call: &ToolUse) -> Written {
+        self.0
+            .raw(r#"{"type":"tool_use","id":"#)
+            .string(&allowed(&call.id))
+            .raw(r#","name":"#)
+            .string(&allowed(&call.name))
+            .raw(r#","input":"#);
+        self.input(&call.arguments);
+        self.close(&call.extra, &["type", "id", "name", "input"])
+    }
+
+    /// The arguments as the model wrote them. If they are no object, the model's text is shown to it in
+    /// one: the API takes nothing else, and the conversation must go on.
+    fn input(&mut self, arguments: &str) {
+        let arguments = arguments.trim_matches([' ', '\t', '\n', '\r']);
+        if arguments.is_empty() || arguments == "null" {
+            self.0.raw("{}");
+        } else if serde_json::from_str::<Map<String, Value>>(arguments).is_ok() {
+            self.0.raw(arguments);
+        } else {
+            self.0.raw(r#"{"invalid_arguments":"#).string(arguments);
+            self.0.raw("}");
+        }
+    }
+
+    fn tool_result(&mut self, result: &ToolResult) -> Result<Written, Error> {
+        self.0
+            .raw(r#"{"type":"tool_result","tool_use_id":"#)
+            .string(&allowed(&result.id));
+        let before = self.0.len();
+        self.0.raw(r#","content":"#);
+        let start = self.0.len();
+        self.array(&result.content, Self::result_block)?;
+        if self.0.len() == start && result.is_error {
+            self.0.raw("[");
+            self.text(SILENT_FAILURE, &Extra::new());
+            self.0.raw("]");
+        } else if self.0.len() == start {
+            self.0.truncate(before);
+        }
+        if result.is_error {
+            self.0.raw(r#","is_error":true"#);
+        }
+        Ok(self.close(
+            &result.extra,
+            &["type", "tool_use_id", "content", "is_error"],
+        ))
+    }
+
+    /// A block that we have no word for.
+    fn verbatim(&mut self, block: &Value) -> Written {
+        let Value::Object(fields) = block else {
+            self.0.value(block);
+            return Written::Unmarkable;
+        };
+        let kind = fields.get("type").unwrap_or(&Value::Null);
+        self.0.raw(r#"{"type":"#).value(kind);
+        self.0.members(fields, &["type", MARKER]).raw("}");
+        if kind.as_str().is_some_and(takes_marker) {
+            Written::Markable
+        } else {
+            Written::Unmarkable
+        }
+    }
+
+    fn close(&mut self, extra: &Extra, ours: &[&str]) -> Written {
+        let but: Vec<&str> = ours.iter().copied().chain([MARKER]).collect();
+        self.0
+            .members(extra::fields(Format::Messages, extra), &but)
+            .raw("}");
+        Written::Markable
+    }
+}
+
+/// The API refuses text blocks without a character that is no white space.
+fn is_visible(text: &str) -> bool {
+    text.contains(|character: char| !character.is_whitespace())
+}
+
+/// Whether the API takes a marker in a block of this type that we have no word for.
+fn takes_marker(kind: &str) -> bool {
+    [
+        "document",
+        "search_result",
+        "container_upload",
+        "compaction",
+    ]
+    .contains(&kind)
+        || kind.ends_with("_tool_use")
+        || kind.ends_with("_tool_result")
+}
+
+/// A name that the API takes: letters, digits, `_` and `-`. Other providers allow more; what is not
+/// allowed is written as `_` and its code point, here and there alike, so that a result still finds
+/// its call.
+fn allowed(name: &str) -> Cow<'_, str> {
+    let fits = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
+    if name.is_empty() {
+        return Cow::Borrowed("_");
+    }
+    if name.chars().all(fits) {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(name.chars().fold(String::new(), |mut name, character| {
+        if fits(character) {
+            name.push(character);
+        } else {
+            // Writing to a text does not fail.
+            write!(name, "_{:x}", u32::from(character)).unwrap_or_default();
+        }
+        name
+    }))
+}
+
+/// The media type and the bytes of a `data:` URL, which the API does not take as a URL.
+fn inline_parts(url: &str) -> Option<(&str, &str)> {
+    url.strip_prefix("data:")?.split_once(";base64,")
+}

@@ -1,0 +1,357 @@
+//! Streamed answers.
+
+use serde_json::Value;
+
+use super::answer::{self, Fields, malformed};
+use super::{failure, raw};
+use crate::error::{Error, ErrorKind};
+use crate::wire::StreamReader;
+use crate::wire::sse::Event;
+use crate::{Block, Delta, Reply};
+
+/// How much of one answer is kept, in bytes: 64 MiB.
+const LONGEST_ANSWER: usize = 64 << 20;
+
+/// Reads one streamed answer, tolerant of what it does not know: further events, further blocks,
+/// further deltas, fields that come late.
+#[derive(Default)]
+pub(super) struct Reader {
+    /// The fields of the message, without its content; `None` until it starts.
+    message: Option<Fields>,
+    /// By rising index.
+    blocks: Vec<Growing>,
+    calls: usize,
+    kept: usize,
+    stopped: bool,
+    failed: bool,
+}
+
+/// A block that is still growing.
+struct Growing {
+    index: u64,
+    fields: Fields,
+    /// Which of the calls it is, if it calls a tool of ours.
+    call: Option<usize>,
+    /// The arguments, as far as they have come.
+    input: String,
+    /// The text of the arguments that it started with.
+    first_input: String,
+    ended: bool,
+}
+
+impl StreamReader for Reader {
+    fn event(&mut self, event: &Event) -> Result<Vec<Delta>, Error> {
+        if self.stopped || self.failed {
+            return Ok(Vec::new());
+        }
+        let deltas = self.take(event);
+        self.failed = deltas.is_err();
+        deltas
+    }
+
+    fn complete(&self) -> bool {
+        self.stopped
+    }
+
+    fn finish(self: Box<Self>) -> Result<Reply, Error> {
+        match self.message {
+            Some(message) if self.stopped => {
+                let blocks = self.blocks.into_iter().map(Growing::block);
+                Ok(answer::whole(message, blocks.collect::<Result<_, _>>()?))
+            }
+            _ => Err(Error::new(
+                ErrorKind::CutOff,
+                format!(
+                    "the stream ended before the answer did, after {} of its blocks had begun; ask \
+                     again",
+                    self.blocks.len()
+                ),
+            )),
+        }
+    }
+}
+
+impl Reader {
+    fn take(&mut self, event: &Event) -> Result<Vec<Delta>, Error> {
+        // Some proxies end every stream as OpenAI does.
+        if event.data.trim_ascii().is_empty() || event.data == "[DONE]" {
+            return Ok(Vec::new());
+        }
+        let mut fields = answer::object(&event.data, "an event of the stream")?;
+        let kind = match fields.get("type").and_then(Value::as_str) {
+            Some(kind) => kind.to_owned(),
+            None if fields.contains_key("error") => "error".to_owned(),
+            None => event.name.clone(),
+        };
+        match kind.as_str() {
+            "error" => Err(failure::read(&fields)),
+            "message_start" => self.start(&mut fields, &event.data),
+            "content_block_start" => {
+                let text = raw::member(&event.data, "content_block").unwrap_or_default();
+                let index = index(&fields)?;
+                let block = take_object(&mut fields, "content_block")?;
+                self.keep(event.data.len())?;
+                self.start_block(index, block, text)
+            }
+            "content_block_delta" => {
+                let delta = take_object(&mut fields, "delta")?;
+                self.delta(index(&fields)?, delta, event.data.len())
+            }
+            "content_block_stop" => Ok(self.block(index(&fields)?)?.end().into_iter().collect()),
+            "message_delta" => self.message_delta(fields, event.data.len()),
+            "message_stop" => self.stop(),
+            // `ping`, and what is not known.
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn start(&mut self, fields: &mut Fields, text: &str) -> Result<Vec<Delta>, Error> {
+        if self.message.is_some() {
+            return Err(malformed("the stream has two `message_start`"));
+        }
+        self.keep(text.len())?;
+        let mut message = take_object(fields, "message")?;
+        let content = message.shift_remove("content");
+        self.message = Some(message);
+        let Some(Value::Array(content)) = content else {
+            return Ok(Vec::new());
+        };
+        // Empty, as a rule.
+        let texts = raw::member(text, "message").and_then(|text| raw::member(text, "content"));
+        let mut deltas = Vec::new();
+        for ((index, block), text) in (0..).zip(content).zip(raw::elements(texts.unwrap_or("[]"))) {
+            let Value::Object(block) = block else {
+                return Err(malformed("a block of the answer is no object"));
+            };
+            deltas.extend(self.start_block(index, block, text)?);
+            deltas.extend(self.block(index)?.end());
+        }
+        Ok(deltas)
+    }
+
+    fn start_block(&mut self, index: u64, fields: Fields, text: &str) -> Result<Vec<Delta>, Error> {
+        if self.message.is_none() {
+            return Err(malformed("the stream does not begin with `message_start`"));
+        }
+        if self.blocks.last().is_some_and(|last| last.index >= index) {
+            return Err(malformed(format!(
+                "block {index} of the stream comes out of turn"
+            )));
+        }
+        let mut block = Growing {
+            index,
+            fields,
+            call: None,
+            input: String::new(),
+            first_input: raw::member(text, "input").unwrap_or_default().to_owned(),
+            ended: false,
+        };
+        let deltas = block.start(&mut self.calls);
+        self.blocks.push(block);
+        Ok(deltas.into_iter().collect())
+    }
+
+    fn delta(&mut self, index: u64, delta: Fields, length: usize) -> Result<Vec<Delta>, Error> {
+        // Most events are more frame than text; of those that have nothing else, the text counts.
+        let text = ["text", "thinking", "partial_json"]
+            .iter()
+            .find_map(|name| delta.get(*name)?.as_str())
+            .filter(|_| delta.len() <= 2);
+        self.keep(text.map_or(length, str::len))?;
+        let block = self.block(index)?;
+        if block.ended {
+            return Err(malformed(format!(
+                "block {index} of the stream goes on after its end"
+            )));
+        }
+        Ok(block.grow(delta).into_iter().collect())
+    }
+
+    /// Its usage counts from the start of the answer: what it says replaces what was said before.
+    fn message_delta(&mut self, mut fields: Fields, length: usize) -> Result<Vec<Delta>, Error> {
+        self.keep(length)?;
+        let Some(message) = &mut self.message else {
+            return Err(malformed("the stream does not begin with `message_start`"));
+        };
+        fields.shift_remove("type");
+        if let Some(Value::Object(delta)) = fields.shift_remove("delta") {
+            replace(message, delta);
+        }
+        if let Some(Value::Object(usage)) = fields.shift_remove("usage") {
+            match message.get_mut("usage") {
+                Some(Value::Object(before)) => replace(before, usage),
+                _ => {
+                    message.insert("usage".into(), Value::Object(usage));
+                }
+            }
+        }
+        replace(message, fields);
+        Ok(Vec::new())
+    }
+
+    fn stop(&mut self) -> Result<Vec<Delta>, Error> {
+        if self.message.is_none() {
+            return Err(malformed("the stream does not begin with `message_start`"));
+        }
+        self.stopped = true;
+        Ok(self.blocks.iter_mut().filter_map(Growing::end).collect())
+    }
+
+    fn block(&mut self, index: u64) -> Result<&mut Growing, Error> {
+        self.blocks
+            .binary_search_by_key(&index, |block| block.index)
+            .ok()
+            .and_then(|position| self.blocks.get_mut(position))
+            .ok_or_else(|| malformed(format!("block {index} of the stream has not begun")))
+    }
+
+    fn keep(&mut self, length: usize) -> Result<(), Error> {
+        self.kept = self.kept.saturating_add(length);
+        if self.kept > LONGEST_ANSWER {
+            return Err(Error::new(
+                ErrorKind::Malformed,
+                format!("the answer is longer than {LONGEST_ANSWER} bytes; ask for less at once"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Growing {
+    fn kind(&self) -> &str {
+        let kind = self.fields.get("type").and_then(Value::as_str);
+        kind.unwrap_or_default()
+    }
+
+    fn text(&self, name: &str) -> String {
+        let text = self.fields.get(name).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    }
+
+    /// What there is to show of its beginning.
+    fn start(&mut self, calls: &mut usize) -> Option<Delta> {
+        match self.kind() {
+            "text" => shown(self.text("text")).map(Delta::Text),
+            "thinking" => shown(self.text("thinking")).map(Delta::Reasoning),
+            "tool_use" => {
+                let index = *calls;
+                *calls += 1;
+                self.call = Some(index);
+                Some(Delta::ToolUse {
+                    index,
+                    id: self.text("id"),
+                    name: self.text("name"),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes a delta, and gives what there is to show of it.
+    fn grow(&mut self, mut delta: Fields) -> Option<Delta> {
+        let kind = delta.shift_remove("type");
+        match kind.as_ref().and_then(Value::as_str) {
+            Some("input_json_delta") => self.grow_input(&delta),
+            Some("citations_delta") => {
+                self.add_citation(delta.shift_remove("citation")?);
+                None
+            }
+            // It comes at once; of several, the official SDKs take the last.
+            Some("signature_delta") => {
+                let signature = delta.shift_remove("signature")?;
+                self.fields.insert("signature".into(), signature);
+                None
+            }
+            _ => {
+                let shows = self.shows(&delta);
+                self.append(delta);
+                shows
+            }
+        }
+    }
+
+    fn grow_input(&mut self, delta: &Fields) -> Option<Delta> {
+        let text = delta.get("partial_json")?.as_str()?.to_owned();
+        self.input.push_str(&text);
+        let index = self.call?;
+        shown(text).map(|text| Delta::Arguments { index, text })
+    }
+
+    fn add_citation(&mut self, citation: Value) {
+        match self.fields.get_mut("citations") {
+            Some(Value::Array(citations)) => citations.push(citation),
+            _ => {
+                let citations = Value::Array(vec![citation]);
+                self.fields.insert("citations".into(), citations);
+            }
+        }
+    }
+
+    fn shows(&self, delta: &Fields) -> Option<Delta> {
+        let text = |name: &str| delta.get(name)?.as_str().map(str::to_owned).and_then(shown);
+        match self.kind() {
+            "text" => text("text").map(Delta::Text),
+            "thinking" => text("thinking").map(Delta::Reasoning),
+            _ => None,
+        }
+    }
+
+    /// Texts grow; what is no text is new, or not understood.
+    fn append(&mut self, delta: Fields) {
+        for (name, value) in delta {
+            match (self.fields.get_mut(&name), value) {
+                (Some(Value::String(text)), Value::String(more)) => text.push_str(&more),
+                (Some(Value::String(_)), _) | (Some(_), Value::Null) => {}
+                (_, value) => {
+                    self.fields.insert(name, value);
+                }
+            }
+        }
+    }
+
+    /// Nothing more comes. Arguments that came with the beginning are shown now, since none followed.
+    fn end(&mut self) -> Option<Delta> {
+        let ended = std::mem::replace(&mut self.ended, true);
+        let index = self.call.filter(|_| !ended && self.input.is_empty())?;
+        shown(self.first_input.clone()).map(|text| Delta::Arguments { index, text })
+    }
+
+    fn block(mut self) -> Result<Block, Error> {
+        if self.call.is_some() && self.input.is_empty() {
+            return answer::block(self.fields, &self.first_input);
+        }
+        if self.call.is_none() && !self.input.is_empty() {
+            let input = serde_json::from_str(&self.input);
+            let input = input.unwrap_or_else(|_| Value::String(self.input.clone()));
+            self.fields.insert("input".into(), input);
+        }
+        answer::block(self.fields, &self.input)
+    }
+}
+
+fn shown(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+fn index(fields: &Fields) -> Result<u64, Error> {
+    fields
+        .get("index")
+        .and_then(Value::as_u64)
+        .ok_or_else(|| malformed("an event of the stream does not say which block it is about"))
+}
+
+fn take_object(fields: &mut Fields, name: &str) -> Result<Fields, Error> {
+    match fields.shift_remove(name) {
+        Some(Value::Object(object)) => Ok(object),
+        _ => Err(malformed(format!("an event of the stream has no `{name}`"))),
+    }
+}
+
+/// What is said later replaces what was said before; that nothing is said does not.
+fn replace(fields: &mut Fields, later: Fields) {
+    for (name, value) in later {
+        if !value.is_null() || !fields.contains_key(&name) {
+            fields.insert(name, value);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What stands behind the messages.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::json::Json;
+use crate::{Parameters, ReasoningWish, ToolChoice};
+
+/// `max_tokens`, which the API demands, if nobody says how many: what every model can make. A budget
+/// for reasoning, which counts too, comes on top.
+pub const DEFAULT_MAX_TOKENS: u64 = 4096;
+
+/// The same where an effort is asked for: the models that know it make more, and reasoning counts.
+pub const DEFAULT_MAX_TOKENS_WITH_EFFORT: u64 = 16_384;
+
+/// What stands in the request elsewhere. `stream` is not for further fields to say: whoever asked reads
+/// the answer accordingly.
+const NOT_PARAMETERS: [&str; 4] = ["tools", "system", "messages", "stream"];
+
+/// Begins with a comma and ends with the body's brace; no key occurs twice.
+pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
+    let mut fields = ours(parameters);
+    if stream {
+        fields.insert("stream".into(), Value::Bool(true));
+    }
+    parameters
+        .extra
+        .iter()
+        .filter(|(key, _)| !NOT_PARAMETERS.contains(&key.as_str()))
+        .for_each(|(key, value)| {
+            // Nothing for one of ours takes it out.
+            if !value.is_null() || fields.shift_remove(key).is_none() {
+                fields.insert(key.clone(), value.clone());
+            }
+        });
+    let mut json = Json::default();
+    json.members(&fields, &[]).raw("}");
+    json.bytes()
+}
+
+fn ours(parameters: &Parameters) -> Map<String, Value> {
+    let Parameters {
+        model,
+        max_output_tokens,
+        temperature,
+        top_p,
+        stop,
+        tool_choice,
+        parallel_tool_calls,
+        reasoning,
+        output,
+        cache_key: _, // OpenAI's
+        extra: _,     // the caller's
+    } = parameters;
+    let thinking = reasoning.as_ref().map(thinking);
+    let effort = reasoning.as_ref().and_then(effort);
+    let format = output
+        .as_ref()
+        .map(|output| json!({"type": "json_schema", "schema": output.schema}));
+    let output_config: Map<String, Value> =
+        [("effort", effort.map(Value::from)), ("format", format)]
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect();
+    let max_tokens = max_output_tokens.unwrap_or_else(|| default_max_tokens(reasoning.as_ref()));
+    [
+        ("model", Some(Value::from(model.as_str()))),
+        ("max_tokens", Some(Value::from(max_tokens))),
+        ("temperature", number(*temperature)),
+        ("top_p", number(*top_p)),
+        ("stop_sequences", (!stop.is_empty()).then(|| json!(stop))),
+        (
+            "tool_choice",
+            choice(tool_choice.as_ref(), *parallel_tool_calls),
+        ),
+        ("thinking", thinking),
+        (
+            "output_config",
+            (!output_config.is_empty()).then(|| Value::Object(output_config)),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+    .collect()
+}
+
+/// No effort and no budget switch it off; the models that take an effort decide by themselves how much
+/// they think, those before them want a budget.
+fn thinking(wish: &ReasoningWish) -> Value {
+    match wish {
+        ReasoningWish::Budget(0) => json!({"type": "disabled"}),
+        ReasoningWish::Budget(tokens) => json!({"type": "enabled", "budget_tokens": tokens}),
+        ReasoningWish::Effort(_) if effort(wish).is_none() => json!({"type": "disabled"}),
+        ReasoningWish::Effort(_) => json!({"type": "adaptive"}),
+    }
+}
+
+fn effort(wish: &ReasoningWish) -> Option<&str> {
+    match wish {
+        ReasoningWish::Effort(effort) => Some(effort.as_str()).filter(|effort| *effort != "none"),
+        ReasoningWish::Budget(_) => None,
+    }
+}
+
+fn default_max_tokens(wish: Option<&ReasoningWish>) -> u64 {
+    match wish {
+        Some(ReasoningWish::Budget(tokens)) => DEFAULT_MAX_TOKENS.saturating_add(*tokens),
+        Some(wish) if effort(wish).is_some() => DEFAULT_MAX_TOKENS_WITH_EFFORT,
+        _ => DEFAULT_MAX_TOKENS,
+    }
+}
+
+/// Several calls at once are the provider's default: only that they are not wanted is said.
+fn choice(choice: Option<&ToolChoice>, parallel: Option<bool>) -> Option<Value> {
+    let one_at_a_time = parallel == Some(false);
+    let mut said = match choice {
+        Some(ToolChoice::Auto) => json!({"type": "auto"}),
+        Some(ToolChoice::Any) => json!({"type": "any"}),
+        Some(ToolChoice::Tool(name)) => json!({"type": "tool", "name": name}),
+        Some(ToolChoice::None) => return Some(json!({"type": "none"})),
+        None if one_at_a_time => json!({"type": "auto"}),
+        None => return None,
+    };
+    if let (true, Some(fields)) = (one_at_a_time, said.as_object_mut()) {
+        fields.insert("disable_parallel_tool_use".into(), Value::Bool(true));
+    }
+    Some(said)
+}
+
+/// A number that JSON can say.
+fn number(number: Option<f64>) -> Option<Value> {
+    serde_json::Number::from_f64(number?).map(Value::Number)
+}

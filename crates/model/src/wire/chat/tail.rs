@@ -1,0 +1,95 @@
+//! What stands behind the messages.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::wire::openai::{self, Object, object};
+use crate::{OutputFormat, Parameters, ReasoningWish, ToolChoice};
+
+/// The names of the limit of the output: that of OpenAI's models, and the older one, which everybody
+/// else knows.
+const LIMITS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
+
+/// What a field of the user's may not be; see [`openai::tail`].
+const RESERVED: [&str; 3] = ["tools", "messages", "stream"];
+
+pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
+    let Parameters {
+        model,
+        max_output_tokens,
+        temperature,
+        top_p,
+        stop,
+        tool_choice,
+        parallel_tool_calls,
+        reasoning,
+        output,
+        cache_key,
+        extra,
+    } = parameters;
+    let mut fields = object([("model", Value::from(model.as_str()))]);
+    let mut add = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            fields.insert(name.to_owned(), value);
+        }
+    };
+    let limited = LIMITS.iter().any(|name| extra.contains_key(*name));
+    let limit = if openai::is_openai_model(model) {
+        LIMITS[0]
+    } else {
+        LIMITS[1]
+    };
+    add(
+        limit,
+        max_output_tokens.filter(|_| !limited).map(Value::from),
+    );
+    add("temperature", openai::number(*temperature));
+    add("top_p", openai::number(*top_p));
+    add("stop", (!stop.is_empty()).then(|| json!(stop)));
+    add("tool_choice", tool_choice.as_ref().map(choice));
+    add("parallel_tool_calls", parallel_tool_calls.map(Value::from));
+    add("response_format", output.as_ref().map(response_format));
+    add("prompt_cache_key", cache_key.as_deref().map(Value::from));
+    if stream {
+        add("stream", Some(Value::Bool(true)));
+        add("stream_options", Some(json!({"include_usage": true})));
+    }
+    if let Some(wish) = reasoning {
+        think(&mut fields, model, wish);
+    }
+    openai::tail(fields, extra, &RESERVED)
+}
+
+fn choice(choice: &ToolChoice) -> Value {
+    match choice {
+        ToolChoice::Auto => "auto".into(),
+        ToolChoice::None => "none".into(),
+        ToolChoice::Any => "required".into(),
+        ToolChoice::Tool(name) => json!({"type": "function", "function": {"name": name}}),
+    }
+}
+
+/// An effort is `reasoning_effort`. For a number of tokens the format has no word: OpenAI's models
+/// get the effort that stands for it, all others get OpenRouter's `reasoning.max_tokens`.
+fn think(fields: &mut Object, model: &str, wish: &ReasoningWish) {
+    let (name, value) = match wish {
+        ReasoningWish::Effort(effort) => ("reasoning_effort", Value::from(effort.as_str())),
+        ReasoningWish::Budget(tokens) if openai::is_openai_model(model) => {
+            ("reasoning_effort", openai::effort(*tokens).into())
+        }
+        ReasoningWish::Budget(tokens) => ("reasoning", json!({"max_tokens": tokens})),
+    };
+    fields.insert(name.to_owned(), value);
+}
+
+fn response_format(format: &OutputFormat) -> Value {
+    let OutputFormat {
+        name,
+        schema,
+        strict,
+    } = format;
+    json!({
+        "type": "json_schema",
+        "json_schema": {"name": name, "schema": schema, "strict": strict},
+    })
+}

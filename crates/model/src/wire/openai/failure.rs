@@ -1,0 +1,145 @@
+//! Errors that servers report inside an answer, and answers that are none.
+
+use serde_json::Value;
+
+use super::{Object, text_of};
+use crate::error::{Error, ErrorKind};
+
+/// How much of a server's text an error repeats, in characters.
+const EXCERPT: usize = 300;
+
+/// An answer that makes no sense.
+pub(crate) fn malformed(what: impl std::fmt::Display) -> Error {
+    Error::new(
+        ErrorKind::Malformed,
+        format!(
+            "the answer makes no sense: {what}; check that the base URL leads to an API of this format"
+        ),
+    )
+}
+
+/// The object that `text` is.
+pub(crate) fn parse(text: &[u8], what: &str) -> Result<Object, Error> {
+    match serde_json::from_slice(text) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(malformed(format_args!(
+            "{what} is not a JSON object: {}",
+            excerpt(&String::from_utf8_lossy(text))
+        ))),
+        Err(error) => Err(malformed(format_args!(
+            "{what} is not JSON ({error}): {}",
+            excerpt(&String::from_utf8_lossy(text))
+        ))),
+    }
+}
+
+/// The error that a server reports as `{"message", "type", "code", "param"}`, or as a mere text.
+/// OpenRouter's `code` is an HTTP status, and what the provider behind it said is in `metadata.raw`.
+pub(crate) fn provider_error(reported: &Value) -> Error {
+    let empty = Object::new();
+    let fields = reported.as_object().unwrap_or(&empty);
+    let status = ["code", "status"]
+        .iter()
+        .filter_map(|name| status_of(fields.get(*name)?))
+        .find(|status| (400..600).contains(status));
+    let code = text_of(fields, "code")
+        .or_else(|| text_of(fields, "type"))
+        .filter(|code| code.parse::<u16>().is_err());
+
+    let mut message = reported
+        .as_str()
+        .or_else(|| text_of(fields, "message"))
+        .map_or_else(|| excerpt(&reported.to_string()), excerpt);
+    if let Some(raw) = fields
+        .get("metadata")
+        .and_then(|metadata| metadata.get("raw"))
+    {
+        let raw = raw.as_str().map_or_else(|| raw.to_string(), str::to_owned);
+        message = format!("{message}: {}", excerpt(&raw));
+    }
+    let mut kind = kind(
+        status,
+        code.unwrap_or_default(),
+        text_of(fields, "type").unwrap_or_default(),
+    );
+    if kind == ErrorKind::Rejected && is_about_length(&message) {
+        kind = ErrorKind::TooLong;
+    }
+    Error {
+        status,
+        code: code.map(str::to_owned),
+        ..Error::new(kind, message)
+    }
+}
+
+/// Most servers but OpenAI have no code for it.
+fn is_about_length(message: &str) -> bool {
+    let message = message.to_lowercase();
+    ["context length", "context window", "context size"]
+        .iter()
+        .any(|words| message.contains(words))
+}
+
+fn status_of(value: &Value) -> Option<u16> {
+    match value {
+        Value::Number(number) => number.as_u64().and_then(|status| status.try_into().ok()),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// What kind of error it is: by its code, its type, its status, in this order. An error that nobody
+/// knows is the provider's failure.
+fn kind(status: Option<u16>, code: &str, kind: &str) -> ErrorKind {
+    by_name(code)
+        .or_else(|| by_name(kind))
+        .or_else(|| status.map(by_status))
+        .unwrap_or(ErrorKind::Unavailable)
+}
+
+fn by_name(name: &str) -> Option<ErrorKind> {
+    Some(match name {
+        "context_length_exceeded" | "string_above_max_length" => ErrorKind::TooLong,
+        "invalid_api_key" | "authentication_error" | "permission_error" | "permission_denied" => {
+            ErrorKind::Unauthorized
+        }
+        "insufficient_quota" | "insufficient_balance" | "billing_hard_limit_reached" => {
+            ErrorKind::OutOfCredit
+        }
+        "rate_limit_exceeded" | "rate_limit_error" | "tokens" | "requests" => ErrorKind::Limited,
+        "server_error"
+        | "internal_error"
+        | "internal_server_error"
+        | "api_error"
+        | "overloaded_error"
+        | "server_is_overloaded"
+        | "slow_down" => ErrorKind::Unavailable,
+        "timeout" | "request_timeout" => ErrorKind::TimedOut,
+        "invalid_request_error"
+        | "invalid_prompt"
+        | "content_filter"
+        | "model_not_found"
+        | "not_found_error" => ErrorKind::Rejected,
+        image if image.contains("image") => ErrorKind::Rejected,
+        _ => return None,
+    })
+}
+
+const fn by_status(status: u16) -> ErrorKind {
+    match status {
+        401 | 403 => ErrorKind::Unauthorized,
+        402 => ErrorKind::OutOfCredit,
+        429 => ErrorKind::Limited,
+        408 => ErrorKind::TimedOut,
+        400..500 => ErrorKind::Rejected,
+        _ => ErrorKind::Unavailable,
+    }
+}
+
+fn excerpt(text: &str) -> String {
+    let text = text.trim();
+    match text.char_indices().nth(EXCERPT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

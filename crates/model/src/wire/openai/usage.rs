@@ -1,0 +1,89 @@
+//! Usage as servers that speak OpenAI's formats report it.
+
+use serde_json::Value;
+
+use super::Object;
+use crate::Usage;
+
+/// The names of a format's counters.
+pub(crate) struct UsageNames {
+    pub(crate) input: &'static str,
+    pub(crate) input_details: &'static str,
+    pub(crate) output: &'static str,
+    pub(crate) output_details: &'static str,
+}
+
+/// One record of what was used; `None` if nothing was reported.
+///
+/// The input that these servers report includes what was cached. What was read from a cache is said
+/// in the details (OpenAI and most), beside the input (`cached_tokens`: Moonshot, StepFun) or as
+/// `prompt_cache_hit_tokens` (DeepSeek, SiliconFlow); the first that is not zero counts. Figures that
+/// contradict each other are cut down so that the total input is the one reported. Where the total
+/// shows that the output was counted without its reasoning (xAI), the reasoning is added.
+pub(crate) fn usage(reported: &Value, names: &UsageNames) -> Option<Usage> {
+    let reported = reported.as_object()?;
+    let input = count(reported, names.input);
+    let output = count(reported, names.output);
+    if input.is_none() && output.is_none() {
+        return None;
+    }
+    let input = input.unwrap_or(0);
+    let details = |name: &str| reported.get(name).and_then(Value::as_object);
+    let of_input = |name: &str| details(names.input_details).and_then(|object| count(object, name));
+
+    let read = [
+        of_input("cached_tokens"),
+        count(reported, "cached_tokens"),
+        count(reported, "prompt_cache_hit_tokens"),
+    ];
+    let cache_read = first_positive(&read).min(input);
+    let written = [
+        of_input("cache_write_tokens"),
+        of_input("cache_creation_tokens"),
+    ];
+    let cache_write_other = first_positive(&written).min(input - cache_read);
+
+    let thought = details(names.output_details)
+        .and_then(|object| count(object, "reasoning_tokens"))
+        .unwrap_or(0);
+    let output = with_reasoning(
+        input,
+        output.unwrap_or(0),
+        thought,
+        count(reported, "total_tokens"),
+    );
+    Some(Usage {
+        uncached_input: input - cache_read - cache_write_other,
+        cache_read,
+        cache_write_other,
+        output,
+        reasoning: thought.min(output),
+        ..Usage::default()
+    })
+}
+
+fn with_reasoning(input: u64, output: u64, reasoning: u64, total: Option<u64>) -> u64 {
+    let all = output.saturating_add(reasoning);
+    if total == Some(input.saturating_add(all)) {
+        all
+    } else {
+        output
+    }
+}
+
+fn first_positive(counts: &[Option<u64>]) -> u64 {
+    counts
+        .iter()
+        .flatten()
+        .copied()
+        .find(|count| *count > 0)
+        .unwrap_or(0)
+}
+
+/// A count; servers in dynamic languages send `12.0`, too. Negative ones count as nothing.
+fn count(object: &Object, name: &str) -> Option<u64> {
+    let value = object.get(name)?;
+    value
+        .as_u64()
+        .or_else(|| value.as_f64().map(|count| count.max(0.0) as u64))
+}

@@ -1,0 +1,100 @@
+//! OpenAI Responses, without state at the provider.
+//!
+//! Every request carries the whole conversation as items: nothing refers to an earlier response, and
+//! `store` is false, so reasoning comes encrypted and goes back as it came. An item of an answer
+//! becomes an item of the next request once, with all its fields; each is a piece of its own.
+//!
+//! - The system's text is a developer message.
+//! - A message item of an answer becomes text blocks, one for each part; what else the item holds
+//!   (`id`, `status`, `phase`) is kept under `item` in the fields of its blocks, so that the blocks of
+//!   one item make one item again.
+//! - Nothing marks the result of a tool as a failure, so the text of one begins with `Error: `.
+//! - The format has no texts at which a model stops; they are sent as `stop` all the same, because a
+//!   server's complaint is better than a wish that is lost.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::wire::openai::{self, object};
+use crate::wire::{Layout, MarkerTime, Rendered, StreamReader, Wire};
+use crate::{Format, Message, Parameters, Reply, ToolDefinition};
+
+mod answer;
+mod growing;
+mod message;
+mod stream;
+mod tail;
+
+/// The field of a text block's extra that holds what the block's item holds beside its content.
+const ITEM: &str = "item";
+
+/// OpenAI Responses.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Responses;
+
+impl Wire for Responses {
+    fn format(&self) -> Format {
+        Format::Responses
+    }
+
+    fn path(&self) -> &'static str {
+        "/responses"
+    }
+
+    fn layout(&self) -> Layout {
+        Layout {
+            tools: "tools",
+            system: None,
+            messages: "input",
+        }
+    }
+
+    /// Not strict: strict schemas are a dialect of JSON Schema, and the default here is strict.
+    fn tool(&self, tool: &ToolDefinition) -> Rendered {
+        let ToolDefinition {
+            name,
+            description,
+            parameters,
+        } = tool;
+        openai::rendered(object([
+            ("type", Value::from("function")),
+            ("name", Value::from(name.as_str())),
+            ("description", Value::from(description.as_str())),
+            ("parameters", parameters.clone()),
+            ("strict", Value::Bool(false)),
+        ]))
+    }
+
+    fn system(&self, text: &str) -> Rendered {
+        let part = object([
+            ("type", Value::from("input_text")),
+            ("text", Value::from(text)),
+        ]);
+        openai::rendered(object([
+            ("type", Value::from("message")),
+            ("role", Value::from("developer")),
+            ("content", Value::from(vec![Value::Object(part)])),
+        ]))
+    }
+
+    fn message(&self, message: &Message) -> Result<Vec<Rendered>, Error> {
+        message::pieces(message)
+    }
+
+    fn tail(&self, parameters: &Parameters, stream: bool) -> Bytes {
+        tail::tail(parameters, stream)
+    }
+
+    fn marker(&self, _time: MarkerTime) -> Option<Bytes> {
+        None
+    }
+
+    fn reply(&self, body: &[u8]) -> Result<Reply, Error> {
+        answer::reply(openai::parse(body, "the body")?)
+    }
+
+    fn reader(&self) -> Box<dyn StreamReader> {
+        Box::new(stream::Reader::default())
+    }
+}

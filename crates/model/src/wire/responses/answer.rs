@@ -1,0 +1,205 @@
+//! A whole answer: a response object.
+
+use cachalot_core::Digest;
+use serde_json::Value;
+
+use super::ITEM;
+use crate::error::{Error, ErrorKind};
+use crate::wire::extra;
+use crate::wire::openai::{self, Object, UsageNames, malformed, text_of};
+use crate::{Block, Format, Message, Reasoning, Reply, Role, StopReason, ToolUse};
+
+const USAGE: UsageNames = UsageNames {
+    input: "input_tokens",
+    input_details: "input_tokens_details",
+    output: "output_tokens",
+    output_details: "output_tokens_details",
+};
+
+/// Reads a response object.
+pub(super) fn reply(mut response: Object) -> Result<Reply, Error> {
+    let reported = response.shift_remove("error").unwrap_or(Value::Null);
+    let status = text_of(&response, "status").map(str::to_owned);
+    if !reported.is_null() || status.as_deref() == Some("failed") {
+        return Err(failure(&reported));
+    }
+    if let Some(status @ ("cancelled" | "queued" | "in_progress")) = status.as_deref() {
+        return Err(Error::new(
+            ErrorKind::CutOff,
+            format!("the answer is not complete (its status is {status}); ask again"),
+        ));
+    }
+    let Some(Value::Array(items)) = response.shift_remove("output") else {
+        return Err(malformed("it holds no output"));
+    };
+    let id = text_of(&response, "id").map(str::to_owned);
+    let blocks = blocks(items, id.as_deref().unwrap_or_default());
+    let stop = stop(&response, &blocks);
+    let usage = response
+        .get("usage")
+        .and_then(|usage| openai::usage(usage, &USAGE));
+    let model = text_of(&response, "model").unwrap_or_default().to_owned();
+    for read in ["id", "object", "model", "status"] {
+        response.shift_remove(read);
+    }
+    response.retain(|_, value| !value.is_null());
+    Ok(Reply {
+        message: Message::of(Role::Assistant, blocks),
+        stop,
+        usage,
+        model,
+        id,
+        extra: response,
+    })
+}
+
+/// The error that a provider reports, if it reports one.
+pub(super) fn failure(reported: &Value) -> Error {
+    if reported.is_null() {
+        return Error::new(
+            ErrorKind::Unavailable,
+            "the provider failed to answer and did not say why; ask again",
+        );
+    }
+    openai::provider_error(reported)
+}
+
+/// Why it ended.
+fn stop(response: &Object, blocks: &[Block]) -> StopReason {
+    if text_of(response, "status") == Some("incomplete") {
+        let reason = response
+            .get("incomplete_details")
+            .and_then(|details| details.get("reason"))
+            .and_then(Value::as_str);
+        return match reason {
+            Some("max_output_tokens" | "max_tokens") => StopReason::Length,
+            Some("content_filter") => StopReason::Refusal,
+            other => StopReason::Other(other.unwrap_or("incomplete").to_owned()),
+        };
+    }
+    let calls = |block: &Block| matches!(block, Block::ToolUse(_));
+    let refuses = |block: &Block| match block {
+        Block::Text { extra, .. } => {
+            extra::field(Format::Responses, extra, "type").and_then(Value::as_str)
+                == Some(openai::REFUSAL)
+        }
+        _ => false,
+    };
+    if blocks.iter().any(calls) {
+        StopReason::ToolUse
+    } else if blocks.iter().any(refuses) {
+        StopReason::Refusal
+    } else {
+        StopReason::End
+    }
+}
+
+fn blocks(items: Vec<Value>, response: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for (at, item) in items.into_iter().enumerate() {
+        let Value::Object(fields) = item else {
+            continue;
+        };
+        match text_of(&fields, "type") {
+            Some("message") if fields.get("content").is_some_and(readable) => {
+                message(fields, &mut blocks);
+            }
+            Some("function_call") => blocks.push(function_call(fields, at, response)),
+            Some("reasoning") => blocks.push(Block::Reasoning(Reasoning {
+                text: thoughts(&fields),
+                format: Format::Responses,
+                verbatim: fields.into(),
+            })),
+            _ => blocks.push(Block::Other {
+                format: Format::Responses,
+                verbatim: fields.into(),
+            }),
+        }
+    }
+    blocks
+}
+
+/// Whether a content is parts, of which there is at least one: an item without any is kept as it is.
+fn readable(content: &Value) -> bool {
+    content
+        .as_array()
+        .is_some_and(|parts| !parts.is_empty() && parts.iter().all(Value::is_object))
+}
+
+/// A message item: a block for each part.
+fn message(mut item: Object, blocks: &mut Vec<Block>) {
+    let content = item.shift_remove("content");
+    for known in ["type", "role"] {
+        item.shift_remove(known);
+    }
+    let Some(Value::Array(parts)) = content else {
+        return;
+    };
+    for part in parts {
+        let Value::Object(mut part) = part else {
+            continue;
+        };
+        let kind = text_of(&part, "type").unwrap_or("output_text").to_owned();
+        let text = match kind.as_str() {
+            openai::REFUSAL => part.shift_remove(openai::REFUSAL),
+            _ => part.shift_remove("text"),
+        };
+        let text = match text {
+            Some(Value::String(text)) => text,
+            _ => String::new(),
+        };
+        if kind == "output_text" {
+            part.shift_remove("type");
+        }
+        if !item.is_empty() {
+            part.insert(ITEM.to_owned(), item.clone().into());
+        }
+        blocks.push(Block::Text {
+            text,
+            extra: extra::from_wire(Format::Responses, part),
+        });
+    }
+}
+
+fn function_call(mut item: Object, at: usize, response: &str) -> Block {
+    let id = text_of(&item, "call_id")
+        .or_else(|| text_of(&item, "id"))
+        .map_or_else(|| made_id(response, at), str::to_owned);
+    let name = text_of(&item, "name").unwrap_or_default().to_owned();
+    let arguments = match item.shift_remove("arguments") {
+        Some(Value::String(text)) => text,
+        None | Some(Value::Null) => String::new(),
+        Some(value) => value.to_string(),
+    };
+    for read in ["type", "call_id", "name"] {
+        item.shift_remove(read);
+    }
+    Block::ToolUse(ToolUse {
+        id,
+        name,
+        arguments,
+        extra: extra::from_wire(Format::Responses, item),
+    })
+}
+
+/// What of the reasoning may be shown: its summary, or the reasoning itself where it is open.
+fn thoughts(item: &Object) -> String {
+    let texts = |name: &str| {
+        let parts = item.get(name).and_then(Value::as_array);
+        let texts = parts.into_iter().flatten();
+        openai::paragraphs(texts.filter_map(|part| part.get("text")?.as_str()))
+    };
+    let summary = texts("summary");
+    if summary.is_empty() {
+        texts("content")
+    } else {
+        summary
+    }
+}
+
+/// An id for a call that has none: the same whenever the same answer is read.
+fn made_id(response: &str, at: usize) -> String {
+    let at = at.to_string();
+    let digest = Digest::of_parts(&[response.as_bytes(), at.as_bytes()]).to_hex();
+    format!("call_{}", digest.get(..24).unwrap_or_default())
+}

@@ -1,0 +1,184 @@
+//! Server-sent events, decoded from any pieces of a stream.
+//!
+//! The rules are those of the WHATWG's HTML standard, section 9.2.6: lines end with CR LF, LF or CR; a
+//! byte order mark at the start is skipped; bytes that are no UTF-8 become U+FFFD; an event that no
+//! blank line ends is none. `id` and `retry` are for clients that connect again, which a client of a
+//! model never does: they are ignored.
+
+use crate::error::{Error, ErrorKind};
+
+/// How long one event, or one line, may be, in bytes: 16 MiB.
+pub const LONGEST_EVENT: usize = 16 << 20;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// An event of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Its name; `message` if it has none.
+    pub name: String,
+    /// Its data lines, joined by line ends.
+    pub data: String,
+}
+
+/// Makes events of the bytes of a stream, wherever the pieces of it end. Takes time in proportion to
+/// the bytes, and holds no more than one event.
+#[derive(Debug)]
+pub struct Decoder {
+    /// What has come of a line whose end has not.
+    line: Vec<u8>,
+    /// A CR ended the last line: an LF that follows belongs to it.
+    after_return: bool,
+    /// The first line has not come: a byte order mark may stand before it.
+    at_start: bool,
+    /// An event was too long; the rest of the stream means nothing.
+    failed: bool,
+    name: String,
+    data: Option<String>,
+    longest: usize,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Decoder {
+    /// At the start of a stream; events may be [`LONGEST_EVENT`] long.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_longest(LONGEST_EVENT)
+    }
+
+    /// At the start of a stream whose events may be this many bytes long.
+    #[must_use]
+    pub fn with_longest(longest: usize) -> Self {
+        Self {
+            line: Vec::new(),
+            after_return: false,
+            at_start: true,
+            failed: false,
+            name: String::new(),
+            data: None,
+            longest,
+        }
+    }
+
+    /// Takes the next bytes, and gives the events that they complete.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Malformed`]: an event, or a line, is longer than allowed. The events before it in
+    /// the same bytes are lost with it, and so is the rest of the stream.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Error> {
+        let mut events = Vec::new();
+        let mut rest = bytes;
+        if self.failed {
+            return Err(self.too_long());
+        }
+        while !rest.is_empty() {
+            if std::mem::take(&mut self.after_return)
+                && let Some((b'\n', after)) = rest.split_first()
+            {
+                rest = after;
+                continue;
+            }
+            let Some(end) = memchr::memchr2(b'\n', b'\r', rest) else {
+                self.keep(rest)?;
+                break;
+            };
+            let (line, after) = rest.split_at(end);
+            self.after_return = after.first() == Some(&b'\r');
+            rest = after.get(1..).unwrap_or_default();
+            events.extend(self.end_of_line(line)?);
+        }
+        Ok(events)
+    }
+
+    /// The line, whose last bytes these are, is complete.
+    fn end_of_line(&mut self, last: &[u8]) -> Result<Option<Event>, Error> {
+        if self.line.is_empty() && last.len() <= self.longest {
+            return self.take_line(last);
+        }
+        self.keep(last)?;
+        let mut line = std::mem::take(&mut self.line);
+        let event = self.take_line(&line);
+        line.clear();
+        self.line = line;
+        event
+    }
+
+    fn take_line(&mut self, line: &[u8]) -> Result<Option<Event>, Error> {
+        let line = match std::mem::take(&mut self.at_start) {
+            true => line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line),
+            false => line,
+        };
+        if line.is_empty() {
+            let name = std::mem::take(&mut self.name);
+            return Ok(self.data.take().map(|data| Event {
+                name: if name.is_empty() {
+                    "message".into()
+                } else {
+                    name
+                },
+                data,
+            }));
+        }
+        let (field, value) = match memchr::memchr(b':', line) {
+            Some(colon) => line.split_at(colon),
+            None => (line, &b""[..]),
+        };
+        let value = value.strip_prefix(b":").unwrap_or(value);
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" => self.add_data(value)?,
+            b"event" => self.name = self.text(value)?,
+            // Comments, which have no field's name; `id`; `retry`; what is not known.
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn add_data(&mut self, value: &[u8]) -> Result<(), Error> {
+        let text = self.text(value)?;
+        match &mut self.data {
+            Some(data) => {
+                data.push('\n');
+                data.push_str(&text);
+            }
+            None => self.data = Some(text),
+        }
+        Ok(())
+    }
+
+    /// A value's text, if the event has room for it.
+    fn text(&mut self, value: &[u8]) -> Result<String, Error> {
+        let held = self.name.len() + self.data.as_ref().map_or(0, String::len);
+        if held + value.len() >= self.longest {
+            return Err(self.too_long());
+        }
+        Ok(String::from_utf8_lossy(value).into_owned())
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if self.line.len() + bytes.len() > self.longest {
+            return Err(self.too_long());
+        }
+        self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn too_long(&mut self) -> Error {
+        self.failed = true;
+        self.line = Vec::new();
+        self.data = None;
+        Error::new(
+            ErrorKind::Malformed,
+            format!(
+                "an event of the stream is longer than {} bytes; what answers is no API of a model, \
+                 or the stream is damaged",
+                self.longest
+            ),
+        )
+    }
+}

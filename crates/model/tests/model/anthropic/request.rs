@@ -1,0 +1,567 @@
+//! What is sent.
+
+use cachalot_core::Canonical;
+use cachalot_model::wire::anthropic::{DEFAULT_MAX_TOKENS, DEFAULT_MAX_TOKENS_WITH_EFFORT};
+use cachalot_model::wire::{MarkerTime, Pieces, Rendered};
+use cachalot_model::{
+    Block, ErrorKind, Extra, Format, Image, ImageSource, Message, OutputFormat, Parameters,
+    Reasoning, ReasoningWish, Role, ToolChoice, ToolDefinition, ToolResult, ToolUse,
+};
+use serde_json::{Value, json};
+
+use super::{messages, parsed, piece, text};
+
+fn call(arguments: &str) -> ToolUse {
+    ToolUse {
+        id: "toolu_1".into(),
+        name: "read_file".into(),
+        arguments: arguments.into(),
+        extra: Extra::new(),
+    }
+}
+
+fn result(content: Vec<Block>, is_error: bool) -> Block {
+    Block::ToolResult(ToolResult {
+        id: "toolu_1".into(),
+        content,
+        is_error,
+        extra: Extra::new(),
+    })
+}
+
+fn fields(value: Value) -> Extra {
+    value.as_object().unwrap().clone()
+}
+
+fn tool(parameters: Value) -> ToolDefinition {
+    ToolDefinition {
+        name: "read_file".into(),
+        description: "Reads a \"file\".".into(),
+        parameters,
+    }
+}
+
+/// The piece with a marker where it may stand.
+fn marked(piece: &Rendered) -> String {
+    let at = usize::try_from(piece.mark_at.unwrap()).unwrap();
+    let mut bytes = text(&piece.bytes);
+    bytes.insert_str(
+        at,
+        &text(&messages().marker(MarkerTime::FiveMinutes).unwrap()),
+    );
+    bytes
+}
+
+#[test]
+fn tools_are_written_in_the_order_of_the_documentation() {
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
+    assert_eq!(
+        text(&messages().tool(&tool(schema)).bytes),
+        r#"{"name":"read_file","description":"Reads a \"file\".","input_schema":{"type":"object","properties":{"path":{"type":"string"}}}}"#
+    );
+}
+
+#[test]
+fn a_schema_says_that_it_is_one_of_an_object() {
+    for (schema, expected) in [
+        (json!(null), json!({"type": "object"})),
+        (json!({}), json!({"type": "object"})),
+        (
+            json!({"properties": {}}),
+            json!({"type": "object", "properties": {}}),
+        ),
+    ] {
+        let rendered = text(&messages().tool(&tool(schema)).bytes);
+        assert_eq!(parsed(&rendered)["input_schema"], expected);
+    }
+    let silent = ToolDefinition {
+        description: String::new(),
+        ..tool(json!({}))
+    };
+    let rendered = text(&messages().tool(&silent).bytes);
+    assert_eq!(parsed(&rendered).get("description"), None);
+}
+
+#[test]
+fn the_whole_body_is_tools_system_messages_and_the_tail() {
+    let wire = messages();
+    let pieces = Pieces {
+        tools: vec![wire.tool(&tool(json!({"type": "object"})))],
+        system: vec![wire.system("Be brief.")],
+        messages: wire.message(&Message::user("Hi")).unwrap(),
+    };
+    let tail = wire.tail(
+        &Parameters {
+            model: "claude-sonnet-4-5".into(),
+            max_output_tokens: Some(100),
+            ..Parameters::default()
+        },
+        true,
+    );
+    assert_eq!(
+        text(&pieces.body(wire, &tail)),
+        concat!(
+            r#"{"tools":[{"name":"read_file","description":"Reads a \"file\".","input_schema":{"type":"object"}}],"#,
+            r#""system":[{"type":"text","text":"Be brief."}],"#,
+            r#""messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}],"#,
+            r#""model":"claude-sonnet-4-5","max_tokens":100,"stream":true}"#
+        )
+    );
+    assert_eq!(wire.path(), "/messages");
+}
+
+#[test]
+fn blocks_are_written_as_the_documentation_has_them() {
+    let image = |source| {
+        Block::Image(Image {
+            source,
+            extra: Extra::new(),
+        })
+    };
+    let message = Message::of(
+        Role::User,
+        vec![
+            result(vec![Block::text("42")], false),
+            Block::text("What is this?"),
+            image(ImageSource::Url("https://example.com/a.png".into())),
+            image(ImageSource::Inline {
+                media_type: "image/png".into(),
+                base64: "aGk=".into(),
+            }),
+            image(ImageSource::Url("data:image/gif;base64,aGk=".into())),
+        ],
+    );
+    assert_eq!(
+        piece(&message),
+        concat!(
+            r#"{"role":"user","content":["#,
+            r#"{"type":"tool_result","tool_use_id":"toolu_1","content":[{"type":"text","text":"42"}]},"#,
+            r#"{"type":"text","text":"What is this?"},"#,
+            r#"{"type":"image","source":{"type":"url","url":"https://example.com/a.png"}},"#,
+            r#"{"type":"image","source":{"type":"base64","media_type":"image/png","data":"aGk="}},"#,
+            r#"{"type":"image","source":{"type":"base64","media_type":"image/gif","data":"aGk="}}]}"#
+        )
+    );
+}
+
+#[test]
+fn arguments_are_the_models_own_text() {
+    for arguments in [
+        r#"{"path": "a.txt",  "n":1.50, "big":12345678901234567890123, "e":"\u00e9"}"#,
+        "{\n  \"path\": \"a\"\n}",
+        r#"{"a":1,"a":2}"#,
+        "{}",
+    ] {
+        let rendered = piece(&Message::of(
+            Role::Assistant,
+            vec![Block::ToolUse(call(arguments))],
+        ));
+        assert_eq!(
+            rendered,
+            format!(
+                r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"toolu_1","name":"read_file","input":{arguments}}}]}}"#
+            )
+        );
+    }
+}
+
+#[test]
+fn arguments_that_are_no_object_are_shown_to_the_model_in_one() {
+    let input = |arguments: &str| {
+        let message = Message::of(Role::Assistant, vec![Block::ToolUse(call(arguments))]);
+        parsed(&piece(&message))["content"][0]["input"].clone()
+    };
+    for empty in ["", "  \n", "null"] {
+        assert_eq!(input(empty), json!({}));
+    }
+    for invalid in [
+        r#"{"path": "a"#,
+        "[1]",
+        "\"text\"",
+        r#"{"a":"\ud800"}"#,
+        "{\"a\":\"\n\"}",
+        r#"{"a":1},"cache_control":{}"#,
+        "{}}",
+    ] {
+        assert_eq!(input(invalid), json!({"invalid_arguments": invalid}));
+    }
+}
+
+#[test]
+fn names_that_the_api_refuses_are_changed_alike_in_call_and_result() {
+    let foreign = |id: &str| {
+        let call = ToolUse {
+            id: id.into(),
+            ..call("{}")
+        };
+        let result = ToolResult {
+            id: id.into(),
+            content: vec![Block::text("x")],
+            is_error: false,
+            extra: Extra::new(),
+        };
+        let call = Message::of(Role::Assistant, vec![Block::ToolUse(call)]);
+        let result = Message::of(Role::User, vec![Block::ToolResult(result)]);
+        let sent = parsed(&piece(&call))["content"][0]["id"].clone();
+        assert_eq!(sent, parsed(&piece(&result))["content"][0]["tool_use_id"]);
+        sent
+    };
+    assert_eq!(foreign("toolu_01-A"), "toolu_01-A");
+    assert_eq!(foreign("functions.read:0"), "functions_2eread_3a0");
+    assert_eq!(foreign(""), "_");
+}
+
+#[test]
+fn results_say_that_they_are_errors_only_if_they_are() {
+    let sent = |content: Vec<Block>, is_error| {
+        let message = Message::of(Role::User, vec![result(content, is_error)]);
+        parsed(&piece(&message))["content"][0].clone()
+    };
+    assert_eq!(
+        sent(vec![Block::text("no such file")], true),
+        json!({"type": "tool_result", "tool_use_id": "toolu_1",
+               "content": [{"type": "text", "text": "no such file"}], "is_error": true})
+    );
+    assert_eq!(
+        sent(vec![Block::text("")], false),
+        json!({"type": "tool_result", "tool_use_id": "toolu_1"})
+    );
+    // The API refuses an error without content.
+    let silent = sent(vec![], true);
+    assert_eq!(silent["is_error"], true);
+    assert!(!silent["content"][0]["text"].as_str().unwrap().is_empty());
+}
+
+#[test]
+fn a_call_within_a_result_is_an_error() {
+    let nested = result(vec![result(vec![], false)], false);
+    let error = messages()
+        .message(&Message::of(Role::User, vec![nested]))
+        .unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Rejected);
+    assert!(error.message.contains("toolu_1"), "{error}");
+}
+
+#[test]
+fn reasoning_and_unknown_blocks_go_back_to_their_format_only() {
+    let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "c2ln"});
+    let unknown = json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}});
+    let blocks = |format| {
+        vec![
+            Block::Reasoning(Reasoning {
+                text: "hm".into(),
+                format,
+                verbatim: thinking.clone(),
+            }),
+            Block::Other {
+                format,
+                verbatim: unknown.clone(),
+            },
+        ]
+    };
+    let own = Message::of(Role::Assistant, blocks(Format::Messages));
+    assert_eq!(parsed(&piece(&own))["content"], json!([thinking, unknown]));
+    for format in [Format::Chat, Format::Responses] {
+        let foreign = Message::of(Role::Assistant, blocks(format));
+        assert!(messages().message(&foreign).unwrap().is_empty());
+        let mut mixed = foreign;
+        mixed.content.push(Block::text("So"));
+        assert_eq!(
+            parsed(&piece(&mixed))["content"],
+            json!([{"type": "text", "text": "So"}])
+        );
+    }
+}
+
+#[test]
+fn text_without_a_visible_character_is_not_sent() {
+    for blank in ["", " ", "\n\t "] {
+        let message = Message::user(blank);
+        assert!(messages().message(&message).unwrap().is_empty());
+        let message = Message::of(
+            Role::User,
+            vec![Block::text(blank), Block::text("a"), Block::text(blank)],
+        );
+        assert_eq!(
+            piece(&message),
+            r#"{"role":"user","content":[{"type":"text","text":"a"}]}"#
+        );
+        assert_eq!(messages().system(blank).mark_at, None);
+    }
+}
+
+#[test]
+fn markers_stand_in_the_last_block_just_before_its_brace() {
+    let wire = messages();
+    let mark = r#","cache_control":{"type":"ephemeral"}"#;
+    assert_eq!(
+        marked(&wire.system("Be brief.")),
+        format!(r#"{{"type":"text","text":"Be brief."{mark}}}"#)
+    );
+    assert_eq!(
+        marked(&wire.tool(&tool(json!({"type": "object"})))),
+        format!(
+            r#"{{"name":"read_file","description":"Reads a \"file\".","input_schema":{{"type":"object"}}{mark}}}"#
+        )
+    );
+    let message = Message {
+        extra: fields(json!({"further": {"a": 1}})),
+        ..Message::of(Role::User, vec![Block::text("a"), Block::text("b}]")])
+    };
+    assert_eq!(
+        marked(&wire.message(&message).unwrap()[0]),
+        format!(
+            r#"{{"role":"user","content":[{{"type":"text","text":"a"}},{{"type":"text","text":"b}}]"{mark}}}],"further":{{"a":1}}}}"#
+        )
+    );
+    assert_eq!(
+        text(&wire.marker(MarkerTime::OneHour).unwrap()),
+        r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#
+    );
+}
+
+#[test]
+fn a_blank_text_at_the_end_leaves_the_marker_to_the_block_before() {
+    let wire = messages();
+    let message = Message::of(Role::Assistant, vec![Block::text("a"), Block::text("\n")]);
+    let sent = parsed(&marked(&wire.message(&message).unwrap()[0]));
+    assert_eq!(
+        sent["content"][0]["cache_control"],
+        json!({"type": "ephemeral"})
+    );
+}
+
+#[test]
+fn some_blocks_take_no_marker() {
+    let mark_at = |verbatim: Value| {
+        let block = match verbatim["type"].as_str() {
+            Some("thinking" | "redacted_thinking") => Block::Reasoning(Reasoning {
+                text: String::new(),
+                format: Format::Messages,
+                verbatim,
+            }),
+            _ => Block::Other {
+                format: Format::Messages,
+                verbatim,
+            },
+        };
+        let message = Message::of(Role::Assistant, vec![Block::text("a"), block]);
+        messages().message(&message).unwrap()[0].mark_at
+    };
+    assert_eq!(
+        mark_at(json!({"type": "thinking", "thinking": "", "signature": ""})),
+        None
+    );
+    assert_eq!(
+        mark_at(json!({"type": "redacted_thinking", "data": ""})),
+        None
+    );
+    assert_eq!(mark_at(json!({"type": "not_known_yet", "a": 1})), None);
+    assert!(mark_at(json!({"type": "web_search_tool_result", "content": []})).is_some());
+    assert!(mark_at(json!({"type": "document", "source": {}})).is_some());
+}
+
+#[test]
+fn further_fields_go_back_but_never_twice_and_never_as_markers() {
+    let extra = json!({"type": "x", "text": "y", "id": "z", "input": 1, "content": 2,
+        "cache_control": {"type": "ephemeral"}, "further": [1]});
+    let message = Message::of(
+        Role::Assistant,
+        vec![
+            Block::Text {
+                text: "a".into(),
+                extra: fields(json!({"citations": [], "text": "b", "cache_control": {}})),
+            },
+            Block::Other {
+                format: Format::Messages,
+                verbatim: json!({"type": "document", "source": {}, "cache_control": {}}),
+            },
+            Block::ToolUse(ToolUse {
+                extra: fields(extra),
+                ..call("{}")
+            }),
+        ],
+    );
+    let sent = piece(&message);
+    Canonical::json(sent.as_bytes()).expect("no key twice");
+    assert_eq!(
+        parsed(&sent)["content"],
+        json!([
+            {"type": "text", "text": "a", "citations": []},
+            {"type": "document", "source": {}},
+            {"type": "tool_use", "id": "toolu_1", "name": "read_file", "input": {},
+             "text": "y", "content": 2, "further": [1]},
+        ])
+    );
+}
+
+#[test]
+fn what_another_format_sent_along_is_not_sent() {
+    let read = |format, body: Value| {
+        let reply = cachalot_model::wire::of(format).reply(body.to_string().as_bytes());
+        reply.unwrap().message
+    };
+    let message = read(
+        Format::Responses,
+        json!({"id": "resp_1", "object": "response", "status": "completed", "model": "gpt-5",
+            "output": [
+                {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+                 "content": [{"type": "output_text", "text": "Hi", "annotations": [], "logprobs": []}]},
+                {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f",
+                 "arguments": "{}", "status": "completed"}]}),
+    );
+    assert_eq!(
+        parsed(&piece(&message)),
+        json!({"role": "assistant", "content": [
+            {"type": "text", "text": "Hi"},
+            {"type": "tool_use", "id": "call_1", "name": "f", "input": {}}]})
+    );
+}
+
+fn tail(parameters: &Parameters) -> Value {
+    let tail = text(&messages().tail(parameters, false));
+    let body = format!("{{\"messages\":[]{tail}");
+    Canonical::json(body.as_bytes()).expect("no key twice");
+    let mut body = parsed(&body);
+    body.as_object_mut().unwrap().shift_remove("messages");
+    body
+}
+
+fn model() -> Parameters {
+    Parameters {
+        model: "m".into(),
+        ..Parameters::default()
+    }
+}
+
+#[test]
+fn the_tail_has_what_was_asked_for() {
+    let parameters = Parameters {
+        max_output_tokens: Some(7),
+        temperature: Some(0.7),
+        top_p: Some(1.0),
+        stop: vec!["END".into()],
+        tool_choice: Some(ToolChoice::Tool("f".into())),
+        parallel_tool_calls: Some(false),
+        reasoning: Some(ReasoningWish::Effort("high".into())),
+        output: Some(OutputFormat {
+            name: "answer".into(),
+            schema: json!({"type": "object", "additionalProperties": false}),
+            strict: true,
+        }),
+        cache_key: Some("not Anthropic's".into()),
+        ..model()
+    };
+    assert_eq!(
+        text(&messages().tail(&parameters, true)),
+        concat!(
+            r#","model":"m","max_tokens":7,"temperature":0.7,"top_p":1.0,"stop_sequences":["END"],"#,
+            r#""tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true},"#,
+            r#""thinking":{"type":"adaptive"},"#,
+            r#""output_config":{"effort":"high","format":{"type":"json_schema","schema":{"type":"object","additionalProperties":false}}},"#,
+            r#""stream":true}"#
+        )
+    );
+    assert_eq!(
+        tail(&model()),
+        json!({"model": "m", "max_tokens": DEFAULT_MAX_TOKENS})
+    );
+}
+
+#[test]
+fn reasoning_is_a_budget_or_an_effort_or_off() {
+    for (wish, thinking, max_tokens) in [
+        (
+            ReasoningWish::Budget(2048),
+            json!({"type": "enabled", "budget_tokens": 2048}),
+            DEFAULT_MAX_TOKENS + 2048,
+        ),
+        (
+            ReasoningWish::Budget(0),
+            json!({"type": "disabled"}),
+            DEFAULT_MAX_TOKENS,
+        ),
+        (
+            ReasoningWish::Effort("low".into()),
+            json!({"type": "adaptive"}),
+            DEFAULT_MAX_TOKENS_WITH_EFFORT,
+        ),
+        (
+            ReasoningWish::Effort("none".into()),
+            json!({"type": "disabled"}),
+            DEFAULT_MAX_TOKENS,
+        ),
+    ] {
+        let effort = (thinking["type"] == "adaptive").then(|| json!({"effort": "low"}));
+        let sent = tail(&Parameters {
+            reasoning: Some(wish),
+            ..model()
+        });
+        assert_eq!(sent["thinking"], thinking);
+        assert_eq!(sent["max_tokens"], max_tokens);
+        assert_eq!(sent.get("output_config"), effort.as_ref());
+    }
+}
+
+#[test]
+fn the_choice_of_tools_says_when_one_call_at_a_time_is_wanted() {
+    let choice = |tool_choice, parallel_tool_calls| {
+        let sent = tail(&Parameters {
+            tool_choice,
+            parallel_tool_calls,
+            ..model()
+        });
+        sent.get("tool_choice").cloned()
+    };
+    let one = json!({"type": "auto", "disable_parallel_tool_use": true});
+    assert_eq!(choice(None, None), None);
+    assert_eq!(choice(None, Some(true)), None);
+    assert_eq!(choice(None, Some(false)), Some(one.clone()));
+    assert_eq!(choice(Some(ToolChoice::Auto), Some(false)), Some(one));
+    assert_eq!(
+        choice(Some(ToolChoice::Auto), None),
+        Some(json!({"type": "auto"}))
+    );
+    assert_eq!(
+        choice(Some(ToolChoice::Any), Some(true)),
+        Some(json!({"type": "any"}))
+    );
+    assert_eq!(
+        choice(Some(ToolChoice::None), Some(false)),
+        Some(json!({"type": "none"}))
+    );
+}
+
+#[test]
+fn further_parameters_win_but_are_no_second_array_and_no_stream() {
+    let parameters = Parameters {
+        max_output_tokens: Some(7),
+        temperature: Some(0.5),
+        reasoning: Some(ReasoningWish::Effort("high".into())),
+        extra: fields(json!({
+            "max_tokens": 8, "temperature": null, "metadata": {"user_id": "u"},
+            "thinking": {"type": "adaptive", "display": "summarized"}, "service_tier": null,
+            "messages": [], "system": "x", "tools": [], "stream": true
+        })),
+        ..model()
+    };
+    assert_eq!(
+        tail(&parameters),
+        json!({"model": "m", "max_tokens": 8,
+            "thinking": {"type": "adaptive", "display": "summarized"},
+            "output_config": {"effort": "high"}, "metadata": {"user_id": "u"}, "service_tier": null})
+    );
+}
+
+#[test]
+fn a_number_that_json_cannot_say_is_left_out() {
+    let sent = tail(&Parameters {
+        temperature: Some(f64::NAN),
+        top_p: Some(f64::INFINITY),
+        ..model()
+    });
+    assert_eq!(
+        sent,
+        json!({"model": "m", "max_tokens": DEFAULT_MAX_TOKENS})
+    );
+}

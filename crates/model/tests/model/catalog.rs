@@ -1,0 +1,502 @@
+//! What answers cost, how much models take, and when a budget is used up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_core::tree::{self, Section};
+use cachalot_core::{Clock, Cost, ManualClock, Problem};
+use cachalot_model::{Budget, Catalog, ErrorKind, Meter, Models, Price, Rates, Usage};
+use proptest::prelude::*;
+
+use crate::client::{Server, ask, configured, model, says, surroundings};
+
+const MILLION: u64 = 1_000_000;
+
+fn price(provider: &str, model: &str) -> Option<Price> {
+    Catalog::built_in().find(provider, model)?.price.clone()
+}
+
+fn dollars(cost: Cost) -> f64 {
+    assert_eq!(cost.unpriced, 0);
+    cost.picodollars as f64 / 1e12
+}
+
+#[test]
+fn the_prices_that_come_with_the_program_are_those_of_the_providers() {
+    let usage = Usage {
+        uncached_input: MILLION,
+        cache_read: MILLION,
+        output: MILLION,
+        ..Usage::default()
+    };
+    for (provider, model, expected) in [
+        ("openai", "gpt-4o", 2.5 + 1.25 + 10.0),
+        ("openai", "gpt-4o-mini", 0.15 + 0.075 + 0.6),
+        ("openai", "gpt-5-mini", 0.25 + 0.025 + 2.0),
+        ("openai", "o4-mini", 1.1 + 0.275 + 4.4),
+        ("anthropic", "claude-opus-4-1", 15.0 + 1.5 + 75.0),
+        ("anthropic", "claude-haiku-4-5", 1.0 + 0.1 + 5.0),
+        // Two million tokens of input are above the limit.
+        ("anthropic", "claude-haiku-5-5", 0.5 + 0.05 + 2.5),
+        ("google", "gemini-2.5-pro", 2.5 + 0.25 + 15.0),
+    ] {
+        assert_eq!(
+            dollars(price(provider, model).unwrap().of(&usage)),
+            expected,
+            "{model}"
+        );
+    }
+    let writes = Usage {
+        cache_write_5m: MILLION,
+        cache_write_1h: MILLION,
+        cache_write_other: MILLION,
+        ..Usage::default()
+    };
+    let cost = price("anthropic", "claude-sonnet-5").unwrap().of(&writes);
+    assert_eq!(dollars(cost), 2.5 + 4.0 + 2.5);
+}
+
+#[test]
+fn a_request_above_the_limit_costs_more_as_a_whole() {
+    let price = price("anthropic", "claude-haiku-5-5").unwrap();
+    let cost = |uncached_input, cache_read| {
+        price.of(&Usage {
+            uncached_input,
+            cache_read,
+            output: 1_000,
+            ..Usage::default()
+        })
+    };
+    assert_eq!(
+        cost(60_000, 40_000).picodollars,
+        60_000 * 100_000 + 40_000 * 10_000 + 1_000 * 500_000
+    );
+    assert_eq!(
+        cost(60_001, 40_000).picodollars,
+        60_001 * 500_000 + 40_000 * 50_000 + 1_000 * 2_500_000
+    );
+}
+
+#[test]
+fn snapshots_have_the_price_of_their_model_and_other_models_have_none() {
+    for (provider, model, same_as) in [
+        ("openai", "gpt-4o-2024-08-06", Some("gpt-4o")),
+        ("openai", "gpt-4o-mini-2024-07-18", Some("gpt-4o-mini")),
+        ("openai", "gpt-4.1-2025-04-14", Some("gpt-4.1")),
+        ("openai", "o3-2025-04-16", Some("o3")),
+        ("anthropic", "claude-opus-4-20250514", Some("claude-opus-4")),
+        (
+            "anthropic",
+            "claude-opus-4-1-20250805",
+            Some("claude-opus-4-1"),
+        ),
+        (
+            "anthropic",
+            "claude-3-5-haiku-latest",
+            Some("claude-3-5-haiku"),
+        ),
+        (
+            "anthropic",
+            "claude-haiku-4-5@20251001",
+            Some("claude-haiku-4-5"),
+        ),
+        ("openai", "gpt-4o-audio-preview", None),
+        ("openai", "gpt-4o-mini-tts", None),
+        ("openai", "gpt-4", None),
+        ("openai", "gpt-5.9", None),
+        ("openai", "o3-deep-research", None),
+        ("anthropic", "claude-opus-4-9", None),
+        ("google", "gemini-2.5-flash-preview-05-20", None),
+        ("openrouter", "openai/gpt-4o", None),
+        ("ollama", "llama3.2", None),
+        ("vllm", "gpt-4o", None),
+        ("azure", "gpt-4o", None),
+        ("nobody", "gpt-4o", None),
+    ] {
+        let expected = same_as.map(|same| price(provider, same).unwrap());
+        assert_eq!(price(provider, model), expected, "{model}");
+    }
+    // A snapshot with a price of its own.
+    assert_eq!(
+        price("openai", "gpt-4o-2024-05-13").unwrap().rates.input,
+        5_000_000
+    );
+}
+
+#[test]
+fn limits_are_those_of_the_providers() {
+    let catalog = Catalog::built_in();
+    for (provider, model, context, minimum) in [
+        ("anthropic", "claude-opus-5", 1_000_000, 512),
+        ("anthropic", "claude-fable-5-1", 1_000_000, 512),
+        ("anthropic", "claude-mythos-5", 1_000_000, 512),
+        ("anthropic", "claude-opus-4-8", 1_000_000, 1_024),
+        ("anthropic", "claude-sonnet-4-6", 1_000_000, 1_024),
+        ("anthropic", "claude-sonnet-4-5", 200_000, 1_024),
+        ("anthropic", "claude-opus-4-7", 1_000_000, 2_048),
+        ("anthropic", "claude-3-5-haiku-20241022", 200_000, 2_048),
+        ("anthropic", "claude-opus-4-6", 1_000_000, 4_096),
+        ("anthropic", "claude-haiku-4-5", 200_000, 4_096),
+        ("openai", "gpt-4o", 128_000, 1_024),
+        ("openai", "gpt-5", 400_000, 1_024),
+        ("google", "gemini-2.5-flash", 1_048_576, 1_024),
+    ] {
+        let limits = catalog.find(provider, model).unwrap().limits;
+        assert_eq!(
+            (limits.context, limits.minimum_cacheable),
+            (Some(context), Some(minimum)),
+            "{model}"
+        );
+        assert!(limits.max_output.is_some());
+    }
+}
+
+#[test]
+fn every_price_that_comes_with_the_program_makes_sense() {
+    let catalog = Catalog::built_in();
+    let mut count = 0;
+    for provider in ["openai", "anthropic", "google", "deepseek"] {
+        for model in catalog.models(provider) {
+            count += 1;
+            let listed = catalog.find(provider, model).unwrap();
+            let Price { rates, above } = listed.price.clone().unwrap();
+            let sane = |rates: Rates| {
+                assert!(rates.cache_read <= rates.input, "{model}");
+                assert!(rates.input <= rates.output, "{model}");
+                assert!(rates.cache_write_5m >= rates.input, "{model}");
+                assert!(rates.cache_write_1h >= rates.cache_write_5m, "{model}");
+            };
+            sane(rates);
+            if let Some((tokens, above)) = above {
+                sane(above);
+                assert!(
+                    above.input > rates.input && above.output > rates.output,
+                    "{model}"
+                );
+                assert!(tokens >= 100_000, "{model}");
+            }
+            let limits = listed.limits;
+            assert!(limits.max_output <= limits.context, "{model}");
+        }
+    }
+    assert!(count > 60, "{count}");
+}
+
+#[test]
+fn a_file_of_the_users_own_wins() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("prices.yaml");
+    let built_in = Catalog::built_in();
+    // There need be none.
+    assert!(
+        built_in
+            .with_file(&path)
+            .unwrap()
+            .find("openai", "gpt-4o")
+            .is_some()
+    );
+    std::fs::write(
+        &path,
+        "models:
+  openai:
+    gpt-4o: {input: 1, output: 2}
+    gpt-4o-mini: {context: 1000}
+    whale: {input: 0.000001, output: 1000000, above: {tokens: 10, input: 2, output: 3}}
+  ollama:
+    llama3.2: {input: 0, output: 0}
+",
+    )
+    .unwrap();
+    let catalog = built_in.with_file(&path).unwrap();
+    let find = |provider, model| catalog.find(provider, model).unwrap().clone();
+    let rates = find("openai", "gpt-4o").price.unwrap().rates;
+    // What is not said of the new price is not taken from the old one.
+    assert_eq!(
+        (rates.input, rates.output, rates.cache_read),
+        (1_000_000, 2_000_000, 1_000_000)
+    );
+    assert_eq!(find("openai", "gpt-4o").limits.context, Some(128_000));
+    let mini = find("openai", "gpt-4o-mini");
+    assert_eq!(mini.limits.context, Some(1_000));
+    assert_eq!(mini.price.unwrap().rates.input, 150_000);
+    let whale = find("openai", "whale").price.unwrap();
+    assert_eq!((whale.rates.input, whale.above.unwrap().0), (1, 10));
+    assert_eq!(
+        find("ollama", "llama3.2").price.unwrap().of(&Usage {
+            output: 5,
+            ..Usage::default()
+        }),
+        Cost::default()
+    );
+    for (text, code) in [
+        ("models: {openai: {x: {input: 1}}}", "missing-key"),
+        (
+            "models: {openai: {x: {above: {tokens: 5, input: 1, output: 1}}}}",
+            "missing-key",
+        ),
+        ("models: {openai: {x: {inptu: 1}}}", "unknown-key"),
+        ("models: {openai: {x: {context: -1}}}", "out-of-range"),
+        ("models: {openai: [x]}", "wrong-type"),
+        ("prices: {}", "unknown-key"),
+        ("a: [", "yaml-syntax"),
+    ] {
+        let problems = built_in.with_text("prices.yaml", text).unwrap_err();
+        assert!(
+            problems.iter().any(|problem| problem.code == code),
+            "{text}: {problems:?}"
+        );
+    }
+    std::fs::create_dir(directory.path().join("folder")).unwrap();
+    let problems = built_in
+        .with_file(&directory.path().join("folder"))
+        .unwrap_err();
+    assert_eq!(problems[0].code, "unreadable");
+}
+
+#[test]
+fn an_unpriced_model_is_unpriced_and_never_free() {
+    let yaml = "
+models:
+  local: {provider: ollama, model: llama3.2}
+  free: {provider: ollama, model: llama3.2, cost: {input: 0, output: 0}}
+  mine: {provider: lab, model: gpt-4o, prices: openai}
+  dear: {provider: openai, model: gpt-4o, cost: {input: 100, output: 100, cache_write_5m: 1}}
+providers: {lab: {base_url: 'http://lab.example'}}
+";
+    let models = Models::new(surroundings(&[]), configured(yaml));
+    let usage = Usage {
+        uncached_input: 1_000,
+        output: 1_000,
+        ..Usage::default()
+    };
+    let cost = |name| models.find(name).unwrap().cost(&usage);
+    assert_eq!(cost("local"), Cost::UNPRICED);
+    assert_eq!(cost("free"), Cost::default());
+    assert_eq!(cost("mine"), cost("openai/gpt-4o"));
+    assert_eq!(models.find("mine").unwrap().limits().context, Some(128_000));
+    assert_eq!(cost("dear"), Cost::of_picodollars(2_000 * 100 * MILLION));
+    assert_eq!(cost("openai/gpt-9"), Cost::UNPRICED);
+}
+
+#[tokio::test]
+async fn an_answer_says_what_it_cost() {
+    let silent =
+        r#"{"choices":[{"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}]}"#;
+    let server = Server::start([says("x"), crate::client::Answer::json(200, silent)]).await;
+    let model = model(&server);
+    let reply = ask(&model).await.unwrap();
+    assert_eq!(
+        model.cost_of(&reply).picodollars,
+        12 * 150_000 + 3 * 600_000
+    );
+    let reply = ask(&model).await.unwrap();
+    assert_eq!(model.cost_of(&reply), Cost::UNPRICED, "no usage, no price");
+}
+
+fn budget(yaml: &str) -> (Budget, Vec<Problem>) {
+    let node = tree::parse("agent.yaml", yaml).unwrap();
+    let mut problems = Vec::new();
+    let section = Section::of(&node, "`budget`", &mut problems).unwrap();
+    let budget = Budget::read(section, &mut problems);
+    (budget, problems)
+}
+
+fn meter(yaml: &str) -> (Meter, Arc<ManualClock>) {
+    let (budget, problems) = budget(yaml);
+    assert_eq!(problems, []);
+    let clock = Arc::new(ManualClock::at(1_000));
+    (
+        Meter::new(budget, Arc::clone(&clock) as Arc<dyn Clock>),
+        clock,
+    )
+}
+
+fn used(tokens: u64) -> Usage {
+    Usage {
+        uncached_input: tokens,
+        ..Usage::default()
+    }
+}
+
+#[test]
+fn a_budget_is_read_exactly() {
+    let (read, problems) = budget("{max_cost: 0.1, max_tokens: 5000, max_time: 10m}");
+    assert_eq!(problems, []);
+    assert_eq!(
+        read,
+        Budget {
+            max_cost: Some(100_000_000_000),
+            max_tokens: Some(5_000),
+            max_time: Some(Duration::from_secs(600)),
+        }
+    );
+    assert_eq!(
+        budget("{max_time: 90}").0.max_time,
+        Some(Duration::from_secs(90))
+    );
+    assert!(budget("{}").0.is_unlimited());
+    for (yaml, code) in [
+        ("{max_cost: -1}", "out-of-range"),
+        ("{max_cost: cheap}", "wrong-type"),
+        ("{max_cost: 99999999}", "out-of-range"),
+        ("{max_tokens: 1.5}", "wrong-type"),
+        ("{max_time: forever}", "bad-value"),
+        ("{max_costs: 1}", "unknown-key"),
+    ] {
+        let (_, problems) = budget(yaml);
+        assert_eq!(problems.len(), 1, "{yaml}: {problems:?}");
+        assert_eq!(problems[0].code, code);
+    }
+}
+
+#[test]
+fn each_limit_stops_and_says_what_was_used() {
+    let (meter, _) = meter("{max_cost: 0.5}");
+    meter.check().unwrap();
+    meter.record(Some(&used(10)), Cost::of_picodollars(499_999_999_999));
+    meter.check().unwrap();
+    meter.record(Some(&used(10)), Cost::of_picodollars(1));
+    let error = meter.check().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverBudget);
+    assert_eq!(
+        error.to_string(),
+        "the budget of $0.5000 (`max_cost`) is used up: $0.5000 spent on 2 calls"
+    );
+    assert!(!error.retryable());
+
+    let (meter, _) = self::meter("{max_tokens: 100}");
+    let usage = Usage {
+        uncached_input: 10,
+        cache_read: 50,
+        cache_write_5m: 20,
+        output: 19,
+        ..Usage::default()
+    };
+    meter.record(Some(&usage), Cost::UNPRICED);
+    meter.check().unwrap();
+    meter.record(Some(&used(1)), Cost::UNPRICED);
+    let text = meter.check().unwrap_err().to_string();
+    assert_eq!(
+        text,
+        "the budget of 100 tokens (`max_tokens`) is used up: 100 tokens in 2 calls"
+    );
+
+    let (meter, clock) = self::meter("{max_time: 10m}");
+    clock.advance(Duration::from_secs(599));
+    meter.check().unwrap();
+    assert_eq!(meter.time_left(), Some(Duration::from_secs(1)));
+    clock.advance(Duration::from_secs(1));
+    let text = meter.check().unwrap_err().to_string();
+    assert_eq!(
+        text,
+        "the budget of 600s (`max_time`) is used up: 600s have passed"
+    );
+    assert_eq!(meter.time_left(), Some(Duration::ZERO));
+    // A clock that is set back gives no negative time.
+    clock.set(0);
+    meter.check().unwrap();
+}
+
+#[test]
+fn nothing_is_for_free_because_nobody_knows_its_price() {
+    let (meter, _) = meter("{max_cost: 100}");
+    meter.record(Some(&used(10)), Cost::UNPRICED);
+    let error = meter.check().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverBudget);
+    for part in [
+        "the price of 1 call is not known",
+        "`cost: {input: …, output: …}`",
+        "$100",
+    ] {
+        assert!(error.message.contains(part), "{error}");
+    }
+    // Without a limit on money it does not matter.
+    let (meter, _) = self::meter("{max_tokens: 100}");
+    meter.record(Some(&used(10)), Cost::UNPRICED);
+    meter.check().unwrap();
+    // Nor are tokens free because nobody counted them.
+    meter.record(None, Cost::default());
+    let error = meter.check().unwrap_err();
+    assert!(
+        error.message.contains("did not say how many 1 call took"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_unpriced_model_is_refused_before_anything_is_paid() {
+    let models = Models::new(
+        surroundings(&[]),
+        configured("models: {free: {provider: ollama, model: x, cost: {input: 0, output: 0}}}"),
+    );
+    let (limited, _) = meter("{max_cost: 1}");
+    let (unlimited, _) = meter("{max_tokens: 100}");
+    let unpriced = models.find("ollama/x").unwrap();
+    let error = limited.check_for(&unpriced).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverBudget);
+    assert!(
+        error
+            .message
+            .contains("nobody knows what the model `x` of ollama costs"),
+        "{error}"
+    );
+    unlimited.check_for(&unpriced).unwrap();
+    for priced in ["free", "gpt-4o"] {
+        limited.check_for(&models.find(priced).unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn a_budget_of_nothing_allows_nothing() {
+    for yaml in ["{max_cost: 0}", "{max_tokens: 0}"] {
+        assert!(meter(yaml).0.check().is_err(), "{yaml}");
+    }
+}
+
+#[test]
+fn meters_count_together_from_all_threads() {
+    let (meter, _) = meter("{max_tokens: 8000}");
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            let meter = meter.clone();
+            scope.spawn(move || {
+                for _ in 0..1_000 {
+                    meter.record(Some(&used(1)), Cost::of_picodollars(3));
+                }
+            });
+        }
+    });
+    let spent = meter.spent();
+    assert_eq!(
+        (spent.calls, spent.tokens, spent.cost.picodollars),
+        (8_000, 8_000, 24_000)
+    );
+    assert!(meter.check().is_err());
+}
+
+proptest! {
+    /// Money is exact: the cost of a sum is the sum of the costs, and nothing overflows.
+    #[test]
+    fn costs_add_up(one in any::<[u32; 5]>(), other in any::<[u32; 5]>(), rates in any::<[u32; 5]>()) {
+        let usage = |counts: [u32; 5]| {
+            let [uncached_input, cache_read, cache_write_5m, cache_write_1h, output] = counts.map(u64::from);
+            Usage { uncached_input, cache_read, cache_write_5m, cache_write_1h, output, ..Usage::default() }
+        };
+        let [input, output, cache_read, cache_write_5m, cache_write_1h] = rates.map(|rate| u64::from(rate >> 8));
+        let rates = Rates { input, output, cache_read, cache_write_5m, cache_write_1h };
+        let price = Price { rates, above: None };
+        let mut sum = usage(one);
+        sum += usage(other);
+        let mut costs = price.of(&usage(one));
+        costs += price.of(&usage(other));
+        prop_assert_eq!(price.of(&sum), costs);
+    }
+
+    /// No usage overflows.
+    #[test]
+    fn no_answer_costs_less_than_nothing(input in any::<u64>(), output in any::<u64>()) {
+        let price = price("openai", "gpt-4o").unwrap();
+        let cost = price.of(&Usage { uncached_input: input, output, ..Usage::default() });
+        prop_assert!(cost.picodollars >= input.min(u64::MAX / 4_000_000));
+    }
+}

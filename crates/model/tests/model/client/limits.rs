@@ -1,0 +1,120 @@
+//! Time limits, and what becomes of a connection whose answer nobody waits for any more.
+
+use std::time::{Duration, Instant};
+
+use cachalot_model::{ErrorKind, Models};
+use cachalot_storage::HttpOptions;
+
+use super::server::PATIENCE;
+use super::{
+    Answer, Server, ask, body, configured, events, model, model_with, says, stream, surroundings,
+};
+
+#[tokio::test]
+async fn an_answer_must_begin_in_time() {
+    for answer in [
+        Answer::nothing().hang(),
+        Answer::head("text/event-stream").hang(),
+        Answer::head("application/json").hang(),
+    ] {
+        let server = Server::start([answer]).await;
+        let (model, pauses) = model_with(&server, "timeouts: {first_byte: 50ms}");
+        let error = stream(&model).await.0.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::TimedOut);
+        for part in ["within 50ms", "`timeouts.first_byte`", "may still charge"] {
+            assert!(error.message.contains(part), "{error}");
+        }
+        // It may be paid for already.
+        assert_eq!((server.asked().len(), pauses.waited().len()), (1, 0));
+        server.until_gone().await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_must_go_on_in_time() {
+    let begun = Answer::head("text/event-stream").chunks(&events(&["Deep"])[..1]);
+    let server = Server::start([begun.hang()]).await;
+    let (model, _) = model_with(&server, "timeouts: {idle: 50ms}");
+    let (reply, deltas) = stream(&model).await;
+    let error = reply.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TimedOut);
+    assert!(error.message.contains("`timeouts.idle`"), "{error}");
+    assert_eq!(error.request_id.as_deref(), Some("req-7"));
+    assert_eq!((server.asked().len(), deltas.len()), (1, 1));
+    server.until_gone().await;
+    let begun = Answer::head("application/json").chunks(&["{"]);
+    let server = Server::start([begun.hang()]).await;
+    let error = ask(&model_with(&server, "timeouts: {idle: 50ms}").0)
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TimedOut);
+}
+
+#[tokio::test]
+async fn a_connection_must_come_about_in_time() {
+    // Nobody accepts: the connection stands, and the handshake is never answered.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let yaml = format!(
+        "models: {{m: {{provider: vllm, model: x, retries: 0, timeouts: {{connect: 50ms}}, base_url: 'https://{}/v1'}}}}",
+        listener.local_addr().unwrap()
+    );
+    let models = Models::new(surroundings(&[]), configured(&yaml));
+    let start = Instant::now();
+    let error = ask(&models.find("m").unwrap()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TimedOut, "{error}");
+    assert!(error.message.contains("`timeouts.connect`"), "{error}");
+    assert!(start.elapsed() < PATIENCE);
+}
+
+#[tokio::test]
+async fn the_limits_of_the_storage_client_do_not_cut_in() {
+    let mut surroundings = surroundings(&[]);
+    surroundings.http = HttpOptions {
+        idle_timeout: Duration::from_millis(1),
+        ..HttpOptions::default()
+    };
+    let slow = Answer::dawdle(60)
+        .then(Answer::head("text/event-stream"))
+        .then(Answer::dawdle(60))
+        .chunks(&events(&["Deep"]))
+        .end();
+    let server = Server::start([slow]).await;
+    let yaml = format!(
+        "models: {{m: {{provider: vllm, model: x, base_url: '{}'}}}}",
+        server.url()
+    );
+    let models = Models::new(surroundings, configured(&yaml));
+    let (reply, _) = stream(&models.find("m").unwrap()).await;
+    assert_eq!(reply.unwrap().message.text(), "Deep");
+}
+
+#[tokio::test]
+async fn whoever_stops_waiting_closes_the_connection() {
+    let begun = Answer::head("text/event-stream").chunks(&events(&["Deep"])[..1]);
+    for answer in [Answer::nothing().hang(), begun.hang()] {
+        let server = Server::start([answer]).await;
+        let model = model(&server);
+        let body = body(&model, true);
+        let asking = tokio::spawn(async move { model.stream(body, &mut |_| {}).await });
+        server.until_asked(1).await;
+        asking.abort();
+        assert!(asking.await.unwrap_err().is_cancelled());
+        server.until_gone().await;
+    }
+}
+
+#[tokio::test]
+async fn whoever_stops_waiting_for_a_further_try_sends_nothing_more() {
+    let server = Server::start([Answer::of(503, &[("retry-after", "30")], "{}"), says("x")]).await;
+    let yaml = format!(
+        "models: {{m: {{provider: vllm, model: x, base_url: '{}'}}}}",
+        server.url()
+    );
+    let models = Models::new(surroundings(&[]), configured(&yaml));
+    let model = models.find("m").unwrap();
+    let asking = tokio::spawn(async move { ask(&model).await });
+    server.until_asked(1).await;
+    asking.abort();
+    assert!(asking.await.unwrap_err().is_cancelled());
+    assert_eq!(server.asked().len(), 1);
+}

@@ -1,0 +1,151 @@
+//! What is sent.
+
+use cachalot_model::{Models, Parameters, Request};
+
+use super::{KEY, Server, ask, body, configured, model, model_with, says, surroundings};
+
+#[tokio::test]
+async fn a_request_goes_to_the_formats_path_with_the_key() {
+    let server = Server::start([says("Two thousand metres.")]).await;
+    let model = model(&server);
+    let reply = ask(&model).await.unwrap();
+    assert_eq!(reply.message.text(), "Two thousand metres.");
+    assert_eq!(reply.usage.unwrap().total_input(), 12);
+    let asked = server.only();
+    assert_eq!(asked.line, "POST /v1/chat/completions HTTP/1.1");
+    assert_eq!(
+        asked.header("authorization"),
+        Some(format!("Bearer {KEY}").as_str())
+    );
+    assert_eq!(asked.header("content-type"), Some("application/json"));
+    assert_eq!(asked.header("accept"), Some("application/json"));
+    assert_eq!(asked.json()["model"], "gpt-4o-mini");
+    assert_eq!(
+        asked.body,
+        body(&model, false),
+        "what is sent is the bytes that were given"
+    );
+}
+
+#[tokio::test]
+async fn the_messages_format_has_headers_and_a_path_of_its_own() {
+    let answer = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-5","content":[{"type":"text","text":"Deep."}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#;
+    let server = Server::start([super::Answer::json(200, answer)]).await;
+    let environment = [
+        ("ANTHROPIC_BASE_URL", server.url()),
+        ("ANTHROPIC_API_KEY", KEY),
+    ];
+    let models = Models::new(surroundings(&environment), Default::default());
+    let model = models.find("claude-sonnet-5").unwrap();
+    assert_eq!(ask(&model).await.unwrap().message.text(), "Deep.");
+    let asked = server.only();
+    assert_eq!(asked.line, "POST /v1/messages HTTP/1.1");
+    assert_eq!(asked.header("x-api-key"), Some(KEY));
+    assert_eq!(asked.header("anthropic-version"), Some("2023-06-01"));
+    assert_eq!(asked.header("authorization"), None);
+    assert_eq!(asked.json()["max_tokens"], 32_000);
+}
+
+#[tokio::test]
+async fn headers_and_queries_are_sent_as_configured() {
+    let server = Server::start([says("x")]).await;
+    let yaml = format!(
+        "models:
+  m:
+    provider: azure
+    model: my-deployment
+    base_url: '{}/openai/deployments/my-deployment?api-version=2024-10-21'
+    token_key: TEST_KEY
+    headers: {{X-Team: whales, OpenAI-Organization: org-1}}
+    temperature: 0.5
+    provider_opts: {{seed: 7}}
+",
+        server.url()
+    );
+    let models = Models::new(surroundings(&[("TEST_KEY", KEY)]), configured(&yaml));
+    ask(&models.find("m").unwrap()).await.unwrap();
+    let asked = server.only();
+    assert_eq!(
+        asked.line,
+        "POST /openai/deployments/my-deployment/chat/completions?api-version=2024-10-21 HTTP/1.1"
+    );
+    assert_eq!(asked.header("api-key"), Some(KEY));
+    assert_eq!(asked.header("authorization"), None);
+    assert_eq!(asked.header("x-team"), Some("whales"));
+    assert_eq!(asked.header("openai-organization"), Some("org-1"));
+    assert_eq!(
+        (&asked.json()["temperature"], &asked.json()["seed"]),
+        (&0.5.into(), &7.into())
+    );
+}
+
+#[tokio::test]
+async fn a_header_that_authorizes_stands_for_the_key() {
+    let server = Server::start([says("x")]).await;
+    let yaml = format!(
+        "models: {{m: {{provider: openai, model: gpt-4o, base_url: '{}', headers: {{Authorization: Token abcdefghij}}}}}}",
+        server.url()
+    );
+    let models = Models::new(surroundings(&[("OPENAI_API_KEY", KEY)]), configured(&yaml));
+    ask(&models.find("m").unwrap()).await.unwrap();
+    assert_eq!(
+        server.only().header("authorization"),
+        Some("Token abcdefghij")
+    );
+}
+
+#[tokio::test]
+async fn a_key_that_cannot_be_sent_is_told_before_anything_is() {
+    let server = Server::start([says("x")]).await;
+    let yaml = format!(
+        "models: {{m: {{provider: openai, model: gpt-4o, base_url: '{}', token_key: ODD}}}}",
+        server.url()
+    );
+    let models = Models::new(surroundings(&[("ODD", "abc\u{7f}def")]), configured(&yaml));
+    let error = ask(&models.find("m").unwrap()).await.unwrap_err();
+    assert!(
+        error.message.contains("ODD") && !error.message.contains("def"),
+        "{error}"
+    );
+    let models = Models::new(surroundings(&[]), configured(&yaml));
+    let error = ask(&models.find("m").unwrap()).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "openai: no key: the environment variable ODD is not set; set it, or name another one with `token_key`"
+    );
+    assert_eq!(server.asked().len(), 0);
+}
+
+#[tokio::test]
+async fn connections_are_used_again() {
+    let server = Server::start([says("x")]).await;
+    let (model, _) = model_with(&server, "");
+    for _ in 0..3 {
+        ask(&model).await.unwrap();
+    }
+    assert_eq!((server.asked().len(), server.connections()), (3, 1));
+}
+
+#[tokio::test]
+async fn parameters_of_a_call_replace_the_configured_ones() {
+    let server = Server::start([says("x")]).await;
+    let model = model(&server).with_parameters(Parameters {
+        model: "another".into(),
+        temperature: Some(0.25),
+        ..Parameters::default()
+    });
+    assert_eq!(model.identity()["parameters"]["temperature"], 0.25);
+    let request = Request {
+        system: Some("Be brief.".into()),
+        parameters: model.parameters().clone(),
+        ..Request::default()
+    };
+    let body = request.body(model.wire(), false).unwrap();
+    model.ask(body).await.unwrap();
+    let asked = server.only().json();
+    assert_eq!(
+        (&asked["model"], &asked["temperature"]),
+        (&"gpt-4o-mini".into(), &0.25.into())
+    );
+    assert_eq!(asked["messages"][0]["content"], "Be brief.");
+}

@@ -1,0 +1,219 @@
+//! What is tried again, when, and how often.
+
+use std::sync::Arc;
+
+use cachalot_model::{ErrorKind, Models, Pauses};
+use proptest::prelude::*;
+
+use super::{
+    Answer, NOW, NoPauses, Server, ask, configured, model_with, refusal, says, stream, surroundings,
+};
+
+#[tokio::test]
+async fn what_may_pass_is_tried_again() {
+    for status in [408, 409, 429, 500, 502, 503, 504, 529] {
+        let server = Server::start([refusal(status, "not now", "x"), says("now")]).await;
+        let (model, pauses) = model_with(&server, "");
+        assert_eq!(ask(&model).await.unwrap().message.text(), "now", "{status}");
+        assert_eq!(server.asked().len(), 2, "{status}");
+        assert_eq!(pauses.waited(), [500], "{status}");
+    }
+}
+
+#[tokio::test]
+async fn what_stays_wrong_is_not_tried_again() {
+    for (status, kind) in [
+        (400, ErrorKind::Rejected),
+        (401, ErrorKind::Unauthorized),
+        (402, ErrorKind::OutOfCredit),
+        (403, ErrorKind::Unauthorized),
+        (404, ErrorKind::Rejected),
+        (413, ErrorKind::Rejected),
+        (422, ErrorKind::Rejected),
+    ] {
+        let server = Server::start([refusal(status, "no", "x"), says("yes")]).await;
+        let (model, pauses) = model_with(&server, "");
+        let error = ask(&model).await.unwrap_err();
+        assert_eq!((error.kind, error.status), (kind, Some(status)));
+        assert!(!error.retryable(), "{status}");
+        assert_eq!(
+            (server.asked().len(), pauses.waited().len()),
+            (1, 0),
+            "{status}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn tries_are_limited_and_pauses_double() {
+    for (keys, tries, pauses_expected) in [
+        ("", 3, vec![500, 1_000]),
+        ("retries: 0", 1, vec![]),
+        (
+            "retries: 6",
+            7,
+            vec![500, 1_000, 2_000, 4_000, 8_000, 8_000],
+        ),
+    ] {
+        let server = Server::start([refusal(503, "Overloaded.", "x")]).await;
+        let (model, pauses) = model_with(&server, keys);
+        let error = ask(&model).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Unavailable);
+        assert_eq!(server.asked().len(), tries);
+        assert_eq!(pauses.waited(), pauses_expected);
+        let tail = format!("; tried {tries} times");
+        assert_eq!(error.message.ends_with(&tail), tries > 1, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_says_how_long_to_wait() {
+    let until = httpdate(NOW + 9_000);
+    for (headers, waited) in [
+        (vec![("retry-after", "3")], 3_000),
+        (vec![("retry-after", until.as_str())], 9_000),
+        (vec![("retry-after", "3"), ("retry-after-ms", "120")], 120),
+        (vec![("retry-after", "soon")], 500),
+    ] {
+        let server = Server::start([Answer::of(429, &headers, "{}"), says("now")]).await;
+        let (model, pauses) = model_with(&server, "");
+        ask(&model).await.unwrap();
+        assert_eq!(pauses.waited(), [waited], "{headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_waits_for_an_hour() {
+    let server = Server::start([Answer::of(429, &[("retry-after", "3600")], "{}")]).await;
+    let (model, pauses) = model_with(&server, "");
+    let error = ask(&model).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Limited);
+    assert_eq!(error.retry_after.unwrap().as_secs(), 3_600);
+    assert!(error.retryable());
+    assert_eq!((server.asked().len(), pauses.waited().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_server_says_whether_to_try_again() {
+    let should = |status, should| Answer::of(status, &[("x-should-retry", should)], "{}");
+    let server = Server::start([should(400, "true"), says("now")]).await;
+    assert!(ask(&model_with(&server, "").0).await.is_ok());
+    let server = Server::start([should(500, "false"), says("now")]).await;
+    assert!(ask(&model_with(&server, "").0).await.is_err());
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_used_up_quota_is_not_waited_for() {
+    for answer in [
+        refusal(429, "You exceeded your current quota", "insufficient_quota"),
+        Answer::of(
+            429,
+            &[("x-should-retry", "true")],
+            r#"{"error":{"message":"x","type":"insufficient_quota"}}"#,
+        ),
+        Answer::json(
+            400,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the API."}}"#,
+        ),
+    ] {
+        let server = Server::start([answer, says("now")]).await;
+        let error = ask(&model_with(&server, "").0).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::OutOfCredit);
+        assert!(!error.retryable());
+        assert_eq!(server.asked().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_broken_connection_is_tried_again_until_an_answer_begins() {
+    for broken in [
+        Answer::nothing().close(),
+        Answer::nothing().reset(),
+        Answer::bytes("HTTP/1.1 200 OK\r\ncontent-le").reset(),
+        Answer::head("application/json").reset(),
+    ] {
+        let server = Server::start([broken.clone(), says("now")]).await;
+        let (model, pauses) = model_with(&server, "");
+        let reply = ask(&model)
+            .await
+            .unwrap_or_else(|error| panic!("{broken:?}: {error}"));
+        assert_eq!(reply.message.text(), "now");
+        assert_eq!(
+            (server.asked().len(), pauses.waited().len()),
+            (2, 1),
+            "{broken:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn after_the_first_byte_nothing_is_tried_again() {
+    let begun = Answer::head("application/json").chunks(&["{\"id\":"]);
+    for broken in [begun.clone().reset(), begun.clone().close(), begun.end()] {
+        let server = Server::start([broken, says("now")]).await;
+        let error = ask(&model_with(&server, "").0).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::CutOff, "{error}");
+        assert_eq!(server.asked().len(), 1);
+    }
+    let begun = Answer::head("text/event-stream").chunks(&[": hello\n\n"]);
+    for broken in [begun.clone().reset(), begun.clone().close(), begun.end()] {
+        let server = Server::start([broken, says("now")]).await;
+        let (reply, deltas) = stream(&model_with(&server, "").0).await;
+        assert_eq!(reply.unwrap_err().kind, ErrorKind::CutOff);
+        assert_eq!((server.asked().len(), deltas.len()), (1, 0));
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_is_tried_again_and_told() {
+    let port = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    let yaml = format!(
+        "models: {{m: {{provider: vllm, model: x, retries: 1, base_url: 'http://127.0.0.1:{port}/v1'}}}}"
+    );
+    let pauses = Arc::new(NoPauses::default());
+    let models = Models::new(surroundings(&[]), configured(&yaml))
+        .pausing_with(Arc::clone(&pauses) as Arc<dyn Pauses>);
+    let error = ask(&models.find("m").unwrap()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unreachable);
+    assert_eq!(pauses.waited(), [500]);
+    let text = error.to_string();
+    for part in [
+        "vllm: cannot connect to",
+        &format!("127.0.0.1:{port}"),
+        "tried 2 times",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+/// As HTTP writes it.
+fn httpdate(at: i64) -> String {
+    let iso = cachalot_core::clock::iso8601(at);
+    let (date, time) = iso.split_once('T').unwrap();
+    assert_eq!(date, "2026-11-21");
+    format!("Sat, 21 Nov 2026 {} GMT", &time[..8])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// However often a server fails before it answers: it is asked once more, or the last failure is
+    /// what the user gets.
+    #[test]
+    fn tries_end_with_the_first_answer_or_the_last_try(failures in 0_usize..6, retries in 0_usize..5) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let failing = (0..failures).map(|_| refusal(500, "no", "x"));
+            let server = Server::start(failing.chain([says("yes")])).await;
+            let (model, pauses) = model_with(&server, &format!("retries: {retries}"));
+            let reply = ask(&model).await;
+            assert_eq!(reply.is_ok(), failures <= retries);
+            assert_eq!(server.asked().len(), 1 + failures.min(retries));
+            assert_eq!(pauses.waited().len(), failures.min(retries));
+        });
+    }
+}

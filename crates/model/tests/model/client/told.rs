@@ -1,0 +1,172 @@
+//! What the user is told, and what nobody is.
+
+use cachalot_model::{ErrorKind, Models};
+
+use super::{Answer, KEY, Server, ask, configured, model, model_with, refusal, says, surroundings};
+
+#[tokio::test]
+async fn an_error_says_who_what_and_which_request() {
+    let body = r#"{"error":{"message":"This model does not support tools.","type":"invalid_request_error","code":"unsupported"}}"#;
+    let server = Server::start([Answer::of(400, &[("x-request-id", "req_42")], body)]).await;
+    let error = ask(&model(&server)).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "openai: This model does not support tools (status 400, unsupported, request req_42)"
+    );
+    for (header, id) in [
+        ("request-id", "r1"),
+        ("cf-ray", "r2"),
+        ("apim-request-id", "r3"),
+    ] {
+        let server = Server::start([Answer::of(400, &[(header, id)], "{}")]).await;
+        let error = ask(&model(&server)).await.unwrap_err();
+        assert_eq!(error.request_id.as_deref(), Some(id));
+        assert!(error.message.contains("gave no reason"), "{error}");
+    }
+    let body = r#"{"type":"error","error":{"type":"api_error","message":"Internal"},"request_id":"req_body"}"#;
+    let server = Server::start([Answer::json(500, body)]).await;
+    let error = ask(&model_with(&server, "retries: 0").0).await.unwrap_err();
+    assert_eq!(error.request_id.as_deref(), Some("req_body"));
+}
+
+#[tokio::test]
+async fn too_long_a_conversation_is_recognised() {
+    for (status, message, code) in [
+        (
+            400,
+            "This model's maximum context length is 128000 tokens.",
+            "context_length_exceeded",
+        ),
+        (
+            400,
+            "prompt is too long: 205000 tokens > 200000 maximum",
+            "invalid_request_error",
+        ),
+        (413, "Request exceeds the maximum size", "request_too_large"),
+        (400, "the request exceeds the available context size", "x"),
+        (500, "input is too long for the context window", "x"),
+    ] {
+        let server = Server::start([refusal(status, message, code)]).await;
+        let error = ask(&model(&server)).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::TooLong, "{message}");
+        assert!(error.message.contains("shorten the conversation"));
+        assert_eq!(server.asked().len(), 1);
+    }
+    let server = Server::start([refusal(
+        429,
+        "Request too large: limit 30000 tokens per min",
+        "rate_limit_exceeded",
+    )])
+    .await;
+    let error = ask(&model(&server)).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Limited);
+}
+
+#[tokio::test]
+async fn whoever_is_not_let_in_is_told_which_key_to_check() {
+    let no = refusal(401, "Unauthorized", "invalid_api_key");
+    let server = Server::start([no.clone()]).await;
+    let error = ask(&model(&server)).await.unwrap_err();
+    assert!(
+        error
+            .message
+            .contains("check the key in the environment variable TEST_KEY"),
+        "{error}"
+    );
+    let yaml = format!(
+        "models: {{m: {{provider: openai, model: gpt-4o, base_url: '{}'}}}}",
+        server.url()
+    );
+    let models = Models::new(surroundings(&[("OPENAI_API_KEY", KEY)]), configured(&yaml));
+    let error = ask(&models.find("m").unwrap()).await.unwrap_err();
+    assert!(
+        error.message.contains("write `token_key: OPENAI_API_KEY`"),
+        "{error}"
+    );
+    assert!(
+        server
+            .asked()
+            .iter()
+            .skip(1)
+            .all(|asked| asked.header("authorization").is_none())
+    );
+    let models = Models::new(surroundings(&[]), configured(&yaml));
+    let error = ask(&models.find("m").unwrap()).await.unwrap_err();
+    assert!(
+        error.message.contains("name the environment variable"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn secrets_that_a_provider_repeats_are_masked() {
+    let repeated = format!(
+        "Bad key {KEY} and header abcdef-header-secret, also Bearer eyJhbGciOiJIUzI1NiJ9xx and sk-proj-abcdefghijklmnopqrstuv"
+    );
+    let answers = [
+        refusal(401, &repeated, KEY),
+        Answer::of(502, &[], &repeated),
+        Answer::of(502, &[], &format!("<html><title>{repeated}</title>")),
+        Answer::json(200, &serde_json::json!({"error": repeated}).to_string()),
+        Answer::json(200, &format!("{{\"x\": {KEY} {repeated}")),
+        Answer::stream(&[format!(
+            "data: {{\"error\":{{\"message\":\"{repeated}\"}}}}\n\n"
+        )]),
+        Answer::stream(&[format!("data: {repeated}\n\n")]),
+    ];
+    for answer in answers {
+        let server = Server::start([answer.clone()]).await;
+        let (model, _) = model_with(
+            &server,
+            "retries: 0, headers: {x-key: abcdef-header-secret}",
+        );
+        for error in [
+            ask(&model).await.unwrap_err(),
+            super::stream(&model).await.0.unwrap_err(),
+        ] {
+            let text = format!("{error} {error:?}");
+            for secret in [
+                KEY,
+                "abcdef-header-secret",
+                "eyJhbGciOiJIUzI1NiJ9xx",
+                "sk-proj-abc",
+            ] {
+                assert!(!text.contains(secret), "{answer:?}: {text}");
+            }
+            assert!(text.contains("[secret]"), "{text}");
+        }
+        let shown = format!("{model:?} {:?} {:?}", model.identity(), model.base_url());
+        assert!(!shown.contains(KEY) && !shown.contains("abcdef-header-secret"));
+    }
+}
+
+#[tokio::test]
+async fn no_key_follows_a_redirect() {
+    let elsewhere = Server::start([says("stolen")]).await;
+    for status in [301, 302, 303, 307, 308] {
+        let to = format!("{}/v1/chat/completions", elsewhere.url());
+        let server = Server::start([Answer::of(status, &[("location", &to)], "")]).await;
+        let error = ask(&model(&server)).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Configuration, "{error}");
+        assert!(error.message.contains("redirects elsewhere"), "{error}");
+        assert_eq!((server.asked().len(), elsewhere.asked().len()), (1, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_web_page_is_told_in_short() {
+    let page = format!(
+        "<!DOCTYPE html><html><head><title>504 Gateway Time-out</title></head><body>{}</body></html>",
+        "x".repeat(100_000)
+    );
+    let server = Server::start([Answer::of(504, &[("content-type", "text/html")], &page)]).await;
+    let error = ask(&model_with(&server, "retries: 0").0).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(
+        error
+            .message
+            .starts_with("a web page, `504 Gateway Time-out`"),
+        "{error}"
+    );
+    assert!(error.message.len() < 200);
+}

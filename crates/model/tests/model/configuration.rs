@@ -1,0 +1,731 @@
+//! What `models:` and `providers:` say, whose models names are, where keys go.
+
+use cachalot_core::tree::{self, Section};
+use cachalot_core::{DigestKey, Problem};
+use cachalot_model::{
+    Catalog, Configured, Error, ErrorKind, Format, Model, ModelSettings, Models, ReasoningWish,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::client::{KEY, Server, ask, configured, says, surroundings};
+
+fn models(yaml: &str, environment: &[(&str, &str)]) -> Models {
+    Models::new(surroundings(environment), configured(yaml))
+}
+
+fn find(yaml: &str, name: &str) -> Result<Model, Error> {
+    models(yaml, &[]).find(name)
+}
+
+fn problems(yaml: &str) -> Vec<Problem> {
+    let node = tree::parse("agent.yaml", yaml).unwrap();
+    let mut problems = Vec::new();
+    Configured::read(node.get("models"), node.get("providers"), &mut problems);
+    problems
+}
+
+#[test]
+fn a_model_is_found_by_every_name_that_it_has() {
+    let yaml = "
+models:
+  fast: {provider: openai, model: gpt-4o-mini}
+  short: openrouter/meta-llama/llama-3.3-70b-instruct
+  mine: {provider: lab, model: whale-7b}
+  gpt-4o: {provider: lab, model: disguised}
+  local: {base_url: 'http://127.0.0.1:9/v1', model: whale-7b}
+providers:
+  lab: {base_url: 'http://lab.example/v1', format: responses}
+";
+    for (name, provider, known_as, base_url) in [
+        ("fast", "openai", "gpt-4o-mini", "https://api.openai.com/v1"),
+        (
+            "short",
+            "openrouter",
+            "meta-llama/llama-3.3-70b-instruct",
+            "https://openrouter.ai/api/v1",
+        ),
+        ("mine", "lab", "whale-7b", "http://lab.example/v1"),
+        ("gpt-4o", "lab", "disguised", "http://lab.example/v1"),
+        (
+            "openai/gpt-4o",
+            "openai",
+            "gpt-4o",
+            "https://api.openai.com/v1",
+        ),
+        ("local", "custom", "whale-7b", "http://127.0.0.1:9/v1"),
+        (
+            "lab/anything/at:all",
+            "lab",
+            "anything/at:all",
+            "http://lab.example/v1",
+        ),
+        (
+            "ollama/llama3.2",
+            "ollama",
+            "llama3.2",
+            "http://localhost:11434/v1",
+        ),
+        ("gpt-5", "openai", "gpt-5", "https://api.openai.com/v1"),
+        ("o3-mini", "openai", "o3-mini", "https://api.openai.com/v1"),
+        (
+            "claude-opus-4-1",
+            "anthropic",
+            "claude-opus-4-1",
+            "https://api.anthropic.com/",
+        ),
+        (
+            "gemini-2.5-pro",
+            "google",
+            "gemini-2.5-pro",
+            "https://generativelanguage.googleapis.com/v1beta/openai",
+        ),
+    ] {
+        let model = find(yaml, name).unwrap();
+        assert_eq!(
+            (model.provider(), model.name(), model.base_url()),
+            (provider, known_as, base_url)
+        );
+        assert_eq!(model.parameters().model, known_as);
+    }
+    let format = |name| find(yaml, name).unwrap().wire().format();
+    assert_eq!(format("mine"), Format::Responses);
+    assert_eq!(format("claude-sonnet-5"), Format::Messages);
+    assert_eq!(format("gpt-5"), Format::Chat);
+}
+
+#[test]
+fn what_is_not_found_comes_with_a_remedy() {
+    let yaml = "models: {summariser: {provider: openai, model: gpt-4o}}";
+    for (name, part) in [
+        ("sumariser", "did you mean `summariser`?"),
+        ("opnai/gpt-4o", "did you mean `openai/gpt-4o`?"),
+        ("meta-llama/Llama-3", "`ollama/meta-llama/Llama-3`"),
+        ("whale-7b", "add it to `models:`"),
+        ("", "no model is named"),
+        ("azure/gpt", "AZURE_OPENAI_ENDPOINT"),
+    ] {
+        let error = find(yaml, name).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Configuration);
+        assert!(error.message.contains(part), "{name}: {error}");
+    }
+}
+
+#[test]
+fn every_key_of_a_model_is_read() {
+    let yaml = "
+models:
+  m:
+    provider: openai
+    model: gpt-5
+    format: responses
+    base_url: https://example.com/v1
+    token_key: MY_KEY
+    key_header: x-key
+    headers: {X-A: b}
+    temperature: 0.7
+    top_p: 0.9
+    max_tokens: 1000
+    stop: [END]
+    reasoning_effort: high
+    parallel_tool_calls: false
+    structured_output: {name: depth, schema: {type: object}, strict: false}
+    provider_opts: {service_tier: flex, n: 1}
+    cost: {input: 1.25, output: 10, cache_read: 0.125, cache_write: 0}
+    context: 5000
+    timeouts: {connect: 1, first_byte: 2m, idle: 1500ms}
+    retries: 5
+";
+    let model = find(yaml, "m").unwrap();
+    let parameters = model.parameters();
+    assert_eq!(parameters.max_output_tokens, Some(1_000));
+    assert_eq!(
+        (parameters.temperature, parameters.top_p),
+        (Some(0.7), Some(0.9))
+    );
+    assert_eq!(parameters.stop, ["END"]);
+    assert_eq!(
+        parameters.reasoning,
+        Some(ReasoningWish::Effort("high".into()))
+    );
+    assert_eq!(parameters.parallel_tool_calls, Some(false));
+    let output = parameters.output.clone().unwrap();
+    assert_eq!((output.name.as_str(), output.strict), ("depth", false));
+    assert_eq!(
+        Value::Object(parameters.extra.clone()),
+        json!({"service_tier": "flex", "n": 1})
+    );
+    assert_eq!(model.price().unwrap().rates.cache_read, 125_000);
+    assert_eq!(model.price().unwrap().rates.cache_write_1h, 0);
+    assert_eq!(model.limits().context, Some(5_000));
+    assert_eq!(model.limits().max_output, Some(128_000));
+    let thinking = |written: &str| {
+        let yaml = format!("models: {{m: {{model: claude-opus-4-1, thinking_budget: {written}}}}}");
+        find(&yaml, "m").unwrap().parameters().clone()
+    };
+    assert_eq!(
+        thinking("9000").reasoning,
+        Some(ReasoningWish::Budget(9_000))
+    );
+    assert_eq!(thinking("9000").max_output_tokens, Some(32_000));
+    assert_eq!(
+        thinking("low").reasoning,
+        Some(ReasoningWish::Effort("low".into()))
+    );
+}
+
+#[test]
+fn what_is_wrong_has_a_place_and_a_remedy_and_shows_no_secret() {
+    for (yaml, code, part) in [
+        ("models: {m: {provider: openai}}", "missing-key", "`model`"),
+        (
+            "models: {m: {provider: opnai, model: x}}",
+            "bad-value",
+            "`opnai`",
+        ),
+        (
+            "models: {m: {model: x, temprature: 1}}",
+            "unknown-key",
+            "`temprature`",
+        ),
+        (
+            "models: {m: {model: x, temperature: -1}}",
+            "out-of-range",
+            "`temperature`",
+        ),
+        (
+            "models: {m: {model: x, top_p: 1.5}}",
+            "out-of-range",
+            "`top_p`",
+        ),
+        (
+            "models: {m: {model: x, max_tokens: 0}}",
+            "out-of-range",
+            "`max_tokens`",
+        ),
+        (
+            "models: {m: {model: x, format: chatty}}",
+            "bad-value",
+            "`chatty`",
+        ),
+        (
+            "models: {m: {model: x, base_url: api.example.com}}",
+            "bad-value",
+            "`base_url`",
+        ),
+        (
+            "models: {m: {model: x, base_url: 'https://u:hunter2@a'}}",
+            "bad-value",
+            "`base_url`",
+        ),
+        (
+            "models: {m: {model: x, token_key: sk-hunter2}}",
+            "bad-value",
+            "`token_key`",
+        ),
+        (
+            "models: {m: {model: x, headers: {'a b': c}}}",
+            "bad-value",
+            "`a b`",
+        ),
+        (
+            "models: {m: {model: x, headers: {a: \"hunter2\\n\"}}}",
+            "bad-value",
+            "`a`",
+        ),
+        (
+            "models: {m: {model: x, headers: {host: hunter2}}}",
+            "bad-value",
+            "`host`",
+        ),
+        (
+            "models: {m: {model: x, headers: {a: 1}}}",
+            "wrong-type",
+            "`a`",
+        ),
+        (
+            "models: {m: {model: x, timeouts: {idle: soon}}}",
+            "bad-value",
+            "`idle`",
+        ),
+        (
+            "models: {m: {model: x, timeouts: {idles: 1}}}",
+            "unknown-key",
+            "`idles`",
+        ),
+        (
+            "models: {m: {model: x, retries: 11}}",
+            "out-of-range",
+            "`retries`",
+        ),
+        (
+            "models: {m: {model: x, cost: {input: 1}}}",
+            "missing-key",
+            "`output`",
+        ),
+        ("models: {m: {model: x, cost: {}}}", "missing-key", "`cost`"),
+        (
+            "models: {m: {model: x, cost: {input: -1, output: 1}}}",
+            "out-of-range",
+            "`input`",
+        ),
+        (
+            "models: {m: {model: x, cost: {input: 0.0000001, output: 1}}}",
+            "out-of-range",
+            "decimals",
+        ),
+        (
+            "models: {m: {model: x, reasoning_effort: low, thinking_budget: 5}}",
+            "bad-value",
+            "same thing",
+        ),
+        (
+            "models: {m: {model: x, structured_output: {name: a}}}",
+            "missing-key",
+            "`schema`",
+        ),
+        (
+            "models: {m: {model: x, structured_output: {schema: [1]}}}",
+            "wrong-type",
+            "`schema`",
+        ),
+        ("models: {m: [1]}", "wrong-type", "a model"),
+        ("models: [1]", "wrong-type", "`models`"),
+        ("providers: {lab: {format: chat}}", "missing-key", "`lab`"),
+        (
+            "providers: {lab: {base_url: 'http://a', model: x}}",
+            "unknown-key",
+            "`model`",
+        ),
+    ] {
+        let found = problems(yaml);
+        assert_eq!(found.len(), 1, "{yaml}: {found:?}");
+        let text = found[0].to_string();
+        assert_eq!(found[0].code, code, "{text}");
+        assert!(text.contains(part), "{yaml}: {text}");
+        assert!(
+            found[0].place.is_some() && found[0].help.is_some(),
+            "{text}"
+        );
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    assert_eq!(problems("models:\nproviders:\n"), []);
+}
+
+#[tokio::test]
+async fn a_usual_key_goes_to_the_usual_address_only() {
+    let server = Server::start([says("x")]).await;
+    let other = format!("base_url: '{}'", server.url());
+    let other = other.as_str();
+    let base_url = ("OPENAI_BASE_URL", server.url());
+    let key = ("OPENAI_API_KEY", KEY);
+    let mine = ("MY_KEY", "my-own-key-0123456789");
+    for (keys, environment, sent) in [
+        // The user's own variable names the address: the user's key may go there.
+        ("", vec![base_url, key], Some(KEY)),
+        // The file names the same address as the variable.
+        (other, vec![base_url, key], Some(KEY)),
+        // The file names another address.
+        (other, vec![key], None),
+        (
+            other,
+            vec![("OPENAI_BASE_URL", "http://elsewhere.example"), key],
+            None,
+        ),
+        // The file says which key may go there.
+        (
+            &format!("{other}, token_key: MY_KEY"),
+            vec![key, mine],
+            Some(mine.1),
+        ),
+        (
+            &format!("{other}, token_key: OPENAI_API_KEY"),
+            vec![key],
+            Some(KEY),
+        ),
+        // A server on this machine needs none.
+        ("", vec![base_url], None),
+    ] {
+        let yaml = format!("models: {{m: {{provider: openai, model: x, {keys}}}}}");
+        let model = models(&yaml, &environment).find("m").unwrap();
+        ask(&model).await.unwrap();
+        let asked = server.asked();
+        let bearer = sent.map(|key| format!("Bearer {key}"));
+        assert_eq!(
+            asked.last().unwrap().header("authorization"),
+            bearer.as_deref(),
+            "{keys} {environment:?}"
+        );
+    }
+}
+
+#[test]
+fn a_missing_key_is_named_before_anything_is_sent() {
+    for (name, environment, missing) in [
+        ("openai/gpt-4o", vec![], Some("OPENAI_API_KEY")),
+        (
+            "openai/gpt-4o",
+            vec![("OPENAI_API_KEY", " ")],
+            Some("OPENAI_API_KEY"),
+        ),
+        (
+            "openai/gpt-4o",
+            vec![("OPENAI_BASE_URL", "https://gateway.example")],
+            Some("OPENAI_API_KEY"),
+        ),
+        ("openai/gpt-4o", vec![("OPENAI_API_KEY", KEY)], None),
+        (
+            "claude-opus-5",
+            vec![("OPENAI_API_KEY", KEY)],
+            Some("ANTHROPIC_API_KEY"),
+        ),
+        ("gemini-2.5-pro", vec![], Some("GEMINI_API_KEY")),
+        ("gemini-2.5-pro", vec![("GOOGLE_API_KEY", KEY)], None),
+        ("ollama/x", vec![], None),
+        ("ollama/x", vec![("OLLAMA_HOST", "gpu.example")], None),
+        ("vllm/x", vec![], None),
+    ] {
+        // It is found all the same: an answer from the cache needs no key.
+        let model = models("{}", &environment).find(name);
+        let model = model.unwrap();
+        match (model.ready(), missing) {
+            (Ok(()), None) => {}
+            (Err(error), Some(variable)) => {
+                assert_eq!(error.kind, ErrorKind::Unauthorized);
+                assert!(error.message.contains(variable), "{error}");
+            }
+            (ready, missing) => panic!("{name} {environment:?}: {ready:?}, not {missing:?}"),
+        }
+    }
+}
+
+#[test]
+fn variables_of_the_environment_say_where_providers_are() {
+    for (name, variable, value, base_url) in [
+        (
+            "ollama/x",
+            "OLLAMA_HOST",
+            "0.0.0.0",
+            "http://127.0.0.1:11434/v1",
+        ),
+        (
+            "ollama/x",
+            "OLLAMA_HOST",
+            "https://gpu.example",
+            "https://gpu.example/v1",
+        ),
+        (
+            "azure/x",
+            "AZURE_OPENAI_ENDPOINT",
+            "https://r.openai.azure.com",
+            "https://r.openai.azure.com/openai/v1",
+        ),
+        (
+            "litellm/x",
+            "LITELLM_PROXY_API_BASE",
+            "http://proxy:4000",
+            "http://proxy:4000/v1",
+        ),
+        (
+            "openai/x",
+            "OPENAI_BASE_URL",
+            "http://127.0.0.1:4010/v1",
+            "http://127.0.0.1:4010/v1",
+        ),
+        (
+            "openai/x",
+            "OPENAI_BASE_URL",
+            "  ",
+            "https://api.openai.com/v1",
+        ),
+        (
+            "anthropic/x",
+            "ANTHROPIC_BASE_URL",
+            "http://127.0.0.1:4010",
+            "http://127.0.0.1:4010/",
+        ),
+    ] {
+        let model = models("{}", &[(variable, value)]).find(name).unwrap();
+        assert_eq!(model.base_url(), base_url);
+    }
+    let error = models("{}", &[("OPENAI_BASE_URL", "localhost:1")])
+        .find("gpt-4o")
+        .unwrap_err();
+    assert!(error.message.contains("OPENAI_BASE_URL"), "{error}");
+}
+
+#[test]
+fn what_is_said_nearer_wins() {
+    let yaml = "
+providers:
+  lab: {base_url: 'http://lab.example/v1', token_key: LAB, temperature: 0.1, max_tokens: 10, headers: {A: '1', B: '1'}, provider_opts: {x: 1, y: 1}}
+models:
+  plain: {provider: lab, model: m}
+  other: {provider: lab, model: m, temperature: 0.2, headers: {b: '2'}, provider_opts: {y: 2}}
+";
+    let models = models(yaml, &[("LAB", KEY)]);
+    let plain = models.find("plain").unwrap();
+    assert_eq!(plain.parameters().temperature, Some(0.1));
+    let other = models.find("other").unwrap();
+    assert_eq!(other.parameters().temperature, Some(0.2));
+    assert_eq!(other.parameters().max_output_tokens, Some(10));
+    assert_eq!(
+        Value::Object(other.parameters().extra.clone()),
+        json!({"x": 1, "y": 2})
+    );
+    let call = ModelSettings {
+        temperature: Some(0.3),
+        ..ModelSettings::default()
+    };
+    let called = models.choose(Some("other"), &call).unwrap();
+    assert_eq!(called.parameters().temperature, Some(0.3));
+    assert_eq!(called.base_url(), "http://lab.example/v1");
+}
+
+fn settings(yaml: &str) -> ModelSettings {
+    let node = tree::parse("agent.yaml", yaml).unwrap();
+    let mut problems = Vec::new();
+    let mut section = Section::of(&node, "`settings.llm`", &mut problems).unwrap();
+    let settings = ModelSettings::read(&mut section, &mut problems);
+    section.finish(&mut problems);
+    assert_eq!(problems, []);
+    settings
+}
+
+#[test]
+fn defaults_hold_where_nobody_says_otherwise() {
+    let defaults = settings(
+        "{provider: ollama, model: llama3.2, temperature: 0, retries: 1, base_url: 'http://gpu:1/v1', token_key: GPU, cost: {input: 0, output: 0}}",
+    );
+    let configured = configured("models: {fast: {provider: openai, model: gpt-4o-mini}, warm: {model: gpt-4o, temperature: 1}}")
+        .with_defaults(defaults);
+    let models = Models::new(surroundings(&[]), configured);
+    let nothing = ModelSettings::default();
+    let default = models.choose(None, &nothing).unwrap();
+    assert_eq!(
+        (default.provider(), default.base_url()),
+        ("ollama", "http://gpu:1/v1")
+    );
+    assert_eq!(default.parameters().temperature, Some(0.0));
+    assert!(default.price().is_some());
+    // How to answer holds for all, which model and where only for itself.
+    let fast = models.find("fast").unwrap();
+    assert_eq!(
+        (fast.provider(), fast.base_url()),
+        ("openai", "https://api.openai.com/v1")
+    );
+    assert_eq!(fast.parameters().temperature, Some(0.0));
+    assert_eq!(fast.price().unwrap().rates.input, 150_000);
+    assert_eq!(
+        models.find("warm").unwrap().parameters().temperature,
+        Some(1.0)
+    );
+    // A call may name its model itself.
+    let call = settings("{model: claude-sonnet-5, max_tokens: 5}");
+    let called = models.choose(None, &call).unwrap();
+    assert_eq!(
+        (called.provider(), called.parameters().max_output_tokens),
+        ("anthropic", Some(5))
+    );
+    let call = settings("{provider: openai, model: gpt-4o}");
+    assert_eq!(
+        models.choose(None, &call).unwrap().base_url(),
+        "https://api.openai.com/v1"
+    );
+    let none = Models::new(surroundings(&[]), Configured::default());
+    assert!(
+        none.choose(None, &nothing)
+            .unwrap_err()
+            .message
+            .contains("no model is named")
+    );
+}
+
+#[tokio::test]
+async fn who_says_another_address_gets_neither_key_nor_headers() {
+    let server = Server::start([says("x")]).await;
+    let yaml = "models: {m: {provider: lab, model: x, headers: {x-secret: abcdefgh}}}
+providers: {lab: {base_url: 'http://lab.example/v1', token_key: LAB, headers: {x-other: abcdefgh}}}";
+    let models = models(yaml, &[("LAB", KEY), ("OPENAI_API_KEY", KEY)]);
+    let call = settings(&format!("{{base_url: '{}'}}", server.url()));
+    let model = models.choose(Some("m"), &call).unwrap();
+    ask(&model).await.unwrap();
+    let asked = server.only();
+    for header in ["authorization", "x-secret", "x-other"] {
+        assert_eq!(asked.header(header), None);
+    }
+    let call = settings("{provider: openai, model: x}");
+    let model = models.choose(Some("m"), &call).unwrap();
+    assert_eq!(model.base_url(), "https://api.openai.com/v1");
+    assert!(!model.identity().to_string().contains("x-secret"));
+}
+
+#[test]
+fn an_identity_says_what_changes_answers_and_nothing_else() {
+    let base = "provider: lab, model: x";
+    let providers = "providers: {lab: {base_url: 'http://lab.example/v1?code=hunter22'}}";
+    let identity = |keys: &str| {
+        let yaml = format!("models: {{m: {{{base}{keys}}}}}\n{providers}");
+        let environment = [("A", KEY), ("B", "another-key-0123456789")];
+        let models = models(&yaml, &environment).digesting_under(DigestKey::new([7; 32]));
+        models.find("m").unwrap().identity()
+    };
+    let plain = identity("");
+    assert_eq!(plain["provider"], "lab");
+    assert_eq!(plain["parameters"]["model"], "x");
+    for same in [
+        ", token_key: A",
+        ", token_key: B",
+        ", retries: 9",
+        ", timeouts: {idle: 1}",
+        ", cost: {input: 1, output: 1}",
+        ", context: 9",
+    ] {
+        assert_eq!(identity(same), plain, "{same}");
+    }
+    let different = [
+        "",
+        ", temperature: 0",
+        ", temperature: 1",
+        ", max_tokens: 5",
+        ", format: responses",
+        ", base_url: 'http://other.example/v1'",
+        ", base_url: 'http://lab.example/v1?code=other222'",
+        ", provider_opts: {seed: 1}",
+        ", headers: {x-variant: abcdefghi}",
+        ", headers: {x-variant: abcdefghj}",
+        ", headers: {x-other: abcdefghj}",
+        ", headers: {anthropic-beta: a}",
+        ", headers: {anthropic-beta: b}",
+    ];
+    let identities: Vec<String> = different
+        .iter()
+        .map(|keys| identity(keys).to_string())
+        .collect();
+    for (index, one) in identities.iter().enumerate() {
+        for other in &identities[index + 1..] {
+            assert_ne!(one, other);
+        }
+        for secret in ["hunter22", "other222", "abcdefgh", KEY] {
+            assert!(!one.contains(secret), "{one}");
+        }
+    }
+    assert!(
+        identities[11].contains("\"anthropic-beta\":\"a\""),
+        "{}",
+        identities[11]
+    );
+}
+
+#[test]
+fn without_a_digest_key_secret_headers_are_recognised_within_a_process_only() {
+    let yaml = "models: {m: {provider: openai, model: x, headers: {x-variant: abc}}}";
+    let models_one = models(yaml, &[]);
+    let one = models_one.find("m").unwrap().identity();
+    assert_eq!(models_one.clone().find("m").unwrap().identity(), one);
+    assert_ne!(models(yaml, &[]).find("m").unwrap().identity(), one);
+    assert!(
+        one["headers"]["x-variant"]["digest"]
+            .as_str()
+            .is_some_and(|digest| digest.len() == 64)
+    );
+}
+
+#[test]
+fn nothing_shows_a_secret() {
+    let yaml = "models: {m: {provider: openai, model: x, base_url: 'https://a.example/?key=hunter22', token_key: A, headers: {x-a: abcdefgh}}}";
+    let models = models(yaml, &[("A", KEY)]);
+    let model = models.find("m").unwrap();
+    let shown = format!(
+        "{models:?} {model:?} {:?} {}",
+        models.configured(),
+        model.base_url()
+    );
+    for secret in [KEY, "hunter22", "abcdefgh"] {
+        assert!(!shown.contains(secret), "{shown}");
+    }
+}
+
+proptest! {
+    /// No name makes it fall over, and no name finds a provider that it does not say.
+    #[test]
+    fn any_name_is_found_or_refused(name in "\\PC{0,40}") {
+        if let Ok(model) = find("{}", &name) {
+            prop_assert!(name.ends_with(model.name()));
+        }
+    }
+
+    /// Whatever is under a model, reading it ends with a model or a problem.
+    #[test]
+    fn any_yaml_is_read_or_refused(key in "[a-z_]{1,12}", value in "\\PC{0,20}") {
+        let text = serde_json::to_string(&value).unwrap();
+        let yaml = format!("models: {{m: {{model: gpt-4o, {key}: {text}}}}}");
+        if let Ok(node) = tree::parse("x.yaml", &yaml) {
+            let mut found = Vec::new();
+            let read = Configured::read(node.get("models"), None, &mut found);
+            if found.is_empty() {
+                let _ = Models::new(surroundings(&[]), read).find("m");
+            }
+        }
+    }
+}
+
+/// The blocks of a document whose fence begins like this.
+fn blocks(document: &str, fence: &str) -> Vec<String> {
+    let fence = format!("```{fence}\n");
+    let after = document.split(fence.as_str()).skip(1);
+    after
+        .map(|rest| rest.split("\n```").next().unwrap().to_owned())
+        .collect()
+}
+
+/// What the documentation shows is understood, and of every provider it says what is so.
+#[test]
+fn the_documentation_is_right() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/providers.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    let examples = blocks(&document, "yaml fragment=file");
+    assert!(examples.len() > 10, "{}", examples.len());
+    let mut found = 0;
+    for example in &examples {
+        assert_eq!(problems(example), [], "{example}");
+        let models = models(example, &[]);
+        for (name, _) in &models.configured().models {
+            models
+                .find(name)
+                .unwrap_or_else(|error| panic!("{example}: {error}"));
+            found += 1;
+        }
+    }
+    assert!(found > 12, "{found}");
+    let prices = blocks(&document, "text")
+        .into_iter()
+        .find(|block| block.starts_with("models:"))
+        .unwrap();
+    let catalog = Catalog::built_in()
+        .with_text("models.yaml", &prices)
+        .unwrap();
+    assert!(catalog.find("openai", "my-fine-tune").is_some());
+    let mut rows = 0;
+    for row in document
+        .lines()
+        .filter(|line| line.contains("://") && line.starts_with("| `"))
+    {
+        let cells: Vec<&str> = row
+            .split('|')
+            .map(|cell| cell.trim().trim_matches('`'))
+            .collect();
+        let model = models("{}", &[]).find(&format!("{}/x", cells[1])).unwrap();
+        assert_eq!(model.base_url().trim_end_matches('/'), cells[2], "{row}");
+        let told = model
+            .ready()
+            .err()
+            .map(|error| error.message)
+            .unwrap_or_default();
+        let key = cells[4].split('`').next().unwrap();
+        let needed = !cells[4].contains("if it wants one") && key != "none";
+        assert_eq!(told.contains(key), needed, "{row}: {told}");
+        rows += 1;
+    }
+    assert!(rows > 15, "{rows}");
+}

@@ -1,0 +1,10 @@
+//! Tests of the crate, in one program.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod anthropic;
+mod catalog;
+mod chat;
+mod client;
+mod configuration;
+mod responses;
+mod sse;

@@ -1,0 +1,6 @@
+//! OpenAI Responses.
+
+mod properties;
+mod reading;
+mod rendering;
+mod streaming;

@@ -1,0 +1,232 @@
+//! Server-sent events.
+
+use cachalot_model::ErrorKind;
+use cachalot_model::wire::sse::{Decoder, Event, LONGEST_EVENT};
+use proptest::prelude::*;
+
+fn event(name: &str, data: &str) -> Event {
+    Event {
+        name: name.into(),
+        data: data.into(),
+    }
+}
+
+fn decode(bytes: &[u8]) -> Vec<Event> {
+    Decoder::new().push(bytes).unwrap()
+}
+
+#[test]
+fn an_event_is_its_name_and_its_data_lines() {
+    let stream = "event: start\ndata: {\"a\":1}\n\n: a comment\n\ndata: first\ndata:second\ndata:  third\n\n";
+    assert_eq!(
+        decode(stream.as_bytes()),
+        [
+            event("start", "{\"a\":1}"),
+            event("message", "first\nsecond\n third")
+        ]
+    );
+}
+
+#[test]
+fn the_names_of_fields_are_exact_and_only_one_space_is_taken() {
+    assert_eq!(decode(b"Data: x\n data: y\ndatax: z\n\n"), []);
+    assert_eq!(decode(b"data\n\n"), [event("message", "")]);
+    assert_eq!(decode(b"data:\n\n"), [event("message", "")]);
+    assert_eq!(decode(b"data: \ndata\n\n"), [event("message", "\n")]);
+    assert_eq!(decode(b"data:a:b: c\n\n"), [event("message", "a:b: c")]);
+    assert_eq!(
+        decode(b"id: 1\nretry: 5\ndata:x\nid\n\n"),
+        [event("message", "x")]
+    );
+    assert_eq!(
+        decode(b"event: a\nevent\ndata:x\n\n"),
+        [event("message", "x")]
+    );
+}
+
+#[test]
+fn a_name_without_data_is_no_event_and_is_forgotten() {
+    assert_eq!(
+        decode(b"event: lost\n\ndata: x\n\n"),
+        [event("message", "x")]
+    );
+}
+
+#[test]
+fn lines_end_with_any_of_the_three_ends() {
+    for end in ["\n", "\r", "\r\n"] {
+        let stream = ["event: a", "data: x", "data: y", "", "data: z", "", ""].join(end);
+        let expected = [event("a", "x\ny"), event("message", "z")];
+        assert_eq!(decode(stream.as_bytes()), expected, "{end:?}");
+    }
+    assert_eq!(
+        decode(b"data: x\r\n\rdata: y\r\r\ndata: z\n\r"),
+        [
+            event("message", "x"),
+            event("message", "y"),
+            event("message", "z")
+        ]
+    );
+}
+
+#[test]
+fn a_carriage_return_ends_a_line_before_the_next_byte_comes() {
+    let mut decoder = Decoder::new();
+    assert_eq!(
+        decoder.push(b"data: x\r\n\r").unwrap(),
+        [event("message", "x")]
+    );
+    // The LF belongs to it: it is no blank line of its own.
+    assert_eq!(decoder.push(b"\ndata: y\n").unwrap(), []);
+    assert_eq!(decoder.push(b"\n").unwrap(), [event("message", "y")]);
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped_at_the_start_only() {
+    assert_eq!(decode(b"\xEF\xBB\xBFdata: x\n\n"), [event("message", "x")]);
+    assert_eq!(decode(b"\xEF\xBB\xBF\xEF\xBB\xBFdata: x\n\n"), []);
+    assert_eq!(decode(b"\n\xEF\xBB\xBFdata: x\n\n"), []);
+    assert_eq!(
+        decode("data: \u{feff}x\n\n".as_bytes()),
+        [event("message", "\u{feff}x")]
+    );
+}
+
+#[test]
+fn bytes_that_are_no_text_are_replaced() {
+    assert_eq!(
+        decode(b"event: \xC3\ndata: a\xFFb\xE2\x82\n\n"),
+        [event("\u{fffd}", "a\u{fffd}b\u{fffd}")]
+    );
+}
+
+#[test]
+fn an_event_that_no_blank_line_ends_is_none() {
+    assert_eq!(decode(b"data: x\n\ndata: y\n"), [event("message", "x")]);
+}
+
+#[test]
+fn an_event_may_be_as_long_as_allowed_and_not_longer() {
+    let long = |length: usize| [b"data:", vec![b'x'; length].as_slice(), b"\n\n"].concat();
+    let mut decoder = Decoder::with_longest(100);
+    assert_eq!(decoder.push(&long(95)).unwrap().len(), 1);
+    assert_eq!(decoder.push(&long(95)).unwrap().len(), 1);
+    let error = decoder.push(&long(96)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Malformed);
+    assert!(error.message.contains("100 bytes"), "{error}");
+    decoder.push(b"data: x\n\n").unwrap_err();
+}
+
+#[test]
+fn neither_lines_without_an_end_nor_many_short_ones_fill_the_memory() {
+    let mut endless = Decoder::with_longest(1000);
+    let pushed = (0..100).find(|_| endless.push(&[b'x'; 100]).is_err());
+    assert_eq!(pushed, Some(10));
+    let mut many = Decoder::with_longest(1000);
+    let pushed = (0..10_000).find(|_| many.push(b"data\n").is_err());
+    assert_eq!(pushed, Some(1001));
+    // Comments are not kept.
+    let mut comments = Decoder::with_longest(1000);
+    assert!((0..10_000).all(|_| comments.push(b": ping\n\n").is_ok()));
+}
+
+#[test]
+fn a_megabyte_comes_byte_by_byte() {
+    let mut decoder = Decoder::new();
+    let stream = [b"data: ", vec![b'x'; 1 << 20].as_slice(), b"\n\n"].concat();
+    let events: Vec<Event> = stream
+        .iter()
+        .flat_map(|byte| decoder.push(&[*byte]).unwrap())
+        .collect();
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0].data.len(), 1 << 20);
+    const { assert!(LONGEST_EVENT > 1 << 20) };
+}
+
+/// The rules once more, over the whole text at once.
+fn oracle(bytes: &[u8]) -> Vec<Event> {
+    let text = String::from_utf8_lossy(bytes)
+        .replace("\r\n", "\n")
+        .replace('\r', "\n");
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let Some((lines, _unfinished)) = text.rsplit_once('\n') else {
+        return Vec::new();
+    };
+    let mut events = Vec::new();
+    let (mut name, mut data) = (String::new(), Vec::new());
+    for line in lines.split('\n') {
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "data" => data.push(value),
+            "event" => name = value.to_owned(),
+            "" if line.is_empty() => {
+                if !data.is_empty() {
+                    let name = if name.is_empty() { "message" } else { &name };
+                    events.push(event(name, &data.join("\n")));
+                }
+                name.clear();
+                data.clear();
+            }
+            _ => {}
+        }
+    }
+    events
+}
+
+fn streams() -> impl Strategy<Value = Vec<u8>> {
+    const PARTS: &[&[u8]] = &[
+        b"data",
+        b"event",
+        b"id",
+        b":",
+        b" ",
+        b"\n",
+        b"\r",
+        b"\r\n",
+        b"\n\n",
+        b"\r\r",
+        b"data: x",
+        b"event: y",
+        b"\xEF\xBB\xBF",
+        "é€🐋".as_bytes(),
+        b"\xE2\x82",
+        b"\xFF",
+        b"{\"a\":1}",
+        b"",
+    ];
+    prop::collection::vec(prop::sample::select(PARTS), 0..40).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #[test]
+    fn the_events_are_those_of_the_rules(stream in streams()) {
+        prop_assert_eq!(decode(&stream), oracle(&stream));
+    }
+
+    #[test]
+    fn wherever_the_pieces_end_the_events_are_the_same(
+        stream in streams(),
+        lengths in prop::collection::vec(0_usize..5, 0..200),
+    ) {
+        let mut decoder = Decoder::new();
+        let mut rest = stream.as_slice();
+        let mut events = Vec::new();
+        for length in lengths {
+            let (piece, after) = rest.split_at(length.min(rest.len()));
+            events.extend(decoder.push(piece).unwrap());
+            rest = after;
+        }
+        events.extend(decoder.push(rest).unwrap());
+        prop_assert_eq!(events, decode(&stream));
+    }
+
+    #[test]
+    fn a_limit_is_met_wherever_the_pieces_end(stream in streams(), longest in 1_usize..20) {
+        let whole = Decoder::with_longest(longest).push(&stream);
+        let mut decoder = Decoder::with_longest(longest);
+        let bytes = stream.chunks(1).map(|byte| decoder.push(byte));
+        let split = bytes.collect::<Result<Vec<_>, _>>().map(|events| events.concat());
+        prop_assert_eq!(whole, split);
+    }
+}

@@ -1,0 +1,300 @@
+//! What the model says, before a format writes it down: cut at the limits of the request, and counted.
+
+use serde_json::Value;
+
+use crate::accounting;
+use crate::ids::Ids;
+use crate::reply::{ScriptedCall, ScriptedReply, ScriptedStop, ScriptedUsage};
+use crate::tokens;
+use crate::wire::Request;
+
+/// What the model says.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) reasoning: Option<String>,
+    pub(crate) text: Option<String>,
+    pub(crate) calls: Vec<AnsweredCall>,
+    pub(crate) stop: Stop,
+}
+
+/// A tool call, with its arguments as text.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct AnsweredCall {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: String,
+}
+
+/// Why it ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Stop {
+    End,
+    ToolCalls,
+    Length,
+    Refusal,
+    /// At this text, which the request named.
+    Sequence(String),
+}
+
+/// All tokens of a request and its answer. The first four add up to the whole input.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Tokens {
+    pub(crate) uncached: u64,
+    pub(crate) read: u64,
+    pub(crate) written: u64,
+    pub(crate) written_1h: u64,
+    pub(crate) output: u64,
+    /// Of the output.
+    pub(crate) reasoning: u64,
+}
+
+impl Answer {
+    /// What the reply says, as far as the request lets it. `id_prefix` is that of tool calls.
+    pub(crate) fn new(
+        reply: &ScriptedReply,
+        request: &Request,
+        ids: &Ids,
+        id_prefix: &str,
+    ) -> Self {
+        let call = |(at, call): (usize, &ScriptedCall)| AnsweredCall {
+            id: ids.part(id_prefix, at),
+            name: call.name.clone(),
+            arguments: match &call.arguments {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            },
+        };
+        let calls: Vec<AnsweredCall> = reply.tool_calls.iter().enumerate().map(call).collect();
+        let stop = match reply.stop {
+            Some(ScriptedStop::Length) => Stop::Length,
+            Some(ScriptedStop::Refusal) => Stop::Refusal,
+            None if calls.is_empty() => Stop::End,
+            None => Stop::ToolCalls,
+        };
+        let mut answer = Self {
+            reasoning: reply.reasoning.clone(),
+            text: reply.text.clone(),
+            calls,
+            stop,
+        };
+        answer.stop_at(&request.stops);
+        if let Some(limit) = request.limit {
+            answer.cut_to(limit);
+        }
+        answer
+    }
+
+    fn stop_at(&mut self, sequences: &[String]) {
+        let Some(text) = &mut self.text else {
+            return;
+        };
+        let found = sequences
+            .iter()
+            .filter_map(|sequence| Some((text.find(sequence.as_str())?, sequence)))
+            .min_by_key(|(at, _)| *at);
+        if let Some((at, sequence)) = found {
+            text.truncate(at);
+            self.calls.clear();
+            self.stop = Stop::Sequence(sequence.clone());
+        }
+    }
+
+    /// Cuts what exceeds `limit` tokens: reasoning comes first, then the text, then the calls, of which
+    /// only whole ones stay.
+    fn cut_to(&mut self, limit: u64) {
+        let mut left = limit;
+        let mut is_cut = false;
+        for text in [&mut self.reasoning, &mut self.text].into_iter().flatten() {
+            if tokens::estimate(text) > left {
+                let most = usize::try_from(left).unwrap_or(usize::MAX);
+                text.truncate(text.floor_char_boundary(most.saturating_mul(tokens::BYTES)));
+                is_cut = true;
+            }
+            left -= tokens::estimate(text).min(left);
+        }
+        let fits = |call: &AnsweredCall| {
+            let needed = tokens_of(call);
+            let fits = !is_cut && needed <= left;
+            left -= needed.min(left);
+            is_cut |= !fits;
+            fits
+        };
+        self.calls.retain(fits);
+        if is_cut {
+            self.stop = Stop::Length;
+        }
+    }
+
+    /// The estimated tokens of what is shown: all, and those of reasoning among them.
+    pub(crate) fn tokens(&self) -> (u64, u64) {
+        let estimate = |text: &Option<String>| text.as_deref().map_or(0, tokens::estimate);
+        let reasoning = estimate(&self.reasoning);
+        let calls: u64 = self.calls.iter().map(tokens_of).sum();
+        (reasoning + estimate(&self.text) + calls, reasoning)
+    }
+}
+
+fn tokens_of(call: &AnsweredCall) -> u64 {
+    tokens::estimate(&call.name) + tokens::estimate(&call.arguments)
+}
+
+impl Tokens {
+    pub(crate) fn input(&self) -> u64 {
+        self.uncached + self.read + self.written + self.written_1h
+    }
+
+    /// The same, with what the script says in place of what was computed.
+    pub(crate) fn with(mut self, scripted: &ScriptedUsage) -> Self {
+        let total = scripted.input.unwrap_or_else(|| self.input());
+        self.read = scripted.cache_read.unwrap_or(self.read).min(total);
+        let left = total - self.read;
+        self.written = scripted.cache_write.unwrap_or(self.written).min(left);
+        let left = left - self.written;
+        self.written_1h = scripted.cache_write_1h.unwrap_or(self.written_1h).min(left);
+        self.uncached = left - self.written_1h;
+        self.output = scripted.output.unwrap_or(self.output);
+        self.reasoning = scripted
+            .reasoning
+            .unwrap_or(self.reasoning)
+            .min(self.output);
+        self
+    }
+}
+
+impl From<accounting::anthropic::Usage> for Tokens {
+    fn from(usage: accounting::anthropic::Usage) -> Self {
+        Self {
+            uncached: usage.uncached,
+            read: usage.read,
+            written: usage.written_5m,
+            written_1h: usage.written_1h,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<accounting::openai::Usage> for Tokens {
+    fn from(usage: accounting::openai::Usage) -> Self {
+        Self {
+            uncached: usage.total - usage.cached - usage.written,
+            read: usage.cached,
+            written: usage.written,
+            ..Self::default()
+        }
+    }
+}
+
+/// A text in pieces as a model would stream it: a few words each.
+pub(crate) fn pieces(text: &str) -> Vec<&str> {
+    const LEAST: usize = 12;
+    const MOST: usize = 48;
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while rest.len() > LEAST {
+        let most = rest.floor_char_boundary(MOST);
+        let least = rest.floor_char_boundary(LEAST);
+        let blank = rest[least..most].find(char::is_whitespace);
+        let end = match blank {
+            Some(at) => least + at,
+            None => most,
+        };
+        let (piece, after) = rest.split_at(end.max(1).min(rest.len()));
+        pieces.push(piece);
+        rest = after;
+    }
+    if !rest.is_empty() {
+        pieces.push(rest);
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_make_the_text() {
+        for text in [
+            "",
+            "short",
+            "a longer text with many words, and more of them",
+            &"ä".repeat(200),
+            &" ".repeat(99),
+        ] {
+            let pieces = pieces(text);
+            assert_eq!(pieces.concat(), text);
+            assert!(
+                pieces
+                    .iter()
+                    .all(|piece| !piece.is_empty() && piece.len() <= 48)
+            );
+        }
+        assert!(pieces("one two three four five six seven").len() > 1);
+    }
+
+    fn answer() -> Answer {
+        Answer {
+            reasoning: Some("r".repeat(8)),
+            text: Some("ä".repeat(8)),
+            calls: vec![AnsweredCall {
+                id: "1".to_owned(),
+                name: "tool".to_owned(),
+                arguments: "{}".to_owned(),
+            }],
+            stop: Stop::ToolCalls,
+        }
+    }
+
+    #[test]
+    fn a_limit_cuts_from_the_end() {
+        let cut = |limit| {
+            let mut answer = answer();
+            answer.cut_to(limit);
+            let (all, _) = answer.tokens();
+            assert!(all <= limit);
+            (
+                answer.text.unwrap_or_default().chars().count(),
+                answer.calls.len(),
+                answer.stop,
+            )
+        };
+        assert_eq!(answer().tokens(), (8, 2));
+        assert_eq!(cut(8), (8, 1, Stop::ToolCalls));
+        assert_eq!(cut(7), (8, 0, Stop::Length));
+        assert_eq!(cut(4), (4, 0, Stop::Length));
+        assert_eq!(cut(1), (0, 0, Stop::Length));
+    }
+
+    #[test]
+    fn a_stop_sequence_ends_the_text() {
+        let mut answer = answer();
+        answer.text = Some("one END two STOP".to_owned());
+        answer.stop_at(&["STOP".to_owned(), "END".to_owned()]);
+        assert_eq!(answer.text.as_deref(), Some("one "));
+        assert_eq!(answer.stop, Stop::Sequence("END".to_owned()));
+        assert!(answer.calls.is_empty());
+    }
+
+    #[test]
+    fn scripted_usage_keeps_the_sum() {
+        let computed = Tokens {
+            uncached: 100,
+            read: 50,
+            output: 9,
+            ..Tokens::default()
+        };
+        let scripted = ScriptedUsage {
+            input: Some(1_000),
+            cache_read: Some(700),
+            cache_write: Some(200),
+            ..ScriptedUsage::default()
+        };
+        let tokens = computed.with(&scripted);
+        assert_eq!(
+            (tokens.uncached, tokens.read, tokens.written),
+            (100, 700, 200)
+        );
+        assert_eq!((tokens.input(), tokens.output), (1_000, 9));
+        assert_eq!(computed.with(&ScriptedUsage::default()), computed);
+    }
+}

@@ -1,0 +1,164 @@
+//! Sending an answer at its pace, and breaking it where a fault says so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::stream;
+
+use crate::received::Record;
+use crate::reply::FaultKind;
+use crate::script::Pace;
+
+/// How an answer is sent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Delivery {
+    pub(crate) first_byte: Duration,
+    pub(crate) per_event: Duration,
+    pub(crate) cut_after: Option<usize>,
+    pub(crate) error_after: Option<usize>,
+    pub(crate) is_malformed: bool,
+}
+
+impl Delivery {
+    pub(crate) fn new(pace: Pace, fault: Option<&FaultKind>) -> Self {
+        let mut delivery = Self {
+            first_byte: pace.first_byte,
+            per_event: pace.per_event,
+            ..Self::default()
+        };
+        match fault {
+            Some(FaultKind::Slow {
+                first_byte,
+                per_event,
+            }) => {
+                delivery.first_byte = *first_byte;
+                delivery.per_event = *per_event;
+            }
+            Some(FaultKind::Cut { after_events }) => delivery.cut_after = Some(*after_events),
+            Some(FaultKind::ErrorEvent { after_events }) => {
+                delivery.error_after = Some(*after_events);
+            }
+            Some(FaultKind::Malformed) => delivery.is_malformed = true,
+            Some(FaultKind::Status { .. }) | None => {}
+        }
+        delivery
+    }
+}
+
+/// Notices when a client leaves before its answer is complete: it is dropped then.
+pub(crate) struct Attendance {
+    record: Arc<Record>,
+    number: u64,
+    is_over: bool,
+}
+
+impl Attendance {
+    pub(crate) fn new(record: Arc<Record>, number: u64) -> Self {
+        Self {
+            record,
+            number,
+            is_over: false,
+        }
+    }
+
+    /// The answer is complete, or it was the server that broke it off.
+    pub(crate) fn end(&mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for Attendance {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.record.disconnect(self.number);
+        }
+    }
+}
+
+enum Step {
+    Send(Bytes),
+    /// Lets what was sent reach the client.
+    Flush,
+    Break,
+}
+
+/// The events of a stream as a body. `error` makes the event that reports an error, given its number.
+pub(crate) fn streamed(
+    events: Vec<Bytes>,
+    delivery: Delivery,
+    attendance: Attendance,
+    error: impl FnOnce(usize) -> Bytes,
+) -> Body {
+    let mut events = events;
+    if delivery.is_malformed {
+        break_off_one(&mut events);
+    }
+    if let Some(after) = delivery.error_after {
+        let after = after.min(events.len());
+        events.truncate(after);
+        events.push(error(after));
+    }
+    if let Some(after) = delivery.cut_after {
+        events.truncate(after);
+    }
+    let mut steps: Vec<Step> = events.into_iter().map(Step::Send).collect();
+    if delivery.cut_after.is_some() {
+        steps.extend([Step::Flush, Step::Break]);
+    }
+    body(steps, delivery.per_event, attendance)
+}
+
+/// A body that breaks off in the middle, although its length is announced.
+pub(crate) fn cut_short(whole: &Bytes, attendance: Attendance) -> Body {
+    let half = Step::Send(whole.slice(..whole.len() / 2));
+    body(
+        vec![half, Step::Flush, Step::Break],
+        Duration::ZERO,
+        attendance,
+    )
+}
+
+/// Breaks off the JSON of an event in the middle of the stream.
+fn break_off_one(events: &mut [Bytes]) {
+    let middle = events.len() / 2;
+    let Some(event) = events.get_mut(middle) else {
+        return;
+    };
+    let end = event.len() - event.len().min(3);
+    let text = String::from_utf8_lossy(&event[..end]);
+    let start = text.find("data: ").map_or(0, |at| at + "data: ".len());
+    let half = text.floor_char_boundary(start + (text.len() - start) / 2);
+    *event = Bytes::from(format!("{}\n\n", &text[..half.max(start)]));
+}
+
+fn body(steps: Vec<Step>, per_event: Duration, attendance: Attendance) -> Body {
+    let steps = steps.into_iter();
+    let stream = stream::unfold(
+        (steps, attendance, false),
+        move |(mut steps, mut attendance, has_begun)| async move {
+            loop {
+                match steps.next() {
+                    Some(Step::Send(bytes)) => {
+                        if has_begun && !per_event.is_zero() {
+                            tokio::time::sleep(per_event).await;
+                        }
+                        return Some((Ok(bytes), (steps, attendance, true)));
+                    }
+                    Some(Step::Flush) => tokio::task::yield_now().await,
+                    Some(Step::Break) => {
+                        attendance.end();
+                        let error = std::io::Error::other("the script cuts the connection here");
+                        return Some((Err(error), (steps, attendance, true)));
+                    }
+                    None => {
+                        attendance.end();
+                        return None;
+                    }
+                }
+            }
+        },
+    );
+    Body::from_stream(stream)
+}

@@ -1,0 +1,271 @@
+//! A proxy that makes a wire fail: in front of any server, for tests of clients.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinHandle};
+
+/// What the proxy does with connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wire {
+    /// Lets everything pass.
+    Pass,
+    /// Nobody listens: connecting fails.
+    Refuse,
+    /// Waits before it connects to the server.
+    Delay(Duration),
+    /// Closes a connection after so many bytes from the server.
+    CutAfter(u64),
+    /// Answers so many requests by itself with this status, then lets connections pass. The response
+    /// has `retry-after` in seconds, if given, an empty JSON object, and closes its connection.
+    Answer {
+        /// 429, 500, 503, …
+        status: u16,
+        /// In seconds.
+        retry_after: Option<u64>,
+        /// How many requests, over all connections.
+        times: u32,
+    },
+    /// Passes the server's bytes in pieces of this size, so far apart.
+    Drip {
+        /// The size of a piece, at least 1.
+        bytes: usize,
+        /// The pause before each piece.
+        every: Duration,
+    },
+}
+
+/// A TCP proxy on the loopback interface. It closes its listener and its connections when dropped.
+#[derive(Debug)]
+pub struct FaultProxy {
+    address: SocketAddr,
+    upstream: SocketAddr,
+    open: Mutex<Open>,
+    connections: Arc<AtomicUsize>,
+    /// How many requests are still to be answered by the proxy.
+    answers: Arc<AtomicU32>,
+}
+
+/// What is running, to be ended when the wire changes.
+#[derive(Debug, Default)]
+struct Open {
+    listening: Option<JoinHandle<()>>,
+    stop: Option<watch::Sender<bool>>,
+}
+
+impl FaultProxy {
+    /// Starts a proxy in front of `upstream` that lets everything pass.
+    ///
+    /// # Errors
+    /// No port is free.
+    pub async fn start(upstream: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let proxy = Self {
+            address: listener.local_addr()?,
+            upstream,
+            open: Mutex::default(),
+            connections: Arc::default(),
+            answers: Arc::default(),
+        };
+        proxy.listen(listener, Wire::Pass);
+        Ok(proxy)
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://127.0.0.1:PORT`, without a slash at the end.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// How many connections it has accepted.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    /// Changes what it does from now on. Open connections are closed, so that no client goes on with
+    /// one that was opened before.
+    ///
+    /// # Errors
+    /// The port was taken by somebody else while nobody listened.
+    pub async fn set(&self, wire: Wire) -> io::Result<()> {
+        if let Some(listening) = self.close() {
+            // It was aborted: what is waited for is that the port is free.
+            let _ = listening.await;
+        }
+        if wire != Wire::Refuse {
+            let listener = TcpListener::bind(self.address).await?;
+            self.listen(listener, wire);
+        }
+        Ok(())
+    }
+
+    fn close(&self) -> Option<JoinHandle<()>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stop) = open.stop.take() {
+            let _ = stop.send(true);
+        }
+        let listening = open.listening.take()?;
+        listening.abort();
+        Some(listening)
+    }
+
+    fn listen(&self, listener: TcpListener, wire: Wire) {
+        if let Wire::Answer { times, .. } = wire {
+            self.answers.store(times, Ordering::SeqCst);
+        }
+        let (stop, stopping) = watch::channel(false);
+        let (upstream, answers) = (self.upstream, Arc::clone(&self.answers));
+        let connections = Arc::clone(&self.connections);
+        let listening = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                connections.fetch_add(1, Ordering::SeqCst);
+                let (wire, answers) = (wire.clone(), Arc::clone(&answers));
+                let mut stopping = stopping.clone();
+                tokio::spawn(async move {
+                    tokio::select! {
+                        _ = connection(client, upstream, wire, &answers) => {}
+                        _ = stopping.wait_for(|is_stopping| *is_stopping) => {}
+                    }
+                });
+            }
+        });
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.listening = Some(listening);
+        open.stop = Some(stop);
+    }
+}
+
+impl Drop for FaultProxy {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Ends the other direction of a connection with this one.
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn connection(
+    mut client: TcpStream,
+    upstream: SocketAddr,
+    wire: Wire,
+    answers: &AtomicU32,
+) -> io::Result<()> {
+    client.set_nodelay(true)?;
+    if let Wire::Answer {
+        status,
+        retry_after,
+        ..
+    } = wire
+    {
+        let take = |left: u32| left.checked_sub(1);
+        let taken = answers.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
+        if taken.is_ok() {
+            return answer(&mut client, status, retry_after).await;
+        }
+    }
+    if let Wire::Delay(delay) = wire {
+        tokio::time::sleep(delay).await;
+    }
+    let server = TcpStream::connect(upstream).await?;
+    server.set_nodelay(true)?;
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let up = tokio::spawn(async move {
+        // Half-closing is passed on; an error ends the other direction soon enough.
+        let _ = tokio::io::copy(&mut from_client, &mut to_server).await;
+        let _ = to_server.shutdown().await;
+    });
+    let _up = AbortOnDrop(up.abort_handle());
+    down(&mut from_server, &mut to_client, &wire).await
+}
+
+/// Passes the server's bytes on, as far as the wire lets them.
+async fn down(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf, wire: &Wire) -> io::Result<()> {
+    let mut left = match wire {
+        Wire::CutAfter(bytes) => *bytes,
+        _ => u64::MAX,
+    };
+    let (piece, pause) = match wire {
+        Wire::Drip { bytes, every } => ((*bytes).max(1), *every),
+        _ => (usize::MAX, Duration::ZERO),
+    };
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let read = from.read(&mut buffer).await?;
+        if read == 0 {
+            return to.shutdown().await;
+        }
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(read);
+        for bytes in buffer[..most].chunks(piece) {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            to.write_all(bytes).await?;
+        }
+        left -= most as u64;
+        if left == 0 {
+            return to.shutdown().await;
+        }
+    }
+}
+
+/// Reads one request and answers it.
+async fn answer(client: &mut TcpStream, status: u16, retry_after: Option<u64>) -> io::Result<()> {
+    let mut request = Vec::new();
+    while !is_complete(&request) {
+        if client.read_buf(&mut request).await? == 0 {
+            break;
+        }
+    }
+    let retry_after =
+        retry_after.map_or_else(String::new, |seconds| format!("retry-after: {seconds}\r\n"));
+    let response = format!(
+        "HTTP/1.1 {status} Simulated\r\ncontent-type: application/json\r\n{retry_after}\
+         content-length: 2\r\nconnection: close\r\n\r\n{{}}"
+    );
+    client.write_all(response.as_bytes()).await?;
+    client.shutdown().await
+}
+
+/// Whether the bytes are a whole HTTP/1 request: the head, and a body of the announced length or up to
+/// its last chunk.
+fn is_complete(request: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(request).to_ascii_lowercase();
+    let Some(head) = text.find("\r\n\r\n") else {
+        return false;
+    };
+    let header = |name: &str| {
+        let lines = text[..head].lines();
+        let mut values = lines.filter_map(|line| line.strip_prefix(name));
+        values.next().map(|value| value.trim().to_owned())
+    };
+    if header("transfer-encoding:").is_some_and(|value| value.contains("chunked")) {
+        return request.ends_with(b"0\r\n\r\n");
+    }
+    let length = header("content-length:").and_then(|value| value.parse::<usize>().ok());
+    let body = request
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")
+        .map_or(0, |at| request.len() - at - 4);
+    body >= length.unwrap_or(0)
+}

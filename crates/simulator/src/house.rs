@@ -1,0 +1,475 @@
+//! From a request to its response.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use cachalot_core::{Clock, Digest};
+
+use crate::accounting::{self, Rules};
+use crate::answer::{Answer, Tokens};
+use crate::delivery::{self, Attendance, Delivery};
+use crate::ids::Ids;
+use crate::received::{Received, Record};
+use crate::reply::{FaultKind, ScriptedReply};
+use crate::script::{Progress, Scene, Script};
+use crate::wire::{
+    Form, Format, Judge, Making, Prompt, Refusal, Rendered, Request, Thinking, anthropic, responses,
+};
+
+/// The largest body, in bytes: 32 MB, as with Anthropic.
+const LARGEST_BODY: usize = 32 * 1024 * 1024;
+
+/// Everything behind the address.
+pub(crate) struct House {
+    pub(crate) script: Script,
+    pub(crate) rules: Rules,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) record: Arc<Record>,
+    pub(crate) state: Mutex<State>,
+}
+
+/// What changes.
+#[derive(Default)]
+pub(crate) struct State {
+    progress: Progress,
+    anthropic: accounting::anthropic::Store,
+    openai: accounting::openai::Store,
+    items: responses::Items,
+}
+
+/// What a request costs, to be written into the cache when its response begins.
+enum Charge {
+    Anthropic(accounting::anthropic::Charge),
+    OpenAi(accounting::openai::Charge),
+}
+
+/// A request on its way.
+struct Visit {
+    format: Format,
+    headers: HeaderMap,
+    ids: Ids,
+    number: u64,
+    place: String,
+    attendance: Attendance,
+}
+
+impl House {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers a request, whatever it is.
+    pub(crate) async fn answer(self: Arc<Self>, request: axum::extract::Request) -> Response {
+        let (parts, body) = request.into_parts();
+        let at = self.clock.now();
+        let body = to_bytes(body, LARGEST_BODY).await;
+        let path = parts.uri.path().to_owned();
+        let number = self.record.arrive(Received {
+            at,
+            method: parts.method.to_string(),
+            path: path.clone(),
+            headers: headers(&parts.headers),
+            body: body.as_ref().cloned().unwrap_or_default(),
+            status: 0,
+            disconnected: false,
+        });
+        let format = Format::at(&path).unwrap_or_else(|| by_headers(&parts.headers));
+        let visit = Visit {
+            format,
+            headers: parts.headers,
+            ids: Ids::new(body.as_deref().unwrap_or_default(), number),
+            number,
+            place: format!("{} {path}", parts.method),
+            attendance: Attendance::new(Arc::clone(&self.record), number),
+        };
+        let Ok(body) = body else {
+            let message = "Request exceeds the maximum allowed number of bytes.";
+            return self.refuse(visit, &Refusal::with_status(413, message));
+        };
+        match (parts.method.clone(), path.as_str()) {
+            (Method::GET, "/") => self.welcome(visit),
+            (Method::GET, "/v1/models") => self.models(visit),
+            (Method::POST, "/v1/messages/count_tokens") => self.count_tokens(visit, &body),
+            (Method::POST, path) if Format::at(path).is_some() => {
+                self.converse(visit, &body, at).await
+            }
+            (method, path) => self.lost(visit, &method, path),
+        }
+    }
+
+    async fn converse(&self, visit: Visit, body: &Bytes, at: i64) -> Response {
+        let request = match self.read(&visit, body) {
+            Ok(request) => request,
+            Err(refusal) => return self.refuse(visit, &refusal),
+        };
+        let scene = self.scene(&request);
+        if let Some(FaultKind::Status {
+            status,
+            retry_after,
+        }) = scene.fault
+        {
+            let refusal = Refusal::simulated(status);
+            return self.fail(visit, &refusal, retry_after);
+        }
+        let has_error_event = matches!(scene.fault, Some(FaultKind::ErrorEvent { .. }));
+        if has_error_event && !request.is_streamed {
+            return self.refuse(visit, &Refusal::simulated(500));
+        }
+        let delivery = Delivery::new(self.script.pace, scene.fault.as_ref());
+        let charge = self.charge(&request, at);
+        if !delivery.first_byte.is_zero() {
+            tokio::time::sleep(delivery.first_byte).await;
+        }
+        self.begin(&charge);
+        let rendered = self.render(&visit, &request, &scene.reply, &charge);
+        self.send(visit, rendered, delivery)
+    }
+
+    /// Reads a request and judges it.
+    fn read(&self, visit: &Visit, body: &[u8]) -> Result<Request, Refusal> {
+        let value = self.admit(visit, body)?;
+        let state = self.state();
+        let judge = self.judge(visit, &state);
+        let request = visit.format.read(&value, &judge)?;
+        self.known_model(&request.dialogue.model)?;
+        Ok(request)
+    }
+
+    /// The key is right and the body is JSON.
+    fn admit(&self, visit: &Visit, body: &[u8]) -> Result<Value, Refusal> {
+        let key = key(&visit.headers);
+        if !self.script.admits(key) {
+            let message = match (visit.format, key) {
+                (Format::Messages, Some(_)) => "invalid x-api-key",
+                (Format::Messages, None) => "x-api-key header is required",
+                (_, Some(_)) => "Incorrect API key provided.",
+                (_, None) => "You didn't provide an API key.",
+            };
+            return Err(Refusal::with_status(401, message));
+        }
+        serde_json::from_slice(body).map_err(|error| {
+            Refusal::invalid(format!(
+                "The body of the request is not valid JSON: {error}"
+            ))
+        })
+    }
+
+    fn judge<'a>(&'a self, visit: &'a Visit, state: &'a State) -> Judge<'a> {
+        Judge {
+            headers: &visit.headers,
+            rules: &self.rules,
+            namespace: namespace(&visit.headers),
+            accepts_unknown: self.script.accepts_unknown_parameters,
+            items: &state.items,
+        }
+    }
+
+    fn known_model(&self, model: &str) -> Result<(), Refusal> {
+        if self.script.knows_model(model) {
+            return Ok(());
+        }
+        let message =
+            format!("The model '{model}' does not exist or you do not have access to it.");
+        Err(Refusal::with_status(404, message).code("model_not_found"))
+    }
+
+    fn scene(&self, request: &Request) -> Scene {
+        let mut state = self.state();
+        let mut scene = self.script.scene(&request.dialogue, &mut state.progress);
+        let shows_reasoning = match request.thinking {
+            Thinking::Never => false,
+            Thinking::Always => true,
+            Thinking::IfScripted => {
+                let model = &request.dialogue.model;
+                self.script.shows_reasoning(model, scene.is_built_in)
+            }
+        };
+        if !shows_reasoning {
+            scene.reply.reasoning = None;
+        }
+        scene
+    }
+
+    fn charge(&self, request: &Request, at: i64) -> Charge {
+        let mut state = self.state();
+        match &request.prompt {
+            Prompt::Anthropic(prompt) => Charge::Anthropic(accounting::anthropic::charge(
+                prompt,
+                &self.rules.anthropic,
+                &state.anthropic,
+                at,
+            )),
+            Prompt::OpenAi(prompt) => {
+                let most = self.script.requests_per_minute;
+                let machine = state.openai.route(prompt, most, at);
+                Charge::OpenAi(accounting::openai::charge(
+                    prompt,
+                    &self.rules.openai,
+                    &state.openai,
+                    machine,
+                    at,
+                ))
+            }
+        }
+    }
+
+    /// The response begins: what it wrote into the cache is there from now on.
+    fn begin(&self, charge: &Charge) {
+        let mut state = self.state();
+        match charge {
+            Charge::Anthropic(charge) => state.anthropic.begin(charge),
+            Charge::OpenAi(charge) => state.openai.begin(charge),
+        }
+    }
+
+    fn render(
+        &self,
+        visit: &Visit,
+        request: &Request,
+        reply: &ScriptedReply,
+        charge: &Charge,
+    ) -> Rendered {
+        let id_prefix = match visit.format {
+            Format::Messages => "toolu_",
+            Format::Chat | Format::Responses => "call_",
+        };
+        let answer = Answer::new(reply, request, &visit.ids, id_prefix);
+        let mut tokens: Tokens = match charge {
+            Charge::Anthropic(charge) => charge.usage.into(),
+            Charge::OpenAi(charge) => charge.usage.into(),
+        };
+        (tokens.output, tokens.reasoning) = answer.tokens();
+        if let Some(usage) = &reply.usage {
+            tokens = tokens.with(usage);
+        }
+        let making = Making {
+            request,
+            ids: &visit.ids,
+            now: self.clock.now(),
+            tokens,
+        };
+        if let Form::Responses(form) = &request.form {
+            let output = responses::output_items(&answer, form, &making);
+            self.state().items.remember(&output, form.is_stored);
+        }
+        visit.format.write(&answer, &making)
+    }
+
+    fn send(&self, mut visit: Visit, rendered: Rendered, delivery: Delivery) -> Response {
+        match rendered {
+            Rendered::Events(events) => {
+                let (format, id) = (visit.format, visit.ids.request());
+                let error = |at| format.error_event(&Refusal::simulated(500), &id, at);
+                self.record.answer(visit.number, 200);
+                let mut response = self.headed(&visit, StatusCode::OK, "text/event-stream");
+                let body = delivery::streamed(events, delivery, visit.attendance, error);
+                *response.body_mut() = body;
+                response
+            }
+            Rendered::Whole(value) if delivery.cut_after.is_some() => {
+                let whole = Bytes::from(value.to_string());
+                self.record.answer(visit.number, 200);
+                let mut response = self.headed(&visit, StatusCode::OK, "application/json");
+                let length = HeaderValue::from(whole.len());
+                response
+                    .headers_mut()
+                    .insert(header::CONTENT_LENGTH, length);
+                visit.attendance.end();
+                *response.body_mut() = delivery::cut_short(&whole, visit.attendance);
+                response
+            }
+            Rendered::Whole(value) => {
+                let mut text = value.to_string();
+                if delivery.is_malformed {
+                    text.truncate(text.floor_char_boundary(text.len() / 2));
+                }
+                self.whole(visit, StatusCode::OK, text)
+            }
+        }
+    }
+
+    fn count_tokens(&self, visit: Visit, body: &[u8]) -> Response {
+        let read = self.admit(&visit, body).and_then(|value| {
+            let state = self.state();
+            let judge = self.judge(&visit, &state);
+            anthropic::read(&value, &judge, anthropic::Purpose::CountTokens)
+        });
+        let read = read.and_then(|request| {
+            self.known_model(&request.dialogue.model)?;
+            Ok(request)
+        });
+        let counted = read.map(|request| match &request.prompt {
+            Prompt::Anthropic(prompt) => prompt.tokens(),
+            Prompt::OpenAi(_) => 0,
+        });
+        match counted {
+            Ok(tokens) => {
+                let body = json!({"input_tokens": tokens});
+                self.whole(visit, StatusCode::OK, body.to_string())
+            }
+            Err(refusal) => self.refuse(visit, &refusal),
+        }
+    }
+
+    fn models(&self, visit: Visit) -> Response {
+        let names = self.script.listed_models();
+        let body = match by_headers(&visit.headers) {
+            Format::Messages => {
+                let model = |name: &&str| {
+                    json!({"type": "model", "id": name, "display_name": name,
+                           "created_at": "2026-01-01T00:00:00Z"})
+                };
+                json!({
+                    "data": names.iter().map(model).collect::<Vec<_>>(),
+                    "has_more": false,
+                    "first_id": names.first(),
+                    "last_id": names.last(),
+                })
+            }
+            Format::Chat | Format::Responses => {
+                let model = |name: &&str| {
+                    json!({"id": name, "object": "model", "created": 1_767_225_600,
+                           "owned_by": "simulator"})
+                };
+                json!({"object": "list", "data": names.iter().map(model).collect::<Vec<_>>()})
+            }
+        };
+        self.whole(visit, StatusCode::OK, body.to_string())
+    }
+
+    fn welcome(&self, visit: Visit) -> Response {
+        let body = json!({
+            "simulator": "cachalot",
+            "endpoints": [
+                "POST /v1/chat/completions", "POST /v1/responses", "POST /v1/messages",
+                "POST /v1/messages/count_tokens", "GET /v1/models",
+            ],
+        });
+        self.whole(visit, StatusCode::OK, body.to_string())
+    }
+
+    fn lost(&self, visit: Visit, method: &Method, path: &str) -> Response {
+        let status = if Format::at(path).is_some() { 405 } else { 404 };
+        let help = if Format::at(&format!("/v1{path}")).is_some() {
+            format!(" Did you mean /v1{path}? The base URL of an OpenAI client ends with /v1.")
+        } else if let Some(path) = path
+            .strip_prefix("/v1")
+            .filter(|path| path.starts_with("/v1/"))
+        {
+            format!(
+                " Did you mean {path}? The base URL of an Anthropic client does not end with /v1."
+            )
+        } else {
+            String::new()
+        };
+        let message = format!("Invalid URL ({method} {path}).{help}");
+        self.refuse(visit, &Refusal::with_status(status, message))
+    }
+
+    fn refuse(&self, visit: Visit, refusal: &Refusal) -> Response {
+        self.fail(visit, refusal, None)
+    }
+
+    fn fail(&self, visit: Visit, refusal: &Refusal, retry_after: Option<Duration>) -> Response {
+        if refusal.is_violation {
+            let violation = format!("{}: {}", visit.place, refusal.message);
+            self.record.violate(violation);
+        }
+        let body = visit.format.error(refusal, &visit.ids.request());
+        let status = StatusCode::from_u16(refusal.status);
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = self.whole(visit, status, body.to_string());
+        if let Some(after) = retry_after {
+            let headers = response.headers_mut();
+            let seconds = after.as_millis().div_ceil(1_000);
+            if let Ok(value) = HeaderValue::from_str(&seconds.to_string()) {
+                headers.insert(header::RETRY_AFTER, value);
+            }
+            if !after.as_millis().is_multiple_of(1_000)
+                && let Ok(value) = HeaderValue::from_str(&after.as_millis().to_string())
+            {
+                headers.insert("retry-after-ms", value);
+            }
+        }
+        response
+    }
+
+    fn whole(&self, mut visit: Visit, status: StatusCode, body: String) -> Response {
+        self.record.answer(visit.number, status.as_u16());
+        visit.attendance.end();
+        let mut response = self.headed(&visit, status, "application/json");
+        *response.body_mut() = Body::from(body);
+        response
+    }
+
+    fn headed(&self, visit: &Visit, status: StatusCode, content_type: &'static str) -> Response {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        if let Ok(id) = HeaderValue::from_str(&visit.ids.request()) {
+            headers.insert(visit.format.id_header(), id);
+        }
+        match visit.format {
+            Format::Messages => {
+                let organization = HeaderValue::from_static("simulator");
+                headers.insert("anthropic-organization-id", organization);
+            }
+            Format::Chat | Format::Responses => {
+                headers.insert("openai-version", HeaderValue::from_static("2020-10-01"));
+                headers.insert("openai-processing-ms", HeaderValue::from_static("1"));
+            }
+        }
+        if content_type == "text/event-stream" {
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        }
+        response
+    }
+}
+
+/// Anthropic's clients say which version they speak.
+fn by_headers(headers: &HeaderMap) -> Format {
+    if headers.contains_key("anthropic-version") {
+        Format::Messages
+    } else {
+        Format::Chat
+    }
+}
+
+fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
+    headers
+        .iter()
+        .map(|(name, value)| {
+            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            (name.as_str().to_owned(), value)
+        })
+        .collect()
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// The key of a request: a bearer token, or what Anthropic and Azure use.
+fn key(headers: &HeaderMap) -> Option<&str> {
+    let bearer = text(headers, "authorization").and_then(|value| value.strip_prefix("Bearer "));
+    bearer
+        .or_else(|| text(headers, "x-api-key"))
+        .or_else(|| text(headers, "api-key"))
+}
+
+/// Who shares caches: those with the same key, organisation and project.
+fn namespace(headers: &HeaderMap) -> Digest {
+    let part = |name| text(headers, name).unwrap_or_default().as_bytes();
+    Digest::of_parts(&[
+        key(headers).unwrap_or_default().as_bytes(),
+        part("openai-organization"),
+        part("openai-project"),
+    ])
+}

@@ -1,0 +1,51 @@
+//! The provider simulator: a real HTTP server on the loopback interface that stands for the model
+//! APIs, so that everything can be tried and tested without a key.
+//!
+//! It speaks OpenAI Chat Completions (`POST /v1/chat/completions`), OpenAI Responses
+//! (`POST /v1/responses`) and Anthropic Messages (`POST /v1/messages`, with `…/count_tokens`), streamed
+//! and not, with tool calls, reasoning and structured output, and lists models (`GET /v1/models`).
+//!
+//! - What the models say is a [`Script`]; without one, the built-in scenario.
+//! - Requests are judged as strictly as the providers do. A refusal has the provider's shape and status,
+//!   and is noted in [`Running::violations`].
+//! - The usage that is reported follows the providers' published prompt-cache rules, computed from the
+//!   request as received: see [`accounting`]. Token counts are the stated estimate of [`tokens`].
+//! - Faults: error responses, slow, cut and malformed answers; and [`fault::FaultProxy`] for the wire
+//!   in front of any server.
+//!
+//! It has its own reading of the formats and shares no code with the clients that it is used to test.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! use cachalot_simulator::{Options, Script, Simulator};
+//!
+//! let script = Script::answers(["Good morning."]);
+//! let running = Simulator::start(Options { script, ..Options::default() }).await?;
+//! println!("OPENAI_BASE_URL={}/v1 ANTHROPIC_BASE_URL={}", running.url(), running.url());
+//! running.stop().await;
+//! # Ok::<(), std::io::Error>(())
+//! # })?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+pub mod accounting;
+mod answer;
+mod delivery;
+mod dialogue;
+pub mod fault;
+mod house;
+mod ids;
+mod pattern;
+mod received;
+mod reply;
+mod scenario;
+mod schema;
+mod script;
+mod server;
+pub mod tokens;
+mod wire;
+
+pub use received::Received;
+pub use reply::{Fault, FaultKind, ScriptedCall, ScriptedReply, ScriptedStop, ScriptedUsage};
+pub use script::Script;
+pub use server::{Options, Running, Simulator};

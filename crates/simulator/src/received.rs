@@ -1,0 +1,132 @@
+//! What the simulator has received.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use cachalot_core::Millis;
+
+/// A request that the simulator has received, and how it was answered.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Received {
+    /// When it began, by the clock of the simulator.
+    pub at: Millis,
+    /// `POST`, `GET`.
+    pub method: String,
+    /// The path, without the query.
+    pub path: String,
+    /// Names in lower case, in the order received.
+    pub headers: Vec<(String, String)>,
+    /// The body, byte for byte.
+    pub body: Bytes,
+    /// The status of the response; 0 while there is none.
+    pub status: u16,
+    /// Whether the client left before the end of the answer.
+    pub disconnected: bool,
+}
+
+impl Received {
+    /// The value of the header `name`, the first if there are several.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The body as JSON; null if it is none.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Received {
+    /// Without keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<(&str, &str)> = self
+            .headers
+            .iter()
+            .map(|(name, value)| match name.as_str() {
+                "authorization" | "x-api-key" | "api-key" => (name.as_str(), "…"),
+                _ => (name.as_str(), value.as_str()),
+            })
+            .collect();
+        f.debug_struct("Received")
+            .field("at", &self.at)
+            .field("method", &self.method)
+            .field("path", &self.path)
+            .field("headers", &headers)
+            .field("body", &String::from_utf8_lossy(&self.body))
+            .field("status", &self.status)
+            .field("disconnected", &self.disconnected)
+            .finish()
+    }
+}
+
+/// Bodies are kept up to this many bytes, the newest ones.
+const MOST_BYTES: usize = 256 * 1024 * 1024;
+
+/// The log of a running simulator.
+#[derive(Debug, Default)]
+pub(crate) struct Record(Mutex<Log>);
+
+#[derive(Debug, Default)]
+struct Log {
+    requests: VecDeque<Received>,
+    /// How many were forgotten.
+    forgotten: u64,
+    bytes: usize,
+    violations: Vec<String>,
+}
+
+impl Record {
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a request; gives its number.
+    pub(crate) fn arrive(&self, received: Received) -> u64 {
+        let mut log = self.log();
+        log.bytes += received.body.len();
+        log.requests.push_back(received);
+        while log.bytes > MOST_BYTES && log.requests.len() > 1 {
+            let oldest = log.requests.pop_front();
+            log.bytes -= oldest.map_or(0, |oldest| oldest.body.len());
+            log.forgotten += 1;
+        }
+        log.forgotten + log.requests.len() as u64 - 1
+    }
+
+    pub(crate) fn answer(&self, number: u64, status: u16) {
+        self.change(number, |request| request.status = status);
+    }
+
+    pub(crate) fn disconnect(&self, number: u64) {
+        self.change(number, |request| request.disconnected = true);
+    }
+
+    fn change(&self, number: u64, change: impl FnOnce(&mut Received)) {
+        let mut log = self.log();
+        let at = number.checked_sub(log.forgotten);
+        let at = at.and_then(|at| usize::try_from(at).ok());
+        if let Some(request) = at.and_then(|at| log.requests.get_mut(at)) {
+            change(request);
+        }
+    }
+
+    pub(crate) fn violate(&self, violation: String) {
+        self.log().violations.push(violation);
+    }
+
+    pub(crate) fn received(&self) -> Vec<Received> {
+        self.log().requests.iter().cloned().collect()
+    }
+
+    pub(crate) fn violations(&self) -> Vec<String> {
+        self.log().violations.clone()
+    }
+}

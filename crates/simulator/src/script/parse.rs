@@ -1,0 +1,330 @@
+//! Scripts in YAML.
+
+use std::time::Duration;
+
+use cachalot_core::Problem;
+use cachalot_core::suggest::did_you_mean;
+use cachalot_core::tree::{self, Kind, Node, Section};
+use regex::Regex;
+
+use super::template::{ALWAYS, Template, Tree};
+use super::{Pace, Plot, Rule, Script, Step};
+use crate::pattern::Pattern;
+use crate::reply::{Fault, FaultKind, ScriptedReply, ScriptedStop, ScriptedUsage};
+
+pub(super) fn script(file_name: &str, text: &str) -> Result<Script, Vec<Problem>> {
+    let node = tree::parse(file_name, text)?;
+    let mut problems = Vec::new();
+    let script = Section::of(&node, "a simulator script", &mut problems)
+        .map(|file| whole(file, &mut problems));
+    match script {
+        Some(script) if problems.is_empty() => Ok(script),
+        _ => Err(problems),
+    }
+}
+
+fn whole(mut file: Section<'_>, problems: &mut Vec<Problem>) -> Script {
+    let mut rules = Vec::new();
+    for node in file.list("rules", problems).unwrap_or_default() {
+        rules.extend(rule(node, problems));
+    }
+    let otherwise = file
+        .present("otherwise")
+        .and_then(|node| step(node, None, problems));
+    let mut script = Script::of(Plot::Rules { rules, otherwise });
+    if let Some(key) = file.text("key", problems) {
+        script = script.requiring_key(key);
+    }
+    if let Some(names) = file.texts("models", problems) {
+        script = script.with_models(names);
+    }
+    if let Some(names) = file.texts("reasoning_models", problems) {
+        script = script.with_reasoning_models(names);
+    }
+    if let Some(mut pace) = file.section("pace", "`pace`", problems) {
+        script.pace = Pace {
+            first_byte: span(&mut pace, "first_byte", problems).unwrap_or_default(),
+            per_event: span(&mut pace, "per_event", problems).unwrap_or_default(),
+        };
+        pace.finish(problems);
+    }
+    script.requests_per_minute = file.integer("requests_per_minute", 1..=u64::MAX, problems);
+    let words = ["refuse", "accept"];
+    let unknown = word(&mut file, "unknown_parameters", &words, problems);
+    script.accepts_unknown_parameters = unknown == Some("accept");
+    file.finish(problems);
+    script
+}
+
+fn rule(node: &Node, problems: &mut Vec<Problem>) -> Option<Rule> {
+    let mut section = Section::of(node, "a rule", problems)?;
+    let user = section
+        .present("user")
+        .and_then(|node| pattern(node, problems));
+    let mut rule = Rule {
+        model: section.text("model", problems).map(Pattern::new),
+        tools: section
+            .texts("tools", problems)
+            .unwrap_or_default()
+            .into_iter()
+            .map(str::to_owned)
+            .collect(),
+        ..Rule::default()
+    };
+    section.required("steps", problems);
+    for node in section.list("steps", problems).unwrap_or_default() {
+        rule.steps.extend(step(node, user.as_ref(), problems));
+    }
+    rule.user = user;
+    section.finish(problems);
+    Some(rule)
+}
+
+fn pattern(node: &Node, problems: &mut Vec<Problem>) -> Option<Regex> {
+    let Some(text) = node.as_text() else {
+        problems.push(node.wrong_type("`user`", "text"));
+        return None;
+    };
+    match Regex::new(text) {
+        Ok(pattern) => Some(pattern),
+        Err(error) => {
+            // The last line of the message says what is wrong; those before show where.
+            let lines = error.to_string();
+            let last = lines.lines().last().unwrap_or_default();
+            let message = format!("`user` is no regular expression: {last}");
+            problems.push(
+                Problem::new("invalid-regex", message).at(&node.place).help(
+                    "see https://docs.rs/regex/latest/regex/#syntax; put it in single quotes",
+                ),
+            );
+            None
+        }
+    }
+}
+
+fn step(node: &Node, user: Option<&Regex>, problems: &mut Vec<Problem>) -> Option<Step> {
+    let mut section = Section::of(node, "a step", problems)?;
+    let mut step = Step {
+        text: template(&mut section, "text", user, problems),
+        reasoning: template(&mut section, "reasoning", user, problems),
+        ..Step::default()
+    };
+    for node in section.list("tool_calls", problems).unwrap_or_default() {
+        step.calls.extend(call(node, user, problems));
+    }
+    step.fixed = ScriptedReply {
+        usage: section
+            .section("usage", "`usage`", problems)
+            .map(|section| usage(section, problems)),
+        stop: match word(&mut section, "stop", &["length", "refusal"], problems) {
+            Some("length") => Some(ScriptedStop::Length),
+            Some(_) => Some(ScriptedStop::Refusal),
+            None => None,
+        },
+        fault: section
+            .present("fault")
+            .and_then(|node| fault(node, problems)),
+        ..ScriptedReply::default()
+    };
+    section.finish(problems);
+    Some(step)
+}
+
+fn template(
+    section: &mut Section<'_>,
+    key: &'static str,
+    user: Option<&Regex>,
+    problems: &mut Vec<Problem>,
+) -> Option<Template> {
+    let text = section.text(key, problems)?;
+    let template = Template::read(text);
+    if let Some(node) = section.node(key) {
+        for name in template.placeholders() {
+            check_placeholder(name, node, user, problems);
+        }
+    }
+    Some(template)
+}
+
+fn call(node: &Node, user: Option<&Regex>, problems: &mut Vec<Problem>) -> Option<(String, Tree)> {
+    let mut section = Section::of(node, "a tool call", problems)?;
+    let name = section.required_text("name", problems).map(str::to_owned);
+    let arguments = section.present("arguments");
+    let empty = || serde_json::Value::Object(serde_json::Map::new());
+    let tree = Tree::read(arguments.map_or_else(empty, Node::to_value));
+    if let Some(node) = arguments {
+        tree.placeholders(&mut |name| check_placeholder(name, node, user, problems));
+    }
+    section.finish(problems);
+    Some((name?, tree))
+}
+
+fn check_placeholder(name: &str, node: &Node, user: Option<&Regex>, problems: &mut Vec<Problem>) {
+    let groups = user.into_iter().flat_map(|user| {
+        let numbers = (0..user.captures_len()).map(|at| at.to_string());
+        numbers.chain(user.capture_names().flatten().map(str::to_owned))
+    });
+    let known: Vec<String> = ALWAYS
+        .into_iter()
+        .map(str::to_owned)
+        .chain(groups)
+        .collect();
+    if !known.iter().any(|known| known == name) {
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        problems.push(
+            Problem::new(
+                "unknown-placeholder",
+                format!("`{{{{{name}}}}}` stands for nothing here"),
+            )
+            .at(&node.place)
+            .help(did_you_mean(name, &known)),
+        );
+    }
+}
+
+fn usage(mut section: Section<'_>, problems: &mut Vec<Problem>) -> ScriptedUsage {
+    let mut count = |key| section.integer(key, 0..=u64::MAX, problems);
+    let usage = ScriptedUsage {
+        input: count("input"),
+        cache_read: count("cache_read"),
+        cache_write: count("cache_write"),
+        cache_write_1h: count("cache_write_1h"),
+        output: count("output"),
+        reasoning: count("reasoning"),
+    };
+    section.finish(problems);
+    usage
+}
+
+fn fault(node: &Node, problems: &mut Vec<Problem>) -> Option<Fault> {
+    if node.as_text() == Some("malformed") {
+        return Some(Fault::malformed());
+    }
+    if let Some(status) = node.as_u64() {
+        return Some(Fault::status(status_of(status, node, problems)?));
+    }
+    if node.as_map().is_none() {
+        let expected = "a status such as 500, `malformed`, or a mapping";
+        problems.push(node.wrong_type("`fault`", expected));
+        return None;
+    }
+    let mut section = Section::of(node, "a fault", problems)?;
+    let retry_after = span(&mut section, "retry_after", problems);
+    let mut kinds = Vec::new();
+    if let Some(status) = section.integer("status", 400..=599, problems) {
+        kinds.push(FaultKind::Status {
+            status: u16::try_from(status).unwrap_or(500),
+            retry_after,
+        });
+    }
+    if let Some(mut slow) = section.section("slow", "`slow`", problems) {
+        kinds.push(FaultKind::Slow {
+            first_byte: span(&mut slow, "first_byte", problems).unwrap_or_default(),
+            per_event: span(&mut slow, "per_event", problems).unwrap_or_default(),
+        });
+        slow.finish(problems);
+    }
+    if let Some(after_events) = after_events(&mut section, "cut", problems) {
+        kinds.push(FaultKind::Cut { after_events });
+    }
+    if let Some(after_events) = after_events(&mut section, "error_event", problems) {
+        kinds.push(FaultKind::ErrorEvent { after_events });
+    }
+    if section.boolean("malformed", problems) == Some(true) {
+        kinds.push(FaultKind::Malformed);
+    }
+    let times = section.integer("times", 1..=u64::from(u32::MAX), problems);
+    if kinds.len() != 1 && problems.is_empty() {
+        let message =
+            "a fault is exactly one of `status`, `slow`, `cut`, `error_event`, `malformed`";
+        problems.push(
+            Problem::new("which-fault", message)
+                .at(&node.head())
+                .help("write one of them, for instance `status: 429`"),
+        );
+    }
+    section.finish(problems);
+    Some(Fault {
+        kind: kinds.pop()?,
+        times: times.and_then(|times| u32::try_from(times).ok()),
+    })
+}
+
+fn status_of(status: u64, node: &Node, problems: &mut Vec<Problem>) -> Option<u16> {
+    let found = u16::try_from(status).ok();
+    let found = found.filter(|status| (400..=599).contains(status));
+    if found.is_none() {
+        let message = format!("`fault` must be a status from 400 to 599, but it is {status}");
+        problems.push(Problem::new("out-of-range", message).at(&node.place));
+    }
+    found
+}
+
+fn after_events(
+    section: &mut Section<'_>,
+    key: &'static str,
+    problems: &mut Vec<Problem>,
+) -> Option<usize> {
+    let mut inner = section.section(key, "a fault within a stream", problems)?;
+    let after = inner.integer("after_events", 0..=1_000_000, problems);
+    inner.finish(problems);
+    Some(
+        after
+            .and_then(|after| usize::try_from(after).ok())
+            .unwrap_or(0),
+    )
+}
+
+fn word<'a>(
+    section: &mut Section<'a>,
+    key: &'static str,
+    words: &[&'static str],
+    problems: &mut Vec<Problem>,
+) -> Option<&'static str> {
+    let text = section.text(key, problems)?;
+    let known = words.iter().find(|word| **word == text).copied();
+    if known.is_none() {
+        let message = format!("`{key}` cannot be `{text}`");
+        let problem = Problem::new("unknown-word", message).help(did_you_mean(text, words));
+        problems.push(match section.node(key) {
+            Some(node) => problem.at(&node.place),
+            None => problem,
+        });
+    }
+    known
+}
+
+/// A span of time: seconds, or a number with `ms`, `s`, `m` or `h`.
+fn span(
+    section: &mut Section<'_>,
+    key: &'static str,
+    problems: &mut Vec<Problem>,
+) -> Option<Duration> {
+    let node = section.present(key)?;
+    let seconds = match &node.kind {
+        Kind::Text(text) => seconds(text),
+        _ => node.as_f64(),
+    };
+    let found = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    if found.is_none() {
+        problems.push(node.wrong_type(
+            &format!("`{key}`"),
+            "a span of time such as `0.5`, `200ms`, `2s` or `1m`",
+        ));
+    }
+    found
+}
+
+fn seconds(text: &str) -> Option<f64> {
+    let unit =
+        text.trim_start_matches(|character: char| character.is_ascii_digit() || character == '.');
+    let number: f64 = text.strip_suffix(unit)?.parse().ok()?;
+    let factor = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        _ => return None,
+    };
+    Some(number * factor)
+}

@@ -1,0 +1,226 @@
+//! The listener, and stopping it.
+
+use std::future::Future;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::serve::Listener;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use cachalot_core::{Clock, SystemClock};
+
+use crate::accounting::Rules;
+use crate::house::House;
+use crate::received::{Received, Record};
+use crate::script::Script;
+
+/// How to run a simulator.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where to listen. Port 0, the default, takes any free port on the loopback interface.
+    pub address: SocketAddr,
+    /// What the models do.
+    pub script: Script,
+    /// What prompt caches live by. Pauses of a script are real time in any case.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            script: Script::built_in(),
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+/// The provider simulator.
+#[derive(Debug)]
+pub struct Simulator;
+
+impl Simulator {
+    /// Starts a simulator on the current Tokio runtime.
+    ///
+    /// # Errors
+    /// The address cannot be listened at.
+    pub async fn start(options: Options) -> io::Result<Running> {
+        let listener = TcpListener::bind(options.address).await?;
+        let address = listener.local_addr()?;
+        let record = Arc::new(Record::default());
+        let house = Arc::new(House {
+            script: options.script,
+            rules: Rules::published(),
+            clock: options.clock,
+            record: Arc::clone(&record),
+            state: std::sync::Mutex::default(),
+        });
+        let router = Router::new().fallback(move |request| Arc::clone(&house).answer(request));
+        let (stop, stopping) = watch::channel(false);
+        let (end, ended) = watch::channel(false);
+        let door = Door {
+            listener,
+            stopping: stopping.clone(),
+        };
+        tokio::spawn(async move {
+            let mut stopping = stopping;
+            tokio::select! {
+                _ = axum::serve(door, router) => {}
+                _ = stopping.wait_for(|is_stopping| *is_stopping) => {}
+            }
+            // Nobody may be waiting for it.
+            let _ = end.send(true);
+        });
+        Ok(Running {
+            address,
+            record,
+            stop,
+            ended,
+        })
+    }
+}
+
+/// A simulator that runs until it is dropped: then its listener and its connections are closed.
+#[derive(Debug)]
+pub struct Running {
+    address: SocketAddr,
+    record: Arc<Record>,
+    stop: watch::Sender<bool>,
+    ended: watch::Receiver<bool>,
+}
+
+impl Running {
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://127.0.0.1:PORT`, without a slash at the end. It is the base URL of an Anthropic client;
+    /// that of an OpenAI client is this with `/v1`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The requests received so far, in order of arrival. Of very many, the newest 256 MiB.
+    #[must_use]
+    pub fn received(&self) -> Vec<Received> {
+        self.record.received()
+    }
+
+    /// What was wrong with requests that were refused as the provider would: method, path, message.
+    #[must_use]
+    pub fn violations(&self) -> Vec<String> {
+        self.record.violations()
+    }
+
+    /// Stops it, and waits until its address is free.
+    pub async fn stop(self) {
+        self.close();
+        self.stopped().await;
+    }
+
+    /// Waits until it has stopped.
+    pub async fn stopped(&self) {
+        // An error says that the task is gone, which is as good.
+        let _ = self.ended.clone().wait_for(|has_ended| *has_ended).await;
+    }
+
+    fn close(&self) {
+        let _ = self.stop.send(true);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// A listener whose connections end when the simulator stops.
+struct Door {
+    listener: TcpListener,
+    stopping: watch::Receiver<bool>,
+}
+
+impl Listener for Door {
+    type Io = Connection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
+        let (stream, address) = Listener::accept(&mut self.listener).await;
+        // Events are small and must not wait for each other; without it they are only later.
+        let _ = stream.set_nodelay(true);
+        let mut stopping = self.stopping.clone();
+        let stopped = async move {
+            let _ = stopping.wait_for(|is_stopping| *is_stopping).await;
+        };
+        let connection = Connection {
+            stream,
+            stopped: Some(Box::pin(stopped)),
+        };
+        (connection, address)
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// A connection that breaks when the simulator stops.
+struct Connection {
+    stream: TcpStream,
+    /// `None` once it has happened.
+    stopped: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Connection {
+    /// Fails if the simulator has stopped; wakes the task when it does.
+    fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        if let Some(stopped) = &mut self.stopped
+            && stopped.as_mut().poll(context).is_pending()
+        {
+            return Ok(());
+        }
+        self.stopped = None;
+        Err(io::ErrorKind::ConnectionAborted.into())
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,238 @@
+//! The three formats: what requests must look like, and what answers look like. Each has its own
+//! files; what leaves them is a [`Request`], what enters them an [`Answer`].
+
+pub(crate) mod anthropic;
+pub(crate) mod chat;
+mod check;
+mod openai;
+pub(crate) mod responses;
+
+use axum::http::HeaderMap;
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use cachalot_core::{Digest, Millis};
+
+use crate::accounting::{self, Rules};
+use crate::answer::{Answer, Tokens};
+use crate::dialogue::Dialogue;
+use crate::ids::Ids;
+
+/// An API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Chat,
+    Responses,
+    Messages,
+}
+
+/// A request that is in order.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) dialogue: Dialogue,
+    pub(crate) prompt: Prompt,
+    /// The most output tokens.
+    pub(crate) limit: Option<u64>,
+    /// Texts that end the answer.
+    pub(crate) stops: Vec<String>,
+    pub(crate) is_streamed: bool,
+    pub(crate) thinking: Thinking,
+    /// What the answer repeats of the request, or depends on in the form of its format.
+    pub(crate) form: Form,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Prompt {
+    Anthropic(accounting::anthropic::Prompt),
+    OpenAi(accounting::openai::Prompt),
+}
+
+/// Whether the answer shows reasoning that the reply has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Thinking {
+    /// It must not: thinking is not enabled.
+    Never,
+    /// It does if the script says that the model reasons.
+    IfScripted,
+    /// It does.
+    Always,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Form {
+    Chat(chat::Form),
+    Responses(Box<responses::Form>),
+    Messages(anthropic::Form),
+}
+
+/// What a request is judged by.
+pub(crate) struct Judge<'a> {
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) rules: &'a Rules,
+    pub(crate) namespace: Digest,
+    pub(crate) accepts_unknown: bool,
+    /// What was stored for the Responses API.
+    pub(crate) items: &'a responses::Items,
+}
+
+/// What an answer is made with.
+pub(crate) struct Making<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) ids: &'a Ids,
+    pub(crate) now: Millis,
+    pub(crate) tokens: Tokens,
+}
+
+/// A request that the provider would refuse.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    /// `error.type`; by the status if there is none.
+    pub(crate) kind: Option<&'static str>,
+    pub(crate) message: String,
+    pub(crate) param: Option<String>,
+    pub(crate) code: Option<&'static str>,
+    /// Whether the client has done something wrong that it can be blamed for.
+    pub(crate) is_violation: bool,
+}
+
+/// An answer in the form of its format.
+pub(crate) enum Rendered {
+    Whole(Value),
+    Events(Vec<Bytes>),
+}
+
+impl Format {
+    /// The API at this path.
+    pub(crate) fn at(path: &str) -> Option<Self> {
+        match path {
+            "/v1/chat/completions" => Some(Self::Chat),
+            "/v1/responses" => Some(Self::Responses),
+            "/v1/messages" | "/v1/messages/count_tokens" => Some(Self::Messages),
+            _ => None,
+        }
+    }
+
+    /// Reads and judges a request.
+    pub(crate) fn read(self, body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
+        match self {
+            Self::Chat => chat::read(body, judge),
+            Self::Responses => responses::read(body, judge),
+            Self::Messages => anthropic::read(body, judge, anthropic::Purpose::Answer),
+        }
+    }
+
+    /// Writes an answer.
+    pub(crate) fn write(self, answer: &Answer, making: &Making<'_>) -> Rendered {
+        match &making.request.form {
+            Form::Chat(form) => chat::write(answer, form, making),
+            Form::Responses(form) => responses::write(answer, form, making),
+            Form::Messages(form) => anthropic::write(answer, form, making),
+        }
+    }
+
+    /// The body of an error response.
+    pub(crate) fn error(self, refusal: &Refusal, request_id: &str) -> Value {
+        match self {
+            Self::Messages => anthropic::error(refusal, request_id),
+            Self::Chat | Self::Responses => openai::error(refusal),
+        }
+    }
+
+    /// An error as an event of a stream that has begun.
+    pub(crate) fn error_event(self, refusal: &Refusal, request_id: &str, at: usize) -> Bytes {
+        match self {
+            Self::Messages => event("error", &anthropic::error(refusal, request_id)),
+            Self::Chat => data(&openai::error(refusal)),
+            Self::Responses => responses::error_event(refusal, at),
+        }
+    }
+
+    /// The header that carries the request id.
+    pub(crate) fn id_header(self) -> &'static str {
+        match self {
+            Self::Messages => "request-id",
+            Self::Chat | Self::Responses => "x-request-id",
+        }
+    }
+}
+
+impl Refusal {
+    /// 400: the request is wrong.
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self {
+            is_violation: true,
+            ..Self::with_status(400, message)
+        }
+    }
+
+    /// An error that the client is not to blame for.
+    pub(crate) fn with_status(status: u16, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            kind: None,
+            message: message.into(),
+            param: None,
+            code: None,
+            is_violation: false,
+        }
+    }
+
+    pub(crate) fn param(mut self, param: impl Into<String>) -> Self {
+        self.param = Some(param.into());
+        self
+    }
+
+    pub(crate) fn code(mut self, code: &'static str) -> Self {
+        self.code = Some(code);
+        self
+    }
+
+    pub(crate) fn status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// What an error response says that a script asks for.
+    pub(crate) fn simulated(status: u16) -> Self {
+        let what = match status {
+            401 => "invalid key",
+            404 => "not found",
+            408 | 504 => "timed out",
+            429 => "rate limit reached",
+            503 | 529 => "overloaded",
+            500..=599 => "internal server error",
+            _ => "request failed",
+        };
+        Self::with_status(status, format!("Simulated: {what}"))
+    }
+}
+
+/// A server-sent event with a name.
+fn event(name: &str, data: &Value) -> Bytes {
+    Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
+}
+
+/// A server-sent event without a name.
+fn data(data: &Value) -> Bytes {
+    Bytes::from(format!("data: {data}\n\n"))
+}
+
+/// The fields of an object that are not among `named`, sorted by name, without nulls: what a frame
+/// takes over of a block whose other fields are known.
+fn other_fields(object: &Map<String, Value>, named: &[&str]) -> String {
+    let mut fields: Vec<(&String, &Value)> = object
+        .iter()
+        .filter(|(key, value)| !named.contains(&key.as_str()) && !value.is_null())
+        .collect();
+    fields.sort_by_key(|(key, _)| *key);
+    let fields: Vec<String> = fields
+        .into_iter()
+        .map(|(key, value)| format!("{}:{value}", json!(key)))
+        .collect();
+    fields.join(",")
+}
+
+fn text_of<'a>(object: &'a Map<String, Value>, key: &str) -> &'a str {
+    object.get(key).and_then(Value::as_str).unwrap_or_default()
+}

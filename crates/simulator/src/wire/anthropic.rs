@@ -1,0 +1,300 @@
+//! Anthropic Messages.
+
+mod block;
+mod markers;
+mod message;
+mod prompt;
+mod settings;
+mod write;
+
+use serde_json::{Map, Value, json};
+
+use super::{Judge, Prompt, Refusal, Request, Thinking, text_of};
+use crate::dialogue::{Choice, Dialogue, OfferedTool};
+
+pub(super) use write::write;
+
+/// What the answer depends on beside the dialogue.
+#[derive(Debug, Clone)]
+pub(crate) struct Form {
+    pub(super) model: String,
+    /// Nothing is to be generated: the request only fills the cache.
+    pub(super) is_prewarming: bool,
+    /// Thinking is signed, and not shown.
+    pub(super) hides_thinking: bool,
+    pub(super) thinks: bool,
+}
+
+/// What a request is read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Answer,
+    CountTokens,
+}
+
+/// <https://platform.claude.com/docs/en/api/messages>, with those of betas.
+const PARAMETERS: [&str; 29] = [
+    "max_tokens",
+    "messages",
+    "prefill",
+    "model",
+    "billing_policy",
+    "cache_control",
+    "compaction",
+    "container",
+    "context_management",
+    "diagnostics",
+    "fallback_credit_token",
+    "fallbacks",
+    "inference_geo",
+    "mcp_servers",
+    "metadata",
+    "output_config",
+    "output_format",
+    "service_tier",
+    "speed",
+    "stop_sequences",
+    "stream",
+    "system",
+    "temperature",
+    "thinking",
+    "thread",
+    "tool_choice",
+    "tools",
+    "top_k",
+    "top_p",
+];
+
+pub(crate) fn read(body: &Value, judge: &Judge<'_>, purpose: Purpose) -> Result<Request, Refusal> {
+    if !judge.headers.contains_key("anthropic-version") {
+        return Err(Refusal::invalid("anthropic-version: header is required"));
+    }
+    let Some(request) = body.as_object() else {
+        return Err(Refusal::invalid(
+            "The request body is not a valid JSON object",
+        ));
+    };
+    let unknown = request
+        .keys()
+        .find(|key| !PARAMETERS.contains(&key.as_str()));
+    if let Some(key) = unknown.filter(|_| !judge.accepts_unknown) {
+        return Err(Refusal::invalid(format!(
+            "{key}: Extra inputs are not permitted"
+        )));
+    }
+    let model = required_text(request, "model")?;
+    let rules = judge.rules.anthropic.model(model);
+    let limit = match purpose {
+        Purpose::Answer => Some(limit(request)?),
+        Purpose::CountTokens => None,
+    };
+    let tools = tools(request)?;
+    let system = message::system(request)?;
+    let messages = message::read(request, rules, !tools.is_empty())?;
+    let thinking = settings::thinking(request, limit, &messages)?;
+    let choice = choice(request, &tools, thinking.is_on)?;
+    let schema = settings::schema(request)?;
+    settings::prewarming(request, limit, thinking.is_on)?;
+    let marks = markers::read(request, &system, &messages)?;
+
+    let mut dialogue = Dialogue {
+        model: model.to_owned(),
+        tools: tools.clone(),
+        choice,
+        schema,
+        ..Dialogue::default()
+    };
+    dialogue.hear(messages.iter().flat_map(message::Message::spoken));
+    let prompt = prompt::of(request, judge, rules, &system, &messages, &marks);
+    Ok(Request {
+        dialogue,
+        prompt: Prompt::Anthropic(prompt),
+        limit: limit.filter(|limit| *limit > 0),
+        stops: settings::stops(request)?,
+        is_streamed: request.get("stream") == Some(&Value::Bool(true)),
+        thinking: if thinking.is_on {
+            Thinking::Always
+        } else {
+            Thinking::Never
+        },
+        form: super::Form::Messages(Form {
+            model: model.to_owned(),
+            is_prewarming: limit == Some(0),
+            hides_thinking: thinking.is_hidden,
+            thinks: thinking.is_on,
+        }),
+    })
+}
+
+pub(super) fn error(refusal: &Refusal, request_id: &str) -> Value {
+    let kind = match refusal.status {
+        401 => "authentication_error",
+        402 => "billing_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        408 | 504 => "timeout_error",
+        503 | 529 => "overloaded_error",
+        500.. => "api_error",
+        _ => "invalid_request_error",
+    };
+    json!({
+        "type": "error",
+        "error": {"type": refusal.kind.unwrap_or(kind), "message": refusal.message},
+        "request_id": request_id,
+    })
+}
+
+fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::invalid(message))
+}
+
+fn required_text<'a>(object: &'a Map<String, Value>, key: &str) -> Result<&'a str, Refusal> {
+    match object.get(key) {
+        Some(Value::String(text)) => Ok(text),
+        Some(_) => refuse(format!("{key}: Input should be a valid string")),
+        None => refuse(format!("{key}: Field required")),
+    }
+}
+
+fn limit(request: &Map<String, Value>) -> Result<u64, Refusal> {
+    match request.get("max_tokens") {
+        None => refuse("max_tokens: Field required"),
+        Some(limit) => match limit.as_u64() {
+            Some(limit) => Ok(limit),
+            None if limit.is_i64() => {
+                refuse("max_tokens: Input should be greater than or equal to 0")
+            }
+            None => refuse("max_tokens: Input should be a valid integer"),
+        },
+    }
+}
+
+/// The list at `key`, empty if it is left out.
+fn list<'a>(request: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], Refusal> {
+    match request.get(key) {
+        None | Some(Value::Null) => Ok(&[]),
+        Some(Value::Array(items)) => Ok(items),
+        Some(_) => refuse(format!("{key}: Input should be a valid array")),
+    }
+}
+
+/// Whether a tool is one that the client defines and runs.
+fn is_custom(tool: &Map<String, Value>) -> bool {
+    matches!(text_of(tool, "type"), "" | "custom")
+}
+
+fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, Refusal> {
+    let mut tools = Vec::new();
+    for (at, tool) in list(request, "tools")?.iter().enumerate() {
+        let Some(fields) = tool.as_object() else {
+            return refuse(format!("tools.{at}: Input should be a valid dictionary"));
+        };
+        if is_custom(fields) {
+            tools.push(custom_tool(&format!("tools.{at}.custom"), fields)?);
+        } else if text_of(fields, "type") != "mcp_toolset" {
+            let name = required_at(&format!("tools.{at}"), fields, "name")?;
+            tools.push(OfferedTool {
+                name: name.to_owned(),
+                schema: Value::Null,
+            });
+        }
+    }
+    let names = tools.iter().map(|tool| tool.name.as_str());
+    if super::check::repeated(names).is_some() {
+        return refuse("tools: Tool names must be unique.");
+    }
+    Ok(tools)
+}
+
+fn custom_tool(at: &str, fields: &Map<String, Value>) -> Result<OfferedTool, Refusal> {
+    const KEYS: [&str; 10] = [
+        "input_schema",
+        "name",
+        "allowed_callers",
+        "cache_control",
+        "defer_loading",
+        "description",
+        "eager_input_streaming",
+        "input_examples",
+        "strict",
+        "type",
+    ];
+    if let Some(key) = fields.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        return refuse(format!("{at}.{key}: Extra inputs are not permitted"));
+    }
+    let name = required_at(at, fields, "name")?;
+    if !super::check::is_tool_name(name) {
+        return refuse(format!(
+            "{at}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'"
+        ));
+    }
+    let schema = match fields.get("input_schema") {
+        Some(Value::Object(schema)) if text_of(schema, "type") == "object" => schema,
+        Some(Value::Object(schema)) if schema.contains_key("type") => {
+            return refuse(format!("{at}.input_schema.type: Input should be 'object'"));
+        }
+        Some(Value::Object(_)) => {
+            return refuse(format!("{at}.input_schema.type: Field required"));
+        }
+        Some(_) => {
+            return refuse(format!(
+                "{at}.input_schema: Input should be a valid dictionary"
+            ));
+        }
+        None => return refuse(format!("{at}.input_schema: Field required")),
+    };
+    Ok(OfferedTool {
+        name: name.to_owned(),
+        schema: Value::Object(schema.clone()),
+    })
+}
+
+fn required_at<'a>(
+    at: &str,
+    object: &'a Map<String, Value>,
+    key: &str,
+) -> Result<&'a str, Refusal> {
+    match object.get(key) {
+        Some(Value::String(text)) => Ok(text),
+        Some(_) => refuse(format!("{at}.{key}: Input should be a valid string")),
+        None => refuse(format!("{at}.{key}: Field required")),
+    }
+}
+
+fn choice(
+    request: &Map<String, Value>,
+    tools: &[OfferedTool],
+    is_thinking: bool,
+) -> Result<Choice, Refusal> {
+    let choice = match request.get("tool_choice") {
+        None | Some(Value::Null) => return Ok(Choice::Auto),
+        Some(Value::Object(fields)) => fields,
+        Some(_) => return refuse("tool_choice: Input should be a valid dictionary"),
+    };
+    if list(request, "tools")?.is_empty() {
+        return refuse("tool_choice: tool_choice may only be specified while providing tools.");
+    }
+    let choice = match text_of(choice, "type") {
+        "auto" => Choice::Auto,
+        "none" => Choice::None,
+        "any" => Choice::Any,
+        "tool" => Choice::Named(required_at("tool_choice.tool", choice, "name")?.to_owned()),
+        other => {
+            return refuse(format!(
+                "tool_choice: Input tag '{other}' found using 'type' does not match any of the \
+                 expected tags: 'auto', 'any', 'tool', 'none'"
+            ));
+        }
+    };
+    match &choice {
+        Choice::Named(name) if !tools.iter().any(|tool| tool.name == *name) => refuse(format!(
+            "tool_choice.name: Tool '{name}' not found in provided tools"
+        )),
+        Choice::Named(_) | Choice::Any if is_thinking => {
+            refuse("Thinking may not be enabled when tool_choice forces tool use.")
+        }
+        _ => Ok(choice),
+    }
+}

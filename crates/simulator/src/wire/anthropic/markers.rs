@@ -1,0 +1,168 @@
+//! Cache breakpoints: where, how many, with which lifetime.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::super::{Refusal, text_of};
+use super::message::Message;
+use super::{list, refuse};
+use crate::accounting::anthropic::Ttl;
+
+/// The most breakpoints that a request may have.
+const MOST: usize = 4;
+
+/// A block of the request: level (0 tools, 1 system, 2 messages), message, block.
+pub(super) type Place = (u8, usize, usize);
+
+/// A block that may carry a breakpoint.
+struct Candidate<'a> {
+    place: Place,
+    at: String,
+    fields: &'a Map<String, Value>,
+}
+
+/// The breakpoints, automatic caching included.
+pub(super) fn read(
+    request: &Map<String, Value>,
+    system: &[Map<String, Value>],
+    messages: &[Message],
+) -> Result<HashMap<Place, Ttl>, Refusal> {
+    let candidates = candidates(request, system, messages)?;
+    let mut marks: Vec<(&Candidate<'_>, Ttl)> = Vec::new();
+    for candidate in &candidates {
+        let marker = candidate.fields.get("cache_control");
+        if let Some(marker) = marker.filter(|marker| !marker.is_null()) {
+            marks.push((candidate, ttl(&candidate.at, marker)?));
+        }
+    }
+    if marks.len() > MOST {
+        return refuse(format!(
+            "A maximum of {MOST} blocks with cache_control may be provided. Found {}.",
+            marks.len()
+        ));
+    }
+    if let Some(marker) = request
+        .get("cache_control")
+        .filter(|marker| !marker.is_null())
+    {
+        let ttl = ttl("", marker)?;
+        automatic(&candidates, &mut marks, ttl)?;
+    }
+    order(&marks)?;
+    Ok(marks
+        .into_iter()
+        .map(|(candidate, ttl)| (candidate.place, ttl))
+        .collect())
+}
+
+fn candidates<'a>(
+    request: &'a Map<String, Value>,
+    system: &'a [Map<String, Value>],
+    messages: &'a [Message],
+) -> Result<Vec<Candidate<'a>>, Refusal> {
+    let tools = list(request, "tools")?.iter().enumerate();
+    let tools = tools.filter_map(|(at, tool)| {
+        Some(Candidate {
+            place: (0, 0, at),
+            at: format!("tools.{at}"),
+            fields: tool.as_object()?,
+        })
+    });
+    let system = system.iter().enumerate().map(|(at, fields)| Candidate {
+        place: (1, 0, at),
+        at: format!("system.{at}"),
+        fields,
+    });
+    let messages = messages.iter().enumerate().flat_map(|(at, message)| {
+        let blocks = message.blocks.iter().enumerate();
+        blocks.map(move |(index, fields)| Candidate {
+            place: (2, at, index),
+            at: format!("messages.{at}.content.{index}"),
+            fields,
+        })
+    });
+    Ok(tools.chain(system).chain(messages).collect())
+}
+
+fn ttl(at: &str, marker: &Value) -> Result<Ttl, Refusal> {
+    let at = if at.is_empty() {
+        "cache_control".to_owned()
+    } else {
+        format!("{at}.cache_control")
+    };
+    let Some(marker) = marker.as_object() else {
+        return refuse(format!("{at}: Input should be a valid dictionary"));
+    };
+    if text_of(marker, "type") != "ephemeral" {
+        return refuse(format!(
+            "{at}: Input tag '{}' found using 'type' does not match any of the expected tags: \
+             'ephemeral'",
+            text_of(marker, "type")
+        ));
+    }
+    if let Some(key) = marker
+        .keys()
+        .find(|key| !["type", "ttl"].contains(&key.as_str()))
+    {
+        return refuse(format!(
+            "{at}.ephemeral.{key}: Extra inputs are not permitted"
+        ));
+    }
+    match marker.get("ttl") {
+        None => Ok(Ttl::FiveMinutes),
+        Some(Value::String(ttl)) if ttl == "5m" => Ok(Ttl::FiveMinutes),
+        Some(Value::String(ttl)) if ttl == "1h" => Ok(Ttl::OneHour),
+        Some(_) => refuse(format!("{at}.ephemeral.ttl: Input should be '5m' or '1h'")),
+    }
+}
+
+/// A marker on the request as a whole marks the last block that can be marked.
+fn automatic<'a, 'b>(
+    candidates: &'b [Candidate<'a>],
+    marks: &mut Vec<(&'b Candidate<'a>, Ttl)>,
+    ttl: Ttl,
+) -> Result<(), Refusal> {
+    let can_be_marked = |candidate: &&Candidate<'_>| match text_of(candidate.fields, "type") {
+        "thinking" | "redacted_thinking" => false,
+        "text" => !text_of(candidate.fields, "text").is_empty(),
+        _ => true,
+    };
+    let Some(target) = candidates.iter().rfind(can_be_marked) else {
+        return Ok(());
+    };
+    match marks.last() {
+        Some((last, explicit)) if last.place == target.place => {
+            if *explicit == ttl {
+                return Ok(());
+            }
+            return refuse(
+                "cache_control: the last block has an explicit cache_control with a different ttl",
+            );
+        }
+        _ => {}
+    }
+    if marks.len() == MOST {
+        return refuse(format!(
+            "A maximum of {MOST} blocks with cache_control may be provided. Found {}: top-level \
+             cache_control needs one of them.",
+            MOST + 1
+        ));
+    }
+    marks.push((target, ttl));
+    Ok(())
+}
+
+fn order(marks: &[(&Candidate<'_>, Ttl)]) -> Result<(), Refusal> {
+    for pair in marks.windows(2) {
+        if let [(_, Ttl::FiveMinutes), (later, Ttl::OneHour)] = pair {
+            return refuse(format!(
+                "{}.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' \
+                 cache_control block. Note that blocks are processed in the following order: `tools`, \
+                 `system`, `messages`.",
+                later.at
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,315 @@
+//! System and messages, and the rules that tie tool calls to their results.
+
+use serde_json::{Map, Value, json};
+
+use super::super::{Refusal, text_of};
+use super::{block, list, refuse};
+use crate::accounting::AnthropicModel;
+use crate::dialogue::{Call, CallResult, Spoken};
+
+/// A message. A content that is a string is the same as one text block.
+#[derive(Debug, Clone)]
+pub(super) struct Message {
+    pub(super) role: Role,
+    pub(super) blocks: Vec<Map<String, Value>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    User,
+    Assistant,
+    System,
+}
+
+impl Role {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::System => "system",
+        }
+    }
+}
+
+fn text_block(text: &str) -> Map<String, Value> {
+    Map::from_iter([
+        ("type".to_owned(), json!("text")),
+        ("text".to_owned(), json!(text)),
+    ])
+}
+
+/// The blocks of `system`.
+pub(super) fn system(request: &Map<String, Value>) -> Result<Vec<Map<String, Value>>, Refusal> {
+    let blocks = match request.get("system") {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::String(text)) if text.is_empty() => return Ok(Vec::new()),
+        Some(Value::String(text)) => return Ok(vec![text_block(text)]),
+        Some(Value::Array(blocks)) => blocks,
+        Some(_) => return refuse("system: Input should be a valid string or array"),
+    };
+    let one = |(at, block): (usize, &Value)| {
+        let at = format!("system.{at}");
+        let Some(fields) = block.as_object() else {
+            return refuse(format!("{at}: Input should be a valid dictionary"));
+        };
+        if text_of(fields, "type") != "text" {
+            return refuse(format!("{at}.type: Input should be 'text'"));
+        }
+        block::text(&at, "system", fields)?;
+        Ok(fields.clone())
+    };
+    blocks.iter().enumerate().map(one).collect()
+}
+
+pub(super) fn read(
+    request: &Map<String, Value>,
+    rules: &AnthropicModel,
+    has_tools: bool,
+) -> Result<Vec<Message>, Refusal> {
+    if !request.contains_key("messages") {
+        return refuse("messages: Field required");
+    }
+    let values = list(request, "messages")?;
+    if values.is_empty() {
+        return refuse("messages: at least one message is required");
+    }
+    let messages: Vec<Message> = values
+        .iter()
+        .enumerate()
+        .map(|(at, message)| one(at, message, rules, at + 1 == values.len()))
+        .collect::<Result<_, _>>()?;
+    if messages[0].role != Role::User {
+        return refuse("messages: first message must use the \"user\" role");
+    }
+    system_places(&messages)?;
+    pairs(&messages)?;
+    if !has_tools && list(request, "tools")?.is_empty() {
+        without_tools(&messages)?;
+    }
+    ending(&messages)?;
+    Ok(messages)
+}
+
+fn one(
+    at: usize,
+    message: &Value,
+    rules: &AnthropicModel,
+    is_last: bool,
+) -> Result<Message, Refusal> {
+    let Some(fields) = message.as_object() else {
+        return refuse(format!("messages.{at}: Input should be a valid dictionary"));
+    };
+    let role = match fields.get("role").map(Value::as_str) {
+        Some(Some("user")) => Role::User,
+        Some(Some("assistant")) => Role::Assistant,
+        Some(Some("system")) if rules.system_messages => Role::System,
+        Some(Some("system")) => {
+            return refuse(
+                "messages: Unexpected role \"system\". The Messages API accepts a top-level `system` \
+                 parameter, not \"system\" as an input message role.",
+            );
+        }
+        Some(_) => {
+            return refuse(format!(
+                "messages.{at}.role: Input should be 'user' or 'assistant'"
+            ));
+        }
+        None => return refuse(format!("messages.{at}.role: Field required")),
+    };
+    if let Some(key) = fields
+        .keys()
+        .find(|key| !["role", "content", "output_config"].contains(&key.as_str()))
+    {
+        return refuse(format!(
+            "messages.{at}.{key}: Extra inputs are not permitted"
+        ));
+    }
+    let blocks = match fields.get("content") {
+        Some(Value::String(text)) if text.is_empty() => Vec::new(),
+        Some(Value::String(text)) => vec![text_block(text)],
+        Some(Value::Array(blocks)) => blocks
+            .iter()
+            .enumerate()
+            .map(|(index, one)| block::read(&format!("messages.{at}.content.{index}"), role, one))
+            .collect::<Result<_, _>>()?,
+        Some(_) => {
+            return refuse(format!(
+                "messages.{at}.content: Input should be a valid string or array"
+            ));
+        }
+        None => return refuse(format!("messages.{at}.content: Field required")),
+    };
+    if blocks.is_empty() && !(is_last && role == Role::Assistant) {
+        return refuse(format!(
+            "messages.{at}: all messages must have non-empty content except for the optional final \
+             assistant message"
+        ));
+    }
+    Ok(Message { role, blocks })
+}
+
+/// A system message follows a user message, and is last or followed by an assistant message.
+fn system_places(messages: &[Message]) -> Result<(), Refusal> {
+    let role = |at: usize| messages.get(at).map(|message| message.role);
+    for at in 0..messages.len() {
+        let is_misplaced = role(at + 1) == Some(Role::User) || role(at + 1) == Some(Role::System);
+        if role(at) == Some(Role::System) && is_misplaced {
+            return refuse(format!(
+                "messages.{at}: a `system` message must be last or followed by an assistant message"
+            ));
+        }
+    }
+    Ok(())
+}
+
+impl Message {
+    /// The ids of its blocks of this kind, which are at `key`.
+    fn ids<'a>(&'a self, kind: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.blocks
+            .iter()
+            .filter(move |block| text_of(block, "type") == kind)
+            .map(move |block| text_of(block, key))
+    }
+
+    fn uses(&self) -> Vec<&str> {
+        self.ids("tool_use", "id").collect()
+    }
+
+    fn results(&self) -> Vec<&str> {
+        self.ids("tool_result", "tool_use_id").collect()
+    }
+
+    /// What it says, for the script.
+    pub(super) fn spoken(&self) -> Option<Spoken> {
+        match self.role {
+            Role::System => None,
+            Role::Assistant => Some(Spoken::Model(self.calls())),
+            Role::User if self.results().is_empty() => {
+                let texts = self.ids("text", "text").map(str::to_owned);
+                Some(Spoken::User(texts.collect()))
+            }
+            Role::User => Some(Spoken::Results(self.call_results())),
+        }
+    }
+
+    fn calls(&self) -> Vec<Call> {
+        let uses = self
+            .blocks
+            .iter()
+            .filter(|block| text_of(block, "type") == "tool_use");
+        uses.map(|block| Call {
+            id: text_of(block, "id").to_owned(),
+            name: text_of(block, "name").to_owned(),
+            arguments: block.get("input").cloned().unwrap_or_default(),
+        })
+        .collect()
+    }
+
+    fn call_results(&self) -> Vec<CallResult> {
+        let results = self
+            .blocks
+            .iter()
+            .filter(|block| text_of(block, "type") == "tool_result");
+        results
+            .map(|block| CallResult {
+                call_id: text_of(block, "tool_use_id").to_owned(),
+                text: result_text(block),
+                is_error: block.get("is_error") == Some(&Value::Bool(true)),
+            })
+            .collect()
+    }
+}
+
+/// The text of a tool result.
+pub(super) fn result_text(block: &Map<String, Value>) -> String {
+    match block.get("content") {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
+    }
+}
+
+/// Every tool call has its result at the beginning of the next message, and every result its call in
+/// the message before.
+fn pairs(messages: &[Message]) -> Result<(), Refusal> {
+    let all: Vec<&str> = messages.iter().flat_map(Message::uses).collect();
+    if super::super::check::repeated(all).is_some() {
+        return refuse("messages: `tool_use` ids must be unique");
+    }
+    for (at, message) in messages.iter().enumerate() {
+        let next = messages.get(at + 1);
+        let answered: Vec<&str> = next.map(leading_results).unwrap_or_default();
+        let uses = message.uses();
+        let open = uses.iter().filter(|id| !answered.contains(id));
+        let open: Vec<&str> = open.copied().collect();
+        if !open.is_empty() {
+            return refuse(format!(
+                "messages.{at}: `tool_use` ids were found without `tool_result` blocks immediately \
+                 after: {}. Each `tool_use` block must have a corresponding `tool_result` block in the \
+                 next message.",
+                open.join(", ")
+            ));
+        }
+        let before = at.checked_sub(1).and_then(|before| messages.get(before));
+        results(at, message, &before.map(Message::uses).unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+fn leading_results(message: &Message) -> Vec<&str> {
+    message
+        .blocks
+        .iter()
+        .take_while(|block| text_of(block, "type") == "tool_result")
+        .map(|block| text_of(block, "tool_use_id"))
+        .collect()
+}
+
+fn results(at: usize, message: &Message, called: &[&str]) -> Result<(), Refusal> {
+    let results = message.results();
+    for id in &results {
+        if !called.contains(id) {
+            let index = message
+                .blocks
+                .iter()
+                .position(|block| text_of(block, "tool_use_id") == *id);
+            return refuse(format!(
+                "messages.{at}.content.{}: unexpected `tool_use_id` found in `tool_result` blocks: \
+                 {id}. Each `tool_result` block must have a corresponding `tool_use` block in the \
+                 previous message.",
+                index.unwrap_or(0)
+            ));
+        }
+    }
+    match super::super::check::repeated(results) {
+        Some(id) => refuse(format!(
+            "messages.{at}.content: each tool_use must have a single result. Found multiple \
+             `tool_result` blocks with id: {id}"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn without_tools(messages: &[Message]) -> Result<(), Refusal> {
+    let has_calls = |message: &Message| !message.uses().is_empty() || !message.results().is_empty();
+    if messages.iter().any(has_calls) {
+        return refuse(
+            "Requests which include `tool_use` or `tool_result` blocks must define tools",
+        );
+    }
+    Ok(())
+}
+
+/// An answer that the request begins must not end with a blank.
+fn ending(messages: &[Message]) -> Result<(), Refusal> {
+    let last = messages.last().filter(|last| last.role == Role::Assistant);
+    let text = last.and_then(|last| last.blocks.last());
+    let text = text.map(|block| text_of(block, "text")).unwrap_or_default();
+    if text.ends_with(char::is_whitespace) {
+        return refuse("messages: final assistant content cannot end with trailing whitespace");
+    }
+    Ok(())
+}

@@ -1,0 +1,313 @@
+//! What caching depends on of a Messages request: which settings belong to which level, and what the
+//! blocks say apart from their markers.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+
+use super::super::{Judge, other_fields, text_of};
+use super::is_custom;
+use super::markers::Place;
+use super::message::{Message, Role};
+use crate::accounting::anthropic::{Block, Level, Prompt, Run, Ttl};
+use crate::accounting::{AnthropicModel, Content};
+use crate::tokens;
+
+pub(super) fn of(
+    request: &Map<String, Value>,
+    judge: &Judge<'_>,
+    rules: &AnthropicModel,
+    system: &[Map<String, Value>],
+    messages: &[Message],
+    marks: &HashMap<Place, Ttl>,
+) -> Prompt {
+    let tools = request.get("tools").and_then(Value::as_array);
+    let tools: Vec<&Map<String, Value>> = tools
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object)
+        .collect();
+    let thinking = thinking(request);
+    let ahead = if rules.settings_first {
+        thinking.as_str()
+    } else {
+        ""
+    };
+    Prompt {
+        namespace: judge.namespace,
+        model: text_of(request, "model").to_owned(),
+        levels: [
+            Level {
+                settings: framed(ahead),
+                blocks: tool_blocks(&tools, marks),
+            },
+            Level {
+                settings: system_settings(request, &tools, messages),
+                blocks: system_blocks(system, marks),
+            },
+            Level {
+                settings: message_settings(request, &thinking, messages),
+                blocks: message_blocks(messages, rules, marks),
+            },
+        ],
+    }
+}
+
+fn framed(frame: &str) -> Content {
+    Content {
+        frame: frame.to_owned(),
+        ..Content::default()
+    }
+}
+
+/// Thinking and effort, in which what is the default is the same as what is left out.
+fn thinking(request: &Map<String, Value>) -> String {
+    let thinking = request.get("thinking").filter(|config| !config.is_null());
+    let thinking = thinking.filter(|config| config.get("type") != Some(&json!("disabled")));
+    let effort = request
+        .get("output_config")
+        .and_then(|config| config.get("effort"));
+    let effort = effort.filter(|effort| !effort.is_null() && **effort != json!("high"));
+    format!(
+        "{}|{}",
+        thinking.map(Value::to_string).unwrap_or_default(),
+        effort.map(Value::to_string).unwrap_or_default()
+    )
+}
+
+/// Whether a tool belongs to the system prompt: switching web search on and off keeps the tools' cache.
+fn is_web(tool: &Map<String, Value>) -> bool {
+    let kind = text_of(tool, "type");
+    kind.starts_with("web_search_") || kind.starts_with("web_fetch_")
+}
+
+fn tool_blocks(tools: &[&Map<String, Value>], marks: &HashMap<Place, Ttl>) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    for (at, tool) in tools.iter().enumerate() {
+        let is_deferred = tool.get("defer_loading") == Some(&Value::Bool(true));
+        let breakpoint = marks.get(&(0, 0, at)).copied();
+        if !is_web(tool) && !is_deferred {
+            blocks.push(Block {
+                content: tool_content(tool),
+                breakpoint,
+                run: Run::Alone,
+            });
+        } else if let Some(last) = blocks.last_mut() {
+            // A tool that is not rendered here: what it marks is the end of those before.
+            last.breakpoint = last.breakpoint.or(breakpoint);
+        }
+    }
+    blocks
+}
+
+fn tool_content(tool: &Map<String, Value>) -> Content {
+    let named = [
+        "type",
+        "name",
+        "description",
+        "input_schema",
+        "cache_control",
+    ];
+    let kind = if is_custom(tool) {
+        "custom"
+    } else {
+        text_of(tool, "type")
+    };
+    let schema = tool.get("input_schema").map(Value::to_string);
+    Content {
+        frame: format!("tool|{kind}|{}", other_fields(tool, &named)),
+        text: format!(
+            "{} {} {}",
+            text_of(tool, "name"),
+            text_of(tool, "description"),
+            schema.unwrap_or_default()
+        ),
+        images: 0,
+    }
+}
+
+/// Web tools, citations, speed, and the output format, which adds a system prompt.
+fn system_settings(
+    request: &Map<String, Value>,
+    tools: &[&Map<String, Value>],
+    messages: &[Message],
+) -> Content {
+    let web = tools.iter().filter(|tool| is_web(tool));
+    let web: Vec<String> = web
+        .map(|tool| other_fields(tool, &["cache_control"]))
+        .collect();
+    let cites = |block: &Map<String, Value>| {
+        let citations = block
+            .get("citations")
+            .and_then(|citations| citations.get("enabled"));
+        citations == Some(&Value::Bool(true))
+    };
+    let has_citations = messages
+        .iter()
+        .flat_map(|message| &message.blocks)
+        .any(cites);
+    let speed = request
+        .get("speed")
+        .filter(|speed| **speed != json!("standard"));
+    let format = request
+        .get("output_config")
+        .and_then(|config| config.get("format"));
+    let format = format.or(request.get("output_format"));
+    let text = |value: Option<&Value>| {
+        let value = value.filter(|value| !value.is_null());
+        value.map(Value::to_string).unwrap_or_default()
+    };
+    Content {
+        frame: format!("citations {has_citations}|speed {}", text(speed)),
+        text: format!("{}{}", web.concat(), text(format)),
+        images: 0,
+    }
+}
+
+fn message_settings(request: &Map<String, Value>, thinking: &str, messages: &[Message]) -> Content {
+    let has_images = messages
+        .iter()
+        .flat_map(|message| &message.blocks)
+        .any(has_image);
+    let choice = request
+        .get("tool_choice")
+        .filter(|choice| !choice.is_null());
+    let choice = choice.and_then(Value::as_object);
+    let choice = choice
+        .map(|choice| other_fields(choice, &[]))
+        .unwrap_or_default();
+    framed(&format!("{thinking}|choice {choice}|images {has_images}"))
+}
+
+fn has_image(block: &Map<String, Value>) -> bool {
+    let parts = block.get("content").and_then(Value::as_array);
+    let mut parts = parts.into_iter().flatten().filter_map(Value::as_object);
+    text_of(block, "type") == "image" || parts.any(|part| text_of(part, "type") == "image")
+}
+
+fn system_blocks(system: &[Map<String, Value>], marks: &HashMap<Place, Ttl>) -> Vec<Block> {
+    let block = |(at, fields): (usize, &Map<String, Value>)| Block {
+        content: content("system", fields),
+        breakpoint: marks.get(&(1, 0, at)).copied(),
+        run: Run::Alone,
+    };
+    system.iter().enumerate().map(block).collect()
+}
+
+fn message_blocks(
+    messages: &[Message],
+    rules: &AnthropicModel,
+    marks: &HashMap<Place, Ttl>,
+) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let last_question = messages.iter().rposition(is_question);
+    for (at, message) in messages.iter().enumerate() {
+        // Older models drop the thinking before the last message that is more than tool results.
+        let drops_thinking = !rules.keeps_thinking && Some(at) < last_question;
+        for (index, fields) in message.blocks.iter().enumerate() {
+            let kind = text_of(fields, "type");
+            if drops_thinking && matches!(kind, "thinking" | "redacted_thinking") {
+                continue;
+            }
+            blocks.push(Block {
+                content: content(message.role.name(), fields),
+                breakpoint: marks.get(&(2, at, index)).copied(),
+                run: match kind {
+                    "tool_use" => Run::ToolUses,
+                    "tool_result" => Run::ToolResults,
+                    _ => Run::Alone,
+                },
+            });
+        }
+    }
+    blocks
+}
+
+/// Whether a message of the user is more than tool results.
+fn is_question(message: &Message) -> bool {
+    let is_result = |block: &Map<String, Value>| text_of(block, "type") == "tool_result";
+    message.role == Role::User && !message.blocks.iter().all(is_result)
+}
+
+/// What a block says, its marker aside.
+fn content(role: &str, fields: &Map<String, Value>) -> Content {
+    let kind = text_of(fields, "type");
+    let with = |named: &[&str], text: String, images: u64| {
+        let mut all = vec!["type", "cache_control"];
+        all.extend(named);
+        Content {
+            frame: format!("{role}|{kind}|{}", other_fields(fields, &all)),
+            text,
+            images,
+        }
+    };
+    match kind {
+        "text" => with(&["text"], text_of(fields, "text").to_owned(), 0),
+        "thinking" => with(&["thinking"], text_of(fields, "thinking").to_owned(), 0),
+        "redacted_thinking" => with(&["data"], text_of(fields, "data").to_owned(), 0),
+        "image" => with(&[], String::new(), tokens::IMAGE),
+        "document" => document(fields, with),
+        "tool_use" => {
+            let input = fields
+                .get("input")
+                .map(Value::to_string)
+                .unwrap_or_default();
+            with(
+                &["name", "input"],
+                format!("{} {input}", text_of(fields, "name")),
+                0,
+            )
+        }
+        "tool_result" => tool_result(fields, with),
+        _ => {
+            let text = other_fields(fields, &["cache_control"]);
+            Content {
+                frame: format!("{role}|{kind}"),
+                text,
+                images: 0,
+            }
+        }
+    }
+}
+
+fn document(
+    fields: &Map<String, Value>,
+    with: impl Fn(&[&str], String, u64) -> Content,
+) -> Content {
+    let source = fields.get("source").and_then(Value::as_object);
+    match source.map(|source| text_of(source, "type")) {
+        Some("text") => {
+            let text = source
+                .map(|source| text_of(source, "data"))
+                .unwrap_or_default();
+            with(&["source"], text.to_owned(), 0)
+        }
+        _ => with(&[], String::new(), tokens::IMAGE),
+    }
+}
+
+/// A result that is a string is the same as one text block.
+fn tool_result(
+    fields: &Map<String, Value>,
+    with: impl Fn(&[&str], String, u64) -> Content,
+) -> Content {
+    let parts = match fields.get("content") {
+        Some(Value::Array(parts)) => parts.as_slice(),
+        _ => return with(&["content"], super::message::result_text(fields), 0),
+    };
+    let is_text = |part: &Value| part.get("type") == Some(&json!("text"));
+    if let [only] = parts
+        && is_text(only)
+        && only
+            .as_object()
+            .is_some_and(|part| other_fields(part, &["type", "text"]).is_empty())
+    {
+        return with(&["content"], super::message::result_text(fields), 0);
+    }
+    let images = parts.iter().filter(|part| !is_text(part)).count() as u64;
+    with(
+        &[],
+        super::message::result_text(fields),
+        images * tokens::IMAGE,
+    )
+}

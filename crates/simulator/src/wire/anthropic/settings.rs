@@ -1,0 +1,165 @@
+//! Thinking, output formats and other settings.
+
+use serde_json::{Map, Value};
+
+use super::super::check::{self, Why};
+use super::super::{Refusal, text_of};
+use super::message::{Message, Role};
+use super::{list, refuse};
+
+/// What the request says about thinking.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Thinking {
+    pub(super) is_on: bool,
+    /// `display: omitted`.
+    pub(super) is_hidden: bool,
+}
+
+pub(super) fn thinking(
+    request: &Map<String, Value>,
+    limit: Option<u64>,
+    messages: &[Message],
+) -> Result<Thinking, Refusal> {
+    let config = match request.get("thinking") {
+        None | Some(Value::Null) => return Ok(Thinking::default()),
+        Some(Value::Object(config)) => config,
+        Some(_) => return refuse("thinking: Input should be a valid dictionary"),
+    };
+    match text_of(config, "type") {
+        "disabled" => return Ok(Thinking::default()),
+        "adaptive" | "between_tools" => {}
+        "enabled" => {
+            budget(config, limit)?;
+            begins_with_thinking(messages)?;
+        }
+        other => {
+            return refuse(format!(
+                "thinking: Input tag '{other}' found using 'type' does not match any of the expected \
+                 tags: 'adaptive', 'disabled', 'enabled'"
+            ));
+        }
+    }
+    let temperature = request.get("temperature").and_then(Value::as_f64);
+    if temperature.is_some_and(|temperature| (temperature - 1.0).abs() > f64::EPSILON) {
+        return refuse("`temperature` may only be set to 1 when thinking is enabled.");
+    }
+    if request.get("top_k").is_some_and(|top_k| !top_k.is_null()) {
+        return refuse("`top_k` must be unset when thinking is enabled.");
+    }
+    Ok(Thinking {
+        is_on: true,
+        is_hidden: text_of(config, "display") == "omitted",
+    })
+}
+
+fn budget(config: &Map<String, Value>, limit: Option<u64>) -> Result<(), Refusal> {
+    let budget = match config.get("budget_tokens") {
+        Some(budget) => budget.as_u64(),
+        None => return refuse("thinking.enabled.budget_tokens: Field required"),
+    };
+    match budget {
+        Some(budget) if budget < 1_024 => {
+            refuse("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
+        }
+        Some(budget) if limit.is_some_and(|limit| limit <= budget) => {
+            refuse("`max_tokens` must be greater than `thinking.budget_tokens`.")
+        }
+        Some(_) => Ok(()),
+        None => refuse("thinking.enabled.budget_tokens: Input should be a valid integer"),
+    }
+}
+
+/// While tools are being used, the model's last message begins with its thinking.
+fn begins_with_thinking(messages: &[Message]) -> Result<(), Refusal> {
+    let answers = messages.last().is_some_and(|last| {
+        let is_result = |block: &Map<String, Value>| text_of(block, "type") == "tool_result";
+        last.role == Role::User && last.blocks.iter().any(is_result)
+    });
+    let at = messages
+        .iter()
+        .rposition(|message| message.role == Role::Assistant);
+    let (true, Some(at)) = (answers, at) else {
+        return Ok(());
+    };
+    let first = messages[at].blocks.first();
+    let first = first
+        .map(|block| text_of(block, "type"))
+        .unwrap_or_default();
+    if matches!(first, "thinking" | "redacted_thinking") {
+        return Ok(());
+    }
+    refuse(format!(
+        "messages.{at}.content.0.type: Expected `thinking` or `redacted_thinking`, but found \
+         `{first}`. When `thinking` is enabled, a final `assistant` message must start with a thinking \
+         block (preceeding the lastmost set of `tool_use` and `tool_result` blocks)."
+    ))
+}
+
+/// The schema that `output_config.format` demands.
+pub(super) fn schema(request: &Map<String, Value>) -> Result<Option<Value>, Refusal> {
+    let config = request
+        .get("output_config")
+        .and_then(|config| config.get("format"));
+    let (at, format) = match (config, request.get("output_format")) {
+        (Some(Value::Object(format)), _) => ("output_config.format", format),
+        (_, Some(Value::Object(format))) => ("output_format", format),
+        _ => return Ok(None),
+    };
+    if text_of(format, "type") != "json_schema" {
+        return refuse(format!("{at}.type: Input should be 'json_schema'"));
+    }
+    let Some(schema) = format.get("schema").filter(|schema| schema.is_object()) else {
+        return refuse(format!("{at}.schema: Field required"));
+    };
+    match check::strict(schema, false) {
+        Err(found) if found.why == Why::Open => refuse(format!(
+            "{at}.schema: For 'object' type, 'additionalProperties' must be explicitly set to false \
+             (at /{})",
+            found.path.join("/")
+        )),
+        _ => Ok(Some(schema.clone())),
+    }
+}
+
+/// `max_tokens: 0` fills the cache and generates nothing: what implies output is refused with it.
+pub(super) fn prewarming(
+    request: &Map<String, Value>,
+    limit: Option<u64>,
+    is_thinking: bool,
+) -> Result<(), Refusal> {
+    if limit != Some(0) {
+        return Ok(());
+    }
+    let choice = request
+        .get("tool_choice")
+        .and_then(|choice| choice.get("type"));
+    let forces_tools = choice.is_some_and(|kind| kind == "any" || kind == "tool");
+    let implied = [
+        ("stream", request.get("stream") == Some(&Value::Bool(true))),
+        ("thinking", is_thinking),
+        ("output_config.format", schema(request)?.is_some()),
+        ("tool_choice", forces_tools),
+    ];
+    match implied.iter().find(|(_, is_set)| *is_set) {
+        Some((what, _)) => refuse(format!("max_tokens: 0 cannot be combined with `{what}`")),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn stops(request: &Map<String, Value>) -> Result<Vec<String>, Refusal> {
+    let mut stops = Vec::new();
+    for (at, stop) in list(request, "stop_sequences")?.iter().enumerate() {
+        match stop.as_str() {
+            Some(text) if !text.trim().is_empty() => stops.push(text.to_owned()),
+            Some(_) => {
+                return refuse("stop_sequences: each stop sequence must contain non-whitespace");
+            }
+            None => {
+                return refuse(format!(
+                    "stop_sequences.{at}: Input should be a valid string"
+                ));
+            }
+        }
+    }
+    Ok(stops)
+}

@@ -1,0 +1,263 @@
+//! Chat Completions.
+
+mod message;
+mod write;
+
+use serde_json::{Map, Value};
+
+use super::openai::{self, Part, Speaker};
+use super::{Judge, Prompt, Refusal, Request, Thinking, text_of};
+use crate::accounting::OpenAiModel;
+use crate::dialogue::{Dialogue, OfferedTool};
+
+pub(super) use write::write;
+
+/// What the answer depends on beside the dialogue.
+#[derive(Debug, Clone)]
+pub(crate) struct Form {
+    pub(super) model: String,
+    pub(super) has_usage_chunk: bool,
+    pub(super) charges_writes: bool,
+}
+
+/// <https://platform.openai.com/docs/api-reference/chat/create>
+const PARAMETERS: [&str; 37] = [
+    "messages",
+    "model",
+    "audio",
+    "frequency_penalty",
+    "function_call",
+    "functions",
+    "logit_bias",
+    "logprobs",
+    "max_completion_tokens",
+    "max_tokens",
+    "metadata",
+    "modalities",
+    "moderation",
+    "n",
+    "parallel_tool_calls",
+    "prediction",
+    "presence_penalty",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "reasoning_effort",
+    "response_format",
+    "safety_identifier",
+    "seed",
+    "service_tier",
+    "stop",
+    "store",
+    "stream",
+    "stream_options",
+    "temperature",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+    "top_p",
+    "user",
+    "verbosity",
+    "web_search_options",
+];
+
+pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
+    let (request, model) = openai::top(body, &PARAMETERS, judge)?;
+    let rules = judge.rules.openai.model(model);
+    let is_streamed = stream(request)?;
+    let limit = limit(request, rules)?;
+    let stops = stops(request)?;
+    single_choice(request)?;
+    let cache = openai::cache_parameters(request, rules)?;
+    let tools = tools(request)?;
+    let choice = openai::choice(request, &tools, |fields| {
+        fields.get("function")?.get("name")?.as_str()
+    })?;
+    if request.contains_key("parallel_tool_calls") && openai::list(request, "tools")?.is_empty() {
+        let message = "'parallel_tool_calls' is only allowed when 'tools' are specified.";
+        return Err(Refusal::invalid(message).param("parallel_tool_calls"));
+    }
+    let messages = message::read(request, rules)?;
+    let schema = schema(request, &messages)?;
+
+    let mut dialogue = Dialogue {
+        model: model.to_owned(),
+        tools,
+        choice,
+        schema: schema.clone(),
+        ..Dialogue::default()
+    };
+    dialogue.hear(messages.iter().filter_map(|message| message.spoken.clone()));
+    let settings = ["parallel_tool_calls", "reasoning_effort", "verbosity"];
+    let settings = openai::settings(request, &settings, schema.as_ref());
+    let parts: Vec<Part> = messages.into_iter().map(|message| message.part).collect();
+    let tools = openai::list(request, "tools")?;
+    let prompt = openai::prompt(judge, model, cache, settings, tools, parts);
+    Ok(Request {
+        dialogue,
+        prompt: Prompt::OpenAi(prompt),
+        limit,
+        stops,
+        is_streamed,
+        thinking: Thinking::IfScripted,
+        form: super::Form::Chat(Form {
+            model: model.to_owned(),
+            has_usage_chunk: has_usage_chunk(request),
+            charges_writes: rules.caching == crate::accounting::Caching::Exact,
+        }),
+    })
+}
+
+fn stream(request: &Map<String, Value>) -> Result<bool, Refusal> {
+    let is_streamed = request.get("stream") == Some(&Value::Bool(true));
+    let options = request.get("stream_options");
+    if options.is_some_and(|options| !options.is_null()) && !is_streamed {
+        let message = "The 'stream_options' parameter is only allowed when 'stream' is enabled.";
+        return Err(Refusal::invalid(message).param("stream_options"));
+    }
+    Ok(is_streamed)
+}
+
+fn has_usage_chunk(request: &Map<String, Value>) -> bool {
+    let options = request.get("stream_options");
+    options.and_then(|options| options.get("include_usage")) == Some(&Value::Bool(true))
+}
+
+fn limit(request: &Map<String, Value>, rules: &OpenAiModel) -> Result<Option<u64>, Refusal> {
+    let old = request.get("max_tokens").filter(|limit| !limit.is_null());
+    if old.is_some() && rules.reasons {
+        let message = "Unsupported parameter: 'max_tokens' is not supported with this model. Use \
+                       'max_completion_tokens' instead.";
+        return Err(Refusal::invalid(message)
+            .param("max_tokens")
+            .code("unsupported_parameter"));
+    }
+    for key in ["max_completion_tokens", "max_tokens"] {
+        match request.get(key).filter(|limit| !limit.is_null()) {
+            None => {}
+            Some(limit) => {
+                return match limit.as_u64().filter(|limit| *limit > 0) {
+                    Some(limit) => Ok(Some(limit)),
+                    None => Err(openai::wrong_type(key, "an integer above 0", limit)),
+                };
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn stops(request: &Map<String, Value>) -> Result<Vec<String>, Refusal> {
+    match request.get("stop") {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::String(stop)) => Ok(vec![stop.clone()]),
+        Some(Value::Array(stops)) if stops.len() <= 4 => Ok(stops
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect()),
+        Some(other) => Err(openai::wrong_type(
+            "stop",
+            "a string or up to four strings",
+            other,
+        )),
+    }
+}
+
+fn single_choice(request: &Map<String, Value>) -> Result<(), Refusal> {
+    match request.get("n") {
+        None | Some(Value::Null) => Ok(()),
+        Some(n) if n.as_u64() == Some(1) => Ok(()),
+        Some(_) => Err(Refusal::with_status(
+            400,
+            "The simulator gives one choice per request: leave 'n' out.",
+        )
+        .param("n")),
+    }
+}
+
+fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, Refusal> {
+    if request
+        .get("tools")
+        .and_then(Value::as_array)
+        .is_some_and(Vec::is_empty)
+    {
+        return Err(openai::empty_array("tools"));
+    }
+    let mut tools = Vec::new();
+    for (at, tool) in openai::list(request, "tools")?.iter().enumerate() {
+        let Some(fields) = tool.as_object() else {
+            return Err(openai::wrong_type(
+                format!("tools[{at}]"),
+                "an object",
+                tool,
+            ));
+        };
+        match text_of(fields, "type") {
+            "function" => match fields.get("function").and_then(Value::as_object) {
+                Some(function) => {
+                    tools.push(openai::tool(&format!("tools[{at}].function"), function)?);
+                }
+                None => return Err(openai::missing(format!("tools[{at}].function"))),
+            },
+            "custom" => {}
+            "" => return Err(openai::missing(format!("tools[{at}].type"))),
+            other => {
+                let param = format!("tools[{at}].type");
+                return Err(openai::wrong_value(param, other, "'function' and 'custom'"));
+            }
+        }
+    }
+    openai::distinct_tools(&tools)?;
+    Ok(tools)
+}
+
+/// The schema that `response_format` demands.
+fn schema(
+    request: &Map<String, Value>,
+    messages: &[message::Message],
+) -> Result<Option<Value>, Refusal> {
+    let format = match request.get("response_format") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Object(format)) => format,
+        Some(other) => return Err(openai::wrong_type("response_format", "an object", other)),
+    };
+    match text_of(format, "type") {
+        "text" => Ok(None),
+        "json_schema" => match format.get("json_schema").and_then(Value::as_object) {
+            Some(inner) => openai::output_schema("response_format.json_schema", inner).map(Some),
+            None => Err(openai::missing("response_format.json_schema")),
+        },
+        "json_object" => {
+            let says_json = |message: &message::Message| {
+                let blocks = &message.part.blocks;
+                blocks
+                    .iter()
+                    .any(|block| block.content.text.to_lowercase().contains("json"))
+            };
+            if messages.iter().any(says_json) {
+                return Ok(Some(serde_json::json!({"type": "object"})));
+            }
+            let message = "'messages' must contain the word 'json' in some form, to use \
+                           'response_format' of type 'json_object'.";
+            Err(Refusal::invalid(message).param("messages"))
+        }
+        other => {
+            let supported = "'json_object', 'json_schema', and 'text'";
+            Err(openai::wrong_value(
+                "response_format.type",
+                other,
+                supported,
+            ))
+        }
+    }
+}
+
+/// Who a role is.
+fn speaker(role: &str) -> Speaker {
+    match role {
+        "system" | "developer" => Speaker::Developer,
+        "assistant" => Speaker::Model,
+        "tool" | "function" => Speaker::Tool,
+        _ => Speaker::User,
+    }
+}

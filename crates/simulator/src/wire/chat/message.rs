@@ -1,0 +1,343 @@
+//! Messages of a chat request, and the rules that tie tool calls to tool messages.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use super::super::openai::{self, Part};
+use super::super::{Refusal, other_fields, text_of};
+use crate::accounting::Content;
+use crate::accounting::OpenAiModel;
+use crate::accounting::openai::Block;
+use crate::dialogue::{Call, CallResult, Spoken};
+
+/// A message, checked.
+pub(super) struct Message {
+    pub(super) spoken: Option<Spoken>,
+    pub(super) part: Part,
+    /// The ids of its tool calls.
+    calls: Vec<String>,
+    /// The id of the call that it answers.
+    answers: Option<String>,
+}
+
+const ROLES: &str = "'system', 'assistant', 'user', 'function', 'tool', and 'developer'";
+
+pub(super) fn read(
+    request: &Map<String, Value>,
+    rules: &OpenAiModel,
+) -> Result<Vec<Message>, Refusal> {
+    let Some(messages) = request.get("messages") else {
+        return Err(openai::missing("messages"));
+    };
+    let Some(messages) = messages.as_array() else {
+        return Err(openai::wrong_type(
+            "messages",
+            "an array of objects",
+            messages,
+        ));
+    };
+    if messages.is_empty() {
+        return Err(openai::empty_array("messages"));
+    }
+    let messages: Vec<Message> = messages
+        .iter()
+        .enumerate()
+        .map(|(at, message)| one(at, message, rules))
+        .collect::<Result<_, _>>()?;
+    pairs(&messages)?;
+    Ok(messages)
+}
+
+fn one(at: usize, message: &Value, rules: &OpenAiModel) -> Result<Message, Refusal> {
+    let param = format!("messages[{at}]");
+    let Some(fields) = message.as_object() else {
+        return Err(openai::wrong_type(param, "an object", message));
+    };
+    let role = match fields.get("role") {
+        Some(Value::String(role)) => role.as_str(),
+        Some(other) => {
+            return Err(openai::wrong_type(
+                format!("{param}.role"),
+                "a string",
+                other,
+            ));
+        }
+        None => return Err(openai::missing(format!("{param}.role"))),
+    };
+    if ![
+        "system",
+        "developer",
+        "user",
+        "assistant",
+        "tool",
+        "function",
+    ]
+    .contains(&role)
+    {
+        return Err(openai::wrong_value(format!("{param}.role"), role, ROLES));
+    }
+    let calls = calls(&param, role, fields)?;
+    let answers = match (role, fields.get("tool_call_id")) {
+        ("tool", Some(Value::String(id))) => Some(id.clone()),
+        ("tool", _) => return Err(openai::missing(format!("{param}.tool_call_id"))),
+        _ => None,
+    };
+    let mut blocks = content(&param, role, fields, calls.is_empty(), rules)?;
+    let texts: Vec<String> = blocks
+        .iter()
+        .filter(|block| block.content.images == 0)
+        .map(|block| block.content.text.clone())
+        .collect();
+    blocks.extend(calls.iter().map(call_block));
+    if let Some(reasoning) = fields.get("reasoning_content").and_then(Value::as_str) {
+        blocks.insert(0, reasoning_block(reasoning));
+    }
+    Ok(Message {
+        spoken: spoken(role, texts, &calls, answers.as_deref()),
+        part: Part {
+            speaker: super::speaker(role),
+            blocks,
+        },
+        calls: calls.into_iter().map(|call| call.id).collect(),
+        answers,
+    })
+}
+
+fn spoken(role: &str, texts: Vec<String>, calls: &[Call], answers: Option<&str>) -> Option<Spoken> {
+    match role {
+        "user" => Some(Spoken::User(texts)),
+        "assistant" => Some(Spoken::Model(calls.iter().map(parsed).collect())),
+        "tool" => Some(Spoken::Results(vec![CallResult {
+            call_id: answers.unwrap_or_default().to_owned(),
+            text: texts.join("\n"),
+            is_error: false,
+        }])),
+        _ => None,
+    }
+}
+
+/// With its arguments read, if they can be.
+fn parsed(call: &Call) -> Call {
+    let text = call.arguments.as_str().unwrap_or_default();
+    Call {
+        arguments: serde_json::from_str(text).unwrap_or_else(|_| call.arguments.clone()),
+        ..call.clone()
+    }
+}
+
+fn calls(param: &str, role: &str, fields: &Map<String, Value>) -> Result<Vec<Call>, Refusal> {
+    let calls = match fields.get("tool_calls") {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(calls)) => calls,
+        Some(other) => {
+            return Err(openai::wrong_type(
+                format!("{param}.tool_calls"),
+                "an array",
+                other,
+            ));
+        }
+    };
+    if role != "assistant" {
+        let message = format!(
+            "'tool_calls' is only allowed in messages with role 'assistant', not '{role}'."
+        );
+        return Err(Refusal::invalid(message).param(format!("{param}.tool_calls")));
+    }
+    if calls.is_empty() {
+        return Err(openai::empty_array(format!("{param}.tool_calls")));
+    }
+    let calls = calls.iter().enumerate();
+    calls
+        .map(|(at, call)| one_call(&format!("{param}.tool_calls[{at}]"), call))
+        .collect()
+}
+
+fn one_call(param: &str, call: &Value) -> Result<Call, Refusal> {
+    let Some(id) = call.get("id").and_then(Value::as_str) else {
+        return Err(openai::missing(format!("{param}.id")));
+    };
+    match call.get("type").and_then(Value::as_str) {
+        Some("function") => {}
+        Some("custom") => {
+            let name = call.pointer("/custom/name");
+            return Ok(Call {
+                id: id.to_owned(),
+                name: openai::tool_name(&format!("{param}.custom.name"), name)?,
+                arguments: call.pointer("/custom/input").cloned().unwrap_or_default(),
+            });
+        }
+        Some(other) => {
+            let supported = "'function' and 'custom'";
+            return Err(openai::wrong_value(
+                format!("{param}.type"),
+                other,
+                supported,
+            ));
+        }
+        None => return Err(openai::missing(format!("{param}.type"))),
+    }
+    let name = openai::tool_name(
+        &format!("{param}.function.name"),
+        call.pointer("/function/name"),
+    )?;
+    let arguments = match call.pointer("/function/arguments") {
+        Some(Value::String(text)) => text,
+        Some(other) => {
+            let param = format!("{param}.function.arguments");
+            return Err(openai::wrong_type(param, "a string", other));
+        }
+        None => return Err(openai::missing(format!("{param}.function.arguments"))),
+    };
+    Ok(Call {
+        id: id.to_owned(),
+        name,
+        // Kept as text: what the prompt holds are the bytes.
+        arguments: Value::String(arguments.clone()),
+    })
+}
+
+fn content(
+    param: &str,
+    role: &str,
+    fields: &Map<String, Value>,
+    is_needed: bool,
+    rules: &OpenAiModel,
+) -> Result<Vec<Block>, Refusal> {
+    let named = [
+        "role",
+        "content",
+        "tool_calls",
+        "reasoning_content",
+        "refusal",
+        "annotations",
+    ];
+    let frame = format!("{role}|{}", other_fields(fields, &named));
+    let param = format!("{param}.content");
+    match fields.get("content") {
+        Some(Value::String(text)) => Ok(vec![Block {
+            content: openai::text_content(&frame, text),
+            ..Block::default()
+        }]),
+        Some(Value::Array(parts)) if parts.is_empty() && role != "assistant" => {
+            Err(openai::empty_array(param))
+        }
+        Some(Value::Array(parts)) => {
+            let parts = parts.iter().enumerate();
+            parts
+                .map(|(at, part)| one_part(&format!("{param}[{at}]"), role, &frame, part, rules))
+                .collect()
+        }
+        None | Some(Value::Null) => {
+            let has_refusal = fields.get("refusal").is_some_and(Value::is_string);
+            if role == "assistant" && (!is_needed || has_refusal) {
+                Ok(Vec::new())
+            } else {
+                let message = "Invalid value for 'content': expected a string, got null.";
+                Err(Refusal::invalid(message).param(param))
+            }
+        }
+        Some(other) => Err(openai::wrong_type(
+            param,
+            "a string or an array of objects",
+            other,
+        )),
+    }
+}
+
+fn one_part(
+    param: &str,
+    role: &str,
+    frame: &str,
+    part: &Value,
+    rules: &OpenAiModel,
+) -> Result<Block, Refusal> {
+    let Some(fields) = part.as_object() else {
+        return Err(openai::wrong_type(param, "an object", part));
+    };
+    let allowed: &[&str] = match role {
+        "user" => &["text", "image_url", "input_audio", "file"],
+        "assistant" => &["text", "refusal"],
+        _ => &["text"],
+    };
+    let kind = text_of(fields, "type");
+    if !allowed.contains(&kind) {
+        let allowed: Vec<String> = allowed.iter().map(|kind| format!("'{kind}'")).collect();
+        return Err(openai::wrong_value(
+            format!("{param}.type"),
+            kind,
+            &allowed.join(", "),
+        ));
+    }
+    if !fields
+        .get(kind)
+        .is_some_and(|value| value.is_string() || value.is_object())
+    {
+        return Err(openai::missing(format!("{param}.{kind}")));
+    }
+    Ok(Block {
+        content: openai::part_content(frame, fields),
+        is_marked: openai::is_marked(param, fields, rules)?,
+        end: None,
+    })
+}
+
+fn call_block(call: &Call) -> Block {
+    let arguments = call.arguments.as_str().unwrap_or_default();
+    Block {
+        content: Content {
+            frame: format!("assistant|call {}", call.id),
+            text: format!("{} {arguments}", call.name),
+            images: 0,
+        },
+        ..Block::default()
+    }
+}
+
+fn reasoning_block(reasoning: &str) -> Block {
+    Block {
+        content: openai::text_content("assistant|reasoning", reasoning),
+        ..Block::default()
+    }
+}
+
+/// Every tool call is answered by the tool messages right behind it, and every tool message answers one.
+fn pairs(messages: &[Message]) -> Result<(), Refusal> {
+    let mut open: Vec<&str> = Vec::new();
+    let mut answered: HashSet<&str> = HashSet::new();
+    for (at, message) in messages.iter().enumerate() {
+        if let Some(id) = message.answers.as_deref() {
+            if let Some(found) = open.iter().position(|call| *call == id) {
+                open.remove(found);
+                answered.insert(id);
+                continue;
+            }
+            let message = if answered.contains(id) {
+                format!(
+                    "Duplicate tool message for 'tool_call_id' '{id}': each tool call is answered once."
+                )
+            } else {
+                "Invalid parameter: messages with role 'tool' must be a response to a preceeding \
+                 message with 'tool_calls'."
+                    .to_owned()
+            };
+            return Err(Refusal::invalid(message).param(format!("messages.[{at}].role")));
+        }
+        unanswered(&open, at)?;
+        answered.clear();
+        open = message.calls.iter().map(String::as_str).collect();
+    }
+    unanswered(&open, messages.len())
+}
+
+fn unanswered(open: &[&str], at: usize) -> Result<(), Refusal> {
+    if open.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each \
+         'tool_call_id'. The following tool_call_ids did not have response messages: {}",
+        open.join(", ")
+    );
+    Err(Refusal::invalid(message).param(format!("messages.[{at}].role")))
+}

@@ -1,0 +1,132 @@
+//! Chat answers, whole and as chunks.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::super::{Making, Rendered, data};
+use super::Form;
+use crate::answer::{Answer, AnsweredCall, Stop, Tokens, pieces};
+
+pub(in super::super) fn write(answer: &Answer, form: &Form, making: &Making<'_>) -> Rendered {
+    if making.request.is_streamed {
+        Rendered::Events(chunks(answer, form, making))
+    } else {
+        Rendered::Whole(whole(answer, form, making))
+    }
+}
+
+fn whole(answer: &Answer, form: &Form, making: &Making<'_>) -> Value {
+    let mut message = json!({
+        "role": "assistant",
+        "content": answer.text,
+        "refusal": null,
+        "annotations": [],
+    });
+    if let Some(reasoning) = &answer.reasoning {
+        message["reasoning_content"] = Value::from(reasoning.as_str());
+    }
+    if !answer.calls.is_empty() {
+        message["tool_calls"] = answer.calls.iter().map(call).collect();
+    }
+    let mut completion = head("chat.completion", form, making);
+    completion["choices"] = json!([{
+        "index": 0,
+        "message": message,
+        "logprobs": null,
+        "finish_reason": finish_reason(&answer.stop),
+    }]);
+    completion["usage"] = usage(&making.tokens, form);
+    completion
+}
+
+fn head(object: &str, form: &Form, making: &Making<'_>) -> Value {
+    json!({
+        "id": making.ids.answer("chatcmpl-"),
+        "object": object,
+        "created": making.now / 1_000,
+        "model": form.model,
+        "service_tier": "default",
+        "system_fingerprint": "fp_simulator",
+    })
+}
+
+fn call(call: &AnsweredCall) -> Value {
+    json!({
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    })
+}
+
+fn finish_reason(stop: &Stop) -> &'static str {
+    match stop {
+        Stop::End | Stop::Sequence(_) => "stop",
+        Stop::ToolCalls => "tool_calls",
+        Stop::Length => "length",
+        Stop::Refusal => "content_filter",
+    }
+}
+
+fn usage(tokens: &Tokens, form: &Form) -> Value {
+    let mut prompt = json!({"cached_tokens": tokens.read, "audio_tokens": 0});
+    if form.charges_writes || tokens.written > 0 {
+        prompt["cache_write_tokens"] = Value::from(tokens.written);
+    }
+    json!({
+        "prompt_tokens": tokens.input(),
+        "completion_tokens": tokens.output,
+        "total_tokens": tokens.input() + tokens.output,
+        "prompt_tokens_details": prompt,
+        "completion_tokens_details": {
+            "reasoning_tokens": tokens.reasoning,
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        },
+    })
+}
+
+fn chunks(answer: &Answer, form: &Form, making: &Making<'_>) -> Vec<Bytes> {
+    let mut deltas = vec![json!({"role": "assistant", "content": "", "refusal": null})];
+    for piece in answer.reasoning.as_deref().map(pieces).unwrap_or_default() {
+        deltas.push(json!({"reasoning_content": piece}));
+    }
+    for piece in answer.text.as_deref().map(pieces).unwrap_or_default() {
+        deltas.push(json!({"content": piece}));
+    }
+    for (at, call) in answer.calls.iter().enumerate() {
+        deltas.push(json!({"tool_calls": [{
+            "index": at,
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": ""},
+        }]}));
+        for piece in pieces(&call.arguments) {
+            let function = json!({"arguments": piece});
+            deltas.push(json!({"tool_calls": [{"index": at, "function": function}]}));
+        }
+    }
+    let chunk = |delta: Value, finish_reason: Option<&str>| {
+        let mut chunk = head("chat.completion.chunk", form, making);
+        chunk["choices"] = json!([{
+            "index": 0,
+            "delta": delta,
+            "logprobs": null,
+            "finish_reason": finish_reason,
+        }]);
+        if form.has_usage_chunk {
+            chunk["usage"] = Value::Null;
+        }
+        data(&chunk)
+    };
+    let mut events: Vec<Bytes> = deltas.into_iter().map(|delta| chunk(delta, None)).collect();
+    events.push(chunk(json!({}), Some(finish_reason(&answer.stop))));
+    if form.has_usage_chunk {
+        let mut last = head("chat.completion.chunk", form, making);
+        last["choices"] = json!([]);
+        last["usage"] = usage(&making.tokens, form);
+        events.push(data(&last));
+    }
+    events.push(Bytes::from_static(b"data: [DONE]\n\n"));
+    events
+}

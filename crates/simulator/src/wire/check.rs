@@ -1,0 +1,143 @@
+//! What all providers check.
+
+use serde_json::Value;
+
+/// Whether a tool may have this name: `^[a-zA-Z0-9_-]{1,64}$`.
+pub(super) fn is_tool_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+/// The first name that comes twice.
+pub(super) fn repeated<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let mut seen = std::collections::HashSet::new();
+    names.into_iter().find(|name| !seen.insert(*name))
+}
+
+/// What keeps a schema from being followed strictly: where, and why.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NotStrict {
+    pub(super) path: Vec<String>,
+    pub(super) why: Why,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// An object does not say `additionalProperties: false`.
+    Open,
+    /// A property is not among the required ones.
+    Optional(String),
+}
+
+/// Whether structured output can follow `schema`: every object must be closed, and, if `all_required`,
+/// require all its properties.
+pub(super) fn strict(schema: &Value, all_required: bool) -> Result<(), NotStrict> {
+    walk(schema, all_required, &mut Vec::new(), 0)
+}
+
+fn walk(
+    schema: &Value,
+    all_required: bool,
+    path: &mut Vec<String>,
+    depth: usize,
+) -> Result<(), NotStrict> {
+    let Some(map) = schema.as_object().filter(|_| depth < 64) else {
+        return Ok(());
+    };
+    let properties = map.get("properties").and_then(Value::as_object);
+    let is_object = match map.get("type") {
+        Some(Value::String(name)) => name == "object",
+        Some(Value::Array(names)) => names.iter().any(|name| name == "object"),
+        _ => properties.is_some(),
+    };
+    let refuse = |path: &[String], why| {
+        Err(NotStrict {
+            path: path.to_vec(),
+            why,
+        })
+    };
+    if is_object && map.get("additionalProperties") != Some(&Value::Bool(false)) {
+        return refuse(path, Why::Open);
+    }
+    let required = map.get("required").and_then(Value::as_array);
+    let is_required =
+        |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
+    for (name, property) in properties.into_iter().flatten() {
+        if all_required && !is_required(name) {
+            return refuse(path, Why::Optional(name.clone()));
+        }
+        descend(property, all_required, path, &["properties", name], depth)?;
+    }
+    for definitions in ["$defs", "definitions"] {
+        let inner = map.get(definitions).and_then(Value::as_object);
+        for (name, definition) in inner.into_iter().flatten() {
+            descend(definition, all_required, path, &[definitions, name], depth)?;
+        }
+    }
+    if let Some(items) = map.get("items") {
+        descend(items, all_required, path, &["items"], depth)?;
+    }
+    for list in ["anyOf", "oneOf", "allOf"] {
+        let inner = map.get(list).and_then(Value::as_array);
+        for (at, option) in inner.into_iter().flatten().enumerate() {
+            descend(option, all_required, path, &[list, &at.to_string()], depth)?;
+        }
+    }
+    Ok(())
+}
+
+fn descend(
+    schema: &Value,
+    all_required: bool,
+    path: &mut Vec<String>,
+    steps: &[&str],
+    depth: usize,
+) -> Result<(), NotStrict> {
+    let length = path.len();
+    path.extend(steps.iter().map(|step| (*step).to_owned()));
+    walk(schema, all_required, path, depth + 1)?;
+    path.truncate(length);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_and_repetitions() {
+        assert!(is_tool_name("get_weather-2") && !is_tool_name("") && !is_tool_name("a b"));
+        assert!(is_tool_name(&"x".repeat(64)) && !is_tool_name(&"x".repeat(65)));
+        assert_eq!(repeated(["a", "b", "a"]), Some("a"));
+        assert_eq!(repeated(["a", "b"]), None);
+    }
+
+    #[test]
+    fn a_strict_schema_is_closed_everywhere() {
+        let inner = |extra: serde_json::Value| {
+            json!({"type": "object", "additionalProperties": false, "required": ["list"], "properties":
+                {"list": {"type": "array", "items": extra}}})
+        };
+        let open = inner(json!({"type": "object", "properties": {}}));
+        let found = strict(&open, true);
+        let path = ["properties", "list", "items"].map(str::to_owned).to_vec();
+        assert_eq!(
+            found,
+            Err(NotStrict {
+                path,
+                why: Why::Open
+            })
+        );
+        let closed =
+            json!({"type": "object", "additionalProperties": false, "properties": {"a": {}}});
+        assert!(strict(&inner(closed.clone()), false).is_ok());
+        assert!(matches!(
+            strict(&inner(closed), true),
+            Err(NotStrict { why: Why::Optional(name), .. }) if name == "a"
+        ));
+    }
+}

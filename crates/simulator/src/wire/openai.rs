@@ -1,0 +1,469 @@
+//! What OpenAI's two formats share: parameters, error bodies, prompt blocks.
+
+use serde_json::{Map, Value, json};
+
+use super::check::{self, NotStrict, Why};
+use super::{Judge, Refusal, other_fields, text_of};
+use crate::accounting::openai::{Block, End, Mode, Prompt};
+use crate::accounting::{Caching, Content, OpenAiModel};
+use crate::dialogue::{Choice, OfferedTool};
+use crate::tokens;
+
+/// The longest `prompt_cache_key`.
+const LONGEST_KEY: usize = 64;
+
+pub(super) fn error(refusal: &Refusal) -> Value {
+    let (kind, code) = match refusal.status {
+        429 => ("requests", Some("rate_limit_exceeded")),
+        401 => ("invalid_request_error", Some("invalid_api_key")),
+        500.. => ("server_error", None),
+        _ => ("invalid_request_error", None),
+    };
+    json!({"error": {
+        "message": refusal.message,
+        "type": refusal.kind.unwrap_or(kind),
+        "param": refusal.param,
+        "code": refusal.code.or(code),
+    }})
+}
+
+/// The request, with its model: unknown parameters are refused.
+pub(super) fn top<'a>(
+    body: &'a Value,
+    known: &[&str],
+    judge: &Judge<'_>,
+) -> Result<(&'a Map<String, Value>, &'a str), Refusal> {
+    let Some(request) = body.as_object() else {
+        return Err(Refusal::invalid(
+            "We could not parse the JSON body of your request: expected a JSON object.",
+        ));
+    };
+    let unknown = request.keys().find(|key| !known.contains(&key.as_str()));
+    if let Some(key) = unknown.filter(|_| !judge.accepts_unknown) {
+        return Err(Refusal::invalid(format!("Unknown parameter: '{key}'."))
+            .param(key)
+            .code("unknown_parameter"));
+    }
+    match request.get("model").and_then(Value::as_str) {
+        Some(model) if !model.is_empty() => Ok((request, model)),
+        _ => Err(Refusal::invalid("you must provide a model parameter").param("model")),
+    }
+}
+
+pub(super) fn missing(param: impl Into<String>) -> Refusal {
+    let param = param.into();
+    Refusal::invalid(format!("Missing required parameter: '{param}'."))
+        .param(param)
+        .code("missing_required_parameter")
+}
+
+pub(super) fn wrong_type(param: impl Into<String>, expected: &str, found: &Value) -> Refusal {
+    let param = param.into();
+    let found = match found {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    };
+    let message =
+        format!("Invalid type for '{param}': expected {expected}, but got {found} instead.");
+    Refusal::invalid(message).param(param).code("invalid_type")
+}
+
+pub(super) fn wrong_value(param: impl Into<String>, found: &str, supported: &str) -> Refusal {
+    let param = param.into();
+    let message = format!("Invalid value: '{found}'. Supported values are: {supported}.");
+    Refusal::invalid(message).param(param).code("invalid_value")
+}
+
+pub(super) fn empty_array(param: impl Into<String>) -> Refusal {
+    let param = param.into();
+    let message = format!(
+        "Invalid '{param}': empty array. Expected an array with minimum length 1, but got an empty \
+         array instead."
+    );
+    Refusal::invalid(message).param(param).code("empty_array")
+}
+
+pub(super) fn too_long(param: impl Into<String>, most: usize, length: usize) -> Refusal {
+    let param = param.into();
+    let message = format!(
+        "Invalid '{param}': string too long. Expected a string with maximum length {most}, but got a \
+         string with length {length} instead."
+    );
+    Refusal::invalid(message)
+        .param(param)
+        .code("string_above_max_length")
+}
+
+/// A name of a tool, in a definition or a call.
+pub(super) fn tool_name(param: &str, name: Option<&Value>) -> Result<String, Refusal> {
+    let name = match name {
+        None => return Err(missing(param)),
+        Some(Value::String(name)) => name,
+        Some(other) => return Err(wrong_type(param, "a string", other)),
+    };
+    if name.chars().count() > 64 {
+        return Err(too_long(param, 64, name.chars().count()));
+    }
+    if !check::is_tool_name(name) {
+        let message = format!(
+            "Invalid '{param}': string does not match pattern. Expected a string that matches the \
+             pattern '^[a-zA-Z0-9_-]+$'."
+        );
+        return Err(Refusal::invalid(message).param(param).code("invalid_value"));
+    }
+    Ok(name.clone())
+}
+
+/// A list that, if it is there, has something in it.
+pub(super) fn list<'a>(request: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], Refusal> {
+    match request.get(key) {
+        None | Some(Value::Null) => Ok(&[]),
+        Some(Value::Array(items)) => Ok(items),
+        Some(other) => Err(wrong_type(key, "an array", other)),
+    }
+}
+
+/// A tool: its name and schema, checked. `at` names it, `function` is where its fields are.
+pub(super) fn tool(at: &str, function: &Map<String, Value>) -> Result<OfferedTool, Refusal> {
+    let name = tool_name(&format!("{at}.name"), function.get("name"))?;
+    let schema = match function.get("parameters") {
+        None | Some(Value::Null) => json!({"type": "object", "properties": {}}),
+        Some(schema @ Value::Object(fields)) => {
+            if !fields.is_empty() && text_of(fields, "type") != "object" {
+                let message = format!(
+                    "Invalid schema for function '{name}': schema must be a JSON Schema of 'type: \
+                     \"object\"', got 'type: {}'.",
+                    fields.get("type").unwrap_or(&Value::Null)
+                );
+                return Err(Refusal::invalid(message)
+                    .param(format!("{at}.parameters"))
+                    .code("invalid_function_parameters"));
+            }
+            schema.clone()
+        }
+        Some(other) => return Err(wrong_type(format!("{at}.parameters"), "an object", other)),
+    };
+    if function.get("strict") == Some(&Value::Bool(true)) {
+        check::strict(&schema, true).map_err(|why| {
+            let message = format!("Invalid schema for function '{name}': {}", explained(&why));
+            Refusal::invalid(message)
+                .param(format!("{at}.parameters"))
+                .code("invalid_function_parameters")
+        })?;
+    }
+    Ok(OfferedTool { name, schema })
+}
+
+pub(super) fn distinct_tools(tools: &[OfferedTool]) -> Result<(), Refusal> {
+    match check::repeated(tools.iter().map(|tool| tool.name.as_str())) {
+        Some(name) => Err(Refusal::invalid(format!(
+            "Invalid 'tools': the function name '{name}' is used more than once."
+        ))
+        .param("tools")
+        .code("invalid_value")),
+        None => Ok(()),
+    }
+}
+
+/// The schema of a `json_schema` format, whose fields are in `format`.
+pub(super) fn output_schema(param: &str, format: &Map<String, Value>) -> Result<Value, Refusal> {
+    let name = tool_name(&format!("{param}.name"), format.get("name"))?;
+    let Some(schema) = format.get("schema").filter(|schema| schema.is_object()) else {
+        return Err(missing(format!("{param}.schema")));
+    };
+    if format.get("strict") == Some(&Value::Bool(true)) {
+        check::strict(schema, true).map_err(|why| {
+            let message = format!(
+                "Invalid schema for response_format '{name}': {}",
+                explained(&why)
+            );
+            Refusal::invalid(message)
+                .param(param)
+                .code("invalid_json_schema")
+        })?;
+    }
+    Ok(schema.clone())
+}
+
+fn explained(why: &NotStrict) -> String {
+    let path: Vec<String> = why.path.iter().map(|step| format!("'{step}'")).collect();
+    let path = path.join(", ");
+    match &why.why {
+        Why::Open => format!(
+            "In context=({path}), 'additionalProperties' is required to be supplied and to be false."
+        ),
+        Why::Optional(name) => format!(
+            "In context=({path}), 'required' is required to be supplied and to be an array including \
+             every key in properties. Missing '{name}'."
+        ),
+    }
+}
+
+/// What `tool_choice` says. `name_in` is where a named function has its name.
+pub(super) fn choice(
+    request: &Map<String, Value>,
+    tools: &[OfferedTool],
+    name_in: impl Fn(&Map<String, Value>) -> Option<&str>,
+) -> Result<Choice, Refusal> {
+    let choice = match request.get("tool_choice") {
+        None | Some(Value::Null) => return Ok(Choice::Auto),
+        Some(_) if tools.is_empty() && list(request, "tools")?.is_empty() => {
+            let message = "'tool_choice' is only allowed when 'tools' are specified.";
+            return Err(Refusal::invalid(message).param("tool_choice"));
+        }
+        Some(Value::String(word)) => match word.as_str() {
+            "auto" => Choice::Auto,
+            "none" => Choice::None,
+            "required" => Choice::Any,
+            other => {
+                let supported = "'none', 'auto', and 'required'";
+                return Err(wrong_value("tool_choice", other, supported));
+            }
+        },
+        Some(Value::Object(fields)) => match name_in(fields) {
+            Some(name) => Choice::Named(name.to_owned()),
+            // Allowed tools, hosted tools: the model may choose.
+            None => Choice::Auto,
+        },
+        Some(other) => return Err(wrong_type("tool_choice", "a string or an object", other)),
+    };
+    match &choice {
+        Choice::Named(name) if !tools.iter().any(|tool| tool.name == *name) => {
+            let message = format!("Tool choice '{name}' not found in 'tools' parameter.");
+            Err(Refusal::invalid(message).param("tool_choice"))
+        }
+        _ => Ok(choice),
+    }
+}
+
+/// What the parameters say about caching.
+pub(super) struct CacheParameters {
+    key: Option<String>,
+    mode: Mode,
+    lifetime: Option<String>,
+}
+
+pub(super) fn cache_parameters(
+    request: &Map<String, Value>,
+    model: &OpenAiModel,
+) -> Result<CacheParameters, Refusal> {
+    let key = match request.get("prompt_cache_key") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(key)) if key.chars().count() > LONGEST_KEY => {
+            return Err(too_long(
+                "prompt_cache_key",
+                LONGEST_KEY,
+                key.chars().count(),
+            ));
+        }
+        Some(Value::String(key)) => Some(key.clone()),
+        Some(other) => return Err(wrong_type("prompt_cache_key", "a string", other)),
+    };
+    let retention = match request.get("prompt_cache_retention") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(word)) if ["in_memory", "24h"].contains(&word.as_str()) => {
+            Some(word.clone())
+        }
+        Some(other) => {
+            let found = other.to_string();
+            let supported = "'in_memory' and '24h'";
+            return Err(wrong_value("prompt_cache_retention", &found, supported));
+        }
+    };
+    let mut parameters = CacheParameters {
+        key,
+        mode: Mode::Implicit,
+        lifetime: retention.filter(|_| model.caching != Caching::Exact),
+    };
+    if let Some(options) = request
+        .get("prompt_cache_options")
+        .filter(|one| !one.is_null())
+    {
+        parameters.take_options(options, model)?;
+    }
+    Ok(parameters)
+}
+
+impl CacheParameters {
+    fn take_options(&mut self, options: &Value, model: &OpenAiModel) -> Result<(), Refusal> {
+        let param = "prompt_cache_options";
+        let Some(options) = options.as_object() else {
+            return Err(wrong_type(param, "an object", options));
+        };
+        if model.caching != Caching::Exact {
+            let message = format!(
+                "Unsupported parameter: '{param}' is only supported with gpt-5.6 and later models."
+            );
+            return Err(Refusal::invalid(message)
+                .param(param)
+                .code("unsupported_parameter"));
+        }
+        self.mode = match options.get("mode").and_then(Value::as_str) {
+            None | Some("implicit") => Mode::Implicit,
+            Some("explicit") => Mode::Explicit,
+            Some(other) => {
+                let supported = "'implicit' and 'explicit'";
+                return Err(wrong_value(format!("{param}.mode"), other, supported));
+            }
+        };
+        self.lifetime = match options.get("ttl").and_then(Value::as_str) {
+            None => None,
+            Some(ttl @ ("30m" | "12h")) => Some(ttl.to_owned()),
+            Some(other) => {
+                return Err(wrong_value(
+                    format!("{param}.ttl"),
+                    other,
+                    "'30m' and '12h'",
+                ));
+            }
+        };
+        Ok(())
+    }
+}
+
+/// Whether a content part carries a breakpoint.
+pub(super) fn is_marked(
+    param: &str,
+    part: &Map<String, Value>,
+    model: &OpenAiModel,
+) -> Result<bool, Refusal> {
+    let marker = part.get("prompt_cache_breakpoint");
+    let Some(marker) = marker.filter(|marker| !marker.is_null()) else {
+        return Ok(false);
+    };
+    let param = format!("{param}.prompt_cache_breakpoint");
+    if model.caching != Caching::Exact {
+        let message = format!(
+            "Unsupported parameter: '{param}' is only supported with gpt-5.6 and later models."
+        );
+        return Err(Refusal::invalid(message)
+            .param(param)
+            .code("unsupported_parameter"));
+    }
+    match marker.get("mode").and_then(Value::as_str) {
+        Some("explicit") => Ok(true),
+        Some(other) => Err(wrong_value(format!("{param}.mode"), other, "'explicit'")),
+        None => Err(missing(format!("{param}.mode"))),
+    }
+}
+
+/// Who speaks, as far as the ends of messages matter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Speaker {
+    Developer,
+    User,
+    Model,
+    Tool,
+}
+
+/// A message or item, as blocks.
+pub(super) struct Part {
+    pub(super) speaker: Speaker,
+    pub(super) blocks: Vec<Block>,
+}
+
+/// Puts together what caching depends on.
+pub(super) fn prompt(
+    judge: &Judge<'_>,
+    model: &str,
+    cache: CacheParameters,
+    settings: Content,
+    tools: &[Value],
+    mut parts: Vec<Part>,
+) -> Prompt {
+    let beginning = parts
+        .iter()
+        .take_while(|part| part.speaker == Speaker::Developer)
+        .count();
+    for at in 0..parts.len() {
+        let next_is_tool = parts
+            .get(at + 1)
+            .is_some_and(|next| next.speaker == Speaker::Tool);
+        let end = match parts[at].speaker {
+            Speaker::User => End::Eligible,
+            Speaker::Tool if !next_is_tool => End::Eligible,
+            Speaker::Developer if at + 1 == beginning => End::Beginning,
+            _ => End::Other,
+        };
+        if let Some(last) = parts[at].blocks.last_mut() {
+            last.end = Some(end);
+        }
+    }
+    let tools = tools.iter().map(|tool| Block {
+        content: tool_content(tool),
+        ..Block::default()
+    });
+    Prompt {
+        namespace: judge.namespace,
+        model: model.to_owned(),
+        cache_key: cache.key,
+        settings,
+        blocks: tools
+            .chain(parts.into_iter().flat_map(|part| part.blocks))
+            .collect(),
+        mode: cache.mode,
+        lifetime: cache.lifetime,
+    }
+}
+
+fn tool_content(tool: &Value) -> Content {
+    Content {
+        frame: "tool".to_owned(),
+        text: tool.to_string(),
+        images: 0,
+    }
+}
+
+/// The settings that change what is rendered ahead of the prompt: those of `keys` that are set, and a
+/// schema, which counts.
+pub(super) fn settings(
+    request: &Map<String, Value>,
+    keys: &[&str],
+    schema: Option<&Value>,
+) -> Content {
+    let set = keys.iter().filter_map(|key| {
+        let value = request.get(*key).filter(|value| !value.is_null())?;
+        Some(format!("{key}={value}"))
+    });
+    Content {
+        frame: set.collect::<Vec<_>>().join("&"),
+        text: schema.map(Value::to_string).unwrap_or_default(),
+        images: 0,
+    }
+}
+
+/// What a content part says. Its marker is no part of that.
+pub(super) fn part_content(frame: &str, part: &Map<String, Value>) -> Content {
+    let marker = "prompt_cache_breakpoint";
+    let kind = text_of(part, "type");
+    match kind {
+        // A text, whoever writes it, is the same as a string.
+        "text" | "input_text" | "output_text" | "refusal" => {
+            let key = if kind == "refusal" { "refusal" } else { "text" };
+            let named = ["type", key, marker, "annotations", "logprobs"];
+            Content {
+                frame: format!("{frame}|{}", other_fields(part, &named)),
+                text: text_of(part, key).to_owned(),
+                images: 0,
+            }
+        }
+        _ => Content {
+            frame: format!("{frame}|{}", other_fields(part, &[marker])),
+            text: String::new(),
+            images: tokens::IMAGE,
+        },
+    }
+}
+
+/// What a text says that is written as a string.
+pub(super) fn text_content(frame: &str, text: &str) -> Content {
+    Content {
+        frame: format!("{frame}|"),
+        text: text.to_owned(),
+        images: 0,
+    }
+}

@@ -1,0 +1,280 @@
+//! Responses.
+
+mod events;
+mod item;
+mod items;
+mod write;
+
+use serde_json::{Map, Value, json};
+
+use super::openai::{self, Part, Speaker};
+use super::{Judge, Prompt, Refusal, Request, Thinking, text_of};
+use crate::accounting::Caching;
+use crate::dialogue::{Dialogue, OfferedTool};
+
+pub(super) use events::error_event;
+pub(crate) use items::Items;
+pub(crate) use write::output_items;
+pub(super) use write::write;
+
+/// What the answer repeats of the request.
+#[derive(Debug, Clone)]
+pub(crate) struct Form {
+    /// The fields of the answer that come from the request.
+    pub(super) repeated: Map<String, Value>,
+    pub(super) has_encrypted: bool,
+    pub(super) has_summary: bool,
+    pub(super) charges_writes: bool,
+    pub(crate) is_stored: bool,
+}
+
+/// <https://platform.openai.com/docs/api-reference/responses/create>
+const PARAMETERS: [&str; 36] = [
+    "access_programs",
+    "background",
+    "background_options",
+    "context_management",
+    "conversation",
+    "image",
+    "include",
+    "input",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "model",
+    "moderation",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "prompt",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "reasoning",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "stream",
+    "stream_options",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
+    "multi_agent",
+    "skills",
+];
+
+const INCLUDABLE: [&str; 8] = [
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "message.input_image.image_url",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+    "reasoning.encrypted_content",
+    "message.output_text.logprobs",
+];
+
+pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
+    let (request, model) = openai::top(body, &PARAMETERS, judge)?;
+    let rules = judge.rules.openai.model(model);
+    unsupported(request)?;
+    let limit = limit(request)?;
+    let included = included(request)?;
+    let cache = openai::cache_parameters(request, rules)?;
+    let tools = tools(request)?;
+    let choice = openai::choice(request, &tools, |fields| {
+        (text_of(fields, "type") == "function").then(|| text_of(fields, "name"))
+    })?;
+    let schema = schema(request)?;
+    let items = item::read(request, rules, judge.items)?;
+
+    let mut dialogue = Dialogue {
+        model: model.to_owned(),
+        tools,
+        choice,
+        schema: schema.clone(),
+        ..Dialogue::default()
+    };
+    dialogue.hear(items.iter().filter_map(|item| item.spoken.clone()));
+    let settings = [
+        "parallel_tool_calls",
+        "reasoning",
+        "text",
+        "context_management",
+    ];
+    let settings = openai::settings(request, &settings, schema.as_ref());
+    let mut parts: Vec<Part> = instructions(request)?.into_iter().collect();
+    parts.extend(items.into_iter().filter_map(|item| item.part));
+    let offered = openai::list(request, "tools")?;
+    let prompt = openai::prompt(judge, model, cache, settings, offered, parts);
+    let summary = request
+        .get("reasoning")
+        .and_then(|reasoning| reasoning.get("summary"));
+    Ok(Request {
+        dialogue,
+        prompt: Prompt::OpenAi(prompt),
+        limit,
+        stops: Vec::new(),
+        is_streamed: request.get("stream") == Some(&Value::Bool(true)),
+        thinking: if rules.reasons {
+            Thinking::Always
+        } else {
+            Thinking::IfScripted
+        },
+        form: super::Form::Responses(Box::new(Form {
+            repeated: repeated(request),
+            has_encrypted: included.contains(&"reasoning.encrypted_content"),
+            has_summary: summary.is_some_and(|summary| !summary.is_null()),
+            charges_writes: rules.caching == Caching::Exact,
+            is_stored: request.get("store") != Some(&Value::Bool(false)),
+        })),
+    })
+}
+
+/// What would need more than one request of memory.
+fn unsupported(request: &Map<String, Value>) -> Result<(), Refusal> {
+    if let Some(id) = request.get("previous_response_id").and_then(Value::as_str) {
+        let message = format!("Previous response with id '{id}' not found.");
+        return Err(Refusal::invalid(message)
+            .param("previous_response_id")
+            .code("previous_response_not_found"));
+    }
+    for key in ["background", "conversation", "prompt"] {
+        let is_set = |value: &Value| !value.is_null() && *value != Value::Bool(false);
+        if request.get(key).is_some_and(is_set) {
+            let message = format!("The simulator does not have '{key}': leave it out.");
+            return Err(Refusal::with_status(400, message).param(key));
+        }
+    }
+    Ok(())
+}
+
+fn limit(request: &Map<String, Value>) -> Result<Option<u64>, Refusal> {
+    let key = "max_output_tokens";
+    match request.get(key).filter(|limit| !limit.is_null()) {
+        None => Ok(None),
+        Some(limit) => match limit.as_u64() {
+            Some(least) if least >= 16 => Ok(Some(least)),
+            Some(_) => {
+                let message = format!(
+                    "Invalid '{key}': integer below minimum value. Expected a value >= 16, but got \
+                     {limit} instead."
+                );
+                Err(Refusal::invalid(message)
+                    .param(key)
+                    .code("integer_below_min_value"))
+            }
+            None => Err(openai::wrong_type(key, "an integer", limit)),
+        },
+    }
+}
+
+fn included(request: &Map<String, Value>) -> Result<Vec<&str>, Refusal> {
+    let mut included = Vec::new();
+    for (at, what) in openai::list(request, "include")?.iter().enumerate() {
+        let word = what.as_str().unwrap_or_default();
+        if !INCLUDABLE.contains(&word) {
+            let supported: Vec<String> = INCLUDABLE.iter().map(|one| format!("'{one}'")).collect();
+            let param = format!("include[{at}]");
+            return Err(openai::wrong_value(param, word, &supported.join(", ")));
+        }
+        included.push(word);
+    }
+    Ok(included)
+}
+
+fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, Refusal> {
+    let mut tools = Vec::new();
+    for (at, tool) in openai::list(request, "tools")?.iter().enumerate() {
+        let Some(fields) = tool.as_object() else {
+            return Err(openai::wrong_type(
+                format!("tools[{at}]"),
+                "an object",
+                tool,
+            ));
+        };
+        match text_of(fields, "type") {
+            "function" => tools.push(openai::tool(&format!("tools[{at}]"), fields)?),
+            "" => return Err(openai::missing(format!("tools[{at}].type"))),
+            // Hosted and custom tools: the simulator does not use them.
+            _ => {}
+        }
+    }
+    openai::distinct_tools(&tools)?;
+    Ok(tools)
+}
+
+/// The schema that `text.format` demands.
+fn schema(request: &Map<String, Value>) -> Result<Option<Value>, Refusal> {
+    let format = request.get("text").and_then(|text| text.get("format"));
+    let format = match format {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Object(format)) => format,
+        Some(other) => return Err(openai::wrong_type("text.format", "an object", other)),
+    };
+    match text_of(format, "type") {
+        "text" => Ok(None),
+        "json_object" => Ok(Some(json!({"type": "object"}))),
+        "json_schema" => openai::output_schema("text.format", format).map(Some),
+        other => {
+            let supported = "'json_object', 'json_schema', and 'text'";
+            Err(openai::wrong_value("text.format.type", other, supported))
+        }
+    }
+}
+
+/// `instructions`: a developer message ahead of the input.
+fn instructions(request: &Map<String, Value>) -> Result<Option<Part>, Refusal> {
+    match request.get("instructions") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(Part {
+            speaker: Speaker::Developer,
+            blocks: vec![crate::accounting::openai::Block {
+                content: openai::text_content("developer", text),
+                ..Default::default()
+            }],
+        })),
+        Some(other) => Err(openai::wrong_type("instructions", "a string", other)),
+    }
+}
+
+/// What the answer repeats, with the defaults that the provider fills in.
+fn repeated(request: &Map<String, Value>) -> Map<String, Value> {
+    let of = |key: &str, default: Value| {
+        let found = request.get(key).filter(|value| !value.is_null());
+        (key.to_owned(), found.cloned().unwrap_or(default))
+    };
+    let mut reasoning = json!({"effort": null, "summary": null});
+    let mut text = json!({"format": {"type": "text"}, "verbosity": "medium"});
+    for (key, defaults) in [("reasoning", &mut reasoning), ("text", &mut text)] {
+        let given = request.get(key).and_then(Value::as_object);
+        for (name, value) in given.into_iter().flatten() {
+            defaults[name] = value.clone();
+        }
+    }
+    Map::from_iter([
+        of("instructions", Value::Null),
+        of("max_output_tokens", Value::Null),
+        of("max_tool_calls", Value::Null),
+        of("model", Value::Null),
+        of("parallel_tool_calls", Value::Bool(true)),
+        of("prompt_cache_key", Value::Null),
+        ("reasoning".to_owned(), reasoning),
+        of("safety_identifier", Value::Null),
+        of("store", Value::Bool(true)),
+        of("temperature", json!(1.0)),
+        ("text".to_owned(), text),
+        of("tool_choice", json!("auto")),
+        of("tools", json!([])),
+        of("top_logprobs", json!(0)),
+        of("top_p", json!(1.0)),
+        of("truncation", json!("disabled")),
+        of("user", Value::Null),
+        of("metadata", json!({})),
+    ])
+}

@@ -1,0 +1,464 @@
+//! Input items, and the rules that tie them to each other.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use super::super::openai::{self, Part, Speaker};
+use super::super::{Refusal, other_fields, text_of};
+use super::Items;
+use crate::accounting::openai::Block;
+use crate::accounting::{Content, OpenAiModel};
+use crate::dialogue::{Call, CallResult, Spoken};
+use crate::ids;
+
+/// An item, checked.
+pub(super) struct Item {
+    pub(super) spoken: Option<Spoken>,
+    pub(super) part: Option<Part>,
+    id: Option<String>,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    Message,
+    Reasoning,
+    Call(String),
+    Output(String),
+    Other,
+}
+
+/// Items beside those that are looked into.
+const OTHERS: [&str; 22] = [
+    "file_search_call",
+    "web_search_call",
+    "computer_call",
+    "computer_call_output",
+    "tool_search_call",
+    "tool_search_output",
+    "additional_tools",
+    "configuration_update",
+    "compaction",
+    "image_generation_call",
+    "code_interpreter_call",
+    "local_shell_call",
+    "local_shell_call_output",
+    "shell_call",
+    "shell_call_output",
+    "apply_patch_call",
+    "apply_patch_call_output",
+    "mcp_list_tools",
+    "mcp_approval_request",
+    "mcp_approval_response",
+    "mcp_call",
+    "compaction_trigger",
+];
+
+pub(super) fn read(
+    request: &Map<String, Value>,
+    rules: &OpenAiModel,
+    known: &Items,
+) -> Result<Vec<Item>, Refusal> {
+    let items = match request.get("input") {
+        None | Some(Value::Null) => {
+            let message = "Missing required parameter: one of 'input', 'previous_response_id', \
+                           'prompt' or 'conversation' must be provided.";
+            return Err(Refusal::invalid(message).code("missing_required_parameter"));
+        }
+        Some(Value::String(text)) => {
+            let message = json!({"role": "user", "content": text});
+            return Ok(vec![one(0, &message, rules, known)?]);
+        }
+        Some(Value::Array(items)) if items.is_empty() => return Err(openai::empty_array("input")),
+        Some(Value::Array(items)) => items,
+        Some(other) => return Err(openai::wrong_type("input", "a string or an array", other)),
+    };
+    let items: Vec<Item> = items
+        .iter()
+        .enumerate()
+        .map(|(at, item)| one(at, item, rules, known))
+        .collect::<Result<_, _>>()?;
+    pairs(&items)?;
+    reasoning(&items, known)?;
+    Ok(items)
+}
+
+fn one(at: usize, item: &Value, rules: &OpenAiModel, known: &Items) -> Result<Item, Refusal> {
+    let param = format!("input[{at}]");
+    let Some(fields) = item.as_object() else {
+        return Err(openai::wrong_type(param, "an object", item));
+    };
+    let kind = match fields.get("type") {
+        None if fields.contains_key("role") => "message",
+        None => return Err(openai::missing(format!("{param}.type"))),
+        Some(kind) => kind.as_str().unwrap_or_default(),
+    };
+    match kind {
+        "message" => message(&param, fields, rules),
+        "function_call" | "custom_tool_call" => call(&param, kind, fields),
+        "function_call_output" | "custom_tool_call_output" => output(&param, fields, rules),
+        "reasoning" => thought(&param, fields, known),
+        "item_reference" => Err(not_found(text_of(fields, "id"))),
+        other if OTHERS.contains(&other) => Ok(Item {
+            spoken: None,
+            part: Some(Part {
+                speaker: Speaker::Model,
+                blocks: vec![block(other, fields, item.to_string())],
+            }),
+            id: None,
+            kind: Kind::Other,
+        }),
+        other => {
+            let supported = "'message', 'function_call', 'function_call_output', 'reasoning', \
+                             'item_reference', and those of hosted tools";
+            Err(openai::wrong_value(
+                format!("{param}.type"),
+                other,
+                supported,
+            ))
+        }
+    }
+}
+
+fn block(kind: &str, fields: &Map<String, Value>, text: String) -> Block {
+    let named = ["type", "name", "arguments", "input", "output", "status"];
+    Block {
+        content: Content {
+            frame: format!("{kind}|{}", other_fields(fields, &named)),
+            text,
+            images: 0,
+        },
+        ..Block::default()
+    }
+}
+
+/// The id of an item, which begins with what its kind demands.
+fn id(param: &str, fields: &Map<String, Value>, prefix: &str) -> Result<Option<String>, Refusal> {
+    match fields.get("id") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(id)) if id.starts_with(prefix) => Ok(Some(id.clone())),
+        Some(Value::String(id)) => {
+            let param = format!("{param}.id");
+            let message =
+                format!("Invalid '{param}': '{id}'. Expected an ID that begins with '{prefix}'.");
+            Err(Refusal::invalid(message).param(param).code("invalid_value"))
+        }
+        Some(other) => Err(openai::wrong_type(format!("{param}.id"), "a string", other)),
+    }
+}
+
+fn message(param: &str, fields: &Map<String, Value>, rules: &OpenAiModel) -> Result<Item, Refusal> {
+    let role = match fields.get("role") {
+        Some(Value::String(role)) => role.as_str(),
+        Some(other) => {
+            return Err(openai::wrong_type(
+                format!("{param}.role"),
+                "a string",
+                other,
+            ));
+        }
+        None => return Err(openai::missing(format!("{param}.role"))),
+    };
+    let speaker = match role {
+        "system" | "developer" => Speaker::Developer,
+        "user" => Speaker::User,
+        "assistant" => Speaker::Model,
+        other => {
+            let supported = "'assistant', 'system', 'developer', and 'user'";
+            return Err(openai::wrong_value(
+                format!("{param}.role"),
+                other,
+                supported,
+            ));
+        }
+    };
+    let id = match speaker {
+        Speaker::Model => id(param, fields, "msg")?,
+        _ => None,
+    };
+    let frame = format!(
+        "{role}|{}",
+        other_fields(fields, &["type", "role", "content", "status"])
+    );
+    let content = format!("{param}.content");
+    let blocks = match fields.get("content") {
+        Some(Value::String(text)) => vec![Block {
+            content: openai::text_content(&frame, text),
+            ..Block::default()
+        }],
+        Some(Value::Array(parts)) => {
+            let allowed = allowed_parts(speaker);
+            parts_of(&content, allowed, &frame, parts, rules)?
+        }
+        Some(other) => {
+            return Err(openai::wrong_type(
+                content,
+                "a string or an array of objects",
+                other,
+            ));
+        }
+        None => return Err(openai::missing(content)),
+    };
+    let texts = blocks.iter().map(|block| block.content.text.clone());
+    let spoken = match speaker {
+        Speaker::User => Some(Spoken::User(
+            texts.filter(|text| !text.is_empty()).collect(),
+        )),
+        Speaker::Model => Some(Spoken::Model(Vec::new())),
+        _ => None,
+    };
+    Ok(Item {
+        spoken,
+        part: Some(Part { speaker, blocks }),
+        id,
+        kind: Kind::Message,
+    })
+}
+
+fn allowed_parts(speaker: Speaker) -> &'static [&'static str] {
+    match speaker {
+        Speaker::Model => &["output_text", "refusal"],
+        _ => &["input_text", "input_image", "input_file", "input_audio"],
+    }
+}
+
+fn parts_of(
+    param: &str,
+    allowed: &[&str],
+    frame: &str,
+    parts: &[Value],
+    rules: &OpenAiModel,
+) -> Result<Vec<Block>, Refusal> {
+    let one = |(at, part): (usize, &Value)| {
+        let param = format!("{param}[{at}]");
+        let Some(fields) = part.as_object() else {
+            return Err(openai::wrong_type(param, "an object", part));
+        };
+        let kind = text_of(fields, "type");
+        if !allowed.contains(&kind) {
+            let allowed: Vec<String> = allowed.iter().map(|kind| format!("'{kind}'")).collect();
+            return Err(openai::wrong_value(param, kind, &allowed.join(" and ")));
+        }
+        let needed = match kind {
+            "input_text" | "output_text" => Some("text"),
+            "refusal" => Some("refusal"),
+            _ => None,
+        };
+        if let Some(key) = needed.filter(|key| !fields.get(*key).is_some_and(Value::is_string)) {
+            return Err(openai::missing(format!("{param}.{key}")));
+        }
+        Ok(Block {
+            content: openai::part_content(frame, fields),
+            is_marked: openai::is_marked(&param, fields, rules)?,
+            end: None,
+        })
+    };
+    parts.iter().enumerate().map(one).collect()
+}
+
+fn call(param: &str, kind: &str, fields: &Map<String, Value>) -> Result<Item, Refusal> {
+    let (prefix, key) = match kind {
+        "function_call" => ("fc", "arguments"),
+        _ => ("ctc", "input"),
+    };
+    let id = id(param, fields, prefix)?;
+    let call_id = call_id(param, fields)?;
+    let name = openai::tool_name(&format!("{param}.name"), fields.get("name"))?;
+    let arguments = match fields.get(key) {
+        Some(Value::String(text)) => text,
+        Some(other) => {
+            return Err(openai::wrong_type(
+                format!("{param}.{key}"),
+                "a string",
+                other,
+            ));
+        }
+        None => return Err(openai::missing(format!("{param}.{key}"))),
+    };
+    let spoken = Call {
+        id: call_id.clone(),
+        name: name.clone(),
+        arguments: serde_json::from_str(arguments)
+            .unwrap_or_else(|_| Value::from(arguments.as_str())),
+    };
+    Ok(Item {
+        spoken: Some(Spoken::Model(vec![spoken])),
+        part: Some(Part {
+            speaker: Speaker::Model,
+            blocks: vec![block(kind, fields, format!("{name} {arguments}"))],
+        }),
+        id,
+        kind: Kind::Call(call_id),
+    })
+}
+
+fn call_id(param: &str, fields: &Map<String, Value>) -> Result<String, Refusal> {
+    let param = format!("{param}.call_id");
+    match fields.get("call_id") {
+        Some(Value::String(id)) if id.is_empty() => {
+            let message = format!(
+                "Invalid '{param}': empty string. Expected a string with minimum length 1, but got an \
+                 empty string instead."
+            );
+            Err(Refusal::invalid(message).param(param).code("empty_string"))
+        }
+        Some(Value::String(id)) if id.len() > 64 => Err(openai::too_long(param, 64, id.len())),
+        Some(Value::String(id)) => Ok(id.clone()),
+        Some(other) => Err(openai::wrong_type(param, "a string", other)),
+        None => Err(openai::missing(param)),
+    }
+}
+
+fn output(param: &str, fields: &Map<String, Value>, rules: &OpenAiModel) -> Result<Item, Refusal> {
+    let call_id = call_id(param, fields)?;
+    let frame = format!("output|{call_id}");
+    let blocks = match fields.get("output") {
+        Some(Value::String(text)) => vec![Block {
+            content: openai::text_content(&frame, text),
+            ..Block::default()
+        }],
+        Some(Value::Array(parts)) => {
+            let allowed = ["input_text", "input_image", "input_file"];
+            parts_of(&format!("{param}.output"), &allowed, &frame, parts, rules)?
+        }
+        Some(other) => {
+            let expected = "a string or an array of objects";
+            return Err(openai::wrong_type(
+                format!("{param}.output"),
+                expected,
+                other,
+            ));
+        }
+        None => return Err(openai::missing(format!("{param}.output"))),
+    };
+    let texts: Vec<&str> = blocks
+        .iter()
+        .map(|block| block.content.text.as_str())
+        .collect();
+    let result = CallResult {
+        call_id: call_id.clone(),
+        text: texts.join("\n"),
+        is_error: false,
+    };
+    Ok(Item {
+        spoken: Some(Spoken::Results(vec![result])),
+        part: Some(Part {
+            speaker: Speaker::Tool,
+            blocks,
+        }),
+        id: None,
+        kind: Kind::Output(call_id),
+    })
+}
+
+fn thought(param: &str, fields: &Map<String, Value>, known: &Items) -> Result<Item, Refusal> {
+    let id = id(param, fields, "rs")?;
+    if !fields.get("summary").is_some_and(Value::is_array) {
+        return Err(openai::missing(format!("{param}.summary")));
+    }
+    match fields.get("encrypted_content") {
+        Some(Value::String(content)) if !ids::is_encrypted(content) => {
+            let message = format!(
+                "The encrypted content for item {} could not be verified. Reason: Encrypted content \
+                 could not be decrypted or parsed.",
+                id.as_deref().unwrap_or("(without id)")
+            );
+            return Err(Refusal::invalid(message).code("invalid_encrypted_content"));
+        }
+        Some(Value::String(_)) => {}
+        // Without its content, the item has to be one that the provider has stored.
+        _ => match &id {
+            Some(id) if known.is_stored(id) => {}
+            Some(id) => return Err(not_found(id)),
+            None => return Err(openai::missing(format!("{param}.encrypted_content"))),
+        },
+    }
+    let summary = fields.get("summary").map(Value::to_string);
+    Ok(Item {
+        spoken: Some(Spoken::Model(Vec::new())),
+        part: Some(Part {
+            speaker: Speaker::Model,
+            blocks: vec![block("reasoning", fields, summary.unwrap_or_default())],
+        }),
+        id,
+        kind: Kind::Reasoning,
+    })
+}
+
+fn not_found(id: &str) -> Refusal {
+    let message = format!(
+        "Item with id '{id}' not found. Items are not persisted when `store` is set to false. Try again \
+         with `store` set to true, or remove this item from your input."
+    );
+    Refusal::invalid(message).status(404).param("input")
+}
+
+/// Every call has its output, later in the input, and every output its call before.
+fn pairs(items: &[Item]) -> Result<(), Refusal> {
+    let mut open: Vec<&str> = Vec::new();
+    let mut answered: HashSet<&str> = HashSet::new();
+    for item in items {
+        match &item.kind {
+            Kind::Call(id) => open.push(id),
+            Kind::Output(id) => match open.iter().position(|call| call == id) {
+                Some(found) => {
+                    open.remove(found);
+                    answered.insert(id);
+                }
+                None if answered.contains(id.as_str()) => {
+                    let message = format!("Duplicate output for function call {id}.");
+                    return Err(Refusal::invalid(message).param("input"));
+                }
+                None => {
+                    let message =
+                        format!("No tool call found for function call output with call_id {id}.");
+                    return Err(Refusal::invalid(message).param("input"));
+                }
+            },
+            Kind::Message | Kind::Reasoning | Kind::Other => {}
+        }
+    }
+    match open.first() {
+        Some(id) => {
+            let message = format!("No tool output found for function call {id}.");
+            Err(Refusal::invalid(message).param("input"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A reasoning item stays with the item that it led to.
+fn reasoning(items: &[Item], known: &Items) -> Result<(), Refusal> {
+    for (at, item) in items.iter().enumerate() {
+        let next = items.get(at + 1).map(|next| &next.kind);
+        let is_followed = matches!(
+            next,
+            Some(Kind::Message | Kind::Call(_) | Kind::Other | Kind::Reasoning)
+        );
+        if let (Kind::Reasoning, Some(id), false) = (&item.kind, &item.id, is_followed) {
+            let message = format!(
+                "Item '{id}' of type 'reasoning' was provided without its required following item."
+            );
+            return Err(Refusal::invalid(message).param("input"));
+        }
+        let needed = item.id.as_deref().and_then(|id| known.reasoning_of(id));
+        let before = items[..at].iter().rev();
+        let mut before = before.take_while(|item| !matches!(item.kind, Kind::Output(_)));
+        if let Some(needed) = needed
+            && !before.any(|item| item.id.as_deref() == Some(needed))
+        {
+            let id = item.id.as_deref().unwrap_or_default();
+            let kind = match item.kind {
+                Kind::Call(_) => "function_call",
+                _ => "message",
+            };
+            let message = format!(
+                "Item '{id}' of type '{kind}' was provided without its required 'reasoning' item: \
+                 '{needed}'."
+            );
+            return Err(Refusal::invalid(message).param("input"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Responses answers.
+
+use serde_json::{Value, json};
+
+use super::super::{Making, Rendered};
+use super::{Form, events};
+use crate::answer::{Answer, Stop, Tokens};
+use crate::ids;
+
+pub(in super::super) fn write(answer: &Answer, form: &Form, making: &Making<'_>) -> Rendered {
+    let output = output_items(answer, form, making);
+    let response = response(answer, form, making, &output);
+    if making.request.is_streamed {
+        Rendered::Events(events::of(&response, &output))
+    } else {
+        Rendered::Whole(response)
+    }
+}
+
+/// The items of the answer, finished.
+pub(crate) fn output_items(answer: &Answer, form: &Form, making: &Making<'_>) -> Vec<Value> {
+    let ids = making.ids;
+    let mut items = Vec::new();
+    if let Some(reasoning) = &answer.reasoning {
+        items.push(reasoning_item(reasoning, form, ids.part("rs_", 0)));
+    }
+    let is_cut = matches!(answer.stop, Stop::Length | Stop::Refusal);
+    if let Some(text) = &answer.text {
+        items.push(json!({
+            "id": ids.part("msg_", 0),
+            "type": "message",
+            "status": if is_cut && answer.calls.is_empty() { "incomplete" } else { "completed" },
+            "content": [{"type": "output_text", "annotations": [], "logprobs": [], "text": text}],
+            "role": "assistant",
+        }));
+    }
+    for (at, call) in answer.calls.iter().enumerate() {
+        items.push(json!({
+            "id": ids.part("fc_", at),
+            "type": "function_call",
+            "status": "completed",
+            "arguments": call.arguments,
+            "call_id": call.id,
+            "name": call.name,
+        }));
+    }
+    items
+}
+
+fn reasoning_item(reasoning: &str, form: &Form, id: String) -> Value {
+    let summary = if form.has_summary {
+        json!([{"type": "summary_text", "text": reasoning}])
+    } else {
+        json!([])
+    };
+    let mut item = json!({"id": id, "type": "reasoning", "summary": summary});
+    if form.has_encrypted {
+        item["encrypted_content"] = Value::from(ids::encrypted(reasoning));
+    }
+    item
+}
+
+fn response(answer: &Answer, form: &Form, making: &Making<'_>, output: &[Value]) -> Value {
+    let (status, reason) = match answer.stop {
+        Stop::Length => ("incomplete", Some("max_output_tokens")),
+        Stop::Refusal => ("incomplete", Some("content_filter")),
+        _ => ("completed", None),
+    };
+    let created = making.now / 1_000;
+    let mut response = json!({
+        "id": making.ids.answer("resp_"),
+        "object": "response",
+        "created_at": created,
+        "status": status,
+        "background": false,
+        "completed_at": reason.is_none().then_some(created),
+        "error": null,
+        "incomplete_details": reason.map(|reason| json!({"reason": reason})),
+        "previous_response_id": null,
+        "service_tier": "default",
+        "output": output,
+        "usage": usage(&making.tokens, form),
+    });
+    for (key, value) in &form.repeated {
+        response[key] = value.clone();
+    }
+    response["service_tier"] = json!("default");
+    response
+}
+
+fn usage(tokens: &Tokens, form: &Form) -> Value {
+    let mut details = json!({
+        "cached_tokens": tokens.read,
+        "cache_write_tokens": tokens.written,
+    });
+    if form.charges_writes {
+        details["cache_write_tokens_details"] =
+            json!({"ttl_30m_tokens": tokens.written, "ttl_12h_tokens": 0});
+    }
+    json!({
+        "input_tokens": tokens.input(),
+        "input_tokens_details": details,
+        "output_tokens": tokens.output,
+        "output_tokens_details": {"reasoning_tokens": tokens.reasoning},
+        "total_tokens": tokens.input() + tokens.output,
+    })
+}
