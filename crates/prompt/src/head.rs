@@ -1,0 +1,123 @@
+//! What a session says of itself.
+
+use cachalot_core::{Digest, Millis, Spend};
+use cachalot_model::{Format, Parameters, Usage};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::error::{Error, ErrorKind};
+
+/// The longest name of a session, in bytes.
+const LONGEST_NAME: usize = 128;
+
+/// The longest routing key that OpenAI takes, in characters.
+const LONGEST_KEY: usize = 64;
+
+/// What a session says of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// Its name: 1 to 128 bytes without white space, control characters and `/`.
+    pub id: String,
+    /// The agent that talks.
+    pub agent: String,
+    /// What it is about.
+    #[serde(default)]
+    pub title: Option<String>,
+    /// The directory that it works in.
+    #[serde(default)]
+    pub workspace: Option<String>,
+    /// The provider's name.
+    pub provider: String,
+    /// The model's name as its provider knows it.
+    pub model: String,
+    /// The format in which it is sent.
+    pub format: Format,
+    /// Where it is sent, if it is not the provider's own address.
+    #[serde(default)]
+    pub base_url: Option<String>,
+    /// The session that it was forked from, or that delegated to it.
+    #[serde(default)]
+    pub parent: Option<String>,
+    /// When it was created; given by [`crate::Sessions`].
+    #[serde(default)]
+    pub created: Millis,
+    /// Whatever else is to be kept with it.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub notes: Map<String, Value>,
+}
+
+impl Head {
+    /// A head with nothing but what every session has.
+    pub fn new(
+        id: impl Into<String>,
+        agent: impl Into<String>,
+        provider: impl Into<String>,
+        model: impl Into<String>,
+        format: Format,
+    ) -> Self {
+        Self {
+            id: id.into(),
+            agent: agent.into(),
+            title: None,
+            workspace: None,
+            provider: provider.into(),
+            model: model.into(),
+            format,
+            base_url: None,
+            parent: None,
+            created: 0,
+            notes: Map::new(),
+        }
+    }
+
+    /// The parameters of a request of this session: with a key that leads requests with the same
+    /// prefix to the same machine, where the provider has such keys and the parameters name none.
+    #[must_use]
+    pub fn routed(&self, parameters: &Parameters) -> Parameters {
+        let mut parameters = parameters.clone();
+        // Others that speak the format may refuse a field that they do not know.
+        if parameters.cache_key.is_none() && matches!(self.provider.as_str(), "openai" | "azure") {
+            parameters.cache_key = Some(match self.id.len() {
+                0..=LONGEST_KEY => self.id.clone(),
+                _ => Digest::of(self.id.as_bytes()).to_hex(),
+            });
+        }
+        parameters
+    }
+}
+
+/// What a session has used so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Answers of models.
+    pub answers: u64,
+    /// Tokens.
+    pub usage: Usage,
+    /// Time and money.
+    pub spent: Spend,
+}
+
+impl Totals {
+    /// Adds one answer of a model.
+    pub fn count(&mut self, usage: Usage, spent: Spend) {
+        self.answers += 1;
+        self.usage += usage;
+        self.spent += spent;
+    }
+}
+
+/// Whether a session may be called so.
+pub(crate) fn check_name(id: &str) -> Result<(), Error> {
+    let wrong = |c: char| c.is_whitespace() || c.is_control() || c == '/';
+    if !id.is_empty() && id.len() <= LONGEST_NAME && !id.contains(wrong) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::BadName,
+        id,
+        format!(
+            "{id:.140?} is no name for a session: 1 to {LONGEST_NAME} bytes, without white space, \
+             control characters and `/`"
+        ),
+    ))
+}

@@ -1,0 +1,36 @@
+//! Digests in stored JSON: 64 hex digits.
+
+use cachalot_core::Digest;
+use serde::{Deserialize as _, Deserializer, Serializer, de};
+
+pub(crate) fn serialize<S: Serializer>(digest: &Digest, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(digest)
+}
+
+pub(crate) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Digest, D::Error> {
+    std::borrow::Cow::<'a, str>::deserialize(from)?
+        .parse()
+        .map_err(de::Error::custom)
+}
+
+/// The same, where there may be none.
+pub(crate) mod optional {
+    use super::{Deserializer, Digest, Serializer};
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Hex(#[serde(with = "super")] Digest);
+
+    pub(crate) fn serialize<S: Serializer>(
+        digest: &Option<Digest>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        serde::Serialize::serialize(&digest.map(Hex), to)
+    }
+
+    pub(crate) fn deserialize<'a, D: Deserializer<'a>>(
+        from: D,
+    ) -> Result<Option<Digest>, D::Error> {
+        let hex: Option<Hex> = serde::Deserialize::deserialize(from)?;
+        Ok(hex.map(|hex| hex.0))
+    }
+}

@@ -1,0 +1,36 @@
+//! The frozen prompt: what has been sent is bytes, and is never rendered again.
+//!
+//! A [`Prompt`] is a chain of pieces (tools, the system's text, messages), each rendered once by a
+//! [`Wire`](cachalot_model::wire::Wire) and shared by every prompt that begins with it. Appending makes
+//! a longer prompt; a clone is a fork. A request body is the pieces in order ([`segments`],
+//! [`contiguous`]), with cache markers spliced in by a [`Plan`] that is no part of them, and the tail
+//! with all that may differ. So the bytes of one request are a prefix of those of the next;
+//! [`extends`] checks that for whoever wants it checked.
+//!
+//! [`Sessions`] keep prompts in a memory, so that another process goes on with the identical prefix.
+
+mod body;
+mod chain;
+mod error;
+mod head;
+mod hex_digest;
+mod law;
+pub mod namespace;
+mod plan;
+mod record;
+mod session;
+mod sessions;
+mod store;
+mod tail;
+
+pub use body::{contiguous, prefix, segments};
+pub use chain::{Level, Node, NodeId, Prompt};
+pub use error::{Error, ErrorKind};
+pub use head::{Head, Totals};
+pub use law::{Break, Cause, Sent, extends};
+pub use namespace::Namespace;
+pub use plan::{MOST_MARKS, Mark, Plan, simple_plan};
+pub use session::{Session, Target};
+pub use sessions::{Listing, Overview, Sessions, Summary};
+pub use store::{PIECES, SESSIONS, Swept};
+pub use tail::Tail;

@@ -1,0 +1,182 @@
+//! What else than the pieces the provider's cache depends on.
+//!
+//! | parameter | Anthropic Messages | OpenAI Chat, Responses |
+//! |---|---|---|
+//! | the format itself | tools | tools |
+//! | `model` | tools | tools |
+//! | `tool_choice` | messages | – |
+//! | `parallel_tool_calls` | messages | tools |
+//! | `reasoning` | tools (what is lost differs by model) | tools |
+//! | `output` | tools (a text of the provider's stands before ours) | tools |
+//! | `cache_key` | – (not sent) | tools |
+//! | `extra` | by its name; unknown ones: tools | by its name; unknown ones: tools |
+//! | `max_output_tokens`, `temperature`, `top_p`, `stop` | – | – |
+//!
+//! The level is the first whose pieces cannot be counted on any more once the parameter changes, by
+//! the providers' documents (platform.claude.com, "Prompt caching", what invalidates the cache;
+//! developers.openai.com, "Prompt caching", settings that affect the prefix); where they leave it to
+//! the model or say nothing, the first.
+
+use cachalot_core::{Canonical, Digest};
+use cachalot_model::{Format, Parameters};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::chain::Level;
+use crate::hex_digest;
+
+/// A parameter as the provider's cache sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Field {
+    /// The level from which on a change of it is paid for.
+    pub level: Level,
+    /// Its name; one of [`Parameters::extra`] is called `extra.` and its name.
+    pub name: String,
+    /// The digest of its value: keys sorted, numbers exact.
+    #[serde(with = "hex_digest")]
+    pub digest: Digest,
+}
+
+/// The parameters of a request that the provider's cache depends on, as digests. Two requests with
+/// equal namespaces share what they have in common; the table is in the [module](self)'s text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Namespace {
+    /// In the order of levels, then names.
+    fields: Vec<Field>,
+}
+
+impl Namespace {
+    /// Of a request with these parameters in this format.
+    #[must_use]
+    pub fn of(format: Format, parameters: &Parameters) -> Self {
+        // Exhaustive, so that a new parameter cannot be forgotten here.
+        let Parameters {
+            model,
+            max_output_tokens: _,
+            temperature: _,
+            top_p: _,
+            stop: _,
+            tool_choice,
+            parallel_tool_calls,
+            reasoning,
+            output,
+            cache_key,
+            extra,
+        } = parameters;
+        let ours = [
+            ("format", value(&format)),
+            ("model", json!(model)),
+            ("tool_choice", value(tool_choice)),
+            ("parallel_tool_calls", json!(parallel_tool_calls)),
+            ("reasoning", value(reasoning)),
+            ("output", value(output)),
+            ("cache_key", json!(cache_key)),
+        ];
+        let ours = ours
+            .into_iter()
+            // What is not said is left to the provider, and so is no field.
+            .filter(|(_, value)| !value.is_null())
+            .filter_map(|(name, value)| Some((our_level(name, format)?, name.to_owned(), value)));
+        let theirs = extra.iter().filter_map(|(name, value)| {
+            let level = extra_level(name, format)?;
+            Some((level, format!("extra.{name}"), value.clone()))
+        });
+        let mut fields: Vec<Field> = ours
+            .chain(theirs)
+            .map(|(level, name, value)| Field {
+                level,
+                name,
+                digest: Canonical::value(&value).digest(),
+            })
+            .collect();
+        fields.sort_by(|one, other| (one.level, &one.name).cmp(&(other.level, &other.name)));
+        Self { fields }
+    }
+
+    /// The fields, in the order of levels, then names.
+    #[must_use]
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// The digest of everything that the pieces of `level` depend on: its own fields and those of the
+    /// levels before it.
+    #[must_use]
+    pub fn fingerprint(&self, level: Level) -> Digest {
+        let fields = self.fields.iter().filter(|field| field.level <= level);
+        let parts: Vec<&[u8]> = fields
+            .flat_map(|field| [field.name.as_bytes(), field.digest.as_bytes().as_slice()])
+            .collect();
+        Digest::of_parts(&parts)
+    }
+
+    /// The first field, in the order of levels, that is not the same in both.
+    #[must_use]
+    pub fn difference<'a>(&'a self, other: &'a Self) -> Option<&'a Field> {
+        let lacks = |fields: &[Field], field: &Field| !fields.contains(field);
+        let ours = self.fields.iter().find(|field| lacks(&other.fields, field));
+        let theirs = other.fields.iter().find(|field| lacks(&self.fields, field));
+        ours.into_iter()
+            .chain(theirs)
+            .min_by_key(|field| field.level)
+    }
+}
+
+fn value(of: &impl Serialize) -> Value {
+    // Our own types of plain fields; if one ever could not be written, it would count as absent in
+    // both requests and change nothing.
+    serde_json::to_value(of).unwrap_or(Value::Null)
+}
+
+/// The level of one of our parameters; `None` if the provider's cache does not depend on it.
+fn our_level(name: &str, format: Format) -> Option<Level> {
+    match (name, format) {
+        ("tool_choice" | "parallel_tool_calls", Format::Messages) => Some(Level::Message),
+        ("tool_choice", Format::Chat | Format::Responses) | ("cache_key", Format::Messages) => None,
+        _ => Some(Level::Tool),
+    }
+}
+
+/// Fields of the wire that steer how an answer is sampled, delivered, or accounted for.
+const WITHOUT_EFFECT: [&str; 26] = [
+    "background",
+    "cache_control",
+    "diagnostics",
+    "frequency_penalty",
+    "include",
+    "logit_bias",
+    "logprobs",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "max_tokens",
+    "metadata",
+    "n",
+    "prediction",
+    "presence_penalty",
+    "safety_identifier",
+    "seed",
+    "stop",
+    "stop_sequences",
+    "store",
+    "stream",
+    "stream_options",
+    "temperature",
+    "top_k",
+    "top_logprobs",
+    "top_p",
+    "user",
+];
+
+/// The level of a further field of the wire.
+fn extra_level(name: &str, format: Format) -> Option<Level> {
+    match (name, format) {
+        ("tool_choice" | "disable_parallel_tool_use" | "context_management", Format::Messages) => {
+            Some(Level::Message)
+        }
+        ("speed", Format::Messages) => Some(Level::System),
+        ("tool_choice", Format::Chat | Format::Responses) => None,
+        _ if WITHOUT_EFFECT.contains(&name) => None,
+        _ => Some(Level::Tool),
+    }
+}

@@ -1,0 +1,293 @@
+//! Pieces and heads as a memory keeps them.
+//!
+//! A piece lies under the SHA-256 of its record, which begins with the key of the piece before: the key
+//! vouches for the whole chain, and sessions that share a prefix share its records. The key covers
+//! more than [`crate::NodeId`] does, which names what is sent: two pieces of the same bytes may come
+//! from different messages.
+
+use std::sync::Arc;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use cachalot_core::{Digest, Millis};
+use cachalot_model::Message;
+use serde::{Deserialize, Serialize};
+
+use crate::chain::{Level, Node, NodeId};
+use crate::head::{Head, Totals};
+use crate::hex_digest;
+use crate::namespace::Namespace;
+
+/// Raised when a layout below changes.
+const FORMAT: u8 = 1;
+
+/// Of the digest of a head's bytes, so much is kept: enough to tell damage.
+const SEAL: usize = 16;
+
+const HAS_PARENT: u8 = 1;
+const HAS_MARK: u8 = 2;
+const HAS_SOURCE: u8 = 4;
+
+/// Why a record cannot be read.
+pub(crate) enum Unreadable {
+    Damaged(String),
+    TooNew(u8),
+}
+
+impl From<&str> for Unreadable {
+    fn from(what: &str) -> Self {
+        Self::Damaged(what.to_owned())
+    }
+}
+
+/// A piece that is to be stored.
+pub(crate) struct Fresh {
+    pub(crate) key: Digest,
+    pub(crate) parent: Option<Digest>,
+    pub(crate) value: Bytes,
+}
+
+impl Fresh {
+    /// The record of a piece whose parent's record is known. Remembers its key in the piece.
+    pub(crate) fn of(node: &Node) -> Result<Self, serde_json::Error> {
+        let parent = node.parent.as_ref().and_then(|node| node.record.get());
+        let value = encode(node, parent)?;
+        Ok(Self {
+            key: *node.record.get_or_init(|| Digest::of(&value)),
+            parent: parent.copied(),
+            value,
+        })
+    }
+}
+
+/// The format, the level, what follows; the parent's key, the place for markers, the length of the
+/// bytes, the bytes, the message as JSON.
+fn encode(node: &Node, parent: Option<&Digest>) -> Result<Bytes, serde_json::Error> {
+    let source = match &node.source {
+        Some(message) => serde_json::to_vec(&**message)?,
+        None => Vec::new(),
+    };
+    let mut value = BytesMut::with_capacity(64 + node.bytes.len() + source.len());
+    value.put_u8(FORMAT);
+    value.put_u8(node.level as u8);
+    let has = |is: bool, flag: u8| if is { flag } else { 0 };
+    value.put_u8(
+        has(parent.is_some(), HAS_PARENT)
+            | has(node.mark_at.is_some(), HAS_MARK)
+            | has(node.source.is_some(), HAS_SOURCE),
+    );
+    if let Some(parent) = parent {
+        value.put_slice(parent.as_bytes());
+    }
+    if let Some(at) = node.mark_at {
+        value.put_u32_le(at);
+    }
+    value.put_u64_le(node.bytes.len() as u64);
+    value.put_slice(&node.bytes);
+    value.put_slice(&source);
+    Ok(value.freeze())
+}
+
+/// A piece that was stored.
+pub(crate) struct Stored {
+    pub(crate) key: Digest,
+    pub(crate) parent: Option<Digest>,
+    pub(crate) level: Level,
+    pub(crate) bytes: Bytes,
+    pub(crate) mark_at: Option<u32>,
+    pub(crate) source: Option<Arc<Message>>,
+}
+
+impl Stored {
+    /// Reads the record that lies under `key`.
+    pub(crate) fn decode(key: Digest, value: &[u8]) -> Result<Self, Unreadable> {
+        readable_format(value)?;
+        if Digest::of(value) != key {
+            return Err("the bytes of a piece are not those that were stored".into());
+        }
+        let mut rest = Reader(&value[1..]);
+        let level = match rest.array::<1>()? {
+            [0] => Level::Tool,
+            [1] => Level::System,
+            [2] => Level::Message,
+            _ => return Err("a piece stands at an unknown level".into()),
+        };
+        let [flags] = rest.array()?;
+        let parent = match flags & HAS_PARENT {
+            0 => None,
+            _ => Some(Digest(rest.array()?)),
+        };
+        let mark_at = match flags & HAS_MARK {
+            0 => None,
+            _ => Some(u32::from_le_bytes(rest.array()?)),
+        };
+        let length = u64::from_le_bytes(rest.array()?);
+        // Copied, so that what is kept does not keep the message's JSON as well.
+        let bytes = Bytes::copy_from_slice(rest.take(length)?);
+        let source = match flags & HAS_SOURCE {
+            0 => None,
+            _ => Some(Arc::new(serde_json::from_slice(rest.0).map_err(
+                |error| Unreadable::Damaged(format!("a message makes no sense: {error}")),
+            )?)),
+        };
+        Ok(Self {
+            key,
+            parent,
+            level,
+            bytes,
+            mark_at,
+            source,
+        })
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: u64) -> Result<&'a [u8], Unreadable> {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let (taken, rest) = self
+            .0
+            .split_at_checked(length)
+            .ok_or("a piece is cut short")?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], Unreadable> {
+        let (array, rest) = self
+            .0
+            .split_first_chunk::<LENGTH>()
+            .ok_or("a piece is cut short")?;
+        self.0 = rest;
+        Ok(*array)
+    }
+}
+
+fn readable_format(value: &[u8]) -> Result<(), Unreadable> {
+    match value.first() {
+        Some(&FORMAT) => Ok(()),
+        Some(&newer) if newer > FORMAT => Err(Unreadable::TooNew(newer)),
+        Some(_) => Err("a record begins with no known format".into()),
+        None => Err("a record is empty".into()),
+    }
+}
+
+/// What a session's own record says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Saved {
+    pub(crate) head: Head,
+    /// The record of the last piece.
+    #[serde(with = "hex_digest::optional", default)]
+    pub(crate) tip: Option<Digest>,
+    /// The name of the whole prompt.
+    #[serde(with = "hex_digest::optional", default)]
+    pub(crate) prompt: Option<Digest>,
+    /// Which pin holds the tip.
+    pub(crate) pin: u64,
+    pub(crate) pieces: u64,
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+    pub(crate) totals: Totals,
+    #[serde(default)]
+    pub(crate) namespace: Option<Namespace>,
+    /// Whether a known secret was in it when it was written.
+    #[serde(default)]
+    pub(crate) holds_secrets: bool,
+    /// How often it was saved: no two states of a session have the same record.
+    pub(crate) saves: u64,
+    pub(crate) saved: Millis,
+}
+
+impl Saved {
+    /// The format, a part of the digest of what follows, JSON.
+    pub(crate) fn encode(&self) -> Result<Bytes, serde_json::Error> {
+        let json = serde_json::to_vec(self)?;
+        let mut value = BytesMut::with_capacity(1 + SEAL + json.len());
+        value.put_u8(FORMAT);
+        value.put_slice(&seal_of(&json));
+        value.put_slice(&json);
+        Ok(value.freeze())
+    }
+
+    pub(crate) fn decode(value: &[u8]) -> Result<Self, Unreadable> {
+        readable_format(value)?;
+        let (seal, json) = value[1..]
+            .split_first_chunk::<SEAL>()
+            .ok_or("its record is cut short")?;
+        if seal_of(json) != *seal {
+            return Err("the bytes of its record are not those that were stored".into());
+        }
+        serde_json::from_slice(json)
+            .map_err(|error| Unreadable::Damaged(format!("its record makes no sense: {error}")))
+    }
+
+    pub(crate) fn prompt_id(&self) -> Option<NodeId> {
+        self.prompt.map(NodeId)
+    }
+}
+
+fn seal_of(bytes: &[u8]) -> [u8; SEAL] {
+    let mut seal = [0; SEAL];
+    seal.copy_from_slice(&Digest::of(bytes).as_bytes()[..SEAL]);
+    seal
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::chain::Prompt;
+
+    fn piece() -> Fresh {
+        let message = Message::user("a \"question\"");
+        let first = Prompt::default().with(Level::System, Bytes::from_static(b"{}"), Some(1), None);
+        let second = first.with(
+            Level::Message,
+            Bytes::from_static(b"{\"a\":1}"),
+            Some(6),
+            Some(Arc::new(message)),
+        );
+        Fresh::of(first.last().unwrap()).unwrap();
+        Fresh::of(second.last().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_piece_is_read_back_as_written() {
+        let fresh = piece();
+        let stored = Stored::decode(fresh.key, &fresh.value).ok().unwrap();
+        assert_eq!(stored.parent, fresh.parent);
+        assert!(stored.parent.is_some());
+        assert_eq!(stored.level, Level::Message);
+        assert_eq!(&stored.bytes[..], b"{\"a\":1}");
+        assert_eq!(stored.mark_at, Some(6));
+        assert_eq!(*stored.source.unwrap(), Message::user("a \"question\""));
+    }
+
+    #[test]
+    fn damage_is_noticed_wherever_it_is() {
+        let fresh = piece();
+        for cut in 0..fresh.value.len() {
+            let cut = fresh.value.slice(..cut);
+            assert!(Stored::decode(fresh.key, &cut).is_err());
+            // Even where the key was made to fit.
+            assert!(Stored::decode(Digest::of(&cut), &cut).is_err());
+        }
+        for at in 0..fresh.value.len() {
+            let mut other = fresh.value.to_vec();
+            other[at] ^= 1;
+            assert!(Stored::decode(fresh.key, &other).is_err());
+            // No panic, whatever it says.
+            let _ = Stored::decode(Digest::of(&other), &other);
+        }
+    }
+
+    #[test]
+    fn a_newer_format_is_called_so() {
+        let mut value = piece().value.to_vec();
+        value[0] = 9;
+        assert!(matches!(
+            Stored::decode(Digest::of(&value), &value),
+            Err(Unreadable::TooNew(9))
+        ));
+    }
+}

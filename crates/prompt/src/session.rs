@@ -1,0 +1,418 @@
+//! A session: a prompt that is saved before it is sent.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cachalot_memory::Lease;
+use cachalot_model::Message;
+use cachalot_model::wire::{Rendered, Wire};
+use futures_util::future::{join, try_join};
+
+use crate::chain::{Node, Prompt};
+use crate::error::{Error, ErrorKind};
+use crate::head::{Head, Totals};
+use crate::law::{Break, Cause, divergence};
+use crate::namespace::Namespace;
+use crate::record::{Fresh, Saved};
+use crate::store::Store;
+use crate::tail::Tail;
+
+/// A conversation that is kept as the bytes that are sent, in a memory.
+///
+/// Once [`Session::append`] returns, the message is durable: whoever opens the session afterwards, in
+/// whatever process, has the identical prefix. An append that failed or was cancelled is not part of
+/// this session: the next one takes its place (it may have become durable; then a session that is
+/// opened in between ends with it).
+///
+/// Two that have the same session open cannot interleave: whoever changes it second gets
+/// [`ErrorKind::Conflict`], and nothing is written.
+///
+/// A session is the user's own record of what was sent, and is kept as it was sent, secrets included:
+/// leaving them out would change the prefix. Whether a known secret is in it is noted
+/// ([`Session::holds_secrets`]), for whoever shows or exports it.
+pub struct Session {
+    /// What it says of itself. Changes are saved with the next append or save; its name does not
+    /// change.
+    pub head: Head,
+    /// The conversation. May be replaced by a prompt that was made from it by appending, which
+    /// [`Session::save`] saves.
+    pub prompt: Prompt,
+    /// What it has used so far. Changes are saved with the next append or save.
+    pub totals: Totals,
+    /// The parameters of the last request, as far as the provider's cache depends on them, for
+    /// whoever wants to know if the next one continues it. Saved with the next append or save.
+    pub namespace: Option<Namespace>,
+    pub(crate) id: String,
+    /// The prompt that the memory has.
+    pub(crate) saved: Prompt,
+    /// The session's own record that the memory has, unless somebody else changed it.
+    pub(crate) record: Option<Bytes>,
+    /// A record that the memory may have as well: it is not known how storing it ended.
+    pub(crate) attempted: Option<Bytes>,
+    pub(crate) saves: u64,
+    /// The pin that holds the saved prompt; 0 if that is empty.
+    pub(crate) pin: u64,
+    /// A pin of ours that has become void.
+    pub(crate) void: Option<u64>,
+    /// Whether there may be other void pins.
+    pub(crate) untidy: Untidy,
+    pub(crate) holds_secrets: bool,
+    pub(crate) lease: Option<Lease>,
+    pub(crate) store: Arc<Store>,
+}
+
+/// Whether something may have been left behind by a change that did not come to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Untidy {
+    Unknown,
+    Yes,
+    No,
+}
+
+/// Where a conversation goes on.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    /// The provider's name.
+    pub provider: &'a str,
+    /// The model's name as its provider knows it.
+    pub model: &'a str,
+    /// Where it is sent, if it is not the provider's own address.
+    pub base_url: Option<&'a str>,
+    /// The tools, rendered for it.
+    pub tools: &'a [Rendered],
+    /// The system's text, rendered for it.
+    pub system: &'a [Rendered],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The prompt begins with what is saved.
+    Extend,
+    /// The prompt takes the place of what is saved.
+    Replace,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("head", &self.head)
+            .field("prompt", &self.prompt)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Appends a message that was rendered as `pieces`, durably. Whatever else has changed (head,
+    /// totals, namespace) is saved with it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`], [`ErrorKind::Removed`], [`ErrorKind::TooLarge`], or the memory fails;
+    /// then the session is as it was before.
+    pub async fn append(
+        &mut self,
+        message: Arc<Message>,
+        pieces: &[Rendered],
+    ) -> Result<(), Error> {
+        let longer = self.prompt.append(pieces, message);
+        self.commit(longer, self.head.clone(), Change::Extend).await
+    }
+
+    /// Saves what has changed: the prompt (several messages at once, if it was appended to without
+    /// saving), head, totals, namespace.
+    ///
+    /// # Errors
+    /// Those of [`Session::append`], and [`ErrorKind::NotAnExtension`].
+    pub async fn save(&mut self) -> Result<(), Error> {
+        self.commit(self.prompt.clone(), self.head.clone(), Change::Extend)
+            .await
+    }
+
+    /// How the conversation ends: what has to be appended before it can be sent.
+    #[must_use]
+    pub fn tail(&self) -> Tail {
+        Tail::of(&self.prompt)
+    }
+
+    /// Whether a secret that was known when it was written is in the conversation.
+    #[must_use]
+    pub fn holds_secrets(&self) -> bool {
+        self.holds_secrets
+    }
+
+    /// Renders the conversation anew from its messages: for another format, provider or model, or
+    /// with other tools or another system text. Saves that, and tells where it breaks the prefix that
+    /// was sent before; `None` if it breaks nothing.
+    ///
+    /// Reasoning and other blocks that only another format knows stay in the messages, and are sent
+    /// again should the conversation go back to that format.
+    ///
+    /// # Errors
+    /// Those of [`Session::append`], and [`ErrorKind::Unsayable`]; then the session is as it was.
+    pub async fn rerender(
+        &mut self,
+        wire: &dyn Wire,
+        target: Target<'_>,
+    ) -> Result<Option<Break>, Error> {
+        let mut prompt = Prompt::begin(target.tools, target.system);
+        for message in self.prompt.messages() {
+            let pieces = wire
+                .message(&message)
+                .map_err(|error| self.unsayable(wire, error))?;
+            prompt = prompt.append(&pieces, message);
+        }
+        let mut head = self.head.clone();
+        head.format = wire.format();
+        head.provider = target.provider.to_owned();
+        head.model = target.model.to_owned();
+        head.base_url = target.base_url.map(str::to_owned);
+        let broken = if goes_elsewhere(&self.head, &head) {
+            first_of(
+                &self.prompt,
+                Cause::Rerendered {
+                    from: self.head.format,
+                    to: head.format,
+                },
+            )
+        } else {
+            divergence(&self.prompt, &prompt)
+        };
+        self.commit(prompt, head, Change::Replace).await?;
+        Ok(broken)
+    }
+
+    fn unsayable(&self, wire: &dyn Wire, error: cachalot_model::Error) -> Error {
+        let (id, format) = (&self.id, wire.format());
+        let message = format!(
+            "the session `{id}` cannot go on in the format {format:?}: {error}; go on with the \
+             provider that it was held with, or begin a new session"
+        );
+        Error {
+            source: Some(Arc::new(error)),
+            ..Error::new(ErrorKind::Unsayable, id, message)
+        }
+    }
+
+    /// Makes the memory have this prompt and this head, and then this session.
+    pub(crate) async fn commit(
+        &mut self,
+        prompt: Prompt,
+        head: Head,
+        change: Change,
+    ) -> Result<(), Error> {
+        let fresh = self.fresh(&prompt, change)?;
+        // The right to write that a cancelled commit has left.
+        if let Some(lease) = self.lease.clone() {
+            self.store.release(lease).await?;
+            self.lease = None;
+        }
+        let repin = !prompt.is_empty() && (!fresh.is_empty() || self.attempted.is_some());
+        let (store, id) = (Arc::clone(&self.store), self.id.clone());
+        let number = async {
+            match repin {
+                true => store.number(&id).await,
+                false => Ok(self.pin),
+            }
+        };
+        let (lease, pin) = join(store.reserve(&id), number).await;
+        let lease = lease?;
+        self.lease = Some(lease.clone());
+        let pin = pin?;
+        let write = Write {
+            prompt,
+            head,
+            fresh,
+            repin,
+            pin,
+            change,
+        };
+        if let Err(error) = self.write(write, &lease).await {
+            if store.release(lease).await.is_ok() {
+                self.lease = None;
+            }
+            return Err(error);
+        }
+        self.lease = None;
+        // What could not be cleared now is cleared another time.
+        if self.untidy == Untidy::Yes && store.clear(&id).await.is_ok() {
+            self.untidy = Untidy::No;
+        }
+        Ok(())
+    }
+
+    /// The records of the pieces that the memory may not have.
+    fn fresh(&self, prompt: &Prompt, change: Change) -> Result<Vec<Fresh>, Error> {
+        let base = match change {
+            Change::Extend => &self.saved,
+            Change::Replace => &Prompt::default(),
+        };
+        let nodes = prompt.since(base).ok_or_else(|| {
+            let id = &self.id;
+            Error::new(
+                ErrorKind::NotAnExtension,
+                id,
+                format!(
+                    "the session `{id}` can only be appended to: the prompt does not begin with \
+                     what is saved"
+                ),
+            )
+        })?;
+        nodes
+            .into_iter()
+            .map(|node: &Arc<Node>| Fresh::of(node))
+            .collect::<Result<_, _>>()
+            .map_err(|error| self.unwritable(error))
+    }
+
+    fn unwritable(&self, error: serde_json::Error) -> Error {
+        let id = &self.id;
+        let message = format!("the session `{id}` cannot be written as JSON: {error}");
+        Error {
+            source: Some(Arc::new(error)),
+            ..Error::new(ErrorKind::Unsayable, id, message)
+        }
+    }
+
+    /// Writes under the session's reservation, and takes over what was written.
+    async fn write(&mut self, write: Write, lease: &Lease) -> Result<(), Error> {
+        let store = Arc::clone(&self.store);
+        self.check().await?;
+        if self.untidy == Untidy::Unknown {
+            let others = store.has_other_pins(&self.id, self.pin).await?;
+            self.untidy = if others { Untidy::Yes } else { Untidy::No };
+        }
+        // Should this come to no end, something is left behind.
+        let untidy = std::mem::replace(&mut self.untidy, Untidy::Yes);
+        if let (true, Some(tip)) = (write.repin, write.prompt.record()) {
+            let void = self.void;
+            let unpinning = async {
+                match void {
+                    Some(pin) => store.unpin(&self.id, pin).await,
+                    None => Ok(()),
+                }
+            };
+            let pinning = store.put_pieces(&self.id, write.pin, tip, &write.fresh);
+            try_join(pinning, unpinning).await?;
+            self.void = None;
+        }
+        let seals = &store.seals;
+        let secret = |piece: &Fresh| seals.occur_in(&piece.value);
+        let holds_secrets =
+            self.holds_secrets || (!seals.is_empty() && write.fresh.iter().any(secret));
+        let saved = self.saved(&write, holds_secrets);
+        let record = saved.encode().map_err(|error| self.unwritable(error))?;
+        self.attempted = Some(record.clone());
+        if !store.put_head(&saved, record.clone(), lease).await? {
+            // Somebody took the right to write; if it was to remove the session, say so.
+            self.check().await?;
+            return Err(self.overtaken());
+        }
+        self.attempted = None;
+        self.record = Some(record);
+        self.saves = saved.saves;
+        self.holds_secrets = holds_secrets;
+        self.untidy = untidy;
+        if write.repin {
+            match write.change {
+                Change::Extend if self.pin != 0 => self.void = Some(self.pin),
+                Change::Extend => {}
+                // What only the old pin holds is to be erased as well.
+                Change::Replace => self.untidy = Untidy::Yes,
+            }
+            self.pin = write.pin;
+        }
+        self.head = saved.head;
+        self.saved = write.prompt.clone();
+        self.prompt = write.prompt;
+        Ok(())
+    }
+
+    fn saved(&self, write: &Write, holds_secrets: bool) -> Saved {
+        let prompt = &write.prompt;
+        let mut head = write.head.clone();
+        head.id.clone_from(&self.id);
+        Saved {
+            head,
+            tip: prompt.record(),
+            prompt: prompt.tip().map(|id| id.0),
+            pin: write.pin,
+            pieces: prompt.len() as u64,
+            messages: prompt.messages().len() as u64,
+            bytes: prompt.bytes(),
+            totals: self.totals,
+            namespace: self.namespace.clone(),
+            holds_secrets,
+            saves: self.saves + 1,
+            saved: self.store.clock.now(),
+        }
+    }
+
+    /// Whether the memory has what this session believes it has.
+    async fn check(&mut self) -> Result<(), Error> {
+        let found = self.store.head(&self.id).await?.map(|record| record.value);
+        let id = &self.id;
+        let (kind, message) = match (found, &self.record) {
+            (None, None) => return Ok(()),
+            (Some(found), Some(ours)) if found == *ours => return Ok(()),
+            (Some(found), _) if self.attempted.as_ref() == Some(&found) => {
+                self.record = Some(found);
+                self.untidy = Untidy::Yes;
+                return Ok(());
+            }
+            (Some(_), None) => (
+                ErrorKind::Exists,
+                format!("there is a session `{id}` already: open it, or choose another name"),
+            ),
+            (None, Some(_)) => (
+                ErrorKind::Removed,
+                format!("the session `{id}` was removed after it was opened here"),
+            ),
+            (Some(_), Some(_)) => (
+                ErrorKind::Conflict,
+                format!(
+                    "the session `{id}` was continued elsewhere after it was opened here; nothing \
+                     was written: open it again"
+                ),
+            ),
+        };
+        Err(Error::new(kind, id, message))
+    }
+
+    fn overtaken(&self) -> Error {
+        let id = &self.id;
+        Error::new(
+            ErrorKind::Busy,
+            id,
+            format!(
+                "writing to the session `{id}` took too long, and another process got the right to \
+                 write: nothing was written; try again"
+            ),
+        )
+    }
+}
+
+/// What is to be written.
+struct Write {
+    prompt: Prompt,
+    head: Head,
+    fresh: Vec<Fresh>,
+    /// Whether a new pin is needed.
+    repin: bool,
+    pin: u64,
+    change: Change,
+}
+
+/// Whether what has been sent so far lies in another cache.
+fn goes_elsewhere(from: &Head, to: &Head) -> bool {
+    (from.format, &from.provider, &from.model, &from.base_url)
+        != (to.format, &to.provider, &to.model, &to.base_url)
+}
+
+/// A break before the first piece; none if nothing was sent.
+fn first_of(prompt: &Prompt, cause: Cause) -> Option<Break> {
+    let first = prompt.backwards().last()?;
+    Some(Break {
+        level: first.level,
+        index: 0,
+        cause,
+    })
+}

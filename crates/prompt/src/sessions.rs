@@ -1,0 +1,334 @@
+//! The sessions of a memory.
+
+use std::sync::Arc;
+
+use cachalot_core::{Clock, Digest, Millis, Seals};
+use cachalot_memory::{Filter, Match, Memory, Page, Record};
+
+use crate::chain::{NodeId, Prompt};
+use crate::error::{Error, ErrorKind};
+use crate::head::{Head, Totals, check_name};
+use crate::record::{Saved, Stored};
+use crate::session::{Change, Session, Untidy};
+use crate::store::{SESSIONS, Store, Swept};
+
+/// So many candidates are named.
+const CANDIDATES: u32 = 10;
+
+/// How often a session is read again that changes while it is read.
+const READINGS: usize = 8;
+
+/// The sessions of a memory, which may be shared with other processes.
+#[derive(Clone)]
+pub struct Sessions {
+    store: Arc<Store>,
+}
+
+/// Which sessions to list.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Listing<'a> {
+    /// Only those of this agent.
+    pub agent: Option<&'a str>,
+    /// Only those of this workspace.
+    pub workspace: Option<&'a str>,
+    /// Only those that were forked from this session, or to which it delegated.
+    pub parent: Option<&'a str>,
+    /// At most so many, the last saved ones.
+    pub limit: Option<usize>,
+}
+
+/// A session in a list.
+#[derive(Debug, Clone)]
+pub struct Summary {
+    /// Its name.
+    pub id: String,
+    /// When it was last saved.
+    pub saved: Millis,
+    /// What it says of itself, or why that cannot be read; such a session can still be removed.
+    pub state: Result<Overview, Error>,
+}
+
+/// A session without its conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Overview {
+    /// What it says of itself.
+    pub head: Head,
+    /// What it has used so far.
+    pub totals: Totals,
+    /// How many messages it has.
+    pub messages: u64,
+    /// How many pieces its prompt has.
+    pub pieces: u64,
+    /// How many bytes they have.
+    pub bytes: u64,
+    /// The name of the whole prompt; `None` if it is empty.
+    pub prompt: Option<NodeId>,
+    /// Whether a secret that was known when it was written is in the conversation.
+    pub holds_secrets: bool,
+}
+
+impl Sessions {
+    /// The sessions of `memory`. `seals` only serve to note which sessions hold secrets.
+    #[must_use]
+    pub fn new(memory: Arc<dyn Memory>, clock: Arc<dyn Clock>, seals: Arc<Seals>) -> Self {
+        let store = Store {
+            memory,
+            clock,
+            seals,
+        };
+        Self {
+            store: Arc::new(store),
+        }
+    }
+
+    /// A new session without a prompt.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Exists`], [`ErrorKind::BadName`], or the memory fails.
+    pub async fn create(&self, head: Head) -> Result<Session, Error> {
+        self.create_from(head, Prompt::default()).await
+    }
+
+    /// A new session that begins with a prompt: a frozen part ([`Prompt::begin`]), or a fork of
+    /// another session's prompt. Pieces that the memory has already are shared.
+    ///
+    /// # Errors
+    /// Those of [`Sessions::create`].
+    pub async fn create_from(&self, mut head: Head, prompt: Prompt) -> Result<Session, Error> {
+        check_name(&head.id)?;
+        head.created = self.store.clock.now();
+        let mut session = Session {
+            id: head.id.clone(),
+            head: head.clone(),
+            prompt: Prompt::default(),
+            totals: Totals::default(),
+            namespace: None,
+            saved: Prompt::default(),
+            record: None,
+            attempted: None,
+            saves: 0,
+            pin: 0,
+            void: None,
+            untidy: Untidy::Unknown,
+            holds_secrets: false,
+            lease: None,
+            store: Arc::clone(&self.store),
+        };
+        session.commit(prompt, head, Change::Extend).await?;
+        Ok(session)
+    }
+
+    /// The session of this name, or the only one whose name begins so; `None` if there is none. It
+    /// has the prompt that was saved, byte for byte.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Ambiguous`], [`ErrorKind::Damaged`], [`ErrorKind::TooNew`], or the memory fails.
+    pub async fn open(&self, id: &str) -> Result<Option<Session>, Error> {
+        let Some(id) = self.resolve(id).await? else {
+            return Ok(None);
+        };
+        let mut missing = None;
+        for _ in 0..READINGS {
+            let Some(record) = self.store.head(&id).await? else {
+                return Ok(None);
+            };
+            // Its pieces may go while they are read, but then the record changes, or goes, too.
+            if missing.as_ref() == Some(&record.value) {
+                break;
+            }
+            let saved = Saved::decode(&record.value);
+            let saved = saved.map_err(|why| self.store.unreadable(&id, why))?;
+            match self.load(&id, &saved).await? {
+                Some(prompt) => return Ok(Some(self.session(id, saved, record, prompt))),
+                None => missing = Some(record.value),
+            }
+        }
+        let location = self.store.location();
+        Err(Error::damaged(&id, location, "a piece of it is missing"))
+    }
+
+    fn session(&self, id: String, saved: Saved, record: Record, prompt: Prompt) -> Session {
+        Session {
+            id,
+            head: saved.head,
+            saved: prompt.clone(),
+            prompt,
+            totals: saved.totals,
+            namespace: saved.namespace,
+            record: Some(record.value),
+            attempted: None,
+            saves: saved.saves,
+            pin: saved.pin,
+            void: None,
+            untidy: Untidy::Unknown,
+            holds_secrets: saved.holds_secrets,
+            lease: None,
+            store: Arc::clone(&self.store),
+        }
+    }
+
+    /// The saved prompt; `None` if a piece is missing.
+    async fn load(&self, id: &str, saved: &Saved) -> Result<Option<Prompt>, Error> {
+        let damaged = |what: &str| Error::damaged(id, self.store.location(), what);
+        let mut pieces: Vec<Stored> = Vec::new();
+        let mut next: Option<Digest> = saved.tip;
+        while let Some(key) = next {
+            let Some(piece) = self.store.piece(id, key).await? else {
+                return Ok(None);
+            };
+            next = piece.parent;
+            pieces.push(piece);
+            if pieces.len() as u64 > saved.pieces {
+                return Err(damaged("it has more pieces than its record says"));
+            }
+        }
+        pieces.reverse();
+        if pieces.windows(2).any(|pair| pair[0].level > pair[1].level) {
+            return Err(damaged("its pieces are not in order"));
+        }
+        let prompt = pieces
+            .into_iter()
+            .fold(Prompt::default(), |prompt, piece| prompt.restored(piece));
+        if prompt.tip() != saved.prompt_id() || prompt.len() as u64 != saved.pieces {
+            return Err(damaged("its pieces are not those that its record names"));
+        }
+        Ok(Some(prompt))
+    }
+
+    /// The full name of the session of this name, or of the only one whose name begins so.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Ambiguous`], whose message lists candidates, or the memory fails.
+    pub async fn resolve(&self, id: &str) -> Result<Option<String>, Error> {
+        if check_name(id).is_err() {
+            return Ok(None);
+        }
+        if self.store.head(id).await?.is_some() {
+            return Ok(Some(id.to_owned()));
+        }
+        let filter = Filter {
+            prefix: id,
+            ..Filter::default()
+        };
+        let page = Page::keys(CANDIDATES + 1);
+        let found = self.store.memory.find(SESSIONS, &filter, page);
+        let found = self.store.ask(id, "looking for", found).await?.records;
+        let mut names = found.into_iter().map(|record| record.key);
+        match (names.next(), names.len()) {
+            (first, 0) => Ok(first),
+            (first, _) => Err(ambiguous(id, first.into_iter().chain(names))),
+        }
+    }
+
+    /// Sessions, the last saved first.
+    ///
+    /// # Errors
+    /// The memory fails. A session whose record is damaged is listed as such.
+    pub async fn list(&self, listing: &Listing<'_>) -> Result<Vec<Summary>, Error> {
+        let criteria = [
+            ("agent", listing.agent),
+            ("workspace", listing.workspace),
+            ("parent", listing.parent),
+        ];
+        let labels: Vec<Match<'_>> = criteria
+            .into_iter()
+            .filter_map(|(name, value)| {
+                Some(Match::Is {
+                    name,
+                    value: value?,
+                })
+            })
+            .collect();
+        let filter = Filter {
+            labels: &labels,
+            ..Filter::default()
+        };
+        let mut summaries: Vec<Summary> = Vec::new();
+        loop {
+            let after = summaries.last().map(|summary| summary.id.clone());
+            let page = Page {
+                after: after.as_deref(),
+                ..Page::first(256)
+            };
+            let found = self.store.memory.find(SESSIONS, &filter, page);
+            let batch = self.store.ask("", "listing the sessions", found).await?;
+            summaries.extend(batch.records.into_iter().map(|record| self.summary(record)));
+            if batch.next.is_none() {
+                break;
+            }
+        }
+        summaries.sort_by(|one, other| (other.saved, &one.id).cmp(&(one.saved, &other.id)));
+        summaries.truncate(listing.limit.unwrap_or(usize::MAX));
+        Ok(summaries)
+    }
+
+    fn summary(&self, record: Record) -> Summary {
+        match Saved::decode(&record.value) {
+            Ok(saved) => Summary {
+                id: record.key,
+                saved: saved.saved,
+                state: Ok(Overview {
+                    prompt: saved.prompt_id(),
+                    head: saved.head,
+                    totals: saved.totals,
+                    messages: saved.messages,
+                    pieces: saved.pieces,
+                    bytes: saved.bytes,
+                    holds_secrets: saved.holds_secrets,
+                }),
+            },
+            Err(why) => Summary {
+                state: Err(self.store.unreadable(&record.key, why)),
+                id: record.key,
+                saved: record.updated,
+            },
+        }
+    }
+
+    /// Removes the session of exactly this name, damaged or not, and every piece that no other
+    /// session needs; whether there was one. Who has it open gets [`ErrorKind::Removed`] when
+    /// changing it.
+    ///
+    /// # Errors
+    /// The memory fails. Then pieces may be left that no session needs: [`Sessions::sweep`] erases
+    /// them.
+    pub async fn remove(&self, id: &str) -> Result<bool, Error> {
+        if check_name(id).is_err() {
+            return Ok(false);
+        }
+        let removed = self.store.erase_head(id).await?;
+        self.store.clear(id).await?;
+        Ok(removed)
+    }
+
+    /// Erases what processes that died have left behind: pieces that no session needs. Costs as much
+    /// as there are pieces; may run at any time beside anything else.
+    ///
+    /// # Errors
+    /// The memory fails.
+    pub async fn sweep(&self) -> Result<Swept, Error> {
+        self.store.sweep().await
+    }
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions")
+            .field("location", &self.store.location())
+            .finish()
+    }
+}
+
+fn ambiguous(id: &str, names: impl Iterator<Item = String>) -> Error {
+    let mut names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    if names.len() > CANDIDATES as usize {
+        names.pop();
+        names.push("…".to_owned());
+    }
+    let names = names.join(", ");
+    Error::new(
+        ErrorKind::Ambiguous,
+        id,
+        format!("several sessions begin with `{id}`: {names}; give more of the name"),
+    )
+}

@@ -1,0 +1,49 @@
+//! How a conversation ends, so that whoever resumes it knows what is missing.
+
+use cachalot_model::{Block, Message, Role};
+
+use crate::chain::Prompt;
+
+/// How a conversation ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tail {
+    /// With an answer, or it has not begun.
+    Complete,
+    /// With something of the user's, or with results of tools, that nobody answered.
+    Unanswered,
+    /// With calls of tools that have no results: their ids. Providers refuse such a conversation, so
+    /// results have to be appended, be it to say that the tools were interrupted.
+    OpenCalls(Vec<String>),
+}
+
+impl Tail {
+    /// Of this prompt.
+    #[must_use]
+    pub fn of(prompt: &Prompt) -> Self {
+        let messages = prompt.messages();
+        let answer = messages
+            .iter()
+            .rposition(|message| message.role == Role::Assistant);
+        let behind = &messages[answer.map_or(0, |at| at + 1)..];
+        let open: Vec<String> = answer
+            .and_then(|at| messages.get(at))
+            .into_iter()
+            .flat_map(|message| message.tool_uses())
+            .map(|call| &call.id)
+            .filter(|id| !behind.iter().any(|message| answers(message, id)))
+            .cloned()
+            .collect();
+        match (open.is_empty(), behind.is_empty()) {
+            (false, _) => Self::OpenCalls(open),
+            (true, true) => Self::Complete,
+            (true, false) => Self::Unanswered,
+        }
+    }
+}
+
+fn answers(message: &Message, call: &str) -> bool {
+    message
+        .content
+        .iter()
+        .any(|block| matches!(block, Block::ToolResult(result) if result.id == call))
+}

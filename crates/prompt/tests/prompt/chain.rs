@@ -1,0 +1,170 @@
+//! Appending and forking.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cachalot_model::wire::{Rendered, Wire as _};
+use cachalot_model::{Format, Message, Role};
+use cachalot_prompt::{Level, Prompt};
+use proptest::prelude::*;
+
+use crate::{conversation, frozen, ids, said, small::Small};
+
+const WIRE: Small = Small { apart: true };
+
+#[test]
+fn pieces_stand_in_the_order_of_levels() {
+    let prompt = frozen(&WIRE);
+    let levels: Vec<Level> = prompt.nodes().iter().map(|node| node.level).collect();
+    assert_eq!(
+        levels,
+        [Level::Tool, Level::Tool, Level::System, Level::System]
+    );
+    let depths: Vec<u32> = prompt.nodes().iter().map(|node| node.depth).collect();
+    assert_eq!(depths, [0, 1, 2, 3]);
+    let bytes: usize = prompt.nodes().iter().map(|node| node.bytes.len()).sum();
+    assert_eq!(prompt.bytes(), bytes as u64);
+    assert_eq!(prompt.len(), 4);
+    assert!(prompt.messages().is_empty());
+}
+
+#[test]
+fn the_first_piece_of_a_message_carries_it() {
+    let message = Arc::new(Message::of(
+        Role::Assistant,
+        vec![conversation::call("a"), conversation::call("b")],
+    ));
+    let pieces = WIRE.message(&message).unwrap();
+    let prompt = frozen(&WIRE).append(&pieces, Arc::clone(&message));
+    let nodes = prompt.nodes();
+    assert_eq!(nodes.len(), 6);
+    assert!(Arc::ptr_eq(nodes[4].source.as_ref().unwrap(), &message));
+    assert!(nodes[5].source.is_none());
+    assert!(Arc::ptr_eq(&prompt.messages()[0], &message));
+}
+
+#[test]
+fn a_message_without_a_piece_is_remembered() {
+    let thought = conversation::reasoning(Format::Messages, "hm");
+    let prompt = frozen(&WIRE);
+    let longer = said(&prompt, &WIRE, Message::of(Role::Assistant, vec![thought]));
+    assert_eq!(longer.messages().len(), 1);
+    assert_eq!(longer.bytes(), prompt.bytes());
+}
+
+#[test]
+fn equal_pieces_have_equal_ids_and_others_have_not() {
+    let one = said(&frozen(&WIRE), &WIRE, Message::user("a"));
+    let other = said(&frozen(&WIRE), &WIRE, Message::user("a"));
+    assert_eq!(ids(&one), ids(&other));
+    // The level counts, and so does where one piece ends.
+    let piece = |text: &'static [u8]| Rendered {
+        bytes: Bytes::from_static(text),
+        mark_at: None,
+    };
+    let tool = Prompt::begin(&[piece(b"{}")], &[]);
+    let system = Prompt::begin(&[], &[piece(b"{}")]);
+    assert_ne!(tool.tip(), system.tip());
+    let two = Prompt::begin(&[piece(b"{}"), piece(b"{}")], &[]);
+    assert_ne!(two.tip(), Prompt::begin(&[piece(b"{}{}")], &[]).tip());
+}
+
+/// Ids are kept in memories: they must not change between versions.
+#[test]
+fn ids_are_what_they_always_were() {
+    let piece = |text: &'static [u8]| Rendered {
+        bytes: Bytes::from_static(text),
+        mark_at: None,
+    };
+    let prompt = Prompt::begin(&[piece(b"{\"a\":1}")], &[piece(b"{\"b\":2}")]);
+    assert_eq!(
+        prompt.tip().unwrap().to_string(),
+        "1ae1826d44745929fda93f9dc35ea638de5d1f82b49dfa9a20049dfa5a6eff31"
+    );
+}
+
+#[test]
+fn a_fork_does_not_change_what_it_was_made_from() {
+    let prompt = said(&frozen(&WIRE), &WIRE, Message::user("a"));
+    let before = ids(&prompt);
+    let fork = said(&prompt.clone(), &WIRE, Message::assistant("b"));
+    let other = said(&prompt, &WIRE, Message::assistant("c"));
+    assert_eq!(ids(&prompt), before);
+    assert_eq!(ids(&fork)[..before.len()], before);
+    assert_eq!(ids(&other)[..before.len()], before);
+    assert_ne!(fork.tip(), other.tip());
+    // The pieces are shared, not copied.
+    let (ours, theirs) = (prompt.nodes(), fork.nodes());
+    assert!(ours.iter().zip(&theirs).all(|(a, b)| std::ptr::eq(*a, *b)));
+}
+
+#[test]
+fn a_place_for_markers_outside_the_piece_is_none() {
+    let piece = Rendered {
+        bytes: Bytes::from_static(b"{}"),
+        mark_at: Some(3),
+    };
+    let prompt = Prompt::begin(&[piece], &[]);
+    assert_eq!(prompt.nodes()[0].mark_at, None);
+}
+
+/// A chain that would need tens of megabytes of stack if each piece dropped the one before.
+#[test]
+fn a_long_chain_is_dropped_within_a_small_stack() {
+    let dropped = std::thread::Builder::new().stack_size(128 << 10).spawn(|| {
+        let message = Arc::new(Message::user("a"));
+        let piece = [Rendered {
+            bytes: Bytes::from_static(b"{}"),
+            mark_at: None,
+        }];
+        let mut prompt = Prompt::default();
+        let mut forks = Vec::new();
+        for number in 0..300_000 {
+            prompt = prompt.append(&piece, Arc::clone(&message));
+            if number % 50_000 == 0 {
+                forks.push(prompt.clone());
+            }
+        }
+        drop(forks);
+        drop(prompt);
+    });
+    dropped.unwrap().join().unwrap();
+}
+
+/// Whoever is last drops the chain, whichever thread that is.
+#[test]
+fn forks_may_be_dropped_by_several_threads_at_once() {
+    for _ in 0..50 {
+        let message = Arc::new(Message::user("a"));
+        let mut prompt = Prompt::default();
+        for _ in 0..2_000 {
+            prompt = prompt.append(&[], Arc::clone(&message));
+        }
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let fork = prompt.append(&[], Arc::clone(&message));
+                std::thread::Builder::new()
+                    .stack_size(128 << 10)
+                    .spawn(move || drop(fork))
+                    .unwrap()
+            })
+            .collect();
+        drop(prompt);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(Arc::strong_count(&message), 1);
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_messages_come_back_in_order(messages in conversation::messages(12)) {
+        let mut prompt = frozen(&WIRE);
+        for message in &messages {
+            prompt = said(&prompt, &WIRE, message.clone());
+        }
+        let came: Vec<Message> = prompt.messages().iter().map(|m| (**m).clone()).collect();
+        prop_assert_eq!(came, messages);
+    }
+}

@@ -1,0 +1,154 @@
+//! A memory that takes its time, and fails when it is told to.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use cachalot_memory::{
+    About, Answer, Batch, Error, ErrorKind, Filter, Found, Label, Lease, Memory, Millis, Page, Put,
+    Record, Reserved, Usage,
+};
+
+/// What becomes of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Done,
+    /// It fails and does nothing.
+    Refused,
+    /// It does everything, and fails.
+    Unheard,
+}
+
+type Decide = Box<dyn Fn(u64) -> Fate + Send + Sync>;
+
+/// Every call gives way to others before and after what it does.
+pub(crate) struct Double {
+    inner: Arc<dyn Memory>,
+    calls: AtomicU64,
+    decide: Decide,
+}
+
+impl Double {
+    pub(crate) fn new(
+        inner: Arc<dyn Memory>,
+        decide: impl Fn(u64) -> Fate + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            inner,
+            calls: AtomicU64::new(0),
+            decide: Box::new(decide),
+        }
+    }
+
+    fn slowly<'a, T: Send + 'a>(
+        &'a self,
+        call: impl FnOnce() -> Answer<'a, T> + Send + 'a,
+    ) -> Answer<'a, T> {
+        Answer::later(async move {
+            give_way().await;
+            let number = self.calls.fetch_add(1, Ordering::SeqCst);
+            let fate = (self.decide)(number);
+            let failure = || Error::new(ErrorKind::Unavailable, format!("call {number} fails"));
+            if fate == Fate::Refused {
+                return Err(failure());
+            }
+            let answer = call().settle().await;
+            give_way().await;
+            match fate {
+                Fate::Unheard => Err(failure()),
+                _ => answer,
+            }
+        })
+    }
+}
+
+/// Lets others go first, once.
+async fn give_way() {
+    let mut given = false;
+    poll_fn(move |context| {
+        if std::mem::replace(&mut given, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+impl Memory for Double {
+    fn about(&self) -> &About {
+        self.inner.about()
+    }
+
+    fn get<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        counters: &'a [&'a str],
+    ) -> Answer<'a, Found> {
+        self.slowly(move || self.inner.get(space, key, counters))
+    }
+
+    fn put<'a>(
+        &'a self,
+        space: &'a str,
+        record: Record,
+        under: Option<&'a Lease>,
+    ) -> Answer<'a, Put> {
+        self.slowly(move || self.inner.put(space, record, under))
+    }
+
+    fn reserve<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        labels: &'a [Label],
+        hold: Duration,
+    ) -> Answer<'a, Reserved> {
+        self.slowly(move || self.inner.reserve(space, key, labels, hold))
+    }
+
+    fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {
+        self.slowly(move || self.inner.renew(lease, hold))
+    }
+
+    fn release(&self, lease: Lease) -> Answer<'_, ()> {
+        self.slowly(move || self.inner.release(lease))
+    }
+
+    fn find<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a Filter<'a>,
+        page: Page<'a>,
+    ) -> Answer<'a, Batch> {
+        self.slowly(move || self.inner.find(space, filter, page))
+    }
+
+    fn erase<'a>(
+        &'a self,
+        space: &'a str,
+        filter: &'a Filter<'a>,
+        page: Page<'a>,
+    ) -> Answer<'a, Batch> {
+        self.slowly(move || self.inner.erase(space, filter, page))
+    }
+
+    fn raise<'a>(&'a self, space: &'a str, counter: &'a str) -> Answer<'a, u64> {
+        self.slowly(move || self.inner.raise(space, counter))
+    }
+
+    fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {
+        self.slowly(move || self.inner.touch(space, used))
+    }
+
+    fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {
+        self.slowly(move || self.inner.usage(space))
+    }
+
+    fn stamp(&self, space: &str, name: &str) -> Option<u64> {
+        self.inner.stamp(space, name)
+    }
+}

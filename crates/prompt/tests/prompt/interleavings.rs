@@ -1,0 +1,208 @@
+//! What several do at once with sessions that share pieces, step by step in random order, while some
+//! of them die: no session may lose a piece.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use cachalot_core::{ManualClock, Seals};
+use cachalot_memory::Memory;
+use cachalot_memory::in_process::InProcessMemory;
+use cachalot_model::Message;
+use cachalot_model::wire::anthropic::Messages;
+use cachalot_prompt::{ErrorKind, Prompt, Session, Sessions};
+use proptest::prelude::*;
+
+use crate::double::{Double, Fate};
+use crate::{frozen, head, model, run, said, try_say};
+
+/// A source of choices, the same for the same seed.
+struct Choices(u64);
+
+impl Choices {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from((self.0 >> 11) % limit as u64).unwrap()
+    }
+}
+
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Polls one task after the other, at random, until all are done. One in `mortality` steps the task
+/// dies instead, and so much time passes that what it had reserved lapses.
+async fn interleave(
+    tasks: Vec<Task>,
+    choices: &mut Choices,
+    mortality: usize,
+    clock: &ManualClock,
+) {
+    let mut tasks = tasks;
+    poll_fn(move |context| {
+        for _ in 0..20 {
+            if tasks.is_empty() {
+                return Poll::Ready(());
+            }
+            let at = choices.below(tasks.len());
+            if mortality > 0 && choices.below(mortality) == 0 {
+                drop(tasks.swap_remove(at));
+                clock.advance(Duration::from_secs(6));
+            } else if tasks[at].as_mut().poll(context).is_ready() {
+                drop(tasks.swap_remove(at));
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// What every session must at least have: the ids of what was confirmed. `None`: it was removed, or
+/// its removal has begun.
+type Confirmed = Arc<Mutex<BTreeMap<String, Option<Prompt>>>>;
+
+fn confirm(confirmed: &Confirmed, session: &Session) {
+    let prompt = Some(session.prompt.clone());
+    let mut confirmed = confirmed.lock().unwrap();
+    let known = confirmed.entry(session.head.id.clone()).or_default();
+    *known = prompt;
+}
+
+/// The same few messages for everybody, so that the same pieces are written and removed at once.
+const TEXTS: [&str; 2] = ["a", "b"];
+
+/// Creates a session, talks, and perhaps removes it.
+async fn life(
+    sessions: Sessions,
+    confirmed: Confirmed,
+    id: String,
+    mut choices: Choices,
+    with: usize,
+) {
+    let mut prompt = frozen(&Messages);
+    for _ in 0..choices.below(3) {
+        prompt = said(&prompt, &Messages, Message::user(TEXTS[choices.below(2)]));
+    }
+    let Ok(mut session) = sessions.create_from(head(&id), prompt).await else {
+        return;
+    };
+    confirm(&confirmed, &session);
+    for _ in 0..with {
+        match try_say(&mut session, Message::user(TEXTS[choices.below(2)])).await {
+            Ok(()) => confirm(&confirmed, &session),
+            Err(error) => assert!(
+                matches!(error.kind, ErrorKind::Busy | ErrorKind::Removed),
+                "{error}"
+            ),
+        }
+    }
+    if choices.below(2) == 0 {
+        confirmed.lock().unwrap().insert(id.clone(), None);
+        sessions.remove(&id).await.unwrap();
+    }
+}
+
+/// Removes a session that somebody else made.
+async fn removal(sessions: Sessions, confirmed: Confirmed, id: String) {
+    confirmed.lock().unwrap().insert(id.clone(), None);
+    sessions.remove(&id).await.unwrap();
+}
+
+fn story(seed: u64, mortality: usize) {
+    run(async {
+        let clock = Arc::new(ManualClock::at(1_000));
+        let inner: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
+        let seals = Arc::new(Seals::none());
+        let plain = Sessions::new(Arc::clone(&inner), clock.clone(), Arc::clone(&seals));
+        let slow = Double::new(Arc::clone(&inner), |_| Fate::Done);
+        let sessions = Sessions::new(Arc::new(slow), clock.clone(), seals);
+        let confirmed = Confirmed::default();
+        let mut choices = Choices(seed | 1);
+        // What is to be removed shares all that is written meanwhile.
+        for id in ["old-1", "old-2"] {
+            let prompt = TEXTS.iter().fold(frozen(&Messages), |prompt, text| {
+                said(&prompt, &Messages, Message::user(*text))
+            });
+            let session = plain.create_from(head(id), prompt).await.unwrap();
+            confirm(&confirmed, &session);
+        }
+        let mut tasks: Vec<Task> = Vec::new();
+        for id in ["old-1", "old-2"] {
+            let (sessions, confirmed) = (sessions.clone(), Arc::clone(&confirmed));
+            tasks.push(Box::pin(removal(sessions, confirmed, id.to_owned())));
+        }
+        for number in 0..3 {
+            let (sessions, confirmed) = (sessions.clone(), Arc::clone(&confirmed));
+            let own = Choices(seed.wrapping_mul(31).wrapping_add(number) | 1);
+            let with = choices.below(3);
+            tasks.push(Box::pin(life(
+                sessions,
+                confirmed,
+                format!("new-{number}"),
+                own,
+                with,
+            )));
+        }
+        if choices.below(3) == 0 {
+            let sessions = sessions.clone();
+            tasks.push(Box::pin(async move {
+                sessions.sweep().await.unwrap();
+            }));
+        }
+        interleave(tasks, &mut choices, mortality, &clock).await;
+
+        clock.advance(Duration::from_secs(60));
+        check(&plain, &confirmed).await;
+        plain.sweep().await.unwrap();
+        check(&plain, &confirmed).await;
+        assert_eq!(
+            model::pieces(&*inner).await,
+            needed(&plain).await,
+            "pieces that nobody needs are left after a sweep"
+        );
+    });
+}
+
+/// Every session that is there can be read, and has what was confirmed.
+async fn check(sessions: &Sessions, confirmed: &Confirmed) {
+    for summary in sessions.list(&Default::default()).await.unwrap() {
+        let session = sessions.open(&summary.id).await.unwrap().unwrap();
+        if let Some(Some(known)) = confirmed.lock().unwrap().get(&summary.id) {
+            let (has, must) = (crate::ids(&session.prompt), crate::ids(known));
+            assert!(has.starts_with(&must), "{}", summary.id);
+        }
+    }
+    let confirmed = confirmed.lock().unwrap().clone();
+    for (id, known) in confirmed {
+        if known.is_some() {
+            assert!(sessions.open(&id).await.unwrap().is_some(), "{id} is lost");
+        }
+    }
+}
+
+async fn needed(sessions: &Sessions) -> usize {
+    let mut needed = std::collections::BTreeSet::new();
+    for summary in sessions.list(&Default::default()).await.unwrap() {
+        let session = sessions.open(&summary.id).await.unwrap().unwrap();
+        needed.extend(crate::ids(&session.prompt));
+    }
+    needed.len()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn no_session_loses_a_piece(seed in any::<u64>()) {
+        story(seed, 0);
+    }
+
+    #[test]
+    fn no_session_loses_a_piece_though_some_die(seed in any::<u64>()) {
+        story(seed, 60);
+    }
+}

@@ -1,0 +1,93 @@
+//! The frozen prompt and its sessions, from outside.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod bodies;
+mod chain;
+mod conversation;
+mod damage;
+mod double;
+mod interleavings;
+mod law;
+mod model;
+mod plan;
+mod processes;
+mod rerender;
+mod sessions;
+mod small;
+mod tail;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cachalot_core::{ManualClock, Seals, SystemClock};
+use cachalot_memory::Memory;
+use cachalot_memory::in_process::InProcessMemory;
+use cachalot_memory::sqlite::{Options, SqliteMemory};
+use cachalot_model::wire::{Rendered, Wire};
+use cachalot_model::{Format, Message};
+use cachalot_prompt::{Head, Prompt, Session, Sessions};
+
+/// Every wire: a small one of ours with and without an array for the system, and the real ones.
+const WIRES: [&(dyn Wire + 'static); 5] = [
+    &small::Small { apart: true },
+    &small::Small { apart: false },
+    &cachalot_model::wire::chat::Chat,
+    &cachalot_model::wire::responses::Responses,
+    &cachalot_model::wire::anthropic::Messages,
+];
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(work)
+}
+
+/// Sessions in a memory of this process, whose time stands still.
+fn in_process() -> (Sessions, Arc<dyn Memory>) {
+    let clock = Arc::new(ManualClock::at(1_000));
+    let memory: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
+    let sessions = Sessions::new(Arc::clone(&memory), clock, Arc::new(Seals::none()));
+    (sessions, memory)
+}
+
+fn in_file(path: &Path) -> Sessions {
+    let clock = Arc::new(SystemClock);
+    let memory = SqliteMemory::open(path, Options::new(clock.clone())).unwrap();
+    Sessions::new(Arc::new(memory), clock, Arc::new(Seals::none()))
+}
+
+fn head(id: &str) -> Head {
+    Head::new(id, "root", "provider", "model", Format::Messages)
+}
+
+/// A frozen part of two tools and two pieces of system text.
+fn frozen(wire: &dyn Wire) -> Prompt {
+    let tools: Vec<Rendered> = ["grep", "read_file"]
+        .map(|name| wire.tool(&conversation::tool(name)))
+        .into();
+    let system = ["You help.", "Today is a day."].map(|text| wire.system(text));
+    Prompt::begin(&tools, &system)
+}
+
+fn said(prompt: &Prompt, wire: &dyn Wire, message: Message) -> Prompt {
+    let message = Arc::new(message);
+    prompt.append(&wire.message(&message).unwrap(), message)
+}
+
+async fn say(session: &mut Session, message: Message) {
+    try_say(session, message).await.unwrap();
+}
+
+async fn try_say(session: &mut Session, message: Message) -> Result<(), cachalot_prompt::Error> {
+    let message = Arc::new(message);
+    let pieces = cachalot_model::wire::anthropic::Messages
+        .message(&message)
+        .unwrap();
+    session.append(message, &pieces).await
+}
+
+fn ids(prompt: &Prompt) -> Vec<cachalot_prompt::NodeId> {
+    prompt.nodes().iter().map(|node| node.id).collect()
+}

@@ -1,0 +1,540 @@
+//! What one does with sessions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cachalot_core::{Cost, DigestKey, ManualClock, Seals, Spend};
+use cachalot_memory::in_process::InProcessMemory;
+use cachalot_memory::{Memory, Reserved};
+use cachalot_model::wire::anthropic::Messages;
+use cachalot_model::{Format, Message, Parameters, Usage};
+use cachalot_prompt::{ErrorKind, Listing, Namespace, PIECES, Prompt, SESSIONS, Sessions, Tail};
+use proptest::prelude::*;
+
+use crate::double::{Double, Fate};
+use crate::{conversation, frozen, head, ids, in_file, in_process, model, run, said, say, try_say};
+
+#[test]
+fn a_name_is_taken_once_and_has_rules() {
+    run(async {
+        let (sessions, _) = in_process();
+        let one = sessions.create(head("one")).await.unwrap();
+        assert_eq!(one.head.created, 1_000);
+        assert!(one.prompt.is_empty());
+        let error = sessions.create(head("one")).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Exists);
+        assert!(error.to_string().contains("`one`"), "{error}");
+        let long = "x".repeat(129);
+        for name in ["", "a b", "a/b", "a\nb", "a\0", &long] {
+            let error = sessions.create(head(name)).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::BadName, "{name:?}");
+            assert!(sessions.open(name).await.unwrap().is_none());
+            assert!(!sessions.remove(name).await.unwrap());
+        }
+        for name in ["ü-1", "a:b", "2026-11-21_a", &"x".repeat(128)] {
+            sessions.create(head(name)).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_session_is_found_by_the_beginning_of_its_name() {
+    run(async {
+        let (sessions, _) = in_process();
+        for name in ["abc", "abd", "xyz", "xyz-2"] {
+            sessions.create(head(name)).await.unwrap();
+        }
+        let found = |id: &'static str| {
+            let sessions = sessions.clone();
+            async move {
+                sessions
+                    .open(id)
+                    .await
+                    .map(|found| found.map(|s| s.head.id))
+            }
+        };
+        assert_eq!(found("abc").await.unwrap().unwrap(), "abc");
+        // The exact name wins over longer ones.
+        assert_eq!(found("xyz").await.unwrap().unwrap(), "xyz");
+        assert_eq!(found("xyz-").await.unwrap().unwrap(), "xyz-2");
+        assert_eq!(found("q").await.unwrap(), None);
+        let error = found("ab").await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Ambiguous);
+        assert_eq!(
+            error.to_string(),
+            "several sessions begin with `ab`: `abc`, `abd`; give more of the name"
+        );
+        for number in 0..20 {
+            sessions
+                .create(head(&format!("many-{number}")))
+                .await
+                .unwrap();
+        }
+        let error = found("many").await.unwrap_err().to_string();
+        assert!(error.contains("`many-0`"), "{error}");
+        assert!(error.contains(", …;"), "{error}");
+        assert_eq!(error.matches("many-").count(), 10, "{error}");
+        // Removing takes the exact name only.
+        assert!(!sessions.remove("xy").await.unwrap());
+        assert!(sessions.remove("xyz").await.unwrap());
+        assert_eq!(found("xy").await.unwrap().unwrap(), "xyz-2");
+    });
+}
+
+#[test]
+fn what_a_session_says_and_used_is_kept() {
+    run(async {
+        let (sessions, _) = in_process();
+        let mut of = head("one");
+        of.title = Some("A title".to_owned());
+        of.workspace = Some("/w".to_owned());
+        of.parent = Some("zero".to_owned());
+        of.base_url = Some("http://localhost:1".to_owned());
+        of.notes
+            .insert("cwd".to_owned(), serde_json::json!({"a": [1.5]}));
+        let prompt = frozen(&Messages);
+        let mut session = sessions.create_from(of, prompt).await.unwrap();
+        let usage = Usage {
+            uncached_input: 3,
+            cache_read: 9,
+            output: 5,
+            ..Usage::default()
+        };
+        let spent = Spend {
+            cost: Cost::of_picodollars(7),
+            ..Spend::one(Duration::from_millis(12))
+        };
+        session.totals.count(usage, spent);
+        session.totals.count(usage, spent);
+        session.namespace = Some(Namespace::of(Format::Messages, &Parameters::default()));
+        session.head.title = Some("Another title".to_owned());
+        session.head.id = "a name does not change".to_owned();
+        say(&mut session, Message::user("a")).await;
+        assert_eq!(session.head.id, "one");
+        let again = sessions.open("one").await.unwrap().unwrap();
+        assert_eq!(again.head, session.head);
+        assert_eq!(again.head.title.as_deref(), Some("Another title"));
+        assert_eq!(again.totals, session.totals);
+        assert_eq!(again.totals.answers, 2);
+        assert_eq!(again.totals.usage.total_input(), 24);
+        assert_eq!(again.namespace, session.namespace);
+        assert_eq!(again.tail(), Tail::Unanswered);
+        assert!(sessions.open("a").await.unwrap().is_none());
+    });
+}
+
+#[test]
+fn lists() {
+    run(async {
+        let clock = Arc::new(ManualClock::at(0));
+        let memory = Arc::new(InProcessMemory::new(clock.clone()));
+        let sessions = Sessions::new(memory, clock.clone(), Arc::new(Seals::none()));
+        for number in 0..600 {
+            clock.advance(Duration::from_millis(1));
+            let mut of = head(&format!("s-{number:03}"));
+            of.agent = ["root", "helper"][number % 2].to_owned();
+            of.workspace = (number % 3 == 0).then(|| "/w".to_owned());
+            of.parent = (number == 7).then(|| "s-000".to_owned());
+            sessions.create_from(of, frozen(&Messages)).await.unwrap();
+        }
+        let all = sessions.list(&Listing::default()).await.unwrap();
+        assert_eq!(all.len(), 600);
+        assert_eq!(all[0].id, "s-599");
+        assert!(all.windows(2).all(|pair| pair[0].saved >= pair[1].saved));
+        let first = all[0].state.as_ref().unwrap();
+        assert_eq!((first.messages, first.pieces), (0, 4));
+        assert_eq!(first.prompt, frozen(&Messages).tip());
+        assert_eq!(first.bytes, frozen(&Messages).bytes());
+        let some = Listing {
+            agent: Some("helper"),
+            workspace: Some("/w"),
+            limit: Some(2),
+            ..Listing::default()
+        };
+        let some = sessions.list(&some).await.unwrap();
+        let some: Vec<&str> = some.iter().map(|s| s.id.as_str()).collect();
+        assert_eq!(some, ["s-597", "s-591"]);
+        let children = Listing {
+            parent: Some("s-000"),
+            ..Listing::default()
+        };
+        let children = sessions.list(&children).await.unwrap();
+        assert_eq!(children.len(), 1);
+        assert_eq!(children[0].id, "s-007");
+        // What was saved last comes first.
+        let mut old = sessions.open("s-000").await.unwrap().unwrap();
+        clock.advance(Duration::from_millis(1));
+        old.save().await.unwrap();
+        assert_eq!(
+            sessions.list(&Listing::default()).await.unwrap()[0].id,
+            "s-000"
+        );
+    });
+}
+
+#[test]
+fn sessions_share_pieces_and_removing_one_leaves_the_other() {
+    run(async {
+        let (sessions, memory) = in_process();
+        let prompt = frozen(&Messages);
+        let mut one = sessions.create_from(head("one"), prompt).await.unwrap();
+        say(&mut one, Message::user("a")).await;
+        say(&mut one, Message::assistant("b")).await;
+        // One that was made by itself shares as much as a fork does.
+        let mut same = sessions
+            .create_from(head("same"), frozen(&Messages))
+            .await
+            .unwrap();
+        say(&mut same, Message::user("a")).await;
+        assert_eq!(model::pieces(&*memory).await, 6);
+        let fork = one.prompt.clone();
+        let mut fork = sessions.create_from(head("fork"), fork).await.unwrap();
+        say(&mut fork, Message::user("c")).await;
+        assert_eq!(model::pieces(&*memory).await, 7);
+        assert!(sessions.remove("one").await.unwrap());
+        assert_eq!(model::pieces(&*memory).await, 7);
+        let again = sessions.open("fork").await.unwrap().unwrap();
+        assert_eq!(ids(&again.prompt), ids(&fork.prompt));
+        assert!(sessions.remove("fork").await.unwrap());
+        assert_eq!(model::pieces(&*memory).await, 5);
+        let again = sessions.open("same").await.unwrap().unwrap();
+        assert_eq!(ids(&again.prompt), ids(&same.prompt));
+        assert!(sessions.remove("same").await.unwrap());
+        assert!(!sessions.remove("same").await.unwrap());
+        for space in [SESSIONS, PIECES] {
+            assert_eq!(memory.usage(space).settle().await.unwrap().records, 0);
+        }
+    });
+}
+
+/// Pieces of equal bytes that come from different messages are different records.
+#[test]
+fn equal_bytes_from_different_messages_do_not_mix() {
+    run(async {
+        let (sessions, _) = in_process();
+        let thought = conversation::reasoning(Format::Chat, "not sent in this format");
+        let text = cachalot_model::Block::text("b");
+        let role = cachalot_model::Role::Assistant;
+        let plain = Message::of(role, vec![text.clone()]);
+        let thoughtful = Message::of(role, vec![thought, text]);
+        let mut tips = Vec::new();
+        for (id, message) in [("plain", &plain), ("thoughtful", &thoughtful)] {
+            let prompt = frozen(&Messages);
+            let mut session = sessions.create_from(head(id), prompt).await.unwrap();
+            say(&mut session, message.clone()).await;
+            tips.push(session.prompt.tip());
+        }
+        assert_eq!(tips[0], tips[1]);
+        for (id, message) in [("plain", &plain), ("thoughtful", &thoughtful)] {
+            let session = sessions.open(id).await.unwrap().unwrap();
+            assert_eq!(*session.prompt.messages()[0], *message, "{id}");
+        }
+        sessions.remove("plain").await.unwrap();
+        sessions.open("thoughtful").await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn who_comes_second_gets_a_conflict() {
+    run(async {
+        let (sessions, memory) = in_process();
+        let prompt = frozen(&Messages);
+        let mut one = sessions.create_from(head("one"), prompt).await.unwrap();
+        let mut two = sessions.open("one").await.unwrap().unwrap();
+        say(&mut one, Message::user("a")).await;
+        let pieces = model::pieces(&*memory).await;
+        for _ in 0..2 {
+            let error = try_say(&mut two, Message::user("b")).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Conflict);
+            assert!(!error.worth_retrying);
+            assert!(error.to_string().contains("open it again"), "{error}");
+        }
+        assert_eq!(two.save().await.unwrap_err().kind, ErrorKind::Conflict);
+        assert_eq!(model::pieces(&*memory).await, pieces);
+        // Not even the same message is written twice, nor is it taken for the other's.
+        let error = try_say(&mut two, Message::user("a")).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Conflict);
+        assert!(two.prompt.messages().is_empty());
+        say(&mut one, Message::assistant("b")).await;
+        let mut three = sessions.open("one").await.unwrap().unwrap();
+        assert_eq!(three.prompt.messages().len(), 2);
+        say(&mut three, Message::user("c")).await;
+        assert_eq!(one.save().await.unwrap_err().kind, ErrorKind::Conflict);
+    });
+}
+
+#[test]
+fn a_removed_session_is_not_brought_back() {
+    run(async {
+        let (sessions, memory) = in_process();
+        let prompt = frozen(&Messages);
+        let mut one = sessions
+            .create_from(head("one"), prompt.clone())
+            .await
+            .unwrap();
+        assert!(sessions.remove("one").await.unwrap());
+        let error = try_say(&mut one, Message::user("a")).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Removed);
+        assert_eq!(model::pieces(&*memory).await, 0);
+        // Nor is another one of the same name taken for it, though it says the same.
+        sessions.create_from(head("one"), prompt).await.unwrap();
+        let error = try_say(&mut one, Message::user("a")).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Conflict);
+    });
+}
+
+#[test]
+fn only_appending_is_saved() {
+    run(async {
+        let (sessions, _) = in_process();
+        let prompt = frozen(&Messages);
+        let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
+        say(&mut session, Message::user("a")).await;
+        let kept = session.prompt.clone();
+        for other in [
+            Prompt::default(),
+            frozen(&Messages),
+            said(&frozen(&Messages), &Messages, Message::user("b")),
+        ] {
+            session.prompt = other;
+            let error = session.save().await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::NotAnExtension);
+        }
+        session.prompt = said(&kept, &Messages, Message::assistant("b"));
+        session.prompt = said(&session.prompt, &Messages, Message::user("c"));
+        session.save().await.unwrap();
+        let again = sessions.open("one").await.unwrap().unwrap();
+        assert_eq!(again.prompt.messages().len(), 3);
+    });
+}
+
+#[test]
+fn known_secrets_are_kept_and_noted() {
+    run(async {
+        let seals = Arc::new(Seals::under(DigestKey::new([7; 32])));
+        seals.learn("hunter2-hunter2");
+        let clock = Arc::new(ManualClock::at(0));
+        let memory = Arc::new(InProcessMemory::new(clock.clone()));
+        let sessions = Sessions::new(memory, clock, seals);
+        let prompt = frozen(&Messages);
+        let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
+        say(&mut session, Message::user("harmless")).await;
+        assert!(!session.holds_secrets());
+        say(&mut session, Message::user("it is hunter2-hunter2")).await;
+        say(&mut session, Message::assistant("I see")).await;
+        let again = sessions.open("one").await.unwrap().unwrap();
+        assert!(session.holds_secrets() && again.holds_secrets());
+        // The prefix is what was sent.
+        assert_eq!(ids(&again.prompt), ids(&session.prompt));
+        let listed = sessions.list(&Listing::default()).await.unwrap();
+        assert!(listed[0].state.as_ref().unwrap().holds_secrets);
+    });
+}
+
+#[test]
+fn large_messages() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("memory.db");
+    run(async {
+        let text = "large \"text\" \n".repeat(400_000);
+        let mut session = in_file(&path)
+            .create_from(head("one"), frozen(&Messages))
+            .await
+            .unwrap();
+        say(&mut session, Message::user(&*text)).await;
+        say(&mut session, Message::assistant("so much")).await;
+        let sessions = in_file(&path);
+        let again = sessions.open("one").await.unwrap().unwrap();
+        assert_eq!(again.prompt.messages()[0].text(), text);
+        assert_eq!(ids(&again.prompt), ids(&session.prompt));
+        assert!(sessions.remove("one").await.unwrap());
+    });
+}
+
+/// Whoever died while writing does not stop others for long: its right to write lapses.
+#[test]
+fn a_right_to_write_that_was_left_behind_is_waited_for() {
+    run(async {
+        let clock = Arc::new(ManualClock::at(0));
+        let memory: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
+        let sessions = Sessions::new(Arc::clone(&memory), clock.clone(), Arc::new(Seals::none()));
+        let mut session = sessions.create(head("one")).await.unwrap();
+        let hold = Duration::from_secs(5);
+        let held = memory.reserve(SESSIONS, "one", &[], hold).settle().await;
+        assert!(matches!(held, Ok(Reserved::Held(_))));
+        let saving = session.save();
+        let mut passing = std::pin::pin!(async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            clock.advance(hold);
+        });
+        let mut saving = std::pin::pin!(saving);
+        let mut passed = false;
+        std::future::poll_fn(|context| {
+            passed = passed || passing.as_mut().poll(context).is_ready();
+            let done = saving.as_mut().poll(context);
+            if done.is_ready() {
+                assert!(passed, "it did not wait");
+            }
+            done
+        })
+        .await
+        .unwrap();
+    });
+}
+
+/// Sessions in a memory that fails as told, the same without failures, and their clock.
+fn doubled(
+    decide: impl Fn(u64) -> Fate + Send + Sync + 'static,
+) -> (Sessions, Sessions, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at(0));
+    let inner: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
+    let double = Arc::new(Double::new(Arc::clone(&inner), decide));
+    let seals = Arc::new(Seals::none());
+    (
+        Sessions::new(double, clock.clone(), Arc::clone(&seals)),
+        Sessions::new(inner, clock.clone(), seals),
+        clock,
+    )
+}
+
+/// The memory fails at any one call of an append, before or after doing it: the session is as it was,
+/// can go on (with the same message, another one, or none), and is read back as it then is.
+#[test]
+fn an_append_that_failed_is_no_part_of_the_session() {
+    for fate in [Fate::Refused, Fate::Unheard] {
+        for what in ["same", "other", "nothing"] {
+            let mut failures = 0;
+            for at in 0..24 {
+                run(async {
+                    let (from, next) = (Arc::new(AtomicU64::new(u64::MAX)), AtomicU64::new(0));
+                    let failing = Arc::clone(&from);
+                    let (sessions, plain, clock) = doubled(move |_| {
+                        let number = next.fetch_add(1, Ordering::SeqCst);
+                        match number == failing.load(Ordering::SeqCst) {
+                            true => fate,
+                            false => Fate::Done,
+                        }
+                    });
+                    let prompt = frozen(&Messages);
+                    let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
+                    say(&mut session, Message::user("a")).await;
+                    let before = ids(&session.prompt);
+                    let so_far = calls().await;
+                    from.store(so_far + at, Ordering::SeqCst);
+                    if try_say(&mut session, Message::assistant("b")).await.is_ok() {
+                        return;
+                    }
+                    failures += 1;
+                    // If it was not heard that it got the right to write, that has to lapse.
+                    clock.advance(Duration::from_secs(6));
+                    assert_eq!(ids(&session.prompt), before);
+                    match what {
+                        "same" => say(&mut session, Message::assistant("b")).await,
+                        "other" => say(&mut session, Message::assistant("c")).await,
+                        _ => session.save().await.unwrap(),
+                    }
+                    let again = plain.open("one").await.unwrap().unwrap();
+                    assert_eq!(ids(&again.prompt), ids(&session.prompt), "{at}");
+                    say(&mut session, Message::user("d")).await;
+                    plain.sweep().await.unwrap();
+                    let again = plain.open("one").await.unwrap().unwrap();
+                    assert_eq!(ids(&again.prompt), ids(&session.prompt), "{at}");
+                });
+            }
+            assert!(failures >= 8, "only {failures} calls could fail");
+        }
+    }
+}
+
+/// How many calls creating a session and one append take, found out by doing it again.
+async fn calls() -> u64 {
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    let (sessions, ..) = doubled(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Fate::Done
+    });
+    let prompt = frozen(&Messages);
+    let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
+    say(&mut session, Message::user("a")).await;
+    count.load(Ordering::SeqCst)
+}
+
+/// An append is dropped after any number of steps: the same.
+#[test]
+fn an_append_that_was_cancelled_is_no_part_of_the_session() {
+    for what in ["same", "other", "nothing"] {
+        let mut cancelled = 0;
+        for steps in 0..60 {
+            run(async {
+                let clock = Arc::new(ManualClock::at(0));
+                let inner: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
+                let double = Arc::new(Double::new(Arc::clone(&inner), |_| Fate::Done));
+                let seals = Arc::new(Seals::none());
+                let sessions = Sessions::new(double, clock.clone(), Arc::clone(&seals));
+                let plain = Sessions::new(inner, clock.clone(), seals);
+                let prompt = frozen(&Messages);
+                let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
+                say(&mut session, Message::user("a")).await;
+                let before = ids(&session.prompt);
+                let done = {
+                    let mut appending =
+                        std::pin::pin!(try_say(&mut session, Message::assistant("b")));
+                    let mut left = steps;
+                    std::future::poll_fn(|context| {
+                        if left == 0 {
+                            return std::task::Poll::Ready(false);
+                        }
+                        left -= 1;
+                        context.waker().wake_by_ref();
+                        appending.as_mut().poll(context).map(|done| done.is_ok())
+                    })
+                    .await
+                };
+                if done {
+                    return;
+                }
+                cancelled += 1;
+                // Its right to write may be nobody's now; then it has to lapse.
+                clock.advance(Duration::from_secs(6));
+                assert_eq!(ids(&session.prompt), before);
+                match what {
+                    "same" => say(&mut session, Message::assistant("b")).await,
+                    "other" => say(&mut session, Message::assistant("c")).await,
+                    _ => session.save().await.unwrap(),
+                }
+                plain.sweep().await.unwrap();
+                let again = plain.open("one").await.unwrap().unwrap();
+                assert_eq!(ids(&again.prompt), ids(&session.prompt), "{steps}");
+            });
+        }
+        assert!(cancelled >= 12, "only {cancelled} could be cancelled");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Whatever was said in whatever format comes back byte for byte, with its messages.
+    #[test]
+    fn what_was_sent_is_resumed(messages in conversation::messages(10)) {
+        for wire in crate::WIRES {
+            run(async {
+                let (sessions, _) = in_process();
+                let mut session = sessions.create_from(head("one"), frozen(wire)).await.unwrap();
+                for message in &messages {
+                    let message = Arc::new(message.clone());
+                    session.append(Arc::clone(&message), &wire.message(&message).unwrap()).await.unwrap();
+                }
+                let again = sessions.open("one").await.unwrap().unwrap();
+                assert_eq!(again.prompt.len(), session.prompt.len());
+                for (one, other) in again.prompt.nodes().iter().zip(session.prompt.nodes()) {
+                    assert_eq!(one.bytes, other.bytes);
+                    assert_eq!((one.level, one.mark_at, one.id), (other.level, other.mark_at, other.id));
+                    assert_eq!(one.source, other.source);
+                }
+            });
+        }
+    }
+}
