@@ -9,14 +9,12 @@ use cachalot_memory::{Answer, Error, ErrorKind, Found, Lease, Memory, Record, sp
 
 use crate::entry::Entry;
 use crate::epoch::{Epochs, Moment};
+use crate::evict::Housekeeping;
 use crate::flight::Flights;
 use crate::front::{Front, Fronted};
 use crate::ledger::Ledger;
 use crate::policy::Policy;
 use crate::{Call, Key, Reason};
-
-/// So many uses are told to the memory at a time.
-const MANY_USES: usize = 256;
 
 /// How much an engine may keep. Least recently used entries go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,10 +63,7 @@ pub(crate) struct Shared {
     pub(crate) flights: Flights,
     pub(crate) epochs: Epochs,
     pub(crate) front: Front,
-    pub(crate) stores: AtomicU64,
-    /// Stores since eviction last began, while it goes on.
-    pub(crate) evictions_due: AtomicU64,
-    used: crate::sync::Mutex<Vec<(Key, Millis)>>,
+    pub(crate) housekeeping: Housekeeping,
     warn: Arc<dyn Fn(&str) + Send + Sync>,
     /// When each kind of fault was last warned of, so that a memory that stays down is named once.
     warned: crate::sync::Mutex<Vec<(ErrorKind, Millis)>>,
@@ -144,7 +139,7 @@ impl Clone for Patience {
 }
 
 impl Shared {
-    pub(crate) fn new(options: Options) -> Self {
+    pub(crate) fn new(options: Options, exact: bool) -> Self {
         let Options {
             memory,
             ledger,
@@ -166,9 +161,7 @@ impl Shared {
             bounds,
             flights: Flights::default(),
             epochs: Epochs::default(),
-            stores: AtomicU64::new(0),
-            evictions_due: AtomicU64::new(0),
-            used: crate::sync::Mutex::new(Vec::new()),
+            housekeeping: Housekeeping::new(exact),
             warn,
             warned: crate::sync::Mutex::new(Vec::new()),
         }
@@ -345,44 +338,6 @@ impl Shared {
         epochs_hold(&entry.head.epochs, counters, epochs)?;
         entry.watched.check().await.map_err(Reason::Changed)?;
         Ok(entry)
-    }
-
-    /// Notes a hit for the memory's order of use; told to the memory in batches, in the background.
-    pub(crate) fn note_use(self: &Arc<Self>, entry: &Entry, now: Millis) {
-        /// Uses that are closer together count as one.
-        const COARSE: Millis = 60_000;
-        if now.saturating_sub(entry.used.load(Ordering::Relaxed)) < COARSE {
-            return;
-        }
-        entry.used.store(now, Ordering::Relaxed);
-        let mut used = crate::sync::lock(&self.used);
-        used.push((Key::from_digest(entry.head.key), now));
-        if used.len() == MANY_USES {
-            drop(used);
-            let this = Arc::clone(self);
-            tokio::spawn(async move { this.flush_uses().await });
-        }
-    }
-
-    /// Tells the memory what was used since it was last told. Best effort.
-    pub(crate) async fn flush_uses(&self) {
-        let Ok(memory) = self.memory() else { return };
-        let used = std::mem::take(&mut *crate::sync::lock(&self.used));
-        if used.is_empty() {
-            return;
-        }
-        let used: Vec<(String, Millis)> = used
-            .iter()
-            .map(|(key, at)| (key.to_string(), *at))
-            .collect();
-        let used: Vec<(&str, Millis)> = used.iter().map(|(key, at)| (key.as_str(), *at)).collect();
-        let told = memory
-            .touch(space::CACHE, &used)
-            .within(crate::policy::DEFAULT_PATIENCE)
-            .await;
-        if let Err(error) = told {
-            self.fault(&error);
-        }
     }
 
     /// Gives a reservation back; one that cannot be given back lapses soon.

@@ -26,6 +26,14 @@ pub(crate) struct Fronted {
 impl Fronted {
     /// Whether it was made under these domains, in whatever order.
     pub(crate) fn is_under(&self, domains: &[Domain]) -> bool {
+        let in_order = domains.len() == self.domains.len()
+            && domains
+                .iter()
+                .zip(&self.domains)
+                .all(|(domain, (counter, _))| domain.is_counted_by(counter));
+        if in_order {
+            return true;
+        }
         let has = |domain: &Domain| {
             self.domains
                 .iter()

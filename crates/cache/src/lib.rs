@@ -11,6 +11,7 @@ mod engine;
 mod entry;
 mod epoch;
 mod erase;
+mod evict;
 mod explain;
 mod flight;
 mod front;
@@ -58,7 +59,21 @@ impl Cache {
     /// An engine over a memory.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        Self(Arc::new(engine::Shared::new(options)))
+        Self(Arc::new(engine::Shared::new(options, false)))
+    }
+
+    /// An engine whose bounds hold after every store, and whose order of use is that of every single
+    /// use: for small caches over a memory in the process. Otherwise uses are noted a minute apart, and
+    /// stores may overshoot the bounds for a moment.
+    #[must_use]
+    pub fn exact(options: Options) -> Self {
+        Self(Arc::new(engine::Shared::new(options, true)))
+    }
+
+    /// Says who is told the name of every entry that has to make room for others. The first to say
+    /// so is told.
+    pub fn tell_of_evictions(&self, told: impl Fn(&str) + Send + Sync + 'static) {
+        self.0.housekeeping.tell(Box::new(told));
     }
 
     /// Serves, joins a flight (only if its epochs are still current), or hands out the ticket. A

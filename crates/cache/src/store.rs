@@ -1,11 +1,10 @@
-//! Storing an answer, and keeping within the bounds.
+//! Storing an answer.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use cachalot_core::{Millis, Spend};
-use cachalot_memory::{Filter, Label, Order, Page, Put, Record, space};
+use cachalot_memory::{Filter, Label, Page, Put, Record, space};
 
 use crate::Reason;
 use crate::engine::{Patience, Shared};
@@ -96,7 +95,7 @@ impl Shared {
                     self.take_back(&flight.key.to_string()).await;
                     return Err(Reason::Revoked);
                 }
-                self.after_store();
+                self.after_store(&flight.key).await;
                 Ok((Revision(revision), expires))
             }
         }
@@ -165,73 +164,4 @@ impl Shared {
             self.fault(&error);
         }
     }
-
-    /// Every so often after a store, in the background: tells the memory what was used, and evicts.
-    fn after_store(self: &Arc<Self>) {
-        /// How many stores may overshoot the bounds before they are looked at.
-        const EVERY: u64 = 64;
-        let stores = self.stores.fetch_add(1, Ordering::Relaxed);
-        let small = self.bounds.entries < 10 * EVERY || self.bounds.bytes < 64 << 20;
-        if !small && !stores.is_multiple_of(EVERY) {
-            return;
-        }
-        if self.evictions_due.fetch_add(1, Ordering::AcqRel) > 0 {
-            return;
-        }
-        let this = Arc::clone(self);
-        tokio::spawn(async move {
-            loop {
-                let due = this.evictions_due.load(Ordering::Acquire);
-                this.flush_uses().await;
-                this.evict().await;
-                // What was stored meanwhile may not have been seen.
-                if this
-                    .evictions_due
-                    .compare_exchange(due, 0, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok()
-                {
-                    return;
-                }
-            }
-        });
-    }
-
-    /// Erases the least recently used entries until the space is a little below its bounds.
-    pub(crate) async fn evict(&self) {
-        let Ok(memory) = self.memory() else { return };
-        loop {
-            let usage = match memory.usage(space::CACHE).settle().await {
-                Ok(usage) => usage,
-                Err(error) => {
-                    self.fault(&error);
-                    return;
-                }
-            };
-            if usage.records <= self.bounds.entries && usage.bytes <= self.bounds.bytes {
-                return;
-            }
-            let surplus_records = usage.records.saturating_sub(slack(self.bounds.entries));
-            let average = (usage.bytes / usage.records.max(1)).max(1);
-            let surplus_bytes = usage.bytes.saturating_sub(slack(self.bounds.bytes)) / average;
-            let surplus = surplus_records.max(surplus_bytes).clamp(1, 1_000);
-            let filter = Filter {
-                order: Order::Coldest,
-                ..Filter::default()
-            };
-            let page = Page::keys(u32::try_from(surplus).unwrap_or(1_000));
-            match memory.erase(space::CACHE, &filter, page).settle().await {
-                Ok(batch) if batch.records.is_empty() => return,
-                Ok(_) => {}
-                Err(error) => {
-                    self.fault(&error);
-                    return;
-                }
-            }
-        }
-    }
-}
-
-/// Eviction goes to 95 % of a bound, so that not every store evicts.
-fn slack(bound: u64) -> u64 {
-    bound - bound / 20
 }

@@ -131,6 +131,13 @@ impl Ticket {
         whole.without(*lock(&self.accounted))
     }
 
+    /// Says that the answer lasts no longer than that: who made it said so, and only with it. It
+    /// shortens what the policy says.
+    pub fn expire_within(&mut self, lifetime: Duration) {
+        let ttl = self.policy.ttl.unwrap_or(Duration::MAX);
+        self.policy.ttl = Some(ttl.min(lifetime));
+    }
+
     /// The reading end, for whoever drives the ticket itself.
     #[must_use]
     pub fn outcome(&self) -> Outcome {

@@ -9,6 +9,7 @@ mod looks;
 mod observe;
 mod status;
 
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -44,9 +45,31 @@ pub struct Witness(Arc<Notes>);
 #[derive(Default)]
 struct Notes {
     looks: Looks,
-    observed: Mutex<Vec<Observed>>,
+    observed: Mutex<List>,
     /// Why the list is not the whole truth: something moved while it was looked at, or the list is full.
     spoilt: Mutex<Option<String>>,
+}
+
+/// What was noted, in order, each once.
+#[derive(Default)]
+struct List {
+    observed: Vec<Observed>,
+    /// Where in it each path is.
+    places: HashMap<String, Vec<usize>>,
+}
+
+impl List {
+    fn holds(&self, observed: &Observed) -> bool {
+        self.places
+            .get(&observed.path)
+            .is_some_and(|places| places.iter().any(|at| self.observed[*at] == *observed))
+    }
+
+    fn push(&mut self, observed: Observed) {
+        let places = self.places.entry(observed.path.clone()).or_default();
+        places.push(self.observed.len());
+        self.observed.push(observed);
+    }
 }
 
 impl Witness {
@@ -91,6 +114,12 @@ impl Witness {
         }
     }
 
+    /// Whether nothing has been noted so far.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        lock(&self.0.observed).observed.is_empty() && self.spoilt().is_none()
+    }
+
     /// Resolves when every look that had begun is noted: only then does the list tell what was seen
     /// before now.
     pub(crate) async fn looked(&self) {
@@ -107,11 +136,12 @@ impl Witness {
             Err(why) => self.spoil(why),
             Ok(observed) => {
                 let mut list = lock(&self.0.observed);
-                if list.len() >= MOST {
+                if list.holds(&observed) {
+                } else if list.observed.len() < MOST {
+                    list.push(observed);
+                } else {
                     drop(list);
                     self.spoil(format!("it looked at more than {MOST} files"));
-                } else if !list.contains(&observed) {
-                    list.push(observed);
                 }
             }
         }
@@ -122,7 +152,7 @@ impl Witness {
     }
 
     pub(crate) fn observed(&self) -> Vec<Observed> {
-        lock(&self.0.observed).clone()
+        lock(&self.0.observed).observed.clone()
     }
 }
 

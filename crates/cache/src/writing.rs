@@ -1,9 +1,11 @@
 //! Announced writes: nothing of a domain that is being written is served, joined or stored.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use cachalot_memory::space;
+use cachalot_memory::{Answer, space};
 
 use crate::engine::Shared;
 use crate::policy::{DEFAULT_PATIENCE, Domain};
@@ -24,16 +26,20 @@ impl Cache {
     /// Raised on both sides: before only, a read that starts in between stores old bytes; after
     /// only, a crash loses it.
     pub async fn writing(&self, domains: &[Domain]) -> Writing {
+        let writing = self.announce(domains);
+        writing.begun().await;
+        writing
+    }
+
+    /// The first half of [`Cache::writing`], at once: from now on nothing of these domains is served,
+    /// joined or stored in this process. Other processes know nothing of it before [`Writing::begun`].
+    pub fn announce(&self, domains: &[Domain]) -> Writing {
         self.0.epochs.begin_write(domains);
-        let writing = Writing {
+        Writing {
             shared: Arc::clone(&self.0),
             domains: domains.to_vec(),
             ended: false,
-        };
-        if let Err(error) = writing.shared.raise(domains).await {
-            writing.shared.fault(&error);
         }
-        writing
     }
 }
 
@@ -42,13 +48,33 @@ impl Shared {
         let Ok(memory) = self.memory() else {
             return Ok(());
         };
-        for domain in domains {
-            memory
-                .raise(space::CACHE, &domain.counter())
-                .within(DEFAULT_PATIENCE)
-                .await?;
+        let counters: Vec<String> = domains.iter().map(Domain::counter).collect();
+        let mut raising = Vec::new();
+        for counter in &counters {
+            match memory.raise(space::CACHE, counter) {
+                Answer::Now(raised) => {
+                    raised?;
+                }
+                later @ Answer::Later(_) => raising.push(Box::pin(later.within(DEFAULT_PATIENCE))),
+            }
         }
-        Ok(())
+        // All at once: a memory that writes in batches needs one of them.
+        poll_fn(|context| {
+            let mut failed = None;
+            raising.retain_mut(|raise| match raise.as_mut().poll(context) {
+                Poll::Pending => true,
+                Poll::Ready(raised) => {
+                    failed = failed.take().or(raised.err());
+                    false
+                }
+            });
+            match failed {
+                Some(error) => Poll::Ready(Err(error)),
+                None if raising.is_empty() => Poll::Ready(Ok(())),
+                None => Poll::Pending,
+            }
+        })
+        .await
     }
 
     /// Tries until the memory has been told, then unblocks the domains.
@@ -64,6 +90,13 @@ impl Shared {
 }
 
 impl Writing {
+    /// Tells the memory that the write begins. A fault is warned of.
+    pub async fn begun(&self) {
+        if let Err(error) = self.shared.raise(&self.domains).await {
+            self.shared.fault(&error);
+        }
+    }
+
     /// Ends the write.
     ///
     /// # Errors

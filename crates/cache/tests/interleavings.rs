@@ -143,12 +143,16 @@ impl Memory for Shuttled {
     }
 
     fn touch<'a>(&'a self, _: &'a str, _: &'a [(&'a str, i64)]) -> Answer<'a, ()> {
-        unsupported()
+        Answer::Now(Ok(()))
     }
 }
 
 fn cache() -> Cache {
-    Cache::new(Options {
+    Cache::new(options())
+}
+
+fn options() -> Options {
+    Options {
         memory: Some(Shuttled::new()),
         ledger: Ledger::none(),
         clock: Arc::new(ManualClock::at(1)),
@@ -158,7 +162,7 @@ fn cache() -> Cache {
             ..Bounds::default()
         },
         warn: Arc::new(|text| panic!("{text}")),
-    })
+    }
 }
 
 async fn begin(cache: &Cache, policy: &Policy) -> Begun {
@@ -350,6 +354,91 @@ fn who_asks_after_a_write_gets_nothing_older_than_it() {
                 one.await.unwrap();
             }
             assert_eq!(ask(&cache, &policy, &world).await.0, 2);
+        });
+    });
+}
+
+#[test]
+fn who_asks_any_engine_after_a_write_that_all_were_told_of_gets_nothing_older_than_it() {
+    explore(|| {
+        block_on(async {
+            let caches = [cache(), cache()];
+            let policy = Policy {
+                domains: vec![Domain::new("c"), Domain::new("d")],
+                ..Policy::default()
+            };
+            let world = Arc::new(AtomicU64::new(0));
+            let announced = Arc::new(AtomicU64::new(0));
+            let reading: Vec<_> = caches
+                .iter()
+                .cycle()
+                .take(4)
+                .map(|cache| {
+                    let (cache, policy) = (cache.clone(), policy.clone());
+                    let (world, announced) = (Arc::clone(&world), Arc::clone(&announced));
+                    spawn(async move {
+                        for _ in 0..2 {
+                            let known = announced.load(Ordering::SeqCst);
+                            let (got, how) = ask(&cache, &policy, &world).await;
+                            assert!(
+                                got >= known,
+                                "got {got} ({how:?}) after {known} was announced"
+                            );
+                        }
+                    })
+                })
+                .collect();
+            for version in 1..=2 {
+                let written = &policy.domains[usize::try_from(version % 2).unwrap()..][..1];
+                let guards = caches.each_ref().map(|cache| cache.announce(written));
+                for guard in &guards {
+                    guard.begun().await;
+                }
+                world.store(version, Ordering::SeqCst);
+                for guard in guards {
+                    guard.done().await.unwrap();
+                }
+                announced.store(version, Ordering::SeqCst);
+            }
+            for one in reading {
+                one.await.unwrap();
+            }
+            for cache in &caches {
+                assert_eq!(ask(cache, &policy, &world).await.0, 2);
+            }
+        });
+    });
+}
+
+#[test]
+fn an_exact_engine_keeps_to_its_bounds_and_serves_what_was_stored() {
+    explore(|| {
+        block_on(async {
+            let cache = Cache::exact(options());
+            let storing: Vec<_> = (0..3)
+                .map(|_| {
+                    let cache = cache.clone();
+                    spawn(async move {
+                        for _ in 0..2 {
+                            match begin(&cache, &Policy::default()).await {
+                                Begun::Served(outcome) => {
+                                    assert_eq!(&outcome.body.whole().await.unwrap()[..], b"x");
+                                }
+                                Begun::Run(ticket) => {
+                                    assert!(ticket.finish(product("x")).await.stored.is_ok());
+                                }
+                            }
+                        }
+                    })
+                })
+                .collect();
+            for one in storing {
+                one.await.unwrap();
+            }
+            assert!(matches!(
+                begin(&cache, &Policy::default()).await,
+                Begun::Served(_)
+            ));
         });
     });
 }

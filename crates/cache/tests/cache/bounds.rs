@@ -1,11 +1,13 @@
 //! How much is kept, and who has to go.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cachalot_cache::{Bounds, How, Policy, Reason};
 
-use crate::doubles::{Double, Op};
+use cachalot_memory::Memory;
+
+use crate::doubles::{Double, Fate, Op};
 use crate::setting::{Making, Question, Setting, clock, eventually, in_process};
 
 fn bounded(bounds: Bounds) -> Setting {
@@ -198,4 +200,112 @@ async fn an_entry_in_the_front_is_served_without_asking_the_memory() {
         before + 100,
         "without stamps there is no front"
     );
+}
+
+fn exactly(bounds: Bounds, memory: impl FnOnce(Arc<dyn Memory>) -> Arc<dyn Memory>) -> Setting {
+    let clock = clock();
+    let memory = memory(in_process(&clock));
+    Making::over(memory, &clock).bounds(bounds).make_exact()
+}
+
+/// Asks for a number, and says whether it was there.
+async fn hits(here: &Setting, number: usize) -> bool {
+    let question = Question::number(number);
+    let told = here.ask(&question, &Policy::default(), "x").await;
+    told.how == How::Hit
+}
+
+#[tokio::test]
+async fn an_exact_engine_is_within_its_bounds_after_every_store_and_the_least_recently_used_goes() {
+    let now: fn(Arc<dyn Memory>) -> Arc<dyn Memory> = |memory| memory;
+    let later: fn(Arc<dyn Memory>) -> Arc<dyn Memory> = |memory| {
+        let double = Double::over(memory);
+        double.now(|op| match op {
+            Op::Touch => Fate::Slow(Duration::ZERO),
+            _ => Fate::Pass,
+        });
+        Arc::new(double)
+    };
+    for (memory, front_bytes, step) in [
+        (now, 1 << 20, 0),
+        (now, 0, 0),
+        (now, 1 << 20, 3),
+        (later, 1 << 20, 0),
+        (later, 0, 7),
+    ] {
+        let bounds = Bounds {
+            entries: 3,
+            front_bytes,
+            ..Bounds::default()
+        };
+        let here = exactly(bounds, memory);
+        // The order of use, by a list: the last used at the end.
+        let mut expected: Vec<usize> = Vec::new();
+        let mut random = 7_u64;
+        for _ in 0..400 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let number = (random >> 60) as usize % 6;
+            here.after(Duration::from_millis(step * (random >> 40 & 1)));
+            let place = expected.iter().position(|one| *one == number);
+            assert_eq!(
+                hits(&here, number).await,
+                place.is_some(),
+                "{expected:?} {number}"
+            );
+            if let Some(place) = place {
+                expected.remove(place);
+            } else if expected.len() == 3 {
+                expected.remove(0);
+            }
+            expected.push(number);
+            assert!(here.cache.usage().await.unwrap().records <= 3);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_exact_engine_keeps_to_its_bytes() {
+    let bounds = Bounds {
+        bytes: 10_000,
+        ..Bounds::default()
+    };
+    let here = exactly(bounds, |memory| memory);
+    for number in 0..30 {
+        fill(&here, number..number + 1, &"x".repeat(100 * (number % 20))).await;
+        let usage = here.cache.usage().await.unwrap();
+        assert!(usage.bytes <= 10_000, "{usage:?}");
+    }
+    assert!(is_there(&here, 29).await && is_there(&here, 28).await);
+}
+
+#[tokio::test]
+async fn who_has_to_go_is_told_by_name() {
+    for exact in [true, false] {
+        let clock = clock();
+        let making = Making::over(in_process(&clock), &clock).bounds(Bounds {
+            entries: 20,
+            ..Bounds::default()
+        });
+        let here = if exact {
+            making.make_exact()
+        } else {
+            making.make()
+        };
+        let gone: Arc<Mutex<Vec<String>>> = Arc::default();
+        let told = Arc::clone(&gone);
+        here.cache
+            .tell_of_evictions(move |name| told.lock().unwrap().push(name.to_owned()));
+        for number in 0..50 {
+            here.after(Duration::from_secs(1));
+            let question = Question::number(number).named(&format!("name-{number}"));
+            here.ask(&question, &Policy::default(), "x").await;
+        }
+        eventually(async || here.cache.usage().await.unwrap().records <= 20).await;
+        let records = here.cache.usage().await.unwrap().records;
+        let gone = gone.lock().unwrap().clone();
+        assert_eq!(gone.len() as u64, 50 - records);
+        assert_eq!((gone[0].as_str(), gone[1].as_str()), ("name-0", "name-1"));
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_cache::{Failure, How, Mode, Policy, Product, Reason};
-use cachalot_core::Spend;
+use cachalot_core::{Clock as _, Spend};
 use cachalot_memory::Label;
 
 use crate::setting::{
@@ -184,6 +184,33 @@ async fn frozen_without_a_memory_says_so() {
         .await;
     is_miss(&told, Reason::NoMemory, "run");
     assert_eq!(told.settled.stored, Err(Reason::NoMemory));
+}
+
+#[tokio::test]
+async fn who_made_an_answer_can_shorten_its_time() {
+    let here = setting();
+    for (number, (ttl, lifetimes, expected)) in [
+        (None, &[5][..], 5),
+        (Some(SECOND * 3), &[5], 3),
+        (Some(SECOND * 9), &[5], 5),
+        (Some(SECOND * 9), &[7, 2, 4], 2),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let policy = Policy {
+            ttl,
+            ..Policy::default()
+        };
+        let question = Question::number(number);
+        let mut ticket = here.lead(&question, &policy).await;
+        for seconds in lifetimes {
+            ticket.expire_within(SECOND * *seconds);
+        }
+        let settled = ticket.finish(product("brief")).await;
+        let expires = here.clock.now() + expected * 1_000;
+        assert_eq!(settled.expires, Some(expires), "{ttl:?} {lifetimes:?}");
+    }
 }
 
 #[tokio::test]

@@ -132,6 +132,14 @@ impl Making {
     }
 
     pub(crate) fn make(self) -> Setting {
+        self.make_by(Cache::new)
+    }
+
+    pub(crate) fn make_exact(self) -> Setting {
+        self.make_by(Cache::exact)
+    }
+
+    fn make_by(self, new: impl FnOnce(Options) -> Cache) -> Setting {
         let warnings: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = Arc::clone(&warnings);
         let warn: Arc<dyn Fn(&str) + Send + Sync> =
@@ -140,7 +148,7 @@ impl Making {
             Some(path) => Ledger::at(path, "run-1", Arc::clone(&warn)),
             None => Ledger::none(),
         };
-        let cache = Cache::new(Options {
+        let cache = new(Options {
             memory: self.memory,
             ledger,
             clock: self.clock.clone(),

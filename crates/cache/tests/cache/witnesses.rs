@@ -557,3 +557,44 @@ async fn what_a_witness_took_can_be_checked_apart_from_any_entry() {
     place.write("a", "two");
     assert!(taken.holds().await.unwrap_err().contains("changed"));
 }
+
+#[test]
+fn a_witness_knows_whether_it_noted_anything() {
+    let home = tempfile::tempdir().unwrap();
+    let witness = Witness::default();
+    assert!(witness.is_empty());
+    witness.observe(Observation::Existence(&home.path().join("absent")));
+    assert!(!witness.is_empty());
+    let witness = Witness::default();
+    witness.spoil("why");
+    assert!(!witness.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_noted_twice_is_noted_once_and_what_differs_is_noted_twice() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("file");
+    let witness = Witness::default();
+    for _ in 0..3 {
+        witness.observe(Observation::Existence(&path));
+    }
+    assert!(witness.taken().holds().await.is_ok());
+    std::fs::write(&path, "now").unwrap();
+    witness.observe(Observation::Existence(&path));
+    // It was absent, and it was there: one of them does not hold.
+    assert!(witness.taken().holds().await.is_err());
+}
+
+#[test]
+fn thousands_of_files_are_noted_in_no_time() {
+    let home = tempfile::tempdir().unwrap();
+    let witness = Witness::default();
+    let began = std::time::Instant::now();
+    for number in 0..9_000 {
+        witness.observe(Observation::Existence(
+            &home.path().join(number.to_string()),
+        ));
+    }
+    // Comparing each with each would take many seconds.
+    assert!(began.elapsed() < std::time::Duration::from_secs(5));
+}

@@ -290,6 +290,53 @@ async fn a_front_entry_with_domains_follows_writes_in_other_processes() {
 }
 
 #[tokio::test]
+async fn what_is_announced_is_blocked_before_the_memory_knows() {
+    let clock = clock();
+    let memory = in_process(&clock);
+    let here = Making::over(memory.clone(), &clock).make();
+    let question = Question::number(1);
+    let policy = in_domains(&["d"]);
+    here.ask(&question, &policy, "before").await;
+    let writing = here.cache.announce(&policy.domains);
+    assert_eq!(epoch(&memory, "d").await, 0);
+    let told = here.ask(&question, &policy, "during").await;
+    assert_eq!((&told.how, told.text()), (&written("d"), "during"));
+    assert_eq!(told.settled.stored, Err(Reason::Written("d".into())));
+    writing.begun().await;
+    assert_eq!(epoch(&memory, "d").await, 1);
+    writing.done().await.unwrap();
+    assert_eq!(epoch(&memory, "d").await, 2);
+    assert_eq!(here.ask(&question, &policy, "after").await.text(), "after");
+
+    drop(here.cache.announce(&policy.domains));
+    eventually(async || epoch(&memory, "d").await == 3).await;
+    assert_eq!(here.ask(&question, &policy, "again").await.text(), "again");
+}
+
+#[tokio::test]
+async fn many_domains_are_raised_together() {
+    let clock = clock();
+    let memory = Arc::new(Double::over(in_process(&clock)));
+    memory.now(|op| match op {
+        Op::Raise => Fate::Slow(Duration::from_millis(20)),
+        _ => Fate::Pass,
+    });
+    let here = Making::over(memory.clone(), &clock).make();
+    let names: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let began = std::time::Instant::now();
+    write(&here.cache, &names).await;
+    // One after the other they would take four seconds.
+    assert!(began.elapsed() < Duration::from_secs(2));
+    assert_eq!(memory.count(Op::Raise), 200);
+    memory.now(|_| Fate::Pass);
+    let shared: Arc<dyn Memory> = memory;
+    for name in names {
+        assert_eq!(epoch(&shared, name).await, 2);
+    }
+}
+
+#[tokio::test]
 async fn two_writers_block_until_both_are_done() {
     let here = setting();
     let question = Question::number(1);

@@ -1,0 +1,231 @@
+//! Keeping within the bounds: what was used when, and who has to make room.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use cachalot_core::Millis;
+use cachalot_memory::{Answer, Filter, Memory, Order, Page, Usage, space};
+
+use crate::Key;
+use crate::engine::Shared;
+use crate::entry::Entry;
+use crate::policy::DEFAULT_PATIENCE;
+use crate::store::NAME_LABEL;
+use crate::sync::{Mutex, lock};
+
+/// So many uses are told to the memory at a time.
+const MANY_USES: usize = 256;
+
+/// What an engine knows of its own housekeeping.
+pub(crate) struct Housekeeping {
+    /// Whether every use is told at once, and every store evicts.
+    exact: bool,
+    stores: AtomicU64,
+    /// Stores since eviction last began, while it goes on.
+    evictions_due: AtomicU64,
+    used: Mutex<Vec<(Key, Millis)>>,
+    /// The moment of the last use; where uses are exact, no two have the same.
+    last_use: AtomicI64,
+    told: OnceLock<Told>,
+}
+
+/// Who is told the names of evicted entries.
+type Told = Box<dyn Fn(&str) + Send + Sync>;
+
+impl Housekeeping {
+    pub(crate) fn new(exact: bool) -> Self {
+        Self {
+            exact,
+            stores: AtomicU64::new(0),
+            evictions_due: AtomicU64::new(0),
+            used: Mutex::new(Vec::new()),
+            last_use: AtomicI64::new(Millis::MIN),
+            told: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn tell(&self, told: Told) {
+        // Whoever came first is told.
+        let _ = self.told.set(told);
+    }
+
+    /// The time, moved on where that is needed for no two uses to be at the same moment.
+    fn moment_of_use(&self, now: Millis) -> Millis {
+        let after = |last: Millis| now.max(last.saturating_add(1));
+        let last = self
+            .last_use
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+                Some(after(last))
+            });
+        after(last.unwrap_or(now))
+    }
+}
+
+impl Shared {
+    /// Notes a hit for the memory's order of use; told to the memory in batches, in the background.
+    pub(crate) fn note_use(self: &Arc<Self>, entry: &Entry, now: Millis) {
+        /// Uses that are closer together count as one.
+        const COARSE: Millis = 60_000;
+        if self.housekeeping.exact {
+            return self.note_exact_use(&Key::from_digest(entry.head.key));
+        }
+        if now.saturating_sub(entry.used.load(Ordering::Relaxed)) < COARSE {
+            return;
+        }
+        entry.used.store(now, Ordering::Relaxed);
+        let mut used = lock(&self.housekeeping.used);
+        used.push((Key::from_digest(entry.head.key), now));
+        if used.len() == MANY_USES {
+            drop(used);
+            let this = Arc::clone(self);
+            tokio::spawn(async move { this.flush_uses().await });
+        }
+    }
+
+    /// Tells the memory of a use right now, or before the next eviction if it has to wait.
+    fn note_exact_use(&self, key: &Key) {
+        let Ok(memory) = self.memory() else { return };
+        let at = self.housekeeping.moment_of_use(self.clock.now());
+        let text = key.text();
+        let used = [(&*text, at)];
+        match memory.touch(space::CACHE, &used) {
+            Answer::Now(Ok(())) => {}
+            Answer::Now(Err(error)) => {
+                self.fault(&error);
+            }
+            Answer::Later(_) => lock(&self.housekeeping.used).push((*key, at)),
+        }
+    }
+
+    /// Tells the memory what was used since it was last told. Best effort.
+    pub(crate) async fn flush_uses(&self) {
+        let Ok(memory) = self.memory() else { return };
+        let used = std::mem::take(&mut *lock(&self.housekeeping.used));
+        if used.is_empty() {
+            return;
+        }
+        let used: Vec<(String, Millis)> = used
+            .iter()
+            .map(|(key, at)| (key.to_string(), *at))
+            .collect();
+        let used: Vec<(&str, Millis)> = used.iter().map(|(key, at)| (key.as_str(), *at)).collect();
+        let told = memory
+            .touch(space::CACHE, &used)
+            .within(DEFAULT_PATIENCE)
+            .await;
+        if let Err(error) = told {
+            self.fault(&error);
+        }
+    }
+
+    /// After a store: evicts, at once or every so often and in the background.
+    pub(crate) async fn after_store(self: &Arc<Self>, key: &Key) {
+        if self.housekeeping.exact {
+            self.note_exact_use(key);
+            self.flush_uses().await;
+            self.evict().await;
+        } else {
+            self.evict_soon();
+        }
+    }
+
+    fn evict_soon(self: &Arc<Self>) {
+        /// How many stores may overshoot the bounds before they are looked at.
+        const EVERY: u64 = 64;
+        let stores = self.housekeeping.stores.fetch_add(1, Ordering::Relaxed);
+        let small = self.bounds.entries < 10 * EVERY || self.bounds.bytes < 64 << 20;
+        if !small && !stores.is_multiple_of(EVERY) {
+            return;
+        }
+        let due = &self.housekeeping.evictions_due;
+        if due.fetch_add(1, Ordering::AcqRel) > 0 {
+            return;
+        }
+        let this = Arc::clone(self);
+        tokio::spawn(async move {
+            let evictions_due = &this.housekeeping.evictions_due;
+            loop {
+                let due = evictions_due.load(Ordering::Acquire);
+                this.flush_uses().await;
+                this.evict().await;
+                // What was stored meanwhile may not have been seen.
+                if evictions_due
+                    .compare_exchange(due, 0, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+                {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Erases the least recently used entries until the space is within its bounds; where that
+    /// happens every so often, a little below them.
+    pub(crate) async fn evict(&self) {
+        let Ok(memory) = self.memory() else { return };
+        loop {
+            let usage = match memory.usage(space::CACHE).settle().await {
+                Ok(usage) => usage,
+                Err(error) => {
+                    self.fault(&error);
+                    return;
+                }
+            };
+            let surplus = self.surplus(usage);
+            if surplus == 0 || !self.evict_coldest(memory.as_ref(), surplus).await {
+                return;
+            }
+        }
+    }
+
+    /// How many entries have to go, as far as can be told before the first has gone.
+    fn surplus(&self, usage: Usage) -> u32 {
+        let bounds = &self.bounds;
+        if usage.records <= bounds.entries && usage.bytes <= bounds.bytes {
+            return 0;
+        }
+        if self.housekeeping.exact {
+            let surplus = usage.records.saturating_sub(bounds.entries).clamp(1, 1_000);
+            return u32::try_from(surplus).unwrap_or(1);
+        }
+        let surplus_records = usage.records.saturating_sub(slack(bounds.entries));
+        let average = (usage.bytes / usage.records.max(1)).max(1);
+        let surplus_bytes = usage.bytes.saturating_sub(slack(bounds.bytes)) / average;
+        let surplus = surplus_records.max(surplus_bytes).clamp(1, 1_000);
+        u32::try_from(surplus).unwrap_or(1_000)
+    }
+
+    /// Erases so many of the least recently used entries; whether there were any.
+    async fn evict_coldest(&self, memory: &dyn Memory, surplus: u32) -> bool {
+        let filter = Filter {
+            order: Order::Coldest,
+            ..Filter::default()
+        };
+        let told = self.housekeeping.told.get();
+        let page = Page {
+            after: None,
+            limit: surplus,
+            // Labels come with values only.
+            values: told.is_some(),
+        };
+        let batch = match memory.erase(space::CACHE, &filter, page).settle().await {
+            Ok(batch) => batch,
+            Err(error) => {
+                self.fault(&error);
+                return false;
+            }
+        };
+        if let Some(told) = told {
+            let labels = batch.records.iter().flat_map(|record| &record.labels);
+            labels
+                .filter(|label| label.name == NAME_LABEL)
+                .for_each(|label| told(&label.value));
+        }
+        !batch.records.is_empty()
+    }
+}
+
+/// Eviction goes to 95 % of a bound, so that not every store evicts.
+fn slack(bound: u64) -> u64 {
+    bound - bound / 20
+}

@@ -1,0 +1,112 @@
+//! Numbers as they were written, so that nothing is lost before it is known what they are to become.
+
+use serde_json::Number;
+
+/// The integer that a JSON number is, exactly, if it is one and fits into 64 bits: `5`, `5.0`, `5e2`,
+/// `-0`, but neither `5.5` nor `18446744073709551616`.
+pub(super) fn integer(lexeme: &str) -> Option<Number> {
+    let (digits, exponent) = decimal(lexeme)?;
+    let zeros = usize::try_from(exponent).ok()?;
+    if digits.is_empty() {
+        return Some(Number::from(0));
+    }
+    // Twenty digits hold every 64-bit integer.
+    if digits.len().checked_add(zeros)? > 20 {
+        return None;
+    }
+    let text = format!("{digits}{}", "0".repeat(zeros));
+    if lexeme.starts_with('-') {
+        format!("-{text}").parse::<i64>().ok().map(Number::from)
+    } else {
+        text.parse::<u64>().ok().map(Number::from)
+    }
+}
+
+/// The significant digits of a JSON number, without zeros at either end, and the power of ten that
+/// they are multiplied with.
+fn decimal(lexeme: &str) -> Option<(String, i64)> {
+    let unsigned = lexeme.strip_prefix('-').unwrap_or(lexeme);
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
+        None => (unsigned, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = format!("{whole}{fraction}");
+    let digits = all.trim_end_matches('0');
+    let dropped = i64::try_from(all.len() - digits.len()).ok()?;
+    let behind = i64::try_from(fraction.len()).ok()?;
+    let digits = digits.trim_start_matches('0').to_owned();
+    if digits.is_empty() {
+        return Some((digits, 0));
+    }
+    let exponent = exponent.checked_add(dropped)?.checked_sub(behind)?;
+    Some((digits, exponent))
+}
+
+/// Whether it is written as an integer: without fraction and exponent.
+pub(super) fn is_written_as_integer(lexeme: &str) -> bool {
+    !lexeme.contains(['.', 'e', 'E'])
+}
+
+/// The number in memory; `None` if it is an integer that would come out as another one, or beyond
+/// all floats.
+pub(super) fn number(lexeme: &str) -> Option<Number> {
+    if is_written_as_integer(lexeme) {
+        return integer(lexeme);
+    }
+    serde_json::from_str(lexeme).ok()
+}
+
+/// The lexeme, if `text` is a JSON number and nothing else.
+pub(super) fn lexeme_of(text: &str) -> Option<&str> {
+    let text = text.trim();
+    // Other texts that are JSON are no numbers.
+    let starts = text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+    (starts && serde_json::from_str::<Number>(text).is_ok()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_told_exactly() {
+        let whole = |lexeme| integer(lexeme).map(|number| number.to_string());
+        for (lexeme, expected) in [
+            ("5", "5"),
+            ("5.0", "5"),
+            ("5.000", "5"),
+            ("500e-2", "5"),
+            ("5e2", "500"),
+            ("1.5e1", "15"),
+            ("-0", "0"),
+            ("0.0e10", "0"),
+            ("-7.0", "-7"),
+            ("9007199254740993.0", "9007199254740993"),
+            ("18446744073709551615", "18446744073709551615"),
+            ("-9223372036854775808", "-9223372036854775808"),
+        ] {
+            assert_eq!(whole(lexeme).as_deref(), Some(expected), "{lexeme}");
+        }
+        for lexeme in [
+            "5.5",
+            "9007199254740991.4",
+            "18446744073709551616",
+            "-9223372036854775809",
+            "1e20",
+            "1e999999999999999999999",
+            "1e-1",
+        ] {
+            assert_eq!(whole(lexeme), None, "{lexeme}");
+        }
+    }
+
+    #[test]
+    fn only_json_numbers_are_numbers() {
+        assert_eq!(lexeme_of(" 12 "), Some("12"));
+        assert_eq!(lexeme_of("-1.5e3"), Some("-1.5e3"));
+        for text in ["", "007", "+5", "1_000", "0x10", "12 apples", "true", "NaN", "1e999"] {
+            assert_eq!(lexeme_of(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A tool's schema, compiled once.
+
+use jsonschema::Validator;
+use serde_json::{Map, Value};
+
+use super::cast::Casting;
+use super::complain;
+use super::given::Given;
+use crate::tool::Arguments;
+
+/// JSON text may be wrapped in JSON text this often.
+const WRAPPINGS: usize = 3;
+
+/// The schema of a tool's arguments.
+pub(crate) struct Schema {
+    schema: Value,
+    /// `None` where somebody else's schema cannot be compiled, and somebody else checks.
+    validator: Option<Validator>,
+}
+
+impl Schema {
+    /// Compiles a schema. The error says why it is none of an object. If `lenient`, one that cannot
+    /// be compiled is taken for casting alone.
+    pub(crate) fn compile(schema: &Value, lenient: bool) -> Result<Self, String> {
+        match schema.get("type") {
+            Some(Value::String(name)) if name == "object" => {}
+            None if schema.is_object() => {}
+            _ => return Err("it is not a schema of an object".to_owned()),
+        }
+        let validator = match jsonschema::options().offline().build(schema) {
+            Ok(validator) => Some(validator),
+            Err(_) if lenient => None,
+            Err(error) => return Err(error.to_string()),
+        };
+        Ok(Self {
+            schema: schema.clone(),
+            validator,
+        })
+    }
+
+    /// Reads, casts and checks what a model wrote. The error tells the model what is wrong, where,
+    /// what is expected and what was given.
+    pub(crate) fn accept(&self, text: &str) -> Result<Arguments, String> {
+        let given = self.read(text)?;
+        let cast = Casting::by(&self.schema).cast(Given::Fields(given));
+        let arguments = match cast.into_value("") {
+            Ok(Value::Object(arguments)) => Value::Object(arguments),
+            // A cast of an object is an object.
+            Ok(_) => Value::Object(Map::new()),
+            Err(inexact) => return Err(format!("An argument is wrong: {inexact}")),
+        };
+        if let Some(validator) = &self.validator {
+            let wrong = complain::about(validator, &self.schema, &arguments);
+            match wrong.as_slice() {
+                [] => {}
+                [only] => return Err(format!("An argument is wrong: {only}")),
+                several => {
+                    return Err(format!(
+                        "Some arguments are wrong:\n- {}",
+                        several.join("\n- ")
+                    ));
+                }
+            }
+        }
+        match arguments {
+            Value::Object(arguments) => Ok(arguments),
+            _ => Ok(Map::new()),
+        }
+    }
+
+    fn read(&self, text: &str) -> Result<Vec<(String, Given)>, String> {
+        let mut text = text.to_owned();
+        for _ in 0..=WRAPPINGS {
+            if text.trim().is_empty() {
+                return Ok(Vec::new());
+            }
+            match Given::parse(&text) {
+                Ok(Given::Null) => return Ok(Vec::new()),
+                Ok(Given::Fields(fields)) => return Ok(self.unwrap(fields)),
+                Ok(Given::Text(inner)) => text = inner,
+                Ok(other) => {
+                    return Err(format!(
+                        "Its arguments must be a JSON object, not {}",
+                        other.kind()
+                    ));
+                }
+                Err(wrong) => return Err(format!("Its arguments are not valid JSON: {wrong}")),
+            }
+        }
+        Err("Its arguments must be a JSON object, not text within text".to_owned())
+    }
+
+    /// What is in `{"arguments": {…}}`, where the tool has other arguments, and none of that name.
+    fn unwrap(&self, fields: Vec<(String, Given)>) -> Vec<(String, Given)> {
+        let has_others = |name: &str| {
+            self.schema
+                .get("properties")
+                .and_then(Value::as_object)
+                .is_some_and(|properties| !properties.is_empty() && !properties.contains_key(name))
+        };
+        match <[(String, Given); 1]>::try_from(fields) {
+            Ok([(name, inner)]) if name == "arguments" && has_others(&name) => match inner {
+                Given::Fields(inner) => inner,
+                Given::Text(text) => match Given::parse(&text) {
+                    Ok(Given::Fields(inner)) => inner,
+                    _ => vec![(name, Given::Text(text))],
+                },
+                Given::Null => Vec::new(),
+                other => vec![(name, other)],
+            },
+            Ok(other) => other.into(),
+            Err(fields) => fields,
+        }
+    }
+}

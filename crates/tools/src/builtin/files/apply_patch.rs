@@ -1,0 +1,255 @@
+//! `apply_patch`.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use cachalot_core::Effects;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::commit::{Before, Change, commit};
+use super::opening::missing;
+use super::patch::apply::apply;
+use super::patch::{Action, Hunk, Patch, Section};
+use super::{counted, original, typed, writer, writing};
+use crate::blocking::{Abandoned, blocking};
+use crate::tool::{About, Arguments, Context, Output, Tool};
+use crate::workspace::{Place, Workspace};
+
+pub(super) struct ApplyPatch {
+    about: About,
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    patch: String,
+}
+
+impl ApplyPatch {
+    pub(super) fn new() -> Self {
+        let description = "Changes, adds, moves and deletes several files at once: all of it, or \
+            nothing if a part does not fit. The patch:\n\
+            *** Begin Patch\n\
+            *** Update File: src/main.py\n\
+            *** Move to: src/start.py\n\
+            @@ class Account:\n \
+                def total(self):\n\
+            -        return 1\n\
+            +        return 2\n\
+            *** Add File: notes.txt\n\
+            +a line\n\
+            *** Delete File: old.txt\n\
+            *** End Patch\n\
+            `Move to` is optional. In a hunk, lines that stay begin with a space, lines that go with \
+            `-`, lines that come with `+`; give about three lines of context before and after. The old \
+            lines must be unique in the file, or `@@` names the line behind which they are.";
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "patch": {
+                    "type": "string",
+                    "minLength": 1,
+                    "description": "From `*** Begin Patch` to `*** End Patch`.",
+                },
+            },
+            "required": ["patch"],
+            "additionalProperties": false,
+        });
+        Self {
+            about: writer("apply_patch", description, parameters),
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for ApplyPatch {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
+        let text = arguments.get("patch").and_then(|patch| patch.as_str());
+        // What is no patch now will be none when it runs.
+        let Ok(patch) = Patch::parse(text.unwrap_or_default()) else {
+            return Effects::writing(Vec::new());
+        };
+        let places: Vec<_> = patch
+            .sections
+            .iter()
+            .flat_map(|section| std::iter::once(section.path.as_str()).chain(moves_to(section)))
+            .map(|path| context.workspace.place(path))
+            .collect();
+        writing(places.iter().map(Result::as_ref))
+    }
+
+    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+        let asked: Asked = match typed(arguments) {
+            Ok(asked) => asked,
+            Err(wrong) => return wrong,
+        };
+        let context = context.clone();
+        blocking(move |abandoned| {
+            patch(&asked, &context.workspace, abandoned).unwrap_or_else(|failed| {
+                let mut failed = failed;
+                if let Some(cachalot_model::Block::Text { text, .. }) = failed.content.first_mut() {
+                    text.insert_str(0, "nothing was changed: ");
+                }
+                failed
+            })
+        })
+        .await
+    }
+}
+
+fn moves_to(section: &Section) -> Option<&str> {
+    match &section.action {
+        Action::Update { move_to, .. } => move_to.as_deref(),
+        Action::Add(_) | Action::Delete => None,
+    }
+}
+
+fn patch(asked: &Asked, workspace: &Workspace, abandoned: &Abandoned) -> Result<Output, Output> {
+    let patch = Patch::parse(&asked.patch).map_err(|wrong| Output::error(wrong.to_string()))?;
+    let mut plan = Plan {
+        workspace,
+        files: Vec::new(),
+        places: HashMap::new(),
+    };
+    let mut said = String::new();
+    for section in &patch.sections {
+        said.push_str(&plan.take(section)?);
+        said.push('\n');
+    }
+    commit(workspace, &plan.changes(), abandoned).map_err(Output::error)?;
+    Ok(Output::text(said))
+}
+
+/// The files as they will be, in memory: a section sees what those before it did.
+struct Plan<'a> {
+    workspace: &'a Workspace,
+    files: Vec<Planned>,
+    places: HashMap<PathBuf, usize>,
+}
+
+struct Planned {
+    place: Place,
+    before: Option<Before>,
+    now: Option<Vec<u8>>,
+    /// The permissions that a file brought with it when it was moved.
+    mode: Option<u32>,
+}
+
+impl Plan<'_> {
+    /// Plans a section, and says what it does.
+    fn take(&mut self, section: &Section) -> Result<String, Output> {
+        let path = &section.path;
+        let file = self.file(path)?;
+        match &section.action {
+            Action::Add(lines) => self.add(file, path, lines),
+            Action::Delete => {
+                self.existing(file, path)?;
+                self.files[file].now = None;
+                Ok(format!("deleted `{path}`"))
+            }
+            Action::Update { move_to, hunks } => {
+                self.update(file, path, hunks, move_to.as_deref())
+            }
+        }
+    }
+
+    /// The file at a path, as planned so far.
+    fn file(&mut self, path: &str) -> Result<usize, Output> {
+        let place = self.workspace.place(path)?;
+        if let Some(index) = self.places.get(&place.real) {
+            return Ok(*index);
+        }
+        let before = original::read_if_there(&place, path)?;
+        let index = self.files.len();
+        self.places.insert(place.real.clone(), index);
+        self.files.push(Planned {
+            now: before.as_ref().map(|before| before.bytes.to_vec()),
+            before,
+            place,
+            mode: None,
+        });
+        Ok(index)
+    }
+
+    fn existing(&self, file: usize, path: &str) -> Result<&[u8], Output> {
+        let planned = &self.files[file];
+        match &planned.now {
+            Some(bytes) => Ok(bytes),
+            None if planned.before.is_some() => Err(Output::error(format!(
+                "`{path}` is deleted or moved away earlier in this patch"
+            ))),
+            None => Err(missing(self.workspace, &planned.place, path)),
+        }
+    }
+
+    fn add(&mut self, file: usize, path: &str, lines: &[String]) -> Result<String, Output> {
+        if self.files[file].now.is_some() {
+            return Err(Output::error(format!(
+                "`{path}` exists already; change it with `*** Update File:`, or delete it first"
+            )));
+        }
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        self.files[file].now = Some(text.into_bytes());
+        Ok(format!("added `{path}` ({})", counted(lines.len(), "line")))
+    }
+
+    fn update(
+        &mut self,
+        file: usize,
+        path: &str,
+        hunks: &[Hunk],
+        move_to: Option<&str>,
+    ) -> Result<String, Output> {
+        let applied = apply(hunks, self.existing(file, path)?)
+            .map_err(|reason| Output::error(format!("`{path}`: {reason}")))?;
+        let places: Vec<String> = applied.places.iter().map(ToString::to_string).collect();
+        let changed = match places.as_slice() {
+            [] => String::new(),
+            [line] => format!(" (+{} -{}), at line {line}", applied.added, applied.removed),
+            lines => format!(
+                " (+{} -{}), at lines {}",
+                applied.added,
+                applied.removed,
+                lines.join(", ")
+            ),
+        };
+        let Some(target) = move_to else {
+            self.files[file].now = Some(applied.bytes);
+            return Ok(format!("updated `{path}`{changed}"));
+        };
+        let moved = self.file(target)?;
+        if moved != file && self.files[moved].now.is_some() {
+            return Err(Output::error(format!(
+                "`{path}` cannot be moved: `{target}` exists already"
+            )));
+        }
+        let source = &self.files[file];
+        let mode = source.mode.or(source.before.as_ref().map(|before| before.mode));
+        self.files[moved].mode = mode;
+        self.files[file].now = None;
+        self.files[moved].now = Some(applied.bytes);
+        Ok(format!("moved `{path}` to `{target}`{changed}"))
+    }
+
+    /// What is different in the end: what is written first, then what is deleted.
+    fn changes(&self) -> Vec<Change<'_>> {
+        let mut changes: Vec<Change<'_>> = self
+            .files
+            .iter()
+            .filter(|file| file.now.as_deref() != file.before.as_ref().map(|b| &b.bytes[..]))
+            .map(|file| Change {
+                place: &file.place,
+                before: file.before.as_ref(),
+                after: file.now.as_deref(),
+                mode: file.mode,
+            })
+            .collect();
+        changes.sort_by_key(|change| change.after.is_none());
+        changes
+    }
+}

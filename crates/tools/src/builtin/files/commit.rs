@@ -1,0 +1,272 @@
+//! Changing files: all of them, or none.
+//!
+//! What is to be written is written beside its place first, and then renamed over it. Nobody sees
+//! half a file, neither now nor after a crash; what cannot be completed is taken back.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use rustix::fs::{Access, AtFlags, Gid, Mode, OFlags, Stat, Uid};
+use rustix::io::Errno;
+
+use crate::blocking::Abandoned;
+use crate::workspace::{Directory, Place, Stamp, Workspace};
+
+/// A file as it was.
+#[derive(Debug, Clone)]
+pub(super) struct Before {
+    pub(super) stamp: Stamp,
+    pub(super) bytes: Bytes,
+    /// Its permissions.
+    pub(super) mode: u32,
+}
+
+/// A change of one file.
+pub(super) struct Change<'a> {
+    pub(super) place: &'a Place,
+    /// What was there; nothing may have changed since.
+    pub(super) before: Option<&'a Before>,
+    /// What is to be there.
+    pub(super) after: Option<&'a [u8]>,
+    /// With these permissions; by default those that it has, or those of new files.
+    pub(super) mode: Option<u32>,
+}
+
+/// Makes all changes. The error says which could not be made; then none is, unless it says so.
+pub(super) fn commit(
+    workspace: &Workspace,
+    changes: &[Change<'_>],
+    abandoned: &Abandoned,
+) -> Result<(), String> {
+    let mut made = Vec::new();
+    let result = stage_all(workspace, changes, &mut made).and_then(|mut staged| {
+        if abandoned.is() {
+            return Err("nobody waits for it any more".to_owned());
+        }
+        apply_all(workspace, &mut staged)
+    });
+    if result.is_err() {
+        // The innermost first; those that are not empty stay.
+        for directory in made.iter().rev() {
+            let _ = std::fs::remove_dir(directory);
+        }
+    }
+    result
+}
+
+fn stage_all<'a>(
+    workspace: &Workspace,
+    changes: &'a [Change<'a>],
+    made: &mut Vec<PathBuf>,
+) -> Result<Vec<Staged<'a>>, String> {
+    changes
+        .iter()
+        .map(|change| {
+            Staged::new(change, made).map_err(|error| {
+                let path = workspace.shown(&change.place.real);
+                format!("cannot write `{path}`: {error}")
+            })
+        })
+        .collect()
+}
+
+fn apply_all(workspace: &Workspace, staged: &mut [Staged<'_>]) -> Result<(), String> {
+    let shown = |staged: &Staged<'_>| workspace.shown(&staged.change.place.real);
+    for one in staged.iter() {
+        if !one.is_unchanged() {
+            return Err(format!(
+                "`{}` was changed by somebody else meanwhile; read it again",
+                shown(one)
+            ));
+        }
+    }
+    for index in 0..staged.len() {
+        if let Err(error) = staged[index].apply() {
+            let mut said = format!("cannot write `{}`: {error}", shown(&staged[index]));
+            for done in staged[..index].iter().rev() {
+                if let Err(error) = done.take_back() {
+                    said.push_str(&format!(
+                        "; `{}` is changed already and could not be changed back: {error}",
+                        shown(done)
+                    ));
+                }
+            }
+            return Err(said);
+        }
+    }
+    Ok(())
+}
+
+/// A change whose new content is written, but not in its place.
+struct Staged<'a> {
+    change: &'a Change<'a>,
+    parent: Directory,
+    name: &'a OsStr,
+    /// The file that holds the new content.
+    temporary: Option<Temporary>,
+}
+
+impl<'a> Staged<'a> {
+    fn new(change: &'a Change<'a>, made: &mut Vec<PathBuf>) -> io::Result<Self> {
+        let name = change
+            .place
+            .real
+            .file_name()
+            .ok_or(io::ErrorKind::IsADirectory)?;
+        let parent = change.place.open_parent(made)?;
+        if change.before.is_some() {
+            // Renaming over a file would not ask whether it may be written to.
+            rustix::fs::accessat(parent.handle(), name, Access::WRITE_OK, AtFlags::EACCESS)?;
+        }
+        let temporary = match change.after {
+            Some(bytes) => {
+                let mode = change.mode.or(change.before.map(|before| before.mode));
+                Some(Temporary::write(&parent, name, bytes, mode)?)
+            }
+            None => None,
+        };
+        Ok(Self {
+            change,
+            parent,
+            name,
+            temporary,
+        })
+    }
+
+    /// Whether what is there is what was there.
+    fn is_unchanged(&self) -> bool {
+        let now = Stamp::at(self.parent.handle(), self.name);
+        now.is_ok_and(|now| now == self.change.before.map(|before| before.stamp))
+    }
+
+    fn apply(&mut self) -> io::Result<()> {
+        match &mut self.temporary {
+            Some(temporary) => temporary.rename(&self.parent, self.name, self.change.before.is_none()),
+            None => Ok(rustix::fs::unlinkat(self.parent.handle(), self.name, AtFlags::empty())?),
+        }
+    }
+
+    /// Undoes what was applied.
+    fn take_back(&self) -> io::Result<()> {
+        match (self.change.before, self.change.after) {
+            (None, None) => Ok(()),
+            (None, Some(_)) => Ok(rustix::fs::unlinkat(
+                self.parent.handle(),
+                self.name,
+                AtFlags::empty(),
+            )?),
+            (Some(before), after) => {
+                let mode = Some(before.mode);
+                let mut old = Temporary::write(&self.parent, self.name, &before.bytes, mode)?;
+                old.rename(&self.parent, self.name, after.is_none())
+            }
+        }
+    }
+}
+
+/// A file that is not in its place yet; it goes with the value unless it was renamed.
+struct Temporary {
+    directory: std::os::fd::OwnedFd,
+    name: Option<OsString>,
+}
+
+impl Temporary {
+    /// Writes a new file in a directory, with these permissions, and with the owner of what has the
+    /// name, as far as that is ours to give.
+    fn write(
+        parent: &Directory,
+        name: &OsStr,
+        bytes: &[u8],
+        mode: Option<u32>,
+    ) -> io::Result<Self> {
+        let (file, temporary) = Self::create(parent)?;
+        if let Ok(old) = rustix::fs::statat(parent.handle(), name, AtFlags::SYMLINK_NOFOLLOW) {
+            inherit(&file, &old)?;
+        }
+        if let Some(mode) = mode {
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+        }
+        (&file).write_all(bytes)?;
+        file.sync_data()?;
+        Ok(temporary)
+    }
+
+    fn create(parent: &Directory) -> io::Result<(File, Self)> {
+        let flags =
+            OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
+        let process = std::process::id();
+        let mut number = 0_u32;
+        loop {
+            let name = OsString::from(format!(".cachalot-{process}-{number}.part"));
+            match rustix::fs::openat(parent.handle(), &name, flags, mode) {
+                Ok(handle) => {
+                    let directory = parent.handle().try_clone_to_owned()?;
+                    let temporary = Self {
+                        directory,
+                        name: Some(name),
+                    };
+                    return Ok((handle.into(), temporary));
+                }
+                Err(Errno::EXIST) if number < 10_000 => number += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Renames it into its place. If `is_new`, what appeared there meanwhile is not replaced, where
+    /// the file system can tell.
+    fn rename(&mut self, parent: &Directory, name: &OsStr, is_new: bool) -> io::Result<()> {
+        let Some(temporary) = self.name.take() else {
+            return Ok(());
+        };
+        let renamed = rename(&self.directory, &temporary, parent, name, is_new);
+        if renamed.is_err() {
+            self.name = Some(temporary);
+        }
+        Ok(renamed?)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            let _ = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
+        }
+    }
+}
+
+fn rename(
+    from: &std::os::fd::OwnedFd,
+    temporary: &OsStr,
+    parent: &Directory,
+    name: &OsStr,
+    is_new: bool,
+) -> rustix::io::Result<()> {
+    #[cfg(any(target_os = "linux", target_vendor = "apple"))]
+    if is_new {
+        use rustix::fs::RenameFlags;
+        let flags = RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(from, temporary, parent.handle(), name, flags) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
+            other => return other,
+        }
+    }
+    let _ = is_new;
+    rustix::fs::renameat(from, temporary, parent.handle(), name)
+}
+
+/// Gives a file the owner and the group of another, as far as they are ours to give.
+fn inherit(file: &File, old: &Stat) -> io::Result<()> {
+    let new = rustix::fs::fstat(file)?;
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid) {
+        let owner = Some(Uid::from_raw(old.st_uid));
+        let group = Some(Gid::from_raw(old.st_gid));
+        let _ = rustix::fs::fchown(file, owner, group)
+            .or_else(|_| rustix::fs::fchown(file, None, group));
+    }
+    Ok(())
+}

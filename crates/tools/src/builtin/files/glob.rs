@@ -1,0 +1,206 @@
+//! `glob`.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use async_trait::async_trait;
+use cachalot_core::Effects;
+use globset::{GlobBuilder, GlobMatcher};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::opening::{cannot, open_directory};
+use super::walk::{Visit, Walk, noticed, shown, touched};
+use super::{counted, grouped, reader, reading, typed};
+use crate::blocking::{Abandoned, blocking};
+use crate::tool::{About, Arguments, Context, Output, Tool};
+use crate::workspace::{Directory, Entry};
+
+/// At most so many files are shown.
+const MOST: usize = 1_000;
+
+pub(super) struct Glob {
+    about: About,
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    pattern: String,
+    path: Option<String>,
+    hidden: Option<bool>,
+}
+
+impl Glob {
+    pub(super) fn new() -> Self {
+        let description = "Finds files by name, sorted by path. The pattern is matched against the \
+            path relative to `path`: `*` and `?` match within a name, `**` any directories, `{a,b}` \
+            either: `**/*.rs` finds Rust files everywhere, `*.rs` in the directory itself only. What \
+            `.gitignore` and `.ignore` files of the workspace name is left out, and so is what begins \
+            with a dot unless `hidden` is set or the pattern names it. Links are not followed.";
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "pattern": {
+                    "type": "string",
+                    "minLength": 1,
+                    "description": "For example `src/**/*.{ts,tsx}`.",
+                },
+                "path": {
+                    "type": "string",
+                    "description": "The directory to search, relative to the workspace; the workspace itself if left out.",
+                },
+                "hidden": {
+                    "type": "boolean",
+                    "description": "Whether to look at what begins with a dot, too.",
+                },
+            },
+            "required": ["pattern"],
+            "additionalProperties": false,
+        });
+        Self {
+            about: reader("glob", description, parameters),
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for Glob {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
+        let path = arguments.get("path").and_then(|path| path.as_str());
+        reading(path.unwrap_or("."), context, touched)
+    }
+
+    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+        let asked: Asked = match typed(arguments) {
+            Ok(asked) => asked,
+            Err(wrong) => return wrong,
+        };
+        let context = context.clone();
+        blocking(move |abandoned| {
+            find(&asked, &context, abandoned).unwrap_or_else(|failed| failed)
+        })
+        .await
+    }
+}
+
+fn find(asked: &Asked, context: &Context, abandoned: &Abandoned) -> Result<Output, Output> {
+    let path = asked.path.as_deref().unwrap_or(".");
+    let pattern = Pattern::parse(&asked.pattern)?;
+    let hidden = asked.hidden.unwrap_or(false) || pattern.names_hidden;
+    let (place, directory) = open_directory(&context.workspace, path)?;
+    let mut found = Finding {
+        pattern,
+        name: |path: &Path| shown(&context.workspace, &place, path),
+        lines: String::new(),
+        count: 0,
+    };
+    let mut notices = Walk::new(context, abandoned, hidden)
+        .walk(&place, &directory, &mut found)
+        .map_err(|error| cannot("list", path, &error))?;
+    if found.count > MOST {
+        notices.push(format!(
+            "only the first {} of {} are shown; narrow the pattern",
+            counted(MOST, "file"),
+            grouped(found.count as u64)
+        ));
+    }
+    if found.count == 0 {
+        let hint = if asked.pattern.contains('/') {
+            String::new()
+        } else {
+            format!("; `**/{}` looks in all directories", asked.pattern)
+        };
+        notices.insert(0, format!("no file matches{hint}"));
+    }
+    Ok(Output::text(format!("{}{}", found.lines, noticed(&notices))))
+}
+
+struct Finding<N> {
+    pattern: Pattern,
+    /// How to name what was found.
+    name: N,
+    lines: String,
+    count: usize,
+}
+
+impl<N: Fn(&Path) -> String> Visit for Finding<N> {
+    fn enters(&self, directory: &Path) -> bool {
+        self.pattern.may_match_below(directory)
+    }
+
+    fn meet(&mut self, _: &Directory, _: &Entry, path: &Path) -> ControlFlow<()> {
+        if self.pattern.matcher.is_match(path) {
+            self.count += 1;
+            if self.count <= MOST {
+                self.lines.push_str(&(self.name)(path));
+                self.lines.push('\n');
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// A pattern, and what it says about where to look.
+struct Pattern {
+    matcher: GlobMatcher,
+    /// The names that every match begins with.
+    prefix: Vec<String>,
+    /// The number of names of every match, if it is always the same.
+    depth: Option<usize>,
+    names_hidden: bool,
+}
+
+impl Pattern {
+    fn parse(text: &str) -> Result<Self, Output> {
+        let mut pattern = text;
+        while let Some(rest) = pattern.strip_prefix("./") {
+            pattern = rest;
+        }
+        if pattern.starts_with('/') || pattern.split('/').any(|name| name == "..") {
+            return Err(Output::error(format!(
+                "the pattern `{text}` must be relative and without `..`: it is matched against paths \
+                 below the directory that `path` names"
+            )));
+        }
+        let matcher = GlobBuilder::new(pattern)
+            .literal_separator(true)
+            .build()
+            .map_err(|error| {
+                Output::error(format!("the pattern `{text}` is wrong: {}", error.kind()))
+            })?
+            .compile_matcher();
+        let is_literal = |name: &&str| !name.contains(['*', '?', '[', '{', '\\']);
+        let names: Vec<&str> = pattern.split('/').collect();
+        let prefix = names[..names.len() - 1]
+            .iter()
+            .copied()
+            .take_while(is_literal)
+            .map(str::to_owned)
+            .collect();
+        let is_fixed = !pattern.contains("**") && !pattern.contains(['{', '[', '\\']);
+        Ok(Self {
+            matcher,
+            prefix,
+            depth: is_fixed.then_some(names.len()),
+            names_hidden: pattern
+                .split(['/', '{', ','])
+                .any(|name| name.starts_with('.')),
+        })
+    }
+
+    /// Whether anything below a directory can match.
+    fn may_match_below(&self, directory: &Path) -> bool {
+        let depth = directory.components().count();
+        if self.depth.is_some_and(|most| depth >= most) {
+            return false;
+        }
+        directory
+            .components()
+            .zip(&self.prefix)
+            .all(|(name, prefix)| name.as_os_str() == prefix.as_str())
+    }
+}

@@ -1,0 +1,205 @@
+//! What a search found, as it is shown.
+
+use std::io;
+
+use grep_matcher::Matcher as _;
+use grep_regex::RegexMatcher;
+use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
+
+use super::Shape;
+use crate::builtin::files::MOST_BYTES;
+
+/// A line is shown up to this many characters, around the match.
+const LONGEST: usize = 400;
+
+/// So many characters before the match are shown of a longer line.
+const BEFORE: usize = 100;
+
+/// What was found so far, in all files.
+pub(super) struct Found {
+    shape: Shape,
+    text: String,
+    left: usize,
+    /// Why no more is shown, although there is more.
+    full: Option<String>,
+    limit: usize,
+}
+
+impl Found {
+    pub(super) fn new(shape: Shape, limit: usize) -> Self {
+        Self {
+            shape,
+            text: String::new(),
+            left: limit,
+            full: None,
+            limit,
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.full.is_some()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    pub(super) fn text(mut self) -> String {
+        if let Some(why) = self.full {
+            self.text.push_str(&format!("[{why}]\n"));
+        }
+        self.text
+    }
+
+    /// Takes one of those that may be shown; false, and full, if none is left.
+    fn take(&mut self) -> bool {
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                true
+            }
+            None => {
+                let what = match self.shape {
+                    Shape::Content => "matching lines",
+                    Shape::Files | Shape::Count => "files",
+                };
+                self.full = Some(format!(
+                    "there is more than these {} {what}; narrow the search or raise `limit`",
+                    self.limit
+                ));
+                false
+            }
+        }
+    }
+
+    fn push(&mut self, line: &str) -> bool {
+        if self.text.len() + line.len() > MOST_BYTES && !self.text.is_empty() {
+            self.full = Some("there is more than fits here; narrow the search".to_owned());
+            return false;
+        }
+        self.text.push_str(line);
+        true
+    }
+}
+
+/// What is found in one file.
+pub(super) struct Hits<'a> {
+    found: &'a mut Found,
+    matcher: &'a RegexMatcher,
+    name: &'a str,
+    /// The matching lines so far.
+    count: usize,
+    has_heading: bool,
+    /// Whether lines were left out since the last one shown.
+    broken: bool,
+    binary: bool,
+}
+
+impl<'a> Hits<'a> {
+    pub(super) fn new(found: &'a mut Found, matcher: &'a RegexMatcher, name: &'a str) -> Self {
+        Self {
+            found,
+            matcher,
+            name,
+            count: 0,
+            has_heading: false,
+            broken: false,
+            binary: false,
+        }
+    }
+
+    /// Whether the file turned out to be binary.
+    pub(super) fn met_binary(&self) -> bool {
+        self.binary
+    }
+
+    /// Shows a line, with the file's name before the first; false if it does not fit.
+    fn show(&mut self, number: Option<u64>, mark: char, bytes: &[u8], matches: bool) -> bool {
+        let number = number.unwrap_or(0);
+        let line = self.cut(bytes, matches);
+        let mut shown = String::new();
+        if !self.has_heading {
+            if !self.found.is_empty() {
+                shown.push('\n');
+            }
+            shown.push_str(self.name);
+            shown.push('\n');
+        } else if self.broken {
+            shown.push_str("--\n");
+        }
+        shown.push_str(&format!("{number}{mark}{line}\n"));
+        self.has_heading = true;
+        self.broken = false;
+        self.found.push(&shown)
+    }
+
+    /// A line without its end; of a long one what is around the match.
+    fn cut(&self, bytes: &[u8], matches: bool) -> String {
+        let text = String::from_utf8_lossy(bytes);
+        let text = text.trim_end_matches(['\r', '\n']);
+        if text.chars().nth(LONGEST).is_none() {
+            return text.to_owned();
+        }
+        let at = matches
+            .then(|| self.matcher.find(text.as_bytes()).ok().flatten())
+            .flatten()
+            .map_or(0, |found| found.start());
+        // Where the match begins in characters, bytes being no place to cut at.
+        let begin = text
+            .char_indices()
+            .take_while(|(byte, _)| *byte < at)
+            .count()
+            .saturating_sub(BEFORE);
+        let window: String = text.chars().skip(begin).take(LONGEST).collect();
+        let before = if begin > 0 { "…" } else { "" };
+        let after = if text.chars().nth(begin + LONGEST).is_some() {
+            "…"
+        } else {
+            ""
+        };
+        format!("{before}{window}{after}")
+    }
+}
+
+impl Sink for Hits<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
+        self.count += 1;
+        match self.found.shape {
+            Shape::Content => Ok(self.found.take()
+                && self.show(found.line_number(), ':', found.bytes(), true)),
+            Shape::Files => {
+                let line = format!("{}\n", self.name);
+                let _ = self.found.take() && self.found.push(&line);
+                Ok(false)
+            }
+            Shape::Count => Ok(true),
+        }
+    }
+
+    fn context(&mut self, _: &Searcher, around: &SinkContext<'_>) -> io::Result<bool> {
+        if self.found.shape != Shape::Content {
+            return Ok(true);
+        }
+        Ok(self.show(around.line_number(), '-', around.bytes(), false))
+    }
+
+    fn context_break(&mut self, _: &Searcher) -> io::Result<bool> {
+        self.broken = true;
+        Ok(true)
+    }
+
+    fn binary_data(&mut self, _: &Searcher, _: u64) -> io::Result<bool> {
+        self.binary = true;
+        Ok(false)
+    }
+
+    fn finish(&mut self, _: &Searcher, _: &SinkFinish) -> io::Result<()> {
+        if self.found.shape == Shape::Count && self.count > 0 && self.found.take() {
+            let line = format!("{}: {}\n", self.name, self.count);
+            self.found.push(&line);
+        }
+        Ok(())
+    }
+}

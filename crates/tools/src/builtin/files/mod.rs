@@ -1,0 +1,164 @@
+//! Tools for files: looking at them, finding them, searching them, changing them.
+//!
+//! Readers note what they look at before they look, and look through handles that no link can divert.
+//! Writers replace whole files in one step: a file is never seen half written.
+
+mod apply_patch;
+mod commit;
+mod edit_file;
+mod glob;
+mod grep;
+mod list_dir;
+mod media;
+mod near;
+mod numbered;
+mod opening;
+mod original;
+pub mod patch;
+mod read_file;
+mod source;
+mod text;
+mod walk;
+mod write_file;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cachalot_core::{Effects, Extent, Touched};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::tool::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
+use crate::workspace::{Place, Refusal};
+
+/// `read_file`, `list_dir`, `glob`, `grep`, `write_file`, `edit_file` and `apply_patch`.
+#[must_use]
+pub fn files() -> Vec<Arc<dyn Tool>> {
+    vec![
+        Arc::new(read_file::ReadFile::new()),
+        Arc::new(list_dir::ListDir::new()),
+        Arc::new(glob::Glob::new()),
+        Arc::new(grep::Grep::new()),
+        Arc::new(write_file::WriteFile::new()),
+        Arc::new(edit_file::EditFile::new()),
+        Arc::new(apply_patch::ApplyPatch::new()),
+    ]
+}
+
+/// At most so many bytes of text are answered.
+const MOST_BYTES: usize = 64 << 10;
+
+/// Files up to this size are held in memory; longer ones are streamed, or refused.
+const IN_MEMORY: u64 = 32 << 20;
+
+/// A tool that changes nothing: its results hold as long as what it noted.
+fn reader(name: &str, description: &str, parameters: Value) -> About {
+    about(name, description, parameters, CacheClass::Validated)
+}
+
+fn writer(name: &str, description: &str, parameters: Value) -> About {
+    about(name, description, parameters, CacheClass::Never)
+}
+
+fn about(name: &str, description: &str, parameters: Value, class: CacheClass) -> About {
+    About {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        parameters,
+        version: 1,
+        origin: Origin::BuiltIn,
+        read_only: class != CacheClass::Never,
+        exclusive: false,
+        class,
+    }
+}
+
+/// The arguments as a type. They have been checked, so that only a schema that says something else
+/// than the type can fail here.
+fn typed<T: DeserializeOwned>(arguments: Arguments) -> Result<T, Output> {
+    serde_json::from_value(Value::Object(arguments))
+        .map_err(|error| Output::error(format!("an argument is wrong: {error}")))
+}
+
+/// What a call that reads depends on. Where the path cannot be resolved nothing is known, and what
+/// is found later is witnessed.
+fn reading(
+    path: &str,
+    context: &Context,
+    touched: impl FnOnce(&Place) -> Vec<Touched>,
+) -> Effects {
+    match context.workspace.readable_place(path) {
+        Ok(place) => {
+            let mut all = touched(&place);
+            if place.asked != place.real {
+                // Links in it can be changed, too.
+                all.push(Touched::Path(place.asked));
+            }
+            Effects::reading(all)
+        }
+        Err(_) => Effects {
+            reads: Extent::Unknown,
+            writes: Extent::NOTHING,
+        },
+    }
+}
+
+/// What a call that writes files changes: the files, and the directories that it makes for them.
+fn writing<'a>(places: impl IntoIterator<Item = Result<&'a Place, &'a Refusal>>) -> Effects {
+    let mut touched = Vec::new();
+    for place in places {
+        match place {
+            Ok(place) => {
+                touched.push(Touched::Path(place.real.clone()));
+                touched.extend(
+                    place
+                        .new_directories()
+                        .map(|directory| Touched::Path(directory.to_owned())),
+                );
+            }
+            // It will be refused, as far as can be told now.
+            Err(_) => return Effects::UNKNOWN,
+        }
+    }
+    touched.sort_unstable();
+    touched.dedup();
+    Effects::writing(touched)
+}
+
+/// Everything below a directory, and the directory.
+fn below(directory: &Path) -> Vec<Touched> {
+    vec![
+        Touched::Glob {
+            root: directory.to_owned(),
+            pattern: "**".to_owned(),
+        },
+        Touched::Path(directory.to_owned()),
+    ]
+}
+
+/// `1 line`, `12 lines`.
+fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(count as u64))
+}
+
+/// `12,345`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// The name of a path, relative to a directory.
+fn relative(path: &Path, directory: &Path) -> String {
+    path.strip_prefix(directory)
+        .unwrap_or(path)
+        .display()
+        .to_string()
+}

@@ -1,0 +1,92 @@
+//! What to say of lines that are not in a file: what comes near.
+
+use super::text::Line;
+
+/// Lines are quoted up to this many characters.
+const QUOTED: usize = 160;
+
+/// Where `wanted` would be among `lines`, if whitespace did not count, and what differs; or where it
+/// begins to differ.
+pub(super) fn explain(lines: &[Line<'_>], wanted: &[&[u8]]) -> Option<String> {
+    let begin = wanted.iter().position(|line| !is_blank(line))?;
+    let end = wanted.iter().rposition(|line| !is_blank(line))? + 1;
+    let wanted = &wanted[begin..end];
+    let best = (0..lines.len())
+        .filter(|at| like(lines[*at].body, wanted[0]))
+        .map(|at| (agreement(&lines[at..], wanted), at))
+        // Of several the first.
+        .max_by_key(|(length, at)| (*length, std::cmp::Reverse(*at)));
+    let (length, at) = best?;
+    if length == wanted.len() {
+        return Some(whitespace(lines, at, wanted));
+    }
+    let place = at + length;
+    let there = match lines.get(place) {
+        Some(line) => format!("line {} is {}", place + 1, quote(line.body)),
+        None => "the file ends there".to_owned(),
+    };
+    Some(format!(
+        "{} like it, but then {there} where {} is expected",
+        range(at, length, "is", "are"),
+        quote(wanted[length])
+    ))
+}
+
+/// The lines at `at` are those that are wanted, but for whitespace.
+fn whitespace(lines: &[Line<'_>], at: usize, wanted: &[&[u8]]) -> String {
+    let differing = lines[at..]
+        .iter()
+        .zip(wanted)
+        .position(|(line, wanted)| line.body != *wanted);
+    let said = format!(
+        "{} from it in whitespace only",
+        range(at, wanted.len(), "differs", "differ")
+    );
+    match differing {
+        Some(index) => format!(
+            "{said}: line {} is {}, and {} is expected",
+            at + index + 1,
+            quote(lines[at + index].body),
+            quote(wanted[index])
+        ),
+        None => format!("{said}, or in the empty lines around it"),
+    }
+}
+
+fn range(at: usize, length: usize, one: &str, several: &str) -> String {
+    if length == 1 {
+        format!("line {} {one}", at + 1)
+    } else {
+        format!("lines {}-{} {several}", at + 1, at + length)
+    }
+}
+
+/// How many of the wanted lines are there in a row, but for whitespace.
+fn agreement(lines: &[Line<'_>], wanted: &[&[u8]]) -> usize {
+    lines
+        .iter()
+        .zip(wanted)
+        .take_while(|(line, wanted)| like(line.body, wanted))
+        .count()
+}
+
+fn is_blank(line: &[u8]) -> bool {
+    line.trim_ascii().is_empty()
+}
+
+/// Whether two lines are the same but for whitespace.
+fn like(a: &[u8], b: &[u8]) -> bool {
+    let visible = |line: &'_ [u8]| -> Vec<u8> {
+        line.iter()
+            .copied()
+            .filter(|byte| !byte.is_ascii_whitespace())
+            .collect()
+    };
+    a.trim_ascii() == b.trim_ascii() || visible(a) == visible(b)
+}
+
+/// A line with its whitespace made visible.
+fn quote(line: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(line).chars().take(QUOTED).collect();
+    format!("{text:?}")
+}

@@ -1,0 +1,178 @@
+//! Lines with their numbers, from a text of any length.
+
+use std::borrow::Cow;
+use std::io::{self, BufRead};
+
+use memchr::memchr;
+
+use super::{MOST_BYTES, counted, grouped};
+
+/// A line is shown up to this many characters.
+const LONGEST: usize = 2_000;
+
+/// Which lines are asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Range {
+    /// The first, from 1.
+    pub(super) offset: usize,
+    /// How many.
+    pub(super) limit: usize,
+}
+
+/// Numbered lines.
+#[derive(Debug)]
+pub(super) struct Numbered {
+    /// Number, tab, line, newline.
+    pub(super) text: String,
+    range: Range,
+    /// So many lines are shown.
+    shown: usize,
+    /// So many there are.
+    total: usize,
+    /// So many end with a carriage return.
+    returns: usize,
+    /// Whether there are bytes that are not UTF-8 among those shown.
+    invalid: bool,
+}
+
+/// Line `number` as it is shown.
+pub(super) fn line(number: usize, text: &str) -> String {
+    format!("{number:>6}\t{text}\n")
+}
+
+impl Numbered {
+    /// Numbers the lines of `range`, as many as fit, and counts all.
+    pub(super) fn read(reader: &mut impl BufRead, range: Range) -> io::Result<Self> {
+        let mut numbered = Self {
+            text: String::new(),
+            range,
+            shown: 0,
+            total: 0,
+            returns: 0,
+            invalid: false,
+        };
+        let mut full = false;
+        let mut bytes = Vec::new();
+        loop {
+            let number = numbered.total + 1;
+            let wanted = !full
+                && number >= range.offset
+                && number - range.offset < range.limit;
+            // Longer than any line that is shown, in the longest encoding.
+            let most = if wanted { LONGEST * 4 + 4 } else { 0 };
+            let Some(length) = read_line(reader, &mut bytes, most)? else {
+                return Ok(numbered);
+            };
+            numbered.total = number;
+            numbered.returns += usize::from(length.has_return);
+            if wanted {
+                let shown = line(number, &numbered.shown_line(&bytes, &length));
+                full = numbered.shown > 0 && numbered.text.len() + shown.len() > MOST_BYTES;
+                if !full {
+                    numbered.text.push_str(&shown);
+                    numbered.shown += 1;
+                }
+            }
+        }
+    }
+
+    fn shown_line(&mut self, bytes: &[u8], length: &Length) -> String {
+        let whole = bytes.len() == length.bytes;
+        let text = match std::str::from_utf8(bytes) {
+            Ok(text) => Cow::Borrowed(text),
+            // Cut within a character.
+            Err(error) if !whole && error.error_len().is_none() => {
+                String::from_utf8_lossy(&bytes[..error.valid_up_to()])
+            }
+            Err(_) => {
+                self.invalid = true;
+                String::from_utf8_lossy(bytes)
+            }
+        };
+        match text.char_indices().nth(LONGEST) {
+            Some((end, _)) => format!(
+                "{}… [cut: the line has {} bytes]",
+                &text[..end],
+                grouped(length.bytes as u64)
+            ),
+            None => text.into_owned(),
+        }
+    }
+
+    /// How many lines there are.
+    pub(super) fn total(&self) -> usize {
+        self.total
+    }
+
+    /// What has to be said about what is shown, and what is not; empty if all is shown as it is.
+    pub(super) fn notices(&self) -> String {
+        let mut notices = Vec::new();
+        let first = self.range.offset;
+        let last = first + self.shown.saturating_sub(1);
+        if last < self.total {
+            notices.push(format!(
+                "lines {first}-{last} of {}; go on with offset {}",
+                self.total,
+                last + 1
+            ));
+        } else if first > 1 {
+            notices.push(format!("lines {first}-{last} of {}", self.total));
+        }
+        if self.returns > 0 && self.returns == self.total {
+            notices.push("all lines end with CRLF; edits keep that".to_owned());
+        } else if self.returns > 0 {
+            notices.push(format!("{} with CRLF", counted_ends(self.returns)));
+        }
+        if self.invalid {
+            notices.push("some bytes are not UTF-8 and are shown as \u{fffd}".to_owned());
+        }
+        notices
+            .iter()
+            .map(|notice| format!("[{notice}]\n"))
+            .collect()
+    }
+}
+
+fn counted_ends(count: usize) -> String {
+    let verb = if count == 1 { "ends" } else { "end" };
+    format!("{} {verb}", counted(count, "line"))
+}
+
+struct Length {
+    /// Without what ends it.
+    bytes: usize,
+    has_return: bool,
+}
+
+/// Reads a line into `bytes`, as far as `most`, and goes behind it; `None` at the end.
+fn read_line(
+    reader: &mut impl BufRead,
+    bytes: &mut Vec<u8>,
+    most: usize,
+) -> io::Result<Option<Length>> {
+    bytes.clear();
+    let mut length = 0;
+    let mut last = None;
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() && length == 0 {
+            return Ok(None);
+        }
+        let end = memchr(b'\n', buffer);
+        let part = &buffer[..end.unwrap_or(buffer.len())];
+        bytes.extend_from_slice(&part[..part.len().min(most.saturating_sub(bytes.len()))]);
+        length += part.len();
+        last = part.last().copied().or(last);
+        let ended = end.is_some() || buffer.is_empty();
+        let used = part.len() + usize::from(end.is_some());
+        reader.consume(used);
+        if ended {
+            let has_return = end.is_some() && last == Some(b'\r');
+            if has_return && bytes.len() == length {
+                bytes.pop();
+            }
+            let bytes = length - usize::from(has_return);
+            return Ok(Some(Length { bytes, has_return }));
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Applying hunks to a text.
+
+use super::{Hunk, Mark};
+use crate::builtin::files::near;
+use crate::builtin::files::text::{Endings, Line, lines};
+
+/// A text with hunks applied.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::builtin::files) struct Applied {
+    pub(in crate::builtin::files) bytes: Vec<u8>,
+    pub(in crate::builtin::files) added: usize,
+    pub(in crate::builtin::files) removed: usize,
+    /// The lines of the new text where something changed, a hunk each, from 1.
+    pub(in crate::builtin::files) places: Vec<usize>,
+}
+
+/// Applies hunks, which come in the order of the text. Lines end as they did, new ones as most do;
+/// whether the last one ends with a newline stays as it is. The error says which hunk does not fit,
+/// and why.
+pub(in crate::builtin::files) fn apply(hunks: &[Hunk], bytes: &[u8]) -> Result<Applied, String> {
+    let lines = lines(bytes);
+    let mut result = Building {
+        old: &lines,
+        copied: 0,
+        new: Vec::with_capacity(lines.len()),
+        usual: Endings::of(bytes).usual(),
+        added: 0,
+        removed: 0,
+        places: Vec::new(),
+    };
+    let mut position = 0;
+    for (index, hunk) in hunks.iter().enumerate() {
+        let place = Search {
+            lines: &lines,
+            position,
+            hunk,
+        }
+        .place()
+        .map_err(|reason| {
+            format!(
+                "hunk {} (line {} of the patch) does not fit: {reason}",
+                index + 1,
+                hunk.line
+            )
+        })?;
+        position = result.take(place, hunk);
+    }
+    let ends_open = lines.last().is_some_and(|last| last.ending.is_empty());
+    Ok(result.finish(ends_open))
+}
+
+/// The new text in the making.
+struct Building<'a> {
+    old: &'a [Line<'a>],
+    /// So many old lines are dealt with.
+    copied: usize,
+    new: Vec<Line<'a>>,
+    usual: &'static [u8],
+    added: usize,
+    removed: usize,
+    places: Vec<usize>,
+}
+
+impl<'a> Building<'a> {
+    /// Applies a hunk whose old lines begin at `place`; gives the old line behind it.
+    fn take(&mut self, place: usize, hunk: &'a Hunk) -> usize {
+        self.new.extend_from_slice(&self.old[self.copied..place]);
+        self.copied = place;
+        let mut first = None;
+        for (mark, text) in &hunk.lines {
+            if *mark != Mark::Context {
+                first.get_or_insert(self.new.len() + 1);
+            }
+            match mark {
+                Mark::Context => {
+                    self.new.push(self.old[self.copied]);
+                    self.copied += 1;
+                }
+                Mark::Removed => {
+                    self.copied += 1;
+                    self.removed += 1;
+                }
+                Mark::Added => {
+                    self.new.push(Line {
+                        body: text.as_bytes(),
+                        ending: self.usual,
+                    });
+                    self.added += 1;
+                }
+            }
+        }
+        self.places.extend(first);
+        self.copied
+    }
+
+    fn finish(mut self, ends_open: bool) -> Applied {
+        self.new.extend_from_slice(&self.old[self.copied..]);
+        let mut bytes = Vec::new();
+        let count = self.new.len();
+        for (index, line) in self.new.iter().enumerate() {
+            bytes.extend_from_slice(line.body);
+            let is_last = index + 1 == count;
+            if is_last && ends_open {
+                break;
+            }
+            bytes.extend_from_slice(if line.ending.is_empty() {
+                self.usual
+            } else {
+                line.ending
+            });
+        }
+        Applied {
+            bytes,
+            added: self.added,
+            removed: self.removed,
+            places: self.places,
+        }
+    }
+}
+
+/// How exactly lines have to match, the strictest first.
+const LIKENESSES: [fn(&[u8], &[u8]) -> bool; 3] = [
+    |line, wanted| line == wanted,
+    |line, wanted| line.trim_ascii_end() == wanted.trim_ascii_end(),
+    |line, wanted| line.trim_ascii() == wanted.trim_ascii(),
+];
+
+/// Looking for the place of a hunk.
+struct Search<'a> {
+    lines: &'a [Line<'a>],
+    /// The first line that it may lie at.
+    position: usize,
+    hunk: &'a Hunk,
+}
+
+impl Search<'_> {
+    /// The index of the line that the hunk's old lines begin at.
+    fn place(mut self) -> Result<usize, String> {
+        let mut behind_anchor = None;
+        for anchor in &self.hunk.anchors {
+            let at = self.anchor(anchor, behind_anchor.unwrap_or(self.position))?;
+            self.position = at;
+            behind_anchor = Some(at + 1);
+        }
+        let wanted: Vec<&[u8]> = self
+            .hunk
+            .lines
+            .iter()
+            .filter(|(mark, _)| *mark != Mark::Added)
+            .map(|(_, text)| text.as_bytes())
+            .collect();
+        if wanted.is_empty() {
+            return Ok(self.insertion(behind_anchor));
+        }
+        for like in LIKENESSES {
+            let found = self.occurrences(&wanted, like);
+            if !found.is_empty() {
+                return self.choose(&found, wanted.len());
+            }
+        }
+        Err(self.misfit(&wanted))
+    }
+
+    fn anchor(&self, anchor: &str, from: usize) -> Result<usize, String> {
+        LIKENESSES
+            .iter()
+            .find_map(|like| {
+                (from..self.lines.len())
+                    .find(|at| like(self.lines[*at].body, anchor.as_bytes()))
+            })
+            .ok_or_else(|| {
+                format!(
+                    "there is no line `{anchor}`{}; what follows `@@` must be a whole line of the file",
+                    behind(from)
+                )
+            })
+    }
+
+    /// Where lines are put that nothing surrounds.
+    fn insertion(&self, behind_anchor: Option<usize>) -> usize {
+        let at = match (behind_anchor, self.hunk.near) {
+            (Some(at), _) => at,
+            (None, Some(line)) => line,
+            (None, None) => self.lines.len(),
+        };
+        at.clamp(self.position, self.lines.len())
+    }
+
+    fn occurrences(&self, wanted: &[&[u8]], like: fn(&[u8], &[u8]) -> bool) -> Vec<usize> {
+        let Some(last) = self.lines.len().checked_sub(wanted.len()) else {
+            return Vec::new();
+        };
+        (self.position..=last)
+            .filter(|at| {
+                self.lines[*at..]
+                    .iter()
+                    .zip(wanted)
+                    .all(|(line, wanted)| like(line.body, wanted))
+            })
+            .collect()
+    }
+
+    /// The occurrence that is meant.
+    fn choose(&self, found: &[usize], length: usize) -> Result<usize, String> {
+        let at_end = self.lines.len().saturating_sub(length);
+        if self.hunk.at_end && found.contains(&at_end) {
+            return Ok(at_end);
+        }
+        if let [only] = found {
+            return Ok(*only);
+        }
+        if !self.hunk.anchors.is_empty() {
+            return Ok(found[0]);
+        }
+        if let Some(near) = self.hunk.near {
+            let distance = |at: &usize| (at + 1).abs_diff(near);
+            let nearest = found.iter().map(distance).min().unwrap_or_default();
+            let mut all = found.iter().filter(|at| distance(at) == nearest);
+            if let (Some(at), None) = (all.next(), all.next()) {
+                return Ok(*at);
+            }
+        }
+        let places: Vec<String> = found
+            .iter()
+            .take(10)
+            .map(|at| (at + 1).to_string())
+            .collect();
+        Err(format!(
+            "its lines occur {} times, at lines {}; add context, or say with `@@` behind which line",
+            found.len(),
+            places.join(", ")
+        ))
+    }
+
+    fn misfit(&self, wanted: &[&[u8]]) -> String {
+        let rest = &self.lines[self.position.min(self.lines.len())..];
+        match near::explain(self.lines, wanted) {
+            Some(near) if near::explain(rest, wanted).is_none() => format!(
+                "its lines are not in the file{}, where it must lie: {near}",
+                behind(self.position)
+            ),
+            Some(near) => format!("its lines are not in the file: {near}"),
+            None => "its lines are not in the file, and nothing comes near; read it again".to_owned(),
+        }
+    }
+}
+
+fn behind(position: usize) -> String {
+    match position {
+        0 => String::new(),
+        line => format!(" behind line {line}"),
+    }
+}

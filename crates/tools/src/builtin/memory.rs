@@ -1,0 +1,257 @@
+//! `memory`: what the user and their agents want remembered beyond a session.
+
+mod record;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cachalot_core::{Effects, Touched};
+use cachalot_memory::{Answer, Filter, Match, Memory, Order, Page, Put, Record, space};
+use serde_json::{Value, json};
+
+use crate::tool::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
+use record::{Remembered, label_name, label_value};
+
+/// How long a memory may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How many records a search gives if it does not say, and at most.
+const FEW: u64 = 10;
+const MOST: u64 = 100;
+
+/// What user memory is called among the things whose change is announced; the workflow's `ltm`
+/// actions know it under the same name.
+pub const MEMORY_RESOURCE: &str = "ltm";
+
+/// The tool `memory`: stores, searches and forgets records of long-term memory, those that the
+/// workflow's `ltm` actions store and search. What the cache keeps is another space of the memory
+/// and is never found. What holds a known secret is not stored.
+pub struct MemoryTool {
+    about: About,
+}
+
+impl Default for MemoryTool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryTool {
+    /// The tool.
+    #[must_use]
+    pub fn new() -> Self {
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "action": { "type": "string", "enum": ["store", "search", "forget"], "description": "What to do." },
+                "key": { "type": "string", "description": "store, forget: the name of the record; storing under a name that is there replaces its record." },
+                "value": { "description": "store: what to remember; text or any JSON." },
+                "metadata": {
+                    "type": "object",
+                    "description": "store: fields kept with the value. search: fields that a record must have with exactly these values (text, numbers, booleans, null).",
+                },
+                "query": { "type": "string", "description": "search: words that a record must all hold; a word that ends in * stands for all that begin so. Without it: the newest records." },
+                "limit": { "type": "integer", "minimum": 1, "maximum": MOST, "description": format!("search: at most so many records; {FEW} by default.") },
+            },
+            "required": ["action"],
+            "additionalProperties": false,
+        });
+        Self {
+            about: About {
+                name: "memory".to_owned(),
+                description: "Long-term memory, beyond this conversation: stores a value under a key, searches what is stored, forgets it. Store what will matter later (preferences, decisions, facts about the user and the project), never credentials.".to_owned(),
+                parameters,
+                version: 1,
+                origin: Origin::BuiltIn,
+                read_only: false,
+                exclusive: false,
+                class: CacheClass::Never,
+            },
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for MemoryTool {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn effects(&self, arguments: &Arguments, _context: &Context) -> Effects {
+        let memory = vec![Touched::Named(MEMORY_RESOURCE.to_owned())];
+        match text(arguments, "action") {
+            Some("search") => Effects::reading(memory),
+            _ => Effects::writing(memory),
+        }
+    }
+
+    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+        let Some(memory) = &context.memory else {
+            return Output::error("there is no long-term memory here; go on without it");
+        };
+        let done = match text(&arguments, "action") {
+            Some("store") => store(memory, &arguments, context).await,
+            Some("search") => search(memory, &arguments, context).await,
+            Some("forget") => forget(memory, &arguments).await,
+            _ => Err("`action` must be `store`, `search` or `forget`".to_owned()),
+        };
+        match done {
+            Ok(answer) => Output::text(context.seals.redact(&answer.to_string())),
+            Err(why) => Output::error(context.seals.redact(&why)),
+        }
+    }
+}
+
+async fn store(
+    memory: &Arc<dyn Memory>,
+    arguments: &Arguments,
+    context: &Context,
+) -> Result<Value, String> {
+    let key = key(arguments, "store")?;
+    let remembered = Remembered {
+        value: arguments
+            .get("value")
+            .cloned()
+            .ok_or("`store` needs `value`: what to remember")?,
+        metadata: arguments.get("metadata").and_then(Value::as_object).cloned(),
+    };
+    let record = remembered.record(key);
+    if context.seals.occur_in(&record.value) || context.seals.occur_in(key.as_bytes()) {
+        return Err("this holds a secret, and nothing that is stored may: leave it out".to_owned());
+    }
+    match settled(memory.put(space::USER, record, None)).await? {
+        Put::Stored { revision } => {
+            Ok(json!({ "stored": true, "key": key, "replaced": revision > 1 }))
+        }
+        Put::Overtaken => Err("the memory did not store the value; try again".to_owned()),
+    }
+}
+
+async fn forget(memory: &Arc<dyn Memory>, arguments: &Arguments) -> Result<Value, String> {
+    let key = key(arguments, "forget")?;
+    // By label, not by the prefix of the key: of longer keys that begin alike none may go.
+    let exactly = [Match::Is {
+        name: record::KEY,
+        value: key,
+    }];
+    let filter = Filter {
+        prefix: key,
+        labels: &exactly,
+        ..Filter::default()
+    };
+    let erased = settled(memory.erase(space::USER, &filter, Page::keys(1))).await?;
+    Ok(json!({ "forgotten": !erased.records.is_empty(), "key": key }))
+}
+
+async fn search(
+    memory: &Arc<dyn Memory>,
+    arguments: &Arguments,
+    context: &Context,
+) -> Result<Value, String> {
+    let limit = arguments
+        .get("limit")
+        .and_then(Value::as_u64)
+        .unwrap_or(FEW)
+        .clamp(1, MOST);
+    let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+    let wanted = wanted(arguments)?;
+    let labels: Vec<Match<'_>> = wanted
+        .iter()
+        .map(|(name, value)| Match::Is { name, value })
+        .collect();
+    let found = match text(arguments, "query").filter(|query| !query.trim().is_empty()) {
+        Some(query) => recalled(memory.as_ref(), query, &labels, limit).await?,
+        None => newest(memory.as_ref(), &labels, limit).await?,
+    };
+    let now = context.clock.now();
+    let mut unreadable = 0_u64;
+    let mut records = Vec::new();
+    for record in found {
+        if record.expires.is_some_and(|expires| expires <= now) {
+            continue;
+        }
+        match Remembered::read(&record) {
+            Ok(remembered) => records.push(shown(&record, remembered)),
+            Err(_) => unreadable += 1,
+        }
+    }
+    let mut answer = json!({ "count": records.len(), "records": records });
+    if unreadable > 0 {
+        answer["unreadable"] = unreadable.into();
+    }
+    Ok(answer)
+}
+
+fn shown(record: &Record, remembered: Remembered) -> Value {
+    let mut shown = json!({ "key": record.key, "value": remembered.value });
+    if let Some(metadata) = remembered.metadata {
+        shown["metadata"] = metadata.into();
+    }
+    shown
+}
+
+/// The labels that `metadata` asks for.
+fn wanted(arguments: &Arguments) -> Result<Vec<(String, String)>, String> {
+    let fields = arguments.get("metadata").and_then(Value::as_object);
+    fields
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| match label_value(value) {
+            Some(label) => Ok((label_name(name), label)),
+            None => Err(format!(
+                "`metadata` asks for a list or an object in `{name}`: only text, numbers, booleans and null can be searched by"
+            )),
+        })
+        .collect()
+}
+
+async fn recalled(
+    memory: &dyn Memory,
+    query: &str,
+    labels: &[Match<'_>],
+    limit: u32,
+) -> Result<Vec<Record>, String> {
+    let recall = memory.recall().ok_or_else(|| {
+        format!(
+            "the memory `{}` has no full text search: leave `query` out, or search by `metadata`",
+            memory.about().name
+        )
+    })?;
+    let found = settled(recall.search(query, labels, limit)).await?;
+    Ok(found.into_iter().map(|found| found.record).collect())
+}
+
+async fn newest(
+    memory: &dyn Memory,
+    labels: &[Match<'_>],
+    limit: u32,
+) -> Result<Vec<Record>, String> {
+    let filter = Filter {
+        labels,
+        order: Order::Newest,
+        ..Filter::default()
+    };
+    let batch = settled(memory.find(space::USER, &filter, Page::first(limit))).await?;
+    Ok(batch.records)
+}
+
+async fn settled<T: Send>(answer: Answer<'_, T>) -> Result<T, String> {
+    answer.within(PATIENCE).await.map_err(|error| {
+        let remedy = match error.worth_retrying() {
+            true => "; try again later",
+            false => "",
+        };
+        format!("the memory failed: {error}{remedy}")
+    })
+}
+
+fn key<'a>(arguments: &'a Arguments, action: &str) -> Result<&'a str, String> {
+    text(arguments, "key")
+        .filter(|key| !key.is_empty())
+        .ok_or_else(|| format!("`{action}` needs `key`: the name of the record"))
+}
+
+fn text<'a>(arguments: &'a Arguments, name: &str) -> Option<&'a str> {
+    arguments.get(name).and_then(Value::as_str)
+}

@@ -1,0 +1,125 @@
+//! How user memory lies in a memory: the same records, with the same labels, as those of the
+//! workflow's `ltm` actions, so that both see what either keeps.
+//!
+//! The value of a record is the JSON `{"value": …, "metadata": …}`. Labels are the key itself, and
+//! each scalar of the metadata as its canonical JSON, so that `1`, `1.0`, `"1"` and `true` are four.
+
+use cachalot_core::{Digest, Millis};
+use cachalot_memory::{Label, Record};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::tool::Arguments;
+
+/// The label that holds the record's key.
+pub(super) const KEY: &str = "key";
+
+/// What precedes the name of a field of the metadata in the name of its label.
+const FIELD: &str = "meta.";
+
+/// Longer label values are replaced by their digest; an index is no place for essays.
+const LONGEST: usize = 512;
+
+/// The moment of storing, which the memory sets.
+const UNSET: Millis = 0;
+
+/// A value with what is known about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Remembered {
+    pub(super) value: Value,
+    pub(super) metadata: Option<Arguments>,
+}
+
+impl Remembered {
+    /// The record that keeps it under `key`.
+    pub(super) fn record(&self, key: &str) -> Record {
+        let mut labels = vec![Label::new(KEY, key)];
+        for (name, field) in self.metadata.iter().flatten() {
+            if let Some(value) = label_value(field) {
+                labels.push(Label::new(label_name(name), value));
+            }
+        }
+        let text =
+            serde_json::json!({ "value": self.value, "metadata": self.metadata }).to_string();
+        Record {
+            key: key.to_owned(),
+            value: text.into(),
+            labels,
+            expires: None,
+            revision: 0,
+            updated: UNSET,
+        }
+    }
+
+    /// What a record keeps.
+    ///
+    /// # Errors
+    /// A record of another shape.
+    pub(super) fn read(record: &Record) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(&record.value)
+    }
+}
+
+/// The name of the label of a field of the metadata.
+pub(super) fn label_name(field: &str) -> String {
+    format!("{FIELD}{field}")
+}
+
+/// The label value of a scalar; `None` for what is none.
+pub(super) fn label_value(field: &Value) -> Option<String> {
+    if field.is_array() || field.is_object() {
+        return None;
+    }
+    let text = field.to_string();
+    // No scalar begins with an `s`.
+    Some(if text.len() > LONGEST {
+        format!("sha256:{}", Digest::of(text.as_bytes()))
+    } else {
+        text
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The very bytes and labels that `ltm.store` writes.
+    #[test]
+    fn records_are_those_of_the_workflow() {
+        let remembered = Remembered {
+            value: json!({ "n": 9_007_199_254_740_993_u64 }),
+            metadata: json!({ "a": 1, "b": "x", "deep": { "c": 2 } }).as_object().cloned(),
+        };
+        let record = remembered.record("k");
+        assert_eq!(
+            &record.value[..],
+            br#"{"value":{"n":9007199254740993},"metadata":{"a":1,"b":"x","deep":{"c":2}}}"#
+        );
+        assert_eq!(
+            record.labels,
+            [
+                Label::new("key", "k"),
+                Label::new("meta.a", "1"),
+                Label::new("meta.b", "\"x\"")
+            ]
+        );
+        assert_eq!(Remembered::read(&record).unwrap(), remembered);
+        let bare = Remembered {
+            value: json!("v"),
+            metadata: None,
+        };
+        assert_eq!(
+            &bare.record("k").value[..],
+            br#"{"value":"v","metadata":null}"#
+        );
+    }
+
+    #[test]
+    fn long_scalars_are_told_apart_by_their_digest() {
+        let (one, other) = (json!("a".repeat(600)), json!("a".repeat(601)));
+        assert_ne!(label_value(&one), label_value(&other));
+        assert!(label_value(&one).unwrap().len() < 100);
+    }
+}

@@ -1,0 +1,5 @@
+//! The built-in tools.
+
+pub mod files;
+
+pub use files::files;

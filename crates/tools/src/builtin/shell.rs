@@ -1,0 +1,274 @@
+//! `shell`: runs a command.
+
+mod capture;
+mod environment;
+mod pipe;
+mod run;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cachalot_core::{Effects, Secret};
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::process::described;
+use crate::tool::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
+use crate::workspace::Workspace;
+use capture::Capture;
+use run::{Ran, run};
+
+pub(crate) use environment::looks_like_a_credential;
+
+/// How commands are run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShellSettings {
+    /// How long a command may take if it does not say. Default 120 s.
+    pub timeout: Duration,
+    /// How long it may ask for at most. Default 600 s.
+    pub longest_timeout: Duration,
+    /// About how many bytes of output are shown; of more, the beginning and the end. Default 30,000.
+    pub output_limit: usize,
+    /// Variables that every command gets, in place of those of the same name.
+    pub environment: BTreeMap<String, Secret<String>>,
+    /// Patterns of names (`GITHUB_*`) of variables that are passed on although they look like
+    /// credentials; `*` for all. Default none: a command gets the whole environment but for
+    /// variables that are named like a credential (`…_TOKEN`, `…_API_KEY`, `…PASSWORD…`), look like
+    /// one (`sk-…`, `postgres://me:secret@host`), or hold a known secret.
+    pub pass: Vec<String>,
+}
+
+impl Default for ShellSettings {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(120),
+            longest_timeout: Duration::from_secs(600),
+            output_limit: 30_000,
+            environment: BTreeMap::new(),
+            pass: Vec::new(),
+        }
+    }
+}
+
+/// The tool `shell`. Runs a command line in the system's shell, or a program with its arguments, in
+/// the workspace, and gives what it wrote to both outputs, in the order written, with known secrets
+/// masked. The command gets nothing on its standard input; it and what it started are killed when
+/// its time is up or the call is dropped. What it left running in the background when it ended by
+/// itself is left alone. Its effects are unknown.
+pub struct Shell {
+    about: About,
+    settings: ShellSettings,
+    passed: GlobSet,
+}
+
+impl Shell {
+    /// The tool.
+    ///
+    /// # Errors
+    /// An entry of [`ShellSettings::pass`] that is no pattern.
+    pub fn new(settings: ShellSettings) -> Result<Self, globset::Error> {
+        let mut passed = GlobSetBuilder::new();
+        for pattern in &settings.pass {
+            passed.add(Glob::new(pattern)?);
+        }
+        let (timeout, longest) = (
+            settings.timeout.as_secs_f64(),
+            settings.longest_timeout.as_secs_f64(),
+        );
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "command": {
+                    "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" }, "minItems": 1 }],
+                    "description": "A command line for the shell (pipes, `&&`, variables); or a list of a program and its arguments, which no shell touches.",
+                },
+                "timeout": {
+                    "type": "number",
+                    "description": format!("Seconds after which it and what it started are killed; {timeout} by default, at most {longest}."),
+                },
+                "working_directory": {
+                    "type": "string",
+                    "description": "Where it runs, relative to the workspace; the workspace itself by default.",
+                },
+            },
+            "required": ["command"],
+            "additionalProperties": false,
+        });
+        Ok(Self {
+            passed: passed.build()?,
+            about: About {
+                name: "shell".to_owned(),
+                description: "Runs a command and gives its output (stdout and stderr together) and its exit status. Nothing is on its standard input, so it must not ask questions. To keep a program running, start it in the background with its output in a file. Prefer the file tools for reading, searching and editing files.".to_owned(),
+                parameters,
+                version: 1,
+                origin: Origin::BuiltIn,
+                read_only: false,
+                exclusive: true,
+                class: CacheClass::Never,
+            },
+            settings,
+        })
+    }
+
+    fn timeout(&self, arguments: &Arguments) -> Result<Duration, String> {
+        let Some(seconds) = arguments.get("timeout").and_then(Value::as_f64) else {
+            return Ok(self.settings.timeout);
+        };
+        Duration::try_from_secs_f64(seconds)
+            .ok()
+            .filter(|timeout| !timeout.is_zero() && *timeout <= self.settings.longest_timeout)
+            .ok_or_else(|| {
+                format!(
+                    "`timeout` must be above 0 and at most {} seconds, but it is {seconds}",
+                    self.settings.longest_timeout.as_secs_f64()
+                )
+            })
+    }
+
+    fn command(&self, arguments: &Arguments, context: &Context) -> Result<Command, String> {
+        let mut command = written(arguments.get("command"))?;
+        let directory = arguments.get("working_directory").and_then(Value::as_str);
+        command.current_dir(directory_in(&context.workspace, directory)?);
+        command.env_clear().envs(environment::passed_on(
+            &context.environment,
+            &self.passed,
+            &context.seals,
+        ));
+        for (name, value) in &self.settings.environment {
+            command.env(name, value.expose());
+        }
+        Ok(command)
+    }
+
+    fn report(&self, ran: Ran, timeout: Duration, context: &Context) -> Output {
+        let mut text = ran.written.shown(&context.seals);
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        match ran.status {
+            Some(status) => text.push_str(&format!("[{}]", described(status))),
+            None => text.push_str(&format!(
+                "[killed after {} seconds, with all that it had started: give a larger `timeout` (at most {}), or start it in the background with its output in a file]",
+                timeout.as_secs_f64(),
+                self.settings.longest_timeout.as_secs_f64(),
+            )),
+        }
+        if ran.left_running {
+            text.push_str("\n[something that it started is still running; what it writes from now on is lost, and writing may end it: let it write to a file]");
+        }
+        match ran.status.is_some_and(|status| status.success()) {
+            true => Output::text(text),
+            false => Output::error(text),
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for Shell {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn effects(&self, _arguments: &Arguments, _context: &Context) -> Effects {
+        Effects::UNKNOWN
+    }
+
+    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+        let prepared = self
+            .timeout(&arguments)
+            .and_then(|timeout| Ok((timeout, self.command(&arguments, context)?)));
+        let (timeout, command) = match prepared {
+            Ok(prepared) => prepared,
+            Err(wrong) => return Output::error(context.seals.redact(&wrong)),
+        };
+        let program = command.as_std().get_program().to_string_lossy().into_owned();
+        let written = Capture::new(self.settings.output_limit);
+        match run(command, timeout, written).await {
+            Ok(ran) => self.report(ran, timeout, context),
+            Err(error) => Output::error(context.seals.redact(&not_started(&program, &error))),
+        }
+    }
+}
+
+/// The command as the model wrote it.
+fn written(command: Option<&Value>) -> Result<Command, String> {
+    let without_nul = |text: &str| {
+        if text.contains('\0') {
+            return Err("`command` holds a NUL character, which no command can".to_owned());
+        }
+        Ok(())
+    };
+    match command {
+        Some(Value::String(line)) if !line.trim().is_empty() => {
+            without_nul(line)?;
+            Ok(in_the_shell(line))
+        }
+        Some(Value::Array(words)) => {
+            let mut words = words.iter().map(|word| word.as_str().unwrap_or_default());
+            let program = words
+                .next()
+                .filter(|program| !program.is_empty())
+                .ok_or("`command` is empty: give a program and its arguments")?;
+            without_nul(program)?;
+            let mut command = Command::new(program);
+            for word in words {
+                without_nul(word)?;
+                command.arg(word);
+            }
+            Ok(command)
+        }
+        _ => Err("`command` is empty: give a command line, or a list of a program and its arguments".to_owned()),
+    }
+}
+
+#[cfg(not(windows))]
+fn in_the_shell(line: &str) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(line);
+    command
+}
+
+#[cfg(windows)]
+fn in_the_shell(line: &str) -> Command {
+    let mut command = Command::new("cmd");
+    // It takes its command line apart in its own way.
+    command.arg("/C").raw_arg(line);
+    command
+}
+
+/// The directory that a command runs in: in the workspace, whatever symbolic links say.
+fn directory_in(workspace: &Workspace, named: Option<&str>) -> Result<PathBuf, String> {
+    let root = workspace.root();
+    let Some(named) = named.filter(|named| !named.is_empty()) else {
+        return Ok(root.to_owned());
+    };
+    let directory = root.join(named).canonicalize().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => format!("there is no directory `{named}` in the workspace"),
+        _ => format!("cannot run in `{named}`: {error}"),
+    })?;
+    if !directory.starts_with(root) {
+        return Err(format!(
+            "`working_directory` must lie in the workspace, and `{named}` does not"
+        ));
+    }
+    if !directory.is_dir() {
+        return Err(format!("`{named}` is no directory"));
+    }
+    Ok(directory)
+}
+
+fn not_started(program: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => format!(
+            "there is no program `{program}`: check its name and PATH; shell syntax (pipes, `&&`, variables) needs `command` to be one text"
+        ),
+        io::ErrorKind::PermissionDenied => {
+            format!("`{program}` may not be run: {error}; check that it is executable")
+        }
+        _ => format!("`{program}` did not run: {error}"),
+    }
+}

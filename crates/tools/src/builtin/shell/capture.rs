@@ -1,0 +1,169 @@
+//! The beginning and the end of what a program writes, in bounded memory.
+
+use std::collections::VecDeque;
+
+use cachalot_core::Seals;
+
+/// More is kept on both sides of what is left out than is shown, so that a secret that lies across
+/// the edge is recognised as a whole before it is cut.
+const MARGIN: usize = 4 << 10;
+
+/// Takes bytes in and keeps the first and the last of them.
+pub(super) struct Capture {
+    limit: usize,
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    /// Bytes that are in neither.
+    lost: u64,
+}
+
+impl Capture {
+    /// Shows at most about `limit` bytes in the end: half from the beginning, half from the end.
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            lost: 0,
+        }
+    }
+
+    /// How many bytes each side keeps.
+    fn side(&self) -> usize {
+        self.limit / 2 + MARGIN
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        let side = self.side();
+        let first = bytes.len().min(side - self.head.len().min(side));
+        self.head.extend_from_slice(&bytes[..first]);
+        self.tail.extend(&bytes[first..]);
+        if let Some(over) = self.tail.len().checked_sub(side) {
+            self.tail.drain(..over);
+            self.lost += over as u64;
+        }
+    }
+
+    /// What was written, secrets masked; what does not fit is replaced by a notice in the middle.
+    pub(super) fn shown(mut self, seals: &Seals) -> String {
+        if self.lost == 0 {
+            self.head.extend(self.tail.iter());
+            let whole = String::from_utf8_lossy(&self.head);
+            let whole = seals.redact(&whole);
+            return match whole.len() <= self.limit {
+                true => whole.into_owned(),
+                false => cut(&whole, &whole, self.limit / 2, 0),
+            };
+        }
+        let tail: Vec<u8> = self.tail.iter().copied().collect();
+        let (head, tail) = (
+            String::from_utf8_lossy(&self.head),
+            String::from_utf8_lossy(&tail),
+        );
+        let (head, tail) = (seals.redact(&head), seals.redact(&tail));
+        // However much shorter masking made it, the inner edge may begin within a secret.
+        let half = (self.limit / 2)
+            .min(head.len().saturating_sub(MARGIN))
+            .min(tail.len().saturating_sub(MARGIN));
+        cut(&head, &tail, half, self.lost)
+    }
+}
+
+/// The first `half` bytes of `head`, the last `half` of `tail`, and between them how much is missing:
+/// `lost` beside what is cut here.
+fn cut(head: &str, tail: &str, half: usize, lost: u64) -> String {
+    let first = &head[..head.floor_char_boundary(half)];
+    let last = &tail[tail.ceil_char_boundary(tail.len().saturating_sub(half))..];
+    let missing = match lost {
+        // Both are the same text.
+        0 => head.len() - first.len() - last.len(),
+        lost => {
+            let cut = (head.len() - first.len()) + (tail.len() - last.len());
+            usize::try_from(lost).unwrap_or(usize::MAX).saturating_add(cut)
+        }
+    };
+    let newline = if first.ends_with('\n') || first.is_empty() {
+        ""
+    } else {
+        "\n"
+    };
+    format!(
+        "{first}{newline}[… {missing} bytes left out: narrow the command down, or let it write to a file and read that …]\n{last}"
+    )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use cachalot_core::DigestKey;
+
+    fn shown(limit: usize, written: &[&[u8]], seals: &Seals) -> String {
+        let mut capture = Capture::new(limit);
+        for bytes in written {
+            capture.push(bytes);
+        }
+        capture.shown(seals)
+    }
+
+    #[test]
+    fn what_fits_is_shown_as_it_is() {
+        let seals = Seals::none();
+        assert_eq!(shown(10, &[b"01234", b"56789"], &seals), "0123456789");
+        assert_eq!(shown(0, &[], &seals), "");
+    }
+
+    #[test]
+    fn of_more_the_beginning_and_the_end_are_shown() {
+        let seals = Seals::none();
+        let text = shown(10, &[b"abcdefghijklmnopqrstuvwxyz"], &seals);
+        assert!(text.starts_with("abcde\n[… 16 bytes left out"), "{text}");
+        assert!(text.ends_with("]\nvwxyz"), "{text}");
+    }
+
+    #[test]
+    fn of_very_much_no_more_than_the_sides_is_kept() {
+        let mut capture = Capture::new(100);
+        for _ in 0..1_000 {
+            capture.push(&[b'x'; 1_000]);
+        }
+        assert!(capture.head.len() + capture.tail.len() <= 100 + 2 * MARGIN);
+        let text = capture.shown(&Seals::none());
+        assert!(text.contains("[… 999900 bytes left out"), "{text}");
+    }
+
+    #[test]
+    fn a_secret_across_the_edge_is_masked_as_a_whole() {
+        let seals = Seals::under(DigestKey::new([1; 32]));
+        seals.learn("hunter2hunter2");
+        for before in 0..40 {
+            let mut text = vec![b'-'; before];
+            text.extend(b"hunter2hunter2");
+            text.extend(vec![b'+'; 50_000]);
+            let shown = shown(40, &[&text], &seals);
+            assert!(!shown.contains("hunter"), "{before}: {shown}");
+            let mut mirrored = vec![b'+'; 50_000];
+            mirrored.extend(b"hunter2hunter2");
+            mirrored.extend(vec![b'-'; before]);
+            let shown = self::shown(40, &[&mirrored], &seals);
+            assert!(!shown.contains("nter2"), "{before}: {shown}");
+        }
+    }
+
+    #[test]
+    fn a_secret_cut_by_what_was_lost_is_never_shown() {
+        let seals = Seals::under(DigestKey::new([1; 32]));
+        seals.learn("hunter2hunter2");
+        // So many secrets that masking shortens the head by more than the margin.
+        let text = b"hunter2hunter2".repeat(100_000);
+        let shown = shown(10_000, &[&text], &seals);
+        assert!(!shown.contains("hunter"), "{shown}");
+    }
+
+    #[test]
+    fn characters_are_not_torn_apart() {
+        let text = "äöü".repeat(20_000);
+        let shown = shown(101, &[text.as_bytes()], &Seals::none());
+        assert!(!shown.contains('\u{fffd}'), "{shown}");
+    }
+}

@@ -1,0 +1,70 @@
+//! The environment of a command.
+
+use std::collections::BTreeMap;
+
+use cachalot_core::Seals;
+use cachalot_core::secret::redact_value;
+use globset::GlobSet;
+use serde_json::json;
+
+/// The variables that a command gets: all of them but those that look like credentials, unless their
+/// name is among `passed`.
+pub(super) fn passed_on<'a>(
+    environment: &'a BTreeMap<String, String>,
+    passed: &GlobSet,
+    seals: &Seals,
+) -> BTreeMap<&'a str, &'a str> {
+    environment
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .filter(|(name, value)| {
+            passed.is_match(name) || !looks_like_a_credential(name, value, seals)
+        })
+        .collect()
+}
+
+/// Whether a variable is a credential as far as one can tell: by its name (`GITHUB_TOKEN`), by its
+/// shape (a provider's key, an address with a password), or because it holds a known secret.
+pub(crate) fn looks_like_a_credential(name: &str, value: &str, seals: &Seals) -> bool {
+    let variable = json!({ name: value });
+    let mut masked = variable.clone();
+    redact_value(&mut masked, seals);
+    masked != variable && !value.is_empty()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use cachalot_core::DigestKey;
+    use globset::{Glob, GlobSetBuilder};
+
+    #[test]
+    fn what_looks_like_a_credential_stays_here_unless_it_is_named() {
+        let seals = Seals::under(DigestKey::new([1; 32]));
+        seals.learn("swordfish");
+        let environment: BTreeMap<String, String> = [
+            ("PATH", "/bin"),
+            ("HOME", "/home/me"),
+            ("OPENAI_API_KEY", "abc"),
+            ("GITHUB_TOKEN", "abc"),
+            ("DATABASE_URL", "postgres://me:pass@host/db"),
+            ("PLAIN", "it is swordfish"),
+            ("EMPTY_TOKEN", ""),
+            ("MONKEY", "banana"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+        let names = |passed: &[&str]| {
+            let mut set = GlobSetBuilder::new();
+            for pattern in passed {
+                set.add(Glob::new(pattern).unwrap());
+            }
+            let kept = passed_on(&environment, &set.build().unwrap(), &seals);
+            kept.into_keys().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(&[]), "EMPTY_TOKEN HOME MONKEY PATH");
+        assert_eq!(names(&["GITHUB_*"]), "EMPTY_TOKEN GITHUB_TOKEN HOME MONKEY PATH");
+        assert_eq!(names(&["*"]).split(' ').count(), environment.len());
+    }
+}

@@ -1,0 +1,247 @@
+//! `skills_list`, `skill_view`, `skill_manage`: folders with a SKILL.md that say how to do something.
+//!
+//! Skills of the workspace lie in `.cachalot/skills` and `skills`, those of the user in `skills` in
+//! the user's data folder; of two skills of one name the first, in this order, counts.
+
+mod front_matter;
+mod manage;
+mod places;
+mod writing;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cachalot_core::Effects;
+use cachalot_core::suggest::nearest;
+use serde_json::{Value, json};
+
+use crate::blocking::blocking;
+use crate::tool::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
+use places::{SKILL_FILE, Skill, find, roots, touched};
+
+pub use manage::SkillManage;
+
+/// So many files of a skill are named.
+const MOST_FILES: usize = 200;
+
+/// The three tools. `data` is the user's data folder, if the user's own skills are to be found.
+#[must_use]
+pub fn skills(data: Option<&Path>) -> Vec<Arc<dyn Tool>> {
+    let data = data.map(Path::to_owned);
+    vec![
+        Arc::new(SkillsList::new(data.clone())),
+        Arc::new(SkillView::new(data.clone())),
+        Arc::new(SkillManage::new(data)),
+    ]
+}
+
+fn about(name: &str, description: &str, properties: Value, required: &[&str]) -> About {
+    About {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": false,
+        }),
+        version: 1,
+        origin: Origin::BuiltIn,
+        read_only: true,
+        exclusive: false,
+        class: CacheClass::Validated,
+    }
+}
+
+fn text<'a>(arguments: &'a Arguments, name: &str) -> Option<&'a str> {
+    arguments.get(name).and_then(Value::as_str)
+}
+
+fn output(done: Result<String, String>, context: &Context) -> Output {
+    match done {
+        Ok(text) => Output::text(context.seals.redact(&text)),
+        Err(why) => Output::error(context.seals.redact(&why)),
+    }
+}
+
+/// The tool `skills_list`: every skill with its description, one on a line. Notes what it looks at.
+pub struct SkillsList {
+    about: About,
+    data: Option<PathBuf>,
+}
+
+impl SkillsList {
+    /// The tool.
+    #[must_use]
+    pub fn new(data: Option<PathBuf>) -> Self {
+        let description = "Lists the skills: instructions for particular kinds of work, each with what it is for. Look here before unfamiliar work, then read the one that fits with skill_view.";
+        Self {
+            about: about("skills_list", description, json!({}), &[]),
+            data,
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for SkillsList {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn effects(&self, _arguments: &Arguments, context: &Context) -> Effects {
+        Effects::reading(touched(context, self.data.as_deref(), None))
+    }
+
+    fn implicit_inputs(&self, _context: &Context) -> Value {
+        json!({ "data": self.data })
+    }
+
+    async fn run(&self, _arguments: Arguments, context: &Context) -> Output {
+        let (inner, data) = (context.clone(), self.data.clone());
+        let listed = blocking(move |_| list(&inner, data.as_deref())).await;
+        output(Ok(listed), context)
+    }
+}
+
+fn list(context: &Context, data: Option<&Path>) -> String {
+    let mut lines: Vec<(String, String)> = Vec::new();
+    let mut troubles = Vec::new();
+    for root in roots(context, data) {
+        let names = root.names(&context.witness).unwrap_or_else(|why| {
+            context.witness.spoil(why.clone());
+            troubles.push(why);
+            Vec::new()
+        });
+        for name in names {
+            if lines.iter().any(|(known, _)| *known == name) {
+                continue;
+            }
+            match root.skill(&name, &context.witness) {
+                Ok(None) => {}
+                Ok(Some(skill)) => lines.push((name, described(&skill, context))),
+                Err(why) => {
+                    context.witness.spoil(why.clone());
+                    troubles.push(why);
+                }
+            }
+        }
+    }
+    lines.sort();
+    let mut text = match lines.is_empty() {
+        true => "There are no skills yet.".to_owned(),
+        false => lines
+            .iter()
+            .map(|(_, line)| line.as_str())
+            .collect::<Vec<_>>()
+            .join("\n"),
+    };
+    for trouble in troubles {
+        text.push_str(&format!("\n[{trouble}]"));
+    }
+    text
+}
+
+fn described(skill: &Skill, context: &Context) -> String {
+    let (name, owner) = (&skill.name, skill.root.owner.name());
+    let head = skill
+        .text(SKILL_FILE, &context.witness)
+        .and_then(|text| front_matter::read(&text));
+    match head {
+        Ok(head) => match head.name.filter(|said| said != name) {
+            None => format!("- {name} ({owner}): {}", head.description),
+            Some(said) => format!("- {name} ({owner}, calls itself `{said}`): {}", head.description),
+        },
+        Err(why) => format!("- {name} ({owner}) [not usable: {why}]"),
+    }
+}
+
+/// The tool `skill_view`: the SKILL.md of a skill with the names of its other files, or one of them.
+/// Notes what it looks at.
+pub struct SkillView {
+    about: About,
+    data: Option<PathBuf>,
+}
+
+impl SkillView {
+    /// The tool.
+    #[must_use]
+    pub fn new(data: Option<PathBuf>) -> Self {
+        let properties = json!({
+            "name": { "type": "string", "description": "The skill, as skills_list names it." },
+            "file": { "type": "string", "description": "One of its files, relative to its folder; its SKILL.md by default." },
+        });
+        let description = "Reads a skill: its instructions and the names of its other files, or one of those files.";
+        Self {
+            about: about("skill_view", description, properties, &["name"]),
+            data,
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for SkillView {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
+        // A name that is none could lead anywhere.
+        let name = text(arguments, "name").filter(|name| places::is_name(name));
+        Effects::reading(touched(context, self.data.as_deref(), name))
+    }
+
+    fn implicit_inputs(&self, _context: &Context) -> Value {
+        json!({ "data": self.data })
+    }
+
+    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+        let (inner, data) = (context.clone(), self.data.clone());
+        let viewed = blocking(move |_| view(&arguments, &inner, data.as_deref())).await;
+        output(viewed, context)
+    }
+}
+
+fn view(arguments: &Arguments, context: &Context, data: Option<&Path>) -> Result<String, String> {
+    let name = text(arguments, "name").unwrap_or_default();
+    let skill = existing(name, context, data)?;
+    let witness = &context.witness;
+    if let Some(file) = text(arguments, "file").filter(|file| !file.is_empty()) {
+        return skill.text(file, witness).map_err(|why| match skill.files(MOST_FILES, witness) {
+            Ok((files, _)) => format!("{why}; its files are: {}", files.join(", ")),
+            Err(_) => why,
+        });
+    }
+    let mut text = skill.text(SKILL_FILE, witness)?;
+    let (mut files, all) = skill.files(MOST_FILES, witness)?;
+    files.retain(|file| file != SKILL_FILE);
+    if !files.is_empty() {
+        text.push_str(&format!(
+            "\n\n[Other files in {}: {}{}]",
+            context.workspace.shown(&skill.place.asked),
+            files.join(", "),
+            if all { "" } else { ", …" }
+        ));
+    }
+    Ok(text)
+}
+
+/// The skill of a name, or what could have been meant.
+fn existing(name: &str, context: &Context, data: Option<&Path>) -> Result<Skill, String> {
+    let roots = roots(context, data);
+    if places::is_name(name)
+        && let Some(skill) = find(&roots, name, &context.witness)?
+    {
+        return Ok(skill);
+    }
+    let names: Vec<String> = roots
+        .iter()
+        .filter_map(|root| root.names(&context.witness).ok())
+        .flatten()
+        .collect();
+    let shown: String = name.chars().take(80).collect();
+    Err(match nearest(&shown, names.iter().map(String::as_str)) {
+        Some(near) => format!("there is no skill `{shown}`; did you mean `{near}`?"),
+        None => format!("there is no skill `{shown}`; skills_list names those that there are"),
+    })
+}

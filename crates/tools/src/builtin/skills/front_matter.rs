@@ -1,0 +1,114 @@
+//! The head of a SKILL.md: YAML between two lines of `---`.
+
+use cachalot_core::tree;
+
+/// What the head says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FrontMatter {
+    pub(super) name: Option<String>,
+    pub(super) description: String,
+}
+
+/// Longer descriptions are cut where skills are listed; every skill costs its line in every prompt.
+const LONGEST_DESCRIPTION: usize = 1_024;
+
+/// Reads the head of a SKILL.md.
+///
+/// # Errors
+/// What is wrong with it, and what to do.
+pub(super) fn read(text: &str) -> Result<FrontMatter, String> {
+    let yaml = split(text).ok_or(
+        "SKILL.md must begin with a line `---`, then `name: …` and `description: …`, then a line `---`",
+    )?;
+    let node = tree::parse("SKILL.md", yaml).map_err(|problems| {
+        // Lines count from the first behind the `---`.
+        match problems.first() {
+            Some(problem) => format!("the head of SKILL.md is not YAML: {}", problem.message),
+            None => "the head of SKILL.md is not YAML".to_owned(),
+        }
+    })?;
+    let field = |name: &str| node.get(name).and_then(|value| value.as_text());
+    let description = field("description")
+        .map(one_line)
+        .filter(|description| !description.is_empty())
+        .ok_or("the head of SKILL.md needs `description: …`: what the skill does and when to use it")?;
+    Ok(FrontMatter {
+        name: field("name").map(str::to_owned),
+        description,
+    })
+}
+
+/// The text of a new SKILL.md.
+pub(super) fn write(name: &str, description: &str, body: &str) -> String {
+    // A text in JSON is one in YAML, too.
+    let description = serde_json::Value::from(one_line(description));
+    format!(
+        "---\nname: {name}\ndescription: {description}\n---\n\n{}\n",
+        body.trim()
+    )
+}
+
+/// Whether a text has a head, readable or not.
+pub(super) fn is_there(text: &str) -> bool {
+    split(text).is_some()
+}
+
+/// The YAML between the two lines of `---`.
+fn split(text: &str) -> Option<&str> {
+    let text = text.trim_start_matches('\u{feff}');
+    let first = text.lines().next()?;
+    if first.trim_end() != "---" {
+        return None;
+    }
+    let start = text.find('\n')? + 1;
+    let mut at = start;
+    for line in text[start..].split_inclusive('\n') {
+        if line.trim_end() == "---" {
+            return Some(&text[start..at]);
+        }
+        at += line.len();
+    }
+    None
+}
+
+fn one_line(text: &str) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match text.char_indices().nth(LONGEST_DESCRIPTION) {
+        None => text,
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_read() {
+        let head = read("---\r\nname: pdf\r\ndescription: >\r\n  Two\r\n  lines\r\nlicense: MIT\r\n---\r\nBody").unwrap();
+        assert_eq!(head.name.as_deref(), Some("pdf"));
+        assert_eq!(head.description, "Two lines");
+        for (text, wrong) in [
+            ("Body", "must begin"),
+            ("---\nname: x\n", "must begin"),
+            ("---\nname: x\n---\n", "needs `description"),
+            ("---\ndescription: ''\n---\n", "needs `description"),
+            ("---\na: [\n---\n", "not YAML"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(wrong), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for description in ["plain", "with: colon # and \"quotes\" \\ é", "- [x] & *y", "two\nlines"] {
+            let text = write("n", description, "Body\n");
+            let head = read(&text).unwrap();
+            assert_eq!(head.description, description.replace('\n', " "));
+            assert_eq!(head.name.as_deref(), Some("n"));
+            assert!(text.ends_with("---\n\nBody\n"), "{text}");
+        }
+    }
+}

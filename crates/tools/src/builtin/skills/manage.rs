@@ -1,0 +1,266 @@
+//! `skill_manage`: making, changing and deleting skills.
+
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use cachalot_core::Effects;
+use serde_json::{Value, json};
+
+use super::places::{
+    LARGEST, Owner, Root, SKILL_FILE, Skill, is_name, roots, touched, user_root,
+};
+use super::{about, existing, front_matter, output, text, writing};
+use crate::blocking::blocking;
+use crate::tool::{About, Arguments, CacheClass, Context, Tool};
+use crate::tool::Output;
+use crate::workspace::Found;
+
+const ACTIONS: [&str; 6] = ["create", "edit", "patch", "write_file", "remove_file", "delete"];
+
+/// The tool `skill_manage`. Writes whole files in one step, in the folders of skills only; what it
+/// changes is declared. What holds a known secret is not written.
+pub struct SkillManage {
+    about: About,
+    data: Option<PathBuf>,
+}
+
+impl SkillManage {
+    /// The tool. `data` is the user's data folder, if the user's own skills may be managed.
+    #[must_use]
+    pub fn new(data: Option<PathBuf>) -> Self {
+        let mut properties = json!({
+            "action": {
+                "type": "string", "enum": ACTIONS,
+                "description": "create: a new skill. edit: replace its SKILL.md. patch: replace one passage of a file. write_file, remove_file: its other files. delete: the whole skill.",
+            },
+            "name": { "type": "string", "description": "The skill: lower-case letters, digits, - and _, at most 64." },
+            "description": { "type": "string", "description": "create: what it does and when to use it, in a sentence or two." },
+            "content": { "type": "string", "description": "create: the instructions, Markdown. edit: the whole SKILL.md with its head. write_file: the text of the file." },
+            "file": { "type": "string", "description": "write_file, remove_file: the file, relative to the skill's folder. patch: the same; SKILL.md by default." },
+            "old_text": { "type": "string", "description": "patch: the passage, exactly as it is; it must occur once." },
+            "new_text": { "type": "string", "description": "patch: what stands there instead." },
+        });
+        if data.is_some() {
+            properties["location"] = json!({
+                "type": "string", "enum": ["workspace", "user"],
+                "description": "create: for this workspace (the default), or for everything that the user does.",
+            });
+        }
+        let description = "Makes, changes and deletes skills. Keep what was learnt that will be useful again: steps that work, commands, pitfalls.";
+        Self {
+            about: About {
+                read_only: false,
+                class: CacheClass::Never,
+                ..about("skill_manage", description, properties, &["action", "name"])
+            },
+            data,
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for SkillManage {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
+        let name = text(arguments, "name").filter(|name| is_name(name));
+        Effects::writing(touched(context, self.data.as_deref(), name))
+    }
+
+    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+        let (inner, data) = (context.clone(), self.data.clone());
+        let done = blocking(move |_| {
+            Managing {
+                arguments: &arguments,
+                context: &inner,
+                data: data.as_deref(),
+            }
+            .done()
+        });
+        output(done.await, context)
+    }
+}
+
+/// One call.
+struct Managing<'a> {
+    arguments: &'a Arguments,
+    context: &'a Context,
+    data: Option<&'a Path>,
+}
+
+impl Managing<'_> {
+    fn done(&self) -> Result<String, String> {
+        let action = text(self.arguments, "action").unwrap_or_default();
+        let name = text(self.arguments, "name").unwrap_or_default();
+        if !is_name(name) {
+            return Err(format!(
+                "`{name:.80}` is no name for a skill: take lower-case letters, digits, `-` and `_`, at most 64, not beginning with `-` or `_`"
+            ));
+        }
+        match action {
+            "create" => self.create(name),
+            "edit" => self.edit(&self.existing(name)?),
+            "patch" => self.patch(&self.existing(name)?),
+            "write_file" => self.write_file(&self.existing(name)?),
+            "remove_file" => self.remove_file(&self.existing(name)?),
+            "delete" => delete(&self.existing(name)?),
+            _ => Err(format!("`action` must be one of: {}", ACTIONS.join(", "))),
+        }
+    }
+
+    fn existing(&self, name: &str) -> Result<Skill, String> {
+        existing(name, self.context, self.data)
+    }
+
+    fn required(&self, name: &str) -> Result<&str, String> {
+        text(self.arguments, name).ok_or_else(|| {
+            let action = text(self.arguments, "action").unwrap_or_default();
+            format!("`{action}` needs `{name}`")
+        })
+    }
+
+    fn create(&self, name: &str) -> Result<String, String> {
+        let content = self.required("content")?;
+        let whole = if front_matter::is_there(content) {
+            front_matter::read(content)?;
+            content.to_owned()
+        } else {
+            let description = self.required("description")?;
+            if description.trim().is_empty() {
+                return Err("`description` is empty: say what the skill does and when to use it".to_owned());
+            }
+            front_matter::write(name, description, content)
+        };
+        let root = self.root()?;
+        if let Some(skill) = root.skill(name, &self.context.witness)? {
+            return Err(format!(
+                "the skill `{name}` is there already ({}): change it with `edit` or `patch`",
+                skill.root.owner.name()
+            ));
+        }
+        let place = root.place(&format!("{name}/{SKILL_FILE}"))?;
+        if place.found != Found::Nothing {
+            return Err(format!("`{name}/{SKILL_FILE}` is there, but it is no file"));
+        }
+        self.write(&place, &whole)?;
+        Ok(format!(
+            "Created the skill `{name}` in {}.",
+            self.context.workspace.shown(place.real.parent().unwrap_or(&place.real))
+        ))
+    }
+
+    /// Where a new skill goes.
+    fn root(&self) -> Result<Root, String> {
+        match (text(self.arguments, "location"), self.data) {
+            (Some("user"), Some(data)) => std::fs::create_dir_all(data)
+                .and_then(|()| user_root(data))
+                .map_err(|error| format!("the user's folder for skills cannot be used: {error}")),
+            (Some("user"), None) => Err("skills of the user cannot be changed here: leave `location` out".to_owned()),
+            _ => roots(self.context, None)
+                .into_iter()
+                .find(|root| root.owner == Owner::Workspace)
+                .ok_or_else(|| "the workspace has no place for skills".to_owned()),
+        }
+    }
+
+    fn edit(&self, skill: &Skill) -> Result<String, String> {
+        let content = self.required("content")?;
+        front_matter::read(content)?;
+        self.write(&skill.file(SKILL_FILE)?, content)?;
+        Ok(format!("Replaced the SKILL.md of `{}`.", skill.name))
+    }
+
+    fn patch(&self, skill: &Skill) -> Result<String, String> {
+        let (old, new) = (self.required("old_text")?, self.required("new_text")?);
+        let file = text(self.arguments, "file").unwrap_or(SKILL_FILE);
+        if old.is_empty() {
+            return Err("`old_text` is empty: give the passage to replace".to_owned());
+        }
+        let before = skill.text(file, &self.context.witness)?;
+        match before.matches(old).count() {
+            1 => {}
+            0 => return Err(format!("`old_text` does not occur in `{file}`: read it again with skill_view")),
+            count => {
+                return Err(format!(
+                    "`old_text` occurs {count} times in `{file}`: take in more of what surrounds it"
+                ));
+            }
+        }
+        let after = before.replacen(old, new, 1);
+        let place = skill.file(file)?;
+        if place.real == skill.file(SKILL_FILE)?.real {
+            front_matter::read(&after)?;
+        }
+        self.write(&place, &after)?;
+        Ok(format!("Patched `{file}` of `{}`.", skill.name))
+    }
+
+    fn write_file(&self, skill: &Skill) -> Result<String, String> {
+        let (file, content) = (self.required("file")?, self.required("content")?);
+        let place = skill.file(file)?;
+        match place.found {
+            Found::Nothing | Found::File => {}
+            Found::Directory => return Err(format!("`{file}` is a directory")),
+            Found::Special(what) => return Err(format!("`{file}` is {what}, no file")),
+        }
+        if place.real == skill.file(SKILL_FILE)?.real {
+            front_matter::read(content)?;
+        }
+        self.write(&place, content)?;
+        Ok(format!("Wrote `{file}` of `{}`.", skill.name))
+    }
+
+    fn remove_file(&self, skill: &Skill) -> Result<String, String> {
+        let file = self.required("file")?;
+        let place = skill.file(file)?;
+        if place.real == skill.file(SKILL_FILE)?.real {
+            return Err("a skill cannot be without its SKILL.md: `delete` removes the whole skill".to_owned());
+        }
+        match place.found {
+            Found::File => {}
+            Found::Nothing => return Err(format!("the skill `{}` has no file `{file}`", skill.name)),
+            _ => return Err(format!("`{file}` is no file")),
+        }
+        writing::remove(&place).map_err(|error| format!("`{file}`: {error}"))?;
+        Ok(format!("Removed `{file}` from `{}`.", skill.name))
+    }
+
+    fn write(&self, place: &crate::workspace::Place, text: &str) -> Result<(), String> {
+        if self.context.seals.occur_in(text.as_bytes()) {
+            return Err("this holds a secret, and nothing that is written may: leave it out".to_owned());
+        }
+        if text.len() as u64 > LARGEST {
+            return Err(format!("a file of a skill has at most {LARGEST} bytes, and this has {}", text.len()));
+        }
+        writing::write(place, text).map_err(|error| format!("{}: {error}", place.asked.display()))
+    }
+}
+
+fn delete(skill: &Skill) -> Result<String, String> {
+    if skill.place.asked != skill.place.real {
+        return Err(format!(
+            "the skill `{}` is reached through a symbolic link: remove it by hand",
+            skill.name
+        ));
+    }
+    // It does not follow links, and what it removes was found to lie in the folder of skills.
+    std::fs::remove_dir_all(&skill.place.real)
+        .map_err(|error| format!("the skill `{}` could not be deleted: {error}", skill.name))?;
+    Ok(format!("Deleted the skill `{}`.", skill.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_skill_may_go_is_said_only_where_there_is_a_choice() {
+        let properties = |data: Option<PathBuf>| -> Value {
+            SkillManage::new(data).about.parameters["properties"].clone()
+        };
+        assert!(properties(None).get("location").is_none());
+        assert!(properties(Some("/data".into())).get("location").is_some());
+    }
+}

@@ -1,0 +1,48 @@
+//! Changing the files of skills.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+use crate::workspace::{Directory, Place};
+
+/// Writes a whole file in one step, with the directories on the way: nobody sees half of it.
+pub(super) fn write(place: &Place, text: &str) -> io::Result<()> {
+    let name = place.real.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let directory = place.open_parent(&mut Vec::new())?;
+    let mut aside = OsStr::new(".").to_owned();
+    aside.push(name);
+    aside.push(format!(".{}.new", std::process::id()));
+    let written = write_aside(&directory, &aside, text).and_then(|()| {
+        rustix::fs::renameat(directory.handle(), &aside, directory.handle(), name)
+            .map_err(io::Error::from)
+    });
+    if written.is_err() {
+        // What was wrong matters, not that it is cleaned up.
+        let _ = rustix::fs::unlinkat(directory.handle(), &aside, AtFlags::empty());
+    }
+    written
+}
+
+fn write_aside(directory: &Directory, aside: &OsStr, text: &str) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o666);
+    let file: OwnedFd = rustix::fs::openat(directory.handle(), aside, flags, mode)?;
+    let mut file = File::from(file);
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// Removes a file.
+pub(super) fn remove(place: &Place) -> io::Result<()> {
+    let name = place.real.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let directory = place.open_parent(&mut Vec::new())?;
+    Ok(rustix::fs::unlinkat(
+        directory.handle(),
+        name,
+        AtFlags::empty(),
+    )?)
+}

@@ -1,0 +1,97 @@
+//! The text of a page, its structure as Markdown.
+
+use htmd::HtmlToMarkdown;
+
+/// How deep elements may be nested; browsers stop at 512.
+const DEEPEST: usize = 2_000;
+
+/// Scripts and styles are no text; nor is what is shown only where there are no scripts.
+const NO_TEXT: [&str; 7] = [
+    "script", "style", "noscript", "template", "head", "svg", "iframe",
+];
+
+/// Where a title is looked for, from the beginning of a page.
+const TITLE_WITHIN: usize = 64 << 10;
+
+/// The page as Markdown.
+///
+/// # Errors
+/// A page that is nested too deeply.
+pub(super) fn markdown(page: &str) -> Result<String, String> {
+    let converter = HtmlToMarkdown::builder()
+        .skip_tags(NO_TEXT.to_vec())
+        .build();
+    let tree = converter
+        .html_to_tree(page)
+        .map_err(|error| error.to_string())?;
+    let mut open = vec![(tree.clone(), 0)];
+    while let Some((node, depth)) = open.pop() {
+        if depth > DEEPEST {
+            return Err(format!("its elements are nested deeper than {DEEPEST}"));
+        }
+        open.extend(
+            node.children
+                .borrow()
+                .iter()
+                .map(|child| (child.clone(), depth + 1)),
+        );
+    }
+    Ok(converter.tree_to_markdown(&tree))
+}
+
+/// The title of a page, on one line.
+pub(super) fn title(page: &str) -> Option<String> {
+    let page = &page[..page.floor_char_boundary(TITLE_WITHIN)];
+    // Same length in bytes as the page.
+    let lower = page.to_ascii_lowercase();
+    let open = lower.find("<title")?;
+    let start = open + lower[open..].find('>')? + 1;
+    let end = start + lower[start..].find("</title")?;
+    let text = page[start..end].split_whitespace().collect::<Vec<_>>();
+    let mut text = text.join(" ");
+    for (entity, character) in [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&#39;", "'"),
+        ("&nbsp;", " "),
+        ("&amp;", "&"),
+    ] {
+        text = text.replace(entity, character);
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structure_stays_and_scripts_go() {
+        let page = "<html><head><title>T</title><style>p{}</style></head><body><h1>One</h1><p>Two <b>three</b> <a href='/x'>four</a></p><script>five()</script><ul><li>six</li></ul></body></html>";
+        let text = markdown(page).unwrap();
+        assert!(text.contains("# One"), "{text}");
+        assert!(text.contains("**three**") && text.contains("[four](/x)"), "{text}");
+        assert!(text.contains("six"), "{text}");
+        assert!(!text.contains("five") && !text.contains("p{}"), "{text}");
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let error = markdown(&"<div>".repeat(3_000)).unwrap_err();
+        assert!(error.contains("deeper than"), "{error}");
+    }
+
+    #[test]
+    fn titles() {
+        let title = |page| title(page);
+        assert_eq!(
+            title("<HTML><TITLE lang=en>\n A &amp; B\n c </TITLE>").unwrap(),
+            "A & B c"
+        );
+        assert_eq!(title("<title></title>"), None);
+        assert_eq!(title("<title>never closed"), None);
+        assert_eq!(title("ä<titl"), None);
+    }
+}

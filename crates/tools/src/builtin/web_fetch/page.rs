@@ -1,0 +1,198 @@
+//! What came over the wire: whether it is text, and which.
+
+use bytes::Bytes;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+
+/// What an answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A page.
+    Html,
+    /// Any other text.
+    Text,
+    /// Not text, or not one that anybody named.
+    Binary,
+    /// Only its bytes tell.
+    Unsaid,
+}
+
+/// Types outside `text/` that are text.
+const TEXT: [&str; 18] = [
+    "application/json",
+    "application/xml",
+    "application/javascript",
+    "application/ecmascript",
+    "application/x-javascript",
+    "application/typescript",
+    "application/yaml",
+    "application/x-yaml",
+    "application/toml",
+    "application/x-sh",
+    "application/sql",
+    "application/graphql",
+    "application/x-www-form-urlencoded",
+    "application/x-ndjson",
+    "application/ndjson",
+    "application/jsonl",
+    "application/x-httpd-php",
+    "application/mbox",
+];
+
+/// The media type without its parameters, in lower case; empty if there is none.
+pub(super) fn media_type(headers: &HeaderMap) -> String {
+    let header = headers
+        .get(CONTENT_TYPE)
+        .and_then(|header| header.to_str().ok())
+        .unwrap_or_default();
+    let essence = header.split(';').next().unwrap_or_default();
+    essence.trim().to_ascii_lowercase()
+}
+
+impl Kind {
+    /// What a media type says.
+    pub(super) fn said(media_type: &str) -> Self {
+        match media_type {
+            "" | "application/octet-stream" | "binary/octet-stream" => Self::Unsaid,
+            "text/html" | "application/xhtml+xml" => Self::Html,
+            other
+                if other.starts_with("text/")
+                    || other.ends_with("+json")
+                    || other.ends_with("+xml")
+                    || TEXT.contains(&other) =>
+            {
+                Self::Text
+            }
+            _ => Self::Binary,
+        }
+    }
+
+    /// What bytes look like.
+    pub(super) fn seen(bytes: &[u8]) -> Self {
+        let start = bytes.trim_ascii_start();
+        let begins = |with: &str| {
+            start
+                .get(..with.len())
+                .is_some_and(|first| first.eq_ignore_ascii_case(with.as_bytes()))
+        };
+        if bytes.contains(&0) || begins("%PDF-") || std::str::from_utf8(bytes).is_err() {
+            Self::Binary
+        } else if begins("<!doctype html") || begins("<html") {
+            Self::Html
+        } else {
+            Self::Text
+        }
+    }
+}
+
+/// The text, in the charset that the header names, else a byte order mark, else the text itself; else
+/// UTF-8, and what is not UTF-8 is Windows-1252, as browsers have it.
+///
+/// # Errors
+/// None that can be met: the body is in memory.
+pub(super) async fn text(headers: &HeaderMap, bytes: Bytes) -> Result<String, String> {
+    let named = headers
+        .get(CONTENT_TYPE)
+        .and_then(|header| header.to_str().ok())
+        .is_some_and(|header| header.to_ascii_lowercase().contains("charset="));
+    let charset = match named {
+        true => None,
+        false => Some(declared(&bytes).unwrap_or_else(|| match std::str::from_utf8(&bytes) {
+            Ok(_) => "utf-8".to_owned(),
+            Err(_) => "windows-1252".to_owned(),
+        })),
+    };
+    let mut answer = http::Response::new(bytes);
+    let header = match charset {
+        None => headers.get(CONTENT_TYPE).cloned(),
+        Some(charset) => HeaderValue::from_str(&format!("text/plain; charset={charset}")).ok(),
+    };
+    if let Some(header) = header {
+        answer.headers_mut().insert(CONTENT_TYPE, header);
+    }
+    // Its decoder knows every charset of the web, and byte order marks.
+    reqwest::Response::from(answer)
+        .text()
+        .await
+        .map_err(|error| error.without_url().to_string())
+}
+
+/// The charset that a page or an XML text says it has: `<meta charset=…>`, `<meta … content="…;
+/// charset=…">`, `<?xml … encoding="…"?>`.
+fn declared(bytes: &[u8]) -> Option<String> {
+    /// Browsers look no further.
+    const WITHIN: usize = 1_024;
+    let start = String::from_utf8_lossy(&bytes[..bytes.len().min(WITHIN)]).to_ascii_lowercase();
+    let name = if start.starts_with("<?xml") {
+        &start[start.find("encoding=")? + "encoding=".len()..]
+    } else {
+        let meta = &start[start.find("<meta")?..];
+        &meta[meta.find("charset=")? + "charset=".len()..]
+    };
+    let name: String = name
+        .trim_start_matches(['"', '\''])
+        .chars()
+        .take_while(|c| c.is_ascii_alphanumeric() || "-_:.".contains(*c))
+        .collect();
+    // A text that could be read so far is in no encoding of two bytes a character.
+    (!name.is_empty() && !name.starts_with("utf-16")).then_some(name)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn headers(content_type: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if !content_type.is_empty() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_str(content_type).unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn types_say_what_is_text() {
+        for (media_type, kind) in [
+            ("text/html", Kind::Html),
+            ("text/markdown", Kind::Text),
+            ("application/json", Kind::Text),
+            ("application/ld+json", Kind::Text),
+            ("image/svg+xml", Kind::Text),
+            ("image/png", Kind::Binary),
+            ("application/pdf", Kind::Binary),
+            ("application/zip", Kind::Binary),
+            ("", Kind::Unsaid),
+            ("application/octet-stream", Kind::Unsaid),
+        ] {
+            assert_eq!(Kind::said(media_type), kind, "{media_type}");
+        }
+        assert_eq!(media_type(&headers("Text/HTML; charset=x")), "text/html");
+    }
+
+    #[test]
+    fn bytes_say_what_they_are() {
+        assert_eq!(Kind::seen(b"\n <!DOCTYPE html><p>"), Kind::Html);
+        assert_eq!(Kind::seen(b"plain"), Kind::Text);
+        assert_eq!(Kind::seen(b""), Kind::Text);
+        assert_eq!(Kind::seen(b"%PDF-1.7"), Kind::Binary);
+        assert_eq!(Kind::seen(b"a\0b"), Kind::Binary);
+        assert_eq!(Kind::seen(b"\x89PNG"), Kind::Binary);
+    }
+
+    #[tokio::test]
+    async fn charsets_come_from_the_header_the_text_or_a_guess() {
+        for (content_type, bytes, expected) in [
+            ("text/plain; charset=iso-8859-1", &b"caf\xe9"[..], "café"),
+            ("text/html", b"<meta charset=\"shift_jis\">\x83\x65", "<meta charset=\"shift_jis\">テ"),
+            ("text/html", b"<meta http-equiv=x content='text/html; charset=koi8-r'>\xc1", "<meta http-equiv=x content='text/html; charset=koi8-r'>а"),
+            ("text/xml", b"<?xml version='1.0' encoding='iso-8859-2'?>\xb1", "<?xml version='1.0' encoding='iso-8859-2'?>ą"),
+            ("text/plain", b"caf\xe9 \x80", "café €"),
+            ("text/plain", "café".as_bytes(), "café"),
+            ("text/plain", b"\xff\xfea\0", "a"),
+            ("text/html; charset=nonsense", "é".as_bytes(), "é"),
+        ] {
+            let text = text(&headers(content_type), Bytes::from_static(bytes)).await.unwrap();
+            assert_eq!(text, expected, "{content_type}");
+        }
+    }
+}

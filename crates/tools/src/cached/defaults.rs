@@ -1,0 +1,59 @@
+//! Arguments that were left out and have a default are the same call as arguments that say it.
+
+use serde_json::{Map, Value};
+
+use crate::tool::Arguments;
+
+/// The arguments with the schema's defaults where nothing was said, also inside objects that are there.
+pub(super) fn filled_in(arguments: &Arguments, schema: &Value) -> Arguments {
+    let mut filled = arguments.clone();
+    fill(&mut filled, schema);
+    filled
+}
+
+fn fill(arguments: &mut Map<String, Value>, schema: &Value) {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        return;
+    };
+    for (name, property) in properties {
+        match arguments.get_mut(name) {
+            Some(Value::Object(inner)) => fill(inner, property),
+            Some(_) => {}
+            None => {
+                if let Some(default) = property.get("default") {
+                    arguments.insert(name.clone(), default.clone());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_was_left_out_is_as_if_it_had_been_said() {
+        let schema = json!({"type": "object", "properties": {
+            "limit": {"type": "integer", "default": 10},
+            "path": {"type": "string"},
+            "options": {"type": "object", "properties": {"deep": {"type": "boolean", "default": true}}},
+        }});
+        let fill = |arguments: Value| match arguments {
+            Value::Object(arguments) => Value::Object(filled_in(&arguments, &schema)),
+            other => other,
+        };
+        assert_eq!(fill(json!({})), json!({"limit": 10}));
+        assert_eq!(
+            fill(json!({"limit": null, "path": "a"})),
+            json!({"limit": null, "path": "a"})
+        );
+        assert_eq!(
+            fill(json!({"limit": 1, "options": {}})),
+            json!({"limit": 1, "options": {"deep": true}})
+        );
+        assert_eq!(filled_in(&Map::new(), &json!(true)), Map::new());
+    }
+}

@@ -1,0 +1,180 @@
+//! What a conversation has been given in full, so that a repeat may be a short note.
+
+use std::collections::{BTreeSet, HashMap};
+
+use cachalot_cache::Key;
+use cachalot_core::Digest;
+use serde_json::json;
+
+/// What a session was given, by key: as many as there is any use for.
+#[derive(Debug, Default)]
+pub(super) struct Deliveries {
+    given: HashMap<Key, Given>,
+    /// Which key a call's result belongs to: providers use an id twice, and then the earlier result
+    /// is not the one that the id names.
+    by_id: HashMap<String, Key>,
+}
+
+#[derive(Debug)]
+struct Given {
+    id: String,
+    content: Digest,
+    /// Whether the last time it was a marker: never twice in a row.
+    marked: bool,
+}
+
+/// So many deliveries are remembered before those that nobody can read any more are dropped.
+const MANY: usize = 1_024;
+
+impl Deliveries {
+    /// A call with this id is about to be answered: whatever an earlier one with it was given can no
+    /// longer be named by it.
+    pub(super) fn reuses(&mut self, id: &str) {
+        if let Some(key) = self.by_id.remove(id) {
+            self.given.remove(&key);
+        }
+    }
+
+    /// The note for a content that was given in full to a call whose id `note` is told, if one may
+    /// stand for it now. Whoever gets it gives it.
+    pub(super) fn mark<T>(
+        &mut self,
+        key: &Key,
+        content: Digest,
+        verbatim: &BTreeSet<String>,
+        note: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        let given = self.given.get_mut(key)?;
+        let may = !given.marked && given.content == content && verbatim.contains(&given.id);
+        let note = may.then(|| note(&given.id)).flatten()?;
+        given.marked = true;
+        Some(note)
+    }
+
+    /// The content was given in full to the call with this id.
+    pub(super) fn given(
+        &mut self,
+        key: Key,
+        id: &str,
+        content: Digest,
+        verbatim: &BTreeSet<String>,
+    ) {
+        if self.given.len() >= MANY {
+            self.given.retain(|_, given| verbatim.contains(&given.id));
+            let given = &self.given;
+            self.by_id.retain(|_, key| given.contains_key(key));
+        }
+        let new = Given {
+            id: id.to_owned(),
+            content,
+            marked: false,
+        };
+        if let Some(old) = self.given.insert(key, new) {
+            self.by_id.remove(&old.id);
+        }
+        self.by_id.insert(id.to_owned(), key);
+    }
+}
+
+/// The note that stands for a content that the conversation holds already.
+pub(super) fn marker(tool: &str, since_call: &str, can_force: bool) -> String {
+    let again = if can_force {
+        " To get it again in full, call with `force`: true."
+    } else {
+        ""
+    };
+    json!({
+        "status": "unchanged",
+        "tool": tool,
+        "since_call": since_call,
+        "message": format!(
+            "The result is the same as that of your call {since_call}, which you still have above.{again}"
+        ),
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use cachalot_cache::{Call, Kind, Scope};
+    use cachalot_core::Canonical;
+
+    use super::*;
+
+    fn key(number: u64) -> Key {
+        let input = Canonical::value(&json!(number));
+        Key::of(&Call {
+            kind: Kind::Tool,
+            scope: &Scope::Global,
+            name: "n",
+            input: &input,
+        })
+    }
+
+    fn mark(
+        deliveries: &mut Deliveries,
+        key: Key,
+        content: Digest,
+        verbatim: &BTreeSet<String>,
+    ) -> Option<String> {
+        deliveries.mark(&key, content, verbatim, |id| Some(id.to_owned()))
+    }
+
+    fn ids(ids: &[&str]) -> BTreeSet<String> {
+        ids.iter().map(|id| (*id).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_marker_only_for_what_can_still_be_read_and_never_twice_in_a_row() {
+        let (one, other) = (Digest::of(b"one"), Digest::of(b"other"));
+        let mut deliveries = Deliveries::default();
+        let all = ids(&["a", "b", "c"]);
+        assert_eq!(mark(&mut deliveries, key(1), one, &all), None);
+        deliveries.given(key(1), "a", one, &all);
+        assert_eq!(mark(&mut deliveries, key(1), other, &all), None);
+        assert_eq!(mark(&mut deliveries, key(1), one, &ids(&["b"])), None);
+        assert_eq!(
+            mark(&mut deliveries, key(1), one, &all).as_deref(),
+            Some("a")
+        );
+        assert_eq!(mark(&mut deliveries, key(1), one, &all), None);
+        deliveries.given(key(1), "b", one, &all);
+        assert_eq!(
+            mark(&mut deliveries, key(1), one, &all).as_deref(),
+            Some("b")
+        );
+    }
+
+    #[test]
+    fn an_id_that_comes_again_names_nothing_earlier() {
+        let content = Digest::of(b"content");
+        let mut deliveries = Deliveries::default();
+        let all = ids(&["call_0"]);
+        deliveries.given(key(1), "call_0", content, &all);
+        deliveries.reuses("call_0");
+        assert_eq!(mark(&mut deliveries, key(1), content, &all), None);
+        deliveries.given(key(2), "call_0", content, &all);
+        assert_eq!(
+            mark(&mut deliveries, key(2), content, &all).as_deref(),
+            Some("call_0")
+        );
+        assert_eq!(mark(&mut deliveries, key(1), content, &all), None);
+    }
+
+    #[test]
+    fn no_more_is_remembered_than_can_be_read() {
+        let content = Digest::of(b"content");
+        let mut deliveries = Deliveries::default();
+        let last = format!("call {}", 2 * MANY - 1);
+        for number in 0..2 * MANY {
+            let id = format!("call {number}");
+            deliveries.given(key(number as u64), &id, content, &ids(&[&id]));
+        }
+        assert!(deliveries.given.len() <= MANY && deliveries.by_id.len() <= MANY);
+        let newest = key(2 * MANY as u64 - 1);
+        assert_eq!(
+            mark(&mut deliveries, newest, content, &ids(&[&last])).as_deref(),
+            Some(last.as_str())
+        );
+    }
+}

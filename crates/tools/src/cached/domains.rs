@@ -1,0 +1,268 @@
+//! What a call's effects mean to the engine: which domains a read joins, and which a write raises.
+//!
+//! | domain | raised when |
+//! |---|---|
+//! | `workspace:ROOT` | something unknown was done in the workspace; everything joins it |
+//! | `path:P` | what lies at P was written: changed, replaced, moved, removed |
+//! | `entries:P` | P, or an entry of the directory P, was written |
+//! | `tree:P` | something at P or anywhere below was written |
+//! | `name:N` | the named resource was written |
+//! | `names` | any named resource was written |
+//! | `unknown` | something unknown was done, in whatever workspace |
+//!
+//! A read of a path joins the `path` of it and of every directory above, because who moves a
+//! directory moves what is in it, and its `entries`; so does a read of what a pattern finds in one
+//! directory. A read of a tree joins the same `path`s, and its `tree`. Paths are absolute and not relative to a workspace, so that workspaces inside each other
+//! agree.
+
+use std::path::{Component, Path, PathBuf};
+
+use cachalot_cache::Domain;
+use cachalot_core::{Extent, Touched};
+
+/// The domains that a call joins which reads this much.
+pub(super) fn joined(reads: &Extent, root: &Path) -> Vec<Domain> {
+    let mut names = vec![name("workspace", root)];
+    match reads {
+        Extent::Unknown => {
+            names.push("names".to_owned());
+            tree_read(root, &mut names);
+        }
+        Extent::Known(touched) => {
+            for one in touched {
+                match one {
+                    Touched::Path(path) => entries_read(&absolute(path, root), &mut names),
+                    // A pattern for one level: the directory's own entries.
+                    Touched::Glob {
+                        root: base,
+                        pattern,
+                    } if !pattern.contains('/') && !pattern.contains("**") => {
+                        entries_read(&absolute(base, root), &mut names);
+                    }
+                    Touched::Glob { root: base, .. } => {
+                        tree_read(&absolute(base, root), &mut names);
+                    }
+                    Touched::Named(resource) => {
+                        names.push(format!("name:{resource}"));
+                        names.push("unknown".to_owned());
+                    }
+                }
+            }
+        }
+    }
+    distinct(names)
+}
+
+/// The domains that a call raises which writes this much. Looks at the file system: a directory that
+/// is not there yet will be made, and shows where it is made.
+pub(super) fn raised(writes: &Extent, root: &Path) -> Vec<Domain> {
+    let mut names = Vec::new();
+    match writes {
+        Extent::Unknown => {
+            names.push(name("workspace", root));
+            names.push("names".to_owned());
+            names.push("unknown".to_owned());
+            written(root, &mut names);
+        }
+        Extent::Known(touched) => {
+            for one in touched {
+                match one {
+                    Touched::Path(path) | Touched::Glob { root: path, .. } => {
+                        written(&absolute(path, root), &mut names);
+                    }
+                    Touched::Named(resource) => {
+                        names.push(format!("name:{resource}"));
+                        names.push("names".to_owned());
+                    }
+                }
+            }
+        }
+    }
+    distinct(names)
+}
+
+fn entries_read(path: &Path, names: &mut Vec<String>) {
+    paths_above(path, names);
+    names.push(name("entries", path));
+}
+
+fn tree_read(path: &Path, names: &mut Vec<String>) {
+    paths_above(path, names);
+    names.push(name("tree", path));
+}
+
+/// `path:` of a path and of every directory above it.
+fn paths_above(path: &Path, names: &mut Vec<String>) {
+    names.extend(path.ancestors().map(|above| name("path", above)));
+}
+
+fn written(path: &Path, names: &mut Vec<String>) {
+    names.push(name("path", path));
+    names.push(name("entries", path));
+    names.extend(path.ancestors().map(|above| name("tree", above)));
+    for directory in path.ancestors().skip(1) {
+        names.push(name("entries", directory));
+        if directory.symlink_metadata().is_ok() {
+            break;
+        }
+    }
+}
+
+fn name(kind: &str, path: &Path) -> String {
+    // Two paths that look the same are taken as one: that raises more than it must, never less.
+    format!("{kind}:{}", path.display())
+}
+
+fn distinct(mut names: Vec<String>) -> Vec<Domain> {
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().map(Domain::new).collect()
+}
+
+/// The path from the root of the file system, `.` and `..` resolved by their names.
+fn absolute(path: &Path, root: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for component in root.join(path).components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                clean.pop();
+            }
+            other => clean.push(other),
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(path: &str) -> Touched {
+        Touched::Path(path.into())
+    }
+
+    fn tree(root: &str) -> Touched {
+        Touched::Glob {
+            root: root.into(),
+            pattern: "**".into(),
+        }
+    }
+
+    fn named(name: &str) -> Touched {
+        Touched::Named(name.into())
+    }
+
+    /// Whether a write makes unservable what read.
+    fn meets(reads: &Extent, reads_in: &str, writes: &Extent, writes_in: &str) -> bool {
+        let joined = joined(reads, Path::new(reads_in));
+        raised(writes, Path::new(writes_in))
+            .iter()
+            .any(|domain| joined.contains(domain))
+    }
+
+    #[test]
+    fn a_write_meets_what_read_it_and_nothing_else() {
+        for (read, write, meet) in [
+            (path("a"), path("a"), true),
+            (path("a"), path("b"), false),
+            (path("a"), path("./x/../a"), true),
+            (path("src/a"), path("src"), true),
+            (path("src/a"), path("src/b"), false),
+            (path("src/a"), path("srca"), false),
+            (path("src/a"), tree("src"), true),
+            (path("src/a"), tree("other"), false),
+            (tree("src"), path("src/deep/er"), true),
+            (tree("src"), path("src"), true),
+            (tree("src"), path("."), true),
+            (tree("src"), path("srca"), false),
+            (tree("src"), path("doc/a"), false),
+            (tree("src/in"), tree("src"), true),
+            (tree("src"), tree("src/in"), true),
+            (named("n"), named("n"), true),
+            (named("n"), named("m"), false),
+            (named("n"), path("n"), false),
+            (path("n"), named("n"), false),
+        ] {
+            let (reads, writes) = (
+                Extent::Known(vec![read.clone()]),
+                Extent::Known(vec![write.clone()]),
+            );
+            assert_eq!(
+                meets(&reads, "/w", &writes, "/w"),
+                meet,
+                "{read:?} {write:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_directory_shows_what_is_made_and_removed_in_it_but_not_what_changes_deeper() {
+        let home = std::env::temp_dir();
+        let home = home.join(format!("cachalot-domains-{}", std::process::id()));
+        std::fs::create_dir_all(home.join("there/deep")).unwrap_or_default();
+        let root = home.to_string_lossy().into_owned();
+        let lists = |directory: &str, write: &str| {
+            let (reads, writes) = (
+                Extent::Known(vec![path(directory)]),
+                Extent::Known(vec![path(write)]),
+            );
+            meets(&reads, &root, &writes, &root)
+        };
+        let flat = Extent::Known(vec![Touched::Glob {
+            root: "there".into(),
+            pattern: "*.rs".into(),
+        }]);
+        for (write, meet) in [("there/a", true), ("there", true), ("there/deep/a", false)] {
+            let writes = Extent::Known(vec![path(write)]);
+            assert_eq!(meets(&flat, &root, &writes, &root), meet, "{write}");
+        }
+        assert!(lists("there", "there/a"));
+        assert!(lists(".", "there"));
+        assert!(!lists(".", "there/a"));
+        assert!(!lists("there", "there/deep/a"));
+        assert!(
+            lists(".", "new/deep/a"),
+            "it makes `new`, which shows in the root"
+        );
+        assert!(
+            lists("there/deep", "there"),
+            "who moves a directory moves what is in it"
+        );
+        let _ = std::fs::remove_dir_all(&home);
+    }
+
+    #[test]
+    fn what_is_unknown_meets_everything_in_the_workspace_and_in_those_around_it() {
+        let unknown = Extent::Unknown;
+        let nothing = Extent::NOTHING;
+        for reads in [path("a"), path("a/b"), tree("src"), tree("."), named("n")] {
+            let reads = Extent::Known(vec![reads]);
+            assert!(meets(&reads, "/w", &unknown, "/w"), "{reads:?}");
+            assert!(meets(&reads, "/w/in", &unknown, "/w"), "{reads:?}");
+            assert!(!meets(&reads, "/w", &nothing, "/w"), "{reads:?}");
+        }
+        assert!(meets(&nothing, "/w", &unknown, "/w"));
+        assert!(!meets(&nothing, "/v", &unknown, "/w"));
+        for writes in [path("a"), path("a/b"), tree("src"), named("n")] {
+            let writes = Extent::Known(vec![writes]);
+            assert!(meets(&unknown, "/w", &writes, "/w"), "{writes:?}");
+        }
+        let inside = Extent::Known(vec![path("in/a")]);
+        assert!(meets(&inside, "/w", &unknown, "/w/in"));
+        let beside = Extent::Known(vec![path("a")]);
+        assert!(!meets(&beside, "/w", &unknown, "/w/in"));
+        assert!(meets(
+            &Extent::Known(vec![named("n")]),
+            "/v",
+            &unknown,
+            "/w"
+        ));
+        assert!(meets(
+            &unknown,
+            "/v",
+            &Extent::Known(vec![named("n")]),
+            "/w"
+        ));
+    }
+}

@@ -1,0 +1,409 @@
+//! One call: served, run and kept, or run only.
+
+use std::sync::Arc;
+
+use cachalot_cache::{
+    self as cache, Begun, Failure, How, Join, Kind, Mode, Policy, Product, Reason, Settled, Ticket,
+    Witness,
+};
+use cachalot_core::{Canonical, Digest, Effects, Spend};
+use cachalot_model::Block;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::counters::bypass;
+use super::deliveries::marker;
+use super::kept::{self, ToolFailed};
+use super::sessions::{Session, text_of};
+use super::settings::Delivery;
+use super::standing::{Profile, Standing};
+use super::{CachedTools, defaults, force};
+use crate::registry::{refuse, run_guarded};
+use crate::tool::{Arguments, Context, Output};
+use crate::toolbox::{Answer, Answered, Batch, Call, Prepared, Toolbox as _, Verdict};
+
+/// Raised when the meaning of an input or of a kept result changes: older ones are then never found.
+const FORMAT: u32 = 1;
+
+/// A result and how it came about.
+struct Done {
+    output: Output,
+    how: Answered,
+    saved: Spend,
+    /// Where it may be delivered as a marker: the key that it belongs to, and the digest of it.
+    known_as: Option<(cache::Key, Digest)>,
+}
+
+impl Done {
+    /// A tool ran.
+    fn ran(output: Output, why: Option<String>) -> Self {
+        Self {
+            output,
+            how: Answered::Ran(why),
+            saved: Spend::default(),
+            known_as: None,
+        }
+    }
+}
+
+impl CachedTools {
+    /// Answers one call, and tells the watcher.
+    pub(super) async fn perform(&self, prepared: Prepared, batch: &Batch) -> Answer {
+        let Prepared { call, verdict } = prepared;
+        batch.watcher.began(&call);
+        let answer = match (verdict, self.profiles.get(&call.name)) {
+            (Verdict::Refused(output), _) => refuse(call, output),
+            // It was prepared when there was such a tool.
+            (Verdict::Ready { .. }, None) => {
+                let output = match self.shown.prepare(call.clone()).verdict {
+                    Verdict::Refused(output) => output,
+                    Verdict::Ready { .. } => Output::error("there is no such tool any more"),
+                };
+                refuse(call, output)
+            }
+            (Verdict::Ready { arguments, .. }, Some(profile)) => {
+                let began = Instant::now();
+                let done = self.answer(&call, profile, arguments, batch).await;
+                Answer {
+                    call,
+                    output: done.output,
+                    how: done.how,
+                    elapsed: began.elapsed(),
+                    saved: done.saved,
+                }
+            }
+        };
+        batch.watcher.ended(&answer);
+        answer
+    }
+
+    async fn answer(
+        &self,
+        call: &Call,
+        profile: &Profile,
+        mut arguments: Arguments,
+        batch: &Batch,
+    ) -> Done {
+        let shared = &self.shared;
+        let context = &batch.context;
+        let forced = shared.settings.enabled && profile.takes_force && force::take(&mut arguments);
+        let effects = profile.tool.effects(&arguments, context);
+        if !shared.settings.enabled {
+            let work = Work {
+                tools: self,
+                profile,
+                effects: &effects,
+            };
+            let output = work.run(arguments, context, Witness::default()).await;
+            return Done::ran(output, None);
+        }
+        let session = shared.sessions.of(
+            &context.session,
+            context.workspace.root(),
+            &shared.settings,
+            &shared.origins,
+        );
+        let asking = Asking {
+            work: Work {
+                tools: self,
+                profile,
+                effects: &effects,
+            },
+            session: &session,
+            input: input(profile, &arguments, context),
+            context,
+            forced,
+        };
+        session.deliveries().reuses(&call.id);
+        let done = asking.answer(arguments).await;
+        asking.deliver(done, call, batch)
+    }
+}
+
+/// What a call asks for: everything that can change its result, and nothing else.
+fn input(profile: &Profile, arguments: &Arguments, context: &Context) -> Canonical {
+    let about = profile.tool.about();
+    let input = json!({
+        "format": FORMAT,
+        "origin": profile.origin,
+        "version": about.version,
+        "schema": profile.schema,
+        "workspace": text_of(context.workspace.root()),
+        "implicit": profile.tool.implicit_inputs(context),
+        "arguments": defaults::filled_in(arguments, &about.parameters),
+    });
+    Canonical::sealed(&input, &context.seals)
+}
+
+/// Running a tool.
+#[derive(Clone, Copy)]
+struct Work<'a> {
+    tools: &'a CachedTools,
+    profile: &'a Profile,
+    effects: &'a Effects,
+}
+
+impl Work<'_> {
+    /// Runs the tool; if it writes, everybody who has kept something is told before and after.
+    async fn run(self, arguments: Arguments, context: &Context, witness: Witness) -> Output {
+        let context = Context {
+            witness,
+            ..context.clone()
+        };
+        let running = run_guarded(&*self.profile.tool, arguments, &context);
+        if self.effects.writes.is_nothing() {
+            return running.await;
+        }
+        let raised = super::domains::raised(&self.effects.writes, context.workspace.root());
+        let writers = &self.tools.shared.origins.writers;
+        let write = writers.begin(raised).await;
+        let output = running.await;
+        write.end().await;
+        output
+    }
+}
+
+/// A call on its way to the engine.
+struct Asking<'a> {
+    work: Work<'a>,
+    session: &'a Arc<Session>,
+    input: Canonical,
+    context: &'a Context,
+    forced: bool,
+}
+
+impl Asking<'_> {
+    fn call(&self) -> cache::Call<'_> {
+        cache::Call {
+            kind: Kind::Tool,
+            scope: &self.session.scope,
+            name: &self.work.profile.tool.about().name,
+            input: &self.input,
+        }
+    }
+
+    /// Why the cache is not asked at all.
+    fn bypass(&self) -> Option<&'static str> {
+        match self.work.profile.standing {
+            Standing::Never(why) => Some(why),
+            _ if !self.work.effects.writes.is_nothing() => Some(bypass::MAY_WRITE),
+            _ => None,
+        }
+    }
+
+    fn policy(&self) -> Policy {
+        let standing = self.work.profile.standing;
+        let shared = &self.work.tools.shared;
+        Policy {
+            mode: match shared.mode {
+                Mode::On if self.forced => Mode::Refresh,
+                mode => mode,
+            },
+            ttl: standing.ttl(),
+            join: if self.shares_runs() {
+                Join::Process
+            } else {
+                Join::Alone
+            },
+            max_bytes: shared.settings.max_bytes,
+            domains: standing.domains(self.work.effects, self.context),
+            ..Policy::default()
+        }
+    }
+
+    /// Whether the same call at the same time may have the same answer. Not of a tool whose results
+    /// do not last; nor, where others may ask, of one that may say only afterwards that its answer is
+    /// for this user alone.
+    fn shares_runs(&self) -> bool {
+        let profile = self.work.profile;
+        profile.standing != Standing::IfStated
+            && (profile.is_built_in() || !self.is_shared_with_others())
+    }
+
+    fn is_shared_with_others(&self) -> bool {
+        matches!(
+            self.session.scope,
+            cache::Scope::Workspace(_) | cache::Scope::Global
+        )
+    }
+
+    async fn answer(&self, arguments: Arguments) -> Done {
+        if let Some(why) = self.bypass() {
+            return self.bypassed(arguments, why).await;
+        }
+        let mut policy = self.policy();
+        loop {
+            match self.session.engine.begin(&self.call(), &policy).await {
+                Err(miss) => {
+                    let output = Output::error(miss.to_string());
+                    return Done::ran(output, Some(miss.reason.to_string()));
+                }
+                Ok(Begun::Run(ticket)) => return self.lead(arguments, ticket).await,
+                Ok(Begun::Served(outcome)) => match kept::read(&outcome.body).await {
+                    Ok(output) => return self.served(output, &outcome).await,
+                    // What cannot be read is no answer, and has to be replaced.
+                    Err(_) => policy.mode = Mode::Refresh,
+                },
+            }
+        }
+    }
+
+    /// Runs what the cache is not asked about; it is accounted for like any call.
+    async fn bypassed(&self, arguments: Arguments, why: &str) -> Done {
+        let reason = Reason::Declined(why.to_owned());
+        let engine = &self.session.engine;
+        let ticket = engine.bypass(&self.call(), &Policy::default(), reason);
+        self.count(|counters| counters.bypassed(why));
+        let output = self
+            .work
+            .run(arguments, self.context, Witness::default())
+            .await;
+        let spent = Spend::one(ticket.elapsed());
+        if output.is_error {
+            ticket.fail(Failure::new(ToolFailed(output.clone()))).await;
+        } else {
+            let product = Product::kept(bytes::Bytes::new(), spent);
+            ticket.finish(product).await;
+        }
+        Done::ran(output, None)
+    }
+
+    /// Runs the tool for everybody who asks for the same.
+    async fn lead(&self, arguments: Arguments, mut ticket: Ticket) -> Done {
+        let reason = ticket.how().reason().cloned();
+        let standing = self.work.profile.standing;
+        if standing != Standing::IfStated {
+            self.count_run(reason.as_ref());
+        }
+        let witness = ticket.witness().clone();
+        let output = self
+            .work
+            .run(arguments, self.context, witness.clone())
+            .await;
+        let why = reason.as_ref().map(ToString::to_string);
+        let spent = Spend::one(ticket.elapsed());
+        if output.is_error {
+            let failure = Failure::new(ToolFailed(output.clone()));
+            let settled = ticket.fail(failure).await;
+            self.count_end(reason.as_ref(), &settled);
+            return Done::ran(output, why);
+        }
+        if let Some(lifetime) = output.lifetime {
+            ticket.expire_within(lifetime);
+        }
+        let keep = if output.private && self.is_shared_with_others() {
+            Err(Reason::Declined("it is for this user alone".to_owned()))
+        } else {
+            standing.keeps(&output, self.work.effects, &witness)
+        };
+        let (value, keep) = match kept::encode(&output) {
+            Ok(value) => (value, keep),
+            Err(why) => (bytes::Bytes::new(), Err(Reason::Declined(why))),
+        };
+        let known_as = self.known_as(&value);
+        let product = Product {
+            keep,
+            ..Product::kept(value, spent)
+        };
+        let settled = ticket.finish(product).await;
+        self.count_end(reason.as_ref(), &settled);
+        Done {
+            known_as,
+            ..Done::ran(output, why)
+        }
+    }
+
+    /// An answer of the engine.
+    async fn served(&self, output: Output, outcome: &cache::Outcome) -> Done {
+        let coalesced = outcome.how == How::Coalesced;
+        let bytes = size_of(&output.content);
+        self.count(|counters| {
+            if coalesced {
+                counters.coalesced += 1;
+            } else {
+                counters.hits += 1;
+            }
+            counters.bytes_served += bytes;
+        });
+        let known_as = match outcome.body.whole().await {
+            Ok(value) if !output.is_error => self.known_as(&value),
+            _ => None,
+        };
+        Done {
+            output,
+            how: if coalesced {
+                Answered::Coalesced
+            } else {
+                Answered::Hit
+            },
+            saved: outcome.settled().await.saved,
+            known_as,
+        }
+    }
+
+    fn known_as(&self, value: &[u8]) -> Option<(cache::Key, Digest)> {
+        let marks = self.work.tools.shared.settings.delivery == Delivery::Marker;
+        marks.then(|| (cache::Key::of(&self.call()), Digest::of(value)))
+    }
+
+    /// Gives the result in full, or says that the conversation holds it already.
+    fn deliver(&self, mut done: Done, call: &Call, batch: &Batch) -> Done {
+        let Some((key, content)) = done.known_as.take() else {
+            return done;
+        };
+        let mut deliveries = self.session.deliveries();
+        let size = size_of(&done.output.content);
+        if !self.forced
+            && let Some(note) = deliveries.mark(&key, content, &batch.verbatim, |id| {
+                let note = marker(&call.name, id, self.work.profile.takes_force);
+                ((note.len() as u64) < size).then_some(note)
+            })
+        {
+            self.count(|counters| counters.saved(size, note.len() as u64));
+            done.output.content = vec![Block::text(note)];
+            return done;
+        }
+        deliveries.given(key, &call.id, content, &batch.verbatim);
+        done
+    }
+
+    /// A run is a miss, unless it was asked for.
+    fn count_run(&self, reason: Option<&Reason>) {
+        self.count(|counters| match reason {
+            Some(reason @ (Reason::Off | Reason::Refresh)) => {
+                counters.bypassed(&reason.to_string());
+            }
+            Some(reason) => counters.missed(reason),
+            None => {}
+        });
+    }
+
+    /// Only now is it known whether a result states how long it lasts: if not, there was no point in asking.
+    fn count_end(&self, reason: Option<&Reason>, settled: &Settled) {
+        let waits_for_a_word = self.work.profile.standing == Standing::IfStated;
+        match &settled.stored {
+            Ok(_) if waits_for_a_word => self.count_run(reason),
+            Ok(_) => {}
+            Err(_) if waits_for_a_word => self.count(|counters| counters.bypassed(bypass::NEVER)),
+            Err(reason) => self.count(|counters| counters.not_kept(reason)),
+        }
+    }
+
+    fn count(&self, count: impl FnOnce(&mut super::Counters)) {
+        self.session
+            .count(&self.work.profile.tool.about().name, count);
+    }
+}
+
+/// How much of a conversation a result takes, in bytes.
+fn size_of(content: &[Block]) -> u64 {
+    let size = |block: &Block| match block {
+        Block::Text { text, .. } => text.len(),
+        Block::Image(image) => match &image.source {
+            cachalot_model::ImageSource::Url(url) => url.len(),
+            cachalot_model::ImageSource::Inline { base64, .. } => base64.len(),
+        },
+        other => serde_json::to_string(other).map_or(0, |text| text.len()),
+    };
+    content.iter().map(|block| size(block) as u64).sum()
+}

@@ -1,0 +1,202 @@
+//! How results of tools are kept: the keys `cacheToolResults…` of a `tools` section.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cachalot_core::Problem;
+use cachalot_core::tree::{Entry, Node, Section};
+
+/// How results of tools are kept. The default is: not at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// `cacheToolResults`: whether results are kept; false.
+    pub enabled: bool,
+    /// `cacheToolResultsMaxSize`: how many results a session keeps, at least 1; 128. The least
+    /// recently used go first.
+    pub max_size: u64,
+    /// `cacheToolResultsMaxBytes`: how many bytes they may take together; 16 MiB.
+    pub max_bytes: u64,
+    /// `cacheToolResultsScope`: who shares them; the session.
+    pub scope: Sharing,
+    /// `cacheToolResultsDelivery`: how a repeated result is given; in full.
+    pub delivery: Delivery,
+    /// `cacheToolResultsTtl`: for how long results of these tools may be served, by tool.
+    pub ttl: BTreeMap<String, Duration>,
+}
+
+/// Who shares kept results.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// The calls of one session, while it lasts.
+    #[default]
+    Session,
+    /// All sessions in one workspace, also later ones.
+    Workspace,
+    /// All sessions of one user, also later ones.
+    User,
+}
+
+/// How a result that the conversation holds already is given again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// In full.
+    #[default]
+    Full,
+    /// As a short note that it is unchanged, where the earlier one is still to be read verbatim.
+    Marker,
+}
+
+/// [`Settings::max_size`] unless told otherwise.
+const MAX_SIZE: u64 = 128;
+/// [`Settings::max_bytes`] unless told otherwise.
+const MAX_BYTES: u64 = 16 << 20;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            max_size: MAX_SIZE,
+            max_bytes: MAX_BYTES,
+            scope: Sharing::Session,
+            delivery: Delivery::Full,
+            ttl: BTreeMap::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// Claims its keys of a `tools` section, in YAML or in JSON; each may be written with capitals
+    /// (`cacheToolResults`) or with underscores (`cache_tool_results`). The section may have other
+    /// keys: whoever owns it finishes it, so that unknown ones are reported.
+    #[must_use]
+    pub fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Self {
+        let default = Self::default();
+        let mut keys = Keys { section, problems };
+        Self {
+            enabled: keys.boolean(ENABLED).unwrap_or(default.enabled),
+            max_size: keys.at_least_one(MAX_SIZE_KEY).unwrap_or(default.max_size),
+            max_bytes: keys
+                .at_least_one(MAX_BYTES_KEY)
+                .unwrap_or(default.max_bytes),
+            scope: keys
+                .one_of(SCOPE, &SCOPES, "`session`, `workspace` or `user`")
+                .unwrap_or(default.scope),
+            delivery: keys
+                .one_of(DELIVERY, &DELIVERIES, "`full` or `marker`")
+                .unwrap_or(default.delivery),
+            ttl: keys.lifetimes(TTL),
+        }
+    }
+}
+
+/// The two spellings of a key.
+type Spellings = [&'static str; 2];
+
+const ENABLED: Spellings = ["cacheToolResults", "cache_tool_results"];
+const MAX_SIZE_KEY: Spellings = ["cacheToolResultsMaxSize", "cache_tool_results_max_size"];
+const MAX_BYTES_KEY: Spellings = ["cacheToolResultsMaxBytes", "cache_tool_results_max_bytes"];
+const SCOPE: Spellings = ["cacheToolResultsScope", "cache_tool_results_scope"];
+const DELIVERY: Spellings = ["cacheToolResultsDelivery", "cache_tool_results_delivery"];
+const TTL: Spellings = ["cacheToolResultsTtl", "cache_tool_results_ttl"];
+
+const SCOPES: [(&str, Sharing); 3] = [
+    ("session", Sharing::Session),
+    ("workspace", Sharing::Workspace),
+    ("user", Sharing::User),
+];
+const DELIVERIES: [(&str, Delivery); 2] = [("full", Delivery::Full), ("marker", Delivery::Marker)];
+
+struct Keys<'a, 'b> {
+    section: &'a mut Section<'b>,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl<'b> Keys<'_, 'b> {
+    /// The spelling that is there. Both at once is a problem.
+    fn spelling(&mut self, [capitals, underscores]: Spellings) -> &'static str {
+        if !self.section.has(underscores) {
+            return capitals;
+        }
+        if self.section.has(capitals)
+            && let Some(again) = self.section.entry(underscores)
+        {
+            self.problems.push(
+                Problem::new(
+                    "two-spellings",
+                    format!("`{underscores}` and `{capitals}` are the same key"),
+                )
+                .at(&again.key_place)
+                .help("leave one of them out"),
+            );
+            return capitals;
+        }
+        underscores
+    }
+
+    fn boolean(&mut self, key: Spellings) -> Option<bool> {
+        let key = self.spelling(key);
+        self.section.boolean(key, self.problems)
+    }
+
+    fn at_least_one(&mut self, key: Spellings) -> Option<u64> {
+        let key = self.spelling(key);
+        self.section.integer(key, 1..=u64::MAX, self.problems)
+    }
+
+    fn one_of<T: Copy>(
+        &mut self,
+        key: Spellings,
+        words: &[(&str, T)],
+        expected: &str,
+    ) -> Option<T> {
+        let key = self.spelling(key);
+        let node = self.section.present(key)?;
+        let known = node
+            .as_text()
+            .and_then(|text| words.iter().find(|(word, _)| *word == text));
+        if known.is_none() {
+            self.problems
+                .push(node.wrong_type(&format!("`{key}`"), expected));
+        }
+        known.map(|(_, meaning)| *meaning)
+    }
+
+    fn lifetimes(&mut self, key: Spellings) -> BTreeMap<String, Duration> {
+        let key = self.spelling(key);
+        let entries: &'b [Entry] = self.section.map(key, self.problems).unwrap_or(&[]);
+        let mut lifetimes = BTreeMap::new();
+        for entry in entries {
+            match lifetime(&entry.value) {
+                Some(lifetime) => {
+                    lifetimes.insert(entry.key.clone(), lifetime);
+                }
+                None => self.problems.push(entry.value.wrong_type(
+                    &format!("`{}` in `{key}`", entry.key),
+                    "a time like `30s`, `10m`, `12h` or `7d`",
+                )),
+            }
+        }
+        lifetimes
+    }
+}
+
+/// A time: a whole number with its unit, or of seconds; more than nothing.
+fn lifetime(node: &Node) -> Option<Duration> {
+    let seconds = match (node.as_u64(), node.as_text()) {
+        (Some(seconds), _) => seconds,
+        (None, Some(text)) => {
+            let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+            let number: u64 = digits.parse().ok()?;
+            let unit = match text.get(digits.len()..)? {
+                "s" => 1,
+                "m" => 60,
+                "h" => 3_600,
+                "d" => 86_400,
+                _ => return None,
+            };
+            number.checked_mul(unit)?
+        }
+        (None, None) => return None,
+    };
+    (seconds > 0).then(|| Duration::from_secs(seconds))
+}

@@ -1,0 +1,134 @@
+//! Everybody who has kept something is told of every write: the engines of all sessions of a process,
+//! and those over memories that outlive it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cachalot_cache::{Cache, Domain, Writing};
+
+/// The engines of a process that are told of writes. Cheap to clone; clones are the same. Sessions,
+/// sub-agents and whoever else works in the same files see each other's writes if they share one.
+#[derive(Clone, Default)]
+pub struct Writers(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    engines: BTreeMap<u64, Cache>,
+    /// The writes under way.
+    writes: BTreeMap<u64, Open>,
+}
+
+struct Open {
+    domains: Arc<[Domain]>,
+    /// Of engines that came while it was under way.
+    late: Vec<Writing>,
+}
+
+impl Writers {
+    /// Nobody yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nobody would be told.
+    pub(super) fn is_empty(&self) -> bool {
+        self.state().engines.is_empty()
+    }
+
+    /// An engine that is told of writes from now on, those under way included.
+    pub(super) fn enrol(&self, engine: &Cache) -> Enrolled {
+        let mut state = self.state();
+        for open in state.writes.values_mut() {
+            open.late.push(engine.announce(&open.domains));
+        }
+        let number = state.next();
+        state.engines.insert(number, engine.clone());
+        Enrolled {
+            writers: self.clone(),
+            number,
+        }
+    }
+
+    /// A write begins: from now on nothing of these domains is served, joined or kept by any engine,
+    /// until it ends. If it is dropped it ends in the background.
+    pub(super) async fn begin(&self, domains: Vec<Domain>) -> Write {
+        let domains: Arc<[Domain]> = domains.into();
+        let write = {
+            let mut state = self.state();
+            let announce = |engine: &Cache| engine.announce(&domains);
+            let guards = state.engines.values().map(announce).collect();
+            let number = state.next();
+            let open = Open {
+                domains: Arc::clone(&domains),
+                late: Vec::new(),
+            };
+            state.writes.insert(number, open);
+            Write {
+                writers: self.clone(),
+                number,
+                guards,
+            }
+        };
+        for guard in &write.guards {
+            guard.begun().await;
+        }
+        write
+    }
+}
+
+impl State {
+    fn next(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}
+
+/// An engine is told of writes until this is dropped.
+pub(super) struct Enrolled {
+    writers: Writers,
+    number: u64,
+}
+
+impl Drop for Enrolled {
+    fn drop(&mut self) {
+        let left = self.writers.state().engines.remove(&self.number);
+        // Dropped without the lock: an engine may have much to tidy up.
+        drop(left);
+    }
+}
+
+/// A write under way.
+#[must_use = "the write ends when this is dropped"]
+pub(super) struct Write {
+    writers: Writers,
+    number: u64,
+    guards: Vec<Writing>,
+}
+
+impl Write {
+    /// Ends it. A memory that cannot be told has said so itself; its domains stay blocked until it can.
+    pub(super) async fn end(mut self) {
+        self.take_late();
+        for guard in std::mem::take(&mut self.guards) {
+            let _ = guard.done().await;
+        }
+    }
+
+    fn take_late(&mut self) {
+        let open = self.writers.state().writes.remove(&self.number);
+        self.guards
+            .extend(open.into_iter().flat_map(|open| open.late));
+    }
+}
+
+impl Drop for Write {
+    fn drop(&mut self) {
+        self.take_late();
+    }
+}

@@ -1,0 +1,18 @@
+//! Tools: what a model may call, the registry that casts, checks and runs calls, the built-in tools,
+//! the client of MCP servers, and a layer that serves results of read-only tools again: never paid
+//! for twice, never stale.
+
+mod arguments;
+mod blocking;
+pub mod builtin;
+pub mod cached;
+pub mod registry;
+pub mod tool;
+pub mod toolbox;
+pub mod workspace;
+
+pub use cached::CachedTools;
+pub use registry::{Registry, RegistryError};
+pub use tool::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
+pub use toolbox::{Answer, Answered, Batch, Call, Prepared, Toolbox, Verdict, Watcher};
+pub use workspace::Workspace;

@@ -1,0 +1,193 @@
+//! Calling what a server offers.
+
+use async_trait::async_trait;
+use cachalot_core::secret::mask_credentials;
+use cachalot_core::{Effects, Extent, Seals};
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, GetPromptRequestParams, GetPromptResponse,
+    ReadResourceRequestParams, ReadResourceResponse,
+};
+use serde_json::{Value, json};
+
+use super::content::{self, Gathering};
+use super::settings::{McpSettings, Transport};
+use super::{McpError, McpServer, template};
+use crate::builtin::shell::looks_like_a_credential;
+use crate::tool::{About, Arguments, Context, Output, Tool};
+
+/// What is done when a tool is called.
+pub(super) enum Work {
+    Call { name: String },
+    Read { uri: String },
+    Expand { template: String },
+    Prompt { name: String },
+}
+
+/// Something that a server offers, as a tool.
+pub(super) struct McpTool {
+    about: About,
+    server: McpServer,
+    work: Work,
+    /// The digest of what the server says that it is.
+    definition: String,
+    /// Whether the server acts on somebody's behalf.
+    personal: bool,
+}
+
+impl McpTool {
+    pub(super) fn new(about: About, server: McpServer, work: Work, definition: String) -> Self {
+        Self {
+            about,
+            personal: is_personal(server.settings()),
+            server,
+            work,
+            definition,
+        }
+    }
+
+    async fn call(&self, arguments: Arguments, context: &Context) -> Result<Output, McpError> {
+        let server = &self.server.shared;
+        let gathering = Gathering::new(&context.seals, server.settings.output_limit);
+        match &self.work {
+            Work::Call { name } => {
+                let params = CallToolRequestParams::new(name.clone()).with_arguments(arguments);
+                let asked = server.ask(|peer| async move { peer.call_tool_once(params).await });
+                match asked.await? {
+                    CallToolResponse::Complete(result) => {
+                        let output = content::of_tool(result, gathering);
+                        Ok(Output {
+                            private: self.personal,
+                            ..output
+                        })
+                    }
+                    CallToolResponse::Task(_) => Err(self.wants("to do it as a task that is asked after")),
+                    _ => Err(self.wants("further input")),
+                }
+            }
+            Work::Read { uri } => self.read(uri.clone(), gathering).await,
+            Work::Expand { template } => {
+                let uri = template::expand(template, &arguments)
+                    .map_err(|why| McpError::new(self.server.name(), format!("has a resource template that cannot be used: {why}")))?;
+                self.read(uri, gathering).await
+            }
+            Work::Prompt { name } => {
+                let params = GetPromptRequestParams::new(name.clone()).with_arguments(arguments);
+                let asked = server.ask(|peer| async move { peer.get_prompt_once(params).await });
+                match asked.await? {
+                    GetPromptResponse::Complete(result) => Ok(Output {
+                        private: self.personal,
+                        ..content::of_prompt(result, gathering)
+                    }),
+                    _ => Err(self.wants("further input")),
+                }
+            }
+        }
+    }
+
+    async fn read(&self, uri: String, gathering: Gathering<'_>) -> Result<Output, McpError> {
+        let params = ReadResourceRequestParams::new(uri);
+        let server = &self.server.shared;
+        let asked = server.ask(|peer| async move { peer.read_resource_once(params).await });
+        match asked.await? {
+            ReadResourceResponse::Complete(result) => {
+                let (output, scope) = content::of_resource(result, gathering);
+                // Where the server says nothing, what it gives on somebody's behalf is theirs.
+                let private = match scope {
+                    Some(CacheScope::Public) => false,
+                    Some(_) => true,
+                    None => self.personal,
+                };
+                Ok(Output { private, ..output })
+            }
+            _ => Err(self.wants("further input")),
+        }
+    }
+
+    fn wants(&self, what: &str) -> McpError {
+        McpError::new(
+            self.server.name(),
+            format!("wants {what}, which is not possible here; try it with other arguments"),
+        )
+    }
+}
+
+#[async_trait]
+impl Tool for McpTool {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn effects(&self, _arguments: &Arguments, _context: &Context) -> Effects {
+        match self.about.read_only {
+            // What a server looks at is its own affair: it may be the workspace.
+            true => Effects {
+                reads: Extent::Unknown,
+                writes: Extent::NOTHING,
+            },
+            false => Effects::UNKNOWN,
+        }
+    }
+
+    fn implicit_inputs(&self, context: &Context) -> Value {
+        json!({
+            "server": identity(self.server.settings(), &context.seals),
+            "definition": self.definition,
+        })
+    }
+
+    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+        match self.call(arguments, context).await {
+            Ok(output) => output,
+            Err(error) => Output::error(error.to_string()),
+        }
+    }
+}
+
+/// Whether a server is given credentials: what it answers may then be for one user only.
+fn is_personal(settings: &McpSettings) -> bool {
+    match &settings.transport {
+        Transport::Http { url, headers } => {
+            !headers.is_empty() || mask_credentials(url.expose()) != url.expose().as_str()
+        }
+        Transport::Stdio { environment, .. } => environment
+            .iter()
+            .any(|(name, value)| looks_like_a_credential(name, value.expose(), &Seals::none())),
+    }
+}
+
+/// Which server it is, for keys: two that could answer differently are different. What is secret is
+/// in it as a keyed digest.
+fn identity(settings: &McpSettings, seals: &Seals) -> Value {
+    let is_http = matches!(settings.transport, Transport::Http { .. });
+    let given: Vec<Value> = settings
+        .secrets()
+        .into_iter()
+        .map(|(name, secret)| {
+            let value = secret.expose();
+            let shown = match seals.key() {
+                Some(key) => Some(key.digest(value.as_bytes()).to_string()),
+                // Without a key nothing is digested, and what depends on credentials is private anyway.
+                None if is_http || looks_like_a_credential(name, value, seals) => None,
+                None => Some(value.clone()),
+            };
+            json!([name, shown])
+        })
+        .collect();
+    match &settings.transport {
+        Transport::Stdio {
+            command,
+            arguments,
+            directory,
+            ..
+        } => json!({
+            "command": command,
+            "arguments": arguments.iter().map(|word| seals.redact(word).into_owned()).collect::<Vec<_>>(),
+            "directory": directory,
+            "given": given,
+        }),
+        Transport::Http { url, .. } => json!({
+            "url": seals.redact(&mask_credentials(url.expose())),
+            "given": given,
+        }),
+    }
+}

@@ -1,0 +1,209 @@
+//! What a server offers, page by page.
+
+use rmcp::model::{ErrorCode, PaginatedRequestParams};
+use rmcp::service::{Peer, RoleClient, ServiceError};
+use serde_json::{Map, Value, json};
+
+use super::McpError;
+use super::server::Shared;
+
+/// A server that goes on and on is stopped here.
+const MOST_PAGES: usize = 200;
+
+/// What a server offers.
+#[derive(Debug, Default)]
+pub(super) struct Catalogue {
+    pub(super) tools: Vec<RemoteTool>,
+    pub(super) resources: Vec<Resource>,
+    pub(super) templates: Vec<Template>,
+    pub(super) prompts: Vec<Prompt>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct RemoteTool {
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+    pub(super) parameters: Value,
+    /// Whether the server itself calls it destructive.
+    pub(super) destructive: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Resource {
+    pub(super) uri: String,
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Template {
+    pub(super) uri: String,
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Prompt {
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+    pub(super) arguments: Vec<Argument>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Argument {
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+    pub(super) required: bool,
+}
+
+/// A page of a list, and where the next begins.
+type Paged<T> = Result<(Vec<T>, Option<String>), ServiceError>;
+
+/// Asks a server for all that it offers.
+pub(super) async fn of(server: &Shared) -> Result<Catalogue, McpError> {
+    let connection = server.connection().await?;
+    let capabilities = connection
+        .peer()
+        .peer_info()
+        .map(|info| info.capabilities.clone())
+        .unwrap_or_default();
+    drop(connection);
+    // Asked for even where they are not announced: some servers forget to.
+    let mut catalogue = Catalogue {
+        tools: all(server, "tools", tools).await?,
+        ..Catalogue::default()
+    };
+    if capabilities.resources.is_some() && server.settings.resources.taken {
+        catalogue.resources = or_none(server, all(server, "resources", resources).await);
+        catalogue.templates = or_none(server, all(server, "resource templates", templates).await);
+    }
+    if capabilities.prompts.is_some() && server.settings.prompts.taken {
+        catalogue.prompts = or_none(server, all(server, "prompts", prompts).await);
+    }
+    Ok(catalogue)
+}
+
+/// What is listed; nothing, and a warning, if it cannot be.
+fn or_none<T>(server: &Shared, listed: Result<Vec<T>, McpError>) -> Vec<T> {
+    listed.unwrap_or_else(|error| {
+        server.handler.surroundings.reporter.warning(&error.to_string());
+        Vec::new()
+    })
+}
+
+/// All pages of a list. A server that does not know the list has nothing in it.
+async fn all<T, W>(
+    server: &Shared,
+    what: &str,
+    page: impl Fn(Peer<RoleClient>, Option<PaginatedRequestParams>) -> W,
+) -> Result<Vec<T>, McpError>
+where
+    W: Future<Output = Paged<T>>,
+{
+    let mut listed = Vec::new();
+    let mut cursor: Option<String> = None;
+    for _ in 0..MOST_PAGES {
+        // The first page is asked for as it always was: without anything.
+        let params = cursor
+            .clone()
+            .map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+        let asked = server.ask(|peer| {
+            let page = page(peer, params);
+            async move {
+                match page.await {
+                    Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => {
+                        Ok((Vec::new(), None))
+                    }
+                    answered => answered,
+                }
+            }
+        });
+        let (page, next) = asked.await.map_err(|error| McpError {
+            message: format!("does not tell its {what}: it {}", error.message),
+            ..error
+        })?;
+        listed.extend(page);
+        match next {
+            None => return Ok(listed),
+            Some(next) if cursor.as_ref() == Some(&next) => break,
+            Some(next) => cursor = Some(next),
+        }
+    }
+    Err(McpError::new(
+        server.name(),
+        format!("does not tell its {what}: its list has no end; this is a fault of the server"),
+    ))
+}
+
+async fn tools(peer: Peer<RoleClient>, params: Option<PaginatedRequestParams>) -> Paged<RemoteTool> {
+    let page = peer.list_tools(params).await?;
+    let tools = page.tools.into_iter().map(|tool| RemoteTool {
+        description: tool
+            .description
+            .map(String::from)
+            .or(tool.title)
+            .filter(|text| !text.trim().is_empty()),
+        parameters: object(tool.input_schema.as_ref().clone()),
+        destructive: tool
+            .annotations
+            .is_some_and(|hints| hints.destructive_hint == Some(true)),
+        name: tool.name.into_owned(),
+    });
+    Ok((tools.collect(), page.next_cursor))
+}
+
+/// The schema of an object, also where the server leaves out that it is one.
+fn object(mut schema: Map<String, Value>) -> Value {
+    schema
+        .entry("type")
+        .or_insert_with(|| json!("object"));
+    schema
+        .entry("properties")
+        .or_insert_with(|| json!({}));
+    Value::Object(schema)
+}
+
+async fn resources(
+    peer: Peer<RoleClient>,
+    params: Option<PaginatedRequestParams>,
+) -> Paged<Resource> {
+    let page = peer.list_resources(params).await?;
+    let resources = page.resources.into_iter().map(|resource| Resource {
+        uri: resource.uri,
+        description: resource.description.or(resource.title),
+        name: resource.name,
+    });
+    Ok((resources.collect(), page.next_cursor))
+}
+
+async fn templates(
+    peer: Peer<RoleClient>,
+    params: Option<PaginatedRequestParams>,
+) -> Paged<Template> {
+    let page = peer.list_resource_templates(params).await?;
+    let templates = page.resource_templates.into_iter().map(|template| Template {
+        uri: template.uri_template,
+        description: template.description.or(template.title),
+        name: template.name,
+    });
+    Ok((templates.collect(), page.next_cursor))
+}
+
+async fn prompts(peer: Peer<RoleClient>, params: Option<PaginatedRequestParams>) -> Paged<Prompt> {
+    let page = peer.list_prompts(params).await?;
+    let prompts = page.prompts.into_iter().map(|prompt| Prompt {
+        description: prompt.description.or(prompt.title),
+        arguments: prompt
+            .arguments
+            .unwrap_or_default()
+            .into_iter()
+            .map(|argument| Argument {
+                name: argument.name,
+                description: argument.description.or(argument.title),
+                required: argument.required.unwrap_or(false),
+            })
+            .collect(),
+        name: prompt.name,
+    });
+    Ok((prompts.collect(), page.next_cursor))
+}

@@ -1,0 +1,206 @@
+//! One connection to a server, from the handshake to its end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rmcp::ClientHandler;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ErrorCode, Implementation, LoggingMessageNotificationParam,
+    ProtocolVersion, SubscriptionFilter,
+};
+use rmcp::service::{
+    ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer,
+    RoleClient, RunningService, serve_client_with_lifecycle,
+};
+use tokio::sync::watch;
+
+use super::fault::not_ready;
+use super::settings::Transport;
+use super::stdio::{End, Program};
+use super::{McpError, McpSettings, McpSurroundings, http};
+
+/// A connection. Dropping it ends the server if it is a program.
+pub(super) struct Connection {
+    running: RunningService<RoleClient, Handler>,
+    end: Option<End>,
+    /// Whether it ever answered anything but the handshake.
+    answered: AtomicBool,
+}
+
+/// Who is told what a server announces.
+#[derive(Clone)]
+pub(super) struct Handler {
+    pub(super) server: Arc<str>,
+    pub(super) surroundings: McpSurroundings,
+    pub(super) changed: watch::Sender<u64>,
+}
+
+impl Handler {
+    fn list_changed(&self) {
+        self.changed.send_modify(|count| *count += 1);
+        self.surroundings.reporter.list_changed(&self.server);
+    }
+}
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        let own = Implementation::new("cachalot", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), own)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+
+    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.list_changed();
+    }
+
+    async fn on_resource_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.list_changed();
+    }
+
+    async fn on_prompt_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.list_changed();
+    }
+
+    // The newest protocol does without; older servers still log so.
+    #[allow(deprecated)]
+    async fn on_logging_message(
+        &self,
+        params: LoggingMessageNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
+        let said = match params.data.as_str() {
+            Some(text) => text.to_owned(),
+            None => params.data.to_string(),
+        };
+        let said = self.surroundings.seals.redact(&said);
+        self.surroundings.reporter.server_said(&self.server, &said);
+    }
+}
+
+impl Connection {
+    /// Connects, as servers of all versions of the protocol know it: with the handshake, and without
+    /// it where a server does not have one any more.
+    pub(super) async fn open(settings: &McpSettings, handler: &Handler) -> Result<Self, McpError> {
+        match Self::attempt(settings, handler, ClientLifecycleMode::Initialize).await {
+            Err((Some(ClientInitializeError::JsonRpcError(error)), _))
+                if [
+                    ErrorCode::METHOD_NOT_FOUND,
+                    ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+                ]
+                .contains(&error.code) =>
+            {
+                let modern = ClientLifecycleMode::Discover {
+                    preferred_versions: vec![ProtocolVersion::LATEST],
+                };
+                Self::attempt(settings, handler, modern).await
+            }
+            attempted => attempted,
+        }
+        .map_err(|(_, error)| error)
+    }
+
+    async fn attempt(
+        settings: &McpSettings,
+        handler: &Handler,
+        mode: ClientLifecycleMode,
+    ) -> Result<Self, (Option<ClientInitializeError>, McpError)> {
+        let surroundings = &handler.surroundings;
+        let fault = |message: String| {
+            McpError::passing(&settings.name, message).redacted(&surroundings.seals)
+        };
+        let (running, end) = match &settings.transport {
+            Transport::Stdio {
+                command,
+                arguments,
+                environment,
+                directory,
+            } => {
+                let own = &surroundings.directory;
+                let program = Program {
+                    server: &settings.name,
+                    command,
+                    arguments,
+                    environment,
+                    directory: directory.as_ref().map_or_else(|| own.clone(), |named| own.join(named)),
+                };
+                let (transport, end) = program
+                    .start(surroundings)
+                    .map_err(|why| (None, fault(why)))?;
+                let served = serve_client_with_lifecycle(handler.clone(), transport, mode).await;
+                (served, Some(end))
+            }
+            Transport::Http { url, headers } => {
+                let transport = http::transport(url, headers, surroundings)
+                    .map_err(|why| (None, fault(why)))?;
+                let served = serve_client_with_lifecycle(handler.clone(), transport, mode).await;
+                (served, None)
+            }
+        };
+        let running = running.map_err(|error| {
+            let ended = end.as_ref().map_or_else(String::new, End::explained);
+            let why = fault(format!("{}{ended}", not_ready(&error)));
+            (Some(error), why)
+        })?;
+        running
+            .peer()
+            .set_response_cache_config(ClientCacheConfig::disabled())
+            .await;
+        subscribe(running.peer(), handler);
+        Ok(Self {
+            running,
+            end,
+            answered: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn peer(&self) -> Peer<RoleClient> {
+        self.running.peer().clone()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.running.peer().is_transport_closed() || self.running.is_closed()
+    }
+
+    /// Notes that it answered.
+    pub(super) fn note_answer(&self) {
+        self.answered.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// How the program ended, if it has, and its last words.
+    pub(super) fn explained(&self) -> String {
+        self.end.as_ref().map_or_else(String::new, End::explained)
+    }
+
+    /// Ends it, and waits until the program is gone.
+    pub(super) async fn close(self) {
+        // That its task broke down is as good an end as any.
+        let _ = self.running.cancel().await;
+    }
+}
+
+/// Asks for announcements, where the protocol wants them to be asked for, until the connection ends.
+fn subscribe(peer: &Peer<RoleClient>, handler: &Handler) {
+    let asked_for = |version: &ProtocolVersion| !version.has_initialize();
+    if !peer.peer_info().is_some_and(|info| asked_for(&info.protocol_version)) {
+        return;
+    }
+    let (peer, handler) = (peer.clone(), handler.clone());
+    tokio::spawn(async move {
+        let filter = SubscriptionFilter::builder()
+            .tools_list_changed()
+            .resources_list_changed()
+            .prompts_list_changed()
+            .build();
+        // A server without announcements refuses, and that is all right.
+        let Ok(mut announcements) = peer.listen(filter).await else {
+            return;
+        };
+        while let Ok(Some(_)) = announcements.next().await {
+            handler.list_changed();
+        }
+    });
+}

@@ -1,0 +1,144 @@
+//! What can go wrong with a server, in words for a model and for the user.
+
+use std::time::Duration;
+
+use cachalot_core::Seals;
+use cachalot_core::secret::mask_credentials;
+use rmcp::service::{ClientInitializeError, ServiceError};
+
+/// A server that cannot be used, or did not do what it was asked to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the MCP server `{server}` {message}")]
+#[non_exhaustive]
+pub struct McpError {
+    /// The server.
+    pub server: String,
+    /// What it did or did not do, and what to do about it; no secret.
+    pub message: String,
+    /// Whether the same may succeed if it is simply tried again.
+    pub retry: bool,
+}
+
+impl McpError {
+    pub(super) fn new(server: &str, message: impl Into<String>) -> Self {
+        Self {
+            server: server.to_owned(),
+            message: message.into(),
+            retry: false,
+        }
+    }
+
+    pub(super) fn passing(server: &str, message: impl Into<String>) -> Self {
+        Self {
+            retry: true,
+            ..Self::new(server, message)
+        }
+    }
+
+    /// The same without a known secret.
+    pub(super) fn redacted(self, seals: &Seals) -> Self {
+        let masked = mask_credentials(&self.message).into_owned();
+        Self {
+            message: seals.redact(&masked).into_owned(),
+            ..self
+        }
+    }
+}
+
+/// The innermost cause: outer ones say that something failed, and may show addresses.
+pub(super) fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+/// Why a server could not be made ready to talk.
+pub(super) fn not_ready(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::ConnectionClosed(_) => "ended before it was ready".to_owned(),
+        ClientInitializeError::JsonRpcError(error) => {
+            format!("refused to begin: {} ({})", error.message, error.code.0)
+        }
+        ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
+            let versions: Vec<&str> = server_supported.iter().map(|v| v.as_str()).collect();
+            format!(
+                "speaks no version of the protocol that is known here, but {}",
+                versions.join(", ")
+            )
+        }
+        ClientInitializeError::TransportError { error, .. } => {
+            let reason = innermost(error.error.as_ref());
+            let remedy = match reason.to_ascii_lowercase() {
+                reason if reason.contains("auth required") || reason.contains("401") || reason.contains("403") => {
+                    "; give valid credentials in `headers`"
+                }
+                reason if reason.contains("redirect") => "; give the address that it redirects to",
+                reason if reason.contains("404") => "; check its address",
+                _ => "; check its address, and whether it runs",
+            };
+            format!("cannot be reached: {reason}{remedy}")
+        }
+        other => format!("did not answer as the protocol says: {other}"),
+    }
+}
+
+/// Whether the connection is of no use any more.
+pub(super) fn is_lost(error: &ServiceError) -> bool {
+    matches!(
+        error,
+        ServiceError::TransportClosed | ServiceError::TransportSend(_)
+    )
+}
+
+/// Why a request was not answered, and what to do.
+pub(super) fn unanswered(server: &str, error: &ServiceError) -> McpError {
+    match error {
+        ServiceError::McpError(error) => {
+            let data = error
+                .data
+                .as_ref()
+                .map_or_else(String::new, |data| format!(" {data}"));
+            McpError::new(
+                server,
+                format!("refused: {} ({}){data}", error.message, error.code.0),
+            )
+        }
+        ServiceError::TransportClosed => McpError::passing(
+            server,
+            "ended before it answered; whether the call took effect is not known. It is started again with the next call",
+        ),
+        ServiceError::TransportSend(error) => McpError::passing(
+            server,
+            format!(
+                "could not be talked to: {}; whether the call took effect is not known. It is connected to again with the next call",
+                innermost(error.error.as_ref())
+            ),
+        ),
+        ServiceError::Cancelled { reason } => McpError::passing(
+            server,
+            format!(
+                "cancelled the call{}",
+                reason
+                    .as_ref()
+                    .map_or_else(String::new, |reason| format!(": {reason}"))
+            ),
+        ),
+        ServiceError::UnexpectedResponse => {
+            McpError::new(server, "did not answer as the protocol says; this is a fault of the server")
+        }
+        other => McpError::new(server, format!("did not answer: {other}")),
+    }
+}
+
+/// A request that took too long; the server has been told that nobody waits any more.
+pub(super) fn too_slow(server: &str, after: Duration) -> McpError {
+    McpError::passing(
+        server,
+        format!(
+            "did not answer within {} seconds, and was told to stop; ask for less, or raise its `timeout`",
+            after.as_secs_f64()
+        ),
+    )
+}

@@ -1,0 +1,59 @@
+//! Servers that are reached through streamable HTTP.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use cachalot_core::Secret;
+use cachalot_storage::{HttpClient, HttpOptions, Method};
+use http::{HeaderName, HeaderValue};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+
+use super::McpSurroundings;
+
+/// A server may be silent for long: calls have limits of their own, and the stream on which it
+/// announces things may never carry anything.
+const SILENCE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How many redirects are followed. None where a header of the user's would go along to another
+/// server: `Authorization` and `Cookie` stay behind then, any other would not.
+fn redirects(headers: &BTreeMap<String, Secret<String>>) -> usize {
+    let stays = |name: &String| {
+        ["authorization", "cookie"]
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known))
+    };
+    match headers.keys().all(stays) {
+        true => 5,
+        false => 0,
+    }
+}
+
+/// A connection to be: nothing is sent before the first message is.
+pub(super) fn transport(
+    url: &Secret<String>,
+    headers: &BTreeMap<String, Secret<String>>,
+    surroundings: &McpSurroundings,
+) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
+    let client = HttpClient::new(HttpOptions {
+        environment: surroundings.environment.as_ref().clone(),
+        idle_timeout: SILENCE,
+        redirects: redirects(headers),
+        ..HttpOptions::default()
+    })
+    .and_then(|client| client.request(Method::POST, url.expose()))
+    .map_err(|error| format!("cannot be reached: {error}"))?;
+    // The client that the request would have been made with: with the user's proxies and the
+    // machine's certificates.
+    let (client, _) = client.build_split();
+    let mut sent = HashMap::new();
+    for (name, value) in headers {
+        let bad = |what: &str| format!("cannot be reached: the header `{name}` has {what} that no header can have");
+        let header = HeaderName::try_from(name.as_str()).map_err(|_| bad("a name"))?;
+        let mut value = HeaderValue::try_from(value.expose().as_str()).map_err(|_| bad("a value"))?;
+        value.set_sensitive(true);
+        sent.insert(header, value);
+    }
+    let config = StreamableHttpClientTransportConfig::with_uri(url.expose().as_str()).custom_headers(sent);
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}

@@ -1,0 +1,162 @@
+//! What tools of servers are called here.
+
+use std::collections::BTreeMap;
+
+use cachalot_core::Digest;
+
+/// As many characters as providers take.
+const LONGEST: usize = 64;
+
+/// What a server offers, in the order of names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Tool,
+    Resource,
+    Template,
+    Prompt,
+}
+
+impl Kind {
+    /// What precedes its name.
+    pub(super) fn prefix(self) -> &'static str {
+        match self {
+            Self::Tool => "",
+            Self::Resource | Self::Template => "resource_",
+            Self::Prompt => "prompt_",
+        }
+    }
+}
+
+/// Something that a server offers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Source {
+    pub(super) server: String,
+    pub(super) kind: Kind,
+    /// What the server knows it by.
+    pub(super) id: String,
+}
+
+/// The names of the tools of all servers: each is given once and kept, so that a tool that is listed
+/// again has the same name again.
+#[derive(Debug, Default)]
+pub struct Names {
+    given: BTreeMap<Source, String>,
+    taken: BTreeMap<String, Source>,
+}
+
+impl Names {
+    /// No names yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// `mcp_<server>_<name>` with what providers do not take replaced by `_`. If that is too long, or
+    /// somebody else's, it ends in a part of the digest of what it stands for.
+    pub(super) fn give(&mut self, source: Source, name: &str) -> String {
+        if let Some(given) = self.given.get(&source) {
+            return given.clone();
+        }
+        let plain = format!(
+            "mcp_{}_{}{}",
+            sanitised(&source.server),
+            source.kind.prefix(),
+            sanitised(name)
+        );
+        let kind = source.kind.prefix();
+        let digest = Digest::of_parts(&[
+            source.server.as_bytes(),
+            kind.as_bytes(),
+            source.id.as_bytes(),
+        ])
+        .to_hex();
+        let mut name = match plain.len() <= LONGEST {
+            true => plain.clone(),
+            false => ending_in(&plain, &digest[..8]),
+        };
+        let mut length = 8;
+        while self.taken.contains_key(&name) {
+            name = ending_in(&plain, &digest[..length]);
+            length = (length + 8).min(56);
+        }
+        self.taken.insert(name.clone(), source.clone());
+        self.given.insert(source, name.clone());
+        name
+    }
+}
+
+/// All characters that providers take, the others as `_`.
+fn sanitised(text: &str) -> String {
+    text.chars()
+        .map(|c| match c.is_ascii_alphanumeric() || c == '_' || c == '-' {
+            true => c,
+            false => '_',
+        })
+        .collect()
+}
+
+/// `name` cut so that it can end in `_` and `end`.
+fn ending_in(name: &str, end: &str) -> String {
+    // ASCII throughout.
+    let start = &name[..name.len().min(LONGEST - 1 - end.len())];
+    format!("{start}_{end}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn source(server: &str, kind: Kind, id: &str) -> Source {
+        Source {
+            server: server.to_owned(),
+            kind,
+            id: id.to_owned(),
+        }
+    }
+
+    fn tool(names: &mut Names, server: &str, name: &str) -> String {
+        names.give(source(server, Kind::Tool, name), name)
+    }
+
+    #[test]
+    fn names_say_where_a_tool_comes_from() {
+        let mut names = Names::new();
+        assert_eq!(tool(&mut names, "git hub", "list.repos"), "mcp_git_hub_list_repos");
+        let resource = source("docs", Kind::Resource, "file:///readme");
+        assert_eq!(names.give(resource, "Read me"), "mcp_docs_resource_Read_me");
+        let prompt = source("docs", Kind::Prompt, "review");
+        assert_eq!(names.give(prompt, "review"), "mcp_docs_prompt_review");
+    }
+
+    #[test]
+    fn names_that_meet_are_told_apart_and_stay() {
+        let mut names = Names::new();
+        let first = tool(&mut names, "a_b", "c");
+        let second = tool(&mut names, "a", "b_c");
+        assert_eq!(first, "mcp_a_b_c");
+        assert!(second.starts_with("mcp_a_b_c_"), "{second}");
+        assert_eq!(tool(&mut names, "a", "b_c"), second);
+        assert_eq!(tool(&mut names, "a_b", "c"), first);
+        let long = "x".repeat(100);
+        let long_first = tool(&mut names, "s", &format!("{long}1"));
+        let long_second = tool(&mut names, "s", &format!("{long}2"));
+        assert_ne!(long_first, long_second);
+        assert_eq!(long_first.len(), 64);
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_names_and_nobody_elses(sources in prop::collection::vec((".{0,20}", ".{0,80}"), 1..40)) {
+            let mut names = Names::new();
+            let mut seen = BTreeMap::new();
+            for (server, name) in sources {
+                let given = tool(&mut names, &server, &name);
+                prop_assert!((1..=64).contains(&given.len()));
+                prop_assert!(given.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'));
+                let before = seen.insert(given, (server.clone(), name.clone()));
+                prop_assert!(before.is_none_or(|before| before == (server, name)));
+            }
+        }
+    }
+}

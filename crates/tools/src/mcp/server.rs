@@ -1,0 +1,223 @@
+//! A server: connected to when it is needed, and again when it was lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::service::{Peer, RoleClient, ServiceError};
+use tokio::sync::{Mutex, watch};
+use tokio::time::Instant;
+
+use super::catalogue::{self, Catalogue};
+use super::connection::{Connection, Handler};
+use super::fault::{is_lost, too_slow, unanswered};
+use super::offers::Listing;
+use super::{McpError, McpSettings, McpSurroundings};
+use crate::builtin::shell::looks_like_a_credential;
+
+/// After a failed attempt to connect, the next is made no sooner than after this, each time twice as
+/// long, up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// An MCP server. Its tools keep it alive; when the last of them and every clone of this is gone, a
+/// program is ended with all that it started.
+#[derive(Clone)]
+pub struct McpServer {
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) settings: McpSettings,
+    pub(super) handler: Handler,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    connection: Option<Arc<Connection>>,
+    /// How often in a row connecting failed, why the last time, and when it may be tried again.
+    failures: u32,
+    failed: Option<(McpError, Instant)>,
+}
+
+impl State {
+    fn fail(&mut self, error: &McpError) {
+        let pause = FIRST_PAUSE
+            .saturating_mul(2_u32.saturating_pow(self.failures))
+            .min(LONGEST_PAUSE);
+        self.failures = self.failures.saturating_add(1);
+        self.failed = Some((error.clone(), Instant::now() + pause));
+    }
+}
+
+impl McpServer {
+    /// A server that nothing is done with yet. Its secrets are learnt.
+    #[must_use]
+    pub fn new(settings: McpSettings, surroundings: McpSurroundings) -> Self {
+        let http = matches!(settings.transport, super::Transport::Http { .. });
+        for (name, secret) in settings.secrets() {
+            let value = secret.expose();
+            // What is in a header of the user's is secret, whatever it is called; an address is only
+            // as far as it looks so, and is masked where it is shown.
+            if name != "url" && (http || looks_like_a_credential(name, value, &surroundings.seals)) {
+                let bare = value.strip_prefix("Bearer ").unwrap_or(value);
+                surroundings.seals.learn(bare);
+            }
+        }
+        let (changed, _) = watch::channel(0);
+        Self {
+            shared: Arc::new(Shared {
+                handler: Handler {
+                    server: settings.name.as_str().into(),
+                    surroundings,
+                    changed,
+                },
+                settings,
+                state: Mutex::default(),
+            }),
+        }
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.shared.settings.name
+    }
+
+    /// Tells the user something about it.
+    pub(super) fn warn(&self, what: &str) {
+        let message = format!("the MCP server `{}` {what}", self.name());
+        self.shared.handler.surroundings.reporter.warning(&message);
+    }
+
+    /// How it was configured.
+    #[must_use]
+    pub fn settings(&self) -> &McpSettings {
+        &self.shared.settings
+    }
+
+    /// Changes whenever the server says that its tools, resources or prompts are others than before:
+    /// then [`McpServer::list`] has something new to tell.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.handler.changed.subscribe()
+    }
+
+    /// What it offers now. Connects if need be.
+    ///
+    /// # Errors
+    /// It cannot be started or reached, or does not tell its tools. That it does not tell its resources
+    /// or prompts is a warning.
+    pub async fn list(&self) -> Result<Listing, McpError> {
+        let catalogue: Catalogue = catalogue::of(&self.shared).await?;
+        Ok(Listing::new(self.clone(), catalogue))
+    }
+
+    /// Ends the connection, and waits until the program is gone. The next call makes a new one.
+    pub async fn close(&self) {
+        let connection = self.shared.state.lock().await.connection.take();
+        if let Some(connection) = connection.and_then(Arc::into_inner) {
+            connection.close().await;
+        }
+    }
+}
+
+impl Shared {
+    /// Asks the server something, within the time that a call may take. If the future is dropped, the
+    /// server is told that nobody waits any more.
+    pub(super) async fn ask<T, W>(
+        &self,
+        question: impl FnOnce(Peer<RoleClient>) -> W,
+    ) -> Result<T, McpError>
+    where
+        W: Future<Output = Result<T, ServiceError>>,
+    {
+        let connection = self.connection().await?;
+        let limit = self.settings.timeout;
+        match tokio::time::timeout(limit, question(connection.peer())).await {
+            Ok(Ok(answer)) => {
+                connection.note_answer();
+                Ok(answer)
+            }
+            Ok(Err(error)) if is_lost(&error) => {
+                let mut fault = unanswered(self.name(), &error);
+                fault.message.push_str(&connection.explained());
+                let fault = fault.redacted(&self.handler.surroundings.seals);
+                self.lose(&connection, &fault).await;
+                Err(fault)
+            }
+            Ok(Err(error)) => {
+                connection.note_answer();
+                Err(unanswered(self.name(), &error).redacted(&self.handler.surroundings.seals))
+            }
+            Err(_) => Err(too_slow(self.name(), limit)),
+        }
+    }
+
+    /// The connection; made if there is none, and if the last failure is long enough ago.
+    pub(super) async fn connection(&self) -> Result<Arc<Connection>, McpError> {
+        let mut state = self.state.lock().await;
+        if let Some(connection) = &state.connection {
+            if !connection.is_closed() {
+                return Ok(Arc::clone(connection));
+            }
+            state.connection = None;
+        }
+        if let Some((error, until)) = &state.failed
+            && let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+        {
+            let mut error = error.clone();
+            error.message.push_str(&format!(
+                "; it is not tried again for {} seconds",
+                left.as_secs() + 1
+            ));
+            return Err(error);
+        }
+        match self.connect().await {
+            Ok(connection) => {
+                let connection = Arc::new(connection);
+                state.failed = None;
+                state.connection = Some(Arc::clone(&connection));
+                Ok(connection)
+            }
+            Err(error) => {
+                state.fail(&error);
+                Err(error)
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<Connection, McpError> {
+        let limit = self.settings.startup_timeout;
+        let opening = Connection::open(&self.settings, &self.handler);
+        tokio::time::timeout(limit, opening).await.unwrap_or_else(|_| {
+            Err(McpError::passing(
+                self.name(),
+                format!(
+                    "was not ready within {} seconds; raise its `startup_timeout` if it needs longer",
+                    limit.as_secs_f64()
+                ),
+            ))
+        })
+    }
+
+    /// Forgets a connection that is of no use any more, unless somebody has made a new one. If it
+    /// never answered anything, that is as bad as if it had not come about.
+    async fn lose(&self, lost: &Arc<Connection>, why: &McpError) {
+        let mut state = self.state.lock().await;
+        let is_current = |current: &Arc<Connection>| Arc::ptr_eq(current, lost);
+        if !state.connection.as_ref().is_some_and(is_current) {
+            return;
+        }
+        state.connection = None;
+        if lost.has_answered() {
+            state.failures = 0;
+        } else {
+            state.fail(why);
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.settings.name
+    }
+}

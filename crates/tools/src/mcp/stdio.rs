@@ -1,0 +1,237 @@
+//! Servers that are programs: started, talked to through their standard input and output, and ended.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cachalot_core::Secret;
+use rmcp::RoleClient;
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
+
+use super::McpSurroundings;
+use crate::process::{Group, described};
+
+/// How long a server may take to end by itself when its input is closed.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How long the end of a server's words is waited for when it has ended.
+const LAST_WORDS: Duration = Duration::from_millis(250);
+
+/// Longer lines are told in parts.
+const LONGEST_LINE: usize = 4 << 10;
+
+/// So many lines are kept to explain its end.
+const KEPT_LINES: usize = 8;
+
+/// Passed on unasked: what programs need to find themselves, their user, and their language.
+const PASSED: [&str; 8] = [
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TMPDIR",
+];
+
+/// A program to start.
+pub(super) struct Program<'a> {
+    pub(super) server: &'a str,
+    pub(super) command: &'a str,
+    pub(super) arguments: &'a [String],
+    pub(super) environment: &'a BTreeMap<String, Secret<String>>,
+    pub(super) directory: PathBuf,
+}
+
+/// A running server, as the protocol sees it. Dropping it kills the program and what it has started.
+pub(super) struct Piped {
+    messages: AsyncRwTransport<RoleClient, ChildStdout, ChildStdin>,
+    group: Group,
+    end: End,
+    listening: Option<JoinHandle<()>>,
+}
+
+/// What is known of a server's end, and of what it said before.
+#[derive(Clone, Default)]
+pub(super) struct End(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    how: Option<String>,
+    lines: VecDeque<String>,
+}
+
+impl End {
+    fn with<T>(&self, look: impl FnOnce(&mut Known) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How it ended, and its last words.
+    pub(super) fn explained(&self) -> String {
+        self.with(|known| {
+            let mut text = match &known.how {
+                Some(how) => format!(" ({how})"),
+                None => String::new(),
+            };
+            if !known.lines.is_empty() {
+                let lines: Vec<&str> = known.lines.iter().map(String::as_str).collect();
+                text.push_str(&format!("; the last that it said: {}", lines.join(" | ")));
+            }
+            text
+        })
+    }
+}
+
+impl Program<'_> {
+    /// Starts it.
+    pub(super) fn start(self, surroundings: &McpSurroundings) -> Result<(Piped, End), String> {
+        if !self.directory.is_dir() {
+            return Err(format!(
+                "cannot be started: there is no directory `{}` to run it in",
+                self.directory.display()
+            ));
+        }
+        let mut group = Group::start(self.prepared(surroundings)).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => format!(
+                "cannot be started: there is no program `{}`; check `command` and PATH",
+                self.command
+            ),
+            _ => format!("cannot be started: `{}`: {error}", self.command),
+        })?;
+        let child = group.child();
+        let (Some(stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err("cannot be started: it has no pipes".to_owned());
+        };
+        let end = End::default();
+        let listening = tokio::spawn(listen(
+            stderr,
+            self.server.to_owned(),
+            surroundings.clone(),
+            end.clone(),
+        ));
+        let transport = Piped {
+            messages: AsyncRwTransport::new_client(stdout, stdin),
+            group,
+            end: end.clone(),
+            listening: Some(listening),
+        };
+        Ok((transport, end))
+    }
+
+    fn prepared(&self, surroundings: &McpSurroundings) -> Command {
+        let mut command = Command::new(self.command);
+        let passed = surroundings
+            .environment
+            .iter()
+            .filter(|(name, _)| PASSED.contains(&name.as_str()) || name.starts_with("LC_"));
+        let own = self.environment.iter();
+        command
+            .args(self.arguments)
+            .current_dir(&self.directory)
+            .env_clear()
+            .envs(passed)
+            .envs(own.map(|(name, value)| (name, value.expose())))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+}
+
+/// Tells what a server writes to its standard error, line by line, until that is closed.
+async fn listen(
+    mut stderr: impl AsyncRead + Unpin,
+    server: String,
+    surroundings: McpSurroundings,
+    end: End,
+) {
+    let mut line = Vec::new();
+    let mut buffer = vec![0; LONGEST_LINE];
+    let tell = |line: &mut Vec<u8>| {
+        let text = String::from_utf8_lossy(line).trim_end().to_owned();
+        line.clear();
+        if text.is_empty() {
+            return;
+        }
+        let text = surroundings.seals.redact(&text).into_owned();
+        surroundings.reporter.server_said(&server, &text);
+        end.with(|known| {
+            if known.lines.len() == KEPT_LINES {
+                known.lines.pop_front();
+            }
+            known.lines.push_back(text);
+        });
+    };
+    while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
+        for byte in &buffer[..read] {
+            if *byte == b'\n' || line.len() == LONGEST_LINE {
+                tell(&mut line);
+            }
+            if *byte != b'\n' {
+                line.push(*byte);
+            }
+        }
+    }
+    tell(&mut line);
+}
+
+impl Piped {
+    /// Waits for the program to end, and for its last words.
+    async fn wait(&mut self, patience: Duration) {
+        if let Ok(Ok(status)) = tokio::time::timeout(patience, self.group.wait()).await {
+            self.end.with(|known| known.how = Some(described(status)));
+        }
+        if let Some(mut listening) = self.listening.take() {
+            if tokio::time::timeout(LAST_WORDS, &mut listening).await.is_err() {
+                // Something that it started holds its standard error.
+                listening.abort();
+            }
+        }
+    }
+}
+
+impl Transport<RoleClient> for Piped {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        let sending = self.messages.send(message);
+        async move {
+            match sending.await {
+                // It has ended. Reading tells so, too, and then how.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+                sent => sent,
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let message = self.messages.receive().await;
+        if message.is_none() {
+            // Its output is closed: it is about to end, or has.
+            self.wait(LAST_WORDS).await;
+        }
+        message
+    }
+
+    async fn close(&mut self) -> Result<(), io::Error> {
+        let closed = self.messages.close().await;
+        self.wait(GRACE).await;
+        self.group.kill();
+        closed
+    }
+}
+
+impl Drop for Piped {
+    fn drop(&mut self) {
+        if let Some(listening) = &self.listening {
+            listening.abort();
+        }
+    }
+}

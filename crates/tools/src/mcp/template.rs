@@ -1,0 +1,235 @@
+//! URI templates (RFC 6570), for values that are texts.
+
+use crate::tool::Arguments;
+
+/// What an expression does with its variables: RFC 6570, appendix A.
+struct Operator {
+    first: &'static str,
+    separator: &'static str,
+    /// Whether names are written, too.
+    named: bool,
+    /// What stands between a name and an empty value.
+    if_empty: &'static str,
+    /// Whether reserved characters stay as they are.
+    reserved: bool,
+}
+
+/// A piece of a template.
+enum Piece<'a> {
+    Literal(&'a str),
+    Expression(Operator, Vec<Variable<'a>>),
+}
+
+struct Variable<'a> {
+    name: &'a str,
+    /// Only so many characters of its value.
+    prefix: Option<usize>,
+}
+
+/// The names of a template's variables, each once, in order, and whether the address makes no sense
+/// without it: a query without it does.
+///
+/// # Errors
+/// What is wrong with the template.
+pub(super) fn variables(template: &str) -> Result<Vec<(String, bool)>, String> {
+    let mut found: Vec<(String, bool)> = Vec::new();
+    for piece in pieces(template)? {
+        let Piece::Expression(operator, variables) = piece else {
+            continue;
+        };
+        for variable in variables {
+            let required = !operator.named;
+            match found.iter_mut().find(|(name, _)| name == variable.name) {
+                Some((_, known)) => *known |= required,
+                None => found.push((variable.name.to_owned(), required)),
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The address that a template stands for with these values. A variable without a value is left out.
+///
+/// # Errors
+/// What is wrong with the template.
+pub(super) fn expand(template: &str, values: &Arguments) -> Result<String, String> {
+    let mut address = String::new();
+    for piece in pieces(template)? {
+        match piece {
+            Piece::Literal(text) => encode(text, true, &mut address),
+            Piece::Expression(operator, variables) => {
+                expression(&operator, &variables, values, &mut address);
+            }
+        }
+    }
+    Ok(address)
+}
+
+fn expression(
+    operator: &Operator,
+    variables: &[Variable<'_>],
+    values: &Arguments,
+    address: &mut String,
+) {
+    let mut separator = operator.first;
+    for variable in variables {
+        let Some(value) = values.get(variable.name).and_then(|value| value.as_str()) else {
+            continue;
+        };
+        address.push_str(separator);
+        separator = operator.separator;
+        if operator.named {
+            address.push_str(variable.name);
+            if value.is_empty() {
+                address.push_str(operator.if_empty);
+                continue;
+            }
+            address.push('=');
+        }
+        let value = match variable.prefix {
+            None => value,
+            Some(most) => value
+                .char_indices()
+                .nth(most)
+                .map_or(value, |(end, _)| &value[..end]),
+        };
+        encode(value, operator.reserved, address);
+    }
+}
+
+fn pieces(template: &str) -> Result<Vec<Piece<'_>>, String> {
+    let mut pieces = Vec::new();
+    let mut rest = template;
+    while let Some(open) = rest.find('{') {
+        if open > 0 {
+            pieces.push(Piece::Literal(&rest[..open]));
+        }
+        let (inside, after) = rest[open + 1..]
+            .split_once('}')
+            .ok_or_else(|| format!("`{{` is not closed in `{template}`"))?;
+        let (operator, list) = operator(inside);
+        let variables: Vec<Variable<'_>> = list.split(',').map(variable).collect();
+        if variables.iter().any(|variable| variable.name.is_empty()) {
+            return Err(format!("`{{{inside}}}` in `{template}` names no variable"));
+        }
+        pieces.push(Piece::Expression(operator, variables));
+        rest = after;
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Literal(rest));
+    }
+    Ok(pieces)
+}
+
+fn operator(inside: &str) -> (Operator, &str) {
+    let of = |first, separator, named, if_empty, reserved| Operator {
+        first,
+        separator,
+        named,
+        if_empty,
+        reserved,
+    };
+    let known = match inside.as_bytes().first() {
+        Some(b'+') => of("", ",", false, "", true),
+        Some(b'#') => of("#", ",", false, "", true),
+        Some(b'.') => of(".", ".", false, "", false),
+        Some(b'/') => of("/", "/", false, "", false),
+        Some(b';') => of(";", ";", true, "", false),
+        Some(b'?') => of("?", "&", true, "=", false),
+        Some(b'&') => of("&", "&", true, "=", false),
+        _ => return (of("", ",", false, "", false), inside),
+    };
+    (known, &inside[1..])
+}
+
+fn variable(text: &str) -> Variable<'_> {
+    // For a value that is one text, exploding changes nothing.
+    let text = text.trim().trim_end_matches('*');
+    match text.split_once(':') {
+        Some((name, most)) => Variable {
+            name,
+            prefix: most.parse().ok(),
+        },
+        None => Variable {
+            name: text,
+            prefix: None,
+        },
+    }
+}
+
+/// Percent-encodes what is not unreserved; reserved characters and what is encoded already stay if
+/// `reserved`.
+fn encode(text: &str, reserved: bool, into: &mut String) {
+    let bytes = text.as_bytes();
+    for (at, byte) in bytes.iter().enumerate() {
+        let is_triplet = || {
+            bytes
+                .get(at + 1..at + 3)
+                .is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+        };
+        let stays = byte.is_ascii_alphanumeric()
+            || b"-._~".contains(byte)
+            || (reserved && (b":/?#[]@!$&'()*+,;=".contains(byte) || (*byte == b'%' && is_triplet())));
+        match stays {
+            true => into.push(char::from(*byte)),
+            false => into.push_str(&format!("%{byte:02X}")),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// RFC 6570, section 3.2, with its values.
+    #[test]
+    fn expressions_of_every_kind() {
+        let values = json!({
+            "var": "value", "hello": "Hello World!", "empty": "", "path": "/foo/bar",
+            "x": "1024", "y": "768", "half": "50%", "who": "fred", "base": "http://example.com/home/",
+        });
+        for (template, expected) in [
+            ("{var}", "value"),
+            ("{hello}", "Hello%20World%21"),
+            ("{half}", "50%25"),
+            ("O{empty}X", "OX"),
+            ("O{undef}X", "OX"),
+            ("{x,y}", "1024,768"),
+            ("{x,hello,y}", "1024,Hello%20World%21,768"),
+            ("?{x,undef}", "?1024"),
+            ("{var:3}", "val"),
+            ("{var:30}", "value"),
+            ("{+var}", "value"),
+            ("{+hello}", "Hello%20World!"),
+            ("{+half}", "50%25"),
+            ("{base}index", "http%3A%2F%2Fexample.com%2Fhome%2Findex"),
+            ("{+base}index", "http://example.com/home/index"),
+            ("{+path}/here", "/foo/bar/here"),
+            ("{+path:6}/here", "/foo/b/here"),
+            ("{#path,x}/here", "#/foo/bar,1024/here"),
+            ("X{.var}", "X.value"),
+            ("{/var,x}/here", "/value/1024/here"),
+            ("{;x,y}", ";x=1024;y=768"),
+            ("{;x,y,empty}", ";x=1024;y=768;empty"),
+            ("{?x,y,empty}", "?x=1024&y=768&empty="),
+            ("{?x,y,undef}", "?x=1024&y=768"),
+            ("?fixed=yes{&x}", "?fixed=yes&x=1024"),
+            ("{who*}", "fred"),
+            ("users://{who}/é", "users://fred/%C3%A9"),
+        ] {
+            let address = expand(template, values.as_object().unwrap()).unwrap();
+            assert_eq!(address, expected, "{template}");
+        }
+        assert!(expand("{a", &Arguments::new()).is_err());
+        assert!(expand("{}", &Arguments::new()).is_err());
+    }
+
+    #[test]
+    fn what_is_in_a_query_need_not_be_given() {
+        let found = variables("db://{table}/{id}{?limit,table}").unwrap();
+        let found: Vec<_> = found.iter().map(|(name, must)| (name.as_str(), *must)).collect();
+        assert_eq!(found, [("table", true), ("id", true), ("limit", false)]);
+    }
+}

@@ -1,0 +1,195 @@
+//! The registry: which tools there are, in a stable order; looks calls up, casts and checks their
+//! arguments, and runs them. It keeps nothing of what they answer.
+
+mod error;
+mod perform;
+mod prepare;
+mod schedule;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cachalot_model::ToolDefinition;
+
+use crate::arguments::Schema;
+use crate::tool::{Origin, Tool};
+use crate::toolbox::{Answer, Batch, Call, Prepared, Toolbox, Verdict};
+
+pub use error::RegistryError;
+pub(crate) use perform::{refuse, run_guarded};
+pub(crate) use schedule::schedule;
+
+/// The tools of an agent. Immutable: when a server's tools change, [`Registry::with_tools_of`] builds
+/// its successor, which shares everything that stayed.
+#[derive(Clone)]
+pub struct Registry {
+    /// Built-in tools by name, then those of MCP servers by server and name.
+    entries: Arc<[Arc<Entry>]>,
+    places: Arc<HashMap<String, usize>>,
+    definitions: Arc<[ToolDefinition]>,
+}
+
+/// A tool with its schema, compiled once.
+struct Entry {
+    tool: Arc<dyn Tool>,
+    schema: Schema,
+}
+
+impl Registry {
+    /// A registry of these tools.
+    ///
+    /// # Errors
+    /// Two tools of one name, a name that providers refuse, a schema that is not one of an object. A
+    /// schema of an MCP server that cannot be compiled is no error: its arguments are cast as far as
+    /// it can be read, and the server checks them.
+    pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Self, RegistryError> {
+        let entries = tools.into_iter().map(Entry::new).collect::<Result<_, _>>()?;
+        Self::of(entries)
+    }
+
+    /// The same registry with other tools of one origin: what an MCP server offers now. All other
+    /// tools are shared with this one, their schemas compiled as they are.
+    ///
+    /// # Errors
+    /// Those of [`Registry::new`], and a tool that does not come from `origin`.
+    pub fn with_tools_of(
+        &self,
+        origin: &Origin,
+        tools: Vec<Arc<dyn Tool>>,
+    ) -> Result<Self, RegistryError> {
+        let mut entries: Vec<Arc<Entry>> = self
+            .entries
+            .iter()
+            .filter(|entry| entry.origin() != origin)
+            .cloned()
+            .collect();
+        for tool in tools {
+            if tool.about().origin != *origin {
+                return Err(RegistryError::Origin {
+                    name: tool.about().name.clone(),
+                    expected: origin.clone(),
+                    found: tool.about().origin.clone(),
+                });
+            }
+            entries.push(Entry::new(tool)?);
+        }
+        Self::of(entries)
+    }
+
+    fn of(mut entries: Vec<Arc<Entry>>) -> Result<Self, RegistryError> {
+        entries.sort_by(|a, b| (a.origin(), a.name()).cmp(&(b.origin(), b.name())));
+        let mut places: HashMap<String, usize> = HashMap::with_capacity(entries.len());
+        for (place, entry) in entries.iter().enumerate() {
+            if let Some(first) = places.insert(entry.name().to_owned(), place) {
+                return Err(RegistryError::Twice {
+                    name: entry.name().to_owned(),
+                    first: entries[first].origin().clone(),
+                    second: entry.origin().clone(),
+                });
+            }
+        }
+        let definitions = entries.iter().map(|entry| entry.definition()).collect();
+        Ok(Self {
+            entries: entries.into(),
+            places: Arc::new(places),
+            definitions,
+        })
+    }
+
+    /// The tool of exactly this name.
+    #[must_use]
+    pub fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.entry(name).map(|entry| &entry.tool)
+    }
+
+    /// All tools, in the order of their definitions.
+    pub fn tools(&self) -> impl ExactSizeIterator<Item = &Arc<dyn Tool>> {
+        self.entries.iter().map(|entry| &entry.tool)
+    }
+
+    /// What a model is shown, made once and shared.
+    #[must_use]
+    pub fn shared_definitions(&self) -> Arc<[ToolDefinition]> {
+        Arc::clone(&self.definitions)
+    }
+
+    /// Whether a call may run beside its neighbours. One that was refused runs nothing at all.
+    pub(crate) fn concurrency_safe(&self, prepared: &Prepared) -> bool {
+        match prepared.verdict {
+            Verdict::Refused(_) => true,
+            Verdict::Ready { .. } => self
+                .tool(&prepared.call.name)
+                .is_none_or(|tool| tool.about().concurrency_safe()),
+        }
+    }
+
+    fn entry(&self, name: &str) -> Option<&Entry> {
+        self.places.get(name).map(|place| &*self.entries[*place])
+    }
+}
+
+impl Entry {
+    fn new(tool: Arc<dyn Tool>) -> Result<Arc<Self>, RegistryError> {
+        let about = tool.about();
+        if !is_name(&about.name) {
+            return Err(RegistryError::Name {
+                name: about.name.clone(),
+                origin: about.origin.clone(),
+            });
+        }
+        let lenient = about.origin != Origin::BuiltIn;
+        let schema =
+            Schema::compile(&about.parameters, lenient).map_err(|reason| RegistryError::Schema {
+                name: about.name.clone(),
+                origin: about.origin.clone(),
+                reason,
+            })?;
+        Ok(Arc::new(Self { tool, schema }))
+    }
+
+    fn name(&self) -> &str {
+        &self.tool.about().name
+    }
+
+    fn origin(&self) -> &Origin {
+        &self.tool.about().origin
+    }
+
+    fn definition(&self) -> ToolDefinition {
+        let about = self.tool.about();
+        ToolDefinition {
+            name: about.name.clone(),
+            description: about.description.clone(),
+            parameters: about.parameters.clone(),
+        }
+    }
+}
+
+/// The narrowest rule of the providers.
+fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+}
+
+#[async_trait]
+impl Toolbox for Registry {
+    fn definitions(&self) -> Vec<ToolDefinition> {
+        self.definitions.to_vec()
+    }
+
+    fn prepare(&self, call: Call) -> Prepared {
+        self.prepare_call(call)
+    }
+
+    async fn run(&self, calls: Vec<Prepared>, batch: &Batch) -> Vec<Answer> {
+        schedule(
+            calls,
+            |prepared| self.concurrency_safe(prepared),
+            |prepared| self.perform(prepared, batch),
+        )
+        .await
+    }
+}

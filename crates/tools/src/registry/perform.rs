@@ -1,0 +1,88 @@
+//! Running one call.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use cachalot_cache::Witness;
+use cachalot_core::Spend;
+use futures_util::FutureExt as _;
+use tokio::time::Instant;
+
+use super::Registry;
+use crate::tool::{Arguments, Context, Output, Tool};
+use crate::toolbox::{Answer, Answered, Batch, Call, Prepared, Verdict};
+
+impl Registry {
+    /// Runs one call, and tells the watcher.
+    pub(super) async fn perform(&self, prepared: Prepared, batch: &Batch) -> Answer {
+        let Prepared { call, verdict } = prepared;
+        batch.watcher.began(&call);
+        let answer = match verdict {
+            Verdict::Refused(output) => refuse(call, output),
+            Verdict::Ready { arguments, .. } => match self.tool(&call.name) {
+                Some(tool) => {
+                    let context = Context {
+                        witness: Witness::default(),
+                        ..batch.context.clone()
+                    };
+                    let began = Instant::now();
+                    let output = run_guarded(&**tool, arguments, &context).await;
+                    Answer {
+                        call,
+                        output,
+                        how: Answered::Ran(None),
+                        elapsed: began.elapsed(),
+                        saved: Spend::default(),
+                    }
+                }
+                None => {
+                    let output = Output::error(self.unknown(&call.name));
+                    refuse(call, output)
+                }
+            },
+        };
+        batch.watcher.ended(&answer);
+        answer
+    }
+}
+
+/// The answer of a call that must not run.
+pub(crate) fn refuse(call: Call, output: Output) -> Answer {
+    Answer {
+        call,
+        output,
+        how: Answered::Refused,
+        elapsed: Duration::ZERO,
+        saved: Spend::default(),
+    }
+}
+
+/// Runs a tool; a panic becomes a failure of this call, and of no other.
+pub(crate) async fn run_guarded(
+    tool: &dyn Tool,
+    arguments: Arguments,
+    context: &Context,
+) -> Output {
+    // Whatever a panic left half done belongs to the call: nothing of it is used again.
+    let work = AssertUnwindSafe(async { tool.run(arguments, context).await });
+    match work.catch_unwind().await {
+        Ok(output) => output,
+        Err(panic) => {
+            let name = &tool.about().name;
+            let said = context.seals.redact(message_of(&*panic)).into_owned();
+            Output::error(format!(
+                "the tool `{name}` broke down ({said}); this is a fault of the tool, and the same \
+                 call is likely to fail again"
+            ))
+        }
+    }
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no reason given")
+}

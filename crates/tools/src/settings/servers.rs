@@ -1,0 +1,260 @@
+//! MCP servers: `mcps` of an agent file, `mcpServers` of JSON, and toolsets of `type: mcp`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use cachalot_core::tree::Node;
+use cachalot_core::{Problem, Secret};
+
+use super::expand::expand;
+use super::reading::Keys;
+use crate::filter::Filter;
+use crate::mcp::{McpSettings, Offer, Transport, Trust};
+
+/// A server as it is defined, with what of it is taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerDefinition {
+    /// The server.
+    pub settings: McpSettings,
+    /// Which of its tools, resources and prompts are taken.
+    pub filter: Filter,
+}
+
+/// Reads the mapping of MCP servers by name: `mcps` of an agent file, or `mcpServers` in JSON, whose
+/// keys are spelt in camelCase. Environment variables in its texts are expanded.
+///
+/// A server has `command`, `args`, `env`, `working_directory`, or `url`, `headers` (also inside
+/// `remote`); `timeout` (`toolTimeout`), `startup_timeout`, `required`, `max_output`; `tools`, a list
+/// of patterns of what is taken (`enabledTools`) or a mapping of what is believed of tools
+/// (`search: {read_only: true, ttl: 5m}`); `trust: {read_only: [search, get_*], ttl: 5m}`;
+/// `resources` and `prompts`, each `false` or `{ttl: 5m}`.
+pub fn read_servers(
+    node: &Node,
+    environment: &BTreeMap<String, String>,
+    problems: &mut Vec<Problem>,
+) -> BTreeMap<String, ServerDefinition> {
+    let mut servers = BTreeMap::new();
+    let Some(entries) = node.as_map() else {
+        if !node.is_null() {
+            problems.push(node.wrong_type("the MCP servers", "a mapping"));
+        }
+        return servers;
+    };
+    for entry in entries {
+        let expanded = expand(&entry.value, environment, problems);
+        if let Some(mut keys) = Keys::of(&expanded, "an MCP server", problems) {
+            if let Some(definition) = definition(&entry.key, &mut keys) {
+                servers.insert(entry.key.clone(), definition);
+            }
+            keys.finish();
+        }
+    }
+    servers
+}
+
+/// Reads a server's keys. Which are unknown is for the caller to tell.
+pub(super) fn definition(name: &str, keys: &mut Keys<'_, '_>) -> Option<ServerDefinition> {
+    let transport = transport(keys);
+    // Everything is read, so that nothing goes unnoticed, even if the server cannot be used.
+    let mut settings = McpSettings::new(
+        name,
+        transport.clone().unwrap_or_else(|| Transport::Http {
+            url: Secret::new(String::new()),
+            headers: BTreeMap::new(),
+        }),
+    );
+    if let Some(timeout) = keys.time(&["timeout", "toolTimeout", "tool_timeout"]) {
+        settings.timeout = timeout;
+    }
+    if let Some(timeout) = keys.time(&["startup_timeout", "startupTimeout"]) {
+        settings.startup_timeout = timeout;
+    }
+    settings.required = keys.boolean(&["required"]).unwrap_or(false);
+    if let Some(most) = keys.at_least_one(&["max_output", "maxOutput"], 1 << 30) {
+        settings.output_limit = usize::try_from(most).unwrap_or(usize::MAX);
+    }
+    settings.resources = offer(keys, "resources");
+    settings.prompts = offer(keys, "prompts");
+    let enabled = keys.filter(&["enabledTools", "enabled_tools"]);
+    let is_list = |node: &Node| node.as_list().is_some();
+    let taken = match keys.node(&["tools"]).map(is_list) {
+        Some(true) => keys.filter(&["tools"]),
+        Some(false) => {
+            believed(keys, &mut settings.trust);
+            None
+        }
+        None => None,
+    };
+    trust(keys, &mut settings.trust);
+    let filter = match (taken, enabled) {
+        (Some(_), Some(_)) => {
+            keys.lacks("two-spellings", "`tools` and `enabledTools` are the same", "leave one of them out");
+            Filter::default()
+        }
+        (taken, enabled) => taken.or(enabled).unwrap_or_default(),
+    };
+    transport.map(|_| ServerDefinition { settings, filter })
+}
+
+fn transport(keys: &mut Keys<'_, '_>) -> Option<Transport> {
+    let kind = match keys.has(&["ref"]) {
+        true => None,
+        // In a toolset, `type` says that it is a server at all.
+        false => keys.node(&["type", "transport"]).map(|node| (node, node.as_text().unwrap_or_default().to_owned())),
+    };
+    let command = keys.text(&["command"]).map(str::to_owned);
+    let arguments = keys.texts(&["args", "arguments"]).unwrap_or_default();
+    let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+    let environment = keys.variables(&["env", "environment"]);
+    let directory = keys.text(&["working_directory", "workingDirectory", "working_dir", "cwd"]);
+    let directory = directory.map(PathBuf::from);
+    let own = address(keys);
+    let remote = keys.within(&["remote"], "`remote`", |keys| {
+        let kind = keys.node(&["transport_type", "transportType", "type"]);
+        let kind = kind.map(|node| (node, node.as_text().unwrap_or_default().to_owned()));
+        if let Some((node, kind)) = &kind {
+            known_transport(keys, node, kind);
+        }
+        address(keys)
+    });
+    if let Some((node, kind)) = &kind {
+        known_transport(keys, node, kind);
+    }
+    let address = match (own, remote.flatten()) {
+        (Some(_), Some(_)) => {
+            keys.lacks("bad-value", "the server has two addresses: `url` and `remote`", "leave one of them out");
+            return None;
+        }
+        (own, remote) => own.or(remote),
+    };
+    match (command, address) {
+        (Some(command), None) if !command.trim().is_empty() => Some(Transport::Stdio {
+            command,
+            arguments,
+            environment,
+            directory,
+        }),
+        (None, Some((url, headers))) => {
+            if !arguments.is_empty() || !environment.is_empty() || directory.is_some() {
+                keys.lacks("bad-value", "`args`, `env` and `working_directory` mean nothing for a server that is reached by `url`", "leave them out, or give `headers`");
+            }
+            Some(Transport::Http { url, headers })
+        }
+        (Some(_), Some(_)) => {
+            keys.lacks("bad-value", "the server has both `command` and an address", "leave one of them out");
+            None
+        }
+        (_, None) => {
+            keys.lacks("missing-key", "the server has neither `command` nor `url`", "add `command: …` for a program, or `url: …` for a server that runs already");
+            None
+        }
+    }
+}
+
+type Address = (Secret<String>, BTreeMap<String, Secret<String>>);
+
+fn address(keys: &mut Keys<'_, '_>) -> Option<Address> {
+    let headers = keys.variables(&["headers"]);
+    let node = keys.node(&["url"])?;
+    let url = keys.text(&["url"])?;
+    let is_web = url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+    if !is_web {
+        // Not shown: it may hold a credential.
+        keys.problem(node, "bad-value", "`url` is no http:// or https:// address", "write the whole address, such as `https://host/mcp`");
+        return None;
+    }
+    Some((Secret::new(url.to_owned()), headers))
+}
+
+fn known_transport(keys: &mut Keys<'_, '_>, node: &Node, kind: &str) {
+    const KNOWN: [&str; 7] = [
+        "mcp", "stdio", "http", "streamable", "streamable-http", "streamableHttp", "streamable_http",
+    ];
+    if KNOWN.contains(&kind) {
+        return;
+    }
+    let help = match kind {
+        "sse" => "the HTTP+SSE transport is superseded: use the server's address for streamable HTTP",
+        _ => "write `stdio` or `http`, or leave it out",
+    };
+    keys.problem(node, "unsupported-transport", format!("the transport `{kind}` is not supported"), help);
+}
+
+/// `true`, `false`, or `{ttl: …}`.
+fn offer(keys: &mut Keys<'_, '_>, key: &'static str) -> Offer {
+    let Some(node) = keys.node(&[key]) else {
+        return Offer::default();
+    };
+    if let Some(taken) = node.as_boolean() {
+        return Offer {
+            taken,
+            lifetime: None,
+        };
+    }
+    let what = match key {
+        "resources" => "`resources`",
+        _ => "`prompts`",
+    };
+    let lifetime = keys.within(&[key], what, |keys| keys.time(&["ttl"]));
+    Offer {
+        taken: true,
+        lifetime: lifetime.flatten(),
+    }
+}
+
+/// `tools: {search: {read_only: true, ttl: 5m}}`.
+fn believed(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, Trust)>) {
+    let Some(node) = keys.node(&["tools"]) else {
+        return;
+    };
+    let Some(entries) = node.as_map() else {
+        let problem = node.wrong_type("`tools`", "a list of patterns, or a mapping of tools to what is believed of them");
+        keys.problems().push(problem);
+        return;
+    };
+    for entry in entries {
+        let Some(mut tool) = Keys::of(&entry.value, "a tool of an MCP server", keys.problems()) else {
+            continue;
+        };
+        let read_only = tool.boolean(&["read_only", "readOnly"]).unwrap_or(false);
+        let lifetime = tool.time(&["ttl"]);
+        if lifetime.is_some() && !read_only {
+            tool.lacks("bad-value", "`ttl` means nothing for a tool that may change things", "add `read_only: true`, if it changes nothing");
+        }
+        tool.finish();
+        pattern(keys, &entry.value, &entry.key);
+        trust.push((entry.key.clone(), Trust { read_only, lifetime }));
+    }
+}
+
+/// `trust: {read_only: [search, get_*], ttl: 5m}`.
+fn trust(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, Trust)>) {
+    let Some(node) = keys.node(&["trust"]) else {
+        return;
+    };
+    let read = keys.within(&["trust"], "`trust`", |keys| {
+        let patterns = keys.texts(&["read_only", "readOnly"]).unwrap_or_default();
+        let patterns: Vec<String> = patterns.into_iter().map(str::to_owned).collect();
+        (patterns, keys.time(&["ttl"]))
+    });
+    let (patterns, lifetime) = read.unwrap_or_default();
+    for name in patterns {
+        pattern(keys, node, &name);
+        let believed = Trust {
+            read_only: true,
+            lifetime,
+        };
+        trust.push((name, believed));
+    }
+}
+
+fn pattern(keys: &mut Keys<'_, '_>, node: &Node, pattern: &str) {
+    if let Err(error) = globset::Glob::new(pattern) {
+        keys.problem(
+            node,
+            "bad-pattern",
+            format!("`{pattern}` is no pattern: {}", error.kind()),
+            "`*` stands for any characters, `?` for one, `{a,b}` for either",
+        );
+    }
+}

@@ -1,0 +1,258 @@
+//! `toolsets` of an agent.
+
+use std::collections::BTreeMap;
+
+use cachalot_core::suggest::did_you_mean;
+use cachalot_core::tree::Node;
+use cachalot_core::{Place, Problem};
+
+use super::expand::expand;
+use super::reading::Keys;
+use super::servers::{ServerDefinition, definition};
+use crate::builtin::{ShellSettings, WebFetchSettings};
+use crate::filter::Filter;
+use crate::mcp::Transport;
+
+/// The toolsets of an agent, in the order written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolsetSettings {
+    /// Each of them.
+    pub toolsets: Vec<Toolset>,
+}
+
+/// Tools that belong together, and which of them are taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Toolset {
+    /// Which tools.
+    pub kind: ToolsetKind,
+    /// Which of them are taken.
+    pub filter: Filter,
+    /// Whether only those are taken that change nothing.
+    pub read_only: bool,
+    /// What an agent is told about them, beside what they say of themselves.
+    pub instruction: Option<String>,
+    /// Where it is written.
+    pub place: Place,
+}
+
+/// What a toolset consists of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolsetKind {
+    /// `read_file`, `list_dir`, `glob`, `grep`, `write_file`, `edit_file`, `apply_patch`.
+    Filesystem,
+    /// `shell`.
+    Shell(ShellSettings),
+    /// `web_fetch`.
+    Fetch(WebFetchSettings),
+    /// `memory`.
+    Memory,
+    /// `skills_list`, `skill_view`, `skill_manage`.
+    Skills,
+    /// What an MCP server offers.
+    Mcp(Box<ServerDefinition>),
+}
+
+const KINDS: [&str; 6] = ["filesystem", "shell", "fetch", "memory", "skills", "mcp"];
+
+/// Reads the list `toolsets` of an agent. `servers` are those of `mcps`, to which a toolset of
+/// `type: mcp` can refer by `ref`. Environment variables in its texts are expanded.
+///
+/// Every toolset has `type`, and may have `tools` (a list of patterns of what is taken), `readonly`
+/// and `instruction`. A shell has `timeout`, `max_timeout`, `max_output`, `env`, `pass_env`; fetching
+/// has `timeout`, `max_chars`, `max_bytes`, `ttl`, `allow`; an MCP server has `ref`, or what
+/// [`super::read_servers`] reads and a `name`.
+pub fn read_toolsets(
+    node: &Node,
+    servers: &BTreeMap<String, ServerDefinition>,
+    environment: &BTreeMap<String, String>,
+    problems: &mut Vec<Problem>,
+) -> ToolsetSettings {
+    let mut settings = ToolsetSettings::default();
+    let Some(items) = node.as_list() else {
+        if !node.is_null() {
+            problems.push(node.wrong_type("`toolsets`", "a list"));
+        }
+        return settings;
+    };
+    for item in items {
+        let expanded = expand(item, environment, problems);
+        if let Some(mut keys) = Keys::of(&expanded, "a toolset", problems) {
+            let read = toolset(&expanded, &mut keys, servers, &settings);
+            keys.finish();
+            settings.toolsets.extend(read);
+        }
+    }
+    settings
+}
+
+fn toolset(
+    node: &Node,
+    keys: &mut Keys<'_, '_>,
+    servers: &BTreeMap<String, ServerDefinition>,
+    before: &ToolsetSettings,
+) -> Option<Toolset> {
+    let Some(kind) = keys.node(&["type"]) else {
+        keys.lacks("missing-key", "a toolset needs `type`", format!("add `type: …`, one of: {}", KINDS.join(", ")));
+        return None;
+    };
+    let read_only = keys.boolean(&["readonly", "read_only", "readOnly"]).unwrap_or(false);
+    let instruction = keys.text(&["instruction"]).map(str::to_owned);
+    let (kind, filter) = match kind.as_text() {
+        Some("filesystem") => (ToolsetKind::Filesystem, own_filter(keys, &FILES)),
+        Some("shell") => (ToolsetKind::Shell(shell(keys)), own_filter(keys, &["shell"])),
+        Some("fetch" | "web_fetch") => (ToolsetKind::Fetch(fetch(keys)), own_filter(keys, &["web_fetch"])),
+        Some("memory") => (ToolsetKind::Memory, own_filter(keys, &["memory"])),
+        Some("skills") => (ToolsetKind::Skills, own_filter(keys, &SKILLS)),
+        Some("mcp") => {
+            let (definition, filter) = server(keys, servers, before)?;
+            (ToolsetKind::Mcp(Box::new(definition)), filter)
+        }
+        other => {
+            let problem = match other {
+                Some(other) => Problem::new("unknown-toolset", format!("there is no toolset of type `{other}`"))
+                    .at(&kind.place)
+                    .help(did_you_mean(other, &KINDS)),
+                None => kind.wrong_type("`type`", "text"),
+            };
+            keys.problems().push(problem);
+            // What else it has cannot be judged.
+            keys.skip();
+            return None;
+        }
+    };
+    Some(Toolset {
+        kind,
+        filter,
+        read_only,
+        instruction,
+        place: node.head(),
+    })
+}
+
+const FILES: [&str; 7] = [
+    "read_file", "list_dir", "glob", "grep", "write_file", "edit_file", "apply_patch",
+];
+const SKILLS: [&str; 3] = ["skills_list", "skill_view", "skill_manage"];
+
+/// The filter of tools whose names are known: a pattern that none of them matches is a slip.
+fn own_filter(keys: &mut Keys<'_, '_>, names: &[&str]) -> Filter {
+    let node = keys.node(&["tools"]);
+    let Some(filter) = keys.filter(&["tools"]) else {
+        return Filter::default();
+    };
+    for pattern in filter.patterns() {
+        let bare = pattern.trim_start_matches('!');
+        let alone = Filter::new(&[bare]).unwrap_or_default();
+        if !names.iter().any(|name| alone.takes(&[name]))
+            && let Some(node) = node
+        {
+            keys.problem(node, "unknown-tool", format!("no tool of this toolset is called `{bare}`"), did_you_mean(bare, names));
+        }
+    }
+    filter
+}
+
+fn shell(keys: &mut Keys<'_, '_>) -> ShellSettings {
+    let default = ShellSettings::default();
+    let timeout = keys.time(&["timeout"]).unwrap_or(default.timeout);
+    let longest_timeout = keys.time(&["max_timeout", "maxTimeout"]).unwrap_or(default.longest_timeout);
+    let output_limit = keys
+        .at_least_one(&["max_output", "maxOutput"], 1 << 30)
+        .map_or(default.output_limit, |most| usize::try_from(most).unwrap_or(usize::MAX));
+    let pass = keys.filter(&["pass_env", "passEnv"]).unwrap_or_default();
+    ShellSettings {
+        timeout,
+        // Who makes the usual time longer means it.
+        longest_timeout: longest_timeout.max(timeout),
+        output_limit,
+        environment: keys.variables(&["env", "environment"]),
+        pass: pass.patterns().to_vec(),
+    }
+}
+
+fn fetch(keys: &mut Keys<'_, '_>) -> WebFetchSettings {
+    let default = WebFetchSettings::default();
+    let allow = keys.texts(&["allow", "allowed_hosts", "allowedHosts"]).unwrap_or_default();
+    WebFetchSettings {
+        timeout: keys.time(&["timeout"]).unwrap_or(default.timeout),
+        max_chars: keys
+            .at_least_one(&["max_chars", "maxChars"], 500_000)
+            .map_or(default.max_chars, |most| usize::try_from(most).unwrap_or(usize::MAX)),
+        max_bytes: keys
+            .at_least_one(&["max_bytes", "maxBytes"], 1 << 30)
+            .unwrap_or(default.max_bytes),
+        lifetime: keys.time(&["ttl"]),
+        allow: allow.into_iter().map(str::to_owned).collect(),
+    }
+}
+
+/// The server of a toolset, and what the toolset takes of it.
+fn server(
+    keys: &mut Keys<'_, '_>,
+    servers: &BTreeMap<String, ServerDefinition>,
+    before: &ToolsetSettings,
+) -> Option<(ServerDefinition, Filter)> {
+    if let Some(node) = keys.node(&["ref"]) {
+        let filter = keys.filter(&["tools"]).unwrap_or_default();
+        let name = keys.text(&["ref"])?;
+        if let Some(found) = servers.get(name) {
+            return Some((found.clone(), filter));
+        }
+        let known: Vec<&str> = servers.keys().map(String::as_str).collect();
+        let help = match name.starts_with("docker:") {
+            true => "catalogues of servers are not supported: define the server under `mcps` with its `command` or `url`".to_owned(),
+            false if known.is_empty() => "define it under `mcps`".to_owned(),
+            false => did_you_mean(name, &known),
+        };
+        keys.problem(node, "unknown-server", format!("there is no MCP server `{name}`"), help);
+        return None;
+    }
+    let named = keys.text(&["name"]).map(str::to_owned);
+    let mut found = definition("", keys)?;
+    found.settings.name = named.unwrap_or_else(|| unused(&derived(&found.settings.transport), servers, before));
+    let taken = |other: &ServerDefinition| {
+        other.settings.name == found.settings.name && other.settings != found.settings
+    };
+    if servers.values().any(taken) || definitions(before).any(taken) {
+        keys.lacks("duplicate-server", format!("there are two MCP servers called `{}`", found.settings.name), "give one of them another `name`");
+    }
+    Some((found, Filter::default()))
+}
+
+fn definitions(settings: &ToolsetSettings) -> impl Iterator<Item = &ServerDefinition> {
+    settings.toolsets.iter().filter_map(|toolset| match &toolset.kind {
+        ToolsetKind::Mcp(definition) => Some(definition.as_ref()),
+        _ => None,
+    })
+}
+
+/// A name for a server that was given none: its program's, or its host's.
+fn derived(transport: &Transport) -> String {
+    let name = match transport {
+        Transport::Stdio { command, .. } => std::path::Path::new(command)
+            .file_stem()
+            .map(|stem| stem.to_string_lossy().into_owned()),
+        Transport::Http { url, .. } => url::Url::parse(url.expose())
+            .ok()
+            .and_then(|url| url.host_str().map(str::to_owned)),
+    };
+    name.filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "server".to_owned())
+}
+
+/// The name, or the name with the first number that makes it nobody else's.
+fn unused(
+    name: &str,
+    servers: &BTreeMap<String, ServerDefinition>,
+    before: &ToolsetSettings,
+) -> String {
+    let taken = |name: &str| {
+        servers.contains_key(name)
+            || definitions(before).any(|definition| definition.settings.name == name)
+    };
+    let numbered = (2..).map(|number: u32| format!("{name}_{number}"));
+    std::iter::once(name.to_owned())
+        .chain(numbered)
+        .find(|name| !taken(name))
+        .unwrap_or_else(|| name.to_owned())
+}

@@ -1,0 +1,131 @@
+//! An open directory of a workspace: listed and entered by its handle, whatever happens to its path.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use cachalot_cache::{Observation, Witness};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::beneath;
+use super::place::{READING, Stamp, as_file};
+
+/// An open directory.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    handle: OwnedFd,
+    /// The path that it was reached by.
+    asked: PathBuf,
+}
+
+/// A name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: OsString,
+    pub(crate) kind: Kind,
+}
+
+/// What a name stands for. Links are not followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Directory,
+    Link,
+    Special,
+}
+
+impl Kind {
+    fn of(kind: FileType) -> Self {
+        match kind {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Link,
+            _ => Self::Special,
+        }
+    }
+}
+
+impl Directory {
+    pub(super) fn new(handle: OwnedFd, asked: PathBuf) -> Self {
+        Self { handle, asked }
+    }
+
+    /// The path that it was reached by.
+    pub(crate) fn asked(&self) -> &Path {
+        &self.asked
+    }
+
+    pub(crate) fn handle(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+
+    /// Its entries, sorted by the bytes of their names. Noted before they are looked at; a listing
+    /// that changes meanwhile is given, and spoils the witness.
+    pub(crate) fn entries(&self, witness: &Witness) -> io::Result<Vec<Entry>> {
+        let before = Stamp::of(&self.handle)?;
+        witness.observe(Observation::Listing(&self.asked));
+        let entries = self.unwitnessed_entries()?;
+        // The stamp has the time of the last change; the path has to lead here still.
+        if Stamp::of(&self.handle)? != before || !before.is_at(&self.asked) {
+            witness.spoil(format!("{} changed while it was listed", self.asked.display()));
+        }
+        Ok(entries)
+    }
+
+    /// Its entries for a message that is kept nowhere.
+    pub(crate) fn unwitnessed_entries(&self) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.handle)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let name = OsStr::from_bytes(name).to_owned();
+            let kind = match entry.file_type() {
+                FileType::Unknown => self.kind_of(&name)?,
+                known => Some(Kind::of(known)),
+            };
+            entries.extend(kind.map(|kind| Entry { name, kind }));
+        }
+        entries.sort_unstable_by(|a, b| a.name.as_bytes().cmp(b.name.as_bytes()));
+        Ok(entries)
+    }
+
+    /// Some file systems do not tell kinds with names. `None` if it is gone.
+    fn kind_of(&self, name: &OsStr) -> io::Result<Option<Kind>> {
+        match rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(status) => Ok(Some(Kind::of(FileType::from_raw_mode(status.st_mode)))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Opens a directory in it.
+    pub(crate) fn directory(&self, name: &OsStr) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let handle = beneath::open_from(self.handle(), Path::new(name), flags)?;
+        Ok(Self::new(handle, self.asked.join(name)))
+    }
+
+    /// Opens a file in it for reading.
+    pub(crate) fn file(&self, name: &OsStr) -> io::Result<File> {
+        let flags = READING | OFlags::NOFOLLOW;
+        as_file(beneath::open_from(self.handle(), Path::new(name), flags)?.into())
+    }
+
+    /// Makes a directory in it, or opens the one that is there; true if it is new.
+    pub(crate) fn make(&self, name: &OsStr) -> io::Result<(Self, bool)> {
+        let mode = Mode::RWXU | Mode::RWXG | Mode::RWXO;
+        let is_new = match rustix::fs::mkdirat(&self.handle, name, mode) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(error) => return Err(error.into()),
+        };
+        Ok((self.directory(name)?, is_new))
+    }
+}

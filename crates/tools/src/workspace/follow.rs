@@ -1,0 +1,161 @@
+//! Following a path to where it really is.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, FileType};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use super::{Refusal, Workspace};
+
+/// As many links as Linux follows.
+const LINKS: usize = 40;
+
+/// Where a path leads.
+pub(super) struct Followed {
+    /// Without links; the last `missing` names do not exist.
+    pub(super) real: PathBuf,
+    pub(super) missing: usize,
+    /// Of what is there, if nothing is missing.
+    pub(super) kind: Option<FileType>,
+}
+
+/// Where following a path had to stop, and why.
+pub(super) struct Stopped {
+    pub(super) at: PathBuf,
+    why: Why,
+}
+
+enum Why {
+    NotADirectory,
+    Nowhere,
+    Circle,
+    Unreadable(io::Error),
+}
+
+impl Stopped {
+    pub(super) fn refusal(self, path: &Path, workspace: &Workspace) -> Refusal {
+        let path = path.display().to_string();
+        let at = workspace.shown(&self.at);
+        match self.why {
+            Why::NotADirectory => Refusal::NotADirectory { path, file: at },
+            Why::Nowhere => Refusal::Nowhere { path, missing: at },
+            Why::Circle => Refusal::Circle { path },
+            Why::Unreadable(error) => Refusal::Unreadable {
+                path,
+                reason: error.to_string(),
+            },
+        }
+    }
+}
+
+/// Follows `path` (absolute) from `start`, which it begins with, and in which there are no links.
+pub(super) fn follow(start: &Path, path: &Path) -> Result<Followed, Stopped> {
+    let mut way = Way {
+        real: start.to_owned(),
+        missing: 0,
+        kind: None,
+        pending: VecDeque::new(),
+        links: 0,
+    };
+    way.pending
+        .extend(steps(path.strip_prefix(start).unwrap_or(path)));
+    while let Some(step) = way.pending.pop_front() {
+        if let Err(why) = way.take(step) {
+            return Err(Stopped { at: way.real, why });
+        }
+    }
+    if way.missing == 0 && way.kind.is_none() {
+        way.kind = fs::symlink_metadata(&way.real).ok().map(|m| m.file_type());
+    }
+    Ok(Followed {
+        real: way.real,
+        missing: way.missing,
+        kind: way.kind,
+    })
+}
+
+enum Step {
+    Root,
+    Up,
+    Into(OsString),
+}
+
+fn steps(path: &Path) -> Vec<Step> {
+    path.components()
+        .filter_map(|component| match component {
+            Component::RootDir => Some(Step::Root),
+            Component::ParentDir => Some(Step::Up),
+            Component::Normal(name) => Some(Step::Into(name.to_owned())),
+            Component::CurDir | Component::Prefix(_) => None,
+        })
+        .collect()
+}
+
+struct Way {
+    real: PathBuf,
+    missing: usize,
+    /// Of `real`, if it was looked at.
+    kind: Option<FileType>,
+    pending: VecDeque<Step>,
+    links: usize,
+}
+
+impl Way {
+    fn take(&mut self, step: Step) -> Result<(), Why> {
+        match step {
+            Step::Root => {
+                self.real = PathBuf::from("/");
+                self.kind = None;
+                Ok(())
+            }
+            Step::Up if self.missing > 0 => Err(Why::Nowhere),
+            Step::Up if self.is_no_directory() => Err(Why::NotADirectory),
+            Step::Up => {
+                self.real.pop();
+                self.kind = None;
+                Ok(())
+            }
+            Step::Into(name) if self.missing > 0 => {
+                self.real.push(name);
+                self.missing += 1;
+                Ok(())
+            }
+            Step::Into(_) if self.is_no_directory() => Err(Why::NotADirectory),
+            Step::Into(name) => self.enter(&name),
+        }
+    }
+
+    fn is_no_directory(&self) -> bool {
+        self.kind.is_some_and(|kind| !kind.is_dir())
+    }
+
+    fn enter(&mut self, name: &OsStr) -> Result<(), Why> {
+        let next = self.real.join(name);
+        match fs::symlink_metadata(&next) {
+            Ok(metadata) if metadata.is_symlink() => {
+                self.links += 1;
+                if self.links > LINKS {
+                    return Err(Why::Circle);
+                }
+                let target = fs::read_link(&next).map_err(Why::Unreadable)?;
+                for step in steps(&target).into_iter().rev() {
+                    self.pending.push_front(step);
+                }
+                Ok(())
+            }
+            Ok(metadata) => {
+                self.real = next;
+                self.kind = Some(metadata.file_type());
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.real = next;
+                self.missing = 1;
+                self.kind = None;
+                Ok(())
+            }
+            Err(error) => Err(Why::Unreadable(error)),
+        }
+    }
+}

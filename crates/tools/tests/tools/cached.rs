@@ -1,0 +1,11 @@
+//! The layer that serves results of read-only tools again.
+
+mod accounts;
+mod delivery;
+mod flights;
+mod grounds;
+mod keys;
+mod scopes;
+mod settings;
+pub(crate) mod world;
+mod writes;

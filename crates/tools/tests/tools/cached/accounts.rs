@@ -1,0 +1,179 @@
+//! What calls cost and saved, in the ledger and in the counters.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_cache::{self as cache, Ledger, Mode};
+use cachalot_tools::cached::Settings;
+use cachalot_tools::{Answered, Output};
+use serde_json::json;
+
+use super::world::{Counting, Making, on, text};
+
+#[tokio::test]
+async fn every_call_is_in_the_ledger_with_its_reason() {
+    let home = tempfile::tempdir().unwrap();
+    let ledger = Ledger::at(
+        &home.path().join("ledger.db"),
+        "run-1",
+        Arc::new(|line| panic!("{line}")),
+    );
+    let slow = Counting::reader("look").doing(|_, _, run| {
+        std::thread::sleep(Duration::from_millis(3));
+        Output::text(format!("run {run}"))
+    });
+    let fails = Counting::reader("fails").doing(|_, _, _| Output::error("no such thing"));
+    let mut making = Making::with(on());
+    making.ledger = ledger.clone();
+    let world = making.of(&[
+        &slow,
+        &fails,
+        &Counting::unknown("shell"),
+        &Counting::named("now"),
+    ]);
+    let mut saved = Duration::ZERO;
+    for (tool, arguments) in [
+        ("look", json!({"a": 1})),
+        ("look", json!({"a": 1})),
+        ("fails", json!({})),
+        ("shell", json!({})),
+        ("now", json!({})),
+        ("look", json!({"a": 1, "force": true})),
+    ] {
+        saved += world.call(tool, arguments).await.saved.time;
+    }
+    assert!(saved >= Duration::from_millis(3), "{saved:?}");
+    ledger.flush().await;
+    let mut rows = ledger.recent(10).unwrap();
+    rows.reverse();
+    let told: Vec<(&str, cache::Answered, Option<&str>, Option<&str>)> = rows
+        .iter()
+        .map(|row| {
+            assert_eq!(
+                (row.kind.as_str(), row.scope.as_str()),
+                ("tool", "session:main")
+            );
+            (
+                row.name.as_str(),
+                row.answered,
+                row.reason.as_deref(),
+                row.failure.as_deref(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (
+                "look",
+                cache::Answered::Miss,
+                Some("not in the cache"),
+                None
+            ),
+            ("look", cache::Answered::Hit, None, None),
+            (
+                "fails",
+                cache::Answered::Miss,
+                Some("not in the cache"),
+                Some("no such thing")
+            ),
+            (
+                "shell",
+                cache::Answered::Bypass,
+                Some("it is not read-only"),
+                None
+            ),
+            ("now", cache::Answered::Miss, Some("not in the cache"), None),
+            (
+                "look",
+                cache::Answered::Miss,
+                Some("a fresh answer was asked for"),
+                None
+            ),
+        ]
+    );
+    assert!(rows[0].paid.time >= Duration::from_millis(3));
+    assert!(rows[1].saved.time >= Duration::from_millis(3));
+    assert_eq!(
+        rows[4].not_stored.as_deref(),
+        Some("nobody said that its results last")
+    );
+    let input = rows[0].input.clone().unwrap();
+    assert_eq!(input["arguments"], json!({"a": 1}));
+}
+
+#[tokio::test]
+async fn counters_tell_what_became_of_calls() {
+    let world = Making::with(Settings {
+        max_size: 2,
+        ..on()
+    })
+    .of(&[
+        &Counting::file_reader("look"),
+        &Counting::file_writer("write"),
+        &Counting::unknown("shell"),
+    ]);
+    for name in ["a", "b", "c"] {
+        world.write(name, "text");
+    }
+    let look = async |path: &str| world.call("look", json!({ "path": path })).await;
+    look("a").await; // miss
+    look("a").await; // hit
+    look("b").await; // miss
+    look("c").await; // miss, and a makes room
+    world
+        .call("write", json!({"path": "c", "text": "other"}))
+        .await;
+    look("c").await; // invalidated
+    world.write("b", "from outside");
+    look("b").await; // stale prevented
+    look("absent").await; // fails
+    world
+        .call("look", json!({"path": "b", "force": true}))
+        .await;
+    let all = world.tools.counters("main");
+    let counters = &all["look"];
+    assert_eq!((counters.hits, counters.misses), (1, 6), "{counters:?}");
+    assert_eq!((counters.invalidated, counters.stale_prevented), (1, 2));
+    assert_eq!(counters.evicted, 1);
+    assert_eq!(counters.not_kept["the work failed"], 1);
+    assert_eq!(counters.bypassed["a fresh answer was asked for"], 1);
+    assert_eq!(counters.bytes_served, 4);
+    assert_eq!(all["write"].bypassed["it is not read-only"], 1);
+    assert!(!all.contains_key("shell"));
+    let shown = serde_json::to_value(counters).unwrap();
+    assert_eq!(shown["stale_prevented"], 2);
+}
+
+#[tokio::test]
+async fn the_command_line_decides_over_the_settings() {
+    for (mode, runs) in [
+        (Mode::On, 1),
+        (Mode::Off, 3),
+        (Mode::Refresh, 3),
+        (Mode::ReadOnly, 3),
+    ] {
+        let tool = Counting::reader("look");
+        let mut making = Making::with(on());
+        making.mode = mode;
+        let world = making.of(&[&tool]);
+        for _ in 0..3 {
+            world.call("look", json!({})).await;
+        }
+        assert_eq!(tool.runs(), runs, "{mode:?}");
+    }
+    let tool = Counting::reader("look");
+    let mut making = Making::with(on());
+    making.mode = Mode::Frozen;
+    let world = making.of(&[&tool]);
+    let answer = world.call("look", json!({})).await;
+    assert!(
+        answer.output.is_error && text(&answer).contains("frozen"),
+        "{}",
+        text(&answer)
+    );
+    assert_eq!(
+        (tool.runs(), matches!(answer.how, Answered::Ran(_))),
+        (0, true)
+    );
+}

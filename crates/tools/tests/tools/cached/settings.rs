@@ -1,0 +1,132 @@
+//! What a `tools` section may say.
+
+use std::time::Duration;
+
+use cachalot_core::Problem;
+use cachalot_core::tree::{Section, parse};
+use cachalot_tools::cached::{Delivery, Settings, Sharing};
+
+fn read(text: &str) -> (Settings, Vec<Problem>) {
+    let file = parse("agent.yaml", text).unwrap();
+    let mut problems = Vec::new();
+    let mut section = Section::of(file.get("tools").unwrap(), "`tools`", &mut problems).unwrap();
+    let settings = Settings::read(&mut section, &mut problems);
+    section.finish(&mut problems);
+    (settings, problems)
+}
+
+fn codes(text: &str) -> Vec<&'static str> {
+    read(text)
+        .1
+        .into_iter()
+        .map(|problem| problem.code)
+        .collect()
+}
+
+#[test]
+fn the_default_is_off() {
+    assert_eq!(read("tools: {}"), (Settings::default(), vec![]));
+    let settings = Settings::default();
+    assert!(!settings.enabled);
+    assert_eq!(settings.max_size, 128);
+}
+
+#[test]
+fn yaml_and_json_with_capitals_or_underscores_say_the_same() {
+    let expected = Settings {
+        enabled: true,
+        max_size: 64,
+        max_bytes: 1_000_000,
+        scope: Sharing::Workspace,
+        delivery: Delivery::Marker,
+        ttl: [
+            ("web_fetch".to_owned(), Duration::from_secs(600)),
+            ("docs".to_owned(), Duration::from_secs(7 * 86_400)),
+            ("now".to_owned(), Duration::from_secs(5)),
+        ]
+        .into(),
+    };
+    for text in [
+        "tools:
+  cacheToolResults: true
+  cacheToolResultsMaxSize: 64
+  cacheToolResultsMaxBytes: 1000000
+  cacheToolResultsScope: workspace
+  cacheToolResultsDelivery: marker
+  cacheToolResultsTtl: {web_fetch: 10m, docs: 7d, now: 5}
+",
+        "tools:
+  cache_tool_results: true
+  cache_tool_results_max_size: 64
+  cache_tool_results_max_bytes: 1000000
+  cache_tool_results_scope: workspace
+  cache_tool_results_delivery: marker
+  cache_tool_results_ttl: {web_fetch: 600s, docs: 168h, now: 5s}
+",
+        r#"{"tools": {"cacheToolResults": true, "cacheToolResultsMaxSize": 64,
+            "cacheToolResultsMaxBytes": 1000000, "cacheToolResultsScope": "workspace",
+            "cacheToolResultsDelivery": "marker",
+            "cacheToolResultsTtl": {"web_fetch": "10m", "docs": "7d", "now": 5}}}"#,
+    ] {
+        assert_eq!(read(text), (expected.clone(), vec![]), "{text}");
+    }
+}
+
+#[test]
+fn the_keys_of_the_source_alone_are_enough() {
+    let (settings, problems) =
+        read(r#"{"tools":{"cacheToolResults":true,"cacheToolResultsMaxSize":128}}"#);
+    assert!(problems.is_empty());
+    assert_eq!(
+        settings,
+        Settings {
+            enabled: true,
+            ..Settings::default()
+        }
+    );
+}
+
+#[test]
+fn whatever_is_wrong_is_said() {
+    for (text, code) in [
+        ("cacheToolResult: true", "unknown-key"),
+        ("cacheToolResults: yes", "wrong-type"),
+        ("cacheToolResultsMaxSize: 0", "out-of-range"),
+        ("cacheToolResultsMaxSize: -1", "out-of-range"),
+        ("cacheToolResultsMaxSize: many", "wrong-type"),
+        ("cacheToolResultsMaxBytes: 0", "out-of-range"),
+        ("cacheToolResultsScope: everybody", "wrong-type"),
+        ("cacheToolResultsScope: global", "wrong-type"),
+        ("cacheToolResultsDelivery: none", "wrong-type"),
+        ("cacheToolResultsTtl: 10m", "wrong-type"),
+        (
+            "cacheToolResultsTtl: {web_fetch: 10}\n  cacheToolResultsTTL: {}",
+            "unknown-key",
+        ),
+        ("cacheToolResultsTtl: {web_fetch: 10 minutes}", "wrong-type"),
+        ("cacheToolResultsTtl: {web_fetch: m}", "wrong-type"),
+        ("cacheToolResultsTtl: {web_fetch: 0s}", "wrong-type"),
+        ("cacheToolResultsTtl: {web_fetch: -1}", "wrong-type"),
+        (
+            "cacheToolResultsTtl: {web_fetch: 99999999999999999999d}",
+            "wrong-type",
+        ),
+        (
+            "cacheToolResultsTtl: {web_fetch: 999999999999999999d}",
+            "wrong-type",
+        ),
+        (
+            "cacheToolResults: true\n  cache_tool_results: false",
+            "two-spellings",
+        ),
+    ] {
+        assert_eq!(codes(&format!("tools:\n  {text}\n")), [code], "{text}");
+    }
+}
+
+#[test]
+fn a_misspelt_key_is_helped_with() {
+    let (_, problems) = read("tools:\n  cacheToolResult: true\n");
+    let help = problems[0].help.clone().unwrap_or_default();
+    assert!(help.contains("cacheToolResults"), "{help}");
+}
