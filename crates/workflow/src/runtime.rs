@@ -4,12 +4,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use cachalot_agent::{House, Listener, Team};
 use cachalot_cache::Cache;
 use cachalot_core::{Clock, Seals};
 use cachalot_memory::Memory;
+use cachalot_model::{Model, Models};
+use cachalot_model::budget::Meter;
 use cachalot_storage::Storage;
 use serde_json::Value;
 
+use crate::action::Failure;
 use crate::actions::Registry;
 use crate::report::Reporter;
 
@@ -17,6 +22,17 @@ use crate::report::Reporter;
 pub trait Random: Send + Sync {
     /// A number in `0.0..1.0`.
     fn unit(&self) -> f64;
+}
+
+/// Where agents that a step runs live. Tools and sessions are put together by whoever puts the program
+/// together.
+#[async_trait]
+pub trait Houses: Send + Sync {
+    /// What a team needs.
+    ///
+    /// # Errors
+    /// What keeps it from being made ready, and what to do.
+    async fn house(&self, team: &Arc<Team>, listener: Arc<dyn Listener>) -> Result<House, String>;
 }
 
 /// What a run hands to its steps.
@@ -47,8 +63,25 @@ pub struct Runtime {
     pub seals: Arc<Seals>,
     /// `{{ secrets.NAME }}`.
     pub secrets: BTreeMap<String, cachalot_core::Secret<String>>,
+    /// The models that the agent file and the environment know.
+    pub models: Models,
+    /// What of the file's budget is left.
+    pub meter: Meter,
+    /// The agents of the file.
+    pub team: Option<Arc<Team>>,
+    /// What agents need; `None` where there are none to be run.
+    pub houses: Option<Arc<dyn Houses>>,
     /// The actions.
     pub actions: Arc<Registry>,
     /// Who is told what happens.
     pub reporter: Arc<dyn Reporter>,
+}
+
+impl Runtime {
+    /// Whether the budget allows another model call.
+    pub(crate) fn check_budget(&self, model: &Model) -> Result<(), Failure> {
+        self.meter
+            .check_for(model)
+            .map_err(|over| Failure::new("over_budget", over.to_string()))
+    }
 }

@@ -10,6 +10,7 @@ mod file;
 mod http;
 mod json;
 mod llamaextract;
+mod llm;
 mod location;
 mod ltm;
 mod order;
@@ -18,6 +19,7 @@ mod shell;
 mod storage;
 mod web;
 mod written;
+mod agent;
 
 pub use arguments::check;
 
@@ -65,6 +67,7 @@ impl Registry {
 #[must_use]
 pub fn builtin() -> Registry {
     let mut registry = Registry::default();
+    agent::register(&mut registry);
     cache::register(&mut registry);
     csv::register(&mut registry);
     document::register(&mut registry);
@@ -72,6 +75,7 @@ pub fn builtin() -> Registry {
     http::register(&mut registry);
     json::register(&mut registry);
     llamaextract::register(&mut registry);
+    llm::register(&mut registry);
     ltm::register(&mut registry);
     shell::register(&mut registry);
     storage::register(&mut registry);

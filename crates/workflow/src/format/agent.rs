@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cachalot_agent::Team;
 use cachalot_core::Place;
+use cachalot_model::budget::Budget;
+use cachalot_model::Configured;
 use serde_json::{Map, Value};
 
 use super::settings::Settings;
@@ -24,6 +27,12 @@ pub struct Agent {
     pub variables: Map<String, Value>,
     /// `settings`, environment variables expanded.
     pub settings: Settings,
+    /// `models`, `providers`, and `settings.llm` as what holds for all of them.
+    pub models: Configured,
+    /// `budget`, for one run.
+    pub budget: Budget,
+    /// `agents`, and what they share.
+    pub team: Option<Arc<Team>>,
     /// `initial_state`.
     pub initial_state: Map<String, Value>,
     pub(crate) templates: Templates,

@@ -6,7 +6,6 @@
 mod agent;
 mod arguments;
 pub mod codes;
-mod environment;
 mod flow;
 mod meeting;
 mod nodes;
@@ -15,9 +14,13 @@ mod settings;
 mod work;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use cachalot_agent::{Team, Written};
 use cachalot_core::Problem;
 use cachalot_core::tree::{self, Entry, Section};
+use cachalot_model::budget::Budget;
 use serde_json::{Map, Value};
 
 use crate::actions::Registry;
@@ -91,10 +94,28 @@ fn read(
     section.claim("state_schema");
     let settings = match section.present("settings") {
         Some(node) => settings::read(
-            &environment::expand(node, text, environment, problems),
+            &tree::expand(node, text, environment, problems),
             problems,
         ),
         None => Settings::default(),
+    };
+    let written = Written {
+        text,
+        directory: &directory_of(tree),
+        environment,
+    };
+    let team = section
+        .has("agents")
+        .then(|| Team::read(&mut section, &written, problems));
+    let models = match &team {
+        Some(team) => team.as_ref().map(|team| team.configured.clone()),
+        None => Some(written.configured(&mut section, problems)),
+    };
+    let budget = match &team {
+        Some(team) => team.as_ref().map(|team| team.budget.clone()),
+        None => section
+            .section("budget", "`budget`", problems)
+            .map(|budget| Budget::read(budget, problems)),
     };
     section.required("nodes", problems);
     let nodes = section.list("nodes", problems).unwrap_or_default();
@@ -143,12 +164,25 @@ fn read(
         description,
         version,
         variables,
+        models: models
+            .unwrap_or_default()
+            .with_defaults(settings.llm.clone()),
+        budget: budget.unwrap_or_default(),
+        team: team.flatten().map(Arc::new),
         settings,
         initial_state,
         templates,
         nodes,
         start,
     })
+}
+
+/// Where the file is, by the name that it was given.
+fn directory_of(tree: &tree::Node) -> PathBuf {
+    Path::new(&*tree.place.file)
+        .parent()
+        .map(Path::to_owned)
+        .unwrap_or_default()
 }
 
 fn mapping(entries: Option<&[Entry]>) -> Map<String, Value> {

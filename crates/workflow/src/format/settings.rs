@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cachalot_core::tree::{Node, Section};
 use cachalot_core::{Place, Problem};
+use cachalot_model::ModelSettings;
 use serde_json::Value;
 
 use super::codes;
@@ -23,6 +24,8 @@ pub struct Settings {
     pub python: ScriptSettings,
     /// `python3`: limits of inline code in the user's own interpreter.
     pub python3: ScriptSettings,
+    /// `llm`: defaults of every model.
+    pub llm: ModelSettings,
     /// `parallel.max_workers`: how many branches run at a time where a node does not say.
     pub max_workers: Option<usize>,
 }
@@ -64,7 +67,6 @@ pub struct ScriptSettings {
 
 /// What other runtimes know in `settings`, and this one does not.
 const UNSUPPORTED: &[&str] = &[
-    "llm",
     "shell_providers",
     "graph",
     "secrets",
@@ -101,6 +103,10 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
     settings.cache = cache(&mut section, problems);
     settings.python = script(&mut section, "python", "`settings.python`", problems);
     settings.python3 = script(&mut section, "python3", "`settings.python3`", problems);
+    if let Some(mut llm) = section.section("llm", "`settings.llm`", problems) {
+        settings.llm = ModelSettings::read(&mut llm, problems);
+        llm.finish(problems);
+    }
     settings.max_workers = parallel(&mut section, problems);
     if let Some(mut web) = section.section("web", "`settings.web`", problems) {
         if let Some(mut search) = web.section("search", "`settings.web.search`", problems) {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use cachalot_cache::{Bounds, Cache, Ledger, Mode};
 use cachalot_core::{DigestKey, ManualClock, Seals};
 use cachalot_memory::in_process::InProcessMemory;
+use cachalot_model::{Budget, Configured, Meter, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_workflow::actions::{builtin, check};
 use cachalot_workflow::report::{Event, Reporter};
@@ -70,11 +71,24 @@ impl World {
             warn: Arc::new(|_| {}),
         });
         let path = std::env::var("PATH").unwrap_or_default();
+        let environment = BTreeMap::from([("PATH".to_owned(), path)]);
         let runtime = Runtime {
+            models: Models::new(
+                cachalot_model::Surroundings {
+                    environment: environment.clone(),
+                    clock: clock.clone(),
+                    http: cachalot_storage::HttpOptions::default(),
+                    catalog: cachalot_model::Catalog::built_in(),
+                },
+                Configured::default(),
+            ),
+            meter: Meter::new(Budget::default(), clock.clone()),
+            team: None,
+            houses: None,
             run: "run".to_owned(),
             agent: "test".to_owned(),
             directory: directory.path().to_owned(),
-            environment: BTreeMap::from([("PATH".to_owned(), path)]),
+            environment,
             settings: json!({}),
             clock,
             random: Arc::new(Half),

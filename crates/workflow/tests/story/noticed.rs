@@ -100,6 +100,6 @@ async fn a_wrap_in_a_wrap_is_paid_for_once() {
         .await;
     world.runtime.cache.ledger().flush().await;
     let totals = world.runtime.cache.ledger().totals().unwrap();
-    let paid: Duration = totals.iter().map(|(_, _, totals)| totals.paid).sum();
+    let paid: Duration = totals.iter().map(|(_, _, totals)| totals.paid.time).sum();
     assert!(paid >= took && paid < took * 3 / 2, "{paid:?}");
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use cachalot_cache::{Bounds, Cache, Explanation, Ledger, Mode};
 use cachalot_core::{Clock, DigestKey, ManualClock, Millis, Seals};
 use cachalot_memory::sqlite::{self, SqliteMemory};
+use cachalot_model::{Budget, Configured, Meter, Models};
 use cachalot_memory::{Filter, Memory, Page, Record, space};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_workflow::actions::{Registry, builtin, check};
@@ -261,6 +262,18 @@ impl Setup {
             directory
         });
         let runtime = Runtime {
+            models: Models::new(
+                cachalot_model::Surroundings {
+                    environment: self.environment.clone(),
+                    clock: clock.clone(),
+                    http: cachalot_storage::HttpOptions::default(),
+                    catalog: cachalot_model::Catalog::built_in(),
+                },
+                Configured::default(),
+            ),
+            meter: Meter::new(Budget::default(), clock.clone()),
+            team: None,
+            houses: None,
             run: self.run,
             agent: self.agent,
             storage: storage(&directory),

@@ -10,6 +10,7 @@ use cachalot_cache::{Bounds, Cache, Ledger, Mode};
 use cachalot_core::secret::DigestKey;
 use cachalot_core::{ManualClock, Seals, Secret, Spend};
 use cachalot_memory::in_process::InProcessMemory;
+use cachalot_model::{Budget, Configured, Meter, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_workflow::actions::Registry;
 use cachalot_workflow::format::{self, Agent};
@@ -286,6 +287,18 @@ impl World {
             http: HttpClient::new(HttpOptions::default()).unwrap(),
         });
         let runtime = Runtime {
+            models: Models::new(
+                cachalot_model::Surroundings {
+                    environment: BTreeMap::new(),
+                    clock: clock.clone(),
+                    http: cachalot_storage::HttpOptions::default(),
+                    catalog: cachalot_model::Catalog::built_in(),
+                },
+                Configured::default(),
+            ),
+            meter: Meter::new(Budget::default(), clock.clone()),
+            team: None,
+            houses: None,
             run: "run".to_owned(),
             agent: "test".to_owned(),
             directory: directory.path().to_owned(),

@@ -321,9 +321,14 @@ impl Run {
         };
         let value = serde_json::to_vec(&result)
             .map_err(|error| Failure::new("serialization_error", error.to_string()))?;
-        let keep = match response::worth_keeping(&result, &runtime.seals) {
-            Ok(()) => guard.check(runtime).await,
-            declined => declined,
+        let keep = match (inside.declined, response::worth_keeping(&result, &runtime.seals)) {
+            (Some(why), _) => {
+                // Whatever is around this wrap is no more whole than this.
+                spending::decline(why);
+                Err(Reason::Declined(why.to_owned()))
+            }
+            (None, Ok(())) => guard.check(runtime).await,
+            (None, declined) => declined,
         };
         let spent = Spend::one(ticket.elapsed());
         let product = Product {

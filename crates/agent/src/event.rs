@@ -1,0 +1,119 @@
+//! What a turn tells while it runs, and whom it asks. The command line shows it; tests collect it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cachalot_core::Cost;
+use cachalot_model::Usage;
+use cachalot_tools::{Answer, Call};
+
+/// Something that happened in a turn. `agent` is the agent at work: sub-agents tell of themselves.
+#[derive(Debug, Clone)]
+pub enum Event<'a> {
+    /// A model is asked.
+    Asked {
+        /// The agent.
+        agent: &'a str,
+        /// Which model call of this turn, from 1.
+        iteration: u32,
+    },
+    /// The answer goes on.
+    Text {
+        /// The agent.
+        agent: &'a str,
+        /// The next piece.
+        text: &'a str,
+    },
+    /// The model thinks.
+    Reasoning {
+        /// The agent.
+        agent: &'a str,
+        /// The next piece.
+        text: &'a str,
+    },
+    /// A model has answered.
+    Answered {
+        /// The agent.
+        agent: &'a str,
+        /// What that used, if the provider said so.
+        usage: Option<&'a Usage>,
+        /// What that cost.
+        cost: Cost,
+        /// How long it took.
+        elapsed: Duration,
+    },
+    /// A tool begins.
+    ToolBegan {
+        /// The agent.
+        agent: &'a str,
+        /// The call.
+        call: &'a Call,
+    },
+    /// A tool has answered, or was not let.
+    ToolEnded {
+        /// The agent.
+        agent: &'a str,
+        /// The result.
+        answer: &'a Answer,
+    },
+    /// Something that the user should know, and that is no failure.
+    Warning {
+        /// The agent.
+        agent: &'a str,
+        /// What.
+        message: &'a str,
+    },
+}
+
+/// Who is told what happens. Never blocks for long; called from any thread.
+pub trait Listener: Send + Sync {
+    /// Told.
+    fn tell(&self, event: &Event<'_>);
+}
+
+/// Nobody is told.
+impl Listener for () {
+    fn tell(&self, _: &Event<'_>) {}
+}
+
+/// May this call be made?
+#[derive(Debug, Clone)]
+pub struct Question<'a> {
+    /// The agent that wants to.
+    pub agent: &'a str,
+    /// The call as the model made it.
+    pub call: &'a Call,
+    /// Its arguments, cast and checked.
+    pub arguments: &'a cachalot_tools::Arguments,
+}
+
+/// What somebody answered to a [`Question`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Approval {
+    /// This once.
+    Yes,
+    /// This tool, for the rest of the chat.
+    Always,
+    /// No; with a reason for the model, if there is one.
+    No(Option<String>),
+}
+
+/// Somebody who can be asked.
+#[async_trait]
+pub trait Approver: Send + Sync {
+    /// Asks. Calls of one turn are asked about one after the other.
+    async fn approve(&self, question: &Question<'_>) -> Approval;
+}
+
+/// Nobody is there to ask: what would have to be asked about is refused, saying so.
+#[derive(Debug, Clone, Copy)]
+pub struct Nobody;
+
+#[async_trait]
+impl Approver for Nobody {
+    async fn approve(&self, _: &Question<'_>) -> Approval {
+        Approval::No(Some(
+            "nobody can be asked here; a rule under permissions.allow would let it".to_owned(),
+        ))
+    }
+}

@@ -1,0 +1,54 @@
+//! What turns need of the world, handed in by whoever puts the program together.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cachalot_core::Clock;
+use cachalot_model::Models;
+use cachalot_prompt::Sessions;
+use cachalot_tools::{Context, Tool, Toolbox};
+
+use crate::definition::{AgentDefinition, Team};
+use crate::event::{Approver, Listener};
+use crate::{ContextSource, Error};
+
+/// Makes the tools of agents.
+#[async_trait]
+pub trait Toolboxes: Send + Sync {
+    /// The tools of an agent for a session: those of its toolsets, and `own`, which the runtime
+    /// brings. Tools that could not be made ready are warned of through `warn`.
+    ///
+    /// # Errors
+    /// If a tool that the definition requires is not there.
+    async fn toolbox(
+        &self,
+        team: &Team,
+        agent: &AgentDefinition,
+        session: &str,
+        own: Vec<Arc<dyn Tool>>,
+        warn: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<Arc<dyn Toolbox>, Error>;
+}
+
+/// What turns need of the world.
+#[derive(Clone)]
+pub struct House {
+    /// Tools.
+    pub toolboxes: Arc<dyn Toolboxes>,
+    /// What every tool call is given; session and witness are set for each.
+    pub tools: Context,
+    /// Models.
+    pub models: Models,
+    /// Where sessions are kept.
+    pub sessions: Sessions,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// What is added to the newest message.
+    pub context: Vec<Arc<dyn ContextSource>>,
+    /// Who is told.
+    pub listener: Arc<dyn Listener>,
+    /// Who is asked.
+    pub approver: Arc<dyn Approver>,
+    /// Names for sessions, apart from all others.
+    pub name_session: Arc<dyn Fn() -> String + Send + Sync>,
+}

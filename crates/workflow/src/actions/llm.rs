@@ -1,0 +1,152 @@
+//! `llm.call` and `llm.stream`: one question to a model, over whatever it speaks.
+
+mod ask;
+mod messages;
+mod result;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::Registry;
+use super::arguments::optional;
+use crate::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Runtime};
+use ask::Ask;
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.register(Call);
+    registry.register(Stream);
+}
+
+const PARAMETERS: &[Parameter] = &[
+    optional(
+        "model",
+        ParameterKind::Text,
+        "The model: a key of `models`, `provider/model`, or a model's own name; `settings.llm.model` by default.",
+    ),
+    optional(
+        "messages",
+        ParameterKind::List,
+        "The conversation: mappings with `role` (`system`, `developer`, `user`, `assistant`, `tool`) and `content` (text, or parts as of OpenAI's chat).",
+    ),
+    optional(
+        "prompt",
+        ParameterKind::Text,
+        "One message of the user, instead of `messages` or after them.",
+    ),
+    optional(
+        "system",
+        ParameterKind::Text,
+        "What the model is told before everything else.",
+    ),
+    optional(
+        "provider",
+        ParameterKind::Text,
+        "The provider, where the model's name does not say it.",
+    ),
+    optional(
+        "base_url",
+        ParameterKind::Text,
+        "Where the provider is. Its key then comes from `token_key` alone.",
+    ),
+    optional(
+        "token_key",
+        ParameterKind::Text,
+        "The environment variable that holds the provider's key.",
+    ),
+    optional(
+        "temperature",
+        ParameterKind::Number,
+        "Sampling temperature.",
+    ),
+    optional(
+        "max_tokens",
+        ParameterKind::Integer,
+        "How many tokens the answer may have, reasoning included.",
+    ),
+    optional("top_p", ParameterKind::Number, "Nucleus sampling."),
+    optional(
+        "stop",
+        ParameterKind::Any,
+        "Text, or a list of texts, at which the answer ends.",
+    ),
+    optional(
+        "reasoning_effort",
+        ParameterKind::Text,
+        "How much the model should think, as its provider calls it: `low`, `medium`, `high`.",
+    ),
+    optional(
+        "response_format",
+        ParameterKind::Object,
+        "The JSON Schema of the answer, or OpenAI's `{type: json_schema, json_schema: {name, schema, strict}}`; the parsed answer is then `data`.",
+    ),
+    optional(
+        "tools",
+        ParameterKind::List,
+        "Tools that the model may ask for, as of OpenAI's chat; the calls are in `tool_calls`, nothing is run.",
+    ),
+    optional(
+        "tool_choice",
+        ParameterKind::Any,
+        "`auto`, `none`, `required`, or the name of a tool.",
+    ),
+    optional(
+        "provider_opts",
+        ParameterKind::Object,
+        "Further fields of the request, sent as they are.",
+    ),
+];
+
+static CALL: About = About {
+    names: &["llm.call", "actions.llm_call"],
+    version: 1,
+    doc: "Asks a model. The result has `content`, `model`, `stop_reason`, `usage` and `cost` (dollars; null if the price is not known). \
+          Keys come from the environment (`OPENAI_API_KEY`, `ANTHROPIC_API_KEY`, …); `settings.llm` gives defaults for all parameters.",
+    parameters: PARAMETERS,
+    memoizable: Memoizable::Yes,
+};
+
+static STREAM: About = About {
+    names: &["llm.stream", "actions.llm_stream"],
+    version: 1,
+    doc: "The same as `llm.call`, but the answer is shown while it grows.",
+    parameters: PARAMETERS,
+    memoizable: Memoizable::Yes,
+};
+
+struct Call;
+
+#[async_trait]
+impl Action for Call {
+    fn about(&self) -> &About {
+        &CALL
+    }
+
+    fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        Ok(Ask::of(&CALL, arguments, runtime)?.identity())
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        Ask::of(&CALL, &arguments, runtime)?
+            .whole(&arguments, runtime)
+            .await
+    }
+}
+
+struct Stream;
+
+#[async_trait]
+impl Action for Stream {
+    fn about(&self) -> &About {
+        &STREAM
+    }
+
+    fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        Ok(Ask::of(&STREAM, arguments, runtime)?.identity())
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        Ask::of(&STREAM, &arguments, runtime)?
+            .streamed(&arguments, runtime)
+            .await
+    }
+}
