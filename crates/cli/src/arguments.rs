@@ -23,6 +23,13 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run an agent file; the final state goes to stdout as one JSON document.
     Run(Run),
+    /// Talk to an agent; piped, one question and the answer alone.
+    Chat(Chat),
+    /// Look at the sessions of chats, and remove them.
+    #[command(subcommand)]
+    Sessions(SessionsCommand),
+    /// Stand in for the model providers on this machine, so that everything can be tried without a key.
+    Simulate(Simulate),
     /// Check an agent file, and tell everything that is wrong with it at once.
     Validate(Validate),
     /// Look into the cache, and erase, sweep, export or import.
@@ -93,6 +100,81 @@ pub(crate) struct Run {
     /// Also tell why each step was not answered from the cache.
     #[arg(long, short)]
     pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Chat {
+    /// The agent file.
+    pub(crate) file: PathBuf,
+    /// Go on with this session; the beginning of its name is enough.
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+    /// The agent to talk to; otherwise `root`, or the first of the file.
+    #[arg(long, value_name = "NAME", conflicts_with = "session")]
+    pub(crate) agent: Option<String>,
+    /// The directory that the tools work in and cannot leave; otherwise the current one.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: Where,
+    /// Allow every tool call that nobody denied, without asking.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// The answer alone: no tool calls, no sums.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Also what the model thinks, and why tool calls were not answered from the cache.
+    #[arg(long, short, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionsCommand {
+    /// List the sessions, newest first.
+    Ls {
+        #[command(flatten)]
+        place: Where,
+        /// Also those of sub-agents.
+        #[arg(long)]
+        all: bool,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print what was said in a session.
+    Show {
+        /// The session; the beginning of its name is enough.
+        id: String,
+        #[command(flatten)]
+        place: Where,
+        /// The messages as JSON.
+        #[arg(long, conflicts_with = "raw")]
+        json: bool,
+        /// The bytes that the provider was sent, up to the end of the messages.
+        #[arg(long)]
+        raw: bool,
+    },
+    /// Remove sessions.
+    Rm {
+        /// The sessions; the beginnings of their names are enough.
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        ids: Vec<String>,
+        /// Remove all sessions.
+        #[arg(long)]
+        all: bool,
+        #[command(flatten)]
+        place: Where,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Simulate {
+    /// The port to listen on; 0 for any that is free.
+    #[arg(long, default_value_t = 4010)]
+    pub(crate) port: u16,
+    /// What it answers (YAML); otherwise what comes with it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) script: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

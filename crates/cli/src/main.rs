@@ -2,12 +2,16 @@
 
 mod arguments;
 mod backend;
+mod chat;
 mod commands;
 mod home;
 mod input;
+mod models;
 mod outcome;
 mod render;
+mod team;
 mod wiring;
+mod workbench;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -49,6 +53,13 @@ fn dispatch(command: &Command) -> Result<()> {
     let surroundings = Surroundings::of_process()?;
     match command {
         Command::Run(run) => wait_for(commands::run::run(run, &surroundings)),
+        Command::Chat(chat) => wait_for(commands::chat::chat(chat, &surroundings)),
+        Command::Sessions(command) => {
+            wait_for(commands::sessions::run(command, &surroundings, warning()))
+        }
+        Command::Simulate(simulate) => {
+            wait_for(commands::simulate::simulate(simulate, &surroundings))
+        }
         Command::Validate(validate) => commands::validate::validate(validate, &surroundings),
         Command::Cache(command) => {
             let inspection = commands::cache::Inspection {

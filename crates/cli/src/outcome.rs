@@ -66,3 +66,17 @@ impl From<std::io::Error> for Trouble {
         }
     }
 }
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Usage { problems, .. } => {
+                let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                f.write_str(&told.join("; "))
+            }
+            Self::Failed { message, .. } => f.write_str(message),
+            Self::Interrupted => f.write_str("interrupted"),
+            Self::BrokenPipe => f.write_str("nobody reads the output any more"),
+        }
+    }
+}

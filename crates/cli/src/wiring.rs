@@ -19,6 +19,7 @@ use crate::outcome::{Result, Trouble};
 pub(crate) type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// What the process was started with.
+#[derive(Clone)]
 pub(crate) struct Surroundings {
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) directory: PathBuf,

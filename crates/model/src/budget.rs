@@ -16,7 +16,7 @@ use crate::{Model, Usage};
 const DECIMALS: usize = 12;
 
 /// What may be spent at most; `None`: as much as it takes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Budget {
     /// `max_cost`, in picodollars (10⁻¹² $).
     pub max_cost: Option<u64>,

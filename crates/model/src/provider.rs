@@ -166,16 +166,16 @@ impl Models {
         let defaults = &self.configured.defaults;
         let named = call.model.as_deref().filter(|_| name.is_none());
         let (settings, common) = match name.or(named) {
-            Some(name) => {
-                let settings = match self.configured.model(name) {
-                    Some(settings) => settings.clone(),
-                    None => ModelSettings {
+            Some(name) => match self.configured.model(name) {
+                Some(settings) => (settings.clone(), defaults.for_any_model()),
+                None => (
+                    ModelSettings {
                         model: Some(name.to_owned()),
                         ..ModelSettings::default()
                     },
-                };
-                (settings, defaults.for_any_model())
-            }
+                    self.defaults_of(name),
+                ),
+            },
             None => (defaults.clone(), ModelSettings::default()),
         };
         let call = ModelSettings {
@@ -184,6 +184,24 @@ impl Models {
             ..call.clone()
         };
         self.resolve(call.over(&settings).over(&common))
+    }
+
+    /// What the defaults say of a model that `models:` does not know: where it is as well, unless its
+    /// name tells of another provider.
+    fn defaults_of(&self, name: &str) -> ModelSettings {
+        let defaults = &self.configured.defaults;
+        let other = name.split_once('/').is_some_and(|(provider, _)| {
+            let known = self.configured.provider(provider).is_some()
+                || self.known.provider(provider).is_some();
+            known && defaults.provider.as_deref() != Some(provider)
+        });
+        match other {
+            true => defaults.for_any_model(),
+            false => ModelSettings {
+                model: None,
+                ..defaults.clone()
+            },
+        }
     }
 
     fn resolve(&self, settings: ModelSettings) -> Result<Model, Error> {

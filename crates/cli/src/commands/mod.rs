@@ -1,8 +1,11 @@
 //! One file per command.
 
 pub(crate) mod cache;
+pub(crate) mod chat;
 pub(crate) mod hash;
 pub(crate) mod run;
 pub(crate) mod schema;
+pub(crate) mod sessions;
+pub(crate) mod simulate;
 pub(crate) mod validate;
 pub(crate) mod why;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cachalot_cache::{Bounds, Mode};
 use cachalot_core::{Place, Problem, Secret};
+use cachalot_model::Meter;
 use cachalot_workflow::actions::{self, Registry, cache::agent_segment};
 use cachalot_workflow::format::Agent;
 use cachalot_workflow::graph::{self, RunFailure, Scripts};
@@ -19,9 +20,11 @@ use serde_json::{Map, Value, json};
 use super::validate::{Loaded, load};
 use crate::arguments::Run;
 use crate::backend::Backend;
+use crate::models::models;
 use crate::outcome::{Result, Sources, Trouble};
 use crate::render::progress::{Level, Progress, Sum};
 use crate::wiring::{Engine, Opening, Surroundings, Warn, run_id};
+use crate::workbench::{Parts, Workbench};
 use crate::{input, render};
 
 pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<()> {
@@ -163,7 +166,7 @@ fn wire(
             front_bytes: settings.cache.front_bytes.unwrap_or(default.front_bytes),
         },
         secrets: !secrets.is_empty(),
-        warn,
+        warn: Arc::clone(&warn),
     };
     let Engine {
         memory,
@@ -177,10 +180,26 @@ fn wire(
     secrets
         .values()
         .for_each(|secret| seals.learn(secret.expose()));
+    let houses = Workbench::new(Parts {
+        surroundings,
+        home: &home,
+        workspace: &surroundings.directory,
+        memory: memory.clone(),
+        cache: cache.clone(),
+        seals: Arc::clone(&seals),
+        mode: mode(arguments),
+        warn: Arc::clone(&warn),
+        // The run's own report tells what was saved.
+        tell: Arc::new(|_| {}),
+    })?;
     let file = surroundings.directory.join(&arguments.file);
     // An agent without a name is known by its file, however that is reached.
     let file = std::fs::canonicalize(&file).unwrap_or(file);
     Ok(Arc::new(Runtime {
+        models: models(surroundings, agent.models.clone(), &seals)?,
+        meter: Meter::new(agent.budget.clone(), Arc::clone(&surroundings.clock)),
+        team: agent.team.clone(),
+        houses: Some(Arc::new(houses)),
         agent: agent_segment(settings.name.as_deref(), agent.name.as_deref(), &file),
         run,
         directory: surroundings.directory.clone(),

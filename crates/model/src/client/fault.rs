@@ -10,7 +10,7 @@ use cachalot_storage::{ErrorKind as StorageErrorKind, Response};
 use super::pause;
 use super::said::Said;
 use crate::error::{Error, ErrorKind};
-use crate::provider::Resolved;
+use crate::provider::{Key, Resolved};
 
 /// Codes that say that nothing is left to pay with.
 const NO_CREDIT: [&str; 5] = [
@@ -109,7 +109,7 @@ impl<'a> Words<'a> {
         self.request_id = NAMES
             .iter()
             .find_map(|name| response.headers().get(*name)?.to_str().ok())
-            .map(|id| id.chars().take(200).collect());
+            .map(short);
     }
 
     /// How long is waited for the next byte.
@@ -217,9 +217,11 @@ impl<'a> Words<'a> {
 
     /// The answer is not what such an API answers.
     pub(super) fn malformed(&self, what: &str, body: &[u8]) -> Fault {
-        let text = String::from_utf8_lossy(body.get(..1024).unwrap_or(body));
-        let excerpt: String = text.trim().chars().take(160).collect();
-        let dots = if excerpt.len() < body.trim_ascii().len() {
+        let text = String::from_utf8_lossy(body.get(..4096).unwrap_or(body));
+        // Before it is cut short, so that no part of a secret is left over.
+        let text = self.without_secrets(text.trim());
+        let excerpt: String = text.chars().take(160).collect();
+        let dots = if excerpt.len() < text.len() {
             "…"
         } else {
             ""
@@ -236,7 +238,8 @@ impl<'a> Words<'a> {
 
     /// The provider refuses, or has failed.
     pub(super) fn refused(&self, head: Refusal, body: &[u8]) -> Fault {
-        let said = Said::read(body);
+        // Before anything is cut short, so that no part of a secret is left over.
+        let said = Said::read(self.without_own(&String::from_utf8_lossy(body)).as_bytes());
         let mut error = self.said(head.status, &said);
         error.retry_after = pause::asked(&head.headers, self.model.clock.now());
         let by_status = matches!(head.status, 408 | 409 | 429 | 500..=599);
@@ -285,40 +288,67 @@ impl<'a> Words<'a> {
             .code
             .as_deref()
             .map(|code| self.without_secrets(code).into_owned());
-        error.request_id = self.request_id.clone().or_else(|| said.request_id.clone());
+        error.request_id = self
+            .request_id
+            .clone()
+            .or_else(|| said.request_id.as_deref().map(short));
         error
     }
 
     /// The text with the key, the secret headers and whatever looks like a credential masked.
     fn without_secrets<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let mut shown = Cow::Borrowed(text);
-        let mut hide = |secret: &str, shortest: usize| {
-            // Whoever takes a word for a secret makes a riddle of every message.
-            if secret.len() >= shortest && shown.contains(secret) {
-                shown = Cow::Owned(shown.replace(secret, MASK));
-            }
-        };
-        if let crate::provider::Key::Given { secret, .. } = &self.model.key {
-            hide(secret.expose(), 4);
-        }
-        for header in self
-            .model
-            .headers
-            .iter()
-            .filter(|header| header.is_secret())
-        {
-            let value = header.value.expose();
-            hide(value, 8);
-            for scheme in ["Bearer ", "Basic "] {
-                hide(value.strip_prefix(scheme).unwrap_or_default(), 4);
-            }
-        }
+        let shown = self.without_own(text);
         let masked = match mask_credentials(&shown) {
             Cow::Borrowed(_) => None,
             Cow::Owned(masked) => Some(masked),
         };
         masked.map_or(shown, Cow::Owned)
     }
+
+    /// The text with the key and the secret headers masked, and their beginnings where a text was cut
+    /// short in the middle of one.
+    fn without_own<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut shown = Cow::Borrowed(text);
+        let mut hide = |secret: &str, shortest: usize| {
+            // Whoever takes a word for a secret makes a riddle of every message.
+            if secret.len() < shortest {
+                return;
+            }
+            if shown.contains(secret) {
+                shown = Cow::Owned(shown.replace(secret, MASK));
+            }
+            let cut = beginnings(secret, shortest)
+                .map(|beginning| format!("{beginning}…"))
+                .find(|beginning| shown.contains(beginning.as_str()));
+            if let Some(cut) = cut {
+                shown = Cow::Owned(shown.replace(&cut, &format!("{MASK}…")));
+            }
+        };
+        if let Key::Given { secret, .. } = &self.model.key {
+            hide(secret.expose(), 4);
+        }
+        let headers = self.model.headers.iter();
+        for header in headers.filter(|header| header.is_secret()) {
+            let value = header.value.expose();
+            hide(value, 8);
+            for scheme in ["Bearer ", "Basic "] {
+                hide(value.strip_prefix(scheme).unwrap_or_default(), 4);
+            }
+        }
+        shown
+    }
+}
+
+/// The beginnings of a secret, the longest first.
+fn beginnings(secret: &str, shortest: usize) -> impl Iterator<Item = &str> {
+    (shortest..secret.len())
+        .rev()
+        .filter_map(|length| secret.get(..length))
+}
+
+/// A name for a request, which is never long.
+fn short(id: &str) -> String {
+    id.chars().take(200).collect()
 }
 
 /// What kind of failure a status and the provider's words mean.

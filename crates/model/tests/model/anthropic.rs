@@ -3,13 +3,14 @@
 use bytes::Bytes;
 use cachalot_model::wire::sse::{Decoder, Event};
 use cachalot_model::wire::{self, Wire};
-use cachalot_model::{Delta, Error, Format, Message, Reply};
+use cachalot_model::{Delta, Error, Extra, Format, Message, Reply};
 use serde_json::{Value, json};
 
 mod answer;
 mod properties;
 mod request;
 mod stream;
+mod tail;
 
 fn messages() -> &'static dyn Wire {
     wire::of(Format::Messages)
@@ -65,4 +66,8 @@ fn read(events: &[Event]) -> Result<(Vec<Delta>, Reply), Error> {
         deltas.extend(reader.event(event)?);
     }
     Ok((deltas, reader.finish()?))
+}
+
+fn fields(value: Value) -> Extra {
+    value.as_object().unwrap().clone()
 }

@@ -1,14 +1,17 @@
-//! What `models:` and `providers:` say, whose models names are, where keys go.
+//! What `models:` and `providers:` say, and whose models names are.
 
+mod identity;
+mod keys;
+
+use cachalot_core::Problem;
 use cachalot_core::tree::{self, Section};
-use cachalot_core::{DigestKey, Problem};
 use cachalot_model::{
     Catalog, Configured, Error, ErrorKind, Format, Model, ModelSettings, Models, ReasoningWish,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::client::{KEY, Server, ask, configured, says, surroundings};
+use crate::client::{KEY, configured, surroundings};
 
 fn models(yaml: &str, environment: &[(&str, &str)]) -> Models {
     Models::new(surroundings(environment), configured(yaml))
@@ -312,148 +315,6 @@ fn what_is_wrong_has_a_place_and_a_remedy_and_shows_no_secret() {
     assert_eq!(problems("models:\nproviders:\n"), []);
 }
 
-#[tokio::test]
-async fn a_usual_key_goes_to_the_usual_address_only() {
-    let server = Server::start([says("x")]).await;
-    let other = format!("base_url: '{}'", server.url());
-    let other = other.as_str();
-    let base_url = ("OPENAI_BASE_URL", server.url());
-    let key = ("OPENAI_API_KEY", KEY);
-    let mine = ("MY_KEY", "my-own-key-0123456789");
-    for (keys, environment, sent) in [
-        // The user's own variable names the address: the user's key may go there.
-        ("", vec![base_url, key], Some(KEY)),
-        // The file names the same address as the variable.
-        (other, vec![base_url, key], Some(KEY)),
-        // The file names another address.
-        (other, vec![key], None),
-        (
-            other,
-            vec![("OPENAI_BASE_URL", "http://elsewhere.example"), key],
-            None,
-        ),
-        // The file says which key may go there.
-        (
-            &format!("{other}, token_key: MY_KEY"),
-            vec![key, mine],
-            Some(mine.1),
-        ),
-        (
-            &format!("{other}, token_key: OPENAI_API_KEY"),
-            vec![key],
-            Some(KEY),
-        ),
-        // A server on this machine needs none.
-        ("", vec![base_url], None),
-    ] {
-        let yaml = format!("models: {{m: {{provider: openai, model: x, {keys}}}}}");
-        let model = models(&yaml, &environment).find("m").unwrap();
-        ask(&model).await.unwrap();
-        let asked = server.asked();
-        let bearer = sent.map(|key| format!("Bearer {key}"));
-        assert_eq!(
-            asked.last().unwrap().header("authorization"),
-            bearer.as_deref(),
-            "{keys} {environment:?}"
-        );
-    }
-}
-
-#[test]
-fn a_missing_key_is_named_before_anything_is_sent() {
-    for (name, environment, missing) in [
-        ("openai/gpt-4o", vec![], Some("OPENAI_API_KEY")),
-        (
-            "openai/gpt-4o",
-            vec![("OPENAI_API_KEY", " ")],
-            Some("OPENAI_API_KEY"),
-        ),
-        (
-            "openai/gpt-4o",
-            vec![("OPENAI_BASE_URL", "https://gateway.example")],
-            Some("OPENAI_API_KEY"),
-        ),
-        ("openai/gpt-4o", vec![("OPENAI_API_KEY", KEY)], None),
-        (
-            "claude-opus-5",
-            vec![("OPENAI_API_KEY", KEY)],
-            Some("ANTHROPIC_API_KEY"),
-        ),
-        ("gemini-2.5-pro", vec![], Some("GEMINI_API_KEY")),
-        ("gemini-2.5-pro", vec![("GOOGLE_API_KEY", KEY)], None),
-        ("ollama/x", vec![], None),
-        ("ollama/x", vec![("OLLAMA_HOST", "gpu.example")], None),
-        ("vllm/x", vec![], None),
-    ] {
-        // It is found all the same: an answer from the cache needs no key.
-        let model = models("{}", &environment).find(name);
-        let model = model.unwrap();
-        match (model.ready(), missing) {
-            (Ok(()), None) => {}
-            (Err(error), Some(variable)) => {
-                assert_eq!(error.kind, ErrorKind::Unauthorized);
-                assert!(error.message.contains(variable), "{error}");
-            }
-            (ready, missing) => panic!("{name} {environment:?}: {ready:?}, not {missing:?}"),
-        }
-    }
-}
-
-#[test]
-fn variables_of_the_environment_say_where_providers_are() {
-    for (name, variable, value, base_url) in [
-        (
-            "ollama/x",
-            "OLLAMA_HOST",
-            "0.0.0.0",
-            "http://127.0.0.1:11434/v1",
-        ),
-        (
-            "ollama/x",
-            "OLLAMA_HOST",
-            "https://gpu.example",
-            "https://gpu.example/v1",
-        ),
-        (
-            "azure/x",
-            "AZURE_OPENAI_ENDPOINT",
-            "https://r.openai.azure.com",
-            "https://r.openai.azure.com/openai/v1",
-        ),
-        (
-            "litellm/x",
-            "LITELLM_PROXY_API_BASE",
-            "http://proxy:4000",
-            "http://proxy:4000/v1",
-        ),
-        (
-            "openai/x",
-            "OPENAI_BASE_URL",
-            "http://127.0.0.1:4010/v1",
-            "http://127.0.0.1:4010/v1",
-        ),
-        (
-            "openai/x",
-            "OPENAI_BASE_URL",
-            "  ",
-            "https://api.openai.com/v1",
-        ),
-        (
-            "anthropic/x",
-            "ANTHROPIC_BASE_URL",
-            "http://127.0.0.1:4010",
-            "http://127.0.0.1:4010/",
-        ),
-    ] {
-        let model = models("{}", &[(variable, value)]).find(name).unwrap();
-        assert_eq!(model.base_url(), base_url);
-    }
-    let error = models("{}", &[("OPENAI_BASE_URL", "localhost:1")])
-        .find("gpt-4o")
-        .unwrap_err();
-    assert!(error.message.contains("OPENAI_BASE_URL"), "{error}");
-}
-
 #[test]
 fn what_is_said_nearer_wins() {
     let yaml = "
@@ -539,111 +400,6 @@ fn defaults_hold_where_nobody_says_otherwise() {
             .message
             .contains("no model is named")
     );
-}
-
-#[tokio::test]
-async fn who_says_another_address_gets_neither_key_nor_headers() {
-    let server = Server::start([says("x")]).await;
-    let yaml = "models: {m: {provider: lab, model: x, headers: {x-secret: abcdefgh}}}
-providers: {lab: {base_url: 'http://lab.example/v1', token_key: LAB, headers: {x-other: abcdefgh}}}";
-    let models = models(yaml, &[("LAB", KEY), ("OPENAI_API_KEY", KEY)]);
-    let call = settings(&format!("{{base_url: '{}'}}", server.url()));
-    let model = models.choose(Some("m"), &call).unwrap();
-    ask(&model).await.unwrap();
-    let asked = server.only();
-    for header in ["authorization", "x-secret", "x-other"] {
-        assert_eq!(asked.header(header), None);
-    }
-    let call = settings("{provider: openai, model: x}");
-    let model = models.choose(Some("m"), &call).unwrap();
-    assert_eq!(model.base_url(), "https://api.openai.com/v1");
-    assert!(!model.identity().to_string().contains("x-secret"));
-}
-
-#[test]
-fn an_identity_says_what_changes_answers_and_nothing_else() {
-    let base = "provider: lab, model: x";
-    let providers = "providers: {lab: {base_url: 'http://lab.example/v1?code=hunter22'}}";
-    let identity = |keys: &str| {
-        let yaml = format!("models: {{m: {{{base}{keys}}}}}\n{providers}");
-        let environment = [("A", KEY), ("B", "another-key-0123456789")];
-        let models = models(&yaml, &environment).digesting_under(DigestKey::new([7; 32]));
-        models.find("m").unwrap().identity()
-    };
-    let plain = identity("");
-    assert_eq!(plain["provider"], "lab");
-    assert_eq!(plain["parameters"]["model"], "x");
-    for same in [
-        ", token_key: A",
-        ", token_key: B",
-        ", retries: 9",
-        ", timeouts: {idle: 1}",
-        ", cost: {input: 1, output: 1}",
-        ", context: 9",
-    ] {
-        assert_eq!(identity(same), plain, "{same}");
-    }
-    let different = [
-        "",
-        ", temperature: 0",
-        ", temperature: 1",
-        ", max_tokens: 5",
-        ", format: responses",
-        ", base_url: 'http://other.example/v1'",
-        ", base_url: 'http://lab.example/v1?code=other222'",
-        ", provider_opts: {seed: 1}",
-        ", headers: {x-variant: abcdefghi}",
-        ", headers: {x-variant: abcdefghj}",
-        ", headers: {x-other: abcdefghj}",
-        ", headers: {anthropic-beta: a}",
-        ", headers: {anthropic-beta: b}",
-    ];
-    let identities: Vec<String> = different
-        .iter()
-        .map(|keys| identity(keys).to_string())
-        .collect();
-    for (index, one) in identities.iter().enumerate() {
-        for other in &identities[index + 1..] {
-            assert_ne!(one, other);
-        }
-        for secret in ["hunter22", "other222", "abcdefgh", KEY] {
-            assert!(!one.contains(secret), "{one}");
-        }
-    }
-    assert!(
-        identities[11].contains("\"anthropic-beta\":\"a\""),
-        "{}",
-        identities[11]
-    );
-}
-
-#[test]
-fn without_a_digest_key_secret_headers_are_recognised_within_a_process_only() {
-    let yaml = "models: {m: {provider: openai, model: x, headers: {x-variant: abc}}}";
-    let models_one = models(yaml, &[]);
-    let one = models_one.find("m").unwrap().identity();
-    assert_eq!(models_one.clone().find("m").unwrap().identity(), one);
-    assert_ne!(models(yaml, &[]).find("m").unwrap().identity(), one);
-    assert!(
-        one["headers"]["x-variant"]["digest"]
-            .as_str()
-            .is_some_and(|digest| digest.len() == 64)
-    );
-}
-
-#[test]
-fn nothing_shows_a_secret() {
-    let yaml = "models: {m: {provider: openai, model: x, base_url: 'https://a.example/?key=hunter22', token_key: A, headers: {x-a: abcdefgh}}}";
-    let models = models(yaml, &[("A", KEY)]);
-    let model = models.find("m").unwrap();
-    let shown = format!(
-        "{models:?} {model:?} {:?} {}",
-        models.configured(),
-        model.base_url()
-    );
-    for secret in [KEY, "hunter22", "abcdefgh"] {
-        assert!(!shown.contains(secret), "{shown}");
-    }
 }
 
 proptest! {

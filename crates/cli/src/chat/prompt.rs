@@ -1,0 +1,119 @@
+//! What the user types: edited, over several lines, with a history.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Completer, Config, Editor, Helper, Highlighter, Hinter};
+
+use crate::outcome::{Result, Trouble};
+
+/// What came of asking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Line {
+    Text(String),
+    /// Ctrl-C.
+    Interrupted,
+    /// Ctrl-D, or nobody is there.
+    End,
+}
+
+/// The terminal.
+pub(crate) struct Prompt {
+    editor: Mutex<Editor<Rules, FileHistory>>,
+    history: PathBuf,
+}
+
+/// A line that ends with a backslash goes on; so does a text that begins with `"""` until it ends so.
+#[derive(Completer, Helper, Highlighter, Hinter)]
+struct Rules;
+
+const FENCE: &str = "\"\"\"";
+
+impl Validator for Rules {
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        let input = context.input();
+        let open = match input.strip_prefix(FENCE) {
+            Some(inside) => !inside.trim_end().ends_with(FENCE),
+            None => input.ends_with('\\'),
+        };
+        Ok(match open {
+            true => ValidationResult::Incomplete,
+            false => ValidationResult::Valid(None),
+        })
+    }
+}
+
+/// What is meant by what was typed.
+fn meant(input: &str) -> String {
+    match input
+        .strip_prefix(FENCE)
+        .and_then(|inside| inside.trim_end().strip_suffix(FENCE))
+    {
+        Some(inside) => inside.trim_matches('\n').to_owned(),
+        None => input.replace("\\\n", "\n"),
+    }
+}
+
+impl Prompt {
+    /// The terminal, with the history that was kept at `history`.
+    pub(crate) fn new(history: PathBuf) -> Result<Self> {
+        let config = Config::builder()
+            .max_history_size(1_000)
+            .and_then(|config| config.history_ignore_dups(true))
+            .map_err(Trouble::failed)?
+            .history_ignore_space(true)
+            .build();
+        let mut editor = Editor::with_config(config).map_err(Trouble::failed)?;
+        editor.set_helper(Some(Rules));
+        // There is none yet, or it cannot be read: the chat goes on without.
+        let _ = editor.load_history(&history);
+        Ok(Self {
+            editor: Mutex::new(editor),
+            history,
+        })
+    }
+
+    /// The user's next message.
+    pub(crate) async fn message(self: Arc<Self>) -> Line {
+        self.read("> ", true).await
+    }
+
+    /// The answer to a question.
+    pub(crate) async fn answer(self: Arc<Self>, question: &'static str) -> Line {
+        self.read(question, false).await
+    }
+
+    async fn read(self: Arc<Self>, prompt: &'static str, remembered: bool) -> Line {
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
+            match editor.readline(prompt) {
+                Ok(input) => {
+                    if remembered && !input.trim().is_empty() {
+                        let _ = editor.add_history_entry(&input);
+                        let _ = editor.save_history(&self.history);
+                    }
+                    Line::Text(meant(&input))
+                }
+                Err(ReadlineError::Interrupted) => Line::Interrupted,
+                Err(_) => Line::End,
+            }
+        });
+        reading.await.unwrap_or(Line::End)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::meant;
+
+    #[test]
+    fn several_lines_are_one_message() {
+        assert_eq!(meant("one"), "one");
+        assert_eq!(meant("one\\\ntwo"), "one\ntwo");
+        assert_eq!(meant("\"\"\"\none\ntwo\n\"\"\""), "one\ntwo");
+        assert_eq!(meant("a \\ b"), "a \\ b");
+    }
+}

@@ -1,0 +1,56 @@
+//! `cachalot simulate`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use cachalot_core::Problem;
+use cachalot_simulator::{Options, Script, Simulator};
+
+use crate::arguments::Simulate;
+use crate::outcome::{Result, Sources, Trouble};
+use crate::render;
+use crate::wiring::Surroundings;
+
+/// Serves until it is interrupted.
+pub(crate) async fn simulate(arguments: &Simulate, surroundings: &Surroundings) -> Result<()> {
+    let script = match &arguments.script {
+        None => Script::built_in(),
+        Some(path) => {
+            let name = path.to_string_lossy().into_owned();
+            let text =
+                std::fs::read_to_string(surroundings.directory.join(path)).map_err(|error| {
+                    Trouble::usage(Problem::new("unreadable-file", format!("{name}: {error}")))
+                })?;
+            Script::parse(&name, &text).map_err(|problems| Trouble::Usage {
+                problems,
+                sources: Sources::from([(name, text)]),
+            })?
+        }
+    };
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
+    let running = Simulator::start(Options {
+        address,
+        script,
+        clock: Arc::clone(&surroundings.clock),
+    })
+    .await
+    .map_err(|error| {
+        Trouble::failed(format!(
+            "cannot listen on {address}: {error}; another port can be named with --port (0: any that is free)"
+        ))
+    })?;
+    let url = running.url();
+    render::out(&format!(
+        "simulating OpenAI and Anthropic at {url}\n\
+         \x20 OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=simulated\n\
+         \x20 ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=simulated\n"
+    ))?;
+    tokio::select! {
+        () = running.stopped() => Err(Trouble::failed("the server ended by itself")),
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted?;
+            running.stop().await;
+            Ok(())
+        }
+    }
+}

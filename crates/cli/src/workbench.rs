@@ -1,0 +1,227 @@
+//! Where agents live: memory, sessions, tools and models, put together for one chat or one run.
+
+mod recall;
+mod tools;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use cachalot_agent::{Approver, ContextSource, Date, House, Listener, Team};
+use cachalot_cache::{Cache, Mode};
+use cachalot_core::{Clock, Seals};
+use cachalot_memory::Memory;
+use cachalot_memory::in_process::InProcessMemory;
+use cachalot_prompt::Sessions;
+use cachalot_tools::cached::{CachedTools, Writers};
+use cachalot_tools::settings::{self, Servers};
+use cachalot_tools::{Context, Workspace};
+use cachalot_workflow::runtime::Houses;
+
+use crate::home::Home;
+use crate::models::models;
+use crate::outcome::{Result, Trouble};
+use crate::wiring::{Engine, Surroundings, Warn, run_id};
+
+/// What a workbench is made of.
+pub(crate) struct Parts<'a> {
+    pub(crate) surroundings: &'a Surroundings,
+    pub(crate) home: &'a Home,
+    /// The directory that the tools work in.
+    pub(crate) workspace: &'a Path,
+    pub(crate) memory: Option<Arc<dyn Memory>>,
+    pub(crate) cache: Cache,
+    pub(crate) seals: Arc<Seals>,
+    /// How the command line overrides what files say.
+    pub(crate) mode: Mode,
+    pub(crate) warn: Warn,
+    /// Told what is no warning: the figures of a session that ends.
+    pub(crate) tell: Warn,
+}
+
+/// A workbench. Clones share everything.
+#[derive(Clone)]
+pub(crate) struct Workbench(Arc<Inner>);
+
+struct Inner {
+    surroundings: Surroundings,
+    context: Context,
+    memory: Option<Arc<dyn Memory>>,
+    sessions: Sessions,
+    cache: Cache,
+    seals: Arc<Seals>,
+    mode: Mode,
+    warn: Warn,
+    tell: Warn,
+    /// The user's own data, skills among them.
+    data: Option<PathBuf>,
+    writers: Writers,
+    servers: Servers,
+    /// What was put together for sessions, to be asked for figures.
+    kept: Mutex<BTreeMap<String, CachedTools>>,
+}
+
+impl Workbench {
+    /// Puts it together.
+    ///
+    /// # Errors
+    /// A workspace that is no directory.
+    pub(crate) fn new(parts: Parts<'_>) -> Result<Self> {
+        let Parts {
+            surroundings,
+            home,
+            workspace,
+            memory,
+            cache,
+            seals,
+            mode,
+            warn,
+            tell,
+        } = parts;
+        let clock = Arc::clone(&surroundings.clock);
+        let place = Workspace::open(workspace).map_err(|error| {
+            Trouble::failed(format!("the workspace {}: {error}", workspace.display()))
+        })?;
+        // Without a memory, sessions end with the process.
+        let shelf = memory
+            .clone()
+            .unwrap_or_else(|| Arc::new(InProcessMemory::new(Arc::clone(&clock))));
+        let context = Context {
+            workspace: Arc::new(place),
+            session: String::new(),
+            environment: Arc::new(surroundings.environment.clone()),
+            clock: Arc::clone(&clock),
+            http: surroundings.storage()?.http().clone(),
+            memory: memory.clone(),
+            seals: Arc::clone(&seals),
+            witness: cachalot_cache::Witness::default(),
+        };
+        Ok(Self(Arc::new(Inner {
+            sessions: Sessions::new(shelf, clock, Arc::clone(&seals)),
+            surroundings: surroundings.clone(),
+            data: home.memory.parent().map(Path::to_owned),
+            context,
+            memory,
+            cache,
+            seals,
+            mode,
+            warn,
+            tell,
+            writers: Writers::new(),
+            servers: Servers::new(),
+            kept: Mutex::default(),
+        })))
+    }
+
+    /// The same over what an engine was opened with.
+    pub(crate) fn over(
+        engine: Engine,
+        surroundings: &Surroundings,
+        home: &Home,
+        workspace: &Path,
+        (warn, tell): (Warn, Warn),
+    ) -> Result<Self> {
+        let Engine {
+            memory,
+            cache,
+            seals,
+        } = engine;
+        Self::new(Parts {
+            surroundings,
+            home,
+            workspace,
+            memory,
+            cache,
+            seals,
+            mode: Mode::On,
+            warn,
+            tell,
+        })
+    }
+
+    /// What a team needs of the world.
+    ///
+    /// # Errors
+    /// Models that make no sense.
+    pub(crate) fn furnish(
+        &self,
+        team: &Team,
+        listener: Arc<dyn Listener>,
+        approver: Arc<dyn Approver>,
+    ) -> Result<House> {
+        let inner = &self.0;
+        let mut context: Vec<Arc<dyn ContextSource>> = vec![Arc::new(Date(SharedClock(
+            Arc::clone(&inner.context.clock),
+        )))];
+        if let Some(memory) = &inner.memory {
+            context.push(Arc::new(recall::Recollection {
+                memory: Arc::clone(memory),
+            }));
+        }
+        Ok(House {
+            models: models(&inner.surroundings, team.configured.clone(), &inner.seals)?,
+            toolboxes: Arc::new(self.clone()),
+            tools: inner.context.clone(),
+            sessions: inner.sessions.clone(),
+            clock: Arc::clone(&inner.context.clock),
+            context,
+            listener,
+            approver,
+            name_session: Arc::new(run_id),
+        })
+    }
+
+    /// What the tool calls of a session were answered from, in words.
+    pub(crate) fn stats(&self, session: &str) -> String {
+        let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get(session).map_or_else(
+            || "no tools".to_owned(),
+            |tools| tools::figures(tools, session),
+        )
+    }
+
+    /// Ends what runs beside the chat, and tells memory and ledger what they have not been told yet.
+    pub(crate) async fn close(&self) {
+        self.0.servers.close().await;
+        self.0.cache.close().await;
+    }
+
+    fn tool_surroundings(
+        &self,
+        reporter: Arc<dyn cachalot_tools::mcp::Reporter>,
+    ) -> settings::Surroundings {
+        let inner = &self.0;
+        settings::Surroundings {
+            mcp: cachalot_tools::mcp::McpSurroundings {
+                directory: inner.context.workspace.root().to_owned(),
+                environment: Arc::clone(&inner.context.environment),
+                seals: Arc::clone(&inner.seals),
+                reporter,
+            },
+            data: inner.data.clone(),
+            servers: inner.servers.clone(),
+        }
+    }
+}
+
+/// A clock that is handed on.
+struct SharedClock(Arc<dyn Clock>);
+
+impl AsRef<dyn Clock> for SharedClock {
+    fn as_ref(&self) -> &(dyn Clock + 'static) {
+        &*self.0
+    }
+}
+
+#[async_trait]
+impl Houses for Workbench {
+    async fn house(
+        &self,
+        team: &Arc<Team>,
+        listener: Arc<dyn Listener>,
+    ) -> std::result::Result<House, String> {
+        self.furnish(team, listener, Arc::new(cachalot_agent::event::Nobody))
+            .map_err(|trouble| trouble.to_string())
+    }
+}

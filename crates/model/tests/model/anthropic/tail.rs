@@ -1,0 +1,156 @@
+//! What stands behind the messages.
+
+use cachalot_core::Canonical;
+use cachalot_model::wire::anthropic::{DEFAULT_MAX_TOKENS, DEFAULT_MAX_TOKENS_WITH_EFFORT};
+use cachalot_model::{OutputFormat, Parameters, ReasoningWish, ToolChoice};
+use serde_json::{Value, json};
+
+use super::{fields, messages, parsed, text};
+
+fn tail(parameters: &Parameters) -> Value {
+    let tail = text(&messages().tail(parameters, false));
+    let body = format!("{{\"messages\":[]{tail}");
+    Canonical::json(body.as_bytes()).expect("no key twice");
+    let mut body = parsed(&body);
+    body.as_object_mut().unwrap().shift_remove("messages");
+    body
+}
+
+fn model() -> Parameters {
+    Parameters {
+        model: "m".into(),
+        ..Parameters::default()
+    }
+}
+
+#[test]
+fn the_tail_has_what_was_asked_for() {
+    let parameters = Parameters {
+        max_output_tokens: Some(7),
+        temperature: Some(0.7),
+        top_p: Some(1.0),
+        stop: vec!["END".into()],
+        tool_choice: Some(ToolChoice::Tool("f".into())),
+        parallel_tool_calls: Some(false),
+        reasoning: Some(ReasoningWish::Effort("high".into())),
+        output: Some(OutputFormat {
+            name: "answer".into(),
+            schema: json!({"type": "object", "additionalProperties": false}),
+            strict: true,
+        }),
+        cache_key: Some("not Anthropic's".into()),
+        ..model()
+    };
+    assert_eq!(
+        text(&messages().tail(&parameters, true)),
+        concat!(
+            r#","model":"m","max_tokens":7,"temperature":0.7,"top_p":1.0,"stop_sequences":["END"],"#,
+            r#""tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true},"#,
+            r#""thinking":{"type":"adaptive"},"#,
+            r#""output_config":{"effort":"high","format":{"type":"json_schema","schema":{"type":"object","additionalProperties":false}}},"#,
+            r#""stream":true}"#
+        )
+    );
+    assert_eq!(
+        tail(&model()),
+        json!({"model": "m", "max_tokens": DEFAULT_MAX_TOKENS})
+    );
+}
+
+#[test]
+fn reasoning_is_a_budget_or_an_effort_or_off() {
+    for (wish, thinking, max_tokens) in [
+        (
+            ReasoningWish::Budget(2048),
+            json!({"type": "enabled", "budget_tokens": 2048}),
+            DEFAULT_MAX_TOKENS + 2048,
+        ),
+        (
+            ReasoningWish::Budget(0),
+            json!({"type": "disabled"}),
+            DEFAULT_MAX_TOKENS,
+        ),
+        (
+            ReasoningWish::Effort("low".into()),
+            json!({"type": "adaptive"}),
+            DEFAULT_MAX_TOKENS_WITH_EFFORT,
+        ),
+        (
+            ReasoningWish::Effort("none".into()),
+            json!({"type": "disabled"}),
+            DEFAULT_MAX_TOKENS,
+        ),
+    ] {
+        let effort = (thinking["type"] == "adaptive").then(|| json!({"effort": "low"}));
+        let sent = tail(&Parameters {
+            reasoning: Some(wish),
+            ..model()
+        });
+        assert_eq!(sent["thinking"], thinking);
+        assert_eq!(sent["max_tokens"], max_tokens);
+        assert_eq!(sent.get("output_config"), effort.as_ref());
+    }
+}
+
+#[test]
+fn the_choice_of_tools_says_when_one_call_at_a_time_is_wanted() {
+    let choice = |tool_choice, parallel_tool_calls| {
+        let sent = tail(&Parameters {
+            tool_choice,
+            parallel_tool_calls,
+            ..model()
+        });
+        sent.get("tool_choice").cloned()
+    };
+    let one = json!({"type": "auto", "disable_parallel_tool_use": true});
+    assert_eq!(choice(None, None), None);
+    assert_eq!(choice(None, Some(true)), None);
+    assert_eq!(choice(None, Some(false)), Some(one.clone()));
+    assert_eq!(choice(Some(ToolChoice::Auto), Some(false)), Some(one));
+    assert_eq!(
+        choice(Some(ToolChoice::Auto), None),
+        Some(json!({"type": "auto"}))
+    );
+    assert_eq!(
+        choice(Some(ToolChoice::Any), Some(true)),
+        Some(json!({"type": "any"}))
+    );
+    assert_eq!(
+        choice(Some(ToolChoice::None), Some(false)),
+        Some(json!({"type": "none"}))
+    );
+}
+
+#[test]
+fn further_parameters_win_but_are_no_second_array_and_no_stream() {
+    let parameters = Parameters {
+        max_output_tokens: Some(7),
+        temperature: Some(0.5),
+        reasoning: Some(ReasoningWish::Effort("high".into())),
+        extra: fields(json!({
+            "max_tokens": 8, "temperature": null, "metadata": {"user_id": "u"},
+            "thinking": {"type": "adaptive", "display": "summarized"}, "service_tier": null,
+            "messages": [], "system": "x", "tools": [], "stream": true
+        })),
+        ..model()
+    };
+    assert_eq!(
+        tail(&parameters),
+        json!({"model": "m", "max_tokens": 8,
+            "thinking": {"type": "adaptive", "display": "summarized"},
+            "output_config": {"effort": "high"}, "metadata": {"user_id": "u"}, "service_tier": null})
+    );
+}
+
+#[test]
+fn a_number_that_json_cannot_say_is_left_out() {
+    let sent = tail(&Parameters {
+        temperature: Some(f64::NAN),
+        top_p: Some(f64::INFINITY),
+        ..model()
+    });
+    assert_eq!(
+        sent,
+        json!({"model": "m", "max_tokens": DEFAULT_MAX_TOKENS})
+    );
+}
