@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
 use cachalot_core::{Clock, Seals, SystemClock};
 use cachalot_memory::Memory;
+use cachalot_model::{Budget, Catalog, Configured, Meter, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_workflow::actions::{Registry, builtin};
 use cachalot_workflow::format;
@@ -98,6 +99,18 @@ fn runtime(directory: &Path, memory: Arc<dyn Memory>, actions: Registry) -> Arc<
         http: HttpClient::new(HttpOptions::default()).unwrap(),
     });
     Arc::new(Runtime {
+        models: Models::new(
+            cachalot_model::Surroundings {
+                environment: BTreeMap::new(),
+                clock: clock.clone(),
+                http: HttpOptions::default(),
+                catalog: Catalog::built_in(),
+            },
+            Configured::default(),
+        ),
+        meter: Meter::new(Budget::default(), clock.clone()),
+        team: None,
+        houses: None,
         run: "a run".to_owned(),
         agent: "counting".to_owned(),
         directory: directory.to_owned(),

@@ -1,0 +1,87 @@
+//! A tool.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use async_trait::async_trait;
+use cachalot_core::{Effects, Touched};
+use cachalot_tools::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
+use serde_json::{Value, json};
+
+/// `longest_line`: finds the longest line of a text file in the workspace.
+pub struct LongestLine {
+    about: About,
+    /// How often it was done.
+    done: Arc<AtomicU32>,
+}
+
+impl LongestLine {
+    /// The tool, and the number of times that it was done.
+    #[must_use]
+    pub fn counted() -> (Self, Arc<AtomicU32>) {
+        let done = Arc::new(AtomicU32::new(0));
+        let about = About {
+            name: "longest_line".to_owned(),
+            description: "Finds the longest line of a text file.".to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "path": {"type": "string", "description": "The file, relative to the workspace."}
+                },
+                "required": ["path"],
+                "additionalProperties": false
+            }),
+            version: 1,
+            origin: Origin::BuiltIn,
+            read_only: true,
+            exclusive: false,
+            // It notes what it reads, so a result is served for as long as the file is the same.
+            class: CacheClass::Validated,
+        };
+        let tool = Self {
+            about,
+            done: Arc::clone(&done),
+        };
+        (tool, done)
+    }
+}
+
+/// Where the file is, if it may be read.
+fn file(arguments: &Arguments, context: &Context) -> Result<PathBuf, String> {
+    let path = arguments.get("path").and_then(Value::as_str);
+    context
+        .workspace
+        .resolve_readable(path.unwrap_or_default())
+        .map_err(|refusal| refusal.to_string())
+}
+
+#[async_trait]
+impl Tool for LongestLine {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
+        match file(arguments, context) {
+            Ok(path) => Effects::reading(vec![Touched::Path(path)]),
+            Err(_) => Effects::reading(Vec::new()),
+        }
+    }
+
+    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+        let path = match file(&arguments, context) {
+            Ok(path) => path,
+            Err(why) => return Output::error(why),
+        };
+        self.done.fetch_add(1, Ordering::SeqCst);
+        // Noted before it is looked at, and read through the same handle.
+        let bytes = match context.witness.read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) => return Output::error(format!("{}: {error}", path.display())),
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        let longest = text.lines().max_by_key(|line| line.chars().count());
+        Output::text(longest.unwrap_or_default())
+    }
+}

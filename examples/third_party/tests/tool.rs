@@ -1,0 +1,97 @@
+//! The tool beside the built-in ones, with results that are kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use cachalot_cache::{Ledger, Mode, Witness};
+use cachalot_core::{Seals, SystemClock};
+use cachalot_model::Block;
+use cachalot_storage::{HttpClient, HttpOptions};
+use cachalot_tools::cached::{CachedTools, Options, Settings, Writers};
+use cachalot_tools::{
+    Answer, Answered, Batch, Call, Context, Registry, Tool, Toolbox, Workspace, builtin,
+};
+use third_party::LongestLine;
+
+fn batch(directory: &Path) -> Batch {
+    Batch {
+        context: Context {
+            workspace: Arc::new(Workspace::open(directory).unwrap()),
+            session: "a session".to_owned(),
+            environment: Arc::new(BTreeMap::new()),
+            clock: Arc::new(SystemClock),
+            http: HttpClient::new(HttpOptions::default()).unwrap(),
+            memory: None,
+            seals: Arc::new(Seals::none()),
+            witness: Witness::default(),
+        },
+        verbatim: Arc::new(BTreeSet::new()),
+        watcher: Arc::new(()),
+    }
+}
+
+async fn ask(tools: &CachedTools, batch: &Batch, name: &str, arguments: &str) -> Answer {
+    let call = Call {
+        id: "1".to_owned(),
+        name: name.to_owned(),
+        arguments: arguments.to_owned(),
+    };
+    let prepared = tools.prepare(call);
+    tools.run(vec![prepared], batch).await.remove(0)
+}
+
+fn text(answer: &Answer) -> &str {
+    match answer.output.content.as_slice() {
+        [Block::Text { text, .. }] => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn its_results_are_kept_until_the_file_changes() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("a.txt"), "one\nthree\nsix\n").unwrap();
+    let (tool, done) = LongestLine::counted();
+    let mut all: Vec<Arc<dyn Tool>> = builtin::files();
+    all.push(Arc::new(tool));
+    let settings = Settings {
+        enabled: true,
+        ..Settings::default()
+    };
+    let options = Options {
+        settings,
+        mode: Mode::On,
+        ledger: Ledger::none(),
+        clock: Arc::new(SystemClock),
+        seals: Arc::new(Seals::none()),
+        log: Arc::new(|_| {}),
+        persistent: None,
+        user: String::new(),
+        writers: Writers::new(),
+    };
+    let tools = CachedTools::new(&Registry::new(all).unwrap(), options).unwrap();
+    let batch = batch(directory.path());
+    let path = r#"{"path":"a.txt"}"#;
+
+    let first = ask(&tools, &batch, "longest_line", path).await;
+    let second = ask(&tools, &batch, "longest_line", path).await;
+    assert_eq!((text(&first), text(&second)), ("three", "three"));
+    assert_eq!(
+        (second.how, done.load(Ordering::SeqCst)),
+        (Answered::Hit, 1)
+    );
+
+    let edit = r#"{"path":"a.txt","old_text":"six","new_text":"a longer line"}"#;
+    let edited = ask(&tools, &batch, "edit_file", edit).await;
+    assert!(!edited.output.is_error, "{edited:?}");
+    let third = ask(&tools, &batch, "longest_line", path).await;
+    assert_eq!(
+        (text(&third), done.load(Ordering::SeqCst)),
+        ("a longer line", 2)
+    );
+
+    let outside = ask(&tools, &batch, "longest_line", r#"{"path":"../a.txt"}"#).await;
+    assert!(outside.output.is_error);
+}
