@@ -187,15 +187,21 @@ impl Models {
     }
 
     /// What the defaults say of a model that `models:` does not know: where it is as well, unless its
-    /// name tells of another provider.
+    /// name tells of another provider than theirs.
     fn defaults_of(&self, name: &str) -> ModelSettings {
         let defaults = &self.configured.defaults;
-        let other = name.split_once('/').is_some_and(|(provider, _)| {
-            let known = self.configured.provider(provider).is_some()
-                || self.known.provider(provider).is_some();
-            known && defaults.provider.as_deref() != Some(provider)
+        let named = name.split_once('/').map(|(provider, _)| provider);
+        let named = named.filter(|provider| {
+            self.configured.provider(provider).is_some() || self.known.provider(provider).is_some()
         });
-        match other {
+        let theirs = defaults.provider.as_deref();
+        let elsewhere = match (named, theirs) {
+            (Some(named), theirs) => theirs != Some(named),
+            // A gateway takes models by their own names.
+            (None, None) => false,
+            (None, Some(theirs)) => self.known.owner(name).is_some_and(|owner| owner != theirs),
+        };
+        match elsewhere {
             true => defaults.for_any_model(),
             false => ModelSettings {
                 model: None,

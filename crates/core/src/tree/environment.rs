@@ -8,13 +8,13 @@ use crate::suggest::nearest;
 
 /// The tree with environment variables in its texts expanded.
 ///
-/// `${NAME}` needs the variable to be set, `${NAME:-default}` takes the default if it is not set or
-/// empty, `$${` is a literal `${`. A text that is one `${…}` without quotes is read as YAML reads
-/// what it stands for, so that numbers are numbers; any other stays text. What is expanded is not
-/// expanded again.
+/// `${NAME}` (or `${env.NAME}`) needs the variable to be set, `${NAME:-default}` takes the default if
+/// it is not set or empty, `$${` is a literal `${`. If `source`, the text of the file, tells that a
+/// text is one `${…}` without quotes, it is read as YAML reads what it stands for, so that numbers are
+/// numbers; any other stays text. What is expanded is not expanded again.
 pub fn expand(
     node: &Node,
-    source: &str,
+    source: Option<&str>,
     environment: &BTreeMap<String, String>,
     problems: &mut Vec<Problem>,
 ) -> Node {
@@ -48,7 +48,7 @@ pub fn expand(
 fn expand_text(
     text: &str,
     node: &Node,
-    source: &str,
+    source: Option<&str>,
     environment: &BTreeMap<String, String>,
     problems: &mut Vec<Problem>,
 ) -> Kind {
@@ -77,12 +77,12 @@ fn expand_text(
         rest = after;
     }
     expanded.push_str(rest);
-    let is_quoted = matches!(
-        source.as_bytes().get(node.place.start),
-        Some(b'"' | b'\'' | b'|' | b'>')
-    );
+    let is_plain = source.is_some_and(|source| {
+        let first = source.as_bytes().get(node.place.start);
+        !matches!(first, Some(b'"' | b'\'' | b'|' | b'>'))
+    });
     let is_whole = text.starts_with("${") && text.find('}') == Some(text.len() - 1);
-    match is_whole && !is_quoted {
+    match is_whole && is_plain {
         true => scalar(&expanded).unwrap_or(Kind::Text(expanded)),
         false => Kind::Text(expanded),
     }
@@ -97,6 +97,8 @@ fn value_of<'a>(
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),
     };
+    let name = name.trim();
+    let name = name.strip_prefix("env.").unwrap_or(name);
     let set = environment.get(name).map(String::as_str);
     match default {
         Some(default) => Ok(set.filter(|value| !value.is_empty()).unwrap_or(default)),

@@ -354,6 +354,28 @@ fn settings(yaml: &str) -> ModelSettings {
 }
 
 #[test]
+fn defaults_say_where_models_are_that_are_called_by_their_own_names() {
+    let yaml = "
+models:
+  mine: {provider: anthropic, model: claude-opus-4-8}
+";
+    let defaults = settings("base_url: 'http://127.0.0.1:9/v1'\ntemperature: 0.5\n");
+    let models = Models::new(surroundings(&[]), configured(yaml).with_defaults(defaults));
+    let base_url = |name: &str| models.find(name).unwrap().base_url().to_owned();
+    assert_eq!(base_url("gpt-4o"), "http://127.0.0.1:9/v1");
+    assert_eq!(base_url("whale-7b"), "http://127.0.0.1:9/v1");
+    // Whoever names a provider means that one.
+    assert_eq!(base_url("groq/whale-7b"), "https://api.groq.com/openai/v1");
+    assert_eq!(base_url("mine"), "https://api.anthropic.com/");
+    for name in ["gpt-4o", "groq/whale-7b", "mine"] {
+        assert_eq!(
+            models.find(name).unwrap().parameters().temperature,
+            Some(0.5)
+        );
+    }
+}
+
+#[test]
 fn defaults_hold_where_nobody_says_otherwise() {
     let defaults = settings(
         "{provider: ollama, model: llama3.2, temperature: 0, retries: 1, base_url: 'http://gpu:1/v1', token_key: GPU, cost: {input: 0, output: 0}}",

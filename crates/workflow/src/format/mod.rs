@@ -94,7 +94,7 @@ fn read(
     section.claim("state_schema");
     let settings = match section.present("settings") {
         Some(node) => settings::read(
-            &tree::expand(node, text, environment, problems),
+            &tree::expand(node, Some(text), environment, problems),
             problems,
         ),
         None => Settings::default(),
