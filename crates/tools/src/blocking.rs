@@ -41,3 +41,31 @@ pub(crate) async fn blocking<T: Send + 'static>(
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_is_told_when_nobody_waits_any_more() {
+        let (started, wait_for_start) = mpsc::channel();
+        let (stopped, wait_for_stop) = mpsc::channel();
+        let mut waiting = Box::pin(blocking(move |abandoned| {
+            started.send(abandoned.is()).unwrap();
+            while !abandoned.is() {
+                std::thread::yield_now();
+            }
+            stopped.send(()).unwrap();
+        }));
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        let limit = Duration::from_secs(30);
+        assert_eq!(wait_for_start.recv_timeout(limit), Ok(false));
+        drop(waiting);
+        assert_eq!(wait_for_stop.recv_timeout(limit), Ok(()));
+    }
+}

@@ -2,8 +2,13 @@
 
 use std::io;
 use std::process::ExitStatus;
+use std::time::Duration;
 
 use tokio::process::{Child, Command};
+use tokio::time::Instant;
+
+/// How often it is looked whether a program has ended that is given time to.
+const GLANCE: Duration = Duration::from_millis(5);
 
 /// A running program and whatever it has started, as far as that stays in its group. Dropping it
 /// kills the whole group, unless the program has ended by itself.
@@ -36,18 +41,48 @@ impl Group {
         Ok(status)
     }
 
+    /// Gives the program time to end by itself, then kills whatever of the group is left. How the
+    /// program ended, if that can be told.
+    pub(crate) async fn end(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + patience;
+        // Without taking note of its end, which would give its number away before the rest is killed.
+        while !self.has_ended() && Instant::now() < deadline {
+            tokio::time::sleep(GLANCE).await;
+        }
+        self.kill();
+        self.wait().await.ok()
+    }
+
+    #[cfg(unix)]
+    fn has_ended(&self) -> bool {
+        use rustix::process::{WaitId, WaitIdOptions, waitid};
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        self.over
+            || self
+                .leader()
+                .is_none_or(|leader| !matches!(waitid(WaitId::Pid(leader), look), Ok(None)))
+    }
+
+    #[cfg(not(unix))]
+    fn has_ended(&self) -> bool {
+        self.over
+    }
+
+    #[cfg(unix)]
+    fn leader(&self) -> Option<rustix::process::Pid> {
+        self.child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(rustix::process::Pid::from_raw)
+    }
+
     /// Kills the program and what it has started.
     #[cfg(unix)]
     pub(crate) fn kill(&mut self) {
         if self.over {
             return;
         }
-        let leader = self
-            .child
-            .id()
-            .and_then(|id| i32::try_from(id).ok())
-            .and_then(rustix::process::Pid::from_raw);
-        if let Some(leader) = leader {
+        if let Some(leader) = self.leader() {
             // It may have ended by itself in this moment.
             let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
         }

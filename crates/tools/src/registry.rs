@@ -44,7 +44,10 @@ impl Registry {
     /// schema of an MCP server that cannot be compiled is no error: its arguments are cast as far as
     /// it can be read, and the server checks them.
     pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Self, RegistryError> {
-        let entries = tools.into_iter().map(Entry::new).collect::<Result<_, _>>()?;
+        let entries = tools
+            .into_iter()
+            .map(Entry::new)
+            .collect::<Result<_, _>>()?;
         Self::of(entries)
     }
 
@@ -139,12 +142,13 @@ impl Entry {
             });
         }
         let lenient = about.origin != Origin::BuiltIn;
-        let schema =
-            Schema::compile(&about.parameters, lenient).map_err(|reason| RegistryError::Schema {
+        let schema = Schema::compile(&about.parameters, lenient).map_err(|reason| {
+            RegistryError::Schema {
                 name: about.name.clone(),
                 origin: about.origin.clone(),
                 reason,
-            })?;
+            }
+        })?;
         Ok(Arc::new(Self { tool, schema }))
     }
 

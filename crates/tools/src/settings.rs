@@ -1,7 +1,6 @@
 //! Settings: which tools an agent has, read from YAML or JSON, and the tools made from them.
 
 mod assemble;
-mod expand;
 mod reading;
 mod servers;
 mod toolsets;

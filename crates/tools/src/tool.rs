@@ -63,6 +63,21 @@ pub struct About {
 }
 
 impl About {
+    /// A tool of this program that acts: it runs alone, and its results are never served again.
+    #[must_use]
+    pub fn acting(name: &str, description: String, parameters: Value) -> Self {
+        Self {
+            name: name.to_owned(),
+            description,
+            parameters,
+            version: 1,
+            origin: Origin::BuiltIn,
+            read_only: false,
+            exclusive: true,
+            class: CacheClass::Never,
+        }
+    }
+
     /// Whether it may run beside others of its kind.
     #[must_use]
     pub fn concurrency_safe(&self) -> bool {

@@ -54,6 +54,12 @@ impl Workspace {
         &self.root
     }
 
+    /// The further directories that can be read.
+    #[must_use]
+    pub fn readable(&self) -> &[PathBuf] {
+        &self.readable
+    }
+
     /// Where a path really is, links followed, if that is in the workspace. The path is relative to
     /// the root, or absolute; `~` means nothing. What is not there yet is fine: what there is of its
     /// path decides.
@@ -134,8 +140,10 @@ fn directory(path: &Path) -> io::Result<PathBuf> {
 
 /// The names that a relative path consists of, if it has no `..`.
 fn names(relative: &Path) -> impl Iterator<Item = &OsStr> {
-    relative.components().filter_map(|component| match component {
-        Component::Normal(name) => Some(name),
-        _ => None,
-    })
+    relative
+        .components()
+        .filter_map(|component| match component {
+            Component::Normal(name) => Some(name),
+            _ => None,
+        })
 }

@@ -120,9 +120,14 @@ impl<'a> Casting<'a> {
         if types.has(Types::ARRAY) {
             found.extend(self.to_array(&given, fields, depth));
         }
-        match <[Given; 1]>::try_from(found) {
-            Ok([only]) => only,
-            Err(_) => given,
+        match (<[Given; 1]>::try_from(found), given) {
+            (Ok([only]), _) => only,
+            (Err(none), Given::Number(lexeme))
+                if none.is_empty() && !number::is_written_as_integer(&lexeme) =>
+            {
+                Given::NoInteger(lexeme)
+            }
+            (Err(_), given) => given,
         }
     }
 
@@ -153,9 +158,9 @@ impl<'a> Casting<'a> {
         depth: usize,
     ) -> Vec<(String, Given)> {
         let properties = fields.get("properties").and_then(Value::as_object);
-        let further = fields.get("additionalProperties").filter(|schema| {
-            schema.is_object() && !fields.contains_key("patternProperties")
-        });
+        let further = fields
+            .get("additionalProperties")
+            .filter(|schema| schema.is_object() && !fields.contains_key("patternProperties"));
         let required = list(fields, "required");
         let is_required = |name: &str| required.iter().any(|given| given.as_str() == Some(name));
         entries
@@ -164,9 +169,7 @@ impl<'a> Casting<'a> {
                 let declared = properties.and_then(|properties| properties.get(&name));
                 if given == Given::Null
                     && !is_required(&name)
-                    && declared.is_some_and(|schema| {
-                        !Types::of(schema, self.root).has(Types::NULL)
-                    })
+                    && declared.is_some_and(|schema| !Types::of(schema, self.root).has(Types::NULL))
                 {
                     // Absent, as whoever writes null for an optional argument means it.
                     return None;
@@ -216,7 +219,7 @@ fn to_boolean(given: &Given) -> Option<Given> {
 
 fn lexeme(given: &Given) -> Option<&str> {
     match given {
-        Given::Number(lexeme) => Some(lexeme),
+        Given::Number(lexeme) | Given::NoInteger(lexeme) => Some(lexeme),
         Given::Text(text) => number::lexeme_of(text),
         _ => None,
     }
@@ -244,7 +247,11 @@ fn to_object(given: &Given) -> Option<Given> {
     let Given::Text(text) = given else {
         return None;
     };
-    match text.trim_start().starts_with('{').then(|| Given::parse(text)) {
+    match text
+        .trim_start()
+        .starts_with('{')
+        .then(|| Given::parse(text))
+    {
         Some(Ok(fields @ Given::Fields(_))) => Some(fields),
         _ => None,
     }

@@ -45,11 +45,12 @@ fn complaints(error: &ValidationError<'_>, root: &Value) -> Vec<String> {
             let name = property.as_str().unwrap_or_default();
             vec![missing(&path, name, error.instance(), schema, root)]
         }
-        Kind::AdditionalProperties { unexpected }
-        | Kind::UnevaluatedProperties { unexpected } => unexpected
-            .iter()
-            .map(|name| unknown(&path, name, schema))
-            .collect(),
+        Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
+            unexpected
+                .iter()
+                .map(|name| unknown(&path, name, schema))
+                .collect()
+        }
         Kind::Enum { options } => vec![not_an_option(&path, options, error.instance())],
         kind => vec![match expectation(kind, schema) {
             Some(expected) => format!(
@@ -126,7 +127,7 @@ fn not_an_option(path: &str, options: &Value, given: &Value) -> String {
 fn expectation(kind: &Kind, schema: Option<&Value>) -> Option<String> {
     Some(match kind {
         Kind::Type { .. } => return schema.map(|schema| expected(schema, schema)),
-        Kind::Constant { expected_value } => shown(expected_value),
+        Kind::Constant { expected_value } => expected_value.to_string(),
         Kind::Minimum { limit } => format!("at least {limit}"),
         Kind::Maximum { limit } => format!("at most {limit}"),
         Kind::ExclusiveMinimum { limit } => format!("more than {limit}"),
@@ -159,10 +160,14 @@ fn expected(schema: &Value, root: &Value) -> String {
         return one_of(options);
     }
     if let Some(value) = schema.get("const") {
-        return shown(value);
+        return value.to_string();
     }
     let named = |name: &str| {
-        let article = if name.starts_with(['a', 'i', 'o']) { "an" } else { "a" };
+        let article = if name.starts_with(['a', 'i', 'o']) {
+            "an"
+        } else {
+            "a"
+        };
         match name {
             "null" => name.to_owned(),
             "array" => match schema.get("items").and_then(|items| items.get("type")) {
@@ -180,25 +185,23 @@ fn expected(schema: &Value, root: &Value) -> String {
         }
         _ => "a value that fits the schema".to_owned(),
     };
-    let bound = |word: &str, said: &str| {
-        let limit = schema.get(word).filter(|limit| limit.is_number());
-        limit.map_or(String::new(), |limit| format!(" {said} {limit}"))
-    };
-    format!(
-        "{types}{}{}",
-        bound("minimum", "of at least"),
-        bound("maximum", "of at most")
-    )
+    let bound = |word: &str| schema.get(word).filter(|limit| limit.is_number());
+    match (bound("minimum"), bound("maximum")) {
+        (Some(least), Some(most)) => format!("{types} from {least} to {most}"),
+        (Some(least), None) => format!("{types} of at least {least}"),
+        (None, Some(most)) => format!("{types} of at most {most}"),
+        (None, None) => types,
+    }
 }
 
 fn one_of(options: &Value) -> String {
     match options.as_array().map(Vec::as_slice) {
-        Some([only]) => shown(only),
+        Some([only]) => only.to_string(),
         Some(several) => {
-            let several: Vec<String> = several.iter().map(shown).collect();
+            let several: Vec<String> = several.iter().map(Value::to_string).collect();
             format!("one of {}", several.join(", "))
         }
-        None => shown(options),
+        None => options.to_string(),
     }
 }
 

@@ -14,6 +14,8 @@ pub(super) enum Given {
     Boolean(bool),
     /// The lexeme.
     Number(String),
+    /// The lexeme of a number where only an integer fits, and which is none of 64 bits.
+    NoInteger(String),
     Text(String),
     List(Vec<Given>),
     /// In the order of the text.
@@ -36,7 +38,7 @@ impl Given {
         match self {
             Self::Null => "null",
             Self::Boolean(_) => "a boolean",
-            Self::Number(_) => "a number",
+            Self::Number(_) | Self::NoInteger(_) => "a number",
             Self::Text(_) => "a string",
             Self::List(_) => "an array",
             Self::Fields(_) => "an object",
@@ -56,6 +58,17 @@ impl Given {
                      exactly"
                 )
             })?),
+            // A float would pass for an integer where its fraction, or its digits, were lost.
+            Self::NoInteger(lexeme) => match number::number(&lexeme) {
+                Some(float) if float.as_f64().is_some_and(|float| float.fract() != 0.0) => {
+                    Value::Number(float)
+                }
+                _ => {
+                    return Err(format!(
+                        "`{path}`: the number {lexeme} is no integer that fits into 64 bits"
+                    ));
+                }
+            },
             Self::List(items) => Value::Array(
                 items
                     .into_iter()
@@ -188,7 +201,9 @@ impl<'de> Visitor<'de> for Reading<'_, '_> {
         let mut names = std::collections::HashSet::new();
         while let Some(name) = entries.next_key::<String>()? {
             if !names.insert(name.clone()) {
-                return Err(A::Error::custom(format_args!("the key `{name}` occurs twice")));
+                return Err(A::Error::custom(format_args!(
+                    "the key `{name}` occurs twice"
+                )));
             }
             fields.push((name, entries.next_value_seed(self)?));
         }
@@ -238,18 +253,25 @@ fn offset(text: &str, line: usize, column: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::expect_used)]
+
     use super::*;
 
     #[test]
     fn numbers_stay_as_written() {
-        let given = Given::parse(r#"{"a\"1": [1.10, -0, "2.0"], "b": 123456789012345678901234567890}"#);
+        let given =
+            Given::parse(r#"{"a\"1": [1.10, -0, "2.0"], "b": 123456789012345678901234567890}"#);
         let number = |text: &str| Given::Number(text.to_owned());
         assert_eq!(
             given,
             Ok(Given::Fields(vec![
                 (
                     "a\"1".to_owned(),
-                    Given::List(vec![number("1.10"), number("-0"), Given::Text("2.0".to_owned())])
+                    Given::List(vec![
+                        number("1.10"),
+                        number("-0"),
+                        Given::Text("2.0".to_owned())
+                    ])
                 ),
                 ("b".to_owned(), number("123456789012345678901234567890")),
             ]))

@@ -105,7 +105,17 @@ mod tests {
     fn only_json_numbers_are_numbers() {
         assert_eq!(lexeme_of(" 12 "), Some("12"));
         assert_eq!(lexeme_of("-1.5e3"), Some("-1.5e3"));
-        for text in ["", "007", "+5", "1_000", "0x10", "12 apples", "true", "NaN", "1e999"] {
+        for text in [
+            "",
+            "007",
+            "+5",
+            "1_000",
+            "0x10",
+            "12 apples",
+            "true",
+            "NaN",
+            "1e999",
+        ] {
             assert_eq!(lexeme_of(text), None, "{text}");
         }
     }

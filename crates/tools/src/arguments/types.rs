@@ -73,7 +73,7 @@ impl Types {
             Given::Number(lexeme) if number::is_written_as_integer(lexeme) => {
                 self.has(Self::INTEGER) && number::integer(lexeme).is_some()
             }
-            Given::Number(_) => self.has(Self::NUMBER),
+            Given::Number(_) | Given::NoInteger(_) => self.has(Self::NUMBER),
         }
     }
 
@@ -101,9 +101,11 @@ impl Types {
             types = types.or(Self::NULL);
         }
         if let Some(options) = fields.get("enum").and_then(Value::as_array) {
-            types = types.and(options.iter().fold(Self::NONE, |all, option| {
-                all.or(Self::of_value(option))
-            }));
+            types = types.and(
+                options
+                    .iter()
+                    .fold(Self::NONE, |all, option| all.or(Self::of_value(option))),
+            );
         }
         if let Some(value) = fields.get("const") {
             types = types.and(Self::of_value(value));
@@ -118,7 +120,12 @@ impl Types {
                 }));
             }
         }
-        for part in fields.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+        for part in fields
+            .get("allOf")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
             types = types.and(Self::within(part, root, hops));
         }
         types

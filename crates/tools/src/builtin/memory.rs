@@ -114,7 +114,10 @@ async fn store(
             .get("value")
             .cloned()
             .ok_or("`store` needs `value`: what to remember")?,
-        metadata: arguments.get("metadata").and_then(Value::as_object).cloned(),
+        metadata: arguments
+            .get("metadata")
+            .and_then(Value::as_object)
+            .cloned(),
     };
     let record = remembered.record(key);
     if context.seals.occur_in(&record.value) || context.seals.occur_in(key.as_bytes()) {

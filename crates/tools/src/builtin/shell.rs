@@ -18,7 +18,7 @@ use tokio::process::Command;
 
 use crate::process::described;
 use crate::tool::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
-use crate::workspace::Workspace;
+use crate::workspace::{Found, Workspace};
 use capture::Capture;
 use run::{Ran, run};
 
@@ -185,7 +185,11 @@ impl Tool for Shell {
             Ok(prepared) => prepared,
             Err(wrong) => return Output::error(context.seals.redact(&wrong)),
         };
-        let program = command.as_std().get_program().to_string_lossy().into_owned();
+        let program = command
+            .as_std()
+            .get_program()
+            .to_string_lossy()
+            .into_owned();
         let written = Capture::new(self.settings.output_limit);
         match run(command, timeout, written).await {
             Ok(ran) => self.report(ran, timeout, context),
@@ -221,7 +225,10 @@ fn written(command: Option<&Value>) -> Result<Command, String> {
             }
             Ok(command)
         }
-        _ => Err("`command` is empty: give a command line, or a list of a program and its arguments".to_owned()),
+        _ => Err(
+            "`command` is empty: give a command line, or a list of a program and its arguments"
+                .to_owned(),
+        ),
     }
 }
 
@@ -242,23 +249,19 @@ fn in_the_shell(line: &str) -> Command {
 
 /// The directory that a command runs in: in the workspace, whatever symbolic links say.
 fn directory_in(workspace: &Workspace, named: Option<&str>) -> Result<PathBuf, String> {
-    let root = workspace.root();
     let Some(named) = named.filter(|named| !named.is_empty()) else {
-        return Ok(root.to_owned());
+        return Ok(workspace.root().to_owned());
     };
-    let directory = root.join(named).canonicalize().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => format!("there is no directory `{named}` in the workspace"),
-        _ => format!("cannot run in `{named}`: {error}"),
-    })?;
-    if !directory.starts_with(root) {
-        return Err(format!(
-            "`working_directory` must lie in the workspace, and `{named}` does not"
-        ));
+    let place = workspace
+        .place(named)
+        .map_err(|refusal| refusal.to_string())?;
+    match place.found {
+        Found::Directory => Ok(place.real),
+        Found::Nothing => Err(format!(
+            "there is no directory `{named}` in the workspace to run in"
+        )),
+        _ => Err(format!("`{named}` is no directory to run in")),
     }
-    if !directory.is_dir() {
-        return Err(format!("`{named}` is no directory"));
-    }
-    Ok(directory)
 }
 
 fn not_started(program: &str, error: &io::Error) -> String {

@@ -150,7 +150,10 @@ fn described(skill: &Skill, context: &Context) -> String {
     match head {
         Ok(head) => match head.name.filter(|said| said != name) {
             None => format!("- {name} ({owner}): {}", head.description),
-            Some(said) => format!("- {name} ({owner}, calls itself `{said}`): {}", head.description),
+            Some(said) => format!(
+                "- {name} ({owner}, calls itself `{said}`): {}",
+                head.description
+            ),
         },
         Err(why) => format!("- {name} ({owner}) [not usable: {why}]"),
     }
@@ -207,10 +210,12 @@ fn view(arguments: &Arguments, context: &Context, data: Option<&Path>) -> Result
     let skill = existing(name, context, data)?;
     let witness = &context.witness;
     if let Some(file) = text(arguments, "file").filter(|file| !file.is_empty()) {
-        return skill.text(file, witness).map_err(|why| match skill.files(MOST_FILES, witness) {
-            Ok((files, _)) => format!("{why}; its files are: {}", files.join(", ")),
-            Err(_) => why,
-        });
+        return skill
+            .text(file, witness)
+            .map_err(|why| match skill.files(MOST_FILES, witness) {
+                Ok((files, _)) => format!("{why}; its files are: {}", files.join(", ")),
+                Err(_) => why,
+            });
     }
     let mut text = skill.text(SKILL_FILE, witness)?;
     let (mut files, all) = skill.files(MOST_FILES, witness)?;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cachalot_core::{Effects, Touched};
 use cachalot_storage::{
-    Error, ErrorKind, GuardedClient, HttpClient, HttpOptions, Method, Response, body, header, masked,
-    success,
+    Error, ErrorKind, GuardedClient, HttpClient, HttpOptions, Method, Response, body, header,
+    masked, success,
 };
 use serde_json::{Value, json};
 
@@ -104,7 +104,10 @@ impl WebFetch {
     }
 
     async fn fetch(&self, url: &str, context: &Context) -> Result<Fetched, String> {
-        let client = self.client.clone().unwrap_or_else(|| context.http.guarded());
+        let client = self
+            .client
+            .clone()
+            .unwrap_or_else(|| context.http.guarded());
         let request = client
             .request(Method::GET, url)
             .map_err(|error| error.message)?
@@ -130,12 +133,19 @@ impl WebFetch {
 
     async fn take(&self, response: Response) -> Result<Fetched, String> {
         let url = response.url().to_string();
-        let it = |what: String| format!("`{}` {what}; fetch it with the shell if you need it", masked(&url));
+        let it = |what: String| {
+            format!(
+                "`{}` {what}; fetch it with the shell if you need it",
+                masked(&url)
+            )
+        };
         let headers = response.headers().clone();
         let media_type = page::media_type(&headers);
         let encoded = headers.get(header::CONTENT_ENCODING);
         if let Some(encoding) = encoded.filter(|encoding| *encoding != "identity") {
-            return Err(it(format!("came compressed ({encoding:?}), though that was not asked for")));
+            return Err(it(format!(
+                "came compressed ({encoding:?}), though that was not asked for"
+            )));
         }
         let said = Kind::said(&media_type);
         if said == Kind::Binary {
@@ -228,7 +238,10 @@ impl Tool for WebFetch {
 
     fn effects(&self, arguments: &Arguments, _context: &Context) -> Effects {
         let url = arguments.get("url").and_then(Value::as_str);
-        Effects::reading(vec![Touched::Named(format!("url:{}", url.unwrap_or_default()))])
+        Effects::reading(vec![Touched::Named(format!(
+            "url:{}",
+            url.unwrap_or_default()
+        ))])
     }
 
     fn implicit_inputs(&self, _context: &Context) -> Value {
@@ -240,11 +253,21 @@ impl Tool for WebFetch {
     }
 
     async fn run(&self, arguments: Arguments, context: &Context) -> Output {
-        let url = arguments.get("url").and_then(Value::as_str).unwrap_or_default().trim().to_owned();
+        let url = arguments
+            .get("url")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .trim()
+            .to_owned();
         if context.seals.occur_in(url.as_bytes()) {
-            return Output::error("the address holds a secret of this run, which must not leave it: leave it out");
+            return Output::error(
+                "the address holds a secret of this run, which must not leave it: leave it out",
+            );
         }
-        let raw = arguments.get("raw").and_then(Value::as_bool).unwrap_or(false);
+        let raw = arguments
+            .get("raw")
+            .and_then(Value::as_bool)
+            .unwrap_or(false);
         let max_chars = arguments
             .get("max_chars")
             .and_then(Value::as_u64)
@@ -253,7 +276,8 @@ impl Tool for WebFetch {
             });
         match self.fetch(&url, context).await {
             Ok(fetched) => {
-                let shown = tokio::task::spawn_blocking(move || fetched.shown(&url, raw, max_chars));
+                let shown =
+                    tokio::task::spawn_blocking(move || fetched.shown(&url, raw, max_chars));
                 match shown.await {
                     Ok(shown) => Output::text(shown),
                     Err(_) => Output::error("the page could not be converted; try `raw: true`"),

@@ -15,10 +15,19 @@ struct Kept {
     private: bool,
 }
 
-/// A tool failed; whoever waited for the same call gets the same failure.
+/// What a tool said when it failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", text_of(&.0.content))]
-pub(super) struct ToolFailed(pub(super) Output);
+#[error("{0}")]
+struct ToolFailed(String);
+
+/// The failure of a tool, for the ledger.
+pub(super) fn failure(output: &Output) -> Failure {
+    let texts = output.content.iter().filter_map(|block| match block {
+        Block::Text { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    Failure::new(ToolFailed(texts.collect::<Vec<_>>().join("\n")))
+}
 
 /// The bytes of a result.
 pub(super) fn encode(output: &Output) -> Result<Bytes, String> {
@@ -40,30 +49,13 @@ fn decode(bytes: &[u8]) -> Result<Kept, DecodeError> {
     serde_json::from_slice(bytes).map_err(|error| DecodeError(error.to_string()))
 }
 
-/// The content of an answer, a copy of one's own; a failure of the tool itself is a result, too.
+/// An answer of the engine, as a copy of one's own.
 pub(super) async fn read(body: &Body) -> Result<Output, Failure> {
-    match body.decoded(decode).await {
-        Ok(kept) => Ok(Output {
-            content: kept.content.clone(),
-            is_error: false,
-            lifetime: None,
-            private: kept.private,
-        }),
-        Err(failure) => match failure.cause::<ToolFailed>() {
-            Some(ToolFailed(output)) => Ok(output.clone()),
-            None => Err(failure),
-        },
-    }
-}
-
-/// The texts of a result, one after the other.
-pub(super) fn text_of(content: &[Block]) -> String {
-    content
-        .iter()
-        .filter_map(|block| match block {
-            Block::Text { text, .. } => Some(text.as_str()),
-            _ => None,
-        })
-        .collect::<Vec<_>>()
-        .join("\n")
+    let kept = body.decoded(decode).await?;
+    Ok(Output {
+        content: kept.content.clone(),
+        is_error: false,
+        lifetime: None,
+        private: kept.private,
+    })
 }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use cachalot_cache::{
-    self as cache, Begun, Failure, How, Join, Kind, Mode, Policy, Product, Reason, Settled, Ticket,
-    Witness,
+    self as cache, Begun, How, Join, Kind, Mode, Policy, Product, Reason, Settled, Ticket, Witness,
 };
 use cachalot_core::{Canonical, Digest, Effects, Spend};
 use cachalot_model::Block;
@@ -13,7 +12,7 @@ use tokio::time::Instant;
 
 use super::counters::bypass;
 use super::deliveries::marker;
-use super::kept::{self, ToolFailed};
+use super::kept::{self, failure};
 use super::sessions::{Session, text_of};
 use super::settings::Delivery;
 use super::standing::{Profile, Standing};
@@ -239,11 +238,18 @@ impl Asking<'_> {
                     return Done::ran(output, Some(miss.reason.to_string()));
                 }
                 Ok(Begun::Run(ticket)) => return self.lead(arguments, ticket).await,
-                Ok(Begun::Served(outcome)) => match kept::read(&outcome.body).await {
-                    Ok(output) => return self.served(output, &outcome).await,
-                    // What cannot be read is no answer, and has to be replaced.
-                    Err(_) => policy.mode = Mode::Refresh,
-                },
+                Ok(Begun::Served(outcome)) => {
+                    let coalesced = outcome.how == How::Coalesced;
+                    if coalesced && !is_as_good_as_ones_own(&outcome.settled().await) {
+                        policy.join = Join::Alone;
+                        continue;
+                    }
+                    match kept::read(&outcome.body).await {
+                        Ok(output) => return self.served(output, &outcome).await,
+                        // What cannot be read is no answer, and has to be replaced.
+                        Err(_) => policy.mode = Mode::Refresh,
+                    }
+                }
             }
         }
     }
@@ -260,7 +266,7 @@ impl Asking<'_> {
             .await;
         let spent = Spend::one(ticket.elapsed());
         if output.is_error {
-            ticket.fail(Failure::new(ToolFailed(output.clone()))).await;
+            ticket.fail(failure(&output)).await;
         } else {
             let product = Product::kept(bytes::Bytes::new(), spent);
             ticket.finish(product).await;
@@ -283,8 +289,7 @@ impl Asking<'_> {
         let why = reason.as_ref().map(ToString::to_string);
         let spent = Spend::one(ticket.elapsed());
         if output.is_error {
-            let failure = Failure::new(ToolFailed(output.clone()));
-            let settled = ticket.fail(failure).await;
+            let settled = ticket.fail(failure(&output)).await;
             self.count_end(reason.as_ref(), &settled);
             return Done::ran(output, why);
         }
@@ -326,8 +331,8 @@ impl Asking<'_> {
             counters.bytes_served += bytes;
         });
         let known_as = match outcome.body.whole().await {
-            Ok(value) if !output.is_error => self.known_as(&value),
-            _ => None,
+            Ok(value) => self.known_as(&value),
+            Err(_) => None,
         };
         Done {
             output,
@@ -393,6 +398,14 @@ impl Asking<'_> {
         self.session
             .count(&self.work.profile.tool.about().name, count);
     }
+}
+
+/// Whether whoever waited for a run may take its answer: only if it was found, at its end, that nothing
+/// that it was made from had changed. A tool that opened a file before anybody asked, and failed or
+/// noted too late what it saw, has answered something that was true once. So a failure is nobody
+/// else's, either.
+fn is_as_good_as_ones_own(settled: &Settled) -> bool {
+    matches!(settled.stored, Ok(_) | Err(Reason::HoldsSecret))
 }
 
 /// How much of a conversation a result takes, in bytes.

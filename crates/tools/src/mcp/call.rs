@@ -60,14 +60,20 @@ impl McpTool {
                             ..output
                         })
                     }
-                    CallToolResponse::Task(_) => Err(self.wants("to do it as a task that is asked after")),
+                    CallToolResponse::Task(_) => {
+                        Err(self.wants("to do it as a task that is asked after"))
+                    }
                     _ => Err(self.wants("further input")),
                 }
             }
             Work::Read { uri } => self.read(uri.clone(), gathering).await,
             Work::Expand { template } => {
-                let uri = template::expand(template, &arguments)
-                    .map_err(|why| McpError::new(self.server.name(), format!("has a resource template that cannot be used: {why}")))?;
+                let uri = template::expand(template, &arguments).map_err(|why| {
+                    McpError::new(
+                        self.server.name(),
+                        format!("has a resource template that cannot be used: {why}"),
+                    )
+                })?;
                 self.read(uri, gathering).await
             }
             Work::Prompt { name } => {

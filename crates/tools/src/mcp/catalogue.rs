@@ -86,7 +86,11 @@ pub(super) async fn of(server: &Shared) -> Result<Catalogue, McpError> {
 /// What is listed; nothing, and a warning, if it cannot be.
 fn or_none<T>(server: &Shared, listed: Result<Vec<T>, McpError>) -> Vec<T> {
     listed.unwrap_or_else(|error| {
-        server.handler.surroundings.reporter.warning(&error.to_string());
+        server
+            .handler
+            .surroundings
+            .reporter
+            .warning(&error.to_string());
         Vec::new()
     })
 }
@@ -111,7 +115,9 @@ where
             let page = page(peer, params);
             async move {
                 match page.await {
-                    Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => {
+                    Err(ServiceError::McpError(error))
+                        if error.code == ErrorCode::METHOD_NOT_FOUND =>
+                    {
                         Ok((Vec::new(), None))
                     }
                     answered => answered,
@@ -135,7 +141,10 @@ where
     ))
 }
 
-async fn tools(peer: Peer<RoleClient>, params: Option<PaginatedRequestParams>) -> Paged<RemoteTool> {
+async fn tools(
+    peer: Peer<RoleClient>,
+    params: Option<PaginatedRequestParams>,
+) -> Paged<RemoteTool> {
     let page = peer.list_tools(params).await?;
     let tools = page.tools.into_iter().map(|tool| RemoteTool {
         description: tool
@@ -154,12 +163,8 @@ async fn tools(peer: Peer<RoleClient>, params: Option<PaginatedRequestParams>) -
 
 /// The schema of an object, also where the server leaves out that it is one.
 fn object(mut schema: Map<String, Value>) -> Value {
-    schema
-        .entry("type")
-        .or_insert_with(|| json!("object"));
-    schema
-        .entry("properties")
-        .or_insert_with(|| json!({}));
+    schema.entry("type").or_insert_with(|| json!("object"));
+    schema.entry("properties").or_insert_with(|| json!({}));
     Value::Object(schema)
 }
 
@@ -181,11 +186,14 @@ async fn templates(
     params: Option<PaginatedRequestParams>,
 ) -> Paged<Template> {
     let page = peer.list_resource_templates(params).await?;
-    let templates = page.resource_templates.into_iter().map(|template| Template {
-        uri: template.uri_template,
-        description: template.description.or(template.title),
-        name: template.name,
-    });
+    let templates = page
+        .resource_templates
+        .into_iter()
+        .map(|template| Template {
+            uri: template.uri_template,
+            description: template.description.or(template.title),
+            name: template.name,
+        });
     Ok((templates.collect(), page.next_cursor))
 }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rmcp::ClientHandler;
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ErrorCode, Implementation, LoggingMessageNotificationParam,
-    ProtocolVersion, SubscriptionFilter,
+    ClientCapabilities, ClientConfig, ErrorCode, Implementation, ProtocolVersion,
+    SubscriptionFilter,
 };
 use rmcp::service::{
     ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer,
@@ -65,7 +65,7 @@ impl ClientHandler for Handler {
     #[allow(deprecated)]
     async fn on_logging_message(
         &self,
-        params: LoggingMessageNotificationParam,
+        params: rmcp::model::LoggingMessageNotificationParam,
         _context: NotificationContext<RoleClient>,
     ) {
         let said = match params.data.as_str() {
@@ -121,7 +121,9 @@ impl Connection {
                     command,
                     arguments,
                     environment,
-                    directory: directory.as_ref().map_or_else(|| own.clone(), |named| own.join(named)),
+                    directory: directory
+                        .as_ref()
+                        .map_or_else(|| own.clone(), |named| own.join(named)),
                 };
                 let (transport, end) = program
                     .start(surroundings)
@@ -185,7 +187,10 @@ impl Connection {
 /// Asks for announcements, where the protocol wants them to be asked for, until the connection ends.
 fn subscribe(peer: &Peer<RoleClient>, handler: &Handler) {
     let asked_for = |version: &ProtocolVersion| !version.has_initialize();
-    if !peer.peer_info().is_some_and(|info| asked_for(&info.protocol_version)) {
+    if !peer
+        .peer_info()
+        .is_some_and(|info| asked_for(&info.protocol_version))
+    {
         return;
     }
     let (peer, handler) = (peer.clone(), handler.clone());

@@ -35,7 +35,12 @@ impl<'a> Gathering<'a> {
         // Masked before it is cut: half a secret would not be recognised.
         let text = self.seals.redact(text);
         let end = text.floor_char_boundary(self.room);
-        self.room -= end;
+        // What follows something that was cut would be out of place.
+        self.room = if end == text.len() {
+            self.room - end
+        } else {
+            0
+        };
         self.left_out += text.len() - end;
         if end > 0 || text.is_empty() {
             self.blocks.push(Block::text(&text[..end]));
@@ -62,7 +67,10 @@ impl<'a> Gathering<'a> {
                 let described = link
                     .description
                     .map_or_else(String::new, |text| format!(": {text}"));
-                self.text(&format!("[resource `{}` at {}{described}]", link.name, link.uri));
+                self.text(&format!(
+                    "[resource `{}` at {}{described}]",
+                    link.name, link.uri
+                ));
             }
             _ => self.text("[content of a kind that is not known here]"),
         }
@@ -76,7 +84,10 @@ impl<'a> Gathering<'a> {
                 false => self.text(&text),
             },
             ResourceContents::BlobResourceContents {
-                uri, mime_type, blob, ..
+                uri,
+                mime_type,
+                blob,
+                ..
             } => match mime_type.as_deref() {
                 Some(image) if image.starts_with("image/") => self.image(image, blob),
                 other => self.binary(&uri, other, &blob),
@@ -126,7 +137,10 @@ pub(super) fn of_tool(result: CallToolResult, mut gathering: Gathering<'_>) -> O
 }
 
 /// What a resource holds, with what the server says of how long it lasts and whose it is.
-pub(super) fn of_resource(result: ReadResourceResult, mut gathering: Gathering<'_>) -> (Output, Option<CacheScope>) {
+pub(super) fn of_resource(
+    result: ReadResourceResult,
+    mut gathering: Gathering<'_>,
+) -> (Output, Option<CacheScope>) {
     let several = result.contents.len() > 1;
     for contents in result.contents {
         gathering.resource(contents, several);
@@ -149,7 +163,9 @@ pub(super) fn of_prompt(result: GetPromptResult, mut gathering: Gathering<'_>) -
             _ => "user",
         };
         match message.content {
-            ContentBlock::Text(text) if !plain => gathering.text(&format!("[{role}]\n{}", text.text)),
+            ContentBlock::Text(text) if !plain => {
+                gathering.text(&format!("[{role}]\n{}", text.text))
+            }
             content => gathering.block(content),
         }
     }
@@ -217,7 +233,10 @@ mod tests {
 
     #[test]
     fn structure_counts_where_there_is_no_text() {
-        let output = answered(json!({ "structuredContent": { "b": 1, "a": [2.50] } }), 1_000);
+        let output = answered(
+            json!({ "structuredContent": { "b": 1, "a": [2.50] } }),
+            1_000,
+        );
         assert_eq!(texts(&output.content), [r#"{"b":1,"a":[2.5]}"#]);
         let output = answered(json!({ "content": [], "isError": true }), 1_000);
         assert_eq!(texts(&output.content), ["[no content]"]);
@@ -230,6 +249,9 @@ mod tests {
             json!({ "content": [{ "type": "text", "text": "aé".repeat(10) }, { "type": "text", "text": "never" }] }),
             5,
         );
-        assert_eq!(texts(&output.content), ["aéa", "[… 31 bytes left out: ask for less]"]);
+        assert_eq!(
+            texts(&output.content),
+            ["aéa", "[… 31 bytes left out: ask for less]"]
+        );
     }
 }

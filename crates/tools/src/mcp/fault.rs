@@ -61,7 +61,9 @@ pub(super) fn not_ready(error: &ClientInitializeError) -> String {
         ClientInitializeError::JsonRpcError(error) => {
             format!("refused to begin: {} ({})", error.message, error.code.0)
         }
-        ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
+        ClientInitializeError::NoCompatibleProtocolVersion {
+            server_supported, ..
+        } => {
             let versions: Vec<&str> = server_supported.iter().map(|v| v.as_str()).collect();
             format!(
                 "speaks no version of the protocol that is known here, but {}",
@@ -71,7 +73,11 @@ pub(super) fn not_ready(error: &ClientInitializeError) -> String {
         ClientInitializeError::TransportError { error, .. } => {
             let reason = innermost(error.error.as_ref());
             let remedy = match reason.to_ascii_lowercase() {
-                reason if reason.contains("auth required") || reason.contains("401") || reason.contains("403") => {
+                reason
+                    if reason.contains("auth required")
+                        || reason.contains("401")
+                        || reason.contains("403") =>
+                {
                     "; give valid credentials in `headers`"
                 }
                 reason if reason.contains("redirect") => "; give the address that it redirects to",
@@ -125,9 +131,10 @@ pub(super) fn unanswered(server: &str, error: &ServiceError) -> McpError {
                     .map_or_else(String::new, |reason| format!(": {reason}"))
             ),
         ),
-        ServiceError::UnexpectedResponse => {
-            McpError::new(server, "did not answer as the protocol says; this is a fault of the server")
-        }
+        ServiceError::UnexpectedResponse => McpError::new(
+            server,
+            "did not answer as the protocol says; this is a fault of the server",
+        ),
         other => McpError::new(server, format!("did not answer: {other}")),
     }
 }

@@ -48,12 +48,16 @@ pub(super) fn transport(
     let (client, _) = client.build_split();
     let mut sent = HashMap::new();
     for (name, value) in headers {
-        let bad = |what: &str| format!("cannot be reached: the header `{name}` has {what} that no header can have");
+        let bad = |what: &str| {
+            format!("cannot be reached: the header `{name}` has {what} that no header can have")
+        };
         let header = HeaderName::try_from(name.as_str()).map_err(|_| bad("a name"))?;
-        let mut value = HeaderValue::try_from(value.expose().as_str()).map_err(|_| bad("a value"))?;
+        let mut value =
+            HeaderValue::try_from(value.expose().as_str()).map_err(|_| bad("a value"))?;
         value.set_sensitive(true);
         sent.insert(header, value);
     }
-    let config = StreamableHttpClientTransportConfig::with_uri(url.expose().as_str()).custom_headers(sent);
+    let config =
+        StreamableHttpClientTransportConfig::with_uri(url.expose().as_str()).custom_headers(sent);
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }

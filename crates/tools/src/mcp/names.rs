@@ -88,10 +88,12 @@ impl Names {
 /// All characters that providers take, the others as `_`.
 fn sanitised(text: &str) -> String {
     text.chars()
-        .map(|c| match c.is_ascii_alphanumeric() || c == '_' || c == '-' {
-            true => c,
-            false => '_',
-        })
+        .map(
+            |c| match c.is_ascii_alphanumeric() || c == '_' || c == '-' {
+                true => c,
+                false => '_',
+            },
+        )
         .collect()
 }
 
@@ -122,7 +124,10 @@ mod tests {
     #[test]
     fn names_say_where_a_tool_comes_from() {
         let mut names = Names::new();
-        assert_eq!(tool(&mut names, "git hub", "list.repos"), "mcp_git_hub_list_repos");
+        assert_eq!(
+            tool(&mut names, "git hub", "list.repos"),
+            "mcp_git_hub_list_repos"
+        );
         let resource = source("docs", Kind::Resource, "file:///readme");
         assert_eq!(names.give(resource, "Read me"), "mcp_docs_resource_Read_me");
         let prompt = source("docs", Kind::Prompt, "review");

@@ -105,16 +105,26 @@ fn offered(server: &McpServer, catalogue: Catalogue) -> Vec<Offered> {
         let trust = trusted.in_tool(&tool, server);
         of_tool(settings, tool, trust)
     }));
-    offered.extend(resources.into_iter().map(|resource| of_resource(settings, resource)));
+    offered.extend(
+        resources
+            .into_iter()
+            .map(|resource| of_resource(settings, resource)),
+    );
     offered.extend(templates.into_iter().filter_map(|template| {
         let name = template.name.clone();
         of_template(settings, template)
             .map_err(|why| {
-                server.warn(&format!("has a resource template `{name}` that cannot be used: {why}"));
+                server.warn(&format!(
+                    "has a resource template `{name}` that cannot be used: {why}"
+                ));
             })
             .ok()
     }));
-    offered.extend(prompts.into_iter().map(|prompt| of_prompt(settings, prompt)));
+    offered.extend(
+        prompts
+            .into_iter()
+            .map(|prompt| of_prompt(settings, prompt)),
+    );
     offered.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
     offered.dedup_by(|a, b| (a.kind, &a.id) == (b.kind, &b.id));
     offered
@@ -125,7 +135,10 @@ fn of_tool(settings: &McpSettings, tool: RemoteTool, trust: Trust) -> Offered {
         kind: Kind::Tool,
         id: tool.name.clone(),
         description: tool.description.unwrap_or_else(|| {
-            format!("The tool `{}` of the MCP server `{}`.", tool.name, settings.name)
+            format!(
+                "The tool `{}` of the MCP server `{}`.",
+                tool.name, settings.name
+            )
         }),
         parameters: tool.parameters,
         read_only: trust.read_only,
@@ -142,7 +155,10 @@ fn of_resource(settings: &McpSettings, resource: Resource) -> Offered {
         kind: Kind::Resource,
         id: resource.uri.clone(),
         description: described(
-            format!("Reads the resource {} of the MCP server `{}`.", resource.uri, settings.name),
+            format!(
+                "Reads the resource {} of the MCP server `{}`.",
+                resource.uri, settings.name
+            ),
             resource.description,
         ),
         parameters: parameters(Map::new(), Vec::new()),
@@ -199,7 +215,10 @@ fn of_prompt(settings: &McpSettings, prompt: Prompt) -> Offered {
         kind: Kind::Prompt,
         id: prompt.name.clone(),
         description: described(
-            format!("Gives the prompt `{}` of the MCP server `{}`: a text that says how to do something.", prompt.name, settings.name),
+            format!(
+                "Gives the prompt `{}` of the MCP server `{}`: a text that says how to do something.",
+                prompt.name, settings.name
+            ),
             prompt.description,
         ),
         parameters: parameters(properties, required),
@@ -245,7 +264,9 @@ impl Trusted {
         let patterns = settings.trust.iter();
         Self(
             patterns
-                .filter_map(|(pattern, trust)| Some((Glob::new(pattern).ok()?.compile_matcher(), *trust)))
+                .filter_map(|(pattern, trust)| {
+                    Some((Glob::new(pattern).ok()?.compile_matcher(), *trust))
+                })
                 .collect(),
         )
     }

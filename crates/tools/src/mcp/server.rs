@@ -12,7 +12,6 @@ use super::connection::{Connection, Handler};
 use super::fault::{is_lost, too_slow, unanswered};
 use super::offers::Listing;
 use super::{McpError, McpSettings, McpSurroundings};
-use crate::builtin::shell::looks_like_a_credential;
 
 /// After a failed attempt to connect, the next is made no sooner than after this, each time twice as
 /// long, up to the longest.
@@ -54,15 +53,8 @@ impl McpServer {
     /// A server that nothing is done with yet. Its secrets are learnt.
     #[must_use]
     pub fn new(settings: McpSettings, surroundings: McpSurroundings) -> Self {
-        let http = matches!(settings.transport, super::Transport::Http { .. });
-        for (name, secret) in settings.secrets() {
-            let value = secret.expose();
-            // What is in a header of the user's is secret, whatever it is called; an address is only
-            // as far as it looks so, and is masked where it is shown.
-            if name != "url" && (http || looks_like_a_credential(name, value, &surroundings.seals)) {
-                let bare = value.strip_prefix("Bearer ").unwrap_or(value);
-                surroundings.seals.learn(bare);
-            }
+        for secret in settings.to_learn(&surroundings.seals) {
+            surroundings.seals.learn(secret);
         }
         let (changed, _) = watch::channel(0);
         Self {
@@ -164,7 +156,9 @@ impl Shared {
             state.connection = None;
         }
         if let Some((error, until)) = &state.failed
-            && let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+            && let Some(left) = until
+                .checked_duration_since(Instant::now())
+                .filter(|left| !left.is_zero())
         {
             let mut error = error.clone();
             error.message.push_str(&format!(

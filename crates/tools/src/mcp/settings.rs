@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cachalot_core::Secret;
+use cachalot_core::{Seals, Secret};
+
+use crate::builtin::shell::looks_like_a_credential;
 
 /// An MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,5 +113,101 @@ impl McpSettings {
                 std::iter::once(("url", url)).chain(named).collect()
             }
         }
+    }
+
+    /// What of it must never be shown: credentials. A value that says something else, or that is so
+    /// short that it occurs everywhere, is none, or masking it would garble every answer.
+    pub(super) fn to_learn(&self, seals: &Seals) -> Vec<&str> {
+        match &self.transport {
+            Transport::Stdio { environment, .. } => environment
+                .iter()
+                .map(|(name, value)| (name, value.expose().as_str()))
+                .filter(|(name, value)| {
+                    value.len() >= SHORTEST && looks_like_a_credential(name, value, seals)
+                })
+                .map(|(_, value)| value)
+                .collect(),
+            Transport::Http { headers, .. } => headers
+                .iter()
+                .map(|(name, value)| (name.to_ascii_lowercase(), without_scheme(value.expose())))
+                .filter(|(name, value)| {
+                    let said =
+                        value.len() >= SHORTEST && looks_like_a_credential(name, value, seals);
+                    said || (value.len() >= LONG && !says_something_else(name))
+                })
+                .map(|(_, value)| value)
+                .collect(),
+        }
+    }
+}
+
+/// Shorter values are no credentials.
+const SHORTEST: usize = 4;
+
+/// From this length on, a header of the user's is taken as a credential whatever it is called.
+const LONG: usize = 8;
+
+/// The credentials of an `Authorization` header.
+fn without_scheme(value: &str) -> &str {
+    let value = value.trim();
+    match value.split_once(' ') {
+        Some((scheme, rest))
+            if ["bearer", "basic", "token"]
+                .iter()
+                .any(|known| scheme.eq_ignore_ascii_case(known)) =>
+        {
+            rest.trim()
+        }
+        _ => value,
+    }
+}
+
+/// Whether a header has a meaning of its own that is no secret.
+fn says_something_else(name: &str) -> bool {
+    ["accept", "content-", "user-agent", "origin", "referer"]
+        .iter()
+        .any(|known| name.starts_with(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_learnt_and_other_values_are_not() {
+        let secrets = |pairs: &[(&str, &str)]| {
+            pairs
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), Secret::new((*value).to_owned())))
+                .collect::<BTreeMap<_, _>>()
+        };
+        let http = McpSettings::new(
+            "x",
+            Transport::Http {
+                url: Secret::new("https://x/".to_owned()),
+                headers: secrets(&[
+                    ("Accept-Language", "en-GB, en-US"),
+                    ("Authorization", "Bearer abc.def"),
+                    ("X-Key", "long-enough"),
+                    ("X-Version", "2"),
+                ]),
+            },
+        );
+        let seals = Seals::none();
+        assert_eq!(http.to_learn(&seals), ["abc.def", "long-enough"]);
+        let stdio = McpSettings::new(
+            "x",
+            Transport::Stdio {
+                command: "x".to_owned(),
+                arguments: Vec::new(),
+                environment: secrets(&[
+                    ("API_KEY", "abcdef"),
+                    ("DEBUG", "everything"),
+                    ("OLD_TOKEN", "1"),
+                ]),
+                directory: None,
+            },
+        );
+        assert_eq!(stdio.to_learn(&seals), ["abcdef"]);
     }
 }

@@ -93,13 +93,14 @@ impl Program<'_> {
                 self.directory.display()
             ));
         }
-        let mut group = Group::start(self.prepared(surroundings)).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => format!(
-                "cannot be started: there is no program `{}`; check `command` and PATH",
-                self.command
-            ),
-            _ => format!("cannot be started: `{}`: {error}", self.command),
-        })?;
+        let mut group =
+            Group::start(self.prepared(surroundings)).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => format!(
+                    "cannot be started: there is no program `{}`; check `command` and PATH",
+                    self.command
+                ),
+                _ => format!("cannot be started: `{}`: {error}", self.command),
+            })?;
         let child = group.child();
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -180,16 +181,18 @@ async fn listen(
 }
 
 impl Piped {
-    /// Waits for the program to end, and for its last words.
+    /// Lets the program end, with what it has started, and waits for its last words.
     async fn wait(&mut self, patience: Duration) {
-        if let Ok(Ok(status)) = tokio::time::timeout(patience, self.group.wait()).await {
+        if let Some(status) = self.group.end(patience).await {
             self.end.with(|known| known.how = Some(described(status)));
         }
-        if let Some(mut listening) = self.listening.take() {
-            if tokio::time::timeout(LAST_WORDS, &mut listening).await.is_err() {
-                // Something that it started holds its standard error.
-                listening.abort();
-            }
+        let Some(mut listening) = self.listening.take() else {
+            return;
+        };
+        let heard = tokio::time::timeout(LAST_WORDS, &mut listening).await;
+        if heard.is_err() {
+            // Something that it started holds its standard error.
+            listening.abort();
         }
     }
 }
@@ -223,7 +226,6 @@ impl Transport<RoleClient> for Piped {
     async fn close(&mut self) -> Result<(), io::Error> {
         let closed = self.messages.close().await;
         self.wait(GRACE).await;
-        self.group.kill();
         closed
     }
 }

@@ -169,7 +169,8 @@ fn encode(text: &str, reserved: bool, into: &mut String) {
         };
         let stays = byte.is_ascii_alphanumeric()
             || b"-._~".contains(byte)
-            || (reserved && (b":/?#[]@!$&'()*+,;=".contains(byte) || (*byte == b'%' && is_triplet())));
+            || (reserved
+                && (b":/?#[]@!$&'()*+,;=".contains(byte) || (*byte == b'%' && is_triplet())));
         match stays {
             true => into.push(char::from(*byte)),
             false => into.push_str(&format!("%{byte:02X}")),
@@ -229,7 +230,10 @@ mod tests {
     #[test]
     fn what_is_in_a_query_need_not_be_given() {
         let found = variables("db://{table}/{id}{?limit,table}").unwrap();
-        let found: Vec<_> = found.iter().map(|(name, must)| (name.as_str(), *must)).collect();
+        let found: Vec<_> = found
+            .iter()
+            .map(|(name, must)| (name.as_str(), *must))
+            .collect();
         assert_eq!(found, [("table", true), ("id", true), ("limit", false)]);
     }
 }

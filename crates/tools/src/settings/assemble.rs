@@ -43,7 +43,11 @@ impl Servers {
 
     /// The server of these settings: the one that is there, or a new one.
     fn server(&self, settings: &McpSettings, surroundings: &McpSurroundings) -> McpServer {
-        let mut servers = self.0.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self
+            .0
+            .servers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(there) = servers.iter().find(|server| server.settings() == settings) {
             return there.clone();
         }
@@ -55,7 +59,11 @@ impl Servers {
     /// Ends all of them, and waits until their programs are gone.
     pub async fn close(&self) {
         let servers: Vec<McpServer> = {
-            let mut servers = self.0.servers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut servers = self
+                .0
+                .servers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *servers)
         };
         join_all(servers.iter().map(McpServer::close)).await;
@@ -175,11 +183,13 @@ fn built_in(
     let mut tools: Vec<Arc<dyn Tool>> = match &toolset.kind {
         ToolsetKind::Filesystem => files(),
         ToolsetKind::Shell(settings) => {
-            let shell = Shell::new(settings.clone()).map_err(|error| fault("shell", error.to_string()))?;
+            let shell =
+                Shell::new(settings.clone()).map_err(|error| fault("shell", error.to_string()))?;
             vec![Arc::new(shell)]
         }
         ToolsetKind::Fetch(settings) => {
-            let fetch = WebFetch::new(settings.clone()).map_err(|error| fault("fetch", error.to_string()))?;
+            let fetch = WebFetch::new(settings.clone())
+                .map_err(|error| fault("fetch", error.to_string()))?;
             vec![Arc::new(fetch)]
         }
         ToolsetKind::Memory => vec![Arc::new(MemoryTool::new())],
@@ -198,19 +208,23 @@ impl Assembled {
     async fn with_servers(mut self, surroundings: &Surroundings) -> Result<Self, AssembleError> {
         let listed = join_all(self.servers.iter().map(McpServer::list)).await;
         let reporter = &surroundings.mcp.reporter;
+        let mut tools = Vec::new();
         for (server, listed) in self.servers.iter().zip(listed) {
             match listed {
                 Ok(listing) => {
-                    let tools = self.named(server.name(), listing);
-                    if tools.is_empty() {
+                    let taken = self.named(server.name(), listing);
+                    if taken.is_empty() {
                         reporter.warning(&self.nothing_taken(server.name()));
                     }
-                    self.tools.extend(tools);
+                    tools.extend(taken);
                 }
                 Err(error) if server.settings().required => return Err(error.into()),
-                Err(error) => reporter.warning(&format!("{error}; the agent has to do without its tools")),
+                Err(error) => {
+                    reporter.warning(&format!("{error}; the agent has to do without its tools"))
+                }
             }
         }
+        self.tools.extend(tools);
         Ok(self)
     }
 
@@ -235,7 +249,9 @@ impl Assembled {
     fn nothing_taken(&self, server: &str) -> String {
         let mut own = self.taken.iter().filter(|taken| taken.server == server);
         let remedy = match own.any(|taken| taken.read_only) {
-            true => "its toolset is `readonly`, and tools of servers are so only if `trust: {read_only: […]}` says so",
+            true => {
+                "its toolset is `readonly`, and tools of servers are so only if `trust: {read_only: […]}` says so"
+            }
             false => "it offers nothing, or nothing that `tools` takes",
         };
         format!("no tool of the MCP server `{server}` is used: {remedy}")

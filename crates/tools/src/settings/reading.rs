@@ -27,11 +27,6 @@ impl<'a, 'b> Keys<'a, 'b> {
         Some(Self { section, problems })
     }
 
-    /// Whether one of the spellings is there.
-    pub(super) fn has(&self, key: Spellings<'_>) -> bool {
-        key.iter().any(|spelling| self.section.has(spelling))
-    }
-
     /// The spelling that is there. Two at once are a problem.
     fn spelling(&mut self, key: Spellings<'_>) -> &'static str {
         let mut there = key
@@ -104,7 +99,12 @@ impl<'a, 'b> Keys<'a, 'b> {
         match Filter::new(&patterns) {
             Ok(filter) => Some(filter),
             Err((pattern, why)) => {
-                self.problem(node, "bad-pattern", format!("`{pattern}` in `{key}` is no pattern: {why}"), "`*` stands for any characters, `?` for one, `{a,b}` for either");
+                self.problem(
+                    node,
+                    "bad-pattern",
+                    format!("`{pattern}` in `{key}` is no pattern: {why}"),
+                    "`*` stands for any characters, `?` for one, `{a,b}` for either",
+                );
                 None
             }
         }
@@ -125,16 +125,22 @@ impl<'a, 'b> Keys<'a, 'b> {
                     entry.value.to_value().to_string()
                 }
                 Kind::List(_) | Kind::Map(_) => {
-                    self.problems
-                        .push(entry.value.wrong_type(&format!("`{}` in `{key}`", entry.key), "text"));
+                    self.problems.push(
+                        entry
+                            .value
+                            .wrong_type(&format!("`{}` in `{key}`", entry.key), "text"),
+                    );
                     continue;
                 }
             };
             if entry.key.is_empty() || entry.key.contains(['=', '\0']) || value.contains('\0') {
                 self.problems.push(
-                    Problem::new("bad-value", format!("`{}` in `{key}` is no variable", entry.key))
-                        .at(&entry.key_place)
-                        .help("names hold no `=`, and neither names nor values a NUL"),
+                    Problem::new(
+                        "bad-value",
+                        format!("`{}` in `{key}` is no variable", entry.key),
+                    )
+                    .at(&entry.key_place)
+                    .help("names hold no `=`, and neither names nor values a NUL"),
                 );
                 continue;
             }
@@ -169,8 +175,15 @@ impl<'a, 'b> Keys<'a, 'b> {
     }
 
     /// A problem of the mapping as a whole.
-    pub(super) fn lacks(&mut self, code: &'static str, message: impl Into<String>, help: impl Into<String>) {
-        let problem = Problem::new(code, message).at(self.section.place()).help(help);
+    pub(super) fn lacks(
+        &mut self,
+        code: &'static str,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        let problem = Problem::new(code, message)
+            .at(self.section.place())
+            .help(help);
         self.problems.push(problem);
     }
 
@@ -204,7 +217,9 @@ fn time(node: &Node) -> Option<Duration> {
                 "d" => 86_400.0,
                 _ => return None,
             };
-            let digits = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+            let digits = number
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte == b'.');
             (number.parse::<f64>().ok().filter(|_| digits)?, unit)
         }
         (None, None) => return None,

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use cachalot_core::tree::Node;
+use cachalot_core::tree::{Node, expand};
 use cachalot_core::{Problem, Secret};
 
-use super::expand::expand;
 use super::reading::Keys;
 use crate::filter::Filter;
 use crate::mcp::{McpSettings, Offer, Transport, Trust};
@@ -41,7 +40,7 @@ pub fn read_servers(
         return servers;
     };
     for entry in entries {
-        let expanded = expand(&entry.value, environment, problems);
+        let expanded = expand(&entry.value, None, environment, problems);
         if let Some(mut keys) = Keys::of(&expanded, "an MCP server", problems) {
             if let Some(definition) = definition(&entry.key, &mut keys) {
                 servers.insert(entry.key.clone(), definition);
@@ -56,13 +55,11 @@ pub fn read_servers(
 pub(super) fn definition(name: &str, keys: &mut Keys<'_, '_>) -> Option<ServerDefinition> {
     let transport = transport(keys);
     // Everything is read, so that nothing goes unnoticed, even if the server cannot be used.
-    let mut settings = McpSettings::new(
-        name,
-        transport.clone().unwrap_or_else(|| Transport::Http {
-            url: Secret::new(String::new()),
-            headers: BTreeMap::new(),
-        }),
-    );
+    let nowhere = || Transport::Http {
+        url: Secret::new(String::new()),
+        headers: BTreeMap::new(),
+    };
+    let mut settings = McpSettings::new(name, transport.clone().unwrap_or_else(nowhere));
     if let Some(timeout) = keys.time(&["timeout", "toolTimeout", "tool_timeout"]) {
         settings.timeout = timeout;
     }
@@ -75,77 +72,112 @@ pub(super) fn definition(name: &str, keys: &mut Keys<'_, '_>) -> Option<ServerDe
     }
     settings.resources = offer(keys, "resources");
     settings.prompts = offer(keys, "prompts");
+    let filter = filter(keys, &mut settings.trust);
+    trust(keys, &mut settings.trust);
+    transport.map(|_| ServerDefinition { settings, filter })
+}
+
+/// `enabledTools`; and `tools`, which is the same if it is a list, and says what is believed of tools
+/// if it is a mapping.
+fn filter(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, Trust)>) -> Filter {
     let enabled = keys.filter(&["enabledTools", "enabled_tools"]);
-    let is_list = |node: &Node| node.as_list().is_some();
-    let taken = match keys.node(&["tools"]).map(is_list) {
+    let taken = match keys.node(&["tools"]).map(|node| node.as_list().is_some()) {
         Some(true) => keys.filter(&["tools"]),
         Some(false) => {
-            believed(keys, &mut settings.trust);
+            believed(keys, trust);
             None
         }
         None => None,
     };
-    trust(keys, &mut settings.trust);
-    let filter = match (taken, enabled) {
-        (Some(_), Some(_)) => {
-            keys.lacks("two-spellings", "`tools` and `enabledTools` are the same", "leave one of them out");
-            Filter::default()
-        }
-        (taken, enabled) => taken.or(enabled).unwrap_or_default(),
-    };
-    transport.map(|_| ServerDefinition { settings, filter })
+    if taken.is_some() && enabled.is_some() {
+        keys.lacks(
+            "two-spellings",
+            "`tools` and `enabledTools` are the same",
+            "leave one of them out",
+        );
+    }
+    taken.or(enabled).unwrap_or_default()
+}
+
+/// What is written of how a server is reached.
+struct Written {
+    command: Option<String>,
+    arguments: Vec<String>,
+    environment: BTreeMap<String, Secret<String>>,
+    directory: Option<PathBuf>,
+    own: Option<Address>,
+    remote: Option<Address>,
+}
+
+fn written(keys: &mut Keys<'_, '_>) -> Written {
+    const DIRECTORY: [&str; 4] = [
+        "working_directory",
+        "workingDirectory",
+        "working_dir",
+        "cwd",
+    ];
+    // In a toolset, `type` says that it is a server at all.
+    let kind = keys.node(&["type", "transport"]);
+    known_transport(keys, kind);
+    let arguments = keys.texts(&["args", "arguments"]).unwrap_or_default();
+    Written {
+        command: keys.text(&["command"]).map(str::to_owned),
+        arguments: arguments.into_iter().map(str::to_owned).collect(),
+        environment: keys.variables(&["env", "environment"]),
+        directory: keys.text(&DIRECTORY).map(PathBuf::from),
+        own: address(keys),
+        remote: keys
+            .within(&["remote"], "`remote`", |keys| {
+                let kind = keys.node(&["transport_type", "transportType", "type"]);
+                known_transport(keys, kind);
+                address(keys)
+            })
+            .flatten(),
+    }
 }
 
 fn transport(keys: &mut Keys<'_, '_>) -> Option<Transport> {
-    let kind = match keys.has(&["ref"]) {
-        true => None,
-        // In a toolset, `type` says that it is a server at all.
-        false => keys.node(&["type", "transport"]).map(|node| (node, node.as_text().unwrap_or_default().to_owned())),
-    };
-    let command = keys.text(&["command"]).map(str::to_owned);
-    let arguments = keys.texts(&["args", "arguments"]).unwrap_or_default();
-    let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
-    let environment = keys.variables(&["env", "environment"]);
-    let directory = keys.text(&["working_directory", "workingDirectory", "working_dir", "cwd"]);
-    let directory = directory.map(PathBuf::from);
-    let own = address(keys);
-    let remote = keys.within(&["remote"], "`remote`", |keys| {
-        let kind = keys.node(&["transport_type", "transportType", "type"]);
-        let kind = kind.map(|node| (node, node.as_text().unwrap_or_default().to_owned()));
-        if let Some((node, kind)) = &kind {
-            known_transport(keys, node, kind);
-        }
-        address(keys)
-    });
-    if let Some((node, kind)) = &kind {
-        known_transport(keys, node, kind);
+    let written = written(keys);
+    let command = written.command.filter(|command| !command.trim().is_empty());
+    if written.own.is_some() && written.remote.is_some() {
+        keys.lacks(
+            "bad-value",
+            "the server has two addresses: `url` and `remote`",
+            "leave one of them out",
+        );
     }
-    let address = match (own, remote.flatten()) {
-        (Some(_), Some(_)) => {
-            keys.lacks("bad-value", "the server has two addresses: `url` and `remote`", "leave one of them out");
-            return None;
-        }
-        (own, remote) => own.or(remote),
-    };
-    match (command, address) {
-        (Some(command), None) if !command.trim().is_empty() => Some(Transport::Stdio {
+    match (command, written.own.or(written.remote)) {
+        (Some(command), None) => Some(Transport::Stdio {
             command,
-            arguments,
-            environment,
-            directory,
+            arguments: written.arguments,
+            environment: written.environment,
+            directory: written.directory,
         }),
         (None, Some((url, headers))) => {
-            if !arguments.is_empty() || !environment.is_empty() || directory.is_some() {
-                keys.lacks("bad-value", "`args`, `env` and `working_directory` mean nothing for a server that is reached by `url`", "leave them out, or give `headers`");
+            let idle = written.arguments.is_empty() && written.environment.is_empty();
+            if !idle || written.directory.is_some() {
+                keys.lacks(
+                    "bad-value",
+                    "`args`, `env` and `working_directory` mean nothing for a server that is reached by `url`",
+                    "leave them out, or give `headers`",
+                );
             }
             Some(Transport::Http { url, headers })
         }
         (Some(_), Some(_)) => {
-            keys.lacks("bad-value", "the server has both `command` and an address", "leave one of them out");
+            keys.lacks(
+                "bad-value",
+                "the server has both `command` and an address",
+                "leave one of them out",
+            );
             None
         }
-        (_, None) => {
-            keys.lacks("missing-key", "the server has neither `command` nor `url`", "add `command: …` for a program, or `url: …` for a server that runs already");
+        (None, None) => {
+            keys.lacks(
+                "missing-key",
+                "the server has neither `command` nor `url`",
+                "add `command: …` for a program, or `url: …` for a server that runs already",
+            );
             None
         }
     }
@@ -160,24 +192,44 @@ fn address(keys: &mut Keys<'_, '_>) -> Option<Address> {
     let is_web = url::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
     if !is_web {
         // Not shown: it may hold a credential.
-        keys.problem(node, "bad-value", "`url` is no http:// or https:// address", "write the whole address, such as `https://host/mcp`");
+        keys.problem(
+            node,
+            "bad-value",
+            "`url` is no http:// or https:// address",
+            "write the whole address, such as `https://host/mcp`",
+        );
         return None;
     }
     Some((Secret::new(url.to_owned()), headers))
 }
 
-fn known_transport(keys: &mut Keys<'_, '_>, node: &Node, kind: &str) {
+fn known_transport(keys: &mut Keys<'_, '_>, node: Option<&Node>) {
     const KNOWN: [&str; 7] = [
-        "mcp", "stdio", "http", "streamable", "streamable-http", "streamableHttp", "streamable_http",
+        "mcp",
+        "stdio",
+        "http",
+        "streamable",
+        "streamable-http",
+        "streamableHttp",
+        "streamable_http",
     ];
+    let Some(node) = node else { return };
+    let kind = node.as_text().unwrap_or_default();
     if KNOWN.contains(&kind) {
         return;
     }
     let help = match kind {
-        "sse" => "the HTTP+SSE transport is superseded: use the server's address for streamable HTTP",
+        "sse" => {
+            "the HTTP+SSE transport is superseded: use the server's address for streamable HTTP"
+        }
         _ => "write `stdio` or `http`, or leave it out",
     };
-    keys.problem(node, "unsupported-transport", format!("the transport `{kind}` is not supported"), help);
+    keys.problem(
+        node,
+        "unsupported-transport",
+        format!("the transport `{kind}` is not supported"),
+        help,
+    );
 }
 
 /// `true`, `false`, or `{ttl: …}`.
@@ -208,22 +260,36 @@ fn believed(keys: &mut Keys<'_, '_>, trust: &mut Vec<(String, Trust)>) {
         return;
     };
     let Some(entries) = node.as_map() else {
-        let problem = node.wrong_type("`tools`", "a list of patterns, or a mapping of tools to what is believed of them");
+        let problem = node.wrong_type(
+            "`tools`",
+            "a list of patterns, or a mapping of tools to what is believed of them",
+        );
         keys.problems().push(problem);
         return;
     };
     for entry in entries {
-        let Some(mut tool) = Keys::of(&entry.value, "a tool of an MCP server", keys.problems()) else {
+        let Some(mut tool) = Keys::of(&entry.value, "a tool of an MCP server", keys.problems())
+        else {
             continue;
         };
         let read_only = tool.boolean(&["read_only", "readOnly"]).unwrap_or(false);
         let lifetime = tool.time(&["ttl"]);
         if lifetime.is_some() && !read_only {
-            tool.lacks("bad-value", "`ttl` means nothing for a tool that may change things", "add `read_only: true`, if it changes nothing");
+            tool.lacks(
+                "bad-value",
+                "`ttl` means nothing for a tool that may change things",
+                "add `read_only: true`, if it changes nothing",
+            );
         }
         tool.finish();
         pattern(keys, &entry.value, &entry.key);
-        trust.push((entry.key.clone(), Trust { read_only, lifetime }));
+        trust.push((
+            entry.key.clone(),
+            Trust {
+                read_only,
+                lifetime,
+            },
+        ));
     }
 }
 

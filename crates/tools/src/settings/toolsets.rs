@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::tree::Node;
+use cachalot_core::tree::{Node, expand};
 use cachalot_core::{Place, Problem};
 
-use super::expand::expand;
 use super::reading::Keys;
 use super::servers::{ServerDefinition, definition};
 use crate::builtin::{ShellSettings, WebFetchSettings};
@@ -75,7 +74,7 @@ pub fn read_toolsets(
         return settings;
     };
     for item in items {
-        let expanded = expand(item, environment, problems);
+        let expanded = expand(item, None, environment, problems);
         if let Some(mut keys) = Keys::of(&expanded, "a toolset", problems) {
             let read = toolset(&expanded, &mut keys, servers, &settings);
             keys.finish();
@@ -92,15 +91,27 @@ fn toolset(
     before: &ToolsetSettings,
 ) -> Option<Toolset> {
     let Some(kind) = keys.node(&["type"]) else {
-        keys.lacks("missing-key", "a toolset needs `type`", format!("add `type: …`, one of: {}", KINDS.join(", ")));
+        keys.lacks(
+            "missing-key",
+            "a toolset needs `type`",
+            format!("add `type: …`, one of: {}", KINDS.join(", ")),
+        );
         return None;
     };
-    let read_only = keys.boolean(&["readonly", "read_only", "readOnly"]).unwrap_or(false);
+    let read_only = keys
+        .boolean(&["readonly", "read_only", "readOnly"])
+        .unwrap_or(false);
     let instruction = keys.text(&["instruction"]).map(str::to_owned);
     let (kind, filter) = match kind.as_text() {
         Some("filesystem") => (ToolsetKind::Filesystem, own_filter(keys, &FILES)),
-        Some("shell") => (ToolsetKind::Shell(shell(keys)), own_filter(keys, &["shell"])),
-        Some("fetch" | "web_fetch") => (ToolsetKind::Fetch(fetch(keys)), own_filter(keys, &["web_fetch"])),
+        Some("shell") => (
+            ToolsetKind::Shell(shell(keys)),
+            own_filter(keys, &["shell"]),
+        ),
+        Some("fetch" | "web_fetch") => (
+            ToolsetKind::Fetch(fetch(keys)),
+            own_filter(keys, &["web_fetch"]),
+        ),
         Some("memory") => (ToolsetKind::Memory, own_filter(keys, &["memory"])),
         Some("skills") => (ToolsetKind::Skills, own_filter(keys, &SKILLS)),
         Some("mcp") => {
@@ -109,9 +120,12 @@ fn toolset(
         }
         other => {
             let problem = match other {
-                Some(other) => Problem::new("unknown-toolset", format!("there is no toolset of type `{other}`"))
-                    .at(&kind.place)
-                    .help(did_you_mean(other, &KINDS)),
+                Some(other) => Problem::new(
+                    "unknown-toolset",
+                    format!("there is no toolset of type `{other}`"),
+                )
+                .at(&kind.place)
+                .help(did_you_mean(other, &KINDS)),
                 None => kind.wrong_type("`type`", "text"),
             };
             keys.problems().push(problem);
@@ -130,7 +144,13 @@ fn toolset(
 }
 
 const FILES: [&str; 7] = [
-    "read_file", "list_dir", "glob", "grep", "write_file", "edit_file", "apply_patch",
+    "read_file",
+    "list_dir",
+    "glob",
+    "grep",
+    "write_file",
+    "edit_file",
+    "apply_patch",
 ];
 const SKILLS: [&str; 3] = ["skills_list", "skill_view", "skill_manage"];
 
@@ -146,7 +166,12 @@ fn own_filter(keys: &mut Keys<'_, '_>, names: &[&str]) -> Filter {
         if !names.iter().any(|name| alone.takes(&[name]))
             && let Some(node) = node
         {
-            keys.problem(node, "unknown-tool", format!("no tool of this toolset is called `{bare}`"), did_you_mean(bare, names));
+            keys.problem(
+                node,
+                "unknown-tool",
+                format!("no tool of this toolset is called `{bare}`"),
+                did_you_mean(bare, names),
+            );
         }
     }
     filter
@@ -155,10 +180,14 @@ fn own_filter(keys: &mut Keys<'_, '_>, names: &[&str]) -> Filter {
 fn shell(keys: &mut Keys<'_, '_>) -> ShellSettings {
     let default = ShellSettings::default();
     let timeout = keys.time(&["timeout"]).unwrap_or(default.timeout);
-    let longest_timeout = keys.time(&["max_timeout", "maxTimeout"]).unwrap_or(default.longest_timeout);
+    let longest_timeout = keys
+        .time(&["max_timeout", "maxTimeout"])
+        .unwrap_or(default.longest_timeout);
     let output_limit = keys
         .at_least_one(&["max_output", "maxOutput"], 1 << 30)
-        .map_or(default.output_limit, |most| usize::try_from(most).unwrap_or(usize::MAX));
+        .map_or(default.output_limit, |most| {
+            usize::try_from(most).unwrap_or(usize::MAX)
+        });
     let pass = keys.filter(&["pass_env", "passEnv"]).unwrap_or_default();
     ShellSettings {
         timeout,
@@ -172,12 +201,16 @@ fn shell(keys: &mut Keys<'_, '_>) -> ShellSettings {
 
 fn fetch(keys: &mut Keys<'_, '_>) -> WebFetchSettings {
     let default = WebFetchSettings::default();
-    let allow = keys.texts(&["allow", "allowed_hosts", "allowedHosts"]).unwrap_or_default();
+    let allow = keys
+        .texts(&["allow", "allowed_hosts", "allowedHosts"])
+        .unwrap_or_default();
     WebFetchSettings {
         timeout: keys.time(&["timeout"]).unwrap_or(default.timeout),
         max_chars: keys
             .at_least_one(&["max_chars", "maxChars"], 500_000)
-            .map_or(default.max_chars, |most| usize::try_from(most).unwrap_or(usize::MAX)),
+            .map_or(default.max_chars, |most| {
+                usize::try_from(most).unwrap_or(usize::MAX)
+            }),
         max_bytes: keys
             .at_least_one(&["max_bytes", "maxBytes"], 1 << 30)
             .unwrap_or(default.max_bytes),
@@ -204,26 +237,39 @@ fn server(
             false if known.is_empty() => "define it under `mcps`".to_owned(),
             false => did_you_mean(name, &known),
         };
-        keys.problem(node, "unknown-server", format!("there is no MCP server `{name}`"), help);
+        keys.problem(
+            node,
+            "unknown-server",
+            format!("there is no MCP server `{name}`"),
+            help,
+        );
         return None;
     }
     let named = keys.text(&["name"]).map(str::to_owned);
     let mut found = definition("", keys)?;
-    found.settings.name = named.unwrap_or_else(|| unused(&derived(&found.settings.transport), servers, before));
+    found.settings.name =
+        named.unwrap_or_else(|| unused(&derived(&found.settings.transport), servers, before));
     let taken = |other: &ServerDefinition| {
         other.settings.name == found.settings.name && other.settings != found.settings
     };
     if servers.values().any(taken) || definitions(before).any(taken) {
-        keys.lacks("duplicate-server", format!("there are two MCP servers called `{}`", found.settings.name), "give one of them another `name`");
+        keys.lacks(
+            "duplicate-server",
+            format!("there are two MCP servers called `{}`", found.settings.name),
+            "give one of them another `name`",
+        );
     }
     Some((found, Filter::default()))
 }
 
 fn definitions(settings: &ToolsetSettings) -> impl Iterator<Item = &ServerDefinition> {
-    settings.toolsets.iter().filter_map(|toolset| match &toolset.kind {
-        ToolsetKind::Mcp(definition) => Some(definition.as_ref()),
-        _ => None,
-    })
+    settings
+        .toolsets
+        .iter()
+        .filter_map(|toolset| match &toolset.kind {
+            ToolsetKind::Mcp(definition) => Some(definition.as_ref()),
+            _ => None,
+        })
 }
 
 /// A name for a server that was given none: its program's, or its host's.

@@ -13,7 +13,9 @@ use super::names;
 #[cfg(target_os = "linux")]
 pub(super) const ENTER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 #[cfg(not(target_os = "linux"))]
-pub(super) const ENTER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+pub(super) const ENTER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
 
 /// Opens `relative`, which holds neither links nor `..`, beneath `base`. A link on the way, also
 /// the last, is an error: somebody put it there just now.
@@ -23,9 +25,18 @@ pub(super) fn open(base: &Path, relative: &Path, flags: OFlags) -> io::Result<Ow
 }
 
 /// The same, from a handle.
-pub(super) fn open_from(base: BorrowedFd<'_>, relative: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+pub(super) fn open_from(
+    base: BorrowedFd<'_>,
+    relative: &Path,
+    flags: OFlags,
+) -> io::Result<OwnedFd> {
     if relative.as_os_str().is_empty() {
-        return Ok(rustix::fs::openat(base, ".", flags | OFlags::CLOEXEC, Mode::empty())?);
+        return Ok(rustix::fs::openat(
+            base,
+            ".",
+            flags | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?);
     }
     match at_once(base, relative, flags) {
         // Kernels before 5.6, and sandboxes that do not know the call.
@@ -55,7 +66,11 @@ fn at_once(_: BorrowedFd<'_>, _: &Path, _: OFlags) -> rustix::io::Result<OwnedFd
 }
 
 /// One name after the other, each from the handle of the one before.
-fn step_by_step(base: BorrowedFd<'_>, relative: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+fn step_by_step(
+    base: BorrowedFd<'_>,
+    relative: &Path,
+    flags: OFlags,
+) -> rustix::io::Result<OwnedFd> {
     let mut names = names(relative).peekable();
     let mut here: Option<OwnedFd> = None;
     while let Some(name) = names.next() {
@@ -99,7 +114,10 @@ mod tests {
             assert_eq!(text, "inside");
             for path in ["a/out/secret", "a/link", "a/also/file"] {
                 let refused = open(path).unwrap_err();
-                assert!(matches!(refused, Errno::LOOP | Errno::NOTDIR), "{path}: {refused}");
+                assert!(
+                    matches!(refused, Errno::LOOP | Errno::NOTDIR),
+                    "{path}: {refused}"
+                );
             }
             assert_eq!(open("a/none").unwrap_err(), Errno::NOENT);
         }

@@ -71,7 +71,10 @@ impl Directory {
         let entries = self.unwitnessed_entries()?;
         // The stamp has the time of the last change; the path has to lead here still.
         if Stamp::of(&self.handle)? != before || !before.is_at(&self.asked) {
-            witness.spoil(format!("{} changed while it was listed", self.asked.display()));
+            witness.spoil(format!(
+                "{} changed while it was listed",
+                self.asked.display()
+            ));
         }
         Ok(entries)
     }

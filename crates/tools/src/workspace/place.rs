@@ -5,7 +5,7 @@ use std::fs::{File, FileType};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, OFlags, Stat};
 
@@ -120,6 +120,20 @@ impl Place {
         Some(opened.map(|handle| (Directory::new(handle, directory.to_owned()), name)))
     }
 
+    /// Whether links were followed on the way.
+    pub(crate) fn is_behind_links(&self) -> bool {
+        let mut literal = PathBuf::new();
+        for component in self.asked.components() {
+            match component {
+                Component::ParentDir => {
+                    literal.pop();
+                }
+                other => literal.push(other),
+            }
+        }
+        literal != self.real
+    }
+
     /// The directory that confines it.
     pub(crate) fn base(&self) -> &Path {
         &self.base
@@ -131,9 +145,7 @@ impl Place {
 }
 
 /// A pipe or a device that appears in the place of a file must not make the opening wait.
-pub(super) const READING: OFlags = OFlags::RDONLY
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::NOCTTY);
+pub(super) const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 pub(super) fn as_file(file: File) -> io::Result<File> {
     let kind = file.metadata()?.file_type();

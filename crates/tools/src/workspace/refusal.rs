@@ -34,7 +34,9 @@ pub enum Refusal {
         file: String,
     },
     /// `..` behind something that is not there.
-    #[error("`{path}` leads nowhere: `{missing}` does not exist, so that `..` behind it means nothing")]
+    #[error(
+        "`{path}` leads nowhere: `{missing}` does not exist, so that `..` behind it means nothing"
+    )]
     Nowhere {
         /// The path as it was given.
         path: String,

@@ -1,1 +1,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
+//! Tools, as a turn loop and a user of the crate see them.
+
+mod arguments;
+mod files;
+mod registry;
+mod workshop;
+mod workspace;
+
+mod cached;
+mod surface;
+mod coherence;
+mod shell;
+mod web;
+mod memory;
+mod skills;
+mod mcp;
+mod settings;

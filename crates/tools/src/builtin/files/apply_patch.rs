@@ -17,6 +17,24 @@ use crate::blocking::{Abandoned, blocking};
 use crate::tool::{About, Arguments, Context, Output, Tool};
 use crate::workspace::{Place, Workspace};
 
+const DESCRIPTION: &str = "\
+Changes, adds, moves and deletes several files at once: all of it, or nothing if a part does not fit. \
+The patch:
+*** Begin Patch
+*** Update File: src/main.py
+*** Move to: src/start.py
+@@ class Account:
+     def total(self):
+-        return 1
++        return 2
+*** Add File: notes.txt
++a line
+*** Delete File: old.txt
+*** End Patch
+`Move to` is optional. In a hunk, lines that stay begin with a space, lines that go with `-`, lines \
+that come with `+`; give about three lines of context before and after. The old lines must be unique \
+in the file, or `@@` names the line behind which they are.";
+
 pub(super) struct ApplyPatch {
     about: About,
 }
@@ -28,22 +46,6 @@ struct Asked {
 
 impl ApplyPatch {
     pub(super) fn new() -> Self {
-        let description = "Changes, adds, moves and deletes several files at once: all of it, or \
-            nothing if a part does not fit. The patch:\n\
-            *** Begin Patch\n\
-            *** Update File: src/main.py\n\
-            *** Move to: src/start.py\n\
-            @@ class Account:\n \
-                def total(self):\n\
-            -        return 1\n\
-            +        return 2\n\
-            *** Add File: notes.txt\n\
-            +a line\n\
-            *** Delete File: old.txt\n\
-            *** End Patch\n\
-            `Move to` is optional. In a hunk, lines that stay begin with a space, lines that go with \
-            `-`, lines that come with `+`; give about three lines of context before and after. The old \
-            lines must be unique in the file, or `@@` names the line behind which they are.";
         let parameters = json!({
             "type": "object",
             "properties": {
@@ -57,7 +59,7 @@ impl ApplyPatch {
             "additionalProperties": false,
         });
         Self {
-            about: writer("apply_patch", description, parameters),
+            about: writer("apply_patch", DESCRIPTION, parameters),
         }
     }
 }
@@ -121,6 +123,7 @@ fn patch(asked: &Asked, workspace: &Workspace, abandoned: &Abandoned) -> Result<
         said.push_str(&plan.take(section)?);
         said.push('\n');
     }
+    plan.check_directories()?;
     commit(workspace, &plan.changes(), abandoned).map_err(Output::error)?;
     Ok(Output::text(said))
 }
@@ -152,9 +155,7 @@ impl Plan<'_> {
                 self.files[file].now = None;
                 Ok(format!("deleted `{path}`"))
             }
-            Action::Update { move_to, hunks } => {
-                self.update(file, path, hunks, move_to.as_deref())
-            }
+            Action::Update { move_to, hunks } => self.update(file, path, hunks, move_to.as_deref()),
         }
     }
 
@@ -229,11 +230,30 @@ impl Plan<'_> {
             )));
         }
         let source = &self.files[file];
-        let mode = source.mode.or(source.before.as_ref().map(|before| before.mode));
+        let mode = source
+            .mode
+            .or(source.before.as_ref().map(|before| before.mode));
         self.files[moved].mode = mode;
         self.files[file].now = None;
         self.files[moved].now = Some(applied.bytes);
         Ok(format!("moved `{path}` to `{target}`{changed}"))
+    }
+
+    /// That no file is to be where another needs a directory.
+    fn check_directories(&self) -> Result<(), Output> {
+        for file in self.files.iter().filter(|file| file.now.is_some()) {
+            let above = file.place.real.ancestors().skip(1);
+            for index in above.filter_map(|directory| self.places.get(directory)) {
+                if self.files[*index].now.is_some() {
+                    return Err(Output::error(format!(
+                        "`{}` cannot be: `{}` is a file in this patch",
+                        self.workspace.shown(&file.place.real),
+                        self.workspace.shown(&self.files[*index].place.real)
+                    )));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What is different in the end: what is written first, then what is deleted.

@@ -76,11 +76,15 @@ fn stage_all<'a>(
 fn apply_all(workspace: &Workspace, staged: &mut [Staged<'_>]) -> Result<(), String> {
     let shown = |staged: &Staged<'_>| workspace.shown(&staged.change.place.real);
     for one in staged.iter() {
-        if !one.is_unchanged() {
-            return Err(format!(
-                "`{}` was changed by somebody else meanwhile; read it again",
-                shown(one)
-            ));
+        match one.is_unchanged() {
+            Ok(true) => {}
+            Ok(false) => {
+                return Err(format!(
+                    "`{}` was changed by somebody else meanwhile; read it again",
+                    shown(one)
+                ));
+            }
+            Err(error) => return Err(format!("cannot write `{}`: {error}", shown(one))),
         }
     }
     for index in 0..staged.len() {
@@ -137,15 +141,21 @@ impl<'a> Staged<'a> {
     }
 
     /// Whether what is there is what was there.
-    fn is_unchanged(&self) -> bool {
-        let now = Stamp::at(self.parent.handle(), self.name);
-        now.is_ok_and(|now| now == self.change.before.map(|before| before.stamp))
+    fn is_unchanged(&self) -> io::Result<bool> {
+        let now = Stamp::at(self.parent.handle(), self.name)?;
+        Ok(now == self.change.before.map(|before| before.stamp))
     }
 
     fn apply(&mut self) -> io::Result<()> {
         match &mut self.temporary {
-            Some(temporary) => temporary.rename(&self.parent, self.name, self.change.before.is_none()),
-            None => Ok(rustix::fs::unlinkat(self.parent.handle(), self.name, AtFlags::empty())?),
+            Some(temporary) => {
+                temporary.rename(&self.parent, self.name, self.change.before.is_none())
+            }
+            None => Ok(rustix::fs::unlinkat(
+                self.parent.handle(),
+                self.name,
+                AtFlags::empty(),
+            )?),
         }
     }
 
@@ -269,4 +279,66 @@ fn inherit(file: &File, old: &Stat) -> io::Result<()> {
             .or_else(|_| rustix::fs::fchown(file, None, group));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::fs;
+
+    use super::*;
+    use crate::builtin::files::original::read_if_there;
+
+    /// Replaces `a`, deletes `b`, makes `new/c`, and then fails: the last is not there to be deleted.
+    #[test]
+    fn what_fails_half_way_is_taken_back() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("a"), "a").unwrap();
+        fs::write(root.path().join("b"), "b").unwrap();
+        let workspace = Workspace::open(root.path()).unwrap();
+        let places = ["a", "b", "new/c", "none"].map(|path| workspace.place(path).unwrap());
+        let before = places
+            .each_ref()
+            .map(|place| read_if_there(place, "it").unwrap());
+        let after: [Option<&[u8]>; 4] = [Some(b"A"), None, Some(b"c"), None];
+        let changes: Vec<Change<'_>> = (0..4)
+            .map(|index| Change {
+                place: &places[index],
+                before: before[index].as_ref(),
+                after: after[index],
+                mode: None,
+            })
+            .collect();
+        let error = commit(&workspace, &changes, &Abandoned::default()).unwrap_err();
+        assert!(error.starts_with("cannot write `none`: "), "{error}");
+        assert!(!error.contains("could not be changed back"), "{error}");
+        assert_eq!(fs::read_to_string(root.path().join("a")).unwrap(), "a");
+        assert_eq!(fs::read_to_string(root.path().join("b")).unwrap(), "b");
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
+        commit(&workspace, &changes[..1], &Abandoned::default()).unwrap_err();
+    }
+
+    #[test]
+    fn what_somebody_else_changed_is_not_overwritten() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("a"), "a").unwrap();
+        let workspace = Workspace::open(root.path()).unwrap();
+        let place = workspace.place("a").unwrap();
+        let before = read_if_there(&place, "a").unwrap();
+        fs::write(root.path().join("a"), "theirs").unwrap();
+        let change = Change {
+            place: &place,
+            before: before.as_ref(),
+            after: Some(b"ours"),
+            mode: None,
+        };
+        let error = commit(&workspace, &[change], &Abandoned::default()).unwrap_err();
+        assert!(
+            error.contains("was changed by somebody else meanwhile"),
+            "{error}"
+        );
+        assert_eq!(fs::read_to_string(root.path().join("a")).unwrap(), "theirs");
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+    }
 }

@@ -88,10 +88,8 @@ impl Tool for EditFile {
             Err(wrong) => return wrong,
         };
         let context = context.clone();
-        blocking(move |abandoned| {
-            edit(&asked, &context, abandoned).unwrap_or_else(|failed| failed)
-        })
-        .await
+        blocking(move |abandoned| edit(&asked, &context, abandoned).unwrap_or_else(|failed| failed))
+            .await
     }
 }
 

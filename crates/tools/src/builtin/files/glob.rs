@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use cachalot_core::Effects;
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::opening::{cannot, open_directory};
 use super::walk::{Visit, Walk, noticed, shown, touched};
-use super::{counted, grouped, reader, reading, typed};
+use super::{counted, grouped, readable, reader, reading, typed};
 use crate::blocking::{Abandoned, blocking};
 use crate::tool::{About, Arguments, Context, Output, Tool};
 use crate::workspace::{Directory, Entry};
@@ -74,16 +74,18 @@ impl Tool for Glob {
         reading(path.unwrap_or("."), context, touched)
     }
 
+    fn implicit_inputs(&self, context: &Context) -> Value {
+        readable(context)
+    }
+
     async fn run(&self, arguments: Arguments, context: &Context) -> Output {
         let asked: Asked = match typed(arguments) {
             Ok(asked) => asked,
             Err(wrong) => return wrong,
         };
         let context = context.clone();
-        blocking(move |abandoned| {
-            find(&asked, &context, abandoned).unwrap_or_else(|failed| failed)
-        })
-        .await
+        blocking(move |abandoned| find(&asked, &context, abandoned).unwrap_or_else(|failed| failed))
+            .await
     }
 }
 
@@ -116,7 +118,11 @@ fn find(asked: &Asked, context: &Context, abandoned: &Abandoned) -> Result<Outpu
         };
         notices.insert(0, format!("no file matches{hint}"));
     }
-    Ok(Output::text(format!("{}{}", found.lines, noticed(&notices))))
+    Ok(Output::text(format!(
+        "{}{}",
+        found.lines,
+        noticed(&notices)
+    )))
 }
 
 struct Finding<N> {

@@ -13,14 +13,14 @@ use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::hits::{Found, Hits};
 use super::media::Media;
 use super::opening::{cannot, open_directory, open_file};
 use super::source::Source;
 use super::walk::{Visit, Walk, noticed, shown, touched};
-use super::{counted, reader, reading, typed};
+use super::{counted, readable, reader, reading, typed};
 use crate::blocking::{Abandoned, blocking};
 use crate::tool::{About, Arguments, Context, Output, Tool};
 use crate::workspace::{self, Directory, Entry, Kind};
@@ -123,6 +123,10 @@ impl Tool for Grep {
         })
     }
 
+    fn implicit_inputs(&self, context: &Context) -> Value {
+        readable(context)
+    }
+
     async fn run(&self, arguments: Arguments, context: &Context) -> Output {
         let asked: Asked = match typed(arguments) {
             Ok(asked) => asked,
@@ -175,6 +179,7 @@ fn search(asked: &Asked, context: &Context, abandoned: &Abandoned) -> Result<Out
 fn matcher(asked: &Asked) -> Result<RegexMatcher, Output> {
     RegexMatcherBuilder::new()
         .case_insensitive(asked.case_insensitive.unwrap_or(false))
+        .multi_line(true)
         .crlf(true)
         .build(&asked.pattern)
         .map_err(|error| Output::error(format!("the pattern is wrong: {error}")))
@@ -216,7 +221,8 @@ impl<N: Fn(&Path) -> String> Visit for Visiting<'_, '_, N> {
         }
         let name = (self.name)(path);
         let asked = directory.asked().join(&entry.name);
-        self.searching.search(directory.file(&entry.name), &asked, &name)
+        self.searching
+            .search(directory.file(&entry.name), &asked, &name)
     }
 }
 
@@ -246,7 +252,8 @@ impl Searching<'_> {
         if let Err(error) = searched {
             // Whether it can be read is not among what a witness knows.
             self.witness.spoil(format!("{name}: {error}"));
-            self.notices.push(format!("cannot be read: {name}: {error}"));
+            self.notices
+                .push(format!("cannot be read: {name}: {error}"));
         }
         if self.found.is_full() {
             return ControlFlow::Break(());
@@ -270,7 +277,10 @@ impl Searching<'_> {
         if self.found.is_empty() {
             let binary = match self.binary {
                 0 => String::new(),
-                count => format!(", {} of them binary and skipped", super::grouped(count as u64)),
+                count => format!(
+                    ", {} of them binary and skipped",
+                    super::grouped(count as u64)
+                ),
             };
             self.notices.insert(
                 0,
@@ -318,7 +328,8 @@ impl Filter {
 
     fn takes(&self, path: &Path) -> bool {
         let matches = if self.by_name {
-            path.file_name().is_some_and(|name| self.matcher.is_match(name))
+            path.file_name()
+                .is_some_and(|name| self.matcher.is_match(name))
         } else {
             self.matcher.is_match(path)
         };

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use cachalot_cache::Witness;
 use cachalot_core::{Effects, Touched};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::opening::{cannot, open_directory};
-use super::{below, counted, reader, reading, relative, typed};
+use super::{below, counted, readable, reader, reading, relative, typed};
 use crate::blocking::{Abandoned, blocking};
 use crate::tool::{About, Arguments, Context, Output, Tool};
 use crate::workspace::{Directory, Kind};
@@ -93,16 +93,18 @@ impl Tool for ListDir {
         })
     }
 
+    fn implicit_inputs(&self, context: &Context) -> Value {
+        readable(context)
+    }
+
     async fn run(&self, arguments: Arguments, context: &Context) -> Output {
         let asked: Asked = match typed(arguments) {
             Ok(asked) => asked,
             Err(wrong) => return wrong,
         };
         let context = context.clone();
-        blocking(move |abandoned| {
-            list(&asked, &context, abandoned).unwrap_or_else(|failed| failed)
-        })
-        .await
+        blocking(move |abandoned| list(&asked, &context, abandoned).unwrap_or_else(|failed| failed))
+            .await
     }
 }
 

@@ -21,7 +21,10 @@ const MARKS: &[(&[u8], Media)] = &[
     (b"GIF87a", Media::Picture("image/gif")),
     (b"GIF89a", Media::Picture("image/gif")),
     (b"%PDF-", Media::Binary("a PDF document")),
-    (b"PK\x03\x04", Media::Binary("a ZIP archive, or a document in one")),
+    (
+        b"PK\x03\x04",
+        Media::Binary("a ZIP archive, or a document in one"),
+    ),
     (b"\x1f\x8b", Media::Binary("gzip data")),
     (b"BZh", Media::Binary("bzip2 data")),
     (b"\xfd7zXZ\0", Media::Binary("XZ data")),
@@ -29,7 +32,10 @@ const MARKS: &[(&[u8], Media)] = &[
     (b"7z\xbc\xaf\x27\x1c", Media::Binary("a 7z archive")),
     (b"\x7fELF", Media::Binary("an ELF executable or library")),
     (b"\0asm", Media::Binary("a WebAssembly module")),
-    (b"\xca\xfe\xba\xbe", Media::Binary("Java bytecode or a Mach-O file")),
+    (
+        b"\xca\xfe\xba\xbe",
+        Media::Binary("Java bytecode or a Mach-O file"),
+    ),
     (b"SQLite format 3\0", Media::Binary("a SQLite database")),
     (b"OggS", Media::Binary("Ogg media")),
     (b"ID3", Media::Binary("MP3 audio")),

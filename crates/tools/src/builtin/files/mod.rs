@@ -82,11 +82,7 @@ fn typed<T: DeserializeOwned>(arguments: Arguments) -> Result<T, Output> {
 
 /// What a call that reads depends on. Where the path cannot be resolved nothing is known, and what
 /// is found later is witnessed.
-fn reading(
-    path: &str,
-    context: &Context,
-    touched: impl FnOnce(&Place) -> Vec<Touched>,
-) -> Effects {
+fn reading(path: &str, context: &Context, touched: impl FnOnce(&Place) -> Vec<Touched>) -> Effects {
     match context.workspace.readable_place(path) {
         Ok(place) => {
             let mut all = touched(&place);
@@ -123,6 +119,18 @@ fn writing<'a>(places: impl IntoIterator<Item = Result<&'a Place, &'a Refusal>>)
     touched.sort_unstable();
     touched.dedup();
     Effects::writing(touched)
+}
+
+/// What is not in a reader's arguments but decides what it may read: nobody is served what they would
+/// be refused now.
+fn readable(context: &Context) -> Value {
+    match context.workspace.readable() {
+        [] => Value::Null,
+        roots => roots
+            .iter()
+            .map(|root| Value::from(root.to_string_lossy()))
+            .collect(),
+    }
 }
 
 /// Everything below a directory, and the directory.

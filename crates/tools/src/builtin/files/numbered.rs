@@ -55,9 +55,7 @@ impl Numbered {
         let mut bytes = Vec::new();
         loop {
             let number = numbered.total + 1;
-            let wanted = !full
-                && number >= range.offset
-                && number - range.offset < range.limit;
+            let wanted = !full && number >= range.offset && number - range.offset < range.limit;
             // Longer than any line that is shown, in the longest encoding.
             let most = if wanted { LONGEST * 4 + 4 } else { 0 };
             let Some(length) = read_line(reader, &mut bytes, most)? else {

@@ -91,6 +91,15 @@ pub struct Malformed {
     pub reason: String,
 }
 
+/// A text with hunks applied: all of them, in the order of the text. Lines end as they did, new ones
+/// as most do; whether the last one ends with a newline stays as it is.
+///
+/// # Errors
+/// Which hunk does not fit, and why.
+pub fn patched(hunks: &[Hunk], text: &[u8]) -> Result<Vec<u8>, String> {
+    apply::apply(hunks, text).map(|applied| applied.bytes)
+}
+
 impl Patch {
     /// Reads a patch.
     ///

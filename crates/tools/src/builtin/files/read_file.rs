@@ -8,13 +8,13 @@ use base64::engine::general_purpose::STANDARD;
 use cachalot_core::{Effects, Touched};
 use cachalot_model::{Block, Extra, Image, ImageSource};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::media::{Media, from_utf16};
 use super::numbered::{Numbered, Range};
 use super::opening::{cannot, open_file};
 use super::source::Source;
-use super::{grouped, reader, reading, typed};
+use super::{grouped, readable, reader, reading, typed};
 use crate::blocking::blocking;
 use crate::tool::{About, Arguments, Context, Output, Tool};
 
@@ -80,6 +80,10 @@ impl Tool for ReadFile {
         })
     }
 
+    fn implicit_inputs(&self, context: &Context) -> Value {
+        readable(context)
+    }
+
     async fn run(&self, arguments: Arguments, context: &Context) -> Output {
         let asked: Asked = match typed(arguments) {
             Ok(asked) => asked,
@@ -105,9 +109,7 @@ fn read(asked: &Asked, context: &Context) -> Result<Output, Output> {
                 )))
             }
             Media::Binary(what) => Err(binary(path, what)),
-            Media::Text if bytes.is_empty() => {
-                Ok(Output::text("[the file is empty: 0 bytes]\n"))
-            }
+            Media::Text if bytes.is_empty() => Ok(Output::text("[the file is empty: 0 bytes]\n")),
             Media::Text => text_of(asked, &mut &bytes[..]).map(Output::text),
         },
         Source::Stream(mut stream) => {

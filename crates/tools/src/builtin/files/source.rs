@@ -58,7 +58,10 @@ impl Stream {
     pub(super) fn end(self, witness: &Witness) {
         let after = Stamp::of(self.reader.get_ref());
         if !after.is_ok_and(|after| after == self.before) || !self.before.is_at(&self.asked) {
-            witness.spoil(format!("{} changed while it was read", self.asked.display()));
+            witness.spoil(format!(
+                "{} changed while it was read",
+                self.asked.display()
+            ));
         }
     }
 }

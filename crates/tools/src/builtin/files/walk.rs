@@ -30,7 +30,7 @@ const RULES: [&str; 2] = [".ignore", ".gitignore"];
 const MOST: usize = 200_000;
 
 /// Directories are entered this deep: each holds a handle open.
-const DEEPEST: usize = 200;
+const DEEPEST: usize = 100;
 
 /// Who is shown what a walk finds.
 pub(super) trait Visit {
@@ -102,6 +102,14 @@ impl<'a> Walk<'a> {
         directory: &Directory,
         visit: &mut impl Visit,
     ) -> io::Result<Vec<String>> {
+        if place.is_behind_links() {
+            // The rules around it are those of the directory that the links lead to, and a witness
+            // does not know where links lead.
+            self.witness.spoil(format!(
+                "{} lies behind symbolic links",
+                place.asked.display()
+            ));
+        }
         for outer in outer(place) {
             let mut level = Level::default();
             for (index, name) in RULES.iter().enumerate() {
@@ -177,8 +185,10 @@ impl<'a> Walk<'a> {
         visit: &mut impl Visit,
     ) -> ControlFlow<()> {
         if self.levels.len() > DEEPEST {
-            self.notices
-                .push(format!("{} lies too deep and was not entered", path.display()));
+            self.notices.push(format!(
+                "{} lies too deep and was not entered",
+                path.display()
+            ));
             return ControlFlow::Continue(());
         }
         match directory
@@ -201,7 +211,12 @@ impl<'a> Walk<'a> {
             return true;
         }
         for index in 0..RULES.len() {
-            for rules in self.levels.iter().rev().filter_map(|level| level.0[index].as_ref()) {
+            for rules in self
+                .levels
+                .iter()
+                .rev()
+                .filter_map(|level| level.0[index].as_ref())
+            {
                 match rules.matched(real, is_directory) {
                     Match::None => {}
                     Match::Ignore(_) => return true,
@@ -225,6 +240,8 @@ impl<'a> Walk<'a> {
 
     /// The rules in the file at `path` for what is in `directory`.
     fn rules(&self, path: &Path, directory: &Path) -> Option<Gitignore> {
+        // Rules that a link leads out of the workspace are none, whatever they say.
+        self.witness.observe(Observation::Target(path));
         let opened = match self.workspace.readable_place(path) {
             Ok(place) if place.found == Found::File => place.open_file(),
             Ok(_) => {

@@ -78,7 +78,10 @@ fn write(asked: &Asked, context: &Context, abandoned: &Abandoned) -> Result<Outp
     let place = context.workspace.place(path)?;
     let before = original::read_if_there(&place, path)?;
     let content = asked.content.as_bytes();
-    if before.as_ref().is_some_and(|before| before.bytes == content) {
+    if before
+        .as_ref()
+        .is_some_and(|before| before.bytes == content)
+    {
         return Ok(Output::text(format!(
             "`{path}` holds exactly that already; nothing was written"
         )));

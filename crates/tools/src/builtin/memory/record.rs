@@ -90,7 +90,9 @@ mod tests {
     fn records_are_those_of_the_workflow() {
         let remembered = Remembered {
             value: json!({ "n": 9_007_199_254_740_993_u64 }),
-            metadata: json!({ "a": 1, "b": "x", "deep": { "c": 2 } }).as_object().cloned(),
+            metadata: json!({ "a": 1, "b": "x", "deep": { "c": 2 } })
+                .as_object()
+                .cloned(),
         };
         let record = remembered.record("k");
         assert_eq!(

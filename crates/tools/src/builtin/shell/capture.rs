@@ -79,7 +79,9 @@ fn cut(head: &str, tail: &str, half: usize, lost: u64) -> String {
         0 => head.len() - first.len() - last.len(),
         lost => {
             let cut = (head.len() - first.len()) + (tail.len() - last.len());
-            usize::try_from(lost).unwrap_or(usize::MAX).saturating_add(cut)
+            usize::try_from(lost)
+                .unwrap_or(usize::MAX)
+                .saturating_add(cut)
         }
     };
     let newline = if first.ends_with('\n') || first.is_empty() {
@@ -153,11 +155,14 @@ mod tests {
     #[test]
     fn a_secret_cut_by_what_was_lost_is_never_shown() {
         let seals = Seals::under(DigestKey::new([1; 32]));
-        seals.learn("hunter2hunter2");
+        seals.learn("correct horse");
         // So many secrets that masking shortens the head by more than the margin.
-        let text = b"hunter2hunter2".repeat(100_000);
+        let text = b"correct horse".repeat(100_000);
         let shown = shown(10_000, &[&text], &seals);
-        assert!(!shown.contains("hunter"), "{shown}");
+        assert!(
+            !shown.contains("corr") && !shown.contains("orse"),
+            "{shown}"
+        );
     }
 
     #[test]

@@ -64,7 +64,10 @@ mod tests {
             kept.into_keys().collect::<Vec<_>>().join(" ")
         };
         assert_eq!(names(&[]), "EMPTY_TOKEN HOME MONKEY PATH");
-        assert_eq!(names(&["GITHUB_*"]), "EMPTY_TOKEN GITHUB_TOKEN HOME MONKEY PATH");
+        assert_eq!(
+            names(&["GITHUB_*"]),
+            "EMPTY_TOKEN GITHUB_TOKEN HOME MONKEY PATH"
+        );
         assert_eq!(names(&["*"]).split(' ').count(), environment.len());
     }
 }

@@ -19,7 +19,10 @@ mod readable {
         }
 
         /// Reads what is there; 0 at the end. Dropping the future loses nothing.
-        pub(in crate::builtin::shell) async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        pub(in crate::builtin::shell) async fn read(
+            &mut self,
+            buffer: &mut [u8],
+        ) -> io::Result<usize> {
             self.0.read(buffer).await
         }
     }
@@ -57,7 +60,10 @@ mod readable {
         }
 
         /// Reads what is there; 0 at the end. Dropping the future loses nothing.
-        pub(in crate::builtin::shell) async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        pub(in crate::builtin::shell) async fn read(
+            &mut self,
+            buffer: &mut [u8],
+        ) -> io::Result<usize> {
             if self.rest.is_empty() {
                 match self.chunks.recv().await {
                     Some(chunk) => self.rest = chunk?,

@@ -31,7 +31,9 @@ pub(super) fn read(text: &str) -> Result<FrontMatter, String> {
     let description = field("description")
         .map(one_line)
         .filter(|description| !description.is_empty())
-        .ok_or("the head of SKILL.md needs `description: …`: what the skill does and when to use it")?;
+        .ok_or(
+            "the head of SKILL.md needs `description: …`: what the skill does and when to use it",
+        )?;
     Ok(FrontMatter {
         name: field("name").map(str::to_owned),
         description,
@@ -86,7 +88,10 @@ mod tests {
 
     #[test]
     fn a_head_is_read() {
-        let head = read("---\r\nname: pdf\r\ndescription: >\r\n  Two\r\n  lines\r\nlicense: MIT\r\n---\r\nBody").unwrap();
+        let head = read(
+            "---\r\nname: pdf\r\ndescription: >\r\n  Two\r\n  lines\r\nlicense: MIT\r\n---\r\nBody",
+        )
+        .unwrap();
         assert_eq!(head.name.as_deref(), Some("pdf"));
         assert_eq!(head.description, "Two lines");
         for (text, wrong) in [
@@ -103,7 +108,12 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        for description in ["plain", "with: colon # and \"quotes\" \\ é", "- [x] & *y", "two\nlines"] {
+        for description in [
+            "plain",
+            "with: colon # and \"quotes\" \\ é",
+            "- [x] & *y",
+            "two\nlines",
+        ] {
             let text = write("n", description, "Body\n");
             let head = read(&text).unwrap();
             assert_eq!(head.description, description.replace('\n', " "));

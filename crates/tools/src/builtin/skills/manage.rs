@@ -4,18 +4,23 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::places::{
-    LARGEST, Owner, Root, SKILL_FILE, Skill, is_name, roots, touched, user_root,
-};
+use super::places::{LARGEST, Owner, Root, SKILL_FILE, Skill, is_name, roots, touched, user_root};
 use super::{about, existing, front_matter, output, text, writing};
 use crate::blocking::blocking;
-use crate::tool::{About, Arguments, CacheClass, Context, Tool};
 use crate::tool::Output;
+use crate::tool::{About, Arguments, CacheClass, Context, Tool};
 use crate::workspace::Found;
 
-const ACTIONS: [&str; 6] = ["create", "edit", "patch", "write_file", "remove_file", "delete"];
+const ACTIONS: [&str; 6] = [
+    "create",
+    "edit",
+    "patch",
+    "write_file",
+    "remove_file",
+    "delete",
+];
 
 /// The tool `skill_manage`. Writes whole files in one step, in the folders of skills only; what it
 /// changes is declared. What holds a known secret is not written.
@@ -129,16 +134,20 @@ impl Managing<'_> {
         } else {
             let description = self.required("description")?;
             if description.trim().is_empty() {
-                return Err("`description` is empty: say what the skill does and when to use it".to_owned());
+                return Err(
+                    "`description` is empty: say what the skill does and when to use it".to_owned(),
+                );
             }
             front_matter::write(name, description, content)
         };
         let root = self.root()?;
-        if let Some(skill) = root.skill(name, &self.context.witness)? {
-            return Err(format!(
-                "the skill `{name}` is there already ({}): change it with `edit` or `patch`",
-                skill.root.owner.name()
-            ));
+        for other in roots(self.context, self.data) {
+            if other.owner == root.owner && other.skill(name, &self.context.witness)?.is_some() {
+                return Err(format!(
+                    "the skill `{name}` is there already ({}): change it with `edit` or `patch`",
+                    root.owner.name()
+                ));
+            }
         }
         let place = root.place(&format!("{name}/{SKILL_FILE}"))?;
         if place.found != Found::Nothing {
@@ -147,7 +156,9 @@ impl Managing<'_> {
         self.write(&place, &whole)?;
         Ok(format!(
             "Created the skill `{name}` in {}.",
-            self.context.workspace.shown(place.real.parent().unwrap_or(&place.real))
+            self.context
+                .workspace
+                .shown(place.real.parent().unwrap_or(&place.real))
         ))
     }
 
@@ -157,7 +168,9 @@ impl Managing<'_> {
             (Some("user"), Some(data)) => std::fs::create_dir_all(data)
                 .and_then(|()| user_root(data))
                 .map_err(|error| format!("the user's folder for skills cannot be used: {error}")),
-            (Some("user"), None) => Err("skills of the user cannot be changed here: leave `location` out".to_owned()),
+            (Some("user"), None) => {
+                Err("skills of the user cannot be changed here: leave `location` out".to_owned())
+            }
             _ => roots(self.context, None)
                 .into_iter()
                 .find(|root| root.owner == Owner::Workspace)
@@ -181,7 +194,11 @@ impl Managing<'_> {
         let before = skill.text(file, &self.context.witness)?;
         match before.matches(old).count() {
             1 => {}
-            0 => return Err(format!("`old_text` does not occur in `{file}`: read it again with skill_view")),
+            0 => {
+                return Err(format!(
+                    "`old_text` does not occur in `{file}`: read it again with skill_view"
+                ));
+            }
             count => {
                 return Err(format!(
                     "`old_text` occurs {count} times in `{file}`: take in more of what surrounds it"
@@ -216,11 +233,16 @@ impl Managing<'_> {
         let file = self.required("file")?;
         let place = skill.file(file)?;
         if place.real == skill.file(SKILL_FILE)?.real {
-            return Err("a skill cannot be without its SKILL.md: `delete` removes the whole skill".to_owned());
+            return Err(
+                "a skill cannot be without its SKILL.md: `delete` removes the whole skill"
+                    .to_owned(),
+            );
         }
         match place.found {
             Found::File => {}
-            Found::Nothing => return Err(format!("the skill `{}` has no file `{file}`", skill.name)),
+            Found::Nothing => {
+                return Err(format!("the skill `{}` has no file `{file}`", skill.name));
+            }
             _ => return Err(format!("`{file}` is no file")),
         }
         writing::remove(&place).map_err(|error| format!("`{file}`: {error}"))?;
@@ -229,10 +251,15 @@ impl Managing<'_> {
 
     fn write(&self, place: &crate::workspace::Place, text: &str) -> Result<(), String> {
         if self.context.seals.occur_in(text.as_bytes()) {
-            return Err("this holds a secret, and nothing that is written may: leave it out".to_owned());
+            return Err(
+                "this holds a secret, and nothing that is written may: leave it out".to_owned(),
+            );
         }
         if text.len() as u64 > LARGEST {
-            return Err(format!("a file of a skill has at most {LARGEST} bytes, and this has {}", text.len()));
+            return Err(format!(
+                "a file of a skill has at most {LARGEST} bytes, and this has {}",
+                text.len()
+            ));
         }
         writing::write(place, text).map_err(|error| format!("{}: {error}", place.asked.display()))
     }
@@ -254,6 +281,7 @@ fn delete(skill: &Skill) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     #[test]
     fn where_a_skill_may_go_is_said_only_where_there_is_a_choice() {

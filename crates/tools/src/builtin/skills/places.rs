@@ -91,7 +91,10 @@ pub(super) fn touched(context: &Context, data: Option<&Path>, name: Option<&str>
     for folder in IN_WORKSPACE {
         let asked = context.workspace.root().join(folder);
         // What links lead to can be written by its other name.
-        if let Ok(real) = context.workspace.resolve(folder).map(|real| real.to_owned())
+        if let Ok(real) = context
+            .workspace
+            .resolve(folder)
+            .map(|real| real.to_owned())
             && real != asked
         {
             add(real);
@@ -172,11 +175,7 @@ impl Root {
 }
 
 /// The skill that a name means. A place that cannot be looked at is passed over, unless nothing is found.
-pub(super) fn find(
-    roots: &[Root],
-    name: &str,
-    witness: &Witness,
-) -> Result<Option<Skill>, String> {
+pub(super) fn find(roots: &[Root], name: &str, witness: &Witness) -> Result<Option<Skill>, String> {
     let mut unreadable = None;
     for root in roots {
         match root.skill(name, witness) {
@@ -228,13 +227,19 @@ impl Skill {
     }
 
     /// The paths of its files, sorted; noted. At most `most` of them, and whether that is all.
-    pub(super) fn files(&self, most: usize, witness: &Witness) -> Result<(Vec<String>, bool), String> {
+    pub(super) fn files(
+        &self,
+        most: usize,
+        witness: &Witness,
+    ) -> Result<(Vec<String>, bool), String> {
         let fault = |error: io::Error| format!("{}: {error}", self.place.asked.display());
         let mut found = Vec::new();
         let mut open = vec![(String::new(), self.place.open_directory().map_err(fault)?)];
         while let Some((prefix, directory)) = open.pop() {
             for entry in directory.entries(witness).map_err(fault)? {
-                let Some(name) = entry.name.to_str() else { continue };
+                let Some(name) = entry.name.to_str() else {
+                    continue;
+                };
                 let path = format!("{prefix}{name}");
                 match entry.kind {
                     Kind::Directory => {
@@ -272,7 +277,10 @@ fn read(place: &Place, witness: &Witness) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     (&file).take(LARGEST + 1).read_to_end(&mut bytes)?;
     if Stamp::of(&file)? != before || !before.is_at(&place.asked) {
-        witness.spoil(format!("{} changed while it was read", place.asked.display()));
+        witness.spoil(format!(
+            "{} changed while it was read",
+            place.asked.display()
+        ));
     }
     Ok(bytes)
 }
@@ -286,7 +294,19 @@ mod tests {
         for good in ["pdf", "a", "0x", "web-search_2", &"a".repeat(64)] {
             assert!(is_name(good), "{good}");
         }
-        for bad in ["", "-a", "_a", "Pdf", "a b", "a/b", "..", ".", "a.b", "é", &"a".repeat(65)] {
+        for bad in [
+            "",
+            "-a",
+            "_a",
+            "Pdf",
+            "a b",
+            "a/b",
+            "..",
+            ".",
+            "a.b",
+            "é",
+            &"a".repeat(65),
+        ] {
             assert!(!is_name(bad), "{bad}");
         }
     }

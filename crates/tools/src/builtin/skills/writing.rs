@@ -28,7 +28,8 @@ pub(super) fn write(place: &Place, text: &str) -> io::Result<()> {
 }
 
 fn write_aside(directory: &Directory, aside: &OsStr, text: &str) -> io::Result<()> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o666);
     let file: OwnedFd = rustix::fs::openat(directory.handle(), aside, flags, mode)?;
     let mut file = File::from(file);

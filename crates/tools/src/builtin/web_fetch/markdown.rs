@@ -72,7 +72,10 @@ mod tests {
         let page = "<html><head><title>T</title><style>p{}</style></head><body><h1>One</h1><p>Two <b>three</b> <a href='/x'>four</a></p><script>five()</script><ul><li>six</li></ul></body></html>";
         let text = markdown(page).unwrap();
         assert!(text.contains("# One"), "{text}");
-        assert!(text.contains("**three**") && text.contains("[four](/x)"), "{text}");
+        assert!(
+            text.contains("**three**") && text.contains("[four](/x)"),
+            "{text}"
+        );
         assert!(text.contains("six"), "{text}");
         assert!(!text.contains("five") && !text.contains("p{}"), "{text}");
     }

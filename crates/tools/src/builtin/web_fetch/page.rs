@@ -96,10 +96,12 @@ pub(super) async fn text(headers: &HeaderMap, bytes: Bytes) -> Result<String, St
         .is_some_and(|header| header.to_ascii_lowercase().contains("charset="));
     let charset = match named {
         true => None,
-        false => Some(declared(&bytes).unwrap_or_else(|| match std::str::from_utf8(&bytes) {
-            Ok(_) => "utf-8".to_owned(),
-            Err(_) => "windows-1252".to_owned(),
-        })),
+        false => Some(
+            declared(&bytes).unwrap_or_else(|| match std::str::from_utf8(&bytes) {
+                Ok(_) => "utf-8".to_owned(),
+                Err(_) => "windows-1252".to_owned(),
+            }),
+        ),
     };
     let mut answer = http::Response::new(bytes);
     let header = match charset {
@@ -183,15 +185,29 @@ mod tests {
     async fn charsets_come_from_the_header_the_text_or_a_guess() {
         for (content_type, bytes, expected) in [
             ("text/plain; charset=iso-8859-1", &b"caf\xe9"[..], "café"),
-            ("text/html", b"<meta charset=\"shift_jis\">\x83\x65", "<meta charset=\"shift_jis\">テ"),
-            ("text/html", b"<meta http-equiv=x content='text/html; charset=koi8-r'>\xc1", "<meta http-equiv=x content='text/html; charset=koi8-r'>а"),
-            ("text/xml", b"<?xml version='1.0' encoding='iso-8859-2'?>\xb1", "<?xml version='1.0' encoding='iso-8859-2'?>ą"),
+            (
+                "text/html",
+                b"<meta charset=\"shift_jis\">\x83\x65",
+                "<meta charset=\"shift_jis\">テ",
+            ),
+            (
+                "text/html",
+                b"<meta http-equiv=x content='text/html; charset=koi8-r'>\xc1",
+                "<meta http-equiv=x content='text/html; charset=koi8-r'>а",
+            ),
+            (
+                "text/xml",
+                b"<?xml version='1.0' encoding='iso-8859-2'?>\xb1",
+                "<?xml version='1.0' encoding='iso-8859-2'?>ą",
+            ),
             ("text/plain", b"caf\xe9 \x80", "café €"),
             ("text/plain", "café".as_bytes(), "café"),
             ("text/plain", b"\xff\xfea\0", "a"),
             ("text/html; charset=nonsense", "é".as_bytes(), "é"),
         ] {
-            let text = text(&headers(content_type), Bytes::from_static(bytes)).await.unwrap();
+            let text = text(&headers(content_type), Bytes::from_static(bytes))
+                .await
+                .unwrap();
             assert_eq!(text, expected, "{content_type}");
         }
     }

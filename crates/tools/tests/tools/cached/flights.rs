@@ -66,7 +66,7 @@ async fn everybody_gets_a_copy_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_failure_is_everybodys_and_nobodys_afterwards() {
+async fn a_failure_is_nobody_elses() {
     let gate = Arc::new(Semaphore::new(0));
     let tool = Counting::reader("look")
         .gated(&gate)
@@ -77,14 +77,38 @@ async fn a_failure_is_everybodys_and_nobodys_afterwards() {
     while tool.runs() == 0 {
         assert!((&mut running).now_or_never().is_none());
     }
+    assert_eq!(tool.runs(), 1, "the others wait");
     gate.add_permits(9);
-    for answer in running.await {
-        assert_eq!(
-            (text(&answer).as_str(), answer.output.is_error),
-            ("failure 0", true)
-        );
+    let mut texts: Vec<String> = running.await.iter().map(text).collect();
+    texts.sort();
+    assert_eq!(texts, ["failure 0", "failure 1", "failure 2"]);
+    assert_eq!(text(&world.call("look", json!({})).await), "failure 3");
+}
+
+#[tokio::test]
+async fn what_turned_out_to_be_out_of_date_is_nobody_elses() {
+    let gate = Arc::new(Semaphore::new(0));
+    let tool = Counting::reader("look")
+        .touching(|_| super::world::reads_unknown())
+        .gated(&gate)
+        .doing(|_, context, run| {
+            // It looked before it noted, and something came in between.
+            match run {
+                0 => context.witness.spoil("it changed while it was read"),
+                _ => super::world::note(context, "a"),
+            }
+            Output::text(format!("run {run}"))
+        });
+    let world = world(&[&tool]);
+    let batch = vec![("look", json!({})); 3];
+    let mut running = Box::pin(world.calls(&batch));
+    while tool.runs() == 0 {
+        assert!((&mut running).now_or_never().is_none());
     }
-    assert_eq!(text(&world.call("look", json!({})).await), "failure 1");
+    gate.add_permits(9);
+    let texts: Vec<String> = running.await.iter().map(text).collect();
+    assert_eq!(texts[0], "run 0");
+    assert!(texts[1..].iter().all(|text| text != "run 0"), "{texts:?}");
 }
 
 #[tokio::test]

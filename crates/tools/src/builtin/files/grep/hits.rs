@@ -7,7 +7,7 @@ use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
 
 use super::Shape;
-use crate::builtin::files::MOST_BYTES;
+use crate::builtin::files::{MOST_BYTES, counted};
 
 /// A line is shown up to this many characters, around the match.
 const LONGEST: usize = 400;
@@ -60,12 +60,12 @@ impl Found {
             }
             None => {
                 let what = match self.shape {
-                    Shape::Content => "matching lines",
-                    Shape::Files | Shape::Count => "files",
+                    Shape::Content => "matching line",
+                    Shape::Files | Shape::Count => "file",
                 };
                 self.full = Some(format!(
-                    "there is more than these {} {what}; narrow the search or raise `limit`",
-                    self.limit
+                    "there is more than {}; narrow the search or raise `limit`",
+                    counted(self.limit, what)
                 ));
                 false
             }
@@ -167,8 +167,9 @@ impl Sink for Hits<'_> {
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
         self.count += 1;
         match self.found.shape {
-            Shape::Content => Ok(self.found.take()
-                && self.show(found.line_number(), ':', found.bytes(), true)),
+            Shape::Content => {
+                Ok(self.found.take() && self.show(found.line_number(), ':', found.bytes(), true))
+            }
             Shape::Files => {
                 let line = format!("{}\n", self.name);
                 let _ = self.found.take() && self.found.push(&line);

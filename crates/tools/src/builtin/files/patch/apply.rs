@@ -118,8 +118,11 @@ impl<'a> Building<'a> {
     }
 }
 
+/// Whether a line of the file is the one that is wanted.
+type Likeness = fn(&[u8], &[u8]) -> bool;
+
 /// How exactly lines have to match, the strictest first.
-const LIKENESSES: [fn(&[u8], &[u8]) -> bool; 3] = [
+const LIKENESSES: [Likeness; 3] = [
     |line, wanted| line == wanted,
     |line, wanted| line.trim_ascii_end() == wanted.trim_ascii_end(),
     |line, wanted| line.trim_ascii() == wanted.trim_ascii(),
@@ -186,7 +189,7 @@ impl Search<'_> {
         at.clamp(self.position, self.lines.len())
     }
 
-    fn occurrences(&self, wanted: &[&[u8]], like: fn(&[u8], &[u8]) -> bool) -> Vec<usize> {
+    fn occurrences(&self, wanted: &[&[u8]], like: Likeness) -> Vec<usize> {
         let Some(last) = self.lines.len().checked_sub(wanted.len()) else {
             return Vec::new();
         };
@@ -240,7 +243,9 @@ impl Search<'_> {
                 behind(self.position)
             ),
             Some(near) => format!("its lines are not in the file: {near}"),
-            None => "its lines are not in the file, and nothing comes near; read it again".to_owned(),
+            None => {
+                "its lines are not in the file, and nothing comes near; read it again".to_owned()
+            }
         }
     }
 }

@@ -179,11 +179,9 @@ impl<'a> Reader<'a> {
                 _ => break,
             }
         }
-        let changes = hunks.iter().any(|hunk: &Hunk| {
-            hunk.lines
-                .iter()
-                .any(|(mark, _)| *mark != Mark::Context)
-        });
+        let changes = hunks
+            .iter()
+            .any(|hunk: &Hunk| hunk.lines.iter().any(|(mark, _)| *mark != Mark::Context));
         if !changes && move_to.is_none() {
             return Err(Malformed {
                 line: begin,

@@ -1,0 +1,347 @@
+//! No sequence of reads and writes makes the cache answer with anything but what the tools would answer.
+//!
+//! Random batches of calls and random changes from outside, over a small tree: every reader of every
+//! batch is run with the cache and without it, on the same files at the same moment, and both must
+//! say the same. `CACHALOT_TEST_STEPS` makes it longer, `CACHALOT_TEST_SEED` repeats a run.
+
+mod calls;
+mod concurrent;
+mod random;
+mod tree;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use cachalot_tools::builtin::{Shell, ShellSettings, files};
+use cachalot_tools::cached::{Settings, Sharing, Writers};
+use cachalot_tools::{
+    Answer, Answered, Batch, Call, Output, Registry, Tool, Toolbox as _, Watcher,
+};
+use serde_json::Value;
+
+use crate::cached::world::{Making, World, in_process, on};
+use calls::{Asked, is_reader, readers, writer};
+use random::Random;
+use tree::Tree;
+
+/// So many calls and changes from outside are made, unless told otherwise.
+const STEPS: usize = 100_000;
+
+fn from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn registry() -> Registry {
+    let mut tools = files();
+    tools.push(Arc::new(Shell::new(ShellSettings::default()).unwrap()) as Arc<dyn Tool>);
+    Registry::new(tools).unwrap()
+}
+
+/// Runs every reader without the cache at the moment at which it begins with it.
+struct Comparing {
+    plain: Registry,
+    batch: Batch,
+    expected: Mutex<BTreeMap<String, Output>>,
+}
+
+impl Watcher for Comparing {
+    fn began(&self, call: &Call) {
+        if !is_reader(&call.name) {
+            return;
+        }
+        let prepared = self.plain.prepare(call.clone());
+        let output = tokio::task::block_in_place(|| {
+            let running = self.plain.run(vec![prepared], &self.batch);
+            tokio::runtime::Handle::current().block_on(running)
+        });
+        let mut expected = self.expected.lock().unwrap();
+        expected.insert(call.id.clone(), output.into_iter().next().unwrap().output);
+    }
+}
+
+/// Layers that keep results, each in its way, and know of each other's writes.
+struct Run {
+    seed: u64,
+    random: Random,
+    tree: Tree,
+    plain: Registry,
+    layers: Vec<World>,
+    readers: Vec<Asked>,
+    /// What happened last, for whoever has to find out why.
+    history: VecDeque<String>,
+    steps: usize,
+    calls: usize,
+    answered: BTreeMap<&'static str, usize>,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let writers = Writers::new();
+        let settings = |scope, max_size| Settings {
+            max_size,
+            scope,
+            ..on()
+        };
+        let layers = [
+            settings(Sharing::Session, 40),
+            settings(Sharing::Workspace, 128),
+        ];
+        let layers = layers.map(|settings| {
+            let mut making = Making::with(settings);
+            making.persistent = Some(in_process(&making.clock));
+            making.writers = writers.clone();
+            making.over(&registry())
+        });
+        Self {
+            seed,
+            random: Random::new(seed),
+            tree: Tree::new(),
+            plain: registry(),
+            layers: layers.into(),
+            readers: readers(),
+            history: VecDeque::new(),
+            steps: 0,
+            calls: 0,
+            answered: BTreeMap::new(),
+        }
+    }
+
+    fn tell(&mut self, what: String) {
+        self.history.push_back(what);
+        if self.history.len() > 40 {
+            self.history.pop_front();
+        }
+    }
+
+    async fn go(&mut self, steps: usize) {
+        while self.steps < steps {
+            if self.random.permille(160) {
+                let disturbed = self.tree.disturb(&mut self.random);
+                self.tell(disturbed);
+                self.steps += 1;
+            } else {
+                self.batch().await;
+            }
+            // So seldom that the files' time stamps are trusted in between.
+            if self.steps % 4_001 == 0 {
+                let disturbed = self.tree.disturb_library(&mut self.random);
+                self.tell(disturbed);
+                self.steps += 1;
+            }
+        }
+    }
+
+    /// A batch of calls: readers, sometimes repeated, and now and then a writer among them.
+    async fn batch(&mut self) {
+        let mut asked: Vec<Asked> = Vec::new();
+        for _ in 0..=self.random.below(6) {
+            let call = match asked.last() {
+                Some(last) if self.random.permille(150) => last.clone(),
+                _ if self.random.permille(45) => writer(&mut self.random, &self.tree),
+                _ => self.random.favour(&self.readers).clone(),
+            };
+            asked.push(call);
+        }
+        let only_reads = asked.iter().all(|(tool, _)| is_reader(tool));
+        let layer = self.random.below(self.layers.len());
+        let session = *self.random.pick(&["one", "one", "other"]);
+        let batch = self.layers[layer].batch_in(self.tree.root(), session, &[]);
+        let calls: Vec<Call> = asked.iter().map(|asked| self.call(asked)).collect();
+        for call in &calls {
+            self.tell(format!(
+                "{session}@{layer}: {} {}",
+                call.name, call.arguments
+            ));
+        }
+        self.steps += calls.len();
+        let cached = &self.layers[layer].tools;
+        let prepare = |call: &Call| cached.prepare(call.clone());
+        let (answers, expected) = if only_reads {
+            let prepared = calls.iter().map(|call| self.plain.prepare(call.clone()));
+            let expected = self.plain.run(prepared.collect(), &batch).await;
+            let answers = cached
+                .run(calls.iter().map(prepare).collect(), &batch)
+                .await;
+            let by_id = |answer: Answer| (answer.call.id.clone(), answer.output);
+            (answers, expected.into_iter().map(by_id).collect())
+        } else {
+            let comparing = Arc::new(Comparing {
+                plain: self.plain.clone(),
+                batch: batch.clone(),
+                expected: Mutex::default(),
+            });
+            let batch = Batch {
+                watcher: Arc::clone(&comparing) as Arc<dyn Watcher>,
+                ..batch
+            };
+            let answers = cached
+                .run(calls.iter().map(prepare).collect(), &batch)
+                .await;
+            let expected = std::mem::take(&mut *comparing.expected.lock().unwrap());
+            (answers, expected)
+        };
+        self.compare(&answers, &expected);
+    }
+
+    fn call(&mut self, (tool, arguments): &Asked) -> Call {
+        self.calls += 1;
+        Call {
+            id: format!("call-{}", self.calls),
+            name: (*tool).to_owned(),
+            arguments: Value::to_string(arguments),
+        }
+    }
+
+    fn compare(&mut self, answers: &[Answer], expected: &BTreeMap<String, Output>) {
+        for answer in answers {
+            if !is_reader(&answer.call.name) {
+                continue;
+            }
+            let how = match answer.how {
+                Answered::Hit => "hit",
+                Answered::Coalesced => "coalesced",
+                Answered::Ran(_) => "ran",
+                Answered::Refused => "refused",
+            };
+            *self.answered.entry(how).or_default() += 1;
+            let expected = &expected[&answer.call.id];
+            assert!(
+                answer.output == *expected,
+                "CACHALOT_TEST_SEED={} at step {}: {} {} was answered ({:?})\n{:?}\nand not\n{:?}\nafter\n{}",
+                self.seed,
+                self.steps,
+                answer.call.name,
+                answer.call.arguments,
+                answer.how,
+                answer.output.content,
+                expected.content,
+                self.history.make_contiguous().join("\n"),
+            );
+        }
+    }
+
+    fn count(&self, how: &str) -> usize {
+        self.answered.get(how).copied().unwrap_or(0)
+    }
+}
+
+fn run(seed: u64, steps: usize) -> Run {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    // On a worker, because the watcher blocks in the middle of a call.
+    let running = runtime.spawn(async move {
+        let mut run = Run::new(seed);
+        run.go(steps).await;
+        run
+    });
+    match runtime.block_on(running) {
+        Ok(run) => run,
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    }
+}
+
+#[test]
+fn with_the_cache_and_without_it_the_same() {
+    let steps = from_environment("CACHALOT_TEST_STEPS").map_or(STEPS, |steps| steps as usize);
+    let seeds = match from_environment("CACHALOT_TEST_SEED") {
+        Some(seed) => vec![seed],
+        None => vec![20_260_417, 42],
+    };
+    let each = steps / seeds.len();
+    let runs: Vec<Run> = std::thread::scope(|scope| {
+        let running: Vec<_> = seeds
+            .iter()
+            .map(|seed| scope.spawn(move || run(*seed, each)))
+            .collect();
+        running
+            .into_iter()
+            .map(|run| match run.join() {
+                Ok(run) => run,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .collect()
+    });
+    for run in runs {
+        let all: usize = run.answered.values().sum();
+        let hits = run.count("hit");
+        let told = format!("seed {}: {:?}", run.seed, run.answered);
+        // Zero differences mean something only if there is something to differ.
+        assert!(hits * 5 >= all, "{told}");
+        assert!(run.count("coalesced") > 0 || all < 10_000, "{told}");
+        let sum = |of: fn(&cachalot_tools::cached::Counters) -> u64| -> u64 {
+            let layers = run.layers.iter();
+            let counters = layers.flat_map(|layer| {
+                let sessions = ["one", "other"].map(|session| layer.tools.counters(session));
+                sessions.into_iter().flat_map(BTreeMap::into_values)
+            });
+            counters.map(|counters| of(&counters)).sum()
+        };
+        let figures = (
+            sum(|one| one.invalidated),
+            sum(|one| one.stale_prevented),
+            sum(|one| one.evicted),
+        );
+        assert!(
+            figures.0 > 0 && figures.1 > figures.0 && figures.2 > 0,
+            "{told} {figures:?}"
+        );
+        eprint_figures(&told, figures);
+    }
+}
+
+#[allow(
+    clippy::print_stderr,
+    reason = "figures of a test that is long on request"
+)]
+fn eprint_figures(told: &str, (invalidated, stale, evicted): (u64, u64, u64)) {
+    eprintln!("{told}; invalidated {invalidated}, stale prevented {stale}, evicted {evicted}");
+}
+
+/// Where only the target of a link changes, and what is read through it does not.
+#[tokio::test]
+async fn a_link_that_leads_elsewhere_to_the_same_text_is_noticed() {
+    use std::os::unix::fs::symlink;
+    let world = Making::with(on()).over(&registry());
+    let outside = tempfile::tempdir().unwrap();
+    for file in ["inside", "also_inside", "a.rs", "b.txt"] {
+        world.write(file, "*.rs\n");
+    }
+    std::fs::write(outside.path().join("rules"), "*.rs\n").unwrap();
+    let targets = [
+        world.root().join("inside"),
+        outside.path().join("rules"),
+        world.root().join("also_inside"),
+        "nowhere".into(),
+        world.root().join("inside"),
+    ];
+    for link in [".gitignore", "link"] {
+        let link = world.root().join(link);
+        for target in &targets {
+            let _ = std::fs::remove_file(&link);
+            symlink(target, &link).unwrap();
+            for (tool, arguments) in [
+                ("glob", serde_json::json!({"pattern": "**/*"})),
+                ("grep", serde_json::json!({"pattern": "rs"})),
+                ("list_dir", serde_json::json!({"depth": 2})),
+                ("read_file", serde_json::json!({"path": "link"})),
+            ] {
+                let batch = world.batch("main", &[]);
+                let call = Call {
+                    id: "id".into(),
+                    name: tool.into(),
+                    arguments: arguments.to_string(),
+                };
+                let plain = registry();
+                let expected = plain.run(vec![plain.prepare(call)], &batch).await;
+                for _ in 0..2 {
+                    let answer = world.call(tool, arguments.clone()).await;
+                    let how = (tool, target.display(), &answer.how);
+                    assert_eq!(answer.output, expected[0].output, "{how:?}");
+                }
+            }
+        }
+    }
+}

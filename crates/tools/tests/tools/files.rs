@@ -1,0 +1,12 @@
+//! The tools for files.
+
+mod apply_patch;
+mod edit_file;
+mod effects;
+mod glob;
+mod grep;
+mod list_dir;
+mod properties;
+mod read_file;
+mod witnesses;
+mod write_file;

@@ -1,0 +1,60 @@
+use serde_json::json;
+
+use crate::workshop::Workshop;
+
+#[tokio::test]
+async fn entries_are_sorted_and_marked() {
+    let workshop = Workshop::holding(&[("b/c/d", ""), ("B", ""), (".hidden", ""), ("a.txt", "")]);
+    workshop.write(".git/config", "");
+    std::os::unix::fs::symlink("a.txt", workshop.path("link")).unwrap();
+    assert_eq!(
+        workshop.done("list_dir", json!({})).await,
+        ".git/\n.hidden\nB\na.txt\nb/\nlink@\n"
+    );
+    assert_eq!(
+        workshop.done("list_dir", json!({"depth": 3})).await,
+        ".git/\n.hidden\nB\na.txt\nb/\nb/c/\nb/c/d\nlink@\n"
+    );
+    assert_eq!(
+        workshop
+            .done("list_dir", json!({"path": "b", "depth": 2}))
+            .await,
+        "c/\nc/d\n"
+    );
+    assert_eq!(
+        workshop.done("list_dir", json!({"path": ".git"})).await,
+        "config\n"
+    );
+}
+
+#[tokio::test]
+async fn an_empty_directory_and_a_full_one_are_said_to_be() {
+    let workshop = Workshop::new();
+    assert_eq!(
+        workshop.done("list_dir", json!({})).await,
+        "[the directory is empty]\n"
+    );
+    for number in 0..1_001 {
+        workshop.write(&format!("many/{number:04}"), "");
+    }
+    let listed = workshop.done("list_dir", json!({"path": "many"})).await;
+    assert!(
+        listed.contains("0999\n[only the first 1,000 names are shown;"),
+        "{listed}"
+    );
+    std::fs::remove_file(workshop.path("many/0000")).unwrap();
+    let listed = workshop.done("list_dir", json!({"path": "many"})).await;
+    assert_eq!(listed.lines().count(), 1_000);
+}
+
+#[tokio::test]
+async fn what_is_no_directory_is_refused() {
+    let workshop = Workshop::holding(&[("file", "")]);
+    let said = workshop.fails("list_dir", json!({"path": "file"})).await;
+    assert_eq!(
+        said,
+        "`file` is a file, not a directory; read it with read_file"
+    );
+    let said = workshop.fails("list_dir", json!({"path": "fiel"})).await;
+    assert_eq!(said, "there is no `fiel`; did you mean `file`?");
+}

@@ -1,0 +1,162 @@
+//! The client of MCP servers, against servers of our own: programs, and one behind HTTP.
+
+mod behaviour;
+mod offers;
+mod program;
+mod reached;
+mod server;
+mod site;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use cachalot_core::Place;
+use cachalot_core::{DigestKey, Seals};
+use cachalot_tools::filter::Filter;
+use cachalot_tools::mcp::{McpSettings, McpSurroundings, Reporter};
+use cachalot_tools::settings::{
+    AssembleError, Assembled, ServerDefinition, Servers, Surroundings, Toolset, ToolsetKind,
+    ToolsetSettings, assemble,
+};
+use tempfile::TempDir;
+
+use crate::workshop::Workshop;
+
+/// Keeps what it is told.
+#[derive(Default)]
+pub(crate) struct Told {
+    pub(crate) warnings: Mutex<Vec<String>>,
+    pub(crate) lines: Mutex<Vec<String>>,
+    pub(crate) changes: Mutex<Vec<String>>,
+}
+
+impl Reporter for Told {
+    fn warning(&self, message: &str) {
+        self.warnings.lock().unwrap().push(message.to_owned());
+    }
+
+    fn server_said(&self, server: &str, line: &str) {
+        self.lines.lock().unwrap().push(format!("{server}: {line}"));
+    }
+
+    fn list_changed(&self, server: &str) {
+        self.changes.lock().unwrap().push(server.to_owned());
+    }
+}
+
+/// A directory with what servers are given.
+pub(crate) struct House {
+    pub(crate) home: TempDir,
+    pub(crate) told: Arc<Told>,
+    pub(crate) surroundings: Surroundings,
+}
+
+impl House {
+    pub(crate) fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let told = Arc::new(Told::default());
+        let environment = ["PATH", "HOME"]
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));
+        let mut environment: BTreeMap<String, String> = environment.collect();
+        environment.insert("PRIVATE".to_owned(), "not passed on".to_owned());
+        let surroundings = Surroundings {
+            mcp: McpSurroundings {
+                directory: home.path().canonicalize().unwrap(),
+                environment: Arc::new(environment),
+                seals: Arc::new(Seals::under(DigestKey::new([5; 32]))),
+                reporter: told.clone(),
+            },
+            data: None,
+            servers: Servers::new(),
+        };
+        Self {
+            home,
+            told,
+            surroundings,
+        }
+    }
+
+    pub(crate) fn notes(&self) -> PathBuf {
+        self.home.path().join("notes")
+    }
+
+    pub(crate) fn program(&self, manner: &str) -> McpSettings {
+        program::program("test", manner, &self.notes())
+    }
+
+    /// How often the program was started.
+    pub(crate) fn starts(&self) -> usize {
+        let notes = program::notes(&self.notes());
+        notes.iter().filter(|line| *line == "began").count()
+    }
+
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.told.warnings.lock().unwrap().clone()
+    }
+
+    pub(crate) async fn try_assemble(
+        &self,
+        servers: &[McpSettings],
+    ) -> Result<Assembled, AssembleError> {
+        assemble(&toolsets(servers), &self.surroundings).await
+    }
+
+    pub(crate) async fn assemble(&self, servers: &[McpSettings]) -> Assembled {
+        self.try_assemble(servers).await.unwrap()
+    }
+
+    /// A registry of what the servers offer, to be called.
+    pub(crate) async fn workshop(&self, servers: &[McpSettings]) -> Workshop {
+        let assembled = self.assemble(servers).await;
+        self.workshop_of(assembled)
+    }
+
+    pub(crate) fn workshop_of(&self, assembled: Assembled) -> Workshop {
+        let mut workshop = Workshop::with(assembled.tools);
+        workshop.context.seals = Arc::clone(&self.surroundings.mcp.seals);
+        workshop
+    }
+}
+
+pub(crate) fn toolsets(servers: &[McpSettings]) -> ToolsetSettings {
+    let toolset = |settings: &McpSettings| Toolset {
+        kind: ToolsetKind::Mcp(Box::new(ServerDefinition {
+            settings: settings.clone(),
+            filter: Filter::default(),
+        })),
+        filter: Filter::default(),
+        read_only: false,
+        instruction: None,
+        place: Place {
+            file: "test".into(),
+            line: 1,
+            column: 1,
+            start: 0,
+            len: 0,
+        },
+    };
+    ToolsetSettings {
+        toolsets: servers.iter().map(toolset).collect(),
+    }
+}
+
+/// Waits until something is so.
+pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !so() {
+        assert!(began.elapsed() < Duration::from_secs(20), "never: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Whether a process runs; one that nobody has waited for yet does not.
+pub(crate) fn runs(process: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/stat", process.trim()));
+    status.is_ok_and(|status| {
+        let state = status.rsplit(')').next().unwrap_or_default().trim_start();
+        !state.starts_with('Z')
+    })
+}

@@ -1,0 +1,233 @@
+//! An MCP server, by hand: what it answers depends on nothing but what it was asked before.
+
+use serde_json::{Value, json};
+
+/// What a server is like.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Manner {
+    /// It knows no handshake: the newest protocol only.
+    pub(crate) modern: bool,
+}
+
+/// A server.
+pub(crate) struct Server {
+    manner: Manner,
+    /// Whether it has one more tool than in the beginning.
+    more: bool,
+    reads: u64,
+    /// The request that asked for announcements.
+    subscription: Option<Value>,
+}
+
+/// How many items a page of its lists has.
+const PAGE: usize = 3;
+
+impl Server {
+    pub(crate) fn new(manner: Manner) -> Self {
+        Self {
+            manner,
+            more: false,
+            reads: 0,
+            subscription: None,
+        }
+    }
+
+    /// What it sends when it gets a message, in order. Nothing for a request: it does not answer.
+    pub(crate) fn answer(&mut self, message: &Value) -> Vec<Value> {
+        let params = &message["params"];
+        let id = &message["id"];
+        let result = match message["method"].as_str().unwrap_or_default() {
+            "initialize" if self.manner.modern => {
+                return vec![error(id, -32601, "no handshake any more")];
+            }
+            "initialize" => json!({
+                "protocolVersion": "2025-11-25", "capabilities": capabilities(),
+                "serverInfo": { "name": "test", "version": "1" },
+            }),
+            "server/discover" if self.manner.modern => json!({
+                "resultType": "complete", "supportedVersions": ["2026-07-28"],
+                "capabilities": capabilities(), "ttlMs": 0, "cacheScope": "private",
+            }),
+            "subscriptions/listen" if self.manner.modern => {
+                self.subscription = Some(id.clone());
+                let meta = json!({ "io.modelcontextprotocol/subscriptionId": id });
+                return vec![json!({
+                    "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+                    "params": { "_meta": meta, "notifications": params["notifications"] },
+                })];
+            }
+            "tools/list" => page("tools", tools(self.more), params),
+            "resources/list" => page("resources", resources(), params),
+            "resources/templates/list" => page("resourceTemplates", templates(), params),
+            "prompts/list" => page("prompts", prompts(), params),
+            "tools/call" => return self.call(id, params),
+            "resources/read" => self.read(params),
+            "prompts/get" => json!({ "messages": [
+                { "role": "user", "content": { "type": "text", "text": format!("Review {}", params["arguments"]["code"]) } },
+                { "role": "assistant", "content": { "type": "text", "text": "Gladly." } },
+            ] }),
+            _ if id.is_null() => return Vec::new(),
+            other => return vec![error(id, -32601, &format!("no method {other}"))],
+        };
+        vec![json!({ "jsonrpc": "2.0", "id": id, "result": result })]
+    }
+
+    fn call(&mut self, id: &Value, params: &Value) -> Vec<Value> {
+        let arguments = &params["arguments"];
+        let text = |text: String| json!({ "content": [{ "type": "text", "text": text }] });
+        let result = match params["name"].as_str().unwrap_or_default() {
+            "echo" => text(arguments["text"].as_str().unwrap_or_default().to_owned()),
+            "add" => {
+                json!({ "structuredContent": { "sum": arguments["a"].as_i64().unwrap_or(0) + arguments["b"].as_i64().unwrap_or(0) } })
+            }
+            "picture" => {
+                json!({ "content": [{ "type": "image", "data": "AAAA", "mimeType": "image/png" }] })
+            }
+            "fail" => {
+                json!({ "content": [{ "type": "text", "text": "it failed" }], "isError": true })
+            }
+            "refuse" => return vec![error(id, -32602, "not like this")],
+            "variable" => text(
+                std::env::var(arguments["text"].as_str().unwrap_or_default())
+                    .unwrap_or_else(|_| "unset".to_owned()),
+            ),
+            "directory" => text(std::env::current_dir().unwrap().display().to_string()),
+            "process" => text(std::process::id().to_string()),
+            "child" => text(sleeping_child().to_string()),
+            "slow" => return Vec::new(),
+            "die" => {
+                super::program::say("out of swordfish");
+                std::process::exit(3);
+            }
+            "more" => {
+                self.more = true;
+                let mut changed =
+                    json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+                if let Some(subscription) = &self.subscription {
+                    changed["params"] = json!({ "_meta": { "io.modelcontextprotocol/subscriptionId": subscription } });
+                }
+                let answer =
+                    json!({ "jsonrpc": "2.0", "id": id, "result": text("more".to_owned()) });
+                return vec![changed, answer];
+            }
+            "ask" => {
+                json!({ "resultType": "input_required", "requestState": "s", "inputRequests": {} })
+            }
+            other => text(format!("{other} ran")),
+        };
+        vec![json!({ "jsonrpc": "2.0", "id": id, "result": result })]
+    }
+
+    fn read(&mut self, params: &Value) -> Value {
+        let uri = params["uri"].as_str().unwrap_or_default();
+        self.reads += 1;
+        let contents = json!([{ "uri": uri, "text": format!("{uri}, read {}", self.reads) }]);
+        match uri {
+            "test://mine" => {
+                json!({ "contents": contents, "ttlMs": 60_000, "cacheScope": "private" })
+            }
+            "test://ours" => {
+                json!({ "contents": contents, "ttlMs": 1_500, "cacheScope": "public" })
+            }
+            _ => json!({ "contents": contents }),
+        }
+    }
+}
+
+fn sleeping_child() -> u32 {
+    use std::process::{Command, Stdio};
+    let mut sleep = Command::new("sleep");
+    sleep
+        .arg("100")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    sleep.spawn().unwrap().id()
+}
+
+fn error(id: &Value, code: i64, message: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
+}
+
+fn capabilities() -> Value {
+    json!({
+        "tools": { "listChanged": true }, "resources": { "listChanged": true }, "prompts": {}, "logging": {},
+    })
+}
+
+fn page(key: &str, all: Vec<Value>, params: &Value) -> Value {
+    let start: usize = params["cursor"]
+        .as_str()
+        .map_or(0, |cursor| cursor.parse().unwrap());
+    let end = (start + PAGE).min(all.len());
+    let mut page = json!({ key: all[start..end] });
+    if end < all.len() {
+        page["nextCursor"] = end.to_string().into();
+    }
+    page
+}
+
+fn tools(more: bool) -> Vec<Value> {
+    let text = json!({ "type": "object", "properties": { "text": { "type": "string" } }, "required": ["text"] });
+    let none = json!({ "type": "object" });
+    let tool = |name: &str, schema: &Value| json!({ "name": name, "description": format!("The tool {name}."), "inputSchema": schema });
+    let mut tools = vec![
+        tool("echo", &text),
+        tool("variable", &text),
+        json!({ "name": "add", "inputSchema": { "properties": { "a": { "type": "integer" }, "b": { "type": "integer" } } } }),
+    ];
+    for name in [
+        "picture",
+        "fail",
+        "refuse",
+        "directory",
+        "process",
+        "child",
+        "slow",
+        "die",
+        "more",
+        "ask",
+        "weird name/é",
+    ] {
+        tools.push(tool(name, &none));
+    }
+    let hinted = |name: &str, hints: Value| {
+        let mut hinted = tool(name, &none);
+        hinted["annotations"] = hints;
+        hinted
+    };
+    tools.push(hinted("look", json!({ "readOnlyHint": true })));
+    tools.push(hinted(
+        "destroy",
+        json!({ "readOnlyHint": true, "destructiveHint": true }),
+    ));
+    if more {
+        tools.push(tool("added", &none));
+    }
+    tools
+}
+
+fn resources() -> Vec<Value> {
+    [
+        ("test://mine", "mine"),
+        ("test://ours", "ours"),
+        ("test://other", "other"),
+        ("test://twin", "other"),
+    ]
+    .map(|(uri, name)| json!({ "uri": uri, "name": name, "description": "Something to read." }))
+    .into()
+}
+
+fn templates() -> Vec<Value> {
+    vec![
+        json!({ "uriTemplate": "test://users/{id}{?full}", "name": "user" }),
+        json!({ "uriTemplate": "test://broken/{", "name": "broken" }),
+    ]
+}
+
+fn prompts() -> Vec<Value> {
+    vec![json!({
+        "name": "review", "description": "Reviews code.",
+        "arguments": [{ "name": "code", "description": "The code.", "required": true }, { "name": "style" }],
+    })]
+}

@@ -1,0 +1,495 @@
+//! The registry: order, names, what becomes of calls, and which run beside which.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cachalot_cache::Observation;
+use cachalot_core::{DigestKey, Seals};
+use cachalot_tools::{
+    About, Answer, Answered, Arguments, Batch, CacheClass, Call, Context, Origin, Output, Prepared,
+    Registry, RegistryError, Tool, Toolbox as _, Verdict, Watcher,
+};
+use futures_util::future::BoxFuture;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tokio::sync::Barrier;
+
+use crate::workshop::{Workshop, call, text};
+
+type Work = dyn Fn(Arguments, Context) -> BoxFuture<'static, Output> + Send + Sync;
+
+struct Stub {
+    about: About,
+    work: Box<Work>,
+}
+
+#[async_trait]
+impl Tool for Stub {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+        (self.work)(arguments, context.clone()).await
+    }
+}
+
+fn about(name: &str) -> About {
+    About {
+        name: name.to_owned(),
+        description: format!("{name}s"),
+        parameters: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
+        version: 1,
+        origin: Origin::BuiltIn,
+        read_only: true,
+        exclusive: false,
+        class: CacheClass::Never,
+    }
+}
+
+fn stub<F>(
+    about: About,
+    work: impl Fn(Arguments, Context) -> F + Send + Sync + 'static,
+) -> Arc<dyn Tool>
+where
+    F: Future<Output = Output> + Send + 'static,
+{
+    Arc::new(Stub {
+        about,
+        work: Box::new(move |arguments, context| Box::pin(work(arguments, context))),
+    })
+}
+
+fn named(name: &str, origin: Origin) -> Arc<dyn Tool> {
+    let about = About {
+        origin,
+        ..about(name)
+    };
+    stub(about, |_, _| async { Output::text("done") })
+}
+
+fn mcp(server: &str) -> Origin {
+    Origin::Mcp(server.to_owned())
+}
+
+fn names(registry: &Registry) -> Vec<String> {
+    registry
+        .definitions()
+        .into_iter()
+        .map(|definition| definition.name)
+        .collect()
+}
+
+#[test]
+fn definitions_come_built_in_first_and_then_by_server_and_name() {
+    let tools = vec![
+        named("zeta", mcp("a-server")),
+        named("alpha", mcp("b-server")),
+        named("write", Origin::BuiltIn),
+        named("beta", mcp("a-server")),
+        named("read", Origin::BuiltIn),
+    ];
+    let mut backwards = tools.clone();
+    backwards.reverse();
+    let registry = Registry::new(tools).unwrap();
+    let expected = ["read", "write", "beta", "zeta", "alpha"];
+    assert_eq!(names(&registry), expected);
+    assert_eq!(names(&Registry::new(backwards).unwrap()), expected);
+    let shared = registry.shared_definitions();
+    assert_eq!(shared.to_vec(), registry.definitions());
+    assert!(Arc::ptr_eq(&shared, &registry.shared_definitions()));
+    assert_eq!(shared[0].description, "reads");
+    assert!(registry.tool("read").is_some() && registry.tool("Read").is_none());
+}
+
+#[test]
+fn two_tools_of_one_name_are_an_error_that_names_both_origins() {
+    let twice = vec![named("read", mcp("files")), named("read", Origin::BuiltIn)];
+    let error = Registry::new(twice).err().unwrap();
+    assert_eq!(
+        error,
+        RegistryError::Twice {
+            name: "read".to_owned(),
+            first: Origin::BuiltIn,
+            second: mcp("files"),
+        }
+    );
+    let said = error.to_string();
+    assert!(
+        said.contains("a built-in tool, and a tool of the MCP server `files`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn names_and_schemas_that_providers_refuse_are_errors() {
+    for name in ["", "two words", "dots.in.it", "ünicode", &"x".repeat(65)] {
+        let error = Registry::new(vec![named(name, Origin::BuiltIn)])
+            .err()
+            .unwrap();
+        assert!(matches!(error, RegistryError::Name { .. }), "{error}");
+    }
+    let with_schema = |origin: Origin, parameters: Value| {
+        let about = About {
+            parameters,
+            origin,
+            ..about("odd")
+        };
+        Registry::new(vec![stub(about, |_, _| async { Output::text("") })])
+    };
+    for schema in [
+        json!("text"),
+        json!({"type": "string"}),
+        json!({"type": "object", "properties": 5}),
+    ] {
+        let error = with_schema(Origin::BuiltIn, schema).err().unwrap();
+        assert!(matches!(error, RegistryError::Schema { .. }), "{error}");
+    }
+    // Somebody else's schema is somebody else's to check.
+    let elsewhere = json!({"type": "object", "properties": {"n": {"type": "integer"}, "x": {"$ref": "https://example.com/x"}}});
+    assert!(with_schema(Origin::BuiltIn, elsewhere.clone()).is_err());
+    let registry = with_schema(mcp("odd"), elsewhere).unwrap();
+    let Verdict::Ready { arguments, .. } = registry
+        .prepare(call("odd", r#"{"n": "5", "x": 1}"#))
+        .verdict
+    else {
+        panic!("refused");
+    };
+    assert_eq!(Value::Object(arguments), json!({"n": 5, "x": 1}));
+}
+
+#[test]
+fn a_successor_has_what_a_server_offers_now_and_shares_the_rest() {
+    let registry = Registry::new(vec![
+        named("read", Origin::BuiltIn),
+        named("old", mcp("a")),
+        named("kept", mcp("b")),
+    ])
+    .unwrap();
+    let successor = registry
+        .with_tools_of(
+            &mcp("a"),
+            vec![named("new", mcp("a")), named("also", mcp("a"))],
+        )
+        .unwrap();
+    assert_eq!(names(&registry), ["read", "old", "kept"]);
+    assert_eq!(names(&successor), ["read", "also", "new", "kept"]);
+    assert!(Arc::ptr_eq(
+        registry.tool("read").unwrap(),
+        successor.tool("read").unwrap()
+    ));
+    let gone = successor.with_tools_of(&mcp("a"), Vec::new()).unwrap();
+    assert_eq!(names(&gone), ["read", "kept"]);
+    let stranger = registry.with_tools_of(&mcp("a"), vec![named("x", mcp("b"))]);
+    assert!(matches!(stranger, Err(RegistryError::Origin { .. })));
+    let twice = registry.with_tools_of(&mcp("a"), vec![named("kept", mcp("a"))]);
+    assert!(matches!(twice, Err(RegistryError::Twice { .. })));
+}
+
+#[tokio::test]
+async fn an_unknown_tool_is_refused_with_what_was_probably_meant() {
+    let workshop = Workshop::new();
+    let said = workshop.fails("reed_file", json!({})).await;
+    assert!(
+        said.contains("there is no tool `reed_file`; did you mean `read_file`?"),
+        "{said}"
+    );
+    assert!(said.contains("apply_patch, edit_file, glob"), "{said}");
+    let said = workshop.fails("frobnicate", json!({})).await;
+    assert!(!said.contains("did you mean"), "{said}");
+}
+
+#[tokio::test]
+async fn a_call_that_was_prepared_for_a_tool_that_went_is_refused() {
+    let workshop = Workshop::with(vec![
+        named("gone", mcp("a")),
+        named("here", Origin::BuiltIn),
+    ]);
+    let prepared = workshop.registry.prepare(call("gone", "{}"));
+    assert!(matches!(
+        prepared.verdict,
+        Verdict::Ready {
+            read_only: true,
+            ..
+        }
+    ));
+    let successor = workshop
+        .registry
+        .with_tools_of(&mcp("a"), Vec::new())
+        .unwrap();
+    let answers = successor.run(vec![prepared], &workshop.batch()).await;
+    assert_eq!(answers[0].how, Answered::Refused);
+    assert!(text(&answers[0].output).contains("there is no tool `gone`"));
+}
+
+fn prepared(registry: &Registry, calls: &[(&str, i64)]) -> Vec<Prepared> {
+    calls
+        .iter()
+        .enumerate()
+        .map(|(index, (name, n))| {
+            registry.prepare(Call {
+                id: format!("call-{index}"),
+                ..call(name, &json!({"n": n}).to_string())
+            })
+        })
+        .collect()
+}
+
+fn results(answers: &[Answer]) -> Vec<String> {
+    answers.iter().map(|answer| text(&answer.output)).collect()
+}
+
+async fn soon<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), work)
+        .await
+        .expect("calls wait for each other")
+}
+
+#[tokio::test]
+async fn consecutive_safe_calls_run_beside_each_other_and_answer_in_call_order() {
+    let barrier = Arc::new(Barrier::new(3));
+    // Each waits for the one behind it, so that they end in the opposite order.
+    let ends: Arc<Vec<tokio::sync::Semaphore>> =
+        Arc::new((0..4).map(|_| tokio::sync::Semaphore::new(0)).collect());
+    ends[3].add_permits(1);
+    let meet = stub(about("meet"), move |arguments, _| {
+        let (barrier, ends) = (Arc::clone(&barrier), Arc::clone(&ends));
+        async move {
+            let n = usize::try_from(arguments["n"].as_u64().unwrap()).unwrap();
+            barrier.wait().await;
+            let _turn = ends[n + 1].acquire().await.unwrap();
+            ends[n].add_permits(1);
+            Output::text(n.to_string())
+        }
+    });
+    let workshop = Workshop::with(vec![meet]);
+    let calls = prepared(&workshop.registry, &[("meet", 0), ("meet", 1), ("meet", 2)]);
+    let answers = soon(workshop.registry.run(calls, &workshop.batch())).await;
+    assert_eq!(results(&answers), ["0", "1", "2"]);
+    assert_eq!(answers[2].call.id, "call-2");
+    assert_eq!(answers[2].how, Answered::Ran(None));
+}
+
+/// Tools that count how many run at the same time.
+struct Crowd {
+    running: AtomicUsize,
+    most: AtomicUsize,
+    /// What ran while something ran that must run alone.
+    violations: AtomicUsize,
+}
+
+fn crowd() -> (Arc<Crowd>, Vec<Arc<dyn Tool>>) {
+    let crowd = Arc::new(Crowd {
+        running: AtomicUsize::new(0),
+        most: AtomicUsize::new(0),
+        violations: AtomicUsize::new(0),
+    });
+    let tool = |name: &str, read_only: bool, exclusive: bool| {
+        let crowd = Arc::clone(&crowd);
+        let about = About {
+            read_only,
+            exclusive,
+            ..about(name)
+        };
+        let alone = !about.concurrency_safe();
+        stub(about, move |arguments, _| {
+            let crowd = Arc::clone(&crowd);
+            async move {
+                let now = crowd.running.fetch_add(1, Ordering::SeqCst) + 1;
+                crowd.most.fetch_max(now, Ordering::SeqCst);
+                for _ in 0..5 {
+                    tokio::task::yield_now().await;
+                    if alone && crowd.running.load(Ordering::SeqCst) > 1 {
+                        crowd.violations.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+                crowd.running.fetch_sub(1, Ordering::SeqCst);
+                Output::text(arguments["n"].to_string())
+            }
+        })
+    };
+    let tools = vec![
+        tool("look", true, false),
+        tool("lone", true, true),
+        tool("write", false, false),
+    ];
+    (crowd, tools)
+}
+
+#[tokio::test]
+async fn at_most_eight_run_at_the_same_time() {
+    let (crowd, tools) = crowd();
+    let workshop = Workshop::with(tools);
+    let calls: Vec<(&str, i64)> = (0..40).map(|n| ("look", n)).collect();
+    let calls = prepared(&workshop.registry, &calls);
+    let answers = soon(workshop.registry.run(calls, &workshop.batch())).await;
+    assert_eq!(answers.len(), 40);
+    assert_eq!(crowd.most.load(Ordering::SeqCst), 8);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whatever_the_calls_order_and_solitude_are_kept(kinds in prop::collection::vec(0..4_usize, 0..24)) {
+        let (crowd, tools) = crowd();
+        let workshop = Workshop::with(tools);
+        let names = ["look", "lone", "write", "absent"];
+        let calls: Vec<(&str, i64)> = kinds
+            .iter()
+            .enumerate()
+            .map(|(n, kind)| (names[*kind], i64::try_from(n).unwrap()))
+            .collect();
+        let answers = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap()
+            .block_on(soon(workshop.registry.run(
+                prepared(&workshop.registry, &calls),
+                &workshop.batch(),
+            )));
+        prop_assert_eq!(answers.len(), calls.len());
+        prop_assert_eq!(crowd.violations.load(Ordering::SeqCst), 0);
+        for (n, ((name, _), answer)) in calls.iter().zip(&answers).enumerate() {
+            prop_assert_eq!(&answer.call.id, &format!("call-{n}"));
+            if *name == "absent" {
+                prop_assert_eq!(&answer.how, &Answered::Refused);
+            } else {
+                prop_assert_eq!(text(&answer.output), n.to_string());
+            }
+        }
+        // A refused call runs nothing and separates nobody.
+        let longest = kinds
+            .split(|kind| matches!(kind, 1 | 2))
+            .map(|group| group.iter().filter(|kind| **kind == 0).count())
+            .max()
+            .unwrap_or(0);
+        let alone = usize::from(kinds.iter().any(|kind| *kind < 3));
+        prop_assert_eq!(crowd.most.load(Ordering::SeqCst), longest.min(8).max(alone));
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_breaks_down_fails_its_own_call_only() {
+    let breaks = stub(about("breaks"), |_, context| async move {
+        context.seals.learn("hunter2-hunter2");
+        panic!("no such index: hunter2-hunter2")
+    });
+    let elsewhere = stub(about("elsewhere"), |_, _| async {
+        tokio::task::spawn_blocking(|| panic!("on another thread"))
+            .await
+            .unwrap();
+        Output::text("")
+    });
+    let mut workshop = Workshop::with(vec![breaks, elsewhere, named("fine", Origin::BuiltIn)]);
+    workshop.context.seals = Arc::new(Seals::under(DigestKey::new([7; 32])));
+    let calls = prepared(
+        &workshop.registry,
+        &[("fine", 0), ("breaks", 1), ("elsewhere", 2), ("fine", 3)],
+    );
+    let answers = workshop.registry.run(calls, &workshop.batch()).await;
+    let failed: Vec<bool> = answers
+        .iter()
+        .map(|answer| answer.output.is_error)
+        .collect();
+    assert_eq!(failed, [false, true, true, false]);
+    let said = text(&answers[1].output);
+    assert!(
+        said.contains("the tool `breaks` broke down (no such index: "),
+        "{said}"
+    );
+    assert!(!said.contains("hunter2"), "{said}");
+}
+
+#[tokio::test]
+async fn each_call_has_a_witness_of_its_own() {
+    let look = stub(about("look"), |_, context| async move {
+        let path = context.workspace.root().join("file");
+        context.witness.observe(Observation::Content(&path));
+        // One file is noted, and not those of the other calls.
+        Output::text(context.witness.taken().content_digest().is_ok().to_string())
+    });
+    let workshop = Workshop::with(vec![look]);
+    workshop.write("file", "content");
+    let calls = prepared(&workshop.registry, &[("look", 0), ("look", 1), ("look", 2)]);
+    let batch = workshop.batch();
+    let answers = workshop.registry.run(calls, &batch).await;
+    assert_eq!(results(&answers), ["true", "true", "true"]);
+    assert_eq!(
+        batch.context.witness.taken().content_digest().unwrap_err(),
+        "no single file was looked at"
+    );
+}
+
+#[derive(Default)]
+struct Diary(Mutex<Vec<String>>);
+
+impl Watcher for Diary {
+    fn began(&self, call: &Call) {
+        self.0.lock().unwrap().push(format!("{} began", call.id));
+    }
+
+    fn ended(&self, answer: &Answer) {
+        let line = format!("{} ended: {:?}", answer.call.id, answer.how);
+        self.0.lock().unwrap().push(line);
+    }
+}
+
+#[tokio::test]
+async fn the_watcher_is_told_as_it_happens() {
+    let (_, tools) = crowd();
+    let workshop = Workshop::with(tools);
+    let diary = Arc::new(Diary::default());
+    let batch = Batch {
+        watcher: Arc::clone(&diary) as Arc<dyn Watcher>,
+        ..workshop.batch()
+    };
+    let calls = prepared(
+        &workshop.registry,
+        &[("look", 0), ("absent", 1), ("write", 2)],
+    );
+    workshop.registry.run(calls, &batch).await;
+    let told = diary.0.lock().unwrap().clone();
+    assert_eq!(
+        told,
+        [
+            "call-0 began",
+            "call-1 began",
+            "call-1 ended: Refused",
+            "call-0 ended: Ran(None)",
+            "call-2 began",
+            "call-2 ended: Ran(None)",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn dropping_the_future_cancels_what_runs_and_what_would_run() {
+    struct Dropped(Arc<AtomicUsize>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let (started, dropped) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counts = (Arc::clone(&started), Arc::clone(&dropped));
+    let waits = stub(about("waits"), move |_, _| {
+        let (started, dropped) = (Arc::clone(&counts.0), Arc::clone(&counts.1));
+        async move {
+            let _guard = Dropped(dropped);
+            started.fetch_add(1, Ordering::SeqCst);
+            std::future::pending().await
+        }
+    });
+    let workshop = Workshop::with(vec![waits]);
+    let calls: Vec<(&str, i64)> = (0..10).map(|n| ("waits", n)).collect();
+    let calls = prepared(&workshop.registry, &calls);
+    let batch = workshop.batch();
+    let mut run = Box::pin(workshop.registry.run(calls, &batch));
+    assert!(futures_util::poll!(&mut run).is_pending());
+    assert_eq!(started.load(Ordering::SeqCst), 8);
+    drop(run);
+    assert_eq!(dropped.load(Ordering::SeqCst), 8);
+    assert_eq!(started.load(Ordering::SeqCst), 8);
+}

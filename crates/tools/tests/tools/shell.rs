@@ -1,0 +1,296 @@
+//! `shell`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cachalot_core::{DigestKey, Effects, Seals, Secret};
+use cachalot_tools::builtin::{Shell, ShellSettings};
+use cachalot_tools::{Arguments, CacheClass};
+use serde_json::{Value, json};
+
+use crate::mcp::{runs, until};
+use crate::workshop::{Workshop, object, text};
+
+fn workshop() -> Workshop {
+    with(ShellSettings::default())
+}
+
+fn with(settings: ShellSettings) -> Workshop {
+    let mut workshop = Workshop::with(vec![Arc::new(Shell::new(settings).unwrap())]);
+    let path = std::env::var("PATH").unwrap();
+    let seals = Seals::under(DigestKey::new([3; 32]));
+    seals.learn("swordfish");
+    workshop.context.seals = Arc::new(seals);
+    workshop.context.environment = Arc::new(BTreeMap::from([
+        ("PATH".to_owned(), path),
+        ("GREETING".to_owned(), "hello".to_owned()),
+        ("SERVICE_TOKEN".to_owned(), "abc123".to_owned()),
+    ]));
+    workshop
+}
+
+fn number_in(path: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    text.ends_with('\n').then_some(text)
+}
+
+#[tokio::test]
+async fn a_command_line_is_the_shells() {
+    let shown = workshop()
+        .done(
+            "shell",
+            json!({ "command": "echo one && echo $GREETING | tr a-z A-Z" }),
+        )
+        .await;
+    assert_eq!(shown, "one\nHELLO\n[exit status 0]");
+}
+
+#[tokio::test]
+async fn a_list_is_a_program_and_its_arguments() {
+    let shown = workshop()
+        .done(
+            "shell",
+            json!({ "command": ["printf", "%s|", "a b", "$HOME", "*"] }),
+        )
+        .await;
+    assert_eq!(shown, "a b|$HOME|*|\n[exit status 0]");
+}
+
+#[tokio::test]
+async fn outputs_come_in_the_order_written() {
+    let shown = workshop()
+        .done(
+            "shell",
+            json!({ "command": "echo 1; echo 2 >&2; echo 3; echo 4 >&2" }),
+        )
+        .await;
+    assert_eq!(shown, "1\n2\n3\n4\n[exit status 0]");
+}
+
+#[tokio::test]
+async fn a_status_is_told_and_one_that_is_not_0_is_an_error() {
+    let workshop = workshop();
+    let shown = workshop
+        .fails("shell", json!({ "command": "echo no; exit 3" }))
+        .await;
+    assert_eq!(shown, "no\n[exit status 3]");
+    let shown = workshop
+        .fails("shell", json!({ "command": "kill -9 $$" }))
+        .await;
+    assert_eq!(shown, "[ended by signal 9]");
+}
+
+#[tokio::test]
+async fn nothing_is_on_the_standard_input() {
+    let shown = workshop()
+        .done("shell", json!({ "command": "cat; echo end" }))
+        .await;
+    assert_eq!(shown, "end\n[exit status 0]");
+}
+
+#[tokio::test]
+async fn what_does_not_run_says_why() {
+    let workshop = workshop();
+    let shown = workshop
+        .fails("shell", json!({ "command": ["no-such-program-here"] }))
+        .await;
+    assert!(
+        shown.contains("there is no program `no-such-program-here`"),
+        "{shown}"
+    );
+    workshop.write("data", "x");
+    let shown = workshop
+        .fails("shell", json!({ "command": ["./data"] }))
+        .await;
+    assert!(shown.contains("`./data` may not be run"), "{shown}");
+    for command in [json!("  "), json!([""])] {
+        let shown = workshop.fails("shell", json!({ "command": command })).await;
+        assert!(shown.contains("`command` is empty"), "{shown}");
+    }
+    let shown = workshop
+        .fails("shell", json!({ "command": "echo a\0b" }))
+        .await;
+    assert!(shown.contains("NUL"), "{shown}");
+}
+
+#[tokio::test]
+async fn it_runs_in_the_workspace_and_nowhere_else() {
+    let workshop = workshop();
+    workshop.write("inner/file", "x");
+    let root = workshop.context.workspace.root().display().to_string();
+    let shown = workshop.done("shell", json!({ "command": "pwd" })).await;
+    assert_eq!(shown, format!("{root}\n[exit status 0]"));
+    let inner = json!({ "command": "pwd", "working_directory": "inner" });
+    assert_eq!(
+        workshop.done("shell", inner).await,
+        format!("{root}/inner\n[exit status 0]")
+    );
+    std::os::unix::fs::symlink("/", workshop.path("out")).unwrap();
+    for (directory, why) in [
+        ("..", "outside the workspace"),
+        ("/", "outside the workspace"),
+        ("out", "outside the workspace"),
+        ("nowhere", "there is no directory `nowhere`"),
+        ("inner/file", "is no directory"),
+    ] {
+        let arguments = json!({ "command": "pwd", "working_directory": directory });
+        let shown = workshop.fails("shell", arguments).await;
+        assert!(shown.contains(why), "{directory}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn time_is_limited_and_everything_in_the_group_goes() {
+    let workshop = workshop();
+    let command = "sleep 100 & echo $! > grandchild; echo $$ > child; echo said; wait";
+    let shown = workshop
+        .fails("shell", json!({ "command": command, "timeout": 0.4 }))
+        .await;
+    assert!(
+        shown.starts_with("said\n[killed after 0.4 seconds"),
+        "{shown}"
+    );
+    let (child, grandchild) = (workshop.read("child"), workshop.read("grandchild"));
+    until("both are dead", || !runs(&child) && !runs(&grandchild)).await;
+}
+
+#[tokio::test]
+async fn dropping_the_call_kills_everything_in_the_group() {
+    let workshop = workshop();
+    let command = "sleep 100 & echo $! > grandchild; echo $$ > child; wait";
+    let call = workshop.call("shell", json!({ "command": command }));
+    let started = async {
+        let path = workshop.path("child");
+        until("it runs", || number_in(&path).is_some()).await;
+    };
+    tokio::select! {
+        output = call => panic!("it ended: {}", text(&output)),
+        () = started => {}
+    }
+    let (child, grandchild) = (workshop.read("child"), workshop.read("grandchild"));
+    until("both are dead", || !runs(&child) && !runs(&grandchild)).await;
+}
+
+#[tokio::test]
+async fn what_is_left_in_the_background_is_not_waited_for() {
+    let workshop = workshop();
+    let began = Instant::now();
+    let shown = workshop
+        .done(
+            "shell",
+            json!({ "command": "sleep 60 & echo $! > left; echo done" }),
+        )
+        .await;
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        began.elapsed()
+    );
+    assert!(
+        shown.starts_with("done\n[exit status 0]\n[something that it started is still running"),
+        "{shown}"
+    );
+    let left = workshop.read("left");
+    assert!(runs(&left), "it is left alone");
+    let shown = workshop
+        .done("shell", json!({ "command": format!("kill {left}") }))
+        .await;
+    assert_eq!(shown, "[exit status 0]");
+}
+
+#[tokio::test]
+async fn a_background_process_that_does_not_hold_the_output_is_no_matter() {
+    let shown = workshop()
+        .done(
+            "shell",
+            json!({ "command": "sleep 0.01 > /dev/null 2>&1 & echo done" }),
+        )
+        .await;
+    assert_eq!(shown, "done\n[exit status 0]");
+}
+
+#[tokio::test]
+async fn of_much_output_the_beginning_and_the_end_are_shown() {
+    let workshop = with(ShellSettings {
+        output_limit: 2_000,
+        ..ShellSettings::default()
+    });
+    let shown = workshop
+        .done(
+            "shell",
+            json!({ "command": "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done" }),
+        )
+        .await;
+    assert!(shown.starts_with("line 0\nline 1\n"), "{shown}");
+    assert!(shown.contains("bytes left out"), "{shown}");
+    assert!(shown.ends_with("line 19999\n[exit status 0]"), "{shown}");
+    assert!(shown.len() < 2_300, "{}", shown.len());
+}
+
+#[tokio::test]
+async fn credentials_are_not_passed_on_unless_they_are_named() {
+    let command = json!({ "command": "echo ${SERVICE_TOKEN:-none} $GREETING $OWN" });
+    assert_eq!(
+        workshop().done("shell", command.clone()).await,
+        "none hello\n[exit status 0]"
+    );
+    let generous = with(ShellSettings {
+        pass: vec!["SERVICE_*".to_owned()],
+        environment: BTreeMap::from([("OWN".to_owned(), Secret::new("own".to_owned()))]),
+        ..ShellSettings::default()
+    });
+    assert_eq!(
+        generous.done("shell", command).await,
+        "abc123 hello own\n[exit status 0]"
+    );
+}
+
+#[tokio::test]
+async fn known_secrets_are_masked() {
+    let workshop = workshop();
+    let shown = workshop
+        .done(
+            "shell",
+            json!({ "command": "echo a sword; printf sword; echo fish" }),
+        )
+        .await;
+    assert_eq!(shown, "a sword\n[secret]\n[exit status 0]");
+    let shown = workshop
+        .fails("shell", json!({ "command": ["swordfish"] }))
+        .await;
+    assert!(!shown.contains("swordfish"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_time_out_of_bounds_is_refused() {
+    let workshop = workshop();
+    for timeout in [0.0, -1.0, 601.0] {
+        let shown = workshop
+            .fails(
+                "shell",
+                json!({ "command": "echo ran", "timeout": timeout }),
+            )
+            .await;
+        assert!(
+            shown.contains("`timeout` must be above 0 and at most 600"),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn nothing_is_known_of_what_it_does() {
+    let workshop = workshop();
+    let shell = workshop.registry.tool("shell").unwrap();
+    let about = shell.about();
+    assert!(!about.read_only && about.exclusive);
+    assert_eq!(about.class, CacheClass::Never);
+    let arguments: Arguments = object(json!({ "command": "true" }));
+    assert_eq!(
+        shell.effects(&arguments, &workshop.context),
+        Effects::UNKNOWN
+    );
+    assert_eq!(about.parameters["required"], Value::from(vec!["command"]));
+}

@@ -1,0 +1,440 @@
+//! `skills_list`, `skill_view`, `skill_manage`.
+
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+
+use cachalot_core::{DigestKey, Extent, Seals, Touched};
+use cachalot_tools::CacheClass;
+use cachalot_tools::builtin::skills;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::workshop::{Workshop, object, text};
+
+struct Learned {
+    workshop: Workshop,
+    data: TempDir,
+}
+
+const PDF: &str = "---\nname: pdf\ndescription: Reads PDF files.\n---\n\nUse pdftotext.\n";
+
+impl Learned {
+    fn new() -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let workshop = Workshop::with(skills(Some(data.path())));
+        Self { workshop, data }
+    }
+
+    fn user_skill(&self, name: &str, text: &str) {
+        let folder = self.data.path().join("skills").join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("SKILL.md"), text).unwrap();
+    }
+
+    async fn manage(&self, arguments: Value) -> String {
+        self.workshop.done("skill_manage", arguments).await
+    }
+
+    async fn refused(&self, arguments: Value) -> String {
+        self.workshop.fails("skill_manage", arguments).await
+    }
+
+    async fn list(&self) -> String {
+        self.workshop.done("skills_list", json!({})).await
+    }
+}
+
+fn skill(description: &str) -> String {
+    format!("---\ndescription: {description}\n---\nBody of {description}\n")
+}
+
+#[tokio::test]
+async fn skills_of_all_places_are_listed_and_the_workspaces_win() {
+    let learned = Learned::new();
+    assert_eq!(learned.list().await, "There are no skills yet.");
+    learned.user_skill("both", &skill("The user's."));
+    learned.user_skill("mine", &skill("Mine."));
+    learned
+        .workshop
+        .write("skills/both/SKILL.md", skill("The project's."));
+    learned.workshop.write("skills/plain/SKILL.md", PDF);
+    learned
+        .workshop
+        .write(".cachalot/skills/own/SKILL.md", skill("Own."));
+    learned.workshop.write("skills/none/README.md", "no skill");
+    learned.workshop.write("skills/Wrong Name/SKILL.md", PDF);
+    learned.workshop.write("skills/broken/SKILL.md", "no head");
+    let listed = learned.list().await;
+    let lines: Vec<&str> = listed.lines().collect();
+    assert_eq!(lines[0], "- both (workspace): The project's.");
+    assert!(
+        lines[1].starts_with("- broken (workspace) [not usable: SKILL.md must begin"),
+        "{listed}"
+    );
+    assert_eq!(lines[2], "- mine (user): Mine.");
+    assert_eq!(lines[3], "- own (workspace): Own.");
+    assert_eq!(
+        lines[4],
+        "- plain (workspace, calls itself `pdf`): Reads PDF files."
+    );
+    assert_eq!(lines.len(), 5);
+    let viewed = learned
+        .workshop
+        .done("skill_view", json!({ "name": "both" }))
+        .await;
+    assert!(viewed.contains("Body of The project's."), "{viewed}");
+}
+
+#[tokio::test]
+async fn a_skill_is_viewed_with_the_names_of_its_files() {
+    let learned = Learned::new();
+    learned.workshop.write("skills/pdf/SKILL.md", PDF);
+    learned
+        .workshop
+        .write("skills/pdf/scripts/run.py", "print(1)");
+    learned.workshop.write("skills/pdf/notes.md", "notes");
+    let viewed = learned
+        .workshop
+        .done("skill_view", json!({ "name": "pdf" }))
+        .await;
+    assert_eq!(
+        viewed,
+        format!("{PDF}\n\n[Other files in skills/pdf: notes.md, scripts/run.py]")
+    );
+    let view = async |file: &str| {
+        learned
+            .workshop
+            .call("skill_view", json!({ "name": "pdf", "file": file }))
+            .await
+    };
+    assert_eq!(text(&view("scripts/run.py").await), "print(1)");
+    learned.workshop.write("skills/pdf/picture.png", b"\x89PNG");
+    learned
+        .workshop
+        .write("skills/pdf/large", "x".repeat(300_000));
+    learned.workshop.write("secret", "outside the skill");
+    symlink(
+        learned.workshop.path("secret"),
+        learned.workshop.path("skills/pdf/link"),
+    )
+    .unwrap();
+    for (file, why) in [
+        ("none.md", "has no file `none.md`; its files are: SKILL.md"),
+        ("scripts", "is a directory"),
+        ("picture.png", "is not UTF-8"),
+        ("large", "is larger than"),
+        ("../pdf/SKILL.md", "without `..`"),
+        ("/etc/passwd", "is no file of a skill"),
+        ("link", "leads out of the skill's folder"),
+    ] {
+        let output = view(file).await;
+        assert!(
+            output.is_error && text(&output).contains(why),
+            "{file}: {}",
+            text(&output)
+        );
+    }
+    for (name, why) in [
+        ("pfd", "did you mean `pdf`?"),
+        ("../pdf", "there is no skill"),
+        ("zzz", "skills_list names"),
+    ] {
+        let shown = learned
+            .workshop
+            .fails("skill_view", json!({ "name": name }))
+            .await;
+        assert!(shown.contains(why), "{name}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn what_readers_look_at_is_witnessed() {
+    let learned = Learned::new();
+    learned.workshop.write("skills/pdf/SKILL.md", PDF);
+    learned.user_skill("mine", &skill("Mine."));
+    let see = async |tool: &str, arguments: Value| {
+        let (output, witness) = learned.workshop.witnessed(tool, arguments).await;
+        assert!(!output.is_error, "{}", text(&output));
+        let taken = witness.taken();
+        taken.holds().await.unwrap();
+        taken
+    };
+    let view = json!({ "name": "pdf" });
+    // Each change is seen by whoever looked at what changed.
+    let (listed, viewed) = (
+        see("skills_list", json!({})).await,
+        see("skill_view", view.clone()).await,
+    );
+    learned
+        .workshop
+        .write("skills/pdf/SKILL.md", format!("{PDF}More.\n"));
+    assert!(listed.holds().await.is_err() && viewed.holds().await.is_err());
+    let (listed, viewed) = (
+        see("skills_list", json!({})).await,
+        see("skill_view", view.clone()).await,
+    );
+    learned.workshop.write("skills/pdf/new.md", "new");
+    assert!(listed.holds().await.is_ok() && viewed.holds().await.is_err());
+    let listed = see("skills_list", json!({})).await;
+    learned.user_skill("more", &skill("More."));
+    assert!(listed.holds().await.is_err());
+    // One that takes precedence appears.
+    let viewed = see("skill_view", view).await;
+    learned.workshop.write(".cachalot/skills/pdf/SKILL.md", PDF);
+    assert!(viewed.holds().await.is_err());
+}
+
+#[tokio::test]
+async fn skills_are_made_changed_and_deleted() {
+    let learned = Learned::new();
+    let done = learned
+        .manage(json!({ "action": "create", "name": "deploy", "description": "How: to \"deploy\".", "content": "# Steps\n1. push" }))
+        .await;
+    assert_eq!(
+        done,
+        "Created the skill `deploy` in .cachalot/skills/deploy."
+    );
+    assert_eq!(
+        learned.list().await,
+        "- deploy (workspace): How: to \"deploy\"."
+    );
+    let file = ".cachalot/skills/deploy/SKILL.md";
+    assert!(
+        learned
+            .workshop
+            .read(file)
+            .ends_with("---\n\n# Steps\n1. push\n")
+    );
+    learned.manage(json!({ "action": "patch", "name": "deploy", "old_text": "1. push", "new_text": "1. pull" })).await;
+    assert!(learned.workshop.read(file).contains("1. pull"));
+    learned
+        .manage(json!({ "action": "edit", "name": "deploy", "content": PDF }))
+        .await;
+    assert_eq!(learned.workshop.read(file), PDF);
+    learned.manage(json!({ "action": "write_file", "name": "deploy", "file": "scripts/a.sh", "content": "echo" })).await;
+    assert_eq!(
+        learned
+            .workshop
+            .read(".cachalot/skills/deploy/scripts/a.sh"),
+        "echo"
+    );
+    learned
+        .manage(json!({ "action": "remove_file", "name": "deploy", "file": "scripts/a.sh" }))
+        .await;
+    assert!(
+        !learned
+            .workshop
+            .is_there(".cachalot/skills/deploy/scripts/a.sh")
+    );
+    let left: Vec<_> = learned
+        .workshop
+        .tree()
+        .into_keys()
+        .filter(|path| path.to_string_lossy().contains(".new"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    learned
+        .manage(json!({ "action": "delete", "name": "deploy" }))
+        .await;
+    assert!(!learned.workshop.is_there(".cachalot/skills/deploy"));
+    assert_eq!(learned.list().await, "There are no skills yet.");
+}
+
+#[tokio::test]
+async fn skills_of_the_user_are_made_in_their_folder() {
+    let learned = Learned::new();
+    learned
+        .manage(json!({ "action": "create", "name": "mine", "location": "user", "description": "Mine.", "content": "x" }))
+        .await;
+    assert!(learned.data.path().join("skills/mine/SKILL.md").is_file());
+    assert_eq!(learned.list().await, "- mine (user): Mine.");
+    // What is changed is where it was found.
+    learned
+        .manage(json!({ "action": "write_file", "name": "mine", "file": "a.md", "content": "a" }))
+        .await;
+    assert!(learned.data.path().join("skills/mine/a.md").is_file());
+    let alone = Workshop::with(skills(None));
+    let arguments = json!({ "action": "create", "name": "x", "location": "user", "description": "d", "content": "c" });
+    let shown = alone.fails("skill_manage", arguments).await;
+    assert!(shown.contains("location"), "{shown}");
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused() {
+    let learned = Learned::new();
+    learned.workshop.write("skills/pdf/SKILL.md", PDF);
+    let create = |name: &str, description: &str, content: &str| json!({ "action": "create", "name": name, "description": description, "content": content });
+    let pdf = |action: &str, more: Value| {
+        let mut arguments = object(more);
+        arguments.insert("action".to_owned(), action.into());
+        arguments.insert("name".to_owned(), "pdf".into());
+        Value::Object(arguments)
+    };
+    learned.manage(create("there", "d", "c")).await;
+    for (arguments, why) in [
+        (create("There", "d", "c"), "is no name for a skill"),
+        (create("../out", "d", "c"), "is no name for a skill"),
+        (create("there", "d", "c"), "is there already (workspace)"),
+        (create("new", "  ", "c"), "`description` is empty"),
+        (
+            create("new", "d", "---\nname: x\n---\n"),
+            "needs `description",
+        ),
+        (
+            json!({ "action": "create", "name": "new", "content": "c" }),
+            "`create` needs `description`",
+        ),
+        (
+            json!({ "action": "edit", "name": "pdg", "content": PDF }),
+            "did you mean `pdf`?",
+        ),
+        (pdf("edit", json!({ "content": "no head" })), "must begin"),
+        (
+            pdf("patch", json!({ "old_text": "zzz", "new_text": "" })),
+            "does not occur",
+        ),
+        (
+            pdf("patch", json!({ "old_text": "pdf", "new_text": "" })),
+            "occurs 2 times",
+        ),
+        (
+            pdf("patch", json!({ "old_text": "", "new_text": "" })),
+            "`old_text` is empty",
+        ),
+        (
+            pdf(
+                "patch",
+                json!({ "old_text": "description: Reads PDF files.\n", "new_text": "" }),
+            ),
+            "needs `description",
+        ),
+        (
+            pdf("write_file", json!({ "file": "../../out", "content": "x" })),
+            "without `..`",
+        ),
+        (
+            pdf("write_file", json!({ "file": "SKILL.md", "content": "x" })),
+            "must begin",
+        ),
+        (
+            pdf("remove_file", json!({ "file": "SKILL.md" })),
+            "cannot be without",
+        ),
+        (
+            pdf("remove_file", json!({ "file": "none" })),
+            "has no file `none`",
+        ),
+    ] {
+        let before = learned.workshop.tree();
+        let shown = learned.refused(arguments.clone()).await;
+        assert!(shown.contains(why), "{arguments}: {shown}");
+        assert_eq!(learned.workshop.tree(), before, "{arguments}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_leads_out() {
+    let learned = Learned::new();
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::create_dir(outside.path().join("evil")).unwrap();
+    std::fs::write(outside.path().join("evil/SKILL.md"), PDF).unwrap();
+    std::fs::create_dir_all(learned.workshop.path("skills/pdf")).unwrap();
+    learned.workshop.write("skills/pdf/SKILL.md", PDF);
+    symlink(outside.path(), learned.workshop.path("skills/pdf/out")).unwrap();
+    symlink(
+        outside.path().join("evil"),
+        learned.workshop.path("skills/evil"),
+    )
+    .unwrap();
+    let listed = learned.list().await;
+    assert!(
+        listed.starts_with("- pdf (workspace): Reads PDF files.\n[")
+            && listed.contains("outside the workspace"),
+        "{listed}"
+    );
+    for arguments in [
+        json!({ "action": "write_file", "name": "pdf", "file": "out/new", "content": "x" }),
+        json!({ "action": "remove_file", "name": "pdf", "file": "out/evil/SKILL.md" }),
+        json!({ "action": "delete", "name": "evil" }),
+        json!({ "action": "edit", "name": "evil", "content": PDF }),
+    ] {
+        let shown = learned.refused(arguments).await;
+        assert!(shown.contains("outside"), "{shown}");
+    }
+    assert!(outside.path().join("evil/SKILL.md").is_file());
+    assert!(!outside.path().join("new").exists());
+    // A link that stays inside is a skill, but is not deleted.
+    learned
+        .workshop
+        .write("elsewhere/SKILL.md", skill("Linked."));
+    std::fs::remove_file(learned.workshop.path("skills/evil")).unwrap();
+    symlink(
+        learned.workshop.path("elsewhere"),
+        learned.workshop.path("skills/linked"),
+    )
+    .unwrap();
+    assert!(
+        learned
+            .list()
+            .await
+            .contains("- linked (workspace): Linked.")
+    );
+    let shown = learned
+        .refused(json!({ "action": "delete", "name": "linked" }))
+        .await;
+    assert!(shown.contains("through a symbolic link"), "{shown}");
+    assert!(learned.workshop.is_there("elsewhere/SKILL.md"));
+}
+
+#[tokio::test]
+async fn a_secret_is_not_written() {
+    let mut learned = Learned::new();
+    let seals = Seals::under(DigestKey::new([3; 32]));
+    seals.learn("swordfish");
+    learned.workshop.context.seals = Arc::new(seals);
+    let shown = learned
+        .refused(json!({ "action": "create", "name": "x", "description": "d", "content": "use swordfish" }))
+        .await;
+    assert!(
+        shown.contains("holds a secret") && !shown.contains("swordfish"),
+        "{shown}"
+    );
+    learned
+        .workshop
+        .write("skills/known/SKILL.md", skill("Says swordfish."));
+    assert!(!learned.list().await.contains("swordfish"));
+}
+
+#[test]
+fn readers_are_validated_and_the_writer_declares_what_it_writes() {
+    let learned = Learned::new();
+    let about = |name: &str| {
+        learned
+            .workshop
+            .registry
+            .tool(name)
+            .unwrap()
+            .about()
+            .clone()
+    };
+    for reader in ["skills_list", "skill_view"] {
+        assert!(about(reader).read_only, "{reader}");
+        assert_eq!(about(reader).class, CacheClass::Validated);
+    }
+    assert!(!about("skill_manage").read_only);
+    let tool = learned.workshop.registry.tool("skill_manage").unwrap();
+    let arguments = object(json!({ "action": "create", "name": "x" }));
+    let Extent::Known(writes) = tool.effects(&arguments, &learned.workshop.context).writes else {
+        panic!("unknown");
+    };
+    for folder in [".cachalot/skills/x", "skills/x"] {
+        assert!(
+            writes.contains(&Touched::Path(learned.workshop.path(folder))),
+            "{writes:?}"
+        );
+    }
+    assert!(
+        writes.contains(&Touched::Path(learned.data.path().join("skills/x"))),
+        "{writes:?}"
+    );
+}

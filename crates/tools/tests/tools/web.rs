@@ -1,0 +1,256 @@
+//! `web_fetch`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use cachalot_core::{DigestKey, Effects, Seals, Touched};
+use cachalot_tools::CacheClass;
+use cachalot_tools::builtin::{WebFetch, WebFetchSettings};
+use serde_json::json;
+
+use crate::workshop::{Workshop, object};
+
+const PAGE: &str = "<!doctype html><html><head><title>A &amp; B</title><style>x{}</style></head><body><h1>Heading</h1><p>Some <b>bold</b> text with a <a href=\"/next\">link</a>.</p><script>alert(1)</script></body></html>";
+
+/// A server on loopback, and the tool, which may reach it.
+async fn site(settings: WebFetchSettings) -> (Workshop, String) {
+    let typed = |kind: &'static str, body: &'static [u8]| {
+        get(move || async move { ([(CONTENT_TYPE, kind)], body) })
+    };
+    let routes = Router::new()
+        .route("/page", get(|| async { Html(PAGE) }))
+        .route(
+            "/json",
+            typed("application/json", br#"{"b": 1.0, "a": "x"}"#),
+        )
+        .route(
+            "/latin",
+            typed("text/html; charset=iso-8859-1", b"<p>caf\xe9</p>"),
+        )
+        .route("/picture", typed("image/png", b"\x89PNG\r\n"))
+        .route("/blob", typed("application/octet-stream", b"\0\x01\x02"))
+        .route(
+            "/plain-blob",
+            typed("application/octet-stream", b"only text"),
+        )
+        .route("/large", get(|| async { "x".repeat(200_000) }))
+        .route(
+            "/packed",
+            get(|| async {
+                (
+                    [(CONTENT_TYPE, "text/plain"), (CONTENT_ENCODING, "gzip")],
+                    "zzz",
+                )
+            }),
+        )
+        .route("/there", get(|| async { redirect("/page") }))
+        .route(
+            "/metadata",
+            get(|| async { redirect("http://169.254.169.254/latest") }),
+        )
+        .route(
+            "/other-loopback",
+            get(|| async { redirect("http://127.0.0.2:1/") }),
+        )
+        .route(
+            "/slow",
+            get(|| async {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                "late"
+            }),
+        )
+        .route("/long", get(|| async { "é".repeat(50) }));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    (
+        Workshop::with(vec![Arc::new(WebFetch::new(settings).unwrap())]),
+        address,
+    )
+}
+
+fn redirect(to: &'static str) -> Response {
+    (
+        axum::http::StatusCode::FOUND,
+        [(LOCATION, to)],
+        Body::empty(),
+    )
+        .into_response()
+}
+
+fn allowed() -> WebFetchSettings {
+    WebFetchSettings {
+        allow: vec!["127.0.0.1".to_owned()],
+        ..WebFetchSettings::default()
+    }
+}
+
+#[tokio::test]
+async fn a_page_becomes_markdown() {
+    let (workshop, site) = site(allowed()).await;
+    let shown = workshop
+        .done("web_fetch", json!({ "url": format!("{site}/page") }))
+        .await;
+    assert!(shown.starts_with("Title: A & B\n\n# Heading"), "{shown}");
+    assert!(
+        shown.contains("Some **bold** text with a [link](/next)."),
+        "{shown}"
+    );
+    assert!(
+        !shown.contains("alert") && !shown.contains("x{}"),
+        "{shown}"
+    );
+    let raw = workshop
+        .done(
+            "web_fetch",
+            json!({ "url": format!("{site}/page"), "raw": true }),
+        )
+        .await;
+    assert_eq!(raw, PAGE);
+}
+
+#[tokio::test]
+async fn other_text_stays_as_it_is() {
+    let (workshop, site) = site(allowed()).await;
+    let fetch = async |path: &str| {
+        workshop
+            .done("web_fetch", json!({ "url": format!("{site}{path}") }))
+            .await
+    };
+    assert_eq!(fetch("/json").await, r#"{"b": 1.0, "a": "x"}"#);
+    assert_eq!(fetch("/plain-blob").await, "only text");
+    assert_eq!(fetch("/latin").await.trim(), "café");
+}
+
+#[tokio::test]
+async fn what_is_not_text_is_refused_by_name() {
+    let (workshop, site) = site(allowed()).await;
+    for (path, why) in [
+        ("/picture", "is `image/png`, 6 bytes, not text"),
+        ("/blob", "is `application/octet-stream`, 3 bytes, not text"),
+        ("/packed", "came compressed"),
+        ("/none", "answered 404"),
+    ] {
+        let shown = workshop
+            .fails("web_fetch", json!({ "url": format!("{site}{path}") }))
+            .await;
+        assert!(shown.contains(why), "{path}: {shown}");
+        assert!(shown.contains(path), "{path}: {shown}");
+    }
+    for (url, why) in [
+        ("nonsense", "not a valid URL"),
+        ("file:///etc/passwd", "expected http"),
+    ] {
+        let shown = workshop.fails("web_fetch", json!({ "url": url })).await;
+        assert!(shown.contains(why), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn private_addresses_are_refused_also_behind_a_redirect() {
+    let (workshop, site) = site(WebFetchSettings::default()).await;
+    let shown = workshop
+        .fails("web_fetch", json!({ "url": format!("{site}/page") }))
+        .await;
+    assert!(shown.contains("a loopback address"), "{shown}");
+    let (workshop, site) = self::site(allowed()).await;
+    for path in ["/metadata", "/other-loopback"] {
+        let shown = workshop
+            .fails("web_fetch", json!({ "url": format!("{site}{path}") }))
+            .await;
+        assert!(shown.contains("refused to fetch"), "{path}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn where_a_redirect_led_is_said() {
+    let (workshop, site) = site(allowed()).await;
+    let shown = workshop
+        .done("web_fetch", json!({ "url": format!("{site}/there") }))
+        .await;
+    assert!(
+        shown.starts_with(&format!("URL: {site}/page\nTitle: A & B\n\n")),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn size_characters_and_time_are_limited() {
+    let settings = WebFetchSettings {
+        max_bytes: 100_000,
+        max_chars: 20,
+        timeout: Duration::from_millis(300),
+        ..allowed()
+    };
+    let (workshop, site) = site(settings).await;
+    let shown = workshop
+        .fails("web_fetch", json!({ "url": format!("{site}/large") }))
+        .await;
+    assert!(shown.contains("is larger than 100000 bytes"), "{shown}");
+    let shown = workshop
+        .fails("web_fetch", json!({ "url": format!("{site}/slow") }))
+        .await;
+    assert!(shown.contains("took longer than 0.3 seconds"), "{shown}");
+    let shown = workshop
+        .done("web_fetch", json!({ "url": format!("{site}/long") }))
+        .await;
+    assert!(
+        shown.starts_with(&"é".repeat(20)) && shown.contains("cut after 20 of 50 characters"),
+        "{shown}"
+    );
+    let shown = workshop
+        .done(
+            "web_fetch",
+            json!({ "url": format!("{site}/long"), "max_chars": 50 }),
+        )
+        .await;
+    assert_eq!(shown, "é".repeat(50));
+}
+
+#[tokio::test]
+async fn a_secret_does_not_leave_in_an_address() {
+    let (mut workshop, site) = site(allowed()).await;
+    let seals = Seals::under(DigestKey::new([3; 32]));
+    seals.learn("sword fish");
+    workshop.context.seals = Arc::new(seals);
+    let shown = workshop
+        .fails(
+            "web_fetch",
+            json!({ "url": format!("{site}/page?k=sword%20fish") }),
+        )
+        .await;
+    assert!(
+        shown.contains("holds a secret") && !shown.contains("fish"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn it_reads_and_is_not_kept_unless_somebody_says_for_how_long() {
+    let (workshop, _) = site(WebFetchSettings::default()).await;
+    let tool = workshop.registry.tool("web_fetch").unwrap();
+    assert!(tool.about().read_only);
+    assert_eq!(tool.about().class, CacheClass::Never);
+    let effects = tool.effects(&object(json!({ "url": "https://x/" })), &workshop.context);
+    assert_eq!(
+        effects,
+        Effects::reading(vec![Touched::Named("url:https://x/".to_owned())])
+    );
+    let stated = WebFetchSettings {
+        lifetime: Some(Duration::from_secs(60)),
+        ..WebFetchSettings::default()
+    };
+    let (workshop, _) = site(stated).await;
+    let tool = workshop.registry.tool("web_fetch").unwrap();
+    assert_eq!(tool.about().class, CacheClass::Ttl(Duration::from_secs(60)));
+    let wrong = WebFetchSettings {
+        allow: vec!["a b".to_owned()],
+        ..WebFetchSettings::default()
+    };
+    assert!(WebFetch::new(wrong).is_err());
+}
