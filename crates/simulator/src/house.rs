@@ -1,5 +1,7 @@
 //! From a request to its response.
 
+mod pages;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -95,6 +97,7 @@ impl House {
         match (parts.method.clone(), path.as_str()) {
             (Method::GET, "/") => self.welcome(visit),
             (Method::GET, "/v1/models") => self.models(visit),
+            (Method::GET, path) if path.starts_with(pages::MODEL) => self.model(visit, path),
             (Method::POST, "/v1/messages/count_tokens") => self.count_tokens(visit, &body),
             (Method::POST, path) if Format::at(path).is_some() => {
                 self.converse(visit, &body, at).await
@@ -315,61 +318,6 @@ impl House {
             }
             Err(refusal) => self.refuse(visit, &refusal),
         }
-    }
-
-    fn models(&self, visit: Visit) -> Response {
-        let names = self.script.listed_models();
-        let body = match by_headers(&visit.headers) {
-            Format::Messages => {
-                let model = |name: &&str| {
-                    json!({"type": "model", "id": name, "display_name": name,
-                           "created_at": "2026-01-01T00:00:00Z"})
-                };
-                json!({
-                    "data": names.iter().map(model).collect::<Vec<_>>(),
-                    "has_more": false,
-                    "first_id": names.first(),
-                    "last_id": names.last(),
-                })
-            }
-            Format::Chat | Format::Responses => {
-                let model = |name: &&str| {
-                    json!({"id": name, "object": "model", "created": 1_767_225_600,
-                           "owned_by": "simulator"})
-                };
-                json!({"object": "list", "data": names.iter().map(model).collect::<Vec<_>>()})
-            }
-        };
-        self.whole(visit, StatusCode::OK, body.to_string())
-    }
-
-    fn welcome(&self, visit: Visit) -> Response {
-        let body = json!({
-            "simulator": "cachalot",
-            "endpoints": [
-                "POST /v1/chat/completions", "POST /v1/responses", "POST /v1/messages",
-                "POST /v1/messages/count_tokens", "GET /v1/models",
-            ],
-        });
-        self.whole(visit, StatusCode::OK, body.to_string())
-    }
-
-    fn lost(&self, visit: Visit, method: &Method, path: &str) -> Response {
-        let status = if Format::at(path).is_some() { 405 } else { 404 };
-        let help = if Format::at(&format!("/v1{path}")).is_some() {
-            format!(" Did you mean /v1{path}? The base URL of an OpenAI client ends with /v1.")
-        } else if let Some(path) = path
-            .strip_prefix("/v1")
-            .filter(|path| path.starts_with("/v1/"))
-        {
-            format!(
-                " Did you mean {path}? The base URL of an Anthropic client does not end with /v1."
-            )
-        } else {
-            String::new()
-        };
-        let message = format!("Invalid URL ({method} {path}).{help}");
-        self.refuse(visit, &Refusal::with_status(status, message))
     }
 
     fn refuse(&self, visit: Visit, refusal: &Refusal) -> Response {

@@ -68,8 +68,11 @@ fn kind(map: &Map<String, Value>) -> &str {
     let named = match map.get("type") {
         Some(Value::String(name)) => Some(name.as_str()),
         Some(Value::Array(names)) => {
-            let names = names.iter().filter_map(Value::as_str);
-            names.clone().find(|name| *name != "null").or(names.last())
+            let mut names = names.iter().filter_map(Value::as_str);
+            names
+                .clone()
+                .find(|name| *name != "null")
+                .or(names.next_back())
         }
         _ => None,
     };

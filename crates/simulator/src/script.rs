@@ -73,7 +73,7 @@ enum Plot {
     Sequence(Vec<ScriptedReply>),
     Rules {
         rules: Vec<Rule>,
-        otherwise: Option<Step>,
+        otherwise: Option<Box<Step>>,
     },
 }
 
@@ -252,7 +252,7 @@ impl Script {
         match &self.plot {
             Plot::Sequence(replies) => in_sequence(replies, progress),
             Plot::Rules { rules, otherwise } => {
-                by_rule(rules, otherwise.as_ref(), dialogue, progress)
+                by_rule(rules, otherwise.as_deref(), dialogue, progress)
             }
         }
     }

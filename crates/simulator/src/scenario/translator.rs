@@ -1,24 +1,49 @@
 //! `Translate to X: text`.
 
-use regex::Regex;
-
 use crate::dialogue::Dialogue;
 use crate::reply::ScriptedReply;
 
-/// `translate to`, perhaps with a few words between, a language, a colon, and the text up to the end.
-const REQUEST: &str =
-    r"(?is)\btranslate\b[^\n:]{0,60}?\b(?:in)?to\s+([\p{L}][\p{L} ()-]{0,40}?)\s*:\s*(\S.*)$";
+/// The longest name of a language, in characters.
+const LONGEST: usize = 40;
 
 pub(super) fn reply(dialogue: &Dialogue) -> Option<ScriptedReply> {
-    let request = Regex::new(REQUEST).ok()?;
     let whole = dialogue.user_text();
-    let texts = dialogue.user.iter().chain([&whole]);
-    let captures = texts.into_iter().find_map(|text| request.captures(text))?;
-    let (language, text) = (captures.get(1)?.as_str(), captures.get(2)?.as_str());
+    let mut texts = dialogue.user.iter().chain([&whole]);
+    let (language, text) = texts.find_map(|text| request(text))?;
     Some(ScriptedReply::text(format!(
-        "[simulated {language}] {}",
-        text.trim_end()
+        "[simulated {language}] {text}"
     )))
+}
+
+/// The language and the text of a request: `translate`, perhaps a few words, `to` or `into`, the
+/// language, a colon, all on one line, and the text up to the end.
+fn request(text: &str) -> Option<(&str, &str)> {
+    let word = "translate";
+    // As long as the text itself, byte for byte.
+    let lower = text.to_ascii_lowercase();
+    lower.match_indices(word).find_map(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let (head, body) = text[at + word.len()..].split_once(':')?;
+        let is_word = before.is_none_or(|before| !before.is_alphanumeric());
+        let language = language(head).filter(|_| is_word && !head.contains('\n'))?;
+        let body = body.trim();
+        (!body.is_empty()).then_some((language, body))
+    })
+}
+
+/// What stands behind the last `to` or `into`.
+fn language(head: &str) -> Option<&str> {
+    let lower = head.to_ascii_lowercase();
+    let ends = [" to ", " into "].into_iter().filter_map(|word| {
+        let at = lower.rfind(word)?;
+        Some(at + word.len())
+    });
+    let language = head[ends.max()?..].trim();
+    let is_part = |character: char| character.is_alphabetic() || " ()-".contains(character);
+    let begins = language.starts_with(char::is_alphabetic);
+    let is_language =
+        begins && language.chars().all(is_part) && language.chars().count() <= LONGEST;
+    is_language.then_some(language)
 }
 
 #[cfg(test)]
@@ -36,21 +61,44 @@ mod tests {
     #[test]
     fn the_text_comes_back_marked_with_the_language() {
         let of = |text: &str| translated(&[text]);
-        assert_eq!(
-            of("Translate to French: Hello: you\nthere").as_deref(),
-            Some("[simulated French] Hello: you\nthere")
-        );
-        assert_eq!(
-            of("Please translate this into Brazilian Portuguese:\n\nHi").as_deref(),
-            Some("[simulated Brazilian Portuguese] Hi")
-        );
-        assert_eq!(of("What does translate mean?"), None);
-        assert_eq!(of("Translate to French:"), None);
-        let context = translated(&[
+        let cases = [
+            (
+                "Translate to French: Hello: you\nthere",
+                "[simulated French] Hello: you\nthere",
+            ),
+            (
+                "Please translate this into Brazilian Portuguese:\n\nHi",
+                "[simulated Brazilian Portuguese] Hi",
+            ),
+            (
+                "Übersetze. TRANSLATE what I want to say to Español (MX): whale",
+                "[simulated Español (MX)] whale",
+            ),
+            (
+                "What does translate mean?\nTranslate to Greek: sea ",
+                "[simulated Greek] sea",
+            ),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(of(text).as_deref(), Some(expected));
+        }
+        for text in [
+            "What does translate mean?",
+            "Translate to French:",
+            "mistranslate to French: x",
+            "translate this\nto French: x",
+            "translate to 12: x",
+        ] {
+            assert_eq!(of(text), None, "{text}");
+        }
+        let context = [
             "Today is Monday.",
             "Translate to German: whale",
             "Remember: be brief.",
-        ]);
-        assert_eq!(context.as_deref(), Some("[simulated German] whale"));
+        ];
+        assert_eq!(
+            translated(&context).as_deref(),
+            Some("[simulated German] whale")
+        );
     }
 }

@@ -30,7 +30,8 @@ fn whole(mut file: Section<'_>, problems: &mut Vec<Problem>) -> Script {
     }
     let otherwise = file
         .present("otherwise")
-        .and_then(|node| step(node, None, problems));
+        .and_then(|node| step(node, None, problems))
+        .map(Box::new);
     let mut script = Script::of(Plot::Rules { rules, otherwise });
     if let Some(key) = file.text("key", problems) {
         script = script.requiring_key(key);

@@ -436,15 +436,18 @@ pub(super) fn settings(
     }
 }
 
-/// What a content part says. Its marker is no part of that.
+/// Markers in content parts: OpenAI's, and the one that compatible servers take for Anthropic models.
+const MARKERS: [&str; 2] = ["prompt_cache_breakpoint", "cache_control"];
+
+/// What a content part says. Its markers are no part of that.
 pub(super) fn part_content(frame: &str, part: &Map<String, Value>) -> Content {
-    let marker = "prompt_cache_breakpoint";
+    let [marker, other_marker] = MARKERS;
     let kind = text_of(part, "type");
     match kind {
         // A text, whoever writes it, is the same as a string.
         "text" | "input_text" | "output_text" | "refusal" => {
             let key = if kind == "refusal" { "refusal" } else { "text" };
-            let named = ["type", key, marker, "annotations", "logprobs"];
+            let named = ["type", key, marker, other_marker, "annotations", "logprobs"];
             Content {
                 frame: format!("{frame}|{}", other_fields(part, &named)),
                 text: text_of(part, key).to_owned(),
@@ -452,7 +455,7 @@ pub(super) fn part_content(frame: &str, part: &Map<String, Value>) -> Content {
             }
         }
         _ => Content {
-            frame: format!("{frame}|{}", other_fields(part, &[marker])),
+            frame: format!("{frame}|{}", other_fields(part, &MARKERS)),
             text: String::new(),
             images: tokens::IMAGE,
         },

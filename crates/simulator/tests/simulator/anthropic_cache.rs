@@ -33,7 +33,9 @@ fn block(name: &str) -> Block {
 
 /// A conversation of so many blocks, with breakpoints behind some of them, counted from 1.
 fn conversation(blocks: usize, breakpoints: &[(usize, Ttl)]) -> Prompt {
-    let mut messages: Vec<Block> = (1..=blocks).map(|at| block(&format!("block {at} "))).collect();
+    let mut messages: Vec<Block> = (1..=blocks)
+        .map(|at| block(&format!("block {at} ")))
+        .collect();
     for (at, ttl) in breakpoints {
         messages[at - 1].breakpoint = Some(*ttl);
     }
@@ -96,17 +98,32 @@ const LONG: Ttl = Ttl::OneHour;
 fn the_published_example_of_a_growing_conversation() {
     let mut cache = Cache::new();
     // The blocks of the example; here the eleventh is the first behind which caching is possible.
-    assert_eq!(cache.send(&conversation(11, &[(11, SHORT)])), usage(0, 1_100, 0, 0));
-    assert_eq!(cache.send(&conversation(15, &[(15, SHORT)])), usage(1_100, 400, 0, 0));
+    assert_eq!(
+        cache.send(&conversation(11, &[(11, SHORT)])),
+        usage(0, 1_100, 0, 0)
+    );
+    assert_eq!(
+        cache.send(&conversation(15, &[(15, SHORT)])),
+        usage(1_100, 400, 0, 0)
+    );
     // Written at 15, breakpoint at 35: positions 35 to 16 are looked at.
-    assert_eq!(cache.look(&conversation(35, &[(35, SHORT)])).usage, usage(0, 3_500, 0, 0));
+    assert_eq!(
+        cache.look(&conversation(35, &[(35, SHORT)])).usage,
+        usage(0, 3_500, 0, 0)
+    );
     // A second breakpoint at 15 starts a second look-back.
     let two = conversation(35, &[(15, SHORT), (35, SHORT)]);
     assert_eq!(cache.look(&two).usage, usage(1_500, 2_000, 0, 0));
     // Breakpoint at 34: position 15 is the twentieth.
-    assert_eq!(cache.look(&conversation(34, &[(34, SHORT)])).usage, usage(1_500, 1_900, 0, 0));
+    assert_eq!(
+        cache.look(&conversation(34, &[(34, SHORT)])).usage,
+        usage(1_500, 1_900, 0, 0)
+    );
     // Breakpoint at 20.
-    assert_eq!(cache.look(&conversation(20, &[(20, SHORT)])).usage, usage(1_500, 500, 0, 0));
+    assert_eq!(
+        cache.look(&conversation(20, &[(20, SHORT)])).usage,
+        usage(1_500, 500, 0, 0)
+    );
 }
 
 #[test]
@@ -122,10 +139,19 @@ fn reading_finds_what_was_written_and_not_what_is_only_equal() {
     first[12].breakpoint = Some(SHORT);
     let mut second = changing("10:02");
     second[12].breakpoint = Some(SHORT);
-    assert_eq!(cache.send(&of(vec![], vec![], first)), usage(0, 1_300, 0, 0));
-    assert_eq!(cache.send(&of(vec![], vec![], second)), usage(0, 1_300, 0, 0));
+    assert_eq!(
+        cache.send(&of(vec![], vec![], first)),
+        usage(0, 1_300, 0, 0)
+    );
+    assert_eq!(
+        cache.send(&of(vec![], vec![], second)),
+        usage(0, 1_300, 0, 0)
+    );
     // The remedy: behind the last block that stays the same.
-    for (text, expected) in [("10:03", usage(0, 1_200, 0, 100)), ("10:04", usage(1_200, 0, 0, 100))] {
+    for (text, expected) in [
+        ("10:03", usage(0, 1_200, 0, 100)),
+        ("10:04", usage(1_200, 0, 0, 100)),
+    ] {
         let mut messages = changing(text);
         messages[11].breakpoint = Some(SHORT);
         assert_eq!(cache.send(&of(vec![], vec![], messages)), expected);
@@ -137,7 +163,10 @@ fn runs_of_tool_blocks_are_one_position() {
     let mut cache = Cache::new();
     let mut messages: Vec<Block> = (1..=15).map(|at| block(&format!("block {at} "))).collect();
     messages[14].breakpoint = Some(SHORT);
-    assert_eq!(cache.send(&of(vec![], vec![], messages.clone())), usage(0, 1_500, 0, 0));
+    assert_eq!(
+        cache.send(&of(vec![], vec![], messages.clone())),
+        usage(0, 1_500, 0, 0)
+    );
     messages[14].breakpoint = None;
     // Fifteen parallel calls and their results: thirty blocks, two positions.
     for run in [Run::ToolUses, Run::ToolResults] {
@@ -173,8 +202,14 @@ fn below_the_minimum_nothing_is_cached_and_nothing_is_said() {
     assert_eq!(cache.send(&with("claude-opus-5", 6)), usage(0, 600, 0, 0));
     assert_eq!(cache.send(&with("claude-opus-5", 6)), usage(600, 0, 0, 0));
     assert_eq!(cache.send(&with("claude-opus-5", 5)), usage(0, 0, 0, 500));
-    assert_eq!(cache.send(&with("claude-haiku-4-5", 40)), usage(0, 0, 0, 4_000));
-    assert_eq!(cache.send(&with("claude-haiku-4-5", 41)), usage(0, 4_100, 0, 0));
+    assert_eq!(
+        cache.send(&with("claude-haiku-4-5", 40)),
+        usage(0, 0, 0, 4_000)
+    );
+    assert_eq!(
+        cache.send(&with("claude-haiku-4-5", 41)),
+        usage(0, 4_100, 0, 0)
+    );
 }
 
 #[test]
@@ -223,7 +258,10 @@ fn reading_a_longer_prefix_refreshes_the_marked_one_within_it() {
     cache.now += 4 * MINUTE;
     assert_eq!(cache.send(&prompt), usage(2_400, 0, 0, 0));
     cache.now += 4 * MINUTE;
-    assert_eq!(cache.look(&conversation(12, &[(12, SHORT)])).usage, usage(1_200, 0, 0, 0));
+    assert_eq!(
+        cache.look(&conversation(12, &[(12, SHORT)])).usage,
+        usage(1_200, 0, 0, 0)
+    );
 }
 
 #[test]
@@ -304,7 +342,8 @@ fn order_is_tools_system_messages_and_each_level_loses_those_behind_it() {
     let mut cache = Cache::new();
     let prompt = |tools: &str, system: &str, message: &str| {
         let level = |name: &str| {
-            let mut blocks: Vec<Block> = (0..11).map(|at| block(&format!("{name} {at} "))).collect();
+            let mut blocks: Vec<Block> =
+                (0..11).map(|at| block(&format!("{name} {at} "))).collect();
             blocks[10].breakpoint = Some(SHORT);
             blocks
         };
@@ -312,8 +351,14 @@ fn order_is_tools_system_messages_and_each_level_loses_those_behind_it() {
     };
     assert_eq!(cache.send(&prompt("t", "s", "m")), usage(0, 3_300, 0, 0));
     assert_eq!(cache.send(&prompt("t", "s", "m")), usage(3_300, 0, 0, 0));
-    assert_eq!(cache.send(&prompt("t", "s", "M")), usage(2_200, 1_100, 0, 0));
-    assert_eq!(cache.send(&prompt("t", "S", "m")), usage(1_100, 2_200, 0, 0));
+    assert_eq!(
+        cache.send(&prompt("t", "s", "M")),
+        usage(2_200, 1_100, 0, 0)
+    );
+    assert_eq!(
+        cache.send(&prompt("t", "S", "m")),
+        usage(1_100, 2_200, 0, 0)
+    );
     assert_eq!(cache.send(&prompt("T", "s", "m")), usage(0, 3_300, 0, 0));
     // The same blocks on another level are another prefix.
     assert_eq!(cache.send(&prompt("s", "t", "m")), usage(0, 3_300, 0, 0));

@@ -1,5 +1,5 @@
 //! The simulator from the outside: real HTTP, and its accounting against the providers' examples.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
 mod anthropic_cache;
 mod built_in;
@@ -16,7 +16,7 @@ mod scripts;
 mod sdks;
 mod usage;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cachalot_core::{Clock, ManualClock};
 use cachalot_simulator::{Options, Running, Script, Simulator};
@@ -48,9 +48,19 @@ pub(crate) async fn timed(script: Script) -> (Running, Arc<ManualClock>) {
 }
 
 pub(crate) fn client() -> reqwest::Client {
+    builder().build().unwrap()
+}
+
+fn builder() -> reqwest::ClientBuilder {
     // The simulator speaks plain HTTP, but the client wants to know what it would encrypt with.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().no_proxy().build().unwrap()
+    reqwest::Client::builder().no_proxy().tls_certs_only([])
+}
+
+/// A client for all tests, which have runtimes of their own and so cannot share connections.
+fn shared_client() -> &'static reqwest::Client {
+    static SHARED: OnceLock<reqwest::Client> = OnceLock::new();
+    SHARED.get_or_init(|| builder().pool_max_idle_per_host(0).build().unwrap())
 }
 
 /// A response: status, headers, body.
@@ -74,14 +84,22 @@ impl Got {
 
     /// The events of a stream: name and data.
     pub(crate) fn events(&self) -> Vec<(String, String)> {
-        assert_eq!(self.header("content-type"), "text/event-stream", "{}", self.text);
+        assert_eq!(
+            self.header("content-type"),
+            "text/event-stream",
+            "{}",
+            self.text
+        );
         assert!(self.text.ends_with("\n\n"), "{}", self.text);
         let blocks = self.text.split("\n\n").filter(|block| !block.is_empty());
         blocks
             .map(|block| {
                 let field = |name: &str| {
                     let mut lines = block.lines();
-                    lines.find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned()
+                    lines
+                        .find_map(|line| line.strip_prefix(name))
+                        .unwrap_or_default()
+                        .to_owned()
                 };
                 (field("event: "), field("data: "))
             })
@@ -92,7 +110,8 @@ impl Got {
     pub(crate) fn data(&self) -> Vec<Value> {
         let events = self.events();
         let data = events.iter().filter(|(_, data)| data != "[DONE]");
-        data.map(|(_, data)| serde_json::from_str(data).expect(data)).collect()
+        data.map(|(_, data)| serde_json::from_str(data).expect(data))
+            .collect()
     }
 }
 
@@ -102,7 +121,7 @@ pub(crate) async fn post(running: &Running, path: &str, body: &Value) -> Got {
 }
 
 pub(crate) async fn post_as(key: &str, running: &Running, path: &str, body: &Value) -> Got {
-    let mut request = client()
+    let mut request = shared_client()
         .post(format!("{}{path}", running.url()))
         .header("content-type", "application/json")
         .body(body.to_string());

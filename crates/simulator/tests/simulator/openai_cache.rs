@@ -31,7 +31,10 @@ fn prompt(model: &str, names: &[&str]) -> Prompt {
         model: model.to_owned(),
         cache_key: None,
         settings: Content::default(),
-        blocks: names.iter().map(|name| block(name, Some(End::Eligible))).collect(),
+        blocks: names
+            .iter()
+            .map(|name| block(name, Some(End::Eligible)))
+            .collect(),
         mode: Mode::Implicit,
         lifetime: None,
     }
@@ -59,7 +62,13 @@ impl Cache {
     }
 
     fn look(&self, prompt: &Prompt) -> Charge {
-        charge(prompt, &self.rules.openai, &self.store, FIRST_MACHINE, self.now)
+        charge(
+            prompt,
+            &self.rules.openai,
+            &self.store,
+            FIRST_MACHINE,
+            self.now,
+        )
     }
 
     fn send(&mut self, prompt: &Prompt) -> Usage {
@@ -85,8 +94,14 @@ fn automatic_caching_counts_in_multiples_of_128_from_1024_on() {
     let mut cache = Cache::new();
     assert_eq!(cache.send(&conversation(OLD, 30)), usage(3_000, 0, 0));
     assert_eq!(cache.send(&conversation(OLD, 30)), usage(3_000, 2_944, 0));
-    assert_eq!(cache.look(&conversation(OLD, 31)).usage, usage(3_100, 2_944, 0));
-    assert_eq!(cache.look(&conversation(OLD, 11)).usage, usage(1_100, 1_024, 0));
+    assert_eq!(
+        cache.look(&conversation(OLD, 31)).usage,
+        usage(3_100, 2_944, 0)
+    );
+    assert_eq!(
+        cache.look(&conversation(OLD, 11)).usage,
+        usage(1_100, 1_024, 0)
+    );
     // 1,000 tokens are too few.
     assert_eq!(cache.look(&conversation(OLD, 10)).usage, usage(1_000, 0, 0));
     let mut cache = Cache::new();
@@ -171,8 +186,14 @@ fn a_crowded_route_overflows_to_another_machine() {
     let rules = &cache.rules.openai;
     let charged = charge(&prompt, rules, &cache.store, 0, START);
     cache.store.begin(&charged);
-    assert_eq!(charge(&prompt, rules, &cache.store, 0, START).usage.cached, 2_944);
-    assert_eq!(charge(&prompt, rules, &cache.store, 1, START).usage.cached, 0);
+    assert_eq!(
+        charge(&prompt, rules, &cache.store, 0, START).usage.cached,
+        2_944
+    );
+    assert_eq!(
+        charge(&prompt, rules, &cache.store, 1, START).usage.cached,
+        0
+    );
 }
 
 #[test]
@@ -209,9 +230,18 @@ fn retention_ends_by_idleness_and_by_age() {
 fn gpt_5_5_matches_every_2048_tokens() {
     let mut cache = Cache::new();
     cache.send(&conversation("gpt-5.5", 50));
-    assert_eq!(cache.look(&conversation("gpt-5.5", 50)).usage, usage(5_000, 4_096, 0));
-    assert_eq!(cache.look(&conversation("gpt-5.5", 40)).usage, usage(4_000, 2_048, 0));
-    assert_eq!(cache.look(&conversation("gpt-5.5", 20)).usage, usage(2_000, 0, 0));
+    assert_eq!(
+        cache.look(&conversation("gpt-5.5", 50)).usage,
+        usage(5_000, 4_096, 0)
+    );
+    assert_eq!(
+        cache.look(&conversation("gpt-5.5", 40)).usage,
+        usage(4_000, 2_048, 0)
+    );
+    assert_eq!(
+        cache.look(&conversation("gpt-5.5", 20)).usage,
+        usage(2_000, 0, 0)
+    );
 }
 
 #[test]
@@ -222,7 +252,10 @@ fn exact_caching_writes_at_the_newest_message_and_reports_exact_lengths() {
     assert_eq!(cache.send(&conversation(NEW, 15)), usage(1_500, 1_200, 300));
     assert_eq!(cache.send(&conversation(NEW, 10)), usage(1_000, 0, 0));
     // A prefix that was never the end of a newest message was not written.
-    assert_eq!(cache.look(&conversation(NEW, 14)).usage, usage(1_400, 1_200, 200));
+    assert_eq!(
+        cache.look(&conversation(NEW, 14)).usage,
+        usage(1_400, 1_200, 200)
+    );
 }
 
 #[test]
@@ -231,7 +264,9 @@ fn exact_caching_misses_when_a_message_is_extended() {
     cache.send(&conversation(NEW, 12));
     let mut longer = conversation(NEW, 12);
     longer.blocks[11].end = None;
-    longer.blocks.push(block("more of the same message", Some(End::Eligible)));
+    longer
+        .blocks
+        .push(block("more of the same message", Some(End::Eligible)));
     assert_eq!(cache.look(&longer).usage, usage(1_300, 0, 1_300));
 }
 
@@ -273,8 +308,14 @@ fn a_static_beginning_with_a_changing_end_needs_an_explicit_breakpoint() {
 fn a_lookup_tries_twenty_earlier_endings_and_the_first_two_and_latest_fifty_marks() {
     let mut cache = Cache::new();
     cache.send(&conversation(NEW, 12));
-    assert_eq!(cache.look(&conversation(NEW, 32)).usage, usage(3_200, 1_200, 2_000));
-    assert_eq!(cache.look(&conversation(NEW, 33)).usage, usage(3_300, 0, 3_300));
+    assert_eq!(
+        cache.look(&conversation(NEW, 32)).usage,
+        usage(3_200, 1_200, 2_000)
+    );
+    assert_eq!(
+        cache.look(&conversation(NEW, 33)).usage,
+        usage(3_300, 0, 3_300)
+    );
 
     let marked = |blocks: usize, marks: std::ops::Range<usize>| {
         let mut prompt = conversation(NEW, blocks);
@@ -287,8 +328,14 @@ fn a_lookup_tries_twenty_earlier_endings_and_the_first_two_and_latest_fifty_mark
     // Of five marks the latest four are written.
     let mut cache = Cache::new();
     assert_eq!(cache.send(&marked(20, 11..16)), usage(2_000, 0, 1_600));
-    assert_eq!(cache.look(&marked(20, 11..12)).usage, usage(2_000, 0, 1_200));
-    assert_eq!(cache.look(&marked(20, 12..13)).usage, usage(2_000, 1_300, 0));
+    assert_eq!(
+        cache.look(&marked(20, 11..12)).usage,
+        usage(2_000, 0, 1_200)
+    );
+    assert_eq!(
+        cache.look(&marked(20, 12..13)).usage,
+        usage(2_000, 1_300, 0)
+    );
     // Sixty marks: 0 and 1 are the first two, 10 to 59 the latest fifty, and 2 to 9 are not tried.
     let mut cache = Cache::new();
     let far = |first: usize| marked(first + 60, first..first + 60);

@@ -64,7 +64,11 @@ fn of_anthropic(asked: &Asked) -> anthropic::Prompt {
     anthropic::Prompt {
         namespace: Digest::of(b""),
         model: "claude-opus-5".to_owned(),
-        levels: [anthropic::Level::default(), anthropic::Level::default(), messages],
+        levels: [
+            anthropic::Level::default(),
+            anthropic::Level::default(),
+            messages,
+        ],
     }
 }
 
@@ -113,7 +117,7 @@ proptest! {
                 prop_assert!(usage.cached + usage.written <= usage.total);
                 prop_assert!(usage.cached == 0 || usage.cached >= 1_024);
                 if model != "gpt-5.6" {
-                    prop_assert!(usage.cached % 128 == 0 && usage.written == 0);
+                    prop_assert!(usage.cached.is_multiple_of(128) && usage.written == 0);
                 }
             }
         }

@@ -150,12 +150,15 @@ fn one(
 
 /// A system message follows a user message, and is last or followed by an assistant message.
 fn system_places(messages: &[Message]) -> Result<(), Refusal> {
-    let role = |at: usize| messages.get(at).map(|message| message.role);
-    for at in 0..messages.len() {
-        let is_misplaced = role(at + 1) == Some(Role::User) || role(at + 1) == Some(Role::System);
-        if role(at) == Some(Role::System) && is_misplaced {
+    for (at, message) in messages.iter().enumerate() {
+        let before = at.checked_sub(1).and_then(|before| messages.get(before));
+        let follows_user = before.is_some_and(|before| before.role == Role::User);
+        let after = messages.get(at + 1).map(|after| after.role);
+        let is_placed = follows_user && matches!(after, None | Some(Role::Assistant));
+        if message.role == Role::System && !is_placed {
             return refuse(format!(
-                "messages.{at}: a `system` message must be last or followed by an assistant message"
+                "messages.{at}: a `system` message must follow a user message, and be last or followed \
+                 by an assistant message"
             ));
         }
     }

@@ -1,0 +1,87 @@
+//! What is no conversation: the list of models, the welcome, and paths that lead nowhere.
+
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use super::{House, Visit, by_headers};
+use crate::wire::{Format, Refusal};
+
+/// What the path of a model begins with.
+pub(super) const MODEL: &str = "/v1/models/";
+
+impl House {
+    pub(super) fn models(&self, visit: Visit) -> Response {
+        let format = by_headers(&visit.headers);
+        let names = self.script.listed_models();
+        let models: Vec<Value> = names.iter().map(|name| model(format, name)).collect();
+        let body = match format {
+            Format::Messages => json!({
+                "data": models,
+                "has_more": false,
+                "first_id": names.first(),
+                "last_id": names.last(),
+            }),
+            Format::Chat | Format::Responses => json!({"object": "list", "data": models}),
+        };
+        self.whole(visit, StatusCode::OK, body.to_string())
+    }
+
+    pub(super) fn model(&self, visit: Visit, path: &str) -> Response {
+        let name = path.trim_start_matches(MODEL);
+        match self.known_model(name) {
+            Ok(()) => {
+                let body = model(by_headers(&visit.headers), name);
+                self.whole(visit, StatusCode::OK, body.to_string())
+            }
+            Err(refusal) => self.refuse(visit, &refusal),
+        }
+    }
+
+    pub(super) fn welcome(&self, visit: Visit) -> Response {
+        let body = json!({
+            "simulator": "cachalot",
+            "endpoints": [
+                "POST /v1/chat/completions", "POST /v1/responses", "POST /v1/messages",
+                "POST /v1/messages/count_tokens", "GET /v1/models", "GET /v1/models/NAME",
+            ],
+        });
+        self.whole(visit, StatusCode::OK, body.to_string())
+    }
+
+    pub(super) fn lost(&self, visit: Visit, method: &Method, path: &str) -> Response {
+        let status = if Format::at(path).is_some() { 405 } else { 404 };
+        let help = if Format::at(&format!("/v1{path}")).is_some() {
+            format!(" Did you mean /v1{path}? The base URL of an OpenAI client ends with /v1.")
+        } else if let Some(path) = path
+            .strip_prefix("/v1")
+            .filter(|path| path.starts_with("/v1/"))
+        {
+            format!(
+                " Did you mean {path}? The base URL of an Anthropic client does not end with /v1."
+            )
+        } else {
+            String::new()
+        };
+        let message = format!("Invalid URL ({method} {path}).{help}");
+        self.refuse(visit, &Refusal::with_status(status, message))
+    }
+}
+
+/// A model, in the shape of the provider whose client asks.
+fn model(format: Format, name: &str) -> Value {
+    match format {
+        Format::Messages => json!({
+            "type": "model",
+            "id": name,
+            "display_name": name,
+            "created_at": "2026-01-01T00:00:00Z",
+        }),
+        Format::Chat | Format::Responses => json!({
+            "id": name,
+            "object": "model",
+            "created": 1_767_225_600,
+            "owned_by": "simulator",
+        }),
+    }
+}

@@ -1,0 +1,297 @@
+//! Anthropic Messages: shapes of answers and events.
+
+use cachalot_simulator::{Script, ScriptedReply, ScriptedStop, ScriptedUsage};
+use serde_json::{Value, json};
+
+use crate::{MESSAGES, ask, client, post, smallest, start, with};
+
+fn thinking() -> Value {
+    json!({"thinking": {"type": "enabled", "budget_tokens": 1_024}, "max_tokens": 2_000})
+}
+
+fn tools() -> Value {
+    let tool =
+        |name: &str| json!({"name": name, "description": name, "input_schema": {"type": "object"}});
+    json!([tool("look"), tool("dive")])
+}
+
+#[tokio::test]
+async fn a_message_has_the_published_shape() {
+    let running = start(Script::answers(["Good morning."])).await;
+    let got = post(&running, MESSAGES, &smallest(MESSAGES, "Hello")).await;
+    assert_eq!(got.status, 200);
+    assert_eq!(got.header("content-type"), "application/json");
+    assert!(got.header("request-id").starts_with("req_"));
+    let answer = got.json();
+    assert!(answer["id"].as_str().unwrap().starts_with("msg_"));
+    let mut rest = answer.clone();
+    rest.as_object_mut().unwrap().remove("id");
+    assert_eq!(
+        rest,
+        json!({
+            "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
+            "content": [{"type": "text", "text": "Good morning."}],
+            "stop_reason": "end_turn", "stop_sequence": null,
+            "usage": {
+                "input_tokens": 2, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
+                "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
+                "output_tokens": 4, "service_tier": "standard",
+            },
+        })
+    );
+    assert!(running.violations().is_empty());
+}
+
+#[tokio::test]
+async fn events_come_in_the_published_order_and_make_the_message() {
+    let reply = ScriptedReply::text("I look at it, and I dive for it as deep as I can.")
+        .with_reasoning("What would a whale do now?")
+        .and_call("look", json!({"at": "the sea"}))
+        .and_call("dive", json!({"metres": 2_000}));
+    let running = start(Script::replies(vec![reply])).await;
+    let request = with(
+        with(smallest(MESSAGES, "Dive"), thinking()),
+        json!({"tools": tools()}),
+    );
+    let whole = ask(&running, MESSAGES, &request).await;
+    let streamed = with(request, json!({"stream": true}));
+    let got = post(&running, MESSAGES, &streamed).await;
+    let names: Vec<String> = got.events().into_iter().map(|(name, _)| name).collect();
+    let data = got.data();
+    for (name, data) in names.iter().zip(&data) {
+        assert_eq!(data["type"], json!(name));
+    }
+    assert_eq!(
+        &names[..3],
+        ["message_start", "content_block_start", "ping"]
+    );
+    assert_eq!(&names[names.len() - 2..], ["message_delta", "message_stop"]);
+    assert_eq!(data[0]["message"]["content"], json!([]));
+    assert_eq!(
+        data[0]["message"]["usage"]["input_tokens"],
+        whole["usage"]["input_tokens"]
+    );
+
+    let blocks = assembled(&data);
+    assert_eq!(Value::from(blocks), without_ids(&whole["content"]));
+    let last = &data[data.len() - 2];
+    assert_eq!(
+        last["delta"],
+        json!({"stop_reason": "tool_use", "stop_sequence": null})
+    );
+    assert_eq!(
+        last["usage"]["output_tokens"],
+        whole["usage"]["output_tokens"]
+    );
+    assert_eq!(
+        whole["usage"]["output_tokens_details"]["thinking_tokens"],
+        7
+    );
+    let texts = data
+        .iter()
+        .filter(|data| data["delta"]["type"] == "text_delta")
+        .count();
+    assert!(texts > 2, "the text comes in pieces");
+}
+
+/// The ids of tool calls follow from the request, and the streamed one is another request.
+fn without_ids(content: &Value) -> Value {
+    let mut content = content.clone();
+    for block in content.as_array_mut().unwrap() {
+        block.as_object_mut().unwrap().remove("id");
+    }
+    content
+}
+
+/// Puts the blocks of a stream together as a client does.
+fn assembled(data: &[Value]) -> Vec<Value> {
+    let mut blocks: Vec<Value> = Vec::new();
+    let mut arguments = String::new();
+    for data in data {
+        let delta = &data["delta"];
+        let text = |key: &str| delta[key].as_str().unwrap_or_default().to_owned();
+        match data["type"].as_str().unwrap() {
+            "content_block_start" => {
+                assert_eq!(data["index"], json!(blocks.len()));
+                let mut block = data["content_block"].clone();
+                block.as_object_mut().unwrap().remove("id");
+                blocks.push(block);
+                arguments.clear();
+            }
+            "content_block_delta" => {
+                let block = blocks.last_mut().unwrap();
+                let key = match delta["type"].as_str().unwrap() {
+                    "thinking_delta" => "thinking",
+                    "signature_delta" => "signature",
+                    "text_delta" => "text",
+                    _ => {
+                        arguments += &text("partial_json");
+                        continue;
+                    }
+                };
+                block[key] = json!(block[key].as_str().unwrap().to_owned() + &text(key));
+            }
+            "content_block_stop" if !arguments.is_empty() => {
+                let input: Value = serde_json::from_str(&arguments).unwrap();
+                blocks.last_mut().unwrap()["input"] = input;
+            }
+            _ => {}
+        }
+    }
+    blocks
+}
+
+#[tokio::test]
+async fn thinking_and_calls_can_be_sent_back_as_they_came() {
+    let call = ScriptedReply::call("look", json!({"at": "the sea"})).with_reasoning("Let me look.");
+    let running = start(Script::replies(vec![
+        call,
+        ScriptedReply::text("It is blue."),
+    ]))
+    .await;
+    let request = with(
+        with(smallest(MESSAGES, "Which colour?"), thinking()),
+        json!({"tools": tools()}),
+    );
+    let first = ask(&running, MESSAGES, &request).await;
+    assert_eq!(first["stop_reason"], "tool_use");
+    assert_eq!(first["content"][0]["thinking"], "Let me look.");
+    let id = first["content"][1]["id"].as_str().unwrap();
+    assert!(id.starts_with("toolu_"));
+
+    let messages = json!([
+        {"role": "user", "content": "Which colour?"},
+        {"role": "assistant", "content": first["content"]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "blue"}]},
+    ]);
+    let mut second = with(request, json!({"messages": messages}));
+    let answer = ask(&running, MESSAGES, &second).await;
+    assert_eq!(
+        answer["content"],
+        json!([{"type": "text", "text": "It is blue."}])
+    );
+
+    second["messages"][1]["content"][0]["thinking"] = json!("Let me think.");
+    let got = post(&running, MESSAGES, &second).await;
+    assert_eq!(got.status, 400);
+    let message = "messages.1.content.0: Invalid `signature` in `thinking` block";
+    assert_eq!(got.json()["error"]["message"], message);
+    assert_eq!(
+        running.violations(),
+        [format!("POST /v1/messages: {message}")]
+    );
+}
+
+#[tokio::test]
+async fn thinking_is_left_out_unless_it_is_enabled_and_can_be_omitted() {
+    let reply = ScriptedReply::text("Yes.").with_reasoning("Hm.");
+    let running = start(Script::replies(vec![reply])).await;
+    let plain = ask(&running, MESSAGES, &smallest(MESSAGES, "?")).await;
+    assert_eq!(plain["content"], json!([{"type": "text", "text": "Yes."}]));
+    let adaptive = json!({"thinking": {"type": "adaptive", "display": "omitted"}});
+    let hidden = ask(&running, MESSAGES, &with(smallest(MESSAGES, "?"), adaptive)).await;
+    assert_eq!(hidden["content"][0]["thinking"], "");
+    let messages = json!([
+        {"role": "user", "content": "?"},
+        {"role": "assistant", "content": hidden["content"]},
+        {"role": "user", "content": "And?"},
+    ]);
+    ask(
+        &running,
+        MESSAGES,
+        &with(smallest(MESSAGES, "?"), json!({"messages": messages})),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn limits_and_stop_sequences_end_the_answer() {
+    let running = start(Script::answers(["one two three four five six"])).await;
+    let ends = |fields: Value| {
+        let request = with(smallest(MESSAGES, "Count"), fields);
+        let running = &running;
+        async move {
+            let answer = ask(running, MESSAGES, &request).await;
+            let text = answer["content"][0]["text"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            let reason = answer["stop_reason"].as_str().unwrap().to_owned();
+            (text, reason, answer["stop_sequence"].clone())
+        }
+    };
+    let length = ("one two ".to_owned(), "max_tokens".to_owned(), Value::Null);
+    assert_eq!(ends(json!({"max_tokens": 2})).await, length);
+    let stopped = (
+        "one two ".to_owned(),
+        "stop_sequence".to_owned(),
+        json!("three"),
+    );
+    assert_eq!(
+        ends(json!({"stop_sequences": ["four", "three"]})).await,
+        stopped
+    );
+    let warm = (String::new(), "max_tokens".to_owned(), Value::Null);
+    assert_eq!(ends(json!({"max_tokens": 0})).await, warm);
+}
+
+#[tokio::test]
+async fn usage_and_stop_can_be_scripted() {
+    let usage = ScriptedUsage {
+        input: Some(10_000),
+        cache_read: Some(9_000),
+        cache_write_1h: Some(600),
+        output: Some(77),
+        ..ScriptedUsage::default()
+    };
+    let reply = ScriptedReply::text("No.")
+        .with_usage(usage)
+        .with_stop(ScriptedStop::Refusal);
+    let running = start(Script::replies(vec![reply])).await;
+    let answer = ask(&running, MESSAGES, &smallest(MESSAGES, "?")).await;
+    assert_eq!(answer["stop_reason"], "refusal");
+    let usage = &answer["usage"];
+    assert_eq!(usage["input_tokens"], 400);
+    assert_eq!(usage["cache_read_input_tokens"], 9_000);
+    assert_eq!(usage["cache_creation_input_tokens"], 600);
+    assert_eq!(usage["cache_creation"]["ephemeral_1h_input_tokens"], 600);
+    assert_eq!(usage["output_tokens"], 77);
+}
+
+#[tokio::test]
+async fn tokens_are_counted_without_an_answer() {
+    let running = start(Script::built_in()).await;
+    let mut request = smallest(MESSAGES, &"w".repeat(400));
+    request.as_object_mut().unwrap().remove("max_tokens");
+    let counted = ask(&running, "/v1/messages/count_tokens", &request).await;
+    assert_eq!(counted, json!({"input_tokens": 100}));
+    request["messages"] = json!([]);
+    let got = post(&running, "/v1/messages/count_tokens", &request).await;
+    assert_eq!(got.status, 400);
+    assert_eq!(running.violations().len(), 1);
+}
+
+#[tokio::test]
+async fn models_are_listed_in_the_shape_of_who_asks() {
+    let running = start(Script::built_in().with_models(["claude-x", "gpt-*"])).await;
+    let list = |version: bool| {
+        let mut request = client().get(format!("{}/v1/models", running.url()));
+        if version {
+            request = request.header("anthropic-version", "2023-06-01");
+        }
+        async move { request.send().await.unwrap().json::<Value>().await.unwrap() }
+    };
+    let anthropic = list(true).await;
+    assert_eq!(anthropic["data"][0]["type"], "model");
+    assert_eq!(anthropic["first_id"], "claude-x");
+    let openai = list(false).await;
+    assert_eq!(openai["object"], "list");
+    assert_eq!(openai["data"][0]["id"], "claude-x");
+    assert_eq!(openai["data"].as_array().unwrap().len(), 1);
+
+    let got = post(&running, MESSAGES, &smallest(MESSAGES, "?")).await;
+    assert_eq!(
+        (got.status, &got.json()["error"]["type"]),
+        (404, &json!("not_found_error"))
+    );
+}

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# The official Python and JavaScript clients of OpenAI and Anthropic against a simulator.
+#
+#     tests/sdks/run.sh http://127.0.0.1:4010
+#
+# Installs the clients into a temporary folder. What cannot be run for want of Python, Node or the
+# package registries is skipped with a notice; a failing check fails the script.
+set -euo pipefail
+
+if [ $# -ne 1 ]; then
+    echo "usage: $0 URL    (of a simulator with its built-in scenario, for instance http://127.0.0.1:4010)" >&2
+    exit 2
+fi
+url=${1%/}
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+skip() {
+    echo "skipped: $*"
+}
+
+python_checks() {
+    command -v python3 >/dev/null || { skip "python: python3 is not installed"; return 0; }
+    if ! python3 -m venv "$work/venv" >"$work/venv.log" 2>&1; then
+        skip "python: python3 has no venv module"
+        return 0
+    fi
+    if ! "$work/venv/bin/pip" install --quiet --disable-pip-version-check openai anthropic >"$work/pip.log" 2>&1; then
+        skip "python: the packages cannot be installed: $(tail -n 1 "$work/pip.log")"
+        return 0
+    fi
+    "$work/venv/bin/python" "$here/check_python.py" "$url"
+}
+
+node_checks() {
+    command -v node >/dev/null || { skip "node: node is not installed"; return 0; }
+    command -v npm >/dev/null || { skip "node: npm is not installed"; return 0; }
+    mkdir "$work/node"
+    cp "$here/check_node.mjs" "$work/node/"
+    echo '{"private": true, "type": "module"}' >"$work/node/package.json"
+    if ! (cd "$work/node" && npm install --no-audit --no-fund --loglevel=error openai @anthropic-ai/sdk >"$work/npm.log" 2>&1); then
+        skip "node: the packages cannot be installed: $(grep -m 1 -i error "$work/npm.log" || true)"
+        return 0
+    fi
+    (cd "$work/node" && node check_node.mjs "$url")
+}
+
+python_checks || failed=1
+node_checks || failed=1
+exit "$failed"
