@@ -15,7 +15,6 @@ use crate::outcome::{How, Outcome, Revision, Settling};
 use crate::policy::{Join, Mode, Policy};
 use crate::reserve::{self, Secured};
 use crate::store::NAME_LABEL;
-use crate::sync::Mutex;
 use crate::ticket::{Errand, Stage, Ticket};
 use crate::{Begun, Call, FrozenMiss, Key, Reason};
 
@@ -125,8 +124,7 @@ impl Request<'_> {
             how,
             storable,
             started: Instant::now(),
-            accounted: Mutex::default(),
-            charged: Mutex::default(),
+            accounts: Box::default(),
             renewal: None,
             stage: Stage::Waiting,
         }

@@ -8,7 +8,7 @@ use crate::engine::{Shared, expired};
 use crate::entry::Entry;
 use crate::flight::Flight;
 use crate::store::NAME_LABEL;
-use crate::{Cache, Key, Kind, Provenance};
+use crate::{Cache, Key, Kind, Provenance, Scope};
 
 /// A criterion on an entry's labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,42 +176,54 @@ impl Cache {
         Ok(entry.map(|entry| Stored::of(&entry, self.0.clock.now())))
     }
 
-    /// The newest entry that matches, expired or not; counts as no call.
+    /// The newest entry that matches, expired or not, of those that these scopes share: nobody is
+    /// shown what belongs to a scope that they did not name. Counts as no call.
     ///
     /// # Errors
-    /// Those of the memory.
-    pub async fn newest(&self, which: &Filter) -> Result<Option<Stored>, Error> {
+    /// Those of the memory. A damaged entry is no entry.
+    pub async fn newest(
+        &self,
+        which: &Filter,
+        scopes: &[Scope],
+    ) -> Result<Option<Stored>, Error> {
         let Ok(memory) = self.0.memory() else {
             return Ok(None);
         };
         let query = Query::of(which);
-        let newest = if query.is_exact() {
+        let whose = Whose::of(scopes);
+        if query.is_exact() {
             let filter = memory::Filter {
                 order: Order::Newest,
                 ..query.filter(which)
             };
-            let batch = memory
-                .find(space::CACHE, &filter, Page::first(1))
-                .settle()
-                .await?;
-            batch.records.into_iter().next()
-        } else {
-            self.newest_of_all(which, &query).await?
-        };
-        let entry = newest.and_then(|record| Entry::decode(record).ok());
-        Ok(entry.map(|entry| Stored::of(&entry, self.0.clock.now())))
+            // Mostly one of the first few is shared by the right people.
+            for limit in [1, PAGE] {
+                let batch = memory
+                    .find(space::CACHE, &filter, Page::first(limit))
+                    .settle()
+                    .await?;
+                let all = batch.records.len() < limit as usize;
+                let newest = batch.records.into_iter().find_map(|record| whose.one(record));
+                if newest.is_some() || all {
+                    return Ok(newest.map(|entry| Stored::of(&entry, self.0.clock.now())));
+                }
+            }
+        }
+        let newest = self.newest_of_all(which, &query, &whose).await?;
+        Ok(newest.map(|entry| Stored::of(&entry, self.0.clock.now())))
     }
 
-    /// The newest of those whose labels match, where the memory cannot tell which do.
+    /// The newest of those that match, where the memory cannot tell which do.
     async fn newest_of_all(
         &self,
         which: &Filter,
         query: &Query<'_>,
-    ) -> Result<Option<Record>, Error> {
+        whose: &Whose,
+    ) -> Result<Option<Entry>, Error> {
         let Ok(memory) = self.0.memory() else {
             return Ok(None);
         };
-        let mut newest: Option<Record> = None;
+        let mut newest: Option<(Millis, Entry)> = None;
         let mut after: Option<String> = None;
         loop {
             let page = Page {
@@ -224,16 +236,18 @@ impl Cache {
                 .settle()
                 .await?;
             after.clone_from(&batch.next);
-            let matching = batch
-                .records
-                .into_iter()
-                .filter(|record| which.matches_labels(&record.labels));
-            newest = newest
-                .into_iter()
-                .chain(matching)
-                .max_by_key(|record| record.updated);
+            for record in batch.records {
+                let updated = record.updated;
+                let may_be = newest.as_ref().is_none_or(|(newest, _)| updated >= *newest);
+                if may_be
+                    && which.matches_labels(&record.labels)
+                    && let Some(entry) = whose.one(record)
+                {
+                    newest = Some((updated, entry));
+                }
+            }
             if after.is_none() {
-                return Ok(newest);
+                return Ok(newest.map(|(_, entry)| entry));
             }
         }
     }
@@ -346,6 +360,21 @@ impl Erased {
             key: r.key,
             labels: r.labels,
         }));
+    }
+}
+
+/// The scopes whose entries may be seen.
+struct Whose(Vec<String>);
+
+impl Whose {
+    fn of(scopes: &[Scope]) -> Self {
+        Self(scopes.iter().map(Scope::to_string).collect())
+    }
+
+    /// The entry, if one of them shares it.
+    fn one(&self, record: Record) -> Option<Entry> {
+        let entry = Entry::decode(record).ok()?;
+        self.0.contains(&entry.head.scope).then_some(entry)
     }
 }
 

@@ -22,13 +22,15 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The stricter of what a file says (`self`) and what the command line says (`over`).
+    /// What a file says (`self`) together with what the command line says (`over`): that counts,
+    /// except that it makes nothing be looked up or stored that the file keeps out of the cache.
     #[must_use]
     pub fn overridden_by(self, over: Self) -> Self {
         match (self, over) {
-            (Self::Off, Self::Frozen) => Self::Off,
             (own, Self::On) => own,
             (Self::Off, _) => Self::Off,
+            // Run without looking, and do not store.
+            (Self::ReadOnly, Self::Refresh) => Self::Off,
             (_, over) => over,
         }
     }

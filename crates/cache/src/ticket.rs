@@ -66,12 +66,19 @@ pub struct Ticket {
     /// Whether the answer may be stored as far as is known before the run.
     pub(crate) storable: Result<(), Reason>,
     pub(crate) started: Instant,
-    /// What of this run calls inside it have accounted for.
-    pub(crate) accounted: Mutex<Spend>,
-    /// Tokens and money that the run has told of.
-    pub(crate) charged: Mutex<Spend>,
+    /// Told while it runs, and seldom: apart, so that tickets are small.
+    pub(crate) accounts: Box<Mutex<Accounts>>,
     pub(crate) renewal: Option<tokio::task::AbortHandle>,
     pub(crate) stage: Stage,
+}
+
+/// What a run tells of its costs while it runs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Accounts {
+    /// Tokens and money that it was charged for.
+    charged: Spend,
+    /// What of it calls inside it have accounted for.
+    elsewhere: Spend,
 }
 
 /// How far a ticket has come.
@@ -107,7 +114,7 @@ impl Ticket {
     /// Says that the run was charged for so many tokens and so much money, whether it ends well or
     /// not. Calls and time are counted by the ticket itself.
     pub fn charge(&self, spent: Spend) {
-        *lock(&self.charged) += Spend {
+        lock(&self.accounts).charged += Spend {
             calls: 0,
             time: Duration::ZERO,
             ..spent
@@ -117,18 +124,18 @@ impl Ticket {
     /// Says that calls made by this run have accounted for so much of its time, tokens and money
     /// themselves: it is not paid for twice. What the entry says that it cost to make stays the whole.
     pub fn account_elsewhere(&self, spent: Spend) {
-        *lock(&self.accounted) += spent;
+        lock(&self.accounts).elsewhere += spent;
     }
 
     /// What the run cost, if it took so much by itself.
     fn whole(&self, mut spent: Spend) -> Spend {
-        spent += *lock(&self.charged);
+        spent += lock(&self.accounts).charged;
         spent
     }
 
     /// What this call itself has to account for.
     fn own(&self, whole: Spend) -> Spend {
-        whole.without(*lock(&self.accounted))
+        whole.without(lock(&self.accounts).elsewhere)
     }
 
     /// Says that the answer lasts no longer than that: who made it said so, and only with it. It

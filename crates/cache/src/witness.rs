@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sync::{Mutex, lock};
 use looks::Looks;
-use status::{Absence, Status};
+use status::{Absence, Status, Times};
 
 /// More observations than this, and the answer is not stored: checking them would cost more than
 /// the work.
@@ -36,6 +36,8 @@ pub enum Observation<'a> {
     Listing(&'a Path),
     /// Whether it is there, and as what.
     Existence(&'a Path),
+    /// Where it is, links followed: for work that treats a file by where it is.
+    Target(&'a Path),
 }
 
 /// Where the work notes what it looks at. Cheap to clone; clones note into the same list.
@@ -45,6 +47,7 @@ pub struct Witness(Arc<Notes>);
 #[derive(Default)]
 struct Notes {
     looks: Looks,
+    times: Times,
     observed: Mutex<List>,
     /// Why the list is not the whole truth: something moved while it was looked at, or the list is full.
     spoilt: Mutex<Option<String>>,
@@ -81,7 +84,7 @@ impl Witness {
     /// be read for any other reason cannot be witnessed.
     pub fn read(&self, path: &Path) -> io::Result<Bytes> {
         let _look = self.0.looks.begin();
-        match observe::read(path) {
+        match observe::read(path, &self.0.times) {
             Ok((observed, bytes)) => {
                 self.note(observed);
                 Ok(bytes)
@@ -97,10 +100,12 @@ impl Witness {
     /// Notes what is there now; called before looking. Blocks while it reads the file.
     pub fn observe(&self, what: Observation<'_>) {
         let _look = self.0.looks.begin();
+        let times = &self.0.times;
         self.note(match what {
-            Observation::Content(path) => observe::content(path),
-            Observation::Listing(path) => observe::listing(path),
+            Observation::Content(path) => observe::content(path, times),
+            Observation::Listing(path) => observe::listing(path, times),
             Observation::Existence(path) => observe::existence(path),
+            Observation::Target(path) => observe::target(path),
         });
     }
 
@@ -228,6 +233,10 @@ enum What {
     Present {
         directory: bool,
     },
+    Target {
+        /// Without links; `None` if nothing is there.
+        real: Option<String>,
+    },
 }
 
 /// The observations of an entry, ready to be checked on every hit.
@@ -284,13 +293,14 @@ impl Watched {
     }
 
     fn check_content(&self, all: bool) -> Result<(), String> {
+        let times = Times::default();
         for (index, observed) in self.observed.iter().enumerate() {
             let proven = self.proven[index].load(Ordering::Relaxed);
             match observed.glance(proven) {
                 Verdict::Holds if !all => {}
                 Verdict::Changed(what) if !all => return Err(what),
                 _ => {
-                    if observed.compare()? {
+                    if observed.compare(&times)? {
                         self.proven[index].store(true, Ordering::Relaxed);
                     }
                 }
@@ -303,6 +313,13 @@ impl Watched {
 impl Observed {
     /// Decides by the status alone where that is possible.
     fn glance(&self, proven: bool) -> Verdict {
+        if let What::Target { .. } = self.what {
+            return match observe::target(Path::new(&self.path)) {
+                Ok(now) if now == *self => Verdict::Holds,
+                Ok(_) => Verdict::Changed(format!("{} leads elsewhere", self.path)),
+                Err(error) => Verdict::Changed(error),
+            };
+        }
         let now = Status::of(Path::new(&self.path));
         match (&self.what, now) {
             (_, Err(error)) => Verdict::Changed(format!("{}: {error}", self.path)),
@@ -310,6 +327,8 @@ impl Observed {
             (What::Absent(_), Ok(Err(_))) => self.changed(),
             (What::Absent(_), Ok(Ok(_))) => Verdict::Changed(format!("{} is there now", self.path)),
             (_, Ok(Err(_))) => Verdict::Changed(format!("{} is gone", self.path)),
+            // Judged above.
+            (What::Target { .. }, Ok(Ok(_))) => self.changed(),
             (What::Present { directory }, Ok(Ok(now))) => {
                 if *directory == now.directory {
                     Verdict::Holds
@@ -344,12 +363,13 @@ impl Observed {
 
     /// Looks again and compares what is there. True if the status of the first look may be trusted
     /// from now on.
-    fn compare(&self) -> Result<bool, String> {
+    fn compare(&self, times: &Times) -> Result<bool, String> {
         let path = Path::new(&self.path);
         let now = match &self.what {
-            What::Content { .. } => observe::content(path),
-            What::Listing { .. } => observe::listing(path),
+            What::Content { .. } => observe::content(path, times),
+            What::Listing { .. } => observe::listing(path, times),
             What::Absent(_) | What::Present { .. } => observe::existence(path),
+            What::Target { .. } => observe::target(path),
         }?;
         let same_status = |then: &Status, now: &Status| now.same_as(then) && now.trusted;
         match (&self.what, &now.what) {
@@ -367,7 +387,11 @@ impl Observed {
                     status: now,
                 },
             ) if digest == again => Ok(same_status(status, now)),
-            (What::Absent(_) | What::Present { .. }, again) if again == &self.what => Ok(false),
+            (What::Absent(_) | What::Present { .. } | What::Target { .. }, again)
+                if again == &self.what =>
+            {
+                Ok(false)
+            }
             _ => Err(format!("{} changed", self.path)),
         }
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cachalot_core::Digest;
 use sha2::Digest as _;
 
-use super::status::{Absence, Status};
+use super::status::{Absence, Status, Times};
 use super::{Observed, What};
 
 type Result<T> = std::result::Result<T, String>;
@@ -39,22 +39,22 @@ fn moved(path: &Path) -> String {
 }
 
 /// Reads a file and notes it, on one handle.
-pub(super) fn read(path: &Path) -> io::Result<(Result<Observed>, Bytes)> {
+pub(super) fn read(path: &Path, times: &Times) -> io::Result<(Result<Observed>, Bytes)> {
     let mut file = File::open(path)?;
     let before = Status::from(&file.metadata()?);
     let mut bytes = Vec::with_capacity(usize::try_from(before.size).unwrap_or(0));
     file.read_to_end(&mut bytes)?;
     let after = Status::from(&file.metadata()?);
     let observed = if before.same_as(&after) && bytes.len() as u64 == before.size {
-        noted(path, Digest::of(&bytes), before)
+        noted(path, Digest::of(&bytes), before, times)
     } else {
         Err(moved(path))
     };
     Ok((observed, bytes.into()))
 }
 
-fn noted(path: &Path, digest: Digest, status: Status) -> Result<Observed> {
-    let status = status.judge(directory_of(path));
+fn noted(path: &Path, digest: Digest, status: Status, times: &Times) -> Result<Observed> {
+    let status = status.judge(directory_of(path), times);
     Ok(Observed {
         path: name(path)?,
         what: What::Content { digest, status },
@@ -75,13 +75,13 @@ pub(super) fn unread(path: &Path, error: &io::Error) -> Result<Observed> {
 }
 
 /// What a path holds now, in constant memory.
-pub(super) fn content(path: &Path) -> Result<Observed> {
+pub(super) fn content(path: &Path, times: &Times) -> Result<Observed> {
     match Status::of(path).map_err(|error| fault(path, &error))? {
         Err(absence) => Ok(Observed {
             path: name(path)?,
             what: What::Absent(absence),
         }),
-        Ok(status) if status.directory => listing(path),
+        Ok(status) if status.directory => listing(path, times),
         // To open a pipe would wait for its other end.
         Ok(_) if !path.is_file() => Err(format!(
             "{} is neither a file nor a directory",
@@ -99,7 +99,7 @@ pub(super) fn content(path: &Path) -> Result<Observed> {
             if !before.same_as(&status_of(&file)?) {
                 return Err(moved(path));
             }
-            noted(path, digest, before)
+            noted(path, digest, before, times)
         }
     }
 }
@@ -116,7 +116,7 @@ fn hash(file: &mut File) -> io::Result<Digest> {
 }
 
 /// The names and kinds of a directory's entries.
-pub(super) fn listing(path: &Path) -> Result<Observed> {
+pub(super) fn listing(path: &Path, times: &Times) -> Result<Observed> {
     let status = match Status::of(path).map_err(|error| fault(path, &error))? {
         Err(absence) => {
             return Ok(Observed {
@@ -151,7 +151,7 @@ pub(super) fn listing(path: &Path) -> Result<Observed> {
     let digest = Digest::of_parts(&parts);
     match Status::of(path) {
         Ok(Ok(after)) if after.same_as(&status) => {
-            let status = status.judge(path);
+            let status = status.judge(path, times);
             Ok(Observed {
                 path: name(path)?,
                 what: What::Listing { digest, status },
@@ -172,5 +172,18 @@ pub(super) fn existence(path: &Path) -> Result<Observed> {
     Ok(Observed {
         path: name(path)?,
         what,
+    })
+}
+
+/// Where a path leads.
+pub(super) fn target(path: &Path) -> Result<Observed> {
+    let real = match std::fs::canonicalize(path) {
+        Ok(real) => Some(name(&real)?),
+        Err(error) if Absence::of(&error).is_some() => None,
+        Err(error) => return Err(fault(path, &error)),
+    };
+    Ok(Observed {
+        path: name(path)?,
+        what: What::Target { real },
     })
 }

@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::sync::{Mutex, lock};
+
 /// The coarsest time stamps of file systems in use (FAT) are two seconds apart: two writes within
 /// that time may leave the same status.
 const GRANULARITY: Duration = Duration::from_secs(2);
@@ -77,9 +79,10 @@ impl Status {
 
     /// Notes whether this status was old enough to trust when it was taken, by the time of the file
     /// system that `directory` is on.
-    pub(super) fn judge(mut self, directory: &Path) -> Self {
+    pub(super) fn judge(mut self, directory: &Path, times: &Times) -> Self {
         let newest = self.modified.max(self.changed);
-        self.trusted = file_system_time(directory)
+        self.trusted = times
+            .of(self.device, directory)
             .is_some_and(|now| newest.saturating_add(nanoseconds(GRANULARITY)) < now);
         self
     }
@@ -112,6 +115,24 @@ impl Status {
             device: 0,
             trusted: false,
         }
+    }
+}
+
+/// What time it was on each file system when it was first asked: for as long as one piece of work
+/// takes, so that looking at a thousand files does not ask a thousand times. A time that has passed
+/// since makes a status less trustworthy than it is, never more.
+#[derive(Default)]
+pub(super) struct Times(Mutex<Vec<(u64, Option<i128>)>>);
+
+impl Times {
+    fn of(&self, device: u64, directory: &Path) -> Option<i128> {
+        let mut known = lock(&self.0);
+        if let Some((_, time)) = known.iter().find(|(of, _)| *of == device) {
+            return *time;
+        }
+        let time = file_system_time(directory);
+        known.push((device, time));
+        time
     }
 }
 

@@ -169,7 +169,7 @@ proptest! {
             let shown = here.cache.peek(&Question::number(1).key()).await.unwrap();
             assert_eq!(shown.is_some(), unharmed);
             here.cache.export(&mut Vec::new(), None).await.unwrap();
-            here.cache.newest(&Filter::default()).await.unwrap();
+            here.cache.newest(&Filter::default(), &testers()).await.unwrap();
             let told = here.ask(&Question::number(1), &in_domains(&["d"]), "run").await;
             assert_eq!(told.text(), if unharmed { ANSWER } else { "run" });
             assert!(told.settled.stored.is_ok());

@@ -439,7 +439,7 @@ async fn without_a_memory_there_is_nothing_to_erase_but_runs_to_revoke() {
     assert_eq!(here.cache.sweep(None).await.unwrap(), 0);
     assert!(
         here.cache
-            .newest(&Filter::default())
+            .newest(&Filter::default(), &testers())
             .await
             .unwrap()
             .is_none()
@@ -549,7 +549,7 @@ async fn the_newest_that_matches_is_found_whatever_the_pattern() {
         ("z*", None),
         ("*z", None),
     ] {
-        let stored = here.cache.newest(&by(glob(pattern))).await.unwrap();
+        let stored = here.cache.newest(&by(glob(pattern)), &testers()).await.unwrap();
         let text = match stored {
             Some(stored) => {
                 Some(String::from_utf8(stored.body.whole().await.unwrap().to_vec()).unwrap())
@@ -557,6 +557,44 @@ async fn the_newest_that_matches_is_found_whatever_the_pattern() {
             None => None,
         };
         assert_eq!(text.as_deref(), expected, "{pattern}");
+    }
+}
+
+#[tokio::test]
+async fn the_newest_is_sought_in_scopes_that_are_named_and_in_no_others() {
+    let user = |name: &str| Scope::User(name.into());
+    let here = setting();
+    let ask = async |scope: Scope, number: usize| {
+        let question = Question {
+            scope,
+            ..Question::number(number)
+        };
+        here.after(Duration::from_millis(5));
+        let text = number.to_string();
+        here.ask(&question, &tagged(&["handle"]), &text).await;
+    };
+    ask(Scope::Global, 0).await;
+    ask(user("ada"), 1).await;
+    // More of somebody else's than are looked at in one go.
+    for number in 2..700 {
+        ask(user("bob"), number).await;
+    }
+    let newest = async |criterion: Criterion, scopes: &[Scope]| {
+        let stored = here.cache.newest(&by(criterion), scopes).await.unwrap()?;
+        let text = stored.body.whole().await.unwrap();
+        Some(String::from_utf8(text.to_vec()).unwrap())
+    };
+    for criterion in [is("handle"), glob("handle"), glob("h*"), glob("*e")] {
+        for (scopes, expected) in [
+            (vec![Scope::Global, user("ada")], Some("1")),
+            (vec![Scope::Global], Some("0")),
+            (vec![user("bob"), Scope::Global], Some("699")),
+            (vec![user("eve"), Scope::Agent("ada".into())], None),
+            (vec![], None),
+        ] {
+            let found = newest(criterion.clone(), &scopes).await;
+            assert_eq!(found.as_deref(), expected, "{criterion:?} {scopes:?}");
+        }
     }
 }
 

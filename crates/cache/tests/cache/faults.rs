@@ -307,7 +307,7 @@ async fn who_asks_the_memory_itself_is_told_of_its_fault() {
     assert!(here.cache.erase(&Filter::default(), false).await.is_err());
     assert!(here.cache.erase(&Filter::default(), true).await.is_err());
     assert!(here.cache.peek(&Question::number(1).key()).await.is_err());
-    assert!(here.cache.newest(&Filter::default()).await.is_err());
+    assert!(here.cache.newest(&Filter::default(), &testers()).await.is_err());
     assert!(here.cache.each(&Filter::default(), |_| {}).await.is_err());
     assert!(here.cache.sweep(None).await.is_err());
     assert!(here.cache.usage().await.is_err());

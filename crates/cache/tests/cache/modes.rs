@@ -492,3 +492,12 @@ fn what_the_command_line_says_counts_unless_the_file_says_off() {
     assert_eq!(Mode::Off.overridden_by(Mode::Refresh), Mode::Off);
     assert_eq!(Mode::On.overridden_by(Mode::Off), Mode::Off);
 }
+
+#[test]
+fn what_may_not_be_stored_is_not_stored_by_refreshing_it() {
+    assert_eq!(Mode::ReadOnly.overridden_by(Mode::On), Mode::ReadOnly);
+    // Neither is looked, which was asked for, nor stored, which is not allowed.
+    assert_eq!(Mode::ReadOnly.overridden_by(Mode::Refresh), Mode::Off);
+    assert_eq!(Mode::ReadOnly.overridden_by(Mode::Off), Mode::Off);
+    assert_eq!(Mode::ReadOnly.overridden_by(Mode::Frozen), Mode::Frozen);
+}

@@ -165,6 +165,11 @@ impl Making {
     }
 }
 
+/// The scope of every question that says nothing else.
+pub(crate) fn testers() -> Vec<Scope> {
+    vec![Scope::Agent("tester".into())]
+}
+
 pub(crate) fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::at(START))
 }

@@ -598,3 +598,45 @@ fn thousands_of_files_are_noted_in_no_time() {
     // Comparing each with each would take many seconds.
     assert!(began.elapsed() < std::time::Duration::from_secs(5));
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn where_a_path_leads_is_noticed_though_the_same_is_there() {
+    use std::os::unix::fs::symlink;
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name);
+    for name in ["one", "other"] {
+        fs::create_dir(path(name)).unwrap();
+        fs::write(path(name).join("file"), "same").unwrap();
+    }
+    let note = |name: &str| {
+        let witness = Witness::default();
+        witness.observe(Observation::Target(&path(name)));
+        witness.taken()
+    };
+    let link = |target: &str| {
+        let _ = fs::remove_file(path("link"));
+        symlink(target, path("link")).unwrap();
+    };
+    let absent = note("link");
+    assert!(absent.holds().await.is_ok());
+    link("one/file");
+    assert!(absent.holds().await.is_err());
+    let (direct, linked) = (note("one/file"), note("link"));
+    fs::write(path("one/file"), "new").unwrap();
+    assert!(
+        linked.holds().await.is_ok(),
+        "what is there is another question"
+    );
+    link("other/file");
+    let why = linked.holds().await.unwrap_err();
+    assert!(why.ends_with("link leads elsewhere"), "{why}");
+    link("one/../one/file");
+    assert!(linked.holds().await.is_ok(), "it is the same place");
+    // A directory on the way becomes a link.
+    fs::rename(path("one"), path("moved")).unwrap();
+    symlink("moved", path("one")).unwrap();
+    assert!(direct.holds().await.is_err() && linked.holds().await.is_err());
+    fs::remove_file(path("moved/file")).unwrap();
+    assert!(direct.holds().await.is_err());
+}
