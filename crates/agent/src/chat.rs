@@ -2,67 +2,15 @@
 
 use std::sync::Arc;
 
-use cachalot_model::budget::Meter;
-use cachalot_tools::{Tool, Toolbox};
+use cachalot_tools::Toolbox;
 
-use crate::conversation::Conversation;
 use crate::definition::{AgentDefinition, Team};
-use crate::delegate::TransferTask;
-use crate::event::Event;
+use crate::desk::Desk;
 use crate::house::House;
-use crate::turn::{Shared, Sum, Turn, TurnReport};
+use crate::report::{Sum, TurnReport};
+use crate::shared::Shared;
+use crate::turn::Turn;
 use crate::{Cancel, Error, ErrorKind};
-
-/// An agent at work: its tools and its conversation.
-pub(crate) struct Desk {
-    pub(crate) toolbox: Arc<dyn Toolbox>,
-    pub(crate) conversation: Conversation,
-}
-
-impl Desk {
-    /// A new session of an agent.
-    pub(crate) async fn begin(
-        shared: &Shared,
-        agent: &AgentDefinition,
-        parent: Option<String>,
-        depth: u32,
-    ) -> Result<Self, Error> {
-        let id = (shared.house.name_session)();
-        let toolbox = toolbox(shared, agent, &id, depth).await?;
-        let definitions = toolbox.definitions();
-        let conversation =
-            Conversation::begin(&shared.house, agent, &definitions, id, parent).await?;
-        toolbox.reset(conversation.id()).await;
-        Ok(Self {
-            toolbox,
-            conversation,
-        })
-    }
-
-    /// The session is over: what the tools kept for it is let go.
-    pub(crate) async fn leave(&self) {
-        self.toolbox.reset(self.conversation.id()).await;
-    }
-}
-
-async fn toolbox(
-    shared: &Shared,
-    agent: &AgentDefinition,
-    session: &str,
-    depth: u32,
-) -> Result<Arc<dyn Toolbox>, Error> {
-    let own: Vec<Arc<dyn Tool>> = TransferTask::of(agent, shared, depth).into_iter().collect();
-    let warn = |message: &str| {
-        shared.house.listener.tell(&Event::Warning {
-            agent: &agent.name,
-            message,
-        });
-    };
-    let toolboxes = &shared.house.toolboxes;
-    toolboxes
-        .toolbox(&shared.team, agent, session, own, &warn)
-        .await
-}
 
 /// A chat with a team.
 pub struct Chat {
@@ -81,9 +29,9 @@ impl Chat {
     pub async fn begin(house: House, team: Arc<Team>, agent: Option<&str>) -> Result<Self, Error> {
         let agent = match agent {
             None => team.entry().clone(),
-            Some(name) => named(&team, name)?,
+            Some(name) => named(&team, name, String::new)?,
         };
-        let shared = shared(house, team);
+        let shared = Shared::new(house, team);
         let desk = Desk::begin(&shared, &agent, None, 0).await?;
         Ok(Self {
             shared,
@@ -93,7 +41,9 @@ impl Chat {
         })
     }
 
-    /// Goes on with a session, in this process or another: what was sent is sent again, byte for byte.
+    /// Goes on with a session, in this process or another: what was sent is sent again, byte for
+    /// byte, also if the agent's tools or its instruction are others now. If its model is another
+    /// one, everything is sent anew. The listener is warned of either.
     ///
     /// # Errors
     /// As of [`Chat::begin`], and if there is no such session, or its agent is not in the team.
@@ -109,25 +59,19 @@ impl Chat {
                     format!("there is no session `{session}`; `cachalot sessions ls` lists them"),
                 )
             })?;
-        let agent = named(&team, &opened.head.agent)?;
-        let shared = shared(house, team);
-        let toolbox = toolbox(&shared, &agent, &opened.head.id, 0).await?;
-        let definitions = toolbox.definitions();
-        let (conversation, notice) =
-            Conversation::resume(&shared.house, &agent, &definitions, opened).await?;
-        if let Some(message) = &notice {
-            shared.house.listener.tell(&Event::Warning {
-                agent: &agent.name,
-                message,
-            });
-        }
+        let held = || {
+            format!(
+                "the session `{}` was held with `{}`: ",
+                opened.head.id, opened.head.agent
+            )
+        };
+        let agent = named(&team, &opened.head.agent, held)?;
+        let shared = Shared::new(house, team);
+        let desk = Desk::resume(&shared, &agent, opened).await?;
         Ok(Self {
             shared,
             agent,
-            desk: Desk {
-                toolbox,
-                conversation,
-            },
+            desk,
             total: Sum::default(),
         })
     }
@@ -160,17 +104,14 @@ impl Chat {
     /// is kept and can go on.
     ///
     /// # Errors
-    /// The model could not be asked or did not answer, or the session could not be kept. What was
-    /// said stays in the session.
+    /// Nothing was said, the model could not be asked or did not answer, or the session could not be
+    /// kept. What was said stays in the session, and so does what had come of an answer; the chat can
+    /// go on.
     pub async fn turn(&mut self, said: &str, cancel: &Cancel) -> Result<TurnReport, Error> {
-        self.shared.cancel = cancel.clone();
-        let turn = Turn {
-            shared: &self.shared,
-            agent: &self.agent,
-            toolbox: &self.desk.toolbox,
-            conversation: &mut self.desk.conversation,
-        };
-        let ended = turn.run(said).await;
+        // Of a turn whose future was dropped.
+        self.total += self.shared.take_sum();
+        let turn = Turn::new(&self.shared, &self.agent, &mut self.desk);
+        let ended = turn.run_until(said, cancel).await;
         let sum = self.shared.take_sum();
         self.total += sum;
         ended.map(|ended| TurnReport {
@@ -180,42 +121,44 @@ impl Chat {
         })
     }
 
-    /// Ends the session and begins a new one with the same agent.
+    /// Ends the session and begins a new one with the same agent. What the user allowed for the rest
+    /// of the chat stays allowed, and what was spent stays spent.
     ///
     /// # Errors
-    /// As of [`Chat::begin`].
+    /// As of [`Chat::begin`]; then the old session goes on.
     pub async fn renew(&mut self) -> Result<(), Error> {
+        let desk = Desk::begin(&self.shared, &self.agent, None, 0).await?;
         self.desk.leave().await;
-        self.desk = Desk::begin(&self.shared, &self.agent, None, 0).await?;
+        self.desk = desk;
         Ok(())
     }
 
     /// Ends the chat: what the tools kept for the session is let go. The session itself is kept.
     pub async fn close(self) -> Sum {
         self.desk.leave().await;
-        self.total
+        let mut total = self.total;
+        total += self.shared.take_sum();
+        total
     }
 }
 
-fn shared(house: House, team: Arc<Team>) -> Shared {
-    let meter = Meter::new(team.budget.clone(), Arc::clone(&house.clock));
-    Shared {
-        house,
-        team,
-        meter,
-        cancel: Cancel::default(),
-        sum: Arc::default(),
-        always: Arc::default(),
-    }
-}
-
-fn named(team: &Team, name: &str) -> Result<AgentDefinition, Error> {
+/// The agent of this name. `about` begins the message if there is none.
+fn named(
+    team: &Team,
+    name: &str,
+    about: impl FnOnce() -> String,
+) -> Result<AgentDefinition, Error> {
     team.agent(name).cloned().ok_or_else(|| {
-        let names: Vec<&str> = team.agents.iter().map(|agent| agent.name.as_str()).collect();
+        let names: Vec<&str> = team
+            .agents
+            .iter()
+            .map(|agent| agent.name.as_str())
+            .collect();
         Error::new(
             ErrorKind::Definition,
             format!(
-                "there is no agent `{name}` in the file; {}",
+                "{}there is no agent `{name}` in the file; {}",
+                about(),
                 cachalot_core::suggest::did_you_mean(name, &names)
             ),
         )

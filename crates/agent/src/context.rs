@@ -4,6 +4,7 @@
 use async_trait::async_trait;
 use cachalot_core::clock::iso8601;
 use cachalot_core::{Clock, Millis};
+use cachalot_model::{Block, Message};
 
 use crate::AgentDefinition;
 
@@ -28,7 +29,13 @@ fn now(at: Millis) -> String {
     format!("The time is {}.", iso8601(at))
 }
 
-/// The paragraphs as one block behind the user's own text, told apart from it.
-pub(crate) fn block(paragraphs: &[String]) -> Option<String> {
-    (!paragraphs.is_empty()).then(|| format!("<context>\n{}\n</context>", paragraphs.join("\n")))
+/// What the user says, and behind it, told apart from it, these paragraphs as one block.
+pub(crate) fn message(said: &str, paragraphs: &[String]) -> Message {
+    let mut message = Message::user(said);
+    if !paragraphs.is_empty() {
+        let paragraphs = paragraphs.join("\n");
+        let block = Block::text(format!("<context>\n{paragraphs}\n</context>"));
+        message.content.push(block);
+    }
+    message
 }

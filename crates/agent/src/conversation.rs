@@ -1,33 +1,63 @@
 //! A conversation with one model: a session, and the pieces that its messages are rendered to, once.
 
+mod changes;
+mod remains;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cachalot_core::Spend;
 use cachalot_model::wire::Rendered;
-use cachalot_model::{
-    Block, Extra, Message, Model, Role, ToolDefinition, ToolResult, Usage,
+use cachalot_model::{Block, Format, Message, Model, Parameters, Role, ToolDefinition, Usage};
+use cachalot_prompt::{
+    Head, Level, Namespace, Prompt, Session, Tail, Target, contiguous, simple_plan,
 };
-use cachalot_prompt::{Head, Namespace, Prompt, Session, Tail, Target, contiguous, simple_plan};
 
-use crate::Error;
 use crate::definition::AgentDefinition;
 use crate::house::House;
+use crate::{Error, ErrorKind};
 
-/// What stands for an answer that never came, so that user and model keep taking turns.
-const NO_ANSWER: &str = "(no answer: the turn ended before there was one)";
-
-/// What stands for the result of a call that was interrupted.
-const NO_RESULT: &str =
-    "The call was interrupted. Whether it had an effect is not known; look before you repeat it.";
+pub(crate) use remains::{Progress, Remains, results};
 
 /// Characters of the first message that become the title of the session.
 const TITLE: usize = 60;
 
+/// How often a message is written to a memory that is busy.
+const WRITINGS: u32 = 2;
+
+/// What a model is shown of an agent, once for a whole session.
+#[derive(Debug, Clone)]
+pub(crate) struct Shown {
+    pub(crate) tools: Vec<ToolDefinition>,
+    /// Empty: none.
+    pub(crate) system: String,
+}
+
+impl Shown {
+    /// As this model is sent it.
+    fn rendered(&self, model: &Model) -> Frozen {
+        let wire = model.wire();
+        let system = Some(self.system.as_str()).filter(|text| crate::said::is_visible(text));
+        Frozen {
+            tools: self.tools.iter().map(|tool| wire.tool(tool)).collect(),
+            system: system.map(|text| wire.system(text)).into_iter().collect(),
+        }
+    }
+}
+
+/// Tools and system text as they are sent.
+struct Frozen {
+    tools: Vec<Rendered>,
+    system: Vec<Rendered>,
+}
+
 pub(crate) struct Conversation {
     session: Session,
     model: Model,
+    has_tools: bool,
+    /// The ids of all calls.
+    calls: BTreeSet<String>,
     /// The ids of calls whose results are in the conversation, verbatim.
     results: Arc<BTreeSet<String>>,
 }
@@ -37,20 +67,24 @@ impl Conversation {
     pub(crate) async fn begin(
         house: &House,
         agent: &AgentDefinition,
-        tools: &[ToolDefinition],
+        shown: &Shown,
         id: String,
         parent: Option<String>,
     ) -> Result<Self, Error> {
-        let model = house.models.find(&agent.model)?;
-        model.ready()?;
-        let format = model.wire().format();
+        let model = model(house, agent)?;
         let head = Head {
-            workspace: Some(house.tools.workspace.root().display().to_string()),
+            workspace: Some(workspace(house)),
             base_url: Some(model.base_url().to_owned()),
             parent,
-            ..Head::new(id, &agent.name, model.provider(), model.name(), format)
+            ..Head::new(
+                id,
+                &agent.name,
+                model.provider(),
+                model.name(),
+                model.wire().format(),
+            )
         };
-        let (tools, system) = frozen(&model, agent, tools);
+        let Frozen { tools, system } = shown.rendered(&model);
         let session = house
             .sessions
             .create_from(head, Prompt::begin(&tools, &system))
@@ -60,53 +94,77 @@ impl Conversation {
     }
 
     /// A session that was begun before. What was sent stays as it was sent, unless the agent's model
-    /// is another one now: then everything is rendered anew, and the notice says so.
+    /// is another one now: then everything is rendered anew. Notices tell of that, and of what has
+    /// changed around the session.
     pub(crate) async fn resume(
         house: &House,
         agent: &AgentDefinition,
-        tools: &[ToolDefinition],
+        shown: &Shown,
         mut session: Session,
-    ) -> Result<(Self, Option<String>), Error> {
-        let model = house.models.find(&agent.model)?;
-        model.ready()?;
+    ) -> Result<(Self, Vec<String>), Error> {
+        let model = model(house, agent)?;
+        let frozen = shown.rendered(&model);
+        let mut notices: Vec<String> = changes::workspace(&session.head, &workspace(house))
+            .into_iter()
+            .collect();
         let head = &session.head;
         let now = (model.wire().format(), model.provider(), model.name());
         if (head.format, head.provider.as_str(), head.model.as_str()) == now {
-            return Ok((Self::over(session, model), None));
+            notices.extend(changes::shown(&session.prompt, &frozen));
+            session.head.base_url = Some(model.base_url().to_owned());
+            let this = Self::over(session, model);
+            notices.extend(this.changed_parameter());
+            return Ok((this, notices));
         }
-        let notice = format!(
+        notices.push(format!(
             "the session was held with {}/{}, and goes on with {}/{}: everything is sent anew",
             head.provider,
             head.model,
             model.provider(),
             model.name()
-        );
-        let (tools, system) = frozen(&model, agent, tools);
+        ));
+        changes::check_tools(&session, &frozen, model.wire().format())?;
         let target = Target {
             provider: model.provider(),
             model: model.name(),
             base_url: Some(model.base_url()),
-            tools: &tools,
-            system: &system,
+            tools: &frozen.tools,
+            system: &frozen.system,
         };
         session
             .rerender(model.wire(), target)
             .await
             .map_err(|error| Error::session(&error))?;
-        Ok((Self::over(session, model), Some(notice)))
+        Ok((Self::over(session, model), notices))
     }
 
     fn over(session: Session, model: Model) -> Self {
-        let messages = session.prompt.messages();
-        let results = messages
-            .iter()
-            .flat_map(|message| result_ids(message))
-            .map(ToOwned::to_owned)
-            .collect();
-        Self {
+        let first = session.prompt.backwards().last();
+        let mut this = Self {
+            has_tools: first.is_some_and(|piece| piece.level == Level::Tool),
+            calls: BTreeSet::new(),
+            results: Arc::default(),
             session,
             model,
-            results: Arc::new(results),
+        };
+        for message in this.session.prompt.messages() {
+            this.note(&message);
+        }
+        this
+    }
+
+    /// What was said is noted.
+    fn note(&mut self, message: &Message) {
+        let calls = message.tool_uses().map(|call| call.id.clone());
+        self.calls.extend(calls);
+        // A failure, or what stands for a result that never came, is no result to refer to.
+        let results = message.content.iter().filter_map(|block| match block {
+            Block::ToolResult(result) if !result.is_error => Some(result.id.clone()),
+            _ => None,
+        });
+        let mut results = results.peekable();
+        if results.peek().is_some() {
+            Arc::make_mut(&mut self.results).extend(results);
         }
     }
 
@@ -116,6 +174,11 @@ impl Conversation {
 
     pub(crate) fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// The ids of all calls.
+    pub(crate) fn calls(&self) -> &BTreeSet<String> {
+        &self.calls
     }
 
     /// The ids of calls whose results are in the conversation, verbatim.
@@ -129,14 +192,16 @@ impl Conversation {
             self.session.head.title = Some(title(&message));
         }
         let pieces = self.model.wire().message(&message)?;
-        let ids: Vec<String> = result_ids(&message).map(ToOwned::to_owned).collect();
-        self.session
-            .append(Arc::new(message), &pieces)
-            .await
-            .map_err(|error| Error::session(&error))?;
-        if !ids.is_empty() {
-            Arc::make_mut(&mut self.results).extend(ids);
+        let message = Arc::new(message);
+        let mut writings = 1;
+        loop {
+            match self.session.append(Arc::clone(&message), &pieces).await {
+                Ok(()) => break,
+                Err(error) if error.worth_retrying && writings < WRITINGS => writings += 1,
+                Err(error) => return Err(Error::session(&error)),
+            }
         }
+        self.note(&message);
         Ok(())
     }
 
@@ -148,58 +213,82 @@ impl Conversation {
     /// The next request.
     pub(crate) fn body(&mut self) -> Bytes {
         let wire = self.model.wire();
-        let parameters = self.session.head.routed(self.model.parameters());
+        let parameters = self.parameters();
         self.session.namespace = Some(Namespace::of(wire.format(), &parameters));
         let plan = simple_plan(&self.session.prompt, wire);
-        contiguous(
-            &self.session.prompt,
-            wire,
-            &plan,
-            &wire.tail(&parameters, true),
-        )
+        let tail = wire.tail(&parameters, true);
+        contiguous(&self.session.prompt, wire, &plan, &tail)
+    }
+
+    fn parameters(&self) -> Parameters {
+        let mut parameters = self.session.head.routed(self.model.parameters());
+        if !self.has_tools {
+            // Providers refuse to be told how to call tools that there are none of.
+            parameters.parallel_tool_calls = None;
+            parameters.tool_choice = None;
+        }
+        parameters
+    }
+
+    /// Says which parameter makes the next request another one to the provider than the last was.
+    fn changed_parameter(&self) -> Option<String> {
+        let before = self.session.namespace.as_ref()?;
+        let now = Namespace::of(self.model.wire().format(), &self.parameters());
+        let field = before.difference(&now)?;
+        Some(format!(
+            "`{}` is not what it was in the last request of this session: the provider reads what was sent before as if it were new",
+            field.name
+        ))
     }
 
     /// Makes the conversation one that can go on: calls without results get some, and what was not
-    /// answered gets an answer. Nothing that was sent is changed.
-    pub(crate) async fn mend(&mut self) -> Result<(), Error> {
+    /// answered gets an answer, from what a turn left behind as far as there is something. Nothing
+    /// that was sent is changed.
+    pub(crate) async fn mend(&mut self, remains: Remains) -> Result<(), Error> {
         if let Tail::OpenCalls(ids) = self.session.tail() {
-            let results = ids.into_iter().map(|id| {
-                Block::ToolResult(ToolResult {
-                    id,
-                    content: vec![Block::text(NO_RESULT)],
-                    is_error: true,
-                    extra: Extra::new(),
-                })
-            });
-            let message = Message::of(Role::User, results.collect());
-            self.say(message).await?;
+            self.say(remains.results(ids)).await?;
         }
         if self.session.tail() == Tail::Unanswered {
-            self.say(Message::assistant(NO_ANSWER)).await?;
+            self.say(remains.answer()).await?;
         }
         Ok(())
     }
+
+    /// The session as it is now, when somebody else has gone on with it.
+    pub(crate) async fn reopen(
+        &self,
+        house: &House,
+        agent: &AgentDefinition,
+        shown: &Shown,
+    ) -> Result<(Self, Vec<String>), Error> {
+        let id = self.id();
+        let opened = house.sessions.open(id).await;
+        let opened = opened.map_err(|error| Error::session(&error))?;
+        // The only session whose name begins so may be another one.
+        match opened.filter(|session| session.head.id == id) {
+            Some(session) => Self::resume(house, agent, shown, session).await,
+            None => Err(Error::new(
+                ErrorKind::Session,
+                format!("the session `{id}` was removed; begin a new one"),
+            )),
+        }
+    }
 }
 
-/// Tools and system text as this model is sent them.
-fn frozen(
-    model: &Model,
-    agent: &AgentDefinition,
-    tools: &[ToolDefinition],
-) -> (Vec<Rendered>, Vec<Rendered>) {
-    let wire = model.wire();
-    let tools = tools.iter().map(|tool| wire.tool(tool)).collect();
-    let system = Some(agent.instruction.as_str())
-        .filter(|text| !text.trim().is_empty())
-        .map(|text| wire.system(text));
-    (tools, system.into_iter().collect())
+/// The agent's model, ready to be asked.
+fn model(house: &House, agent: &AgentDefinition) -> Result<Model, Error> {
+    let model = house.models.find(&agent.model)?;
+    model.ready()?;
+    Ok(model)
 }
 
-fn result_ids(message: &Message) -> impl Iterator<Item = &str> {
-    message.content.iter().filter_map(|block| match block {
-        Block::ToolResult(result) => Some(result.id.as_str()),
-        _ => None,
-    })
+fn workspace(house: &House) -> String {
+    house.tools.workspace.root().display().to_string()
+}
+
+/// Whether a format wants tools to be there if there were calls of some.
+fn needs_tools_for_calls(format: Format) -> bool {
+    format == Format::Messages
 }
 
 /// The first words of a message.
@@ -208,10 +297,7 @@ fn title(message: &Message) -> String {
         Some(Block::Text { text, .. }) => text.as_str(),
         _ => "",
     };
-    let line: String = text
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ");
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut title: String = line.chars().take(TITLE).collect();
     if title.len() < line.len() {
         title.push('…');

@@ -10,23 +10,25 @@
 //! ```
 //!
 //! The first agent, or the one called `root`, is the entry. Problems have the codes of the sections
-//! that they are in, and of this room: `unknown-agent`, `unknown-model`, `no-agents`, `bad-permission`,
-//! `unreadable-instruction`, `delegates-to-itself`.
+//! that they are in, and of this room: `no-agents`, `unknown-agent`, `unknown-model`,
+//! `delegates-to-itself`, `bad-permission`, `conflicting-keys`, `unreadable-instruction`.
+
+mod agent;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cachalot_core::Problem;
-use cachalot_core::tree::{self, Entry, Node, Section};
+use cachalot_core::suggest::did_you_mean;
+use cachalot_core::tree::{self, Node, Section};
+use cachalot_core::{Place, Problem};
 use cachalot_model::budget::Budget;
 use cachalot_model::{Configured, Models};
 
 use crate::permissions::Permissions;
 
-/// Model calls in a turn, unless the file says otherwise.
-pub const DEFAULT_ITERATIONS: u32 = 50;
-/// Identical consecutive batches of calls at which a turn is ended, unless the file says otherwise.
-pub const DEFAULT_REPETITIONS: u32 = 5;
+pub use agent::{AgentDefinition, DEFAULT_ITERATIONS, DEFAULT_REPETITIONS};
+
+use agent::Written as WrittenAgent;
 
 /// The keys of an agent file that are a team's.
 pub const KEYS: [&str; 7] = [
@@ -42,7 +44,7 @@ pub const KEYS: [&str; 7] = [
 /// A team: agents, and what they share.
 #[derive(Debug, Clone)]
 pub struct Team {
-    /// The agents, in the order of the file.
+    /// The agents, in the order of the file; at least one.
     pub agents: Vec<AgentDefinition>,
     /// What `models:` and `providers:` say.
     pub configured: Configured,
@@ -56,6 +58,8 @@ pub struct Team {
     pub budget: Budget,
     /// Where the file is: relative paths are relative to it.
     pub directory: PathBuf,
+    /// Where each agent names its model.
+    model_places: Vec<Place>,
     /// The entry.
     entry: usize,
 }
@@ -73,51 +77,22 @@ pub struct Written<'a> {
 
 impl Written<'_> {
     /// Reads `models` and `providers`, environment variables expanded.
-    pub fn configured(
-        &self,
-        section: &mut Section<'_>,
-        problems: &mut Vec<Problem>,
-    ) -> Configured {
+    pub fn configured(&self, section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Configured {
         let mut expanded = |key| {
             section
                 .present(key)
-                .map(|node| tree::expand(node, self.text, self.environment, problems))
+                .map(|node| tree::expand(node, Some(self.text), self.environment, problems))
         };
         let (models, providers) = (expanded("models"), expanded("providers"));
         Configured::read(models.as_ref(), providers.as_ref(), problems)
     }
 }
 
-/// One agent.
-#[derive(Debug, Clone)]
-pub struct AgentDefinition {
-    /// Its name.
-    pub name: String,
-    /// The model's name: a key of `models:`, `provider/model`, or a model's own name.
-    pub model: String,
-    /// What it is good for: read by agents that delegate to it.
-    pub description: String,
-    /// What it is told before everything else.
-    pub instruction: String,
-    /// `toolsets:`, read by the room of tools.
-    pub toolsets: Option<Node>,
-    /// Agents that it may delegate to.
-    pub sub_agents: Vec<String>,
-    /// Model calls in a turn at most.
-    pub max_iterations: u32,
-    /// Identical consecutive batches of calls at which a turn is ended.
-    pub max_repetitions: u32,
-    /// Whether the newest message tells the time.
-    pub add_date: bool,
-    /// How many memories that match the user's message are put into the newest message.
-    pub recall: u32,
-}
-
 impl Team {
     /// Reads an agent file that holds nothing but a team.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// Everything that is wrong with it, in the order of the file.
     pub fn load(root: &Node, written: &Written<'_>) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let team = Section::of(root, "an agent file", &mut problems).and_then(|mut section| {
@@ -131,18 +106,21 @@ impl Team {
         });
         match team {
             Some(team) if problems.is_empty() => Ok(team),
-            _ => Err(problems),
+            _ => {
+                problems.sort_by_key(|problem| problem.place.as_ref().map(|place| place.start));
+                Err(problems)
+            }
         }
     }
 
-    /// Reads the keys of a team out of a file that may hold more; `None` if there are no agents.
+    /// Reads the keys of a team out of a file that may hold more; `None` if there are no agents, or
+    /// something is wrong with one.
     pub fn read(
         section: &mut Section<'_>,
         written: &Written<'_>,
         problems: &mut Vec<Problem>,
     ) -> Option<Self> {
         let place = section.place().clone();
-        let directory = written.directory;
         let configured = written.configured(section, problems);
         let mcps = section.present("mcps").cloned();
         let tools = section.present("tools").cloned();
@@ -154,31 +132,40 @@ impl Team {
             .section("budget", "`budget`", problems)
             .map(|budget| Budget::read(budget, problems))
             .unwrap_or_default();
+        let place = section
+            .entry("agents")
+            .map_or(place, |entry| entry.key_place.clone());
+        let read = problems.len();
         let Some(entries) = section.map("agents", problems).filter(|e| !e.is_empty()) else {
-            problems.push(
-                Problem::new("no-agents", "the file has no agents")
-                    .at(&place)
-                    .help("add `agents:` with at least one: `root: {model: …, instruction: …}`"),
-            );
+            // If there is something else than agents, that has been said.
+            if problems.len() == read {
+                problems.push(no_agents(&place));
+            }
             return None;
         };
-        let agents: Vec<_> = entries
+        let agents: Vec<WrittenAgent> = entries
             .iter()
-            .filter_map(|entry| agent(entry, directory, problems))
+            .filter_map(|entry| agent::read(entry, written.directory, problems))
             .collect();
-        check_delegation(entries, &agents, problems);
-        let entry = agents
-            .iter()
-            .position(|agent| agent.name == "root")
-            .unwrap_or(0);
-        (agents.len() == entries.len()).then(|| Self {
+        let names: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+        for agent in &agents {
+            check_delegation(agent, &names, problems);
+        }
+        let entry = names.iter().position(|name| *name == "root").unwrap_or(0);
+        let all = agents.len() == entries.len();
+        let (agents, model_places) = agents
+            .into_iter()
+            .map(|agent| (agent.definition, agent.model))
+            .unzip();
+        all.then_some(Self {
             agents,
             configured,
             mcps,
             tools,
             permissions,
             budget,
-            directory: directory.to_owned(),
+            directory: written.directory.to_owned(),
+            model_places,
             entry,
         })
     }
@@ -195,130 +182,50 @@ impl Team {
         self.agents.iter().find(|agent| agent.name == name)
     }
 
-    /// What is wrong with the models that the agents name, as far as `models` can tell.
+    /// What is wrong with the models that the agents name, as far as `models` can tell without asking
+    /// them.
     #[must_use]
     pub fn check_models(&self, models: &Models) -> Vec<Problem> {
-        self.agents
-            .iter()
-            .filter_map(|agent| {
+        let named = self.agents.iter().zip(&self.model_places);
+        named
+            .filter_map(|(agent, place)| {
                 let error = models.find(&agent.model).err()?;
-                Some(Problem::new(
-                    "unknown-model",
-                    format!("agent `{}`: {error}", agent.name),
-                ))
+                let problem =
+                    Problem::new("unknown-model", format!("agent `{}`: {error}", agent.name));
+                Some(problem.at(place))
             })
             .collect()
     }
 }
 
-fn agent(
-    entry: &Entry,
-    directory: &Path,
-    problems: &mut Vec<Problem>,
-) -> Option<AgentDefinition> {
-    let mut section = Section::of(&entry.value, "an agent", problems)?;
-    let model = section.required_text("model", problems);
-    let number = |key, default: u32, section: &mut Section<'_>, problems: &mut Vec<Problem>| {
-        section
-            .integer(key, 0..=u64::from(u32::MAX), problems)
-            .and_then(|number| u32::try_from(number).ok())
-            .unwrap_or(default)
-    };
-    let definition = AgentDefinition {
-        name: entry.key.clone(),
-        model: model.unwrap_or_default().to_owned(),
-        description: section
-            .text("description", problems)
-            .unwrap_or_default()
-            .to_owned(),
-        instruction: instruction(&mut section, directory, problems),
-        toolsets: section.present("toolsets").cloned(),
-        sub_agents: section
-            .texts("sub_agents", problems)
-            .unwrap_or_default()
-            .into_iter()
-            .map(ToOwned::to_owned)
-            .collect(),
-        max_iterations: match number("max_iterations", DEFAULT_ITERATIONS, &mut section, problems) {
-            0 => u32::MAX,
-            most => most,
-        },
-        max_repetitions: number(
-            "max_consecutive_tool_calls",
-            DEFAULT_REPETITIONS,
-            &mut section,
-            problems,
-        )
-        .max(2),
-        add_date: section.boolean("add_date", problems).unwrap_or(false),
-        recall: number("recall", 0, &mut section, problems),
-    };
-    section.finish(problems);
-    model.map(|_| definition)
+fn no_agents(place: &Place) -> Problem {
+    Problem::new("no-agents", "the file has no agents")
+        .at(place)
+        .help("add `agents:` with at least one: `root: {model: …, instruction: …}`")
 }
 
-/// `instruction`, or the text of the file that `instruction_file` names.
-fn instruction(
-    section: &mut Section<'_>,
-    directory: &Path,
-    problems: &mut Vec<Problem>,
-) -> String {
-    let text = section.text("instruction", problems);
-    let Some(node) = section.present("instruction_file") else {
-        return text.unwrap_or_default().to_owned();
-    };
-    let Some(file) = node.as_text() else {
-        problems.push(node.wrong_type("instruction_file", "the path of a text file"));
-        return String::new();
-    };
-    if text.is_some() {
-        problems.push(
-            Problem::new(
-                "conflicting-keys",
-                "an agent has either an `instruction` or an `instruction_file`",
-            )
-            .at(&node.place),
-        );
-    }
-    let path = directory.join(file);
-    std::fs::read_to_string(&path).unwrap_or_else(|error| {
-        problems.push(
-            Problem::new(
-                "unreadable-instruction",
-                format!("{}: {error}", path.display()),
-            )
-            .at(&node.place)
-            .help("the path is relative to the agent file"),
-        );
-        String::new()
-    })
-}
-
-fn check_delegation(entries: &[Entry], agents: &[AgentDefinition], problems: &mut Vec<Problem>) {
-    let names: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
-    for agent in agents {
-        let Some(entry) = entries.iter().find(|entry| entry.key == agent.name) else {
-            continue;
-        };
-        for sub_agent in &agent.sub_agents {
-            if *sub_agent == agent.name {
-                problems.push(
-                    Problem::new(
-                        "delegates-to-itself",
-                        format!("agent `{sub_agent}` is its own sub-agent"),
-                    )
-                    .at(&entry.key_place),
-                );
-            } else if !names.contains(&sub_agent.as_str()) {
-                problems.push(
-                    Problem::new(
-                        "unknown-agent",
-                        format!("agent `{}` delegates to `{sub_agent}`, which is not there", agent.name),
-                    )
-                    .at(&entry.key_place)
-                    .help(cachalot_core::suggest::did_you_mean(sub_agent, &names)),
-                );
-            }
+fn check_delegation(agent: &WrittenAgent, names: &[&str], problems: &mut Vec<Problem>) {
+    let name = &agent.definition.name;
+    let named = agent.definition.sub_agents.iter().zip(&agent.sub_agents);
+    for (sub_agent, place) in named {
+        if sub_agent == name {
+            problems.push(
+                Problem::new(
+                    "delegates-to-itself",
+                    format!("agent `{name}` is its own sub-agent"),
+                )
+                .at(place)
+                .help("take it out; an agent that should do the same again can be another one with the same instruction"),
+            );
+        } else if !names.contains(&sub_agent.as_str()) {
+            problems.push(
+                Problem::new(
+                    "unknown-agent",
+                    format!("agent `{name}` delegates to `{sub_agent}`, which is not there"),
+                )
+                .at(place)
+                .help(did_you_mean(sub_agent, names)),
+            );
         }
     }
 }

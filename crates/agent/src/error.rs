@@ -6,12 +6,16 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
+    /// Nothing was said.
+    Input,
     /// The agent's definition names something that is not there: a model, an agent, a file.
     Definition,
     /// The model could not be asked, or did not answer.
     Model,
     /// The session could not be kept.
     Session,
+    /// The session was continued elsewhere in the middle of the turn. The next turn goes on from there.
+    Conflict,
     /// Tools could not be made ready.
     Tools,
 }
@@ -39,7 +43,11 @@ impl Error {
     }
 
     pub(crate) fn session(error: &cachalot_prompt::Error) -> Self {
-        Self::new(ErrorKind::Session, error.to_string())
+        let kind = match error.kind {
+            cachalot_prompt::ErrorKind::Conflict => ErrorKind::Conflict,
+            _ => ErrorKind::Session,
+        };
+        Self::new(kind, error.to_string())
     }
 }
 
@@ -51,8 +59,12 @@ impl fmt::Display for Error {
 
 impl From<cachalot_model::Error> for Error {
     fn from(error: cachalot_model::Error) -> Self {
+        let kind = match error.kind {
+            cachalot_model::ErrorKind::Configuration => ErrorKind::Definition,
+            _ => ErrorKind::Model,
+        };
         Self {
-            kind: ErrorKind::Model,
+            kind,
             message: error.to_string(),
             model: Some(error),
         }

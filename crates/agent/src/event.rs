@@ -49,7 +49,7 @@ pub enum Event<'a> {
         /// The call.
         call: &'a Call,
     },
-    /// A tool has answered, or was not let.
+    /// A tool has answered, or the call was refused.
     ToolEnded {
         /// The agent.
         agent: &'a str,
@@ -85,6 +85,8 @@ pub struct Question<'a> {
     pub call: &'a Call,
     /// Its arguments, cast and checked.
     pub arguments: &'a cachalot_tools::Arguments,
+    /// The rule under `permissions.ask` that wants it asked about; `None` if no rule speaks of it.
+    pub rule: Option<&'a str>,
 }
 
 /// What somebody answered to a [`Question`].
@@ -92,7 +94,8 @@ pub struct Question<'a> {
 pub enum Approval {
     /// This once.
     Yes,
-    /// This tool, for the rest of the chat.
+    /// This agent may call this tool for the rest of the chat, wherever it would be asked about for
+    /// the same reason: the same rule, or that no rule speaks of it.
     Always,
     /// No; with a reason for the model, if there is one.
     No(Option<String>),

@@ -28,6 +28,12 @@ pub trait Toolboxes: Send + Sync {
         own: Vec<Arc<dyn Tool>>,
         warn: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Arc<dyn Toolbox>, Error>;
+
+    /// What an agent is told of its toolsets, behind its own instruction: by default nothing.
+    fn instructions(&self, team: &Team, agent: &AgentDefinition) -> Vec<String> {
+        let _ = (team, agent);
+        Vec::new()
+    }
 }
 
 /// What turns need of the world.

@@ -3,6 +3,10 @@
 //! The turn loop sees tools through [`cachalot_tools::Toolbox`] and knows nothing of how results
 //! come about. What a turn needs of the world (models, tools, sessions, somebody to ask) is handed
 //! in as a [`House`].
+//!
+//! Whatever happens in a turn (a failure, an interruption, a budget that is used up), its session
+//! stays one that every provider accepts: calls have results, user and model take turns, and nothing
+//! that was sent is changed.
 
 mod cancel;
 pub mod chat;
@@ -10,11 +14,15 @@ mod context;
 mod conversation;
 pub mod definition;
 mod delegate;
+mod desk;
 mod error;
 pub mod event;
 pub mod house;
 pub mod permissions;
 mod repetition;
+mod report;
+mod said;
+mod shared;
 mod turn;
 
 pub use cancel::Cancel;
@@ -25,4 +33,4 @@ pub use error::{Error, ErrorKind};
 pub use event::{Approval, Approver, Event, Listener, Question};
 pub use house::{House, Toolboxes};
 pub use permissions::Permissions;
-pub use turn::{Stop, Sum, TurnReport};
+pub use report::{Stop, Sum, TurnReport};

@@ -11,14 +11,22 @@ pub(crate) struct Repetition {
 
 impl Repetition {
     /// How often in a row this batch has been made now, this time included. Ids do not count.
-    pub(crate) fn note<'a>(&mut self, calls: impl Iterator<Item = &'a Call>) -> u32 {
-        let batch: Vec<_> = calls
-            .map(|call| (call.name.clone(), call.arguments.clone()))
-            .collect();
-        if batch == self.last {
-            self.times += 1;
+    pub(crate) fn note(&mut self, calls: &[Call]) -> u32 {
+        let is_same = self.last.len() == calls.len()
+            && self
+                .last
+                .iter()
+                .zip(calls)
+                .all(|((name, arguments), call)| {
+                    *name == call.name && *arguments == call.arguments
+                });
+        if is_same {
+            self.times = self.times.saturating_add(1);
         } else {
-            self.last = batch;
+            let batch = calls.iter();
+            self.last = batch
+                .map(|call| (call.name.clone(), call.arguments.clone()))
+                .collect();
             self.times = 1;
         }
         self.times

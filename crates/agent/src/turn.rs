@@ -1,135 +1,40 @@
 //! The turn loop: assemble, call, run tools, repeat.
 
+mod ask;
+mod calls;
+mod halt;
+mod permit;
+
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
-use cachalot_core::Spend;
-use cachalot_model::budget::Meter;
-use cachalot_model::{
-    Block, Delta, ErrorKind as ModelErrorKind, Message, Reply, Role, StopReason, ToolResult, Usage,
-};
-use cachalot_tools::{Answer, Batch, Call, Output, Prepared, Toolbox, Verdict, Watcher};
+use cachalot_model::Message;
+use cachalot_model::StopReason;
 
-use crate::Cancel;
-use crate::conversation::Conversation;
-use crate::definition::{AgentDefinition, Team};
-use crate::event::{Approval, Event, Question};
-use crate::house::House;
-use crate::permissions::Decision;
+use crate::conversation::{Progress, Remains};
+use crate::definition::AgentDefinition;
+use crate::desk::Desk;
 use crate::repetition::Repetition;
-use crate::{Error, context};
+use crate::report::Stop;
+use crate::said::{Said, is_visible};
+use crate::shared::Shared;
+use crate::{Cancel, Error, ErrorKind, context};
+use halt::Halt;
 
-/// Why a turn ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stop {
-    /// The model had nothing more to do.
-    End,
-    /// The model, or a filter of its provider, refused.
-    Refusal,
-    /// The answer reached the limit of its tokens.
-    Length,
-    /// So many model calls were made, and no more are allowed in a turn.
-    Iterations(u32),
-    /// The model made the same calls so many times in a row.
-    Repetition(u32),
-    /// A budget is used up; says which.
-    Budget(String),
-    /// It was cancelled.
-    Interrupted,
-}
-
-impl Stop {
-    /// What to tell the user, if the turn did not simply end.
-    #[must_use]
-    pub fn notice(&self) -> Option<String> {
-        Some(match self {
-            Self::End => return None,
-            Self::Refusal => "the model refused to answer".to_owned(),
-            Self::Length => {
-                "the answer is cut off: it reached the limit of its tokens (max_tokens)".to_owned()
-            }
-            Self::Iterations(most) => format!(
-                "stopped after {most} model calls (max_iterations); say something to go on"
-            ),
-            Self::Repetition(times) => format!(
-                "stopped: the same tool calls were made {times} times in a row (max_consecutive_tool_calls)"
-            ),
-            Self::Budget(which) => format!("stopped: {which}"),
-            Self::Interrupted => "interrupted; the session is kept".to_owned(),
-        })
-    }
-}
-
-/// What a turn came to.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TurnReport {
-    /// The model's last text.
-    pub text: String,
-    /// Why it ended.
-    pub stop: Stop,
-    /// What it used, sub-agents included.
-    pub sum: Sum,
-}
-
-/// What turns used, cost and saved.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sum {
-    /// Model calls.
-    pub model_calls: u32,
-    /// Tool calls.
-    pub tool_calls: u32,
-    /// Tokens.
-    pub usage: Usage,
-    /// What was paid, for models.
-    pub paid: Spend,
-    /// What was saved, by tools that need not run.
-    pub saved: Spend,
-}
-
-impl std::ops::AddAssign for Sum {
-    fn add_assign(&mut self, other: Self) {
-        self.model_calls += other.model_calls;
-        self.tool_calls += other.tool_calls;
-        self.usage += other.usage;
-        self.paid += other.paid;
-        self.saved += other.saved;
-    }
-}
-
-/// What all turns of a chat share, those of sub-agents included.
-#[derive(Clone)]
-pub(crate) struct Shared {
-    pub(crate) house: House,
-    pub(crate) team: Arc<Team>,
-    pub(crate) meter: Meter,
-    pub(crate) cancel: Cancel,
-    /// What has been used since the turn began.
-    pub(crate) sum: Arc<Mutex<Sum>>,
-    /// Tools that the user allowed for the rest of the chat.
-    pub(crate) always: Arc<Mutex<Vec<String>>>,
-}
-
-impl Shared {
-    pub(crate) fn add(&self, part: Sum) {
-        *self.sum.lock().unwrap_or_else(PoisonError::into_inner) += part;
-    }
-
-    pub(crate) fn take_sum(&self) -> Sum {
-        std::mem::take(&mut *self.sum.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn is_always(&self, tool: &str) -> bool {
-        let always = self.always.lock().unwrap_or_else(PoisonError::into_inner);
-        always.iter().any(|allowed| allowed == tool)
-    }
-}
+/// So many answers in a row may be cut off in the middle of a call before the turn ends.
+const MOST_CUT_OFF: u32 = 3;
 
 /// A turn of one agent.
 pub(crate) struct Turn<'a> {
-    pub(crate) shared: &'a Shared,
-    pub(crate) agent: &'a AgentDefinition,
-    pub(crate) toolbox: &'a Arc<dyn Toolbox>,
-    pub(crate) conversation: &'a mut Conversation,
+    shared: &'a Shared,
+    agent: &'a AgentDefinition,
+    desk: &'a mut Desk,
+    halt: Halt,
+    /// The last text that the model said.
+    text: String,
+    /// The answer under way, as far as it was shown.
+    partial: String,
+    /// The calls under way.
+    progress: Arc<Mutex<Option<Progress>>>,
 }
 
 /// How a turn ended, and with which text.
@@ -138,67 +43,123 @@ pub(crate) struct Ended {
     pub(crate) stop: Stop,
 }
 
-impl Turn<'_> {
-    /// Carries the turn out. When it is cancelled, the conversation is left so that it can go on.
-    pub(crate) async fn run(mut self, said: &str) -> Result<Ended, Error> {
-        let (cancel, meter) = (self.shared.cancel.clone(), self.shared.meter.clone());
-        let stop = tokio::select! {
-            biased;
-            () = cancel.cancelled() => Stop::Interrupted,
-            over = time_over(&meter) => Stop::Budget(over),
-            ended = self.rounds(said) => return ended,
-        };
-        self.stopped(stop).await
+/// What came of the rounds of a turn.
+enum Round {
+    /// The model had the last word, or nothing was said at all.
+    Over(Ended),
+    /// The last word is not the model's, or has not come.
+    Stopped(Stop),
+}
+
+impl<'a> Turn<'a> {
+    pub(crate) fn new(shared: &'a Shared, agent: &'a AgentDefinition, desk: &'a mut Desk) -> Self {
+        Self {
+            shared,
+            agent,
+            desk,
+            halt: Halt::default(),
+            text: String::new(),
+            partial: String::new(),
+            progress: Arc::default(),
+        }
     }
 
-    async fn rounds(&mut self, said: &str) -> Result<Ended, Error> {
-        self.conversation.mend().await?;
-        let message = self.with_context(said).await;
-        self.conversation.say(message).await?;
+    /// Carries the turn out, unless it is cancelled or its time is up before: then the conversation
+    /// is left so that it can go on.
+    pub(crate) async fn run_until(mut self, said: &str, cancel: &Cancel) -> Result<Ended, Error> {
+        self.halt = Halt::when(cancel, &self.shared.meter);
+        self.run(said).await
+    }
+
+    /// Carries the turn out.
+    pub(crate) async fn run(mut self, said: &str) -> Result<Ended, Error> {
+        match self.rounds(said).await? {
+            Round::Over(ended) => Ok(ended),
+            Round::Stopped(stop) => self.stopped(stop).await,
+        }
+    }
+
+    async fn rounds(&mut self, said: &str) -> Result<Round, Error> {
+        if !is_visible(said) {
+            let nothing = "nothing was said: the message is empty";
+            return Err(Error::new(ErrorKind::Input, nothing));
+        }
+        if let Some(over) = self.over_budget() {
+            return Ok(Round::Over(self.ended(over)));
+        }
+        if let Err(stop) = self.open(said).await? {
+            return Ok(Round::Stopped(stop));
+        }
         let mut repetition = Repetition::default();
+        let mut cut_off = 0;
         for iteration in 1..=self.agent.max_iterations {
-            if let Err(over) = self.shared.meter.check_for(self.conversation.model()) {
-                return self.stopped(Stop::Budget(over.message)).await;
+            if let Some(over) = self.over_budget() {
+                return Ok(Round::Stopped(over));
             }
-            let reply = match self.ask(iteration).await {
-                Err(error) if error.kind == ModelErrorKind::OverBudget => {
-                    return self.stopped(Stop::Budget(error.message)).await;
-                }
-                reply => reply?,
+            let reply = match self.halt.clone().unless(self.ask(iteration)).await {
+                Ok(Ok(reply)) => reply,
+                Ok(Err(error)) => return Err(self.broken_off(error).await),
+                Err(stop) => return Ok(Round::Stopped(stop)),
             };
-            let text = reply.message.text();
-            let calls: Vec<Call> = reply.message.tool_uses().map(call).collect();
-            self.conversation.say(reply.message).await?;
-            if calls.is_empty() {
-                let stop = match reply.stop {
-                    StopReason::Length => Stop::Length,
-                    StopReason::Refusal => Stop::Refusal,
-                    _ => Stop::End,
-                };
-                return Ok(Ended { text, stop });
+            let reason = reply.stop.clone();
+            let said = Said::of(reply, self.desk.conversation.calls());
+            if is_visible(&said.text) {
+                self.text = said.text;
             }
-            let times = repetition.note(calls.iter());
-            let stuck = times >= self.agent.max_repetitions;
-            let answers = if stuck {
-                calls.into_iter().map(|call| repeated(call, times)).collect()
-            } else {
-                self.run_tools(calls).await
+            self.desk.conversation.say(said.message).await?;
+            self.partial.clear();
+            if said.calls.is_empty() {
+                let ended = self.answered(&reason, said.is_empty, iteration)?;
+                return Ok(Round::Over(ended));
+            }
+            let is_cut_off = reason == StopReason::Length;
+            cut_off = if is_cut_off { cut_off + 1 } else { 0 };
+            let times = repetition.note(&said.calls);
+            let is_stuck = times >= self.agent.max_repetitions;
+            let calls = match is_stuck {
+                true => calls::repeated(said.calls, times),
+                false => calls::complete(said.calls, is_cut_off),
             };
-            self.conversation.say(results(answers)).await?;
-            if stuck {
-                return self.stopped(Stop::Repetition(times)).await;
+            if let Err(stop) = self.run_calls(calls).await? {
+                return Ok(Round::Stopped(stop));
+            }
+            if is_stuck {
+                return Ok(Round::Stopped(Stop::Repetition(times)));
+            }
+            if cut_off >= MOST_CUT_OFF {
+                return Ok(Round::Stopped(Stop::Length));
             }
         }
-        self.stopped(Stop::Iterations(self.agent.max_iterations)).await
+        Ok(Round::Stopped(Stop::Iterations(self.agent.max_iterations)))
     }
 
-    /// Ends a turn whose last word was not the model's.
-    async fn stopped(&mut self, stop: Stop) -> Result<Ended, Error> {
-        self.conversation.mend().await?;
-        Ok(Ended {
-            text: String::new(),
-            stop,
-        })
+    /// Why no further model call may be made.
+    fn over_budget(&self) -> Option<Stop> {
+        let model = self.desk.conversation.model();
+        let over = self.shared.meter.check_for(model).err()?;
+        Some(Stop::Budget(over.message))
+    }
+
+    /// Says the user's message, in a conversation that is fit for it.
+    async fn open(&mut self, said: &str) -> Result<Result<(), Stop>, Error> {
+        let message = match self.halt.unless(self.with_context(said)).await {
+            Ok(message) => message,
+            Err(stop) => return Ok(Err(stop)),
+        };
+        match self.say_next(message.clone()).await {
+            Err(error) if error.kind == ErrorKind::Conflict => {
+                self.desk.reopen(self.shared, self.agent).await?;
+                self.say_next(message).await
+            }
+            done => done,
+        }
+        .map(Ok)
+    }
+
+    async fn say_next(&mut self, message: Message) -> Result<(), Error> {
+        let conversation = &mut self.desk.conversation;
+        conversation.mend(Remains::default()).await?;
+        conversation.say(message).await
     }
 
     /// The user's message, with what changes from turn to turn behind it.
@@ -207,197 +168,82 @@ impl Turn<'_> {
         for source in &self.shared.house.context {
             paragraphs.extend(source.paragraph(self.agent, said).await);
         }
-        let mut message = Message::user(said);
-        message
-            .content
-            .extend(context::block(&paragraphs).map(Block::text));
-        message
+        context::message(said, &paragraphs)
     }
 
-    async fn ask(&mut self, iteration: u32) -> Result<Reply, cachalot_model::Error> {
-        let (agent, listener) = (self.agent.name.as_str(), &self.shared.house.listener);
-        listener.tell(&Event::Asked { agent, iteration });
-        let body = self.conversation.body();
-        let model = self.conversation.model().clone();
-        let began = Instant::now();
-        let mut on = |delta: Delta| match &delta {
-            Delta::Text(text) => listener.tell(&Event::Text { agent, text }),
-            Delta::Reasoning(text) => listener.tell(&Event::Reasoning { agent, text }),
-            Delta::ToolUse { .. } | Delta::Arguments { .. } => {}
-        };
-        let reply = model.stream(body, &mut on).await?;
-        let elapsed = began.elapsed();
-        let usage = reply.usage.unwrap_or_default();
-        let cost = model.cost_of(&reply);
-        let paid = Spend {
-            input_tokens: usage.total_input(),
-            output_tokens: usage.output,
-            cost,
-            ..Spend::one(elapsed)
-        };
-        self.conversation.count(usage, paid);
-        self.shared.meter.record(reply.usage.as_ref(), cost);
-        self.shared.add(Sum {
-            model_calls: 1,
-            usage,
-            paid,
-            ..Sum::default()
-        });
-        listener.tell(&Event::Answered {
-            agent,
-            usage: reply.usage.as_ref(),
-            cost,
-            elapsed,
-        });
-        Ok(reply)
-    }
-
-    async fn run_tools(&self, calls: Vec<Call>) -> Vec<Answer> {
-        let mut prepared = Vec::with_capacity(calls.len());
-        for call in calls {
-            let ready = self.toolbox.prepare(call);
-            prepared.push(self.permit(ready).await);
-        }
-        let mut context = self.shared.house.tools.clone();
-        context.session = self.conversation.id().to_owned();
-        let batch = Batch {
-            context,
-            verbatim: self.conversation.results(),
-            watcher: Arc::new(Told {
-                shared: self.shared.clone(),
-                agent: self.agent.name.clone(),
-            }),
-        };
-        let answers = self.toolbox.run(prepared, &batch).await;
-        for answer in &answers {
-            self.shared.add(Sum {
-                tool_calls: 1,
-                saved: answer.saved,
-                ..Sum::default()
-            });
-        }
-        answers
-    }
-
-    /// Lets a call be made, or makes a result of why not.
-    async fn permit(&self, prepared: Prepared) -> Prepared {
-        let Verdict::Ready {
-            arguments,
-            read_only,
-            ..
-        } = &prepared.verdict
-        else {
-            return prepared;
-        };
-        let (name, house) = (&prepared.call.name, &self.shared.house);
-        let root = house.tools.workspace.root();
-        let decision = self
-            .shared
-            .team
-            .permissions
-            .judge(name, *read_only, arguments, root);
-        let refusal = match decision {
-            Decision::Allow => return prepared,
-            Decision::Deny(rule) => format!(
-                "The call of `{name}` is denied by the rule `{rule}`. Do not try it again; find another way or tell the user."
+    /// Ends a turn whose last word was the model's.
+    fn answered(
+        &mut self,
+        stop: &StopReason,
+        is_empty: bool,
+        iteration: u32,
+    ) -> Result<Ended, Error> {
+        let agent = &self.agent.name;
+        match stop {
+            StopReason::Length => return Ok(self.ended(Stop::Length)),
+            StopReason::Refusal => return Ok(self.ended(Stop::Refusal)),
+            StopReason::Other(reason) => self.shared.warn(
+                agent,
+                &format!("the provider ended the answer for another reason: {reason}"),
             ),
-            Decision::Ask if self.shared.is_always(name) => return prepared,
-            Decision::Ask => {
-                let question = Question {
-                    agent: &self.agent.name,
-                    call: &prepared.call,
-                    arguments,
-                };
-                match house.approver.approve(&question).await {
-                    Approval::Yes => return prepared,
-                    Approval::Always => {
-                        let mut always = self
-                            .shared
-                            .always
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner);
-                        always.push(name.clone());
-                        return prepared;
-                    }
-                    Approval::No(why) => {
-                        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-                        format!("The user did not allow this call of `{name}`{why}.")
-                    }
-                }
+            StopReason::End | StopReason::ToolUse | StopReason::StopText => {}
+        }
+        match (is_empty, iteration) {
+            (false, _) => {}
+            (true, 1) => {
+                return Err(Error::new(
+                    ErrorKind::Model,
+                    format!(
+                        "{}: `{}` gave an empty answer; ask again, or ask something else",
+                        self.desk.conversation.model().provider(),
+                        self.desk.conversation.model().name()
+                    ),
+                ));
             }
-        };
-        Prepared {
-            verdict: Verdict::Refused(Output::error(refusal)),
-            ..prepared
+            // It has done something, and has nothing to say about it.
+            (true, _) => self.shared.warn(agent, "the model said nothing more"),
+        }
+        Ok(self.ended(Stop::End))
+    }
+
+    fn ended(&mut self, stop: Stop) -> Ended {
+        Ended {
+            text: std::mem::take(&mut self.text),
+            stop,
         }
     }
-}
 
-/// Resolves when the budget's time is used up; says so.
-async fn time_over(meter: &Meter) -> String {
-    loop {
-        match meter.time_left() {
-            None => std::future::pending().await,
-            Some(left) => tokio::time::sleep(left).await,
+    /// Ends a turn whose last word was not the model's, or did not come to its end.
+    async fn stopped(&mut self, stop: Stop) -> Result<Ended, Error> {
+        if is_visible(&self.partial) {
+            self.text = self.partial.clone();
         }
-        if let Err(over) = meter.check() {
-            return over.message;
+        let remains = self.remains();
+        if let Some(progress) = &remains.progress {
+            self.shared.add_answers(&progress.ended);
         }
-    }
-}
-
-fn call(tool_use: &cachalot_model::ToolUse) -> Call {
-    Call {
-        id: tool_use.id.clone(),
-        name: tool_use.name.clone(),
-        arguments: tool_use.arguments.clone(),
-    }
-}
-
-/// The result of a call that is not made because it was made before, again and again.
-fn repeated(call: Call, times: u32) -> Answer {
-    Answer {
-        output: Output::error(format!(
-            "Not run: this is the {times}th identical call in a row. Its result will not change."
-        )),
-        call,
-        how: cachalot_tools::Answered::Refused,
-        elapsed: std::time::Duration::ZERO,
-        saved: Spend::default(),
-    }
-}
-
-/// The results of a batch as one message.
-fn results(answers: Vec<Answer>) -> Message {
-    let results = answers.into_iter().map(|answer| {
-        Block::ToolResult(ToolResult {
-            id: answer.call.id,
-            content: answer.output.content,
-            is_error: answer.output.is_error,
-            extra: cachalot_model::Extra::new(),
-        })
-    });
-    Message::of(Role::User, results.collect())
-}
-
-/// Passes what happens to calls on to the listener.
-struct Told {
-    shared: Shared,
-    agent: String,
-}
-
-impl Watcher for Told {
-    fn began(&self, call: &Call) {
-        self.shared.house.listener.tell(&Event::ToolBegan {
-            agent: &self.agent,
-            call,
-        });
+        self.desk.conversation.mend(remains).await?;
+        Ok(self.ended(stop))
     }
 
-    fn ended(&self, answer: &Answer) {
-        self.shared.house.listener.tell(&Event::ToolEnded {
-            agent: &self.agent,
-            answer,
-        });
+    /// The model failed. What had come of its answer was shown, and is kept.
+    async fn broken_off(&mut self, error: cachalot_model::Error) -> Error {
+        let remains = self.remains();
+        if is_visible(&remains.text) {
+            // If that fails, too, the model's failure is still what has to be told.
+            let _ = self.desk.conversation.mend(remains).await;
+        }
+        error.into()
+    }
+
+    fn remains(&mut self) -> Remains {
+        Remains {
+            text: std::mem::take(&mut self.partial),
+            progress: self
+                .progress
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        }
     }
 }

@@ -1,0 +1,105 @@
+//! What has changed around a session since it was held last.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use cachalot_model::Format;
+use cachalot_model::wire::Rendered;
+use cachalot_prompt::{Head, Level, Prompt, Session};
+use serde_json::Value;
+
+use super::{Frozen, needs_tools_for_calls};
+use crate::{Error, ErrorKind};
+
+/// The directory is another one.
+pub(super) fn workspace(head: &Head, now: &str) -> Option<String> {
+    let before = head.workspace.as_deref().filter(|before| *before != now)?;
+    Some(format!(
+        "the session was held in {before}; its tools work in {now} now"
+    ))
+}
+
+/// Tools and system text are others. The session keeps those that it began with.
+pub(super) fn shown(prompt: &Prompt, now: &Frozen) -> Vec<String> {
+    let before = |level| {
+        let mut pieces: Vec<Bytes> = prompt
+            .backwards()
+            .filter(|piece| piece.level == level)
+            .map(|piece| piece.bytes.clone())
+            .collect();
+        pieces.reverse();
+        pieces
+    };
+    let mut notices = Vec::new();
+    if let Some(which) = difference(&before(Level::Tool), &now.tools) {
+        notices.push(format!(
+            "the agent's tools are not those that the session began with ({which}); the model goes on with those it began with. A new session takes the others"
+        ));
+    }
+    if before(Level::System) != bytes(&now.system) {
+        notices.push(
+            "the agent's instruction is not the one that the session began with, and goes on with; a new session takes the other"
+                .to_owned(),
+        );
+    }
+    notices
+}
+
+fn bytes(pieces: &[Rendered]) -> Vec<Bytes> {
+    pieces.iter().map(|piece| piece.bytes.clone()).collect()
+}
+
+/// In words which tools came, went or changed.
+fn difference(before: &[Bytes], now: &[Rendered]) -> Option<String> {
+    let now = bytes(now);
+    if before == now {
+        return None;
+    }
+    let by_name = |pieces: &[Bytes]| -> BTreeMap<String, Bytes> {
+        let named = |piece: &Bytes| (name(piece), piece.clone());
+        pieces.iter().map(named).collect()
+    };
+    let (before, now) = (by_name(before), by_name(&now));
+    let gone = before.keys().filter(|name| !now.contains_key(*name));
+    let new = now.keys().filter(|name| !before.contains_key(*name));
+    let other = before
+        .iter()
+        .filter(|(name, piece)| now.get(*name).is_some_and(|now| now != *piece))
+        .map(|(name, _)| name);
+    let told: Vec<String> = gone
+        .map(|name| format!("`{name}` is gone"))
+        .chain(new.map(|name| format!("`{name}` is new")))
+        .chain(other.map(|name| format!("`{name}` is described otherwise")))
+        .collect();
+    Some(match told.is_empty() {
+        true => "their order is another".to_owned(),
+        false => told.join(", "),
+    })
+}
+
+/// The name of a tool, in whatever format it was rendered.
+fn name(tool: &Bytes) -> String {
+    let tool: Value = serde_json::from_slice(tool).unwrap_or_default();
+    let name = tool.pointer("/function/name").or_else(|| tool.get("name"));
+    name.and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// A conversation with calls cannot go where there must be tools then, if the agent has none.
+pub(super) fn check_tools(session: &Session, now: &Frozen, format: Format) -> Result<(), Error> {
+    let called = || {
+        let messages = session.prompt.messages();
+        messages
+            .iter()
+            .any(|message| message.tool_uses().next().is_some())
+    };
+    if !now.tools.is_empty() || !needs_tools_for_calls(format) || !called() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Session,
+        format!(
+            "the session `{}` has tool calls, and its agent has no tools now: this provider takes no such conversation. Give the agent tools, or begin a new session",
+            session.head.id
+        ),
+    ))
+}

@@ -1,0 +1,158 @@
+//! One agent.
+
+use std::path::Path;
+
+use cachalot_core::tree::{Entry, Node, Section};
+use cachalot_core::{Place, Problem};
+
+/// Model calls in a turn, unless the file says otherwise.
+pub const DEFAULT_ITERATIONS: u32 = 50;
+/// Identical consecutive batches of calls at which a turn is ended, unless the file says otherwise.
+pub const DEFAULT_REPETITIONS: u32 = 5;
+
+/// One agent.
+#[derive(Debug, Clone)]
+pub struct AgentDefinition {
+    /// Its name.
+    pub name: String,
+    /// The model's name: a key of `models:`, `provider/model`, or a model's own name.
+    pub model: String,
+    /// What it is good for: read by agents that delegate to it.
+    pub description: String,
+    /// What it is told before everything else.
+    pub instruction: String,
+    /// `toolsets:`, read by the room of tools.
+    pub toolsets: Option<Node>,
+    /// Agents that it may delegate to; none twice.
+    pub sub_agents: Vec<String>,
+    /// Model calls in a turn at most.
+    pub max_iterations: u32,
+    /// Identical consecutive batches of calls at which a turn is ended.
+    pub max_repetitions: u32,
+    /// Whether the newest message tells the time.
+    pub add_date: bool,
+    /// How many memories that match the user's message are put into the newest message.
+    pub recall: u32,
+}
+
+/// An agent, and where it is written.
+pub(super) struct Written {
+    pub(super) definition: AgentDefinition,
+    /// Where its model is named.
+    pub(super) model: Place,
+    /// Where each of its sub-agents is named.
+    pub(super) sub_agents: Vec<Place>,
+}
+
+/// Reads an agent; `None` if it has no model.
+pub(super) fn read(
+    entry: &Entry,
+    directory: &Path,
+    problems: &mut Vec<Problem>,
+) -> Option<Written> {
+    let mut section = Section::of(&entry.value, "an agent", problems)?;
+    let model = section.required_text("model", problems);
+    let (sub_agents, places) = sub_agents(&mut section, problems).into_iter().unzip();
+    let definition = AgentDefinition {
+        name: entry.key.clone(),
+        model: model.unwrap_or_default().to_owned(),
+        description: section
+            .text("description", problems)
+            .unwrap_or_default()
+            .to_owned(),
+        instruction: instruction(&mut section, directory, problems),
+        toolsets: section.present("toolsets").cloned(),
+        sub_agents,
+        max_iterations: limit(&mut section, "max_iterations", 1, problems)
+            .unwrap_or(DEFAULT_ITERATIONS),
+        max_repetitions: limit(&mut section, "max_consecutive_tool_calls", 2, problems)
+            .unwrap_or(DEFAULT_REPETITIONS),
+        add_date: section.boolean("add_date", problems).unwrap_or(false),
+        recall: section
+            .integer("recall", 0..=MOST, problems)
+            .and_then(|number| u32::try_from(number).ok())
+            .unwrap_or(0),
+    };
+    let place = section.node("model").map(|node| node.place.clone());
+    section.finish(problems);
+    model.map(|_| Written {
+        definition,
+        model: place.unwrap_or_else(|| entry.key_place.clone()),
+        sub_agents: places,
+    })
+}
+
+const MOST: u64 = u32::MAX as u64;
+
+/// Claims `key`: a limit of at least `least`, or 0 for none.
+fn limit(
+    section: &mut Section<'_>,
+    key: &'static str,
+    least: u32,
+    problems: &mut Vec<Problem>,
+) -> Option<u32> {
+    let number = section.integer(key, 0..=MOST, problems)?;
+    match u32::try_from(number).ok()? {
+        0 => Some(u32::MAX),
+        limit if limit >= least => Some(limit),
+        limit => {
+            let mut problem = Problem::new(
+                "out-of-range",
+                format!("`{key}` must be at least {least}, or 0 for no limit, but it is {limit}"),
+            )
+            .help(format!("write {least} or more, or 0"));
+            if let Some(node) = section.node(key) {
+                problem = problem.at(&node.place);
+            }
+            problems.push(problem);
+            None
+        }
+    }
+}
+
+/// Claims `sub_agents`: names, each once, with their places.
+fn sub_agents(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Vec<(String, Place)> {
+    let mut named: Vec<(String, Place)> = Vec::new();
+    for item in section.list("sub_agents", problems).unwrap_or_default() {
+        match item.as_text() {
+            Some(name) if named.iter().any(|(known, _)| known == name) => {}
+            Some(name) => named.push((name.to_owned(), item.place.clone())),
+            None => problems.push(item.wrong_type("an item of `sub_agents`", "text")),
+        }
+    }
+    named
+}
+
+/// `instruction`, or the text of the file that `instruction_file` names.
+fn instruction(section: &mut Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> String {
+    let text = section.text("instruction", problems);
+    let Some(node) = section.present("instruction_file") else {
+        return text.unwrap_or_default().to_owned();
+    };
+    let Some(file) = node.as_text() else {
+        problems.push(node.wrong_type("`instruction_file`", "text, the path of a file"));
+        return String::new();
+    };
+    if text.is_some() {
+        problems.push(
+            Problem::new(
+                "conflicting-keys",
+                "an agent has either an `instruction` or an `instruction_file`",
+            )
+            .at(&node.place)
+            .help("leave one of them out"),
+        );
+    }
+    let path = directory.join(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| {
+        problems.push(
+            Problem::new(
+                "unreadable-instruction",
+                format!("{}: {error}", path.display()),
+            )
+            .at(&node.place)
+            .help("the path is relative to the agent file, and the file is UTF-8 text"),
+        );
+        String::new()
+    })
+}

@@ -1,0 +1,253 @@
+//! A model's answer as it goes into the conversation: so that every provider takes it back, whatever
+//! the model wrote.
+
+use std::collections::BTreeSet;
+
+use cachalot_model::{Block, Message, Reply, StopReason, ToolUse};
+use cachalot_tools::Call;
+use serde_json::{Map, Value, json};
+
+/// What stands for an answer that says nothing: providers refuse a message without content.
+const NOTHING: &str = "(an empty answer)";
+
+/// The longest name of a tool that all providers take.
+const LONGEST_NAME: usize = 64;
+
+/// What a model said.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Said {
+    /// As it goes into the conversation.
+    pub(crate) message: Message,
+    /// The calls in it, as the model wrote them, with the ids that they have in the message.
+    pub(crate) calls: Vec<Call>,
+    /// Its text.
+    pub(crate) text: String,
+    /// Whether it says nothing and calls nothing.
+    pub(crate) is_empty: bool,
+}
+
+impl Said {
+    /// What this reply says. `taken` are the ids of earlier calls.
+    pub(crate) fn of(reply: Reply, taken: &BTreeSet<String>) -> Self {
+        let Reply {
+            mut message, stop, ..
+        } = reply;
+        let text = message.text();
+        let has_text = is_visible(&text);
+        // A call in a refused answer may be half a call, and must not run.
+        if stop == StopReason::Refusal && message.tool_uses().next().is_some() {
+            message = Message::assistant(text.clone());
+        }
+        let calls = calls(&mut message, taken);
+        let is_empty = calls.is_empty() && !has_text;
+        let has_others = |message: &Message| {
+            let mut blocks = message.content.iter();
+            blocks.any(|block| matches!(block, Block::Other { .. }))
+        };
+        if is_empty && !has_others(&message) {
+            // Reasoning goes, too: none may stand alone.
+            message = Message::assistant(NOTHING);
+        }
+        Self {
+            message,
+            calls,
+            text,
+            is_empty,
+        }
+    }
+}
+
+/// Whether there is a character that is no white space.
+pub(crate) fn is_visible(text: &str) -> bool {
+    text.contains(|sign: char| !sign.is_whitespace())
+}
+
+/// The calls of a message. In the message itself they get ids of their own, names that providers
+/// take, and arguments that are objects.
+fn calls(message: &mut Message, taken: &BTreeSet<String>) -> Vec<Call> {
+    let mut calls: Vec<Call> = Vec::new();
+    for block in &mut message.content {
+        let Block::ToolUse(tool_use) = block else {
+            continue;
+        };
+        let is_taken =
+            |id: &str| taken.contains(id) || calls.iter().any(|earlier| earlier.id == id);
+        if tool_use.id.is_empty() || is_taken(&tool_use.id) {
+            tool_use.id = another_id(taken.len() + calls.len(), is_taken);
+        }
+        calls.push(Call {
+            id: tool_use.id.clone(),
+            name: tool_use.name.clone(),
+            arguments: tool_use.arguments.clone(),
+        });
+        make_acceptable(tool_use);
+    }
+    calls
+}
+
+/// An id that no other call has: several servers count calls from 0 in each answer, and others refuse
+/// a conversation with two calls of one id.
+fn another_id(number: usize, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut number = number;
+    loop {
+        let id = format!("call_{number}");
+        if !is_taken(&id) {
+            return id;
+        }
+        number += 1;
+    }
+}
+
+/// A name that no tool can have, or arguments that are no JSON, would have every later request
+/// refused. What the model wrote is told to it by the call's result.
+fn make_acceptable(tool_use: &mut ToolUse) {
+    let fits = |sign: char| sign.is_ascii_alphanumeric() || sign == '_' || sign == '-';
+    let name = &tool_use.name;
+    if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(fits) {
+        let fitting = name
+            .chars()
+            .map(|sign| if fits(sign) { sign } else { '_' })
+            .take(LONGEST_NAME)
+            .collect::<String>();
+        tool_use.name = match fitting.is_empty() {
+            true => "_".to_owned(),
+            false => fitting,
+        };
+    }
+    let arguments = tool_use.arguments.trim();
+    if arguments == "null" {
+        tool_use.arguments = "{}".to_owned();
+    } else if !arguments.is_empty()
+        && serde_json::from_str::<Map<String, Value>>(arguments).is_err()
+    {
+        tool_use.arguments = json!({ "invalid_arguments": arguments }).to_string();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use cachalot_model::{Extra, Format, Reasoning, Role};
+
+    use super::*;
+
+    fn reply(content: Vec<Block>, stop: StopReason) -> Reply {
+        Reply {
+            message: Message::of(Role::Assistant, content),
+            stop,
+            usage: None,
+            model: "m".to_owned(),
+            id: None,
+            extra: Extra::new(),
+        }
+    }
+
+    fn tool_use(id: &str, name: &str, arguments: &str) -> Block {
+        Block::ToolUse(ToolUse {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+            extra: Extra::new(),
+        })
+    }
+
+    fn thought() -> Block {
+        Block::Reasoning(Reasoning {
+            text: "hm".to_owned(),
+            format: Format::Messages,
+            verbatim: json!({"type": "thinking", "thinking": "hm", "signature": "s"}),
+        })
+    }
+
+    fn of(content: Vec<Block>, stop: StopReason) -> Said {
+        Said::of(reply(content, stop), &BTreeSet::new())
+    }
+
+    #[test]
+    fn an_ordinary_answer_is_kept_as_it_is() {
+        let content = vec![
+            thought(),
+            Block::text("a"),
+            tool_use("1", "read_file", "{ \"path\": \"x\" }"),
+            tool_use("2", "list_dir", ""),
+        ];
+        let said = of(content.clone(), StopReason::ToolUse);
+        assert_eq!(said.message.content, content);
+        assert_eq!(said.calls.len(), 2);
+        assert_eq!((said.text.as_str(), said.is_empty), ("a", false));
+    }
+
+    #[test]
+    fn an_empty_answer_says_so_and_reasoning_does_not_stand_alone() {
+        for content in [
+            vec![],
+            vec![thought()],
+            vec![Block::text("")],
+            vec![thought(), Block::text(" \n")],
+        ] {
+            let said = of(content, StopReason::End);
+            assert_eq!(said.message, Message::assistant(NOTHING));
+            assert!(said.is_empty && said.calls.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_only_the_provider_knows_is_kept() {
+        let content = vec![Block::Other {
+            format: Format::Messages,
+            verbatim: json!({"type": "server_tool_use"}),
+        }];
+        let said = of(content.clone(), StopReason::End);
+        assert_eq!(said.message.content, content);
+        assert!(said.is_empty);
+    }
+
+    #[test]
+    fn a_refused_answer_calls_nothing() {
+        let content = vec![thought(), Block::text("I"), tool_use("1", "shell", "{}")];
+        let said = of(content, StopReason::Refusal);
+        assert_eq!(said.message, Message::assistant("I"));
+        assert_eq!(said.calls, []);
+        let said = of(vec![tool_use("1", "shell", "{}")], StopReason::Refusal);
+        assert_eq!(said.message, Message::assistant(NOTHING));
+    }
+
+    #[test]
+    fn no_two_calls_have_one_id() {
+        let taken = BTreeSet::from(["call_0".to_owned(), "call_2".to_owned()]);
+        let content = vec![
+            tool_use("call_0", "a", "{}"),
+            tool_use("x", "b", "{}"),
+            tool_use("x", "c", "{}"),
+            tool_use("", "d", "{}"),
+        ];
+        let said = Said::of(reply(content, StopReason::ToolUse), &taken);
+        let ids: Vec<&str> = said.message.tool_uses().map(|call| &*call.id).collect();
+        assert_eq!(ids, ["call_3", "x", "call_4", "call_5"]);
+        let called: Vec<&str> = said.calls.iter().map(|call| &*call.id).collect();
+        assert_eq!(called, ids);
+    }
+
+    #[test]
+    fn what_providers_would_refuse_is_written_so_that_they_do_not() {
+        let long = "x".repeat(65);
+        let content = vec![
+            tool_use("1", "functions.read file", "{\"path\": \"no"),
+            tool_use("2", "", "[1]"),
+            tool_use("3", &long, " null "),
+        ];
+        let said = of(content, StopReason::Length);
+        let uses: Vec<_> = said.message.tool_uses().collect();
+        assert_eq!(uses[0].name, "functions_read_file");
+        assert_eq!(
+            uses[0].arguments,
+            r#"{"invalid_arguments":"{\"path\": \"no"}"#
+        );
+        assert_eq!((uses[1].name.as_str(), uses[2].name.len()), ("_", 64));
+        assert_eq!(uses[1].arguments, r#"{"invalid_arguments":"[1]"}"#);
+        assert_eq!(uses[2].arguments, "{}");
+        // The tools are asked for what the model wrote.
+        assert_eq!(said.calls[0].name, "functions.read file");
+        assert_eq!(said.calls[0].arguments, "{\"path\": \"no");
+    }
+}

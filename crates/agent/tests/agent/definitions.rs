@@ -1,0 +1,316 @@
+//! Agent files.
+
+use cachalot_agent::definition::{DEFAULT_ITERATIONS, DEFAULT_REPETITIONS, KEYS};
+use cachalot_agent::{Team, Written};
+use cachalot_core::{ManualClock, Problem, tree};
+use cachalot_model::{Catalog, Models, Surroundings};
+use cachalot_storage::HttpOptions;
+
+use crate::world::{environment, load};
+
+fn problems(text: &str) -> Vec<Problem> {
+    load(text, std::path::Path::new(".")).unwrap_err()
+}
+
+/// What is wrong with a file: codes, and what is written at their places.
+fn found(text: &str) -> Vec<(&'static str, String)> {
+    let problems = problems(text);
+    problems
+        .into_iter()
+        .map(|problem| {
+            let place = problem
+                .place
+                .unwrap_or_else(|| panic!("no place: {}", problem.message));
+            assert_eq!(&*place.file, "team.yaml");
+            let at = &text[place.start..place.start + place.len];
+            (problem.code, at.to_owned())
+        })
+        .collect()
+}
+
+fn one(text: &str) -> (&'static str, String) {
+    let mut found = found(text);
+    assert_eq!(found.len(), 1, "{found:?}");
+    found.remove(0)
+}
+
+fn at(code: &'static str, place: &str) -> (&'static str, String) {
+    (code, place.to_owned())
+}
+
+#[test]
+fn a_small_file_has_defaults() {
+    let team = load(
+        "agents: {helper: {model: gpt-4o}}",
+        std::path::Path::new("."),
+    )
+    .unwrap();
+    let agent = team.entry();
+    assert_eq!(
+        (agent.name.as_str(), agent.model.as_str()),
+        ("helper", "gpt-4o")
+    );
+    assert_eq!(
+        (agent.instruction.as_str(), agent.description.as_str()),
+        ("", "")
+    );
+    assert_eq!(agent.max_iterations, DEFAULT_ITERATIONS);
+    assert_eq!(agent.max_repetitions, DEFAULT_REPETITIONS);
+    assert!(agent.toolsets.is_none() && agent.sub_agents.is_empty());
+    assert!(!agent.add_date && agent.recall == 0);
+    assert!(team.budget.is_unlimited() && team.mcps.is_none() && team.tools.is_none());
+}
+
+#[test]
+fn everything_can_be_said() {
+    let text = "
+version: 1
+name: team
+description: for people
+metadata: {author: me}
+models:
+  fast: {provider: openai, model: gpt-4o-mini}
+providers:
+  lab: {base_url: 'https://lab.example/v1'}
+mcps:
+  github: {command: gh}
+tools:
+  cacheToolResults: true
+permissions:
+  allow: [edit_file]
+budget:
+  max_cost: 1
+agents:
+  helper:
+    model: fast
+  root:
+    model: lab/m
+    description: Leads.
+    instruction: Lead.
+    toolsets: [{type: filesystem}]
+    sub_agents: [helper, helper]
+    max_iterations: 3
+    max_consecutive_tool_calls: 2
+    add_date: true
+    recall: 4
+";
+    let team = load(text, std::path::Path::new("/dir")).unwrap();
+    let agent = team.entry();
+    assert_eq!(agent.name, "root");
+    assert_eq!(agent.sub_agents, ["helper"]);
+    assert_eq!((agent.max_iterations, agent.max_repetitions), (3, 2));
+    assert!(agent.add_date && agent.recall == 4 && agent.toolsets.is_some());
+    assert_eq!(team.agents.len(), 2);
+    assert!(team.agent("helper").is_some() && team.agent("nobody").is_none());
+    assert!(team.configured.model("fast").is_some() && team.configured.provider("lab").is_some());
+    assert_eq!(team.directory, std::path::Path::new("/dir"));
+    assert_eq!(team.budget.max_cost, Some(1_000_000_000_000));
+}
+
+#[test]
+fn json_is_read_too() {
+    let text = r#"{
+	"agents": {
+		"root": {"model": "gpt-4o", "instruction": "a\nb", "add_date": true, "max_iterations": 0}
+	},
+	"permissions": {"allow": ["read_*"]}
+}"#;
+    let team = load(text, std::path::Path::new(".")).unwrap();
+    assert_eq!(team.entry().instruction, "a\nb");
+    assert_eq!(team.entry().max_iterations, u32::MAX);
+}
+
+#[test]
+fn an_instruction_may_be_in_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("prompts")).unwrap();
+    std::fs::write(directory.path().join("prompts/a.md"), "Be kind.\n").unwrap();
+    let text = "agents: {root: {model: gpt-4o, instruction_file: prompts/a.md}}";
+    let team = load(text, directory.path()).unwrap();
+    assert_eq!(team.entry().instruction, "Be kind.\n");
+
+    let text = "agents: {root: {model: gpt-4o, instruction_file: prompts/b.md}}";
+    let problems = load(text, directory.path()).unwrap_err();
+    assert_eq!(problems[0].code, "unreadable-instruction");
+    assert!(
+        problems[0].message.contains("prompts/b.md"),
+        "{}",
+        problems[0].message
+    );
+    assert_eq!(
+        one("agents: {root: {model: gpt-4o, instruction_file: no/such.md}}"),
+        at("unreadable-instruction", "no/such.md")
+    );
+    std::fs::write(directory.path().join("prompts/c.md"), [0xff, 0xfe]).unwrap();
+    let text = "agents: {root: {model: gpt-4o, instruction_file: prompts/c.md}}";
+    assert_eq!(
+        load(text, directory.path()).unwrap_err()[0].code,
+        "unreadable-instruction"
+    );
+}
+
+#[test]
+fn environment_variables_are_expanded_in_models() {
+    let text = "models:\n  m:\n    provider: openai\n    model: '${TEST_KEY}'\n    max_tokens: '${MOST:-5}'\nagents: {root: {model: m, instruction: 'Say ${this}.'}}";
+    let environment = environment();
+    let written = Written {
+        text,
+        directory: std::path::Path::new("."),
+        environment: &environment,
+    };
+    let read = Team::load(&tree::parse("team.yaml", text).unwrap(), &written);
+    // Quoted: a text, where a number is wanted.
+    assert_eq!(read.unwrap_err()[0].code, "wrong-type");
+    let text = text.replace("'${MOST:-5}'", "${MOST:-5}");
+    let team = load(&text, std::path::Path::new(".")).unwrap();
+    let model = team.configured.model("m").unwrap();
+    assert_eq!(model.model.as_deref(), Some("sk-test"));
+    assert_eq!(model.max_tokens, Some(5));
+    assert_eq!(team.entry().instruction, "Say ${this}.");
+}
+
+#[test]
+fn every_problem_has_its_code_and_its_place() {
+    let agents = |rest: &str| format!("agents:\n  root:\n    model: gpt-4o\n{rest}");
+    let cases: [(String, &'static str, &str); 21] = [
+        ("name: x".to_owned(), "no-agents", "name"),
+        ("agents: {}".to_owned(), "no-agents", "agents"),
+        ("agents:".to_owned(), "no-agents", "agents"),
+        ("agents: [a]".to_owned(), "wrong-type", "[a"),
+        ("agents: {root: x}".to_owned(), "wrong-type", "x"),
+        (
+            "agents: {root: {instruction: x}}".to_owned(),
+            "missing-key",
+            "{instruction",
+        ),
+        ("agents: {root: {model: 5}}".to_owned(), "wrong-type", "5"),
+        (agents("    instructions: x"), "unknown-key", "instructions"),
+        (agents("toolset: x"), "unknown-key", "toolset"),
+        (
+            agents("    sub_agents: [root]"),
+            "delegates-to-itself",
+            "root",
+        ),
+        (agents("    sub_agents: [rot]"), "unknown-agent", "rot"),
+        (agents("    sub_agents: [5]"), "wrong-type", "5"),
+        (agents("    max_iterations: -1"), "out-of-range", "-1"),
+        (
+            agents("    max_consecutive_tool_calls: 1"),
+            "out-of-range",
+            "1",
+        ),
+        (agents("    add_date: sometimes"), "wrong-type", "sometimes"),
+        (agents("    recall: a lot"), "wrong-type", "a lot"),
+        (agents("    instruction_file: [a]"), "wrong-type", "[a"),
+        (agents("permissions: [a]"), "wrong-type", "[a"),
+        (
+            agents("permissions: {allowed: [a]}"),
+            "unknown-key",
+            "allowed",
+        ),
+        (agents("permissions: {deny: [5]}"), "wrong-type", "5"),
+        (agents("budget: {max_costs: 5}"), "unknown-key", "max_costs"),
+    ];
+    for (text, code, place) in cases {
+        assert_eq!(one(&text), at(code, place), "{text}");
+    }
+}
+
+#[test]
+fn rules_that_make_no_sense_are_told() {
+    for rule in [
+        "''",
+        "':path=x'",
+        "'command=git *'",
+        "'Shell(git *)'",
+        "'shell:git *'",
+        "'read file'",
+    ] {
+        let text = format!("agents: {{root: {{model: gpt-4o}}}}\npermissions: {{allow: [{rule}]}}");
+        assert_eq!(one(&text), at("bad-permission", rule), "{text}");
+    }
+    let problems = problems("agents: {root: {model: gpt-4o}}\npermissions: {ask: ['shell:git *']}");
+    assert_eq!(
+        problems[0].to_string(),
+        "team.yaml:2:21: `git *` is not of the form ARGUMENT=PATTERN [bad-permission]; write a tool (`read_*`), or a tool and arguments (`shell:command=git *`)"
+    );
+}
+
+#[test]
+fn all_problems_are_told_at_once_in_their_order() {
+    let text = "
+agents:
+  root: {model: gpt-4o, sub_agents: [helpr], instruction: a, instruction_file: b}
+  helper: {mdoel: x}
+permissions: {allow: ['a b']}
+bugdet: {max_cost: 1}
+";
+    let codes: Vec<&str> = found(text).into_iter().map(|(code, _)| code).collect();
+    assert_eq!(
+        codes,
+        [
+            "unknown-agent",
+            "conflicting-keys",
+            "unreadable-instruction",
+            "missing-key",
+            "unknown-key",
+            "bad-permission",
+            "unknown-key"
+        ]
+    );
+    let problems = problems(text);
+    let help = problems[0].help.as_deref();
+    assert_eq!(help, Some("did you mean `helper`?"));
+    assert_eq!(problems[6].help.as_deref(), Some("did you mean `budget`?"));
+}
+
+#[test]
+fn models_that_are_not_there_are_told() {
+    let text = "models: {fast: gpt-4o-mini}\nagents: {root: {model: fats}, other: {model: fast}, third: {model: nobody/x}}";
+    let team = load(text, std::path::Path::new(".")).unwrap();
+    let models = Models::new(
+        Surroundings {
+            environment: environment(),
+            clock: std::sync::Arc::new(ManualClock::at(0)),
+            http: HttpOptions::default(),
+            catalog: Catalog::built_in(),
+        },
+        team.configured.clone(),
+    );
+    let problems = team.check_models(&models);
+    let told: Vec<_> = problems
+        .iter()
+        .map(|problem| {
+            let place = problem.place.as_ref().unwrap();
+            (problem.code, &text[place.start..place.start + place.len])
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [("unknown-model", "fats"), ("unknown-model", "nobody/x")]
+    );
+    assert!(
+        problems[0].message.contains("did you mean `fast`?"),
+        "{}",
+        problems[0].message
+    );
+}
+
+#[test]
+fn a_team_may_be_part_of_a_larger_file() {
+    let text = "agents: {root: {model: gpt-4o}}\nnodes: []\n";
+    let environment = environment();
+    let written = Written {
+        text,
+        directory: std::path::Path::new("."),
+        environment: &environment,
+    };
+    let root = tree::parse("team.yaml", text).unwrap();
+    let mut problems = Vec::new();
+    let mut section = tree::Section::of(&root, "a file", &mut problems).unwrap();
+    let team = Team::read(&mut section, &written, &mut problems);
+    assert!(team.is_some() && problems.is_empty());
+    section.finish(&mut problems);
+    assert_eq!(problems.len(), 1);
+    assert!(KEYS.contains(&"agents") && !KEYS.contains(&"nodes"));
+}

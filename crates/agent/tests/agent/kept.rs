@@ -1,0 +1,151 @@
+//! Results that are served again, as a turn sees them.
+
+use cachalot_agent::Cancel;
+use cachalot_simulator::ScriptedReply;
+use cachalot_tools::Answered;
+use serde_json::json;
+
+use crate::bodies::{Turn, turns};
+use crate::told::Note;
+use crate::turns::CODER;
+use crate::world::{WIRES, Wire, World};
+
+fn read() -> ScriptedReply {
+    ScriptedReply::call("read_file", json!({"path": "a.md"}))
+}
+
+fn edit(from: &str, to: &str) -> ScriptedReply {
+    let arguments = json!({"path": "a.md", "old_text": from, "new_text": to});
+    ScriptedReply::call("edit_file", arguments)
+}
+
+fn how(world: &World) -> Vec<String> {
+    let told = |ended: crate::told::Ended| match ended.how {
+        Answered::Ran(Some(why)) => format!("ran: {why}"),
+        how => how.to_string(),
+    };
+    world.told.ended().into_iter().map(told).collect()
+}
+
+fn newest_result(world: &World) -> String {
+    match turns(&world.last_body()).pop() {
+        Some(Turn::Results(mut results)) => results.pop().unwrap().1,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_read_served_again_edited_and_read_anew() {
+    for wire in WIRES {
+        let file = format!("{CODER}tools: {{cacheToolResults: true}}\n");
+        let replies = vec![
+            read(),
+            read(),
+            edit("one", "two"),
+            read(),
+            ScriptedReply::text("done"),
+        ];
+        let world = World::new(wire, &file, replies).await;
+        world.write("a.md", "one\n");
+        let mut chat = world.chat().await;
+        let report = world.turn(&mut chat, "go").await;
+        let how = how(&world);
+        assert_eq!(how[1], "hit", "{how:?}");
+        assert!(
+            how[0].starts_with("ran") && how[2].starts_with("ran"),
+            "{how:?}"
+        );
+        assert!(how[3].starts_with("ran: ") && how[3] != how[0], "{how:?}");
+        assert_eq!((report.sum.tool_calls, report.sum.saved.calls), (4, 1));
+        let ended = world.told.ended();
+        assert_eq!(ended[0].text, ended[1].text);
+        assert!(ended[3].text.contains("two") && !ended[3].text.contains("one"));
+        assert!(newest_result(&world).contains("two"));
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn what_changed_outside_is_read_anew_and_a_new_session_knows_nothing() {
+    let file = format!("{CODER}tools: {{cacheToolResults: true}}\n");
+    let replies = vec![
+        read(),
+        ScriptedReply::text("1"),
+        read(),
+        ScriptedReply::text("2"),
+        read(),
+        ScriptedReply::text("3"),
+        read(),
+        ScriptedReply::text("4"),
+    ];
+    let world = World::new(Wire::Messages, &file, replies).await;
+    world.write("a.md", "one\n");
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "a").await;
+    world.turn(&mut chat, "b").await;
+    world.write("a.md", "another text\n");
+    world.turn(&mut chat, "c").await;
+    chat.renew().await.unwrap();
+    world.turn(&mut chat, "d").await;
+    let how = how(&world);
+    assert_eq!(how[1], "hit");
+    assert!(
+        how[2].starts_with("ran: ") && how[3].starts_with("ran"),
+        "{how:?}"
+    );
+    assert!(world.told.ended()[2].text.contains("another text"));
+    world.check();
+}
+
+/// A short note stands for a result only where the result itself can be read above it.
+#[tokio::test]
+async fn a_marker_never_refers_to_a_result_that_was_interrupted() {
+    for wire in WIRES {
+        let file =
+            format!("{CODER}tools: {{cacheToolResults: true, cacheToolResultsDelivery: marker}}\n");
+        let both = read().and_call("forever", json!({}));
+        let replies = vec![
+            both,
+            read(),
+            ScriptedReply::text("1"),
+            read(),
+            ScriptedReply::text("2"),
+        ];
+        let mut world = World::new(wire, &file, replies).await;
+        world.tools = vec![std::sync::Arc::new(crate::cancelling::Forever::new(
+            "forever",
+        ))];
+        world.write(
+            "a.md",
+            &"a line that is long enough to be worth a note\n".repeat(20),
+        );
+        let mut chat = world.chat().await;
+        let cancel = Cancel::default();
+        world
+            .told
+            .cancel_when(&cancel, |note| matches!(note, Note::Ended(_)));
+        chat.turn("go", &cancel).await.unwrap();
+        world.told.react(|_| {});
+        // The result that came before the interruption is in the conversation.
+        world.turn(&mut chat, "again").await;
+        world.turn(&mut chat, "and again").await;
+        let ended = world.told.ended();
+        let is_note = |text: &str| text.contains("\"status\":\"unchanged\"");
+        for (at, ended) in ended.iter().enumerate() {
+            if !is_note(&ended.text) {
+                continue;
+            }
+            let note: serde_json::Value = serde_json::from_str(&ended.text).unwrap();
+            let id = note["since_call"].as_str().unwrap();
+            let all = turns(&world.last_body());
+            let result = all.iter().find_map(|turn| match turn {
+                Turn::Results(results) => results.iter().find(|(known, _)| known == id),
+                _ => None,
+            });
+            let (_, text) = result.expect("the result that the note names");
+            assert!(text.contains("long enough"), "note {at} names {text}");
+        }
+        assert!(ended.iter().any(|ended| is_note(&ended.text)), "{ended:?}");
+        world.check();
+    }
+}

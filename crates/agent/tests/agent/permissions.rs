@@ -1,0 +1,404 @@
+//! Which calls may be made.
+
+use cachalot_agent::Approval;
+use cachalot_agent::permissions::{Decision, Permissions};
+use cachalot_core::tree;
+use cachalot_simulator::ScriptedReply;
+use cachalot_tools::{Answered, Workspace};
+use serde_json::{Value, json};
+
+use crate::turns::CODER;
+use crate::world::{WIRES, Wire, World};
+
+/// Rules over a workspace.
+struct Rules {
+    permissions: Permissions,
+    root: tempfile::TempDir,
+    workspace: Workspace,
+}
+
+impl Rules {
+    fn of(yaml: &str) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let mut problems = Vec::new();
+        let node = tree::parse("rules.yaml", yaml).unwrap();
+        let permissions = Permissions::read(&node, &mut problems);
+        assert_eq!(problems, []);
+        Self {
+            permissions,
+            workspace: Workspace::open(root.path()).unwrap(),
+            root,
+        }
+    }
+
+    fn judge(&self, tool: &str, read_only: bool, arguments: Value) -> Decision {
+        let Value::Object(arguments) = arguments else {
+            panic!("no object");
+        };
+        self.permissions
+            .judge(tool, read_only, &arguments, &self.workspace)
+    }
+
+    fn of_command(&self, command: impl Into<Value>) -> Decision {
+        self.judge("shell", false, json!({"command": command.into()}))
+    }
+
+    fn of_reading(&self, path: &str) -> Decision {
+        self.judge("read_file", true, json!({"path": path}))
+    }
+
+    fn of_writing(&self, path: &str) -> Decision {
+        self.judge("write_file", false, json!({"path": path, "content": "x"}))
+    }
+}
+
+const ALLOW: Decision = Decision::Allow;
+const ASK: Decision = Decision::Ask(None);
+
+fn denied(decision: &Decision) -> bool {
+    matches!(decision, Decision::Deny(_))
+}
+
+#[test]
+fn without_rules_what_only_reads_is_allowed_and_all_else_is_asked_about() {
+    let rules = Rules::of("{}");
+    assert_eq!(rules.of_reading("a"), ALLOW);
+    assert_eq!(rules.of_writing("a"), ASK);
+}
+
+#[test]
+fn denials_win_over_questions_and_questions_over_permissions() {
+    let rules = Rules::of(
+        "allow: ['*']\nask: ['shell:command=git push*', 'read_file:path=secret*']\ndeny: ['shell:command=git push --force*']",
+    );
+    assert_eq!(rules.of_command("git log"), ALLOW);
+    assert_eq!(
+        rules.of_command("git push"),
+        Decision::Ask(Some("shell:command=git push*".to_owned()))
+    );
+    assert_eq!(
+        rules.of_command("git push --force"),
+        Decision::Deny("shell:command=git push --force*".to_owned())
+    );
+    assert!(matches!(
+        rules.of_reading("secret.txt"),
+        Decision::Ask(Some(_))
+    ));
+    assert_eq!(rules.of_reading("public.txt"), ALLOW);
+}
+
+#[test]
+fn all_arguments_of_a_rule_have_to_match() {
+    let rules = Rules::of("allow: ['shell:command=make *:working_directory=build']");
+    for directory in ["x", "build"] {
+        std::fs::create_dir(rules.root.path().join(directory)).unwrap();
+    }
+    let judge = |arguments| rules.judge("shell", false, arguments);
+    assert_eq!(
+        judge(json!({"command": "make all", "working_directory": "build"})),
+        ALLOW
+    );
+    assert_eq!(
+        judge(json!({"command": "make all", "working_directory": "./x/../build"})),
+        ALLOW
+    );
+    assert_eq!(
+        judge(json!({"command": "make all", "working_directory": "src"})),
+        ASK
+    );
+    assert_eq!(judge(json!({"command": "make all"})), ASK);
+}
+
+#[test]
+fn a_permission_for_a_command_is_none_for_shell_syntax() {
+    let rules = Rules::of(
+        "allow: ['shell:command=git *', 'shell:command=ls', 'shell:command=echo * > out.txt']",
+    );
+    for line in ["git log", "git log --format='%H %s' -- \"a b\"", "ls"] {
+        assert_eq!(rules.of_command(line), ALLOW, "{line}");
+    }
+    for line in [
+        "git log; rm -rf .",
+        "git log && rm -rf .",
+        "git log | sh",
+        "git log > /etc/passwd",
+        "git log $(rm -rf .)",
+        "git log `rm -rf .`",
+        "git log\nrm -rf .",
+        "git log &",
+        "ls -l",
+        " ls",
+        "gitx log",
+        "",
+    ] {
+        assert_eq!(rules.of_command(line), ASK, "{line:?}");
+    }
+    // What a pattern spells, it means, once.
+    assert_eq!(rules.of_command("echo a > out.txt"), ALLOW);
+    assert_eq!(rules.of_command("echo a > b > out.txt"), ASK);
+    // No shell sees a list.
+    assert_eq!(rules.of_command(json!(["git", "log", "a; b"])), ALLOW);
+    assert_eq!(rules.of_command(json!(["rm", "git log"])), ASK);
+}
+
+#[test]
+fn a_denial_of_a_command_finds_it_within_a_line() {
+    let rules = Rules::of("allow: [shell]\ndeny: ['shell:command=rm *']");
+    for line in [
+        "rm -rf .",
+        "  rm -rf .",
+        "cd x && rm -rf .",
+        "true; rm x",
+        "echo $(rm x)",
+        "echo x | rm x",
+        "(rm x)",
+        "{ rm x; }",
+        "if true\nthen\nrm x\nfi",
+    ] {
+        assert!(denied(&rules.of_command(line)), "{line:?}");
+    }
+    assert!(denied(&rules.of_command(json!(["rm", "-rf", "."]))));
+    assert!(denied(&rules.of_command(json!(["sh", "-c", "cd x; rm y"]))));
+    for line in ["echo rm", "farm x", "git rm"] {
+        assert_eq!(rules.of_command(line), ALLOW, "{line:?}");
+    }
+}
+
+#[test]
+fn a_path_is_what_it_leads_to() {
+    let rules = Rules::of(
+        "allow: ['write_file:path=src/**', 'apply_patch:path=src/*']\ndeny: ['*:path=.env*', '*:path=**/*.key']",
+    );
+    for directory in ["a", "b", "src"] {
+        std::fs::create_dir(rules.root.path().join(directory)).unwrap();
+    }
+    for path in [
+        ".env",
+        "./.env",
+        "a/../.env",
+        ".//.env",
+        "src/../.env",
+        ".env.local",
+        "x.key",
+        "a/b/x.key",
+        "src/x.key",
+    ] {
+        assert!(denied(&rules.of_reading(path)), "{path}");
+        assert!(denied(&rules.of_writing(path)), "{path}");
+    }
+    let absolute = rules.workspace.root().join(".env").display().to_string();
+    assert!(denied(&rules.of_reading(&absolute)));
+    for path in ["src/a", "src/b/c", "./src/a", "b/../src/a"] {
+        assert_eq!(rules.of_writing(path), ALLOW, "{path}");
+    }
+    let inside = rules.workspace.root().join("src/a").display().to_string();
+    assert_eq!(rules.of_writing(&inside), ALLOW);
+    for path in ["a", "src", "src/../a", "../src/a", "/src/a", "srcs/a"] {
+        assert_eq!(rules.of_writing(path), ASK, "{path}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn links_are_followed() {
+    let rules = Rules::of("allow: ['write_file:path=src/**']\ndeny: ['*:path=secrets/**']");
+    let root = rules.root.path();
+    for directory in ["src", "secrets", "other"] {
+        std::fs::create_dir(root.join(directory)).unwrap();
+    }
+    std::fs::write(root.join("secrets/key"), "x").unwrap();
+    std::os::unix::fs::symlink("../secrets", root.join("src/link")).unwrap();
+    std::os::unix::fs::symlink("../other", root.join("src/there")).unwrap();
+    std::os::unix::fs::symlink("secrets/key", root.join("innocent")).unwrap();
+    assert!(denied(&rules.of_reading("innocent")));
+    assert!(denied(&rules.of_reading("src/link/key")));
+    assert!(denied(&rules.of_writing("src/link/new")));
+    // It looks as if it were in `src`, and is not.
+    assert_eq!(rules.of_writing("src/there/new"), ASK);
+    assert_eq!(rules.of_writing("src/new"), ALLOW);
+}
+
+#[test]
+fn a_patch_is_judged_by_the_files_in_it() {
+    let rules = Rules::of("allow: ['apply_patch:path=src/*']\ndeny: ['*:path=.env']");
+    let judge = |sections: &str| {
+        let patch = format!("*** Begin Patch\n{sections}*** End Patch\n");
+        rules.judge("apply_patch", false, json!({"patch": patch}))
+    };
+    let add = |path: &str| format!("*** Add File: {path}\n+x\n");
+    assert_eq!(judge(&add("src/a")), ALLOW);
+    assert_eq!(judge(&(add("src/a") + &add("b"))), ASK);
+    assert!(denied(&judge(&(add("src/a") + &add("./.env")))));
+    assert!(denied(&judge("*** Delete File: .env\n")));
+    let moved = "*** Update File: src/a\n*** Move to: .env\n@@\n-x\n+y\n";
+    assert!(denied(&judge(moved)));
+    // What is no patch is not allowed, and then the tool says what is wrong.
+    let nonsense = rules.judge("apply_patch", false, json!({"patch": "nonsense"}));
+    assert_eq!(nonsense, ASK);
+}
+
+#[test]
+fn lists_and_other_values() {
+    let rules = Rules::of(
+        "allow: ['add:names=a*', 'count:number=4*']\ndeny: ['move:paths=.env', 'add:names=aa', 'web_fetch:url=https://evil.example:8443/*?x=1']",
+    );
+    assert_eq!(
+        rules.judge("add", false, json!({"names": ["ab", "ac"]})),
+        ALLOW
+    );
+    assert_eq!(
+        rules.judge("add", false, json!({"names": ["ab", "b"]})),
+        ASK
+    );
+    assert_eq!(rules.judge("add", false, json!({"names": []})), ASK);
+    assert!(denied(&rules.judge(
+        "add",
+        false,
+        json!({"names": ["ab", "aa"]})
+    )));
+    assert_eq!(rules.judge("count", false, json!({"number": 42})), ALLOW);
+    assert!(denied(&rules.judge(
+        "move",
+        false,
+        json!({"paths": ["a", "x/../.env"]})
+    )));
+    let url = json!({"url": "https://evil.example:8443/a?x=1"});
+    assert!(denied(&rules.judge("web_fetch", true, url)));
+}
+
+#[tokio::test]
+async fn what_is_allowed_runs_what_is_denied_does_not_and_all_else_is_asked_about() {
+    for wire in WIRES {
+        let file = "
+agents:
+  root: {model: test, instruction: You work., toolsets: [{type: filesystem}, {type: shell}]}
+permissions:
+  allow: ['write_file:path=out/*', 'shell:command=echo *']
+  deny: ['read_file:path=.env']
+";
+        let write = |path: &str| json!({"path": path, "content": "x"});
+        let calls = ScriptedReply::call("write_file", write("out/a"))
+            .and_call("read_file", json!({"path": "./.env"}))
+            .and_call("write_file", write("b"))
+            .and_call("write_file", write("c"))
+            .and_call("shell", json!({"command": "echo hello"}))
+            .and_call("shell", json!({"command": "echo hello > d"}));
+        let world = World::new(wire, file, vec![calls, ScriptedReply::text("done")]).await;
+        world.write(".env", "SECRET=1");
+        world.answers.give([
+            Approval::Yes,
+            Approval::No(None),
+            Approval::No(Some("use `out`".to_owned())),
+        ]);
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "go").await;
+        let asked = world.answers.asked();
+        assert_eq!(asked.len(), 3);
+        assert_eq!(asked[0].arguments, write("b"));
+        assert_eq!(
+            (asked[0].agent.as_str(), asked[0].rule.as_deref()),
+            ("root", None)
+        );
+        assert_eq!(asked[2].arguments["command"], "echo hello > d");
+        assert_eq!(world.answers.most_at_once(), 1);
+        for (path, is_there) in [("out/a", true), ("b", true), ("c", false), ("d", false)] {
+            assert_eq!(world.root.path().join(path).exists(), is_there, "{path}");
+        }
+        let ended = world.told.ended();
+        assert_eq!(ended.len(), 6);
+        assert_eq!(ended[1].how, Answered::Refused);
+        assert!(
+            ended[1]
+                .text
+                .contains("denied by the rule `read_file:path=.env`")
+        );
+        assert!(!ended[1].text.contains("SECRET"));
+        assert_eq!(
+            ended[3].text,
+            "The user did not allow this call of `write_file`."
+        );
+        assert_eq!(
+            ended[5].text,
+            "The user did not allow this call of `shell`: use `out`."
+        );
+        assert!(ended[4].text.contains("hello"));
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_means_no() {
+    use cachalot_agent::event::Nobody;
+
+    let replies = vec![
+        ScriptedReply::call("write_file", json!({"path": "a", "content": "x"})),
+        ScriptedReply::text("I may not."),
+    ];
+    let file = CODER.replace("[edit_file, write_file]", "[edit_file]");
+    let world = World::new(Wire::Chat, &file, replies).await;
+    let mut house = world.house();
+    house.approver = std::sync::Arc::new(Nobody);
+    let mut chat = cachalot_agent::Chat::begin(house, world.team(), None)
+        .await
+        .unwrap();
+    world.turn(&mut chat, "go").await;
+    assert!(!world.root.path().join("a").exists());
+    let text = &world.told.ended()[0].text;
+    assert!(text.contains("permissions.allow"), "{text}");
+    world.check();
+}
+
+/// "Always" is for what was asked: the tool where no rule speaks of it, or that rule.
+#[tokio::test]
+async fn always_is_no_more_than_what_was_asked() {
+    let file = "
+agents:
+  root: {model: test, instruction: You work., toolsets: [{type: filesystem}, {type: shell}]}
+permissions:
+  ask: ['shell:command=touch *']
+  deny: ['shell:command=rm *']
+";
+    let shell = |command: &str| ScriptedReply::call("shell", json!({"command": command}));
+    let replies = vec![
+        shell("echo 1"),
+        shell("echo 2"),
+        shell("touch a"),
+        shell("rm a"),
+        shell("touch b"),
+        shell("touch c"),
+        ScriptedReply::call("write_file", json!({"path": "d", "content": "x"})),
+        ScriptedReply::text("done"),
+        shell("echo 3"),
+        ScriptedReply::text("done"),
+    ];
+    let world = World::new(Wire::Chat, file, replies).await;
+    world.answers.give([
+        Approval::Always,
+        Approval::No(None),
+        Approval::Always,
+        Approval::Yes,
+    ]);
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "go").await;
+    // In a new session of the same chat it still holds.
+    chat.renew().await.unwrap();
+    world.turn(&mut chat, "again").await;
+    let asked: Vec<Value> = world
+        .answers
+        .asked()
+        .into_iter()
+        .map(|asked| asked.arguments.get("command").cloned().unwrap_or_default())
+        .collect();
+    assert_eq!(
+        asked,
+        [
+            json!("echo 1"),
+            json!("touch a"),
+            json!("touch b"),
+            Value::Null
+        ]
+    );
+    let there = |path: &str| world.root.path().join(path).exists();
+    assert!(!there("a") && there("b") && there("c") && there("d"));
+    world.check();
+}

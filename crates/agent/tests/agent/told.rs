@@ -1,0 +1,191 @@
+//! Who listens, and who is asked.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use cachalot_agent::{Approval, Approver, Cancel, Event, Listener, Question};
+use cachalot_core::Cost;
+use cachalot_model::Block;
+use cachalot_tools::{Answer, Answered};
+
+/// An event as it is remembered.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Note {
+    Asked(String, u32),
+    Text(String, String),
+    Reasoning(String),
+    Answered(String, Cost),
+    Began(String),
+    Ended(Ended),
+    Warning(String, String),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ended {
+    pub(crate) agent: String,
+    pub(crate) tool: String,
+    pub(crate) how: Answered,
+    pub(crate) is_error: bool,
+    pub(crate) text: String,
+}
+
+type Reaction = Box<dyn Fn(&Note) + Send + Sync>;
+
+/// Remembers what it is told, and may react to it.
+#[derive(Default)]
+pub(crate) struct Told {
+    notes: Mutex<Vec<Note>>,
+    reaction: Mutex<Option<Reaction>>,
+}
+
+impl Told {
+    pub(crate) fn notes(&self) -> Vec<Note> {
+        self.notes.lock().unwrap().clone()
+    }
+
+    pub(crate) fn ended(&self) -> Vec<Ended> {
+        let ended = |note| match note {
+            Note::Ended(ended) => Some(ended),
+            _ => None,
+        };
+        self.notes().into_iter().filter_map(ended).collect()
+    }
+
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let warning = |note| match note {
+            Note::Warning(_, message) => Some(message),
+            _ => None,
+        };
+        self.notes().into_iter().filter_map(warning).collect()
+    }
+
+    /// The text that was shown while it grew.
+    pub(crate) fn shown(&self) -> String {
+        let text = |note| match note {
+            Note::Text(_, text) => Some(text),
+            _ => None,
+        };
+        self.notes().into_iter().filter_map(text).collect()
+    }
+
+    /// Throws a switch when this is told.
+    pub(crate) fn cancel_when(
+        &self,
+        cancel: &Cancel,
+        when: impl Fn(&Note) -> bool + Send + Sync + 'static,
+    ) {
+        let cancel = cancel.clone();
+        self.react(move |note| {
+            if when(note) {
+                cancel.cancel();
+            }
+        });
+    }
+
+    pub(crate) fn react(&self, reaction: impl Fn(&Note) + Send + Sync + 'static) {
+        *self.reaction.lock().unwrap() = Some(Box::new(reaction));
+    }
+}
+
+impl Listener for Told {
+    fn tell(&self, event: &Event<'_>) {
+        let note = note(event);
+        self.notes.lock().unwrap().push(note.clone());
+        if let Some(reaction) = &*self.reaction.lock().unwrap() {
+            reaction(&note);
+        }
+    }
+}
+
+fn note(event: &Event<'_>) -> Note {
+    let owned = |text: &str| text.to_owned();
+    match event {
+        Event::Asked { agent, iteration } => Note::Asked(owned(agent), *iteration),
+        Event::Text { agent, text } => Note::Text(owned(agent), owned(text)),
+        Event::Reasoning { text, .. } => Note::Reasoning(owned(text)),
+        Event::Answered { agent, cost, .. } => Note::Answered(owned(agent), *cost),
+        Event::ToolBegan { call, .. } => Note::Began(call.name.clone()),
+        Event::ToolEnded { agent, answer } => Note::Ended(Ended {
+            agent: owned(agent),
+            tool: answer.call.name.clone(),
+            how: answer.how.clone(),
+            is_error: answer.output.is_error,
+            text: text_of(answer),
+        }),
+        Event::Warning { agent, message } => Note::Warning(owned(agent), owned(message)),
+    }
+}
+
+fn text_of(answer: &Answer) -> String {
+    let text = |block: &Block| match block {
+        Block::Text { text, .. } => text.clone(),
+        _ => String::new(),
+    };
+    answer.output.content.iter().map(text).collect()
+}
+
+/// What somebody was asked.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) agent: String,
+    pub(crate) tool: String,
+    pub(crate) arguments: serde_json::Value,
+    pub(crate) rule: Option<String>,
+}
+
+/// Answers questions as it was told to, and otherwise with no.
+#[derive(Default)]
+pub(crate) struct Answers {
+    next: Mutex<VecDeque<Approval>>,
+    asked: Mutex<Vec<Asked>>,
+    /// Thrown in place of an answer.
+    cancel: Mutex<Option<Cancel>>,
+    /// How many are being answered at the moment, and at most.
+    at_once: Mutex<(usize, usize)>,
+}
+
+impl Answers {
+    pub(crate) fn give(&self, answers: impl IntoIterator<Item = Approval>) {
+        self.next.lock().unwrap().extend(answers);
+    }
+
+    pub(crate) fn cancel_instead(&self, cancel: &Cancel) {
+        *self.cancel.lock().unwrap() = Some(cancel.clone());
+    }
+
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// How many questions were open at the same time, at most.
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.at_once.lock().unwrap().1
+    }
+}
+
+#[async_trait]
+impl Approver for Answers {
+    async fn approve(&self, question: &Question<'_>) -> Approval {
+        self.asked.lock().unwrap().push(Asked {
+            agent: question.agent.to_owned(),
+            tool: question.call.name.clone(),
+            arguments: question.arguments.clone().into(),
+            rule: question.rule.map(str::to_owned),
+        });
+        let cancel = self.cancel.lock().unwrap().take();
+        if let Some(cancel) = cancel {
+            cancel.cancel();
+            std::future::pending::<()>().await;
+        }
+        {
+            let mut at_once = self.at_once.lock().unwrap();
+            at_once.0 += 1;
+            at_once.1 = at_once.1.max(at_once.0);
+        }
+        tokio::task::yield_now().await;
+        self.at_once.lock().unwrap().0 -= 1;
+        let next = self.next.lock().unwrap().pop_front();
+        next.unwrap_or(Approval::No(None))
+    }
+}

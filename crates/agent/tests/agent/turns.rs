@@ -1,0 +1,355 @@
+//! The basic loop.
+
+use cachalot_agent::{Cancel, Chat, ErrorKind, Stop};
+use cachalot_simulator::ScriptedReply;
+use cachalot_tools::Answered;
+use serde_json::json;
+
+use crate::bodies::{self, Turn, turns};
+use crate::told::Note;
+use crate::world::{WIRES, Wire, World};
+
+pub(crate) const CODER: &str = "
+agents:
+  root:
+    model: test
+    instruction: You work on files.
+    toolsets: [{type: filesystem}]
+permissions:
+  allow: [edit_file, write_file]
+";
+
+pub(crate) const TALKER: &str = "
+agents:
+  root: {model: test, instruction: You talk.}
+";
+
+fn coder_replies() -> Vec<ScriptedReply> {
+    let edit = json!({"path": "notes.md", "old_text": "one", "new_text": "two"});
+    vec![
+        ScriptedReply::call("read_file", json!({"path": "notes.md"}))
+            .with_reasoning("First I look."),
+        ScriptedReply::call("edit_file", edit),
+        ScriptedReply::text("It says two now.").with_reasoning("That was it."),
+        ScriptedReply::text("You are welcome."),
+    ]
+}
+
+#[tokio::test]
+async fn a_turn_reads_edits_and_answers() {
+    for wire in WIRES {
+        let world = World::new(wire, CODER, coder_replies()).await;
+        world.write("notes.md", "one line\n");
+        let mut chat = world.chat().await;
+        let report = world.turn(&mut chat, "Change one to two.").await;
+        assert_eq!(world.read("notes.md"), "two line\n");
+        assert_eq!(report.text, "It says two now.");
+        assert_eq!(report.stop, Stop::End);
+        assert_eq!((report.sum.model_calls, report.sum.tool_calls), (3, 2));
+        assert!(report.sum.usage.total_input() > 0 && report.sum.usage.output > 0);
+        assert_eq!(report.sum.paid.calls, 3);
+        assert!(report.sum.paid.cost.picodollars > 0 && report.sum.paid.cost.unpriced == 0);
+
+        let second = world.turn(&mut chat, "Thank you.").await;
+        assert_eq!(
+            (second.text.as_str(), second.sum.model_calls),
+            ("You are welcome.", 1)
+        );
+        assert_eq!(chat.total().model_calls, 4);
+        assert_eq!(
+            chat.total().usage.output,
+            report.sum.usage.output + second.sum.usage.output
+        );
+
+        let kept = world.session(chat.session()).await;
+        assert_eq!(kept.head.title.as_deref(), Some("Change one to two."));
+        assert_eq!((kept.totals.answers, kept.messages), (4, 8));
+        assert_eq!(kept.totals.usage, chat.total().usage);
+        assert_eq!(kept.totals.spent.cost, chat.total().paid.cost);
+        assert_eq!(bodies::frozen_parts(&world.simulator.received()).len(), 1);
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn the_tools_are_shown_in_one_order_and_the_instruction_once() {
+    let mut world = World::new(Wire::Chat, CODER, vec![ScriptedReply::text("yes")]).await;
+    world.instructions = vec!["Paths are relative.".to_owned()];
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "hello").await;
+    let body = world.last_body();
+    let names: Vec<&str> = body["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["function"]["name"].as_str().unwrap())
+        .collect();
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    assert_eq!(names, sorted);
+    let system = &body["messages"][0];
+    assert_eq!(
+        system["content"],
+        "You work on files.\n\nPaths are relative."
+    );
+    assert_eq!(body["messages"].as_array().unwrap().len(), 2);
+    assert_eq!(chat.toolbox().definitions().len(), names.len());
+    world.check();
+}
+
+#[tokio::test]
+async fn parallel_calls_have_results_in_their_order() {
+    for wire in WIRES {
+        let calls = ScriptedReply::call("read_file", json!({"path": "a"}))
+            .and_call("read_file", json!({"path": "b"}))
+            .and_call("write_file", json!({"path": "c", "content": "C"}))
+            .and_call("read_file", json!({"path": "c"}));
+        let world = World::new(wire, CODER, vec![calls, ScriptedReply::text("done")]).await;
+        world.write("a", "A");
+        world.write("b", "B");
+        let mut chat = world.chat().await;
+        let report = world.turn(&mut chat, "go").await;
+        assert_eq!(report.sum.tool_calls, 4);
+        let turns = turns(&world.last_body());
+        let [.., Turn::Model { calls, .. }, Turn::Results(results)] = &turns[..] else {
+            panic!("{turns:?}");
+        };
+        let ids: Vec<&String> = results.iter().map(|(id, _)| id).collect();
+        assert_eq!(ids, calls.iter().collect::<Vec<_>>());
+        for (result, expected) in results.iter().zip(["A", "B", "c", "C"]) {
+            assert!(result.1.contains(expected), "{result:?}");
+        }
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn what_happens_is_told_in_order() {
+    for wire in WIRES {
+        let read = ScriptedReply::call("read_file", json!({"path": "a"}))
+            .with_reasoning("I should look into the file.");
+        let read = ScriptedReply {
+            text: Some("I look first.".to_owned()),
+            ..read
+        };
+        let answer = "It is a longer answer that does not come in one piece, but in several.";
+        let world = World::new(wire, CODER, vec![read, ScriptedReply::text(answer)]).await;
+        world.write("a", "A");
+        let mut chat = world.chat().await;
+        let report = world.turn(&mut chat, "go").await;
+        let mut kinds = Vec::new();
+        for note in world.told.notes() {
+            let kind = match note {
+                Note::Asked(_, iteration) => format!("asked {iteration}"),
+                Note::Text(..) => "text".to_owned(),
+                Note::Reasoning(_) => "reasoning".to_owned(),
+                Note::Answered(..) => "answered".to_owned(),
+                Note::Began(tool) => format!("began {tool}"),
+                Note::Ended(ended) => format!("ended {} {}", ended.tool, ended.how),
+                Note::Warning(_, message) => panic!("{message}"),
+            };
+            if kinds.last() != Some(&kind) {
+                kinds.push(kind);
+            }
+        }
+        // Without being asked to, these show no thoughts.
+        if matches!(wire, Wire::Messages | Wire::Responses) {
+            kinds.insert(1, "reasoning".to_owned());
+        }
+        // This one thinks before everything it says.
+        if wire == Wire::Thinking {
+            let again = kinds.iter().rposition(|kind| kind == "reasoning");
+            kinds.remove(again.unwrap());
+        }
+        assert_eq!(
+            kinds,
+            [
+                "asked 1",
+                "reasoning",
+                "text",
+                "answered",
+                "began read_file",
+                "ended read_file ran",
+                "asked 2",
+                "text",
+                "answered"
+            ]
+        );
+        assert_eq!(world.told.shown(), format!("I look first.{answer}"));
+        assert_eq!(report.text, answer);
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_fails_is_a_result() {
+    for wire in WIRES {
+        let replies = vec![
+            ScriptedReply::call("read_file", json!({"path": "nowhere.md"})),
+            ScriptedReply::text("There is no such file."),
+        ];
+        let world = World::new(wire, CODER, replies).await;
+        let mut chat = world.chat().await;
+        let report = world.turn(&mut chat, "Read it.").await;
+        assert_eq!(report.stop, Stop::End);
+        let ended = world.told.ended();
+        assert!(ended[0].is_error && matches!(ended[0].how, Answered::Ran(_)));
+        let turns = turns(&world.last_body());
+        let Some(Turn::Results(results)) = turns.last() else {
+            panic!("{turns:?}");
+        };
+        assert!(results[0].1.contains("nowhere.md"), "{results:?}");
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn unknown_tools_and_wrong_arguments_are_told_to_the_model() {
+    for wire in WIRES {
+        let replies = vec![
+            ScriptedReply::call("red_file", json!({"path": "a"})),
+            ScriptedReply::call("read_file", json!({"file": "a"})),
+            ScriptedReply::call("read_file", json!({"path": "a", "offset": "2"})),
+            ScriptedReply::text("done"),
+        ];
+        let world = World::new(wire, CODER, replies).await;
+        world.write("a", "one\ntwo\n");
+        let mut chat = world.chat().await;
+        let report = world.turn(&mut chat, "go").await;
+        assert_eq!(report.sum.tool_calls, 3);
+        let ended = world.told.ended();
+        assert_eq!(ended[0].how, Answered::Refused);
+        assert!(
+            ended[0].text.contains("did you mean `read_file`?"),
+            "{}",
+            ended[0].text
+        );
+        assert_eq!(ended[1].how, Answered::Refused);
+        assert!(ended[1].text.contains("path"), "{}", ended[1].text);
+        // Text that is a number is cast.
+        assert!(!ended[2].is_error, "{}", ended[2].text);
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_breaks_down_ends_its_call_and_not_the_turn() {
+    use std::sync::Arc;
+
+    let replies = vec![
+        ScriptedReply::call("explode", json!({})),
+        ScriptedReply::text("It broke."),
+    ];
+    let mut world = World::new(Wire::Messages, TALKER, replies).await;
+    world.tools = vec![Arc::new(Explode::new())];
+    let mut chat = world.chat().await;
+    let report = world.turn(&mut chat, "go").await;
+    assert_eq!(report.text, "It broke.");
+    assert!(world.told.ended()[0].text.contains("broke down"));
+    world.check();
+}
+
+struct Explode(cachalot_tools::About);
+
+impl Explode {
+    fn new() -> Self {
+        let parameters = json!({"type": "object", "properties": {}});
+        let mut about =
+            cachalot_tools::About::acting("explode", "Explodes.".to_owned(), parameters);
+        about.read_only = true;
+        Self(about)
+    }
+}
+
+#[async_trait::async_trait]
+impl cachalot_tools::Tool for Explode {
+    fn about(&self) -> &cachalot_tools::About {
+        &self.0
+    }
+
+    async fn run(
+        &self,
+        _: cachalot_tools::Arguments,
+        _: &cachalot_tools::Context,
+    ) -> cachalot_tools::Output {
+        panic!("boom")
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_no_message() {
+    let world = World::new(Wire::Messages, TALKER, vec![ScriptedReply::text("yes")]).await;
+    let mut chat = world.chat().await;
+    for nothing in ["", " \n"] {
+        let error = chat.turn(nothing, &Cancel::default()).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Input);
+    }
+    assert_eq!(world.session(chat.session()).await.messages, 0);
+    assert_eq!(world.turn(&mut chat, "hello").await.text, "yes");
+    world.check();
+}
+
+#[tokio::test]
+async fn the_entry_is_root_or_the_first_or_who_is_named() {
+    let file = "
+agents:
+  first: {model: test, instruction: I am the first.}
+  second: {model: test, instruction: I am the second.}
+";
+    let world = World::new(Wire::Chat, file, vec![ScriptedReply::text("yes")]).await;
+    let mut chat = world.chat().await;
+    assert_eq!(chat.agent().name, "first");
+    world.turn(&mut chat, "hello").await;
+    let mut chat = Chat::begin(world.house(), world.team(), Some("second"))
+        .await
+        .unwrap();
+    world.turn(&mut chat, "hello").await;
+    assert_eq!(
+        world.last_body()["messages"][0]["content"],
+        "I am the second."
+    );
+    assert_eq!(world.session(chat.session()).await.head.agent, "second");
+    let Err(error) = Chat::begin(world.house(), world.team(), Some("secnd")).await else {
+        panic!("there is none");
+    };
+    assert_eq!(error.kind, ErrorKind::Definition);
+    assert_eq!(
+        error.message,
+        "there is no agent `secnd` in the file; did you mean `second`?"
+    );
+    world.check();
+}
+
+#[tokio::test]
+async fn parameters_for_tools_are_not_sent_without_tools() {
+    let mut world = World::new(Wire::Chat, TALKER, vec![ScriptedReply::text("yes")]).await;
+    world.model_keys = ", parallel_tool_calls: true".to_owned();
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "hello").await;
+    assert!(world.last_body().get("parallel_tool_calls").is_none());
+    world.rewrite(CODER);
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "hello").await;
+    assert_eq!(world.last_body()["parallel_tool_calls"], true);
+    world.check();
+}
+
+#[tokio::test]
+async fn the_user_is_warned_before_a_conversation_is_full() {
+    let usage = |input| cachalot_simulator::ScriptedUsage {
+        input: Some(input),
+        ..Default::default()
+    };
+    let replies = [100_000, 103_000, 104_000]
+        .map(|input| ScriptedReply::text("yes").with_usage(usage(input)));
+    let world = World::new(Wire::Chat, TALKER, replies.to_vec()).await;
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "one").await;
+    assert_eq!(world.told.warnings(), [] as [String; 0]);
+    world.turn(&mut chat, "two").await;
+    world.turn(&mut chat, "three").await;
+    let warnings = world.told.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("of the 128000 tokens"), "{warnings:?}");
+    world.check();
+}

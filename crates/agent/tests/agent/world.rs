@@ -1,0 +1,399 @@
+//! A simulator, a workspace with tools, a memory with sessions, and somebody who listens and answers
+//! questions.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cachalot_agent::{
+    AgentDefinition, Cancel, Chat, ContextSource, Error, House, Team, Toolboxes, TurnReport,
+    Written,
+};
+use cachalot_cache::{Ledger, Mode, Witness};
+use cachalot_core::{Clock, ManualClock, Millis, Problem, Seals, tree};
+use cachalot_memory::Memory;
+use cachalot_memory::in_process::InProcessMemory;
+use cachalot_memory::sqlite::{self, SqliteMemory};
+use cachalot_model::{Catalog, Models, Pauses, Surroundings};
+use cachalot_prompt::{Listing, Overview, Sessions};
+use cachalot_simulator::{Options, Running, Script, ScriptedReply, Simulator};
+use cachalot_storage::{HttpClient, HttpOptions};
+use cachalot_tools::builtin::{self, Shell, ShellSettings};
+use cachalot_tools::cached::{self, CachedTools, Settings, Writers};
+use cachalot_tools::{Context, Registry, Tool, Toolbox, Workspace};
+
+use crate::bodies;
+use crate::told::{Answers, Told};
+
+/// 2026-11-21 02:42:00 UTC.
+pub(crate) const NOW: Millis = 1_795_228_920_000;
+
+/// A wire format, by a model that speaks it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wire {
+    Chat,
+    Responses,
+    Messages,
+    /// The same, with a model that thinks before everything that it says.
+    Thinking,
+}
+
+pub(crate) const WIRES: [Wire; 4] = [Wire::Chat, Wire::Responses, Wire::Messages, Wire::Thinking];
+
+impl Wire {
+    /// A model at this address.
+    pub(crate) fn model(self, url: &str) -> String {
+        match self {
+            Self::Chat => format!("provider: openai, model: gpt-4o-mini, base_url: '{url}/v1'"),
+            Self::Responses => format!(
+                "provider: openai, model: gpt-5-mini, format: responses, base_url: '{url}/v1'"
+            ),
+            Self::Messages => {
+                format!("provider: anthropic, model: claude-sonnet-4-5, base_url: '{url}'")
+            }
+            Self::Thinking => format!(
+                "provider: anthropic, model: claude-sonnet-4-5, thinking_budget: 2000, base_url: '{url}'"
+            ),
+        }
+    }
+
+    pub(crate) fn is_anthropic(self) -> bool {
+        matches!(self, Self::Messages | Self::Thinking)
+    }
+}
+
+/// Waits for nothing, and remembers for how long it should have.
+#[derive(Debug, Default)]
+pub(crate) struct NoPauses(Mutex<Vec<Duration>>);
+
+impl NoPauses {
+    pub(crate) fn waited(&self) -> Vec<Duration> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl Pauses for NoPauses {
+    async fn pause(&self, time: Duration) {
+        self.0.lock().unwrap().push(time);
+    }
+
+    fn jitter(&self) -> f64 {
+        0.0
+    }
+}
+
+/// Everything that an agent needs. [`World::check`] has to be called at its end.
+pub(crate) struct World {
+    pub(crate) simulator: Running,
+    pub(crate) root: tempfile::TempDir,
+    pub(crate) told: Arc<Told>,
+    pub(crate) answers: Arc<Answers>,
+    pub(crate) pauses: Arc<NoPauses>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// What stands in for a message's context.
+    pub(crate) sources: Vec<Arc<dyn ContextSource>>,
+    /// Further tools of all agents.
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    /// What agents are told of their toolsets.
+    pub(crate) instructions: Vec<String>,
+    /// Keys of the model, beside where it is.
+    pub(crate) model_keys: String,
+    pub(crate) wire: Wire,
+    file: String,
+    memory: Arc<dyn Memory>,
+    database: Option<(tempfile::TempDir, PathBuf)>,
+    names: Arc<AtomicUsize>,
+    writers: Writers,
+    is_checked: bool,
+}
+
+impl World {
+    /// With this agent file, whose models (`models:`) are made here: `test`.
+    pub(crate) async fn new(wire: Wire, file: &str, replies: Vec<ScriptedReply>) -> Self {
+        let thoughtful = |mut reply: ScriptedReply| {
+            if wire == Wire::Thinking {
+                reply
+                    .reasoning
+                    .get_or_insert_with(|| "Let me think.".to_owned());
+            }
+            reply
+        };
+        let replies = replies.into_iter().map(thoughtful).collect();
+        Self::scripted(wire, file, Script::replies(replies)).await
+    }
+
+    pub(crate) async fn scripted(wire: Wire, file: &str, script: Script) -> Self {
+        let options = Options {
+            script,
+            ..Options::default()
+        };
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(NOW));
+        Self {
+            simulator: Simulator::start(options).await.unwrap(),
+            root: tempfile::tempdir().unwrap(),
+            told: Arc::default(),
+            answers: Arc::default(),
+            pauses: Arc::default(),
+            sources: Vec::new(),
+            tools: Vec::new(),
+            instructions: Vec::new(),
+            model_keys: String::new(),
+            wire,
+            file: file.to_owned(),
+            memory: Arc::new(InProcessMemory::new(Arc::clone(&clock))),
+            clock,
+            database: None,
+            names: Arc::default(),
+            writers: Writers::new(),
+            is_checked: false,
+        }
+    }
+
+    /// With its sessions in a file.
+    pub(crate) fn in_file(mut self) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("memory.db");
+        self.memory = open(&path, &self.clock);
+        self.database = Some((directory, path));
+        self
+    }
+
+    /// With its sessions in this memory.
+    pub(crate) fn remember_in(&mut self, memory: Arc<dyn Memory>) {
+        self.memory = memory;
+    }
+
+    /// The memory as another process opens it. Everything else is as good as new, too.
+    pub(crate) fn elsewhere(&self) -> Arc<dyn Memory> {
+        let (_, path) = self.database.as_ref().expect("a world in a file");
+        open(path, &self.clock)
+    }
+
+    /// Another process begins.
+    pub(crate) fn restart(&mut self) {
+        self.memory = Arc::new(InProcessMemory::new(Arc::clone(&self.clock)));
+        self.memory = self.elsewhere();
+        self.writers = Writers::new();
+    }
+
+    /// Another file takes the place of the one before.
+    pub(crate) fn rewrite(&mut self, file: &str) {
+        file.clone_into(&mut self.file);
+    }
+
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        std::fs::write(self.root.path().join(path), text).unwrap();
+    }
+
+    pub(crate) fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.root.path().join(path)).unwrap()
+    }
+
+    pub(crate) fn team(&self) -> Arc<Team> {
+        let model = self.wire.model(&self.simulator.url());
+        let keys = &self.model_keys;
+        let text = format!(
+            "{}\nmodels:\n  test: {{{model}, token_key: TEST_KEY{keys}}}\n",
+            self.file
+        );
+        Arc::new(load(&text, self.root.path()).unwrap())
+    }
+
+    pub(crate) fn house(&self) -> House {
+        self.house_over(Arc::clone(&self.memory))
+    }
+
+    pub(crate) fn house_over(&self, memory: Arc<dyn Memory>) -> House {
+        let seals = Arc::new(Seals::none());
+        let environment = environment();
+        let models = Models::new(
+            Surroundings {
+                environment: environment.clone(),
+                clock: Arc::clone(&self.clock),
+                http: HttpOptions::default(),
+                catalog: Catalog::built_in(),
+            },
+            self.team().configured.clone(),
+        )
+        .pausing_with(Arc::clone(&self.pauses) as Arc<dyn Pauses>);
+        let names = Arc::clone(&self.names);
+        House {
+            toolboxes: Arc::new(Bench {
+                tools: self.tools.clone(),
+                instructions: self.instructions.clone(),
+                clock: Arc::clone(&self.clock),
+                writers: self.writers.clone(),
+            }),
+            tools: Context {
+                workspace: Arc::new(Workspace::open(self.root.path()).unwrap()),
+                session: String::new(),
+                environment: Arc::new(environment),
+                clock: Arc::clone(&self.clock),
+                http: HttpClient::new(HttpOptions::default()).unwrap(),
+                memory: None,
+                seals: Arc::clone(&seals),
+                witness: Witness::default(),
+            },
+            models,
+            sessions: Sessions::new(memory, Arc::clone(&self.clock), seals),
+            clock: Arc::clone(&self.clock),
+            context: self.sources.clone(),
+            listener: Arc::clone(&self.told) as _,
+            approver: Arc::clone(&self.answers) as _,
+            name_session: Arc::new(move || {
+                format!("session-{}", names.fetch_add(1, Ordering::SeqCst))
+            }),
+        }
+    }
+
+    pub(crate) async fn chat(&self) -> Chat {
+        Chat::begin(self.house(), self.team(), None).await.unwrap()
+    }
+
+    pub(crate) async fn resume(&self, session: &str) -> Result<Chat, Error> {
+        Chat::resume(self.house(), self.team(), session).await
+    }
+
+    /// A turn that nobody cancels.
+    pub(crate) async fn turn(&self, chat: &mut Chat, said: &str) -> TurnReport {
+        chat.turn(said, &Cancel::default()).await.unwrap()
+    }
+
+    pub(crate) async fn session(&self, id: &str) -> Overview {
+        let sessions = self.sessions().await;
+        let found = sessions.into_iter().find(|overview| overview.head.id == id);
+        found.unwrap_or_else(|| panic!("no session {id}"))
+    }
+
+    pub(crate) async fn sessions(&self) -> Vec<Overview> {
+        let sessions = self.house().sessions;
+        let listed = sessions.list(&Listing::default()).await.unwrap();
+        listed
+            .into_iter()
+            .map(|summary| summary.state.unwrap())
+            .collect()
+    }
+
+    /// The requests that were answered, or are to be.
+    pub(crate) fn bodies(&self) -> Vec<serde_json::Value> {
+        let received = self.simulator.received();
+        received.iter().map(|request| request.json()).collect()
+    }
+
+    /// The newest request.
+    pub(crate) fn last_body(&self) -> serde_json::Value {
+        self.bodies().pop().expect("a request")
+    }
+
+    /// Waits until it holds, for a while.
+    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        for _ in 0..2_000 {
+            if holds(self) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("{what} does not come about");
+    }
+
+    /// Every request was such that the provider accepts it, and continues the one before it.
+    pub(crate) fn check(mut self) {
+        self.is_checked = true;
+        assert_eq!(self.simulator.violations(), [] as [String; 0]);
+        bodies::check(&self.simulator.received());
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        assert!(
+            self.is_checked || std::thread::panicking(),
+            "the requests of this test were not checked"
+        );
+    }
+}
+
+fn open(path: &Path, clock: &Arc<dyn Clock>) -> Arc<dyn Memory> {
+    Arc::new(SqliteMemory::open(path, sqlite::Options::new(Arc::clone(clock))).unwrap())
+}
+
+pub(crate) fn environment() -> BTreeMap<String, String> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    BTreeMap::from([
+        ("TEST_KEY".to_owned(), "sk-test".to_owned()),
+        ("PATH".to_owned(), path),
+    ])
+}
+
+/// The team that a file describes.
+pub(crate) fn load(text: &str, directory: &Path) -> Result<Team, Vec<Problem>> {
+    let environment = environment();
+    let written = Written {
+        text,
+        directory,
+        environment: &environment,
+    };
+    Team::load(&tree::parse("team.yaml", text)?, &written)
+}
+
+/// The tools of toolsets `filesystem` and `shell`, those that a test brings, and those of the runtime.
+struct Bench {
+    tools: Vec<Arc<dyn Tool>>,
+    instructions: Vec<String>,
+    clock: Arc<dyn Clock>,
+    writers: Writers,
+}
+
+#[async_trait]
+impl Toolboxes for Bench {
+    async fn toolbox(
+        &self,
+        team: &Team,
+        agent: &AgentDefinition,
+        _session: &str,
+        own: Vec<Arc<dyn Tool>>,
+        _warn: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<Arc<dyn Toolbox>, Error> {
+        let mut tools = self.tools.clone();
+        tools.extend(own);
+        let toolsets = agent.toolsets.as_ref().map(tree::Node::to_value);
+        for toolset in toolsets.iter().filter_map(|list| list.as_array()).flatten() {
+            match toolset["type"].as_str() {
+                Some("filesystem") => tools.extend(builtin::files()),
+                Some("shell") => {
+                    tools.push(Arc::new(Shell::new(ShellSettings::default()).unwrap()));
+                }
+                other => panic!("no toolset {other:?} here"),
+            }
+        }
+        let mut problems = Vec::new();
+        let settings = team.tools.as_ref().map(|node| {
+            let mut section = tree::Section::of(node, "`tools`", &mut problems).unwrap();
+            let settings = Settings::read(&mut section, &mut problems);
+            section.finish(&mut problems);
+            settings
+        });
+        assert_eq!(problems, []);
+        let options = cached::Options {
+            settings: settings.unwrap_or_default(),
+            mode: Mode::On,
+            ledger: Ledger::none(),
+            clock: Arc::clone(&self.clock),
+            seals: Arc::new(Seals::none()),
+            log: Arc::new(|_| {}),
+            persistent: None,
+            user: "somebody".to_owned(),
+            writers: self.writers.clone(),
+        };
+        let registry = Registry::new(tools).unwrap();
+        Ok(Arc::new(CachedTools::new(&registry, options).unwrap()))
+    }
+
+    fn instructions(&self, _team: &Team, _agent: &AgentDefinition) -> Vec<String> {
+        self.instructions.clone()
+    }
+}
