@@ -1,2 +1,182 @@
-//! (in the making)
-fn main() {}
+//! B12 and B13: appending a message to a conversation of 200 and making a body of it, and forking it,
+//! against copying the body's bytes in the same run. Medians over interleaved rounds.
+#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use cachalot_core::{Seals, SystemClock};
+use cachalot_memory::sqlite::{Options, SqliteMemory};
+use cachalot_model::wire::{Rendered, Wire as _, anthropic::Messages};
+use cachalot_model::{Message, Parameters, Role, ToolDefinition};
+use cachalot_prompt::{Head, Plan, Prompt, Session, Sessions, contiguous, segments, simple_plan};
+use serde_json::json;
+
+const MESSAGES: usize = 200;
+
+/// A little more than a kilobyte, with what has to be escaped.
+fn message(number: usize) -> Arc<Message> {
+    let text = format!("{number} é \"quoted\": a line of a conversation\n").repeat(24);
+    Arc::new(match number % 2 {
+        0 => Message::user(text),
+        _ => Message::assistant(text),
+    })
+}
+
+fn pieces(message: &Message) -> Vec<Rendered> {
+    Messages.message(message).unwrap()
+}
+
+fn frozen() -> Prompt {
+    let tool = Messages.tool(&ToolDefinition {
+        name: "grep".to_owned(),
+        description: "Searches.".to_owned(),
+        parameters: json!({"type": "object"}),
+    });
+    let system = ["stable", "context"].map(|text| Messages.system(&text.repeat(100)));
+    Prompt::begin(&[tool], &system)
+}
+
+fn conversation() -> Prompt {
+    (0..MESSAGES)
+        .map(message)
+        .fold(frozen(), |prompt, message| {
+            prompt.append(&pieces(&message), message)
+        })
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// The median time of one of `each` operations, of several kinds measured in turns.
+fn in_turns<const KINDS: usize>(
+    rounds: usize,
+    each: u32,
+    mut kinds: [&mut dyn FnMut(); KINDS],
+) -> [Duration; KINDS] {
+    let mut times: [Vec<Duration>; KINDS] = std::array::from_fn(|_| Vec::new());
+    for _ in 0..rounds {
+        for (kind, times) in kinds.iter_mut().zip(&mut times) {
+            let began = Instant::now();
+            for _ in 0..each {
+                kind();
+            }
+            times.push(began.elapsed() / each);
+        }
+    }
+    times.map(median)
+}
+
+fn report(what: &str, time: Duration, reference: Duration, goal: &str) {
+    let ratio = time.as_secs_f64() / reference.as_secs_f64();
+    println!("{what:<62} {time:>10.2?}   {ratio:>6.2}x   goal {goal}");
+}
+
+/// B12.
+fn bodies(prompt: &Prompt, tail: &Bytes) {
+    let next = message(MESSAGES);
+    let rendered = pieces(&next);
+    let longer = || prompt.append(&rendered, Arc::clone(&next));
+    let plan_of = |prompt: &Prompt| simple_plan(prompt, &Messages);
+    let body = contiguous(&longer(), &Messages, &plan_of(&longer()), tail);
+    let plain = contiguous(&longer(), &Messages, &Plan::none(), tail);
+    let value: serde_json::Value = serde_json::from_slice(&plain).unwrap();
+    println!("{} pieces, a body of {} bytes", longer().len(), body.len());
+    let [copy, whole, parts, append, render, again] = in_turns(
+        2_001,
+        5,
+        [
+            &mut || drop(black_box(body.to_vec())),
+            &mut || {
+                let prompt = longer();
+                let plan = plan_of(&prompt);
+                drop(black_box(contiguous(&prompt, &Messages, &plan, tail)));
+            },
+            &mut || {
+                let prompt = longer();
+                let plan = plan_of(&prompt);
+                drop(black_box(segments(&prompt, &Messages, &plan, tail)));
+            },
+            &mut || drop(black_box(longer())),
+            &mut || drop(black_box(pieces(&next))),
+            &mut || drop(black_box(serde_json::to_vec(&value).unwrap())),
+        ],
+    );
+    report("reference: copying the body's bytes", copy, copy, "-");
+    report("B12 append, plan, contiguous body", whole, copy, "<= 3x");
+    report("B12 append, plan, segments", parts, copy, "<= 1.2x");
+    report(
+        "    of that: append (the digest of one message)",
+        append,
+        copy,
+        "-",
+    );
+    report("rendering the new message", render, copy, "-");
+    report("serializing the whole body anew", again, copy, "-");
+}
+
+/// B13.
+fn forks(prompt: &Prompt) {
+    let [fork] = in_turns(2_001, 100, [&mut || drop(black_box(prompt.clone()))]);
+    println!("B13 fork, made and dropped: {fork:.2?}   goal <= 100 ns");
+}
+
+/// What it costs that a message is durable before it is sent.
+fn saved(prompt: &Prompt) {
+    let home = tempfile::tempdir().unwrap();
+    let clock = Arc::new(SystemClock);
+    let options = Options::new(clock.clone());
+    let memory = SqliteMemory::open(&home.path().join("memory.db"), options).unwrap();
+    let sessions = Sessions::new(Arc::new(memory), clock, Arc::new(Seals::none()));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let head = Head::new(
+        "bench",
+        "root",
+        "anthropic",
+        "m",
+        cachalot_model::Format::Messages,
+    );
+    let mut session: Session = runtime
+        .block_on(sessions.create_from(head, prompt.clone()))
+        .unwrap();
+    let next = Arc::new(Message::of(Role::User, message(MESSAGES).content.clone()));
+    let rendered = pieces(&next);
+    let [append, open] = in_turns(
+        501,
+        1,
+        [
+            &mut || {
+                let appended = session.append(Arc::clone(&next), &rendered);
+                runtime.block_on(appended).unwrap();
+            },
+            &mut || drop(runtime.block_on(sessions.open("bench")).unwrap().unwrap()),
+        ],
+    );
+    println!("append to a session in a SQLite file, durably: {append:.2?}");
+    println!(
+        "open a session of {} pieces: {open:.2?}",
+        session.prompt.len()
+    );
+}
+
+fn main() {
+    // `cargo test --benches` only wants to know that it runs.
+    if std::env::args().any(|argument| argument == "--test") {
+        return;
+    }
+    let parameters = Parameters {
+        model: "claude".to_owned(),
+        ..Parameters::default()
+    };
+    let (prompt, tail) = (conversation(), Messages.tail(&parameters, true));
+    bodies(&prompt, &tail);
+    forks(&prompt);
+    saved(&prompt);
+}

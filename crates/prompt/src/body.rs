@@ -16,7 +16,7 @@ use crate::plan::Plan;
 /// `tail` is what [`Wire::tail`] made.
 #[must_use]
 pub fn segments(prompt: &Prompt, wire: &dyn Wire, plan: &Plan, tail: &Bytes) -> Vec<Bytes> {
-    let mut segments = Segments(Vec::with_capacity(prompt.len() * 2 + 24));
+    let mut segments = Segments(Vec::with_capacity(prompt.len() + MORE));
     assemble(&prompt.nodes(), wire, &marks(wire, plan), &mut segments);
     segments.0.push(tail.clone());
     segments.0
@@ -39,10 +39,14 @@ pub fn contiguous(prompt: &Prompt, wire: &dyn Wire, plan: &Plan, tail: &Bytes) -
 /// appending.
 #[must_use]
 pub fn prefix(prompt: &Prompt, wire: &dyn Wire) -> Vec<Bytes> {
-    let mut segments = Segments(Vec::with_capacity(prompt.len() * 2 + 24));
+    let mut segments = Segments(Vec::with_capacity(prompt.len() + MORE));
     join(&prompt.nodes(), wire.layout(), &[], &mut segments);
     segments.0
 }
+
+/// More segments than pieces, at most: what opens and closes the body and its three arrays, three for
+/// each marked piece in place of one, and the tail.
+const MORE: usize = 24;
 
 /// A marker, and the index of the piece that it goes into.
 type Mark = (u32, Bytes);
@@ -116,39 +120,41 @@ fn assemble(nodes: &[&Node], wire: &dyn Wire, marks: &[Mark], sink: &mut impl Si
 /// Everything up to the end of the last piece; whether there was one.
 fn join(nodes: &[&Node], layout: Layout, marks: &[Mark], sink: &mut impl Sink) -> bool {
     sink.fixed("{");
-    let mut open: Option<Level> = None;
+    let mut before: Option<Level> = None;
     let mut marks = marks.iter().peekable();
     for node in nodes {
         let mark = marks.next_if(|(index, _)| *index == node.depth);
         if node.bytes.is_empty() {
             continue;
         }
-        open_array(open.replace(node.level), node.level, layout, sink);
+        let goes_on = before.is_some_and(|before| same_array(before, node.level, layout));
+        if !goes_on {
+            sink.fixed(if before.is_some() { "],\"" } else { "\"" });
+            sink.fixed(array(node.level, layout));
+            sink.fixed("\":[");
+        }
+        before = Some(node.level);
+        let comma = usize::from(goes_on);
+        let bytes = if goes_on {
+            &node.behind_comma
+        } else {
+            &node.bytes
+        };
         match (mark, node.mark_at) {
             (Some((_, marker)), Some(at)) => {
-                sink.piece(&node.bytes, 0..at as usize);
+                let at = at as usize + comma;
+                sink.piece(bytes, 0..at);
                 sink.piece(marker, 0..marker.len());
-                sink.piece(&node.bytes, at as usize..node.bytes.len());
+                sink.piece(bytes, at..bytes.len());
             }
-            _ => sink.piece(&node.bytes, 0..node.bytes.len()),
+            _ => sink.piece(bytes, 0..bytes.len()),
         }
     }
-    open.is_some()
+    before.is_some()
 }
 
-/// What stands between a piece of one level and one of the next.
-fn open_array(before: Option<Level>, level: Level, layout: Layout, sink: &mut impl Sink) {
-    if before == Some(level) {
-        return sink.fixed(",");
-    }
-    let name = array(level, layout);
-    match before.map(|before| array(before, layout)) {
-        Some(other) if other == name => return sink.fixed(","),
-        Some(_) => sink.fixed("],\""),
-        None => sink.fixed("\""),
-    }
-    sink.fixed(name);
-    sink.fixed("\":[");
+fn same_array(one: Level, other: Level, layout: Layout) -> bool {
+    one == other || array(one, layout) == array(other, layout)
 }
 
 fn array(level: Level, layout: Layout) -> &'static str {

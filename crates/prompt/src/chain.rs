@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes, BytesMut};
 use cachalot_core::Digest;
 use cachalot_model::Message;
 use cachalot_model::wire::Rendered;
@@ -83,6 +83,8 @@ pub struct Node {
     pub depth: u32,
     /// How many bytes the pieces have up to the end of this one, without what joins them.
     pub total: u64,
+    /// A comma and the bytes, in one: half as many segments.
+    pub(crate) behind_comma: Bytes,
     /// Under which key a memory keeps it, once that is known.
     pub(crate) record: OnceLock<Digest>,
 }
@@ -138,7 +140,7 @@ impl Prompt {
             .into_iter()
             .flat_map(|(level, pieces)| pieces.iter().map(move |piece| (level, piece)))
             .fold(Self::default(), |prompt, (level, piece)| {
-                prompt.with(level, piece.bytes.clone(), piece.mark_at, None)
+                prompt.with(level, &piece.bytes, piece.mark_at, None)
             })
     }
 
@@ -147,16 +149,11 @@ impl Prompt {
     #[must_use]
     pub fn append(&self, pieces: &[Rendered], source: Arc<Message>) -> Self {
         let Some((first, others)) = pieces.split_first() else {
-            return self.with(Level::Message, Bytes::new(), None, Some(source));
+            return self.with(Level::Message, &[], None, Some(source));
         };
-        let first = self.with(
-            Level::Message,
-            first.bytes.clone(),
-            first.mark_at,
-            Some(source),
-        );
+        let first = self.with(Level::Message, &first.bytes, first.mark_at, Some(source));
         others.iter().fold(first, |prompt, piece| {
-            prompt.with(Level::Message, piece.bytes.clone(), piece.mark_at, None)
+            prompt.with(Level::Message, &piece.bytes, piece.mark_at, None)
         })
     }
 
@@ -164,21 +161,26 @@ impl Prompt {
     pub(crate) fn with(
         &self,
         level: Level,
-        bytes: Bytes,
+        bytes: &[u8],
         mark_at: Option<u32>,
         source: Option<Arc<Message>>,
     ) -> Self {
         let parent = self.tip.clone();
+        let mut behind_comma = BytesMut::with_capacity(bytes.len() + 1);
+        behind_comma.put_u8(b',');
+        behind_comma.put_slice(bytes);
+        let behind_comma = behind_comma.freeze();
         Self {
             tip: Some(Arc::new(Node {
                 level,
+                bytes: behind_comma.slice(1..),
                 mark_at: mark_at.filter(|at| *at as usize <= bytes.len()),
                 source,
-                id: NodeId::of(self.tip(), level, &bytes),
+                id: NodeId::of(self.tip(), level, bytes),
                 depth: parent.as_ref().map_or(0, |node| node.depth + 1),
                 total: self.bytes() + bytes.len() as u64,
+                behind_comma,
                 record: OnceLock::new(),
-                bytes,
                 parent,
             })),
         }
@@ -186,7 +188,7 @@ impl Prompt {
 
     /// This prompt and one more piece, as it was stored.
     pub(crate) fn restored(&self, piece: Stored) -> Self {
-        let longer = self.with(piece.level, piece.bytes, piece.mark_at, piece.source);
+        let longer = self.with(piece.level, &piece.bytes, piece.mark_at, piece.source);
         if let Some(node) = longer.last() {
             node.record.get_or_init(|| piece.key);
         }
@@ -236,6 +238,14 @@ impl Prompt {
             .collect();
         messages.reverse();
         messages
+    }
+
+    /// How many messages it was rendered from.
+    pub(crate) fn messages_count(&self) -> u64 {
+        self.backwards()
+            .take_while(|node| node.level == Level::Message)
+            .filter(|node| node.source.is_some())
+            .count() as u64
     }
 
     /// How many pieces it has.

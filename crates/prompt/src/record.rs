@@ -92,6 +92,7 @@ pub(crate) struct Stored {
     pub(crate) key: Digest,
     pub(crate) parent: Option<Digest>,
     pub(crate) level: Level,
+    /// Within the record.
     pub(crate) bytes: Bytes,
     pub(crate) mark_at: Option<u32>,
     pub(crate) source: Option<Arc<Message>>,
@@ -99,7 +100,7 @@ pub(crate) struct Stored {
 
 impl Stored {
     /// Reads the record that lies under `key`.
-    pub(crate) fn decode(key: Digest, value: &[u8]) -> Result<Self, Unreadable> {
+    pub(crate) fn decode(key: Digest, value: &Bytes) -> Result<Self, Unreadable> {
         readable_format(value)?;
         if Digest::of(value) != key {
             return Err("the bytes of a piece are not those that were stored".into());
@@ -121,8 +122,7 @@ impl Stored {
             _ => Some(u32::from_le_bytes(rest.array()?)),
         };
         let length = u64::from_le_bytes(rest.array()?);
-        // Copied, so that what is kept does not keep the message's JSON as well.
-        let bytes = Bytes::copy_from_slice(rest.take(length)?);
+        let bytes = value.slice_ref(rest.take(length)?);
         let source = match flags & HAS_SOURCE {
             0 => None,
             _ => Some(Arc::new(serde_json::from_slice(rest.0).map_err(
@@ -240,10 +240,10 @@ mod tests {
 
     fn piece() -> Fresh {
         let message = Message::user("a \"question\"");
-        let first = Prompt::default().with(Level::System, Bytes::from_static(b"{}"), Some(1), None);
+        let first = Prompt::default().with(Level::System, b"{}", Some(1), None);
         let second = first.with(
             Level::Message,
-            Bytes::from_static(b"{\"a\":1}"),
+            b"{\"a\":1}",
             Some(6),
             Some(Arc::new(message)),
         );
@@ -275,6 +275,7 @@ mod tests {
         for at in 0..fresh.value.len() {
             let mut other = fresh.value.to_vec();
             other[at] ^= 1;
+            let other = Bytes::from(other);
             assert!(Stored::decode(fresh.key, &other).is_err());
             // No panic, whatever it says.
             let _ = Stored::decode(Digest::of(&other), &other);
@@ -285,6 +286,7 @@ mod tests {
     fn a_newer_format_is_called_so() {
         let mut value = piece().value.to_vec();
         value[0] = 9;
+        let value = Bytes::from(value);
         assert!(matches!(
             Stored::decode(Digest::of(&value), &value),
             Err(Unreadable::TooNew(9))

@@ -336,7 +336,7 @@ impl Session {
             prompt: prompt.tip().map(|id| id.0),
             pin: write.pin,
             pieces: prompt.len() as u64,
-            messages: prompt.messages().len() as u64,
+            messages: prompt.messages_count(),
             bytes: prompt.bytes(),
             totals: self.totals,
             namespace: self.namespace.clone(),

@@ -9,8 +9,9 @@ use crate::chain::{NodeId, Prompt};
 use crate::error::{Error, ErrorKind};
 use crate::head::{Head, Totals, check_name};
 use crate::record::{Saved, Stored};
+use crate::removal::Swept;
 use crate::session::{Change, Session, Untidy};
-use crate::store::{SESSIONS, Store, Swept};
+use crate::store::{SESSIONS, Store};
 
 /// So many candidates are named.
 const CANDIDATES: u32 = 10;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::{Clock, Digest, Seals};
-use cachalot_memory::{Answer, Filter, Label, Lease, Match, Memory, Page, Put, Record, Reserved};
+use cachalot_memory::{Answer, Filter, Label, Lease, Memory, Page, Put, Record, Reserved};
 use futures_util::future::{join_all, try_join};
 
 use crate::error::{Error, ErrorKind};
@@ -39,7 +39,7 @@ pub const PIECES: &str = "session_pieces";
 const NUMBERS: &str = "numbers";
 
 /// How long a session is reserved for one change of it; it takes milliseconds.
-const HOLD: Duration = Duration::from_secs(5);
+pub(crate) const HOLD: Duration = Duration::from_secs(5);
 
 /// How long to wait for somebody else's change: longer than a reservation holds.
 const WAIT: Duration = Duration::from_secs(8);
@@ -49,22 +49,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// So many pieces are stored at a time.
 const AT_A_TIME: usize = 64;
-
-/// What was erased because no session needs it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
-    /// Pieces.
-    pub pieces: u64,
-    /// Their bytes.
-    pub bytes: u64,
-}
-
-impl std::ops::AddAssign for Swept {
-    fn add_assign(&mut self, other: Self) {
-        self.pieces += other.pieces;
-        self.bytes += other.bytes;
-    }
-}
 
 /// A memory with sessions in it.
 pub(crate) struct Store {
@@ -224,7 +208,7 @@ impl Store {
     }
 
     /// The pins of a session, or some of them.
-    async fn pins(&self, id: &str, page: Page<'_>) -> Result<Vec<Record>, Error> {
+    pub(crate) async fn pins(&self, id: &str, page: Page<'_>) -> Result<Vec<Record>, Error> {
         let prefix = format!("{PIN}{id}/");
         let filter = Filter {
             prefix: &prefix,
@@ -239,198 +223,13 @@ impl Store {
         let (pins, kept) = (self.pins(id, Page::keys(2)).await?, pin_key(id, pin));
         Ok(pins.iter().any(|pin| pin.key != kept))
     }
-
-    /// Erases a pin that is known to be void, and nothing else.
-    pub(crate) async fn unpin(&self, id: &str, pin: u64) -> Result<(), Error> {
-        self.erase_exactly(id, &pin_key(id, pin), &[]).await?;
-        Ok(())
-    }
-
-    /// Erases the void pins of a session, and what only they held.
-    pub(crate) async fn clear(&self, id: &str) -> Result<Swept, Error> {
-        if self.pins(id, Page::keys(1)).await?.is_empty() {
-            return Ok(Swept::default());
-        }
-        let lease = self.reserve(id).await?;
-        let void = self.void_pins(id, &lease).await;
-        self.release(lease).await?;
-        let void = void?;
-        let keys: Vec<&str> = void.iter().map(|pin| pin.key.as_str()).collect();
-        let mut swept = Swept::default();
-        for pin in &void {
-            if let Some(target) = label(pin, PARENT) {
-                swept += self.collect(id, target.to_owned(), &keys).await?;
-            }
-            self.erase_exactly(id, &pin.key, &[]).await?;
-        }
-        Ok(swept)
-    }
-
-    /// The void pins, known under the session's reservation.
-    async fn void_pins(&self, id: &str, lease: &Lease) -> Result<Vec<Record>, Error> {
-        let kept = match self.head(id).await? {
-            None => None,
-            Some(record) => match Saved::decode(&record.value) {
-                Ok(saved) => Some(pin_key(id, saved.pin)),
-                // It is not known which pin it needs.
-                Err(_) => return Ok(Vec::new()),
-            },
-        };
-        let mut pins = self.pins(id, Page::first(u32::MAX)).await?;
-        let renewed = self.memory.renew(lease, HOLD);
-        if !self.ask(id, "writing", renewed).await? {
-            return Ok(Vec::new());
-        }
-        pins.retain(|pin| Some(&pin.key) != kept.as_ref());
-        Ok(pins)
-    }
-
-    /// Erases a piece that nobody needs, then the one before it, and so on. Pins in `void` do not
-    /// count.
-    async fn collect(&self, id: &str, target: String, void: &[&str]) -> Result<Swept, Error> {
-        let mut swept = Swept::default();
-        let mut removal: Option<String> = None;
-        let mut next = Some(target);
-        while let Some(target) = next.take() {
-            if self.needed(id, &target, void).await? {
-                break;
-            }
-            let key = format!("{PIECE}{target}");
-            let found = self.memory.get(PIECES, &key, &[]);
-            let Some(mut record) = self.ask(id, "removing", found).await?.record else {
-                break;
-            };
-            let removal = match &removal {
-                Some(removal) => removal,
-                None => removal.insert(self.number(id).await?.to_string()),
-            };
-            let (bytes, before) = (
-                record.value.len(),
-                label(&record, PARENT).map(str::to_owned),
-            );
-            record.labels.retain(|label| label.name != DOOMED);
-            record.labels.push(Label::new(DOOMED, removal));
-            let marked = self.memory.put(PIECES, record, None);
-            self.ask(id, "removing", marked).await?;
-            if self.needed(id, &target, void).await? {
-                break;
-            }
-            let marked = Match::Is {
-                name: DOOMED,
-                value: removal,
-            };
-            if self.erase_exactly(id, &key, &[marked]).await? {
-                swept += Swept {
-                    pieces: 1,
-                    bytes: bytes as u64,
-                };
-            }
-            next = before;
-        }
-        Ok(swept)
-    }
-
-    /// Whether a piece or a pin names this piece.
-    async fn needed(&self, id: &str, target: &str, void: &[&str]) -> Result<bool, Error> {
-        let named = [Match::Is {
-            name: PARENT,
-            value: target,
-        }];
-        let filter = Filter {
-            labels: &named,
-            ..Filter::default()
-        };
-        let limit = u32::try_from(void.len()).unwrap_or(u32::MAX);
-        let page = Page::keys(limit.saturating_add(1));
-        let found = self.memory.find(PIECES, &filter, page);
-        let found = self.ask(id, "removing", found).await?.records;
-        Ok(found.iter().any(|by| !void.contains(&by.key.as_str())))
-    }
-
-    /// Erases the record of this key if it has these labels; whether it did. No key of ours in
-    /// [`PIECES`] begins with another one.
-    async fn erase_exactly(
-        &self,
-        id: &str,
-        key: &str,
-        labels: &[Match<'_>],
-    ) -> Result<bool, Error> {
-        let filter = Filter {
-            prefix: key,
-            labels,
-            ..Filter::default()
-        };
-        let erased = self.memory.erase(PIECES, &filter, Page::keys(1));
-        let erased = self.ask(id, "removing", erased).await?;
-        Ok(!erased.records.is_empty())
-    }
-
-    /// Erases the session's own record, and takes the right to store it from whoever has it.
-    pub(crate) async fn erase_head(&self, id: &str) -> Result<bool, Error> {
-        let exactly = [Match::Is {
-            name: ID,
-            value: id,
-        }];
-        let filter = Filter {
-            prefix: id,
-            labels: &exactly,
-            ..Filter::default()
-        };
-        let erased = self.memory.erase(SESSIONS, &filter, Page::keys(1));
-        let erased = self.ask(id, "removing", erased).await?;
-        Ok(!erased.records.is_empty())
-    }
-
-    /// Clears every session, and erases every piece that nobody needs. Costs as much as there are
-    /// pieces.
-    pub(crate) async fn sweep(&self) -> Result<Swept, Error> {
-        let mut swept = Swept::default();
-        let pins = self.keys(PIN).await?;
-        let mut ids: Vec<&str> = pins.iter().filter_map(|key| id_of_pin(key)).collect();
-        ids.dedup();
-        for id in ids {
-            match self.clear(id).await {
-                Ok(cleared) => swept += cleared,
-                // Whoever is writing to it clears it.
-                Err(error) if error.kind == ErrorKind::Busy => {}
-                Err(error) => return Err(error),
-            }
-        }
-        for key in self.keys(PIECE).await? {
-            if let Some(target) = key.strip_prefix(PIECE) {
-                swept += self.collect("", target.to_owned(), &[]).await?;
-            }
-        }
-        Ok(swept)
-    }
-
-    async fn keys(&self, prefix: &str) -> Result<Vec<String>, Error> {
-        let filter = Filter {
-            prefix,
-            ..Filter::default()
-        };
-        let mut keys: Vec<String> = Vec::new();
-        loop {
-            let after = keys.last().cloned();
-            let page = Page {
-                after: after.as_deref(),
-                ..Page::keys(512)
-            };
-            let found = self.memory.find(PIECES, &filter, page);
-            let batch = self.ask("", "sweeping the sessions", found).await?;
-            keys.extend(batch.records.into_iter().map(|record| record.key));
-            if batch.next.is_none() {
-                return Ok(keys);
-            }
-        }
-    }
 }
 
-const ID: &str = "id";
-const PARENT: &str = "parent";
-const DOOMED: &str = "doomed";
-const PIECE: &str = "piece/";
-const PIN: &str = "pin/";
+pub(crate) const ID: &str = "id";
+pub(crate) const PARENT: &str = "parent";
+pub(crate) const DOOMED: &str = "doomed";
+pub(crate) const PIECE: &str = "piece/";
+pub(crate) const PIN: &str = "pin/";
 
 fn id_label(id: &str) -> Label {
     Label::new(ID, id)
@@ -440,7 +239,7 @@ fn parent_label(key: Digest) -> Label {
     Label::new(PARENT, key.to_hex())
 }
 
-fn label<'a>(record: &'a Record, name: &str) -> Option<&'a str> {
+pub(crate) fn label<'a>(record: &'a Record, name: &str) -> Option<&'a str> {
     let found = record.labels.iter().find(|label| label.name == name);
     found.map(|label| label.value.as_str())
 }
@@ -449,17 +248,13 @@ fn doomed(record: &Record) -> Option<&str> {
     label(record, DOOMED)
 }
 
-fn piece_key(key: Digest) -> String {
+pub(crate) fn piece_key(key: Digest) -> String {
     format!("{PIECE}{key}")
 }
 
 /// Of one length, so that none begins with another.
-fn pin_key(id: &str, pin: u64) -> String {
+pub(crate) fn pin_key(id: &str, pin: u64) -> String {
     format!("{PIN}{id}/{pin:020}")
-}
-
-fn id_of_pin(key: &str) -> Option<&str> {
-    key.strip_prefix(PIN)?.rsplit_once('/').map(|(id, _)| id)
 }
 
 fn new_record(key: String, value: bytes::Bytes, labels: Vec<Label>) -> Record {

@@ -253,8 +253,10 @@ fn no_piece_is_copied_into_a_segment() {
     let prompt = said(&frozen(&wire), &wire, Message::user("a"));
     let plan = simple_plan(&prompt, &wire);
     let segments = segments(&prompt, &wire, &plan, &Bytes::from_static(b"}"));
+    assert!(segments.len() < prompt.len() + 24);
     for node in prompt.nodes() {
         let from = node.bytes.as_ptr();
-        assert!(segments.iter().any(|segment| segment.as_ptr() == from));
+        let within = |segment: &Bytes| segment.as_ptr_range().contains(&from);
+        assert!(segments.iter().any(within));
     }
 }

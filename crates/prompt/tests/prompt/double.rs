@@ -28,6 +28,8 @@ pub(crate) struct Double {
     inner: Arc<dyn Memory>,
     calls: AtomicU64,
     decide: Decide,
+    /// By what calls differ in how long they take; 0: they do not.
+    pace: u64,
 }
 
 impl Double {
@@ -39,6 +41,22 @@ impl Double {
             inner,
             calls: AtomicU64::new(0),
             decide: Box::new(decide),
+            pace: 0,
+        }
+    }
+
+    /// Calls take more or less time than others, those made at once as well.
+    pub(crate) fn at_pace(self, pace: u64) -> Self {
+        Self { pace, ..self }
+    }
+
+    /// How often a call gives way before it does something: most do so once, some up to 24 times.
+    fn turns(&self, number: u64) -> u64 {
+        let mixed = (number ^ self.pace).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        match self.pace {
+            0 => 1,
+            _ if !mixed.is_multiple_of(3) => 1,
+            _ => 1 + mixed / 3 % 24,
         }
     }
 
@@ -47,8 +65,10 @@ impl Double {
         call: impl FnOnce() -> Answer<'a, T> + Send + 'a,
     ) -> Answer<'a, T> {
         Answer::later(async move {
-            give_way().await;
             let number = self.calls.fetch_add(1, Ordering::SeqCst);
+            for _ in 0..self.turns(number) {
+                give_way().await;
+            }
             let fate = (self.decide)(number);
             let failure = || Error::new(ErrorKind::Unavailable, format!("call {number} fails"));
             if fate == Fate::Refused {

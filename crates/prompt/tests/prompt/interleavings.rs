@@ -118,7 +118,7 @@ fn story(seed: u64, mortality: usize) {
         let inner: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
         let seals = Arc::new(Seals::none());
         let plain = Sessions::new(Arc::clone(&inner), clock.clone(), Arc::clone(&seals));
-        let slow = Double::new(Arc::clone(&inner), |_| Fate::Done);
+        let slow = Double::new(Arc::clone(&inner), |_| Fate::Done).at_pace(seed);
         let sessions = Sessions::new(Arc::new(slow), clock.clone(), seals);
         let confirmed = Confirmed::default();
         let mut choices = Choices(seed | 1);
@@ -193,8 +193,16 @@ async fn needed(sessions: &Sessions) -> usize {
     needed.len()
 }
 
+/// Some hundred stories, or as many as `PROPTEST_CASES` says.
+fn stories() -> ProptestConfig {
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default(),
+        None => ProptestConfig::with_cases(600),
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(stories())]
 
     #[test]
     fn no_session_loses_a_piece(seed in any::<u64>()) {

@@ -6,6 +6,7 @@ mod chain;
 mod conversation;
 mod damage;
 mod double;
+mod failures;
 mod interleavings;
 mod law;
 mod model;

@@ -1,0 +1,214 @@
+//! Removing: what no session needs is erased, see [`crate::store`].
+
+use cachalot_memory::{Filter, Label, Lease, Match, Page, Record};
+
+use crate::error::{Error, ErrorKind};
+use crate::record::Saved;
+use crate::store::{DOOMED, HOLD, ID, PARENT, PIECE, PIECES, PIN, SESSIONS, Store, label, pin_key};
+
+/// What was erased because no session needs it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Pieces.
+    pub pieces: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl std::ops::AddAssign for Swept {
+    fn add_assign(&mut self, other: Self) {
+        self.pieces += other.pieces;
+        self.bytes += other.bytes;
+    }
+}
+
+impl Store {
+    /// Erases a pin that is known to be void, and nothing else.
+    pub(crate) async fn unpin(&self, id: &str, pin: u64) -> Result<(), Error> {
+        self.erase_exactly(id, &pin_key(id, pin), &[]).await?;
+        Ok(())
+    }
+
+    /// Erases the void pins of a session, and what only they held.
+    pub(crate) async fn clear(&self, id: &str) -> Result<Swept, Error> {
+        if self.pins(id, Page::keys(1)).await?.is_empty() {
+            return Ok(Swept::default());
+        }
+        let lease = self.reserve(id).await?;
+        let void = self.void_pins(id, &lease).await;
+        self.release(lease).await?;
+        let void = void?;
+        let keys: Vec<&str> = void.iter().map(|pin| pin.key.as_str()).collect();
+        let mut swept = Swept::default();
+        for pin in &void {
+            if let Some(target) = label(pin, PARENT) {
+                swept += self.collect(id, target.to_owned(), &keys).await?;
+            }
+            self.erase_exactly(id, &pin.key, &[]).await?;
+        }
+        Ok(swept)
+    }
+
+    /// The void pins, known under the session's reservation.
+    async fn void_pins(&self, id: &str, lease: &Lease) -> Result<Vec<Record>, Error> {
+        let kept = match self.head(id).await? {
+            None => None,
+            Some(record) => match Saved::decode(&record.value) {
+                Ok(saved) => Some(pin_key(id, saved.pin)),
+                // It is not known which pin it needs.
+                Err(_) => return Ok(Vec::new()),
+            },
+        };
+        let mut pins = self.pins(id, Page::first(u32::MAX)).await?;
+        let renewed = self.memory.renew(lease, HOLD);
+        if !self.ask(id, "writing", renewed).await? {
+            return Ok(Vec::new());
+        }
+        pins.retain(|pin| Some(&pin.key) != kept.as_ref());
+        Ok(pins)
+    }
+
+    /// Erases a piece that nobody needs, then the one before it, and so on. Pins in `void` do not
+    /// count.
+    async fn collect(&self, id: &str, target: String, void: &[&str]) -> Result<Swept, Error> {
+        let mut swept = Swept::default();
+        let mut removal: Option<String> = None;
+        let mut next = Some(target);
+        while let Some(target) = next.take() {
+            if self.needed(id, &target, void).await? {
+                break;
+            }
+            let key = format!("{PIECE}{target}");
+            let found = self.memory.get(PIECES, &key, &[]);
+            let Some(mut record) = self.ask(id, "removing", found).await?.record else {
+                break;
+            };
+            let removal = match &removal {
+                Some(removal) => removal,
+                None => removal.insert(self.number(id).await?.to_string()),
+            };
+            let (bytes, before) = (
+                record.value.len(),
+                label(&record, PARENT).map(str::to_owned),
+            );
+            record.labels.retain(|label| label.name != DOOMED);
+            record.labels.push(Label::new(DOOMED, removal));
+            let marked = self.memory.put(PIECES, record, None);
+            self.ask(id, "removing", marked).await?;
+            if self.needed(id, &target, void).await? {
+                break;
+            }
+            let marked = Match::Is {
+                name: DOOMED,
+                value: removal,
+            };
+            if self.erase_exactly(id, &key, &[marked]).await? {
+                swept += Swept {
+                    pieces: 1,
+                    bytes: bytes as u64,
+                };
+            }
+            next = before;
+        }
+        Ok(swept)
+    }
+
+    /// Whether a piece or a pin names this piece.
+    async fn needed(&self, id: &str, target: &str, void: &[&str]) -> Result<bool, Error> {
+        let named = [Match::Is {
+            name: PARENT,
+            value: target,
+        }];
+        let filter = Filter {
+            labels: &named,
+            ..Filter::default()
+        };
+        let limit = u32::try_from(void.len()).unwrap_or(u32::MAX);
+        let page = Page::keys(limit.saturating_add(1));
+        let found = self.memory.find(PIECES, &filter, page);
+        let found = self.ask(id, "removing", found).await?.records;
+        Ok(found.iter().any(|by| !void.contains(&by.key.as_str())))
+    }
+
+    /// Erases the record of this key if it has these labels; whether it did. No key of ours in
+    /// [`PIECES`] begins with another one.
+    async fn erase_exactly(
+        &self,
+        id: &str,
+        key: &str,
+        labels: &[Match<'_>],
+    ) -> Result<bool, Error> {
+        let filter = Filter {
+            prefix: key,
+            labels,
+            ..Filter::default()
+        };
+        let erased = self.memory.erase(PIECES, &filter, Page::keys(1));
+        let erased = self.ask(id, "removing", erased).await?;
+        Ok(!erased.records.is_empty())
+    }
+
+    /// Erases the session's own record, and takes the right to store it from whoever has it.
+    pub(crate) async fn erase_head(&self, id: &str) -> Result<bool, Error> {
+        let exactly = [Match::Is {
+            name: ID,
+            value: id,
+        }];
+        let filter = Filter {
+            prefix: id,
+            labels: &exactly,
+            ..Filter::default()
+        };
+        let erased = self.memory.erase(SESSIONS, &filter, Page::keys(1));
+        let erased = self.ask(id, "removing", erased).await?;
+        Ok(!erased.records.is_empty())
+    }
+
+    /// Clears every session, and erases every piece that nobody needs. Costs as much as there are
+    /// pieces.
+    pub(crate) async fn sweep(&self) -> Result<Swept, Error> {
+        let mut swept = Swept::default();
+        let pins = self.keys(PIN).await?;
+        let mut ids: Vec<&str> = pins.iter().filter_map(|key| id_of_pin(key)).collect();
+        ids.dedup();
+        for id in ids {
+            match self.clear(id).await {
+                Ok(cleared) => swept += cleared,
+                // Whoever is writing to it clears it.
+                Err(error) if error.kind == ErrorKind::Busy => {}
+                Err(error) => return Err(error),
+            }
+        }
+        for key in self.keys(PIECE).await? {
+            if let Some(target) = key.strip_prefix(PIECE) {
+                swept += self.collect("", target.to_owned(), &[]).await?;
+            }
+        }
+        Ok(swept)
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<String>, Error> {
+        let filter = Filter {
+            prefix,
+            ..Filter::default()
+        };
+        let mut keys: Vec<String> = Vec::new();
+        loop {
+            let after = keys.last().cloned();
+            let page = Page {
+                after: after.as_deref(),
+                ..Page::keys(512)
+            };
+            let found = self.memory.find(PIECES, &filter, page);
+            let batch = self.ask("", "sweeping the sessions", found).await?;
+            keys.extend(batch.records.into_iter().map(|record| record.key));
+            if batch.next.is_none() {
+                return Ok(keys);
+            }
+        }
+    }
+}
+
+fn id_of_pin(key: &str) -> Option<&str> {
+    key.strip_prefix(PIN)?.rsplit_once('/').map(|(id, _)| id)
+}

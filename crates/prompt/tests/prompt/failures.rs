@@ -1,0 +1,179 @@
+//! Memories that fail, appends that are cancelled, and processes that leave their right to write behind.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use cachalot_core::{ManualClock, Seals};
+use cachalot_memory::in_process::InProcessMemory;
+use cachalot_memory::{Memory, Reserved};
+use cachalot_model::Message;
+use cachalot_model::wire::anthropic::Messages;
+use cachalot_prompt::{SESSIONS, Sessions};
+
+use crate::double::{Double, Fate};
+use crate::{frozen, head, ids, run, say, try_say};
+
+/// Whoever died while writing does not stop others for long: its right to write lapses.
+#[test]
+fn a_right_to_write_that_was_left_behind_is_waited_for() {
+    run(async {
+        let clock = Arc::new(ManualClock::at(0));
+        let memory: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
+        let sessions = Sessions::new(Arc::clone(&memory), clock.clone(), Arc::new(Seals::none()));
+        let mut session = sessions.create(head("one")).await.unwrap();
+        let hold = Duration::from_secs(5);
+        let held = memory.reserve(SESSIONS, "one", &[], hold).settle().await;
+        assert!(matches!(held, Ok(Reserved::Held(_))));
+        let saving = session.save();
+        let mut passing = std::pin::pin!(async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            clock.advance(hold);
+        });
+        let mut saving = std::pin::pin!(saving);
+        let mut passed = false;
+        std::future::poll_fn(|context| {
+            passed = passed || passing.as_mut().poll(context).is_ready();
+            let done = saving.as_mut().poll(context);
+            if done.is_ready() {
+                assert!(passed, "it did not wait");
+            }
+            done
+        })
+        .await
+        .unwrap();
+    });
+}
+
+/// Sessions in a memory that fails as told, the same without failures, and their clock.
+fn doubled(
+    decide: impl Fn(u64) -> Fate + Send + Sync + 'static,
+) -> (Sessions, Sessions, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at(0));
+    let inner: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
+    let double = Arc::new(Double::new(Arc::clone(&inner), decide));
+    let seals = Arc::new(Seals::none());
+    (
+        Sessions::new(double, clock.clone(), Arc::clone(&seals)),
+        Sessions::new(inner, clock.clone(), seals),
+        clock,
+    )
+}
+
+/// The memory fails at any one call of an append, before or after doing it: the session is as it was,
+/// can go on (with the same message, another one, or none), and is read back as it then is.
+#[test]
+fn an_append_that_failed_is_no_part_of_the_session() {
+    for fate in [Fate::Refused, Fate::Unheard] {
+        for what in ["same", "other", "nothing"] {
+            let mut failures = 0;
+            for at in 0..24 {
+                run(async {
+                    let (from, next) = (Arc::new(AtomicU64::new(u64::MAX)), AtomicU64::new(0));
+                    let failing = Arc::clone(&from);
+                    let (sessions, plain, clock) = doubled(move |_| {
+                        let number = next.fetch_add(1, Ordering::SeqCst);
+                        match number == failing.load(Ordering::SeqCst) {
+                            true => fate,
+                            false => Fate::Done,
+                        }
+                    });
+                    let prompt = frozen(&Messages);
+                    let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
+                    say(&mut session, Message::user("a")).await;
+                    let before = ids(&session.prompt);
+                    let so_far = calls().await;
+                    from.store(so_far + at, Ordering::SeqCst);
+                    if try_say(&mut session, Message::assistant("b")).await.is_ok() {
+                        return;
+                    }
+                    failures += 1;
+                    // If it was not heard that it got the right to write, that has to lapse.
+                    clock.advance(Duration::from_secs(6));
+                    assert_eq!(ids(&session.prompt), before);
+                    // Perhaps it was made, and then what only the old state needs may go.
+                    plain.sweep().await.unwrap();
+                    match what {
+                        "same" => say(&mut session, Message::assistant("b")).await,
+                        "other" => say(&mut session, Message::assistant("c")).await,
+                        _ => session.save().await.unwrap(),
+                    }
+                    plain.sweep().await.unwrap();
+                    let again = plain.open("one").await.unwrap().unwrap();
+                    assert_eq!(ids(&again.prompt), ids(&session.prompt), "{at}");
+                    say(&mut session, Message::user("d")).await;
+                    plain.sweep().await.unwrap();
+                    let again = plain.open("one").await.unwrap().unwrap();
+                    assert_eq!(ids(&again.prompt), ids(&session.prompt), "{at}");
+                });
+            }
+            assert!(failures >= 8, "only {failures} calls could fail");
+        }
+    }
+}
+
+/// How many calls creating a session and one append take, found out by doing it again.
+async fn calls() -> u64 {
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    let (sessions, ..) = doubled(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Fate::Done
+    });
+    let prompt = frozen(&Messages);
+    let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
+    say(&mut session, Message::user("a")).await;
+    count.load(Ordering::SeqCst)
+}
+
+/// An append is dropped after any number of steps: the same.
+#[test]
+fn an_append_that_was_cancelled_is_no_part_of_the_session() {
+    for what in ["same", "other", "nothing"] {
+        let mut cancelled = 0;
+        for steps in 0..60 {
+            run(async {
+                let clock = Arc::new(ManualClock::at(0));
+                let inner: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
+                let double = Arc::new(Double::new(Arc::clone(&inner), |_| Fate::Done));
+                let seals = Arc::new(Seals::none());
+                let sessions = Sessions::new(double, clock.clone(), Arc::clone(&seals));
+                let plain = Sessions::new(inner, clock.clone(), seals);
+                let prompt = frozen(&Messages);
+                let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
+                say(&mut session, Message::user("a")).await;
+                let before = ids(&session.prompt);
+                let done = {
+                    let mut appending =
+                        std::pin::pin!(try_say(&mut session, Message::assistant("b")));
+                    let mut left = steps;
+                    std::future::poll_fn(|context| {
+                        if left == 0 {
+                            return std::task::Poll::Ready(false);
+                        }
+                        left -= 1;
+                        context.waker().wake_by_ref();
+                        appending.as_mut().poll(context).map(|done| done.is_ok())
+                    })
+                    .await
+                };
+                if done {
+                    return;
+                }
+                cancelled += 1;
+                // Its right to write may be nobody's now; then it has to lapse.
+                clock.advance(Duration::from_secs(6));
+                assert_eq!(ids(&session.prompt), before);
+                match what {
+                    "same" => say(&mut session, Message::assistant("b")).await,
+                    "other" => say(&mut session, Message::assistant("c")).await,
+                    _ => session.save().await.unwrap(),
+                }
+                plain.sweep().await.unwrap();
+                let again = plain.open("one").await.unwrap().unwrap();
+                assert_eq!(ids(&again.prompt), ids(&session.prompt), "{steps}");
+            });
+        }
+        assert!(cancelled >= 12, "only {cancelled} could be cancelled");
+    }
+}
