@@ -181,11 +181,7 @@ impl Cache {
     ///
     /// # Errors
     /// Those of the memory. A damaged entry is no entry.
-    pub async fn newest(
-        &self,
-        which: &Filter,
-        scopes: &[Scope],
-    ) -> Result<Option<Stored>, Error> {
+    pub async fn newest(&self, which: &Filter, scopes: &[Scope]) -> Result<Option<Stored>, Error> {
         let Ok(memory) = self.0.memory() else {
             return Ok(None);
         };
@@ -203,7 +199,10 @@ impl Cache {
                     .settle()
                     .await?;
                 let all = batch.records.len() < limit as usize;
-                let newest = batch.records.into_iter().find_map(|record| whose.one(record));
+                let newest = batch
+                    .records
+                    .into_iter()
+                    .find_map(|record| whose.one(record));
                 if newest.is_some() || all {
                     return Ok(newest.map(|entry| Stored::of(&entry, self.0.clock.now())));
                 }

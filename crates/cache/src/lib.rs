@@ -70,6 +70,12 @@ impl Cache {
         Self(Arc::new(engine::Shared::new(options, true)))
     }
 
+    /// Whether it is the same engine.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Says who is told the name of every entry that has to make room for others. The first to say
     /// so is told.
     pub fn tell_of_evictions(&self, told: impl Fn(&str) + Send + Sync + 'static) {

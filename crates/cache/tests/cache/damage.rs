@@ -6,7 +6,9 @@ use cachalot_cache::{Bounds, Filter, How, Observation, Policy, Reason};
 use cachalot_memory::{Memory, Record, space};
 use proptest::prelude::*;
 
-use crate::setting::{Making, Question, Setting, clock, in_domains, in_process, product, told};
+use crate::setting::{
+    Making, Question, Setting, clock, in_domains, in_process, product, testers, told,
+};
 
 const ANSWER: &str = "the answer, and nothing but the answer";
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{Criterion, Erased, Filter, Policy, Reason};
+use cachalot_cache::{Criterion, Erased, Filter, Policy, Reason, Scope};
 use cachalot_memory::{Label, Match, Memory, Page, Record, Reserved, space};
 
 use crate::doubles::{Double, Op};
 use crate::setting::{
     Making, Question, Setting, clock, fleet, in_process, product, setting, settle_down, sqlite,
-    tagged,
+    tagged, testers,
 };
 
 fn tag(value: &str) -> Criterion {
@@ -549,7 +549,11 @@ async fn the_newest_that_matches_is_found_whatever_the_pattern() {
         ("z*", None),
         ("*z", None),
     ] {
-        let stored = here.cache.newest(&by(glob(pattern)), &testers()).await.unwrap();
+        let stored = here
+            .cache
+            .newest(&by(glob(pattern)), &testers())
+            .await
+            .unwrap();
         let text = match stored {
             Some(stored) => {
                 Some(String::from_utf8(stored.body.whole().await.unwrap().to_vec()).unwrap())
@@ -584,7 +588,7 @@ async fn the_newest_is_sought_in_scopes_that_are_named_and_in_no_others() {
         let text = stored.body.whole().await.unwrap();
         Some(String::from_utf8(text.to_vec()).unwrap())
     };
-    for criterion in [is("handle"), glob("handle"), glob("h*"), glob("*e")] {
+    for criterion in [tag("handle"), glob("handle"), glob("h*"), glob("*e")] {
         for (scopes, expected) in [
             (vec![Scope::Global, user("ada")], Some("1")),
             (vec![Scope::Global], Some("0")),

@@ -8,6 +8,7 @@ use cachalot_cache::{Filter, How, Join, Mode, Policy, Reason};
 use crate::doubles::{Double, Fate, Op};
 use crate::setting::{
     Making, Question, Setting, clock, domains, in_domains, in_mode, in_process, product, tagged,
+    testers,
 };
 
 const OPS: [Op; 10] = [
@@ -307,7 +308,12 @@ async fn who_asks_the_memory_itself_is_told_of_its_fault() {
     assert!(here.cache.erase(&Filter::default(), false).await.is_err());
     assert!(here.cache.erase(&Filter::default(), true).await.is_err());
     assert!(here.cache.peek(&Question::number(1).key()).await.is_err());
-    assert!(here.cache.newest(&Filter::default(), &testers()).await.is_err());
+    assert!(
+        here.cache
+            .newest(&Filter::default(), &testers())
+            .await
+            .is_err()
+    );
     assert!(here.cache.each(&Filter::default(), |_| {}).await.is_err());
     assert!(here.cache.sweep(None).await.is_err());
     assert!(here.cache.usage().await.is_err());

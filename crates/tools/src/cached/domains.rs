@@ -6,22 +6,78 @@
 //! | `path:P` | what lies at P was written: changed, replaced, moved, removed |
 //! | `entries:P` | P, or an entry of the directory P, was written |
 //! | `tree:P` | something at P or anywhere below was written |
-//! | `name:N` | the named resource was written |
+//! | N | the resource of that name was written (`ltm`: long-term memory, also by workflows) |
 //! | `names` | any named resource was written |
 //! | `unknown` | something unknown was done, in whatever workspace |
 //!
 //! A read of a path joins the `path` of it and of every directory above, because who moves a
 //! directory moves what is in it, and its `entries`; so does a read of what a pattern finds in one
-//! directory. A read of a tree joins the same `path`s, and its `tree`. Paths are absolute and not relative to a workspace, so that workspaces inside each other
-//! agree.
+//! directory. A read of a tree joins the same `path`s, and its `tree`. Paths are absolute and not
+//! relative to a workspace, so that workspaces inside each other agree.
+//!
+//! A memory keeps a counter for every domain that was ever raised. In one that outlives the process,
+//! paths are therefore folded into a fixed number of domains, `files:XXXX`: a write may then make
+//! unservable what read something else, and never leaves out what read it.
 
 use std::path::{Component, Path, PathBuf};
 
 use cachalot_cache::Domain;
 use cachalot_core::{Extent, Touched};
 
+/// Domains, as they are called in an engine of a session, and in one that outlives it.
+pub(super) struct Domains(Vec<String>);
+
+impl Domains {
+    /// None at all.
+    pub(super) const NONE: Self = Self(Vec::new());
+
+    fn of(mut names: Vec<String>) -> Self {
+        names.sort_unstable();
+        names.dedup();
+        Self(names)
+    }
+
+    /// As they are called in an engine.
+    pub(super) fn called(&self, engine: Lasting) -> Vec<Domain> {
+        let names = self.0.iter();
+        match engine {
+            Lasting::Session => names.map(Domain::new).collect(),
+            Lasting::Longer => {
+                let mut folded: Vec<String> = names.map(|name| folded(name)).collect();
+                folded.sort_unstable();
+                folded.dedup();
+                folded.into_iter().map(Domain::new).collect()
+            }
+        }
+    }
+}
+
+/// How long an engine keeps results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lasting {
+    /// As long as a session.
+    Session,
+    /// Longer than this process.
+    Longer,
+}
+
+/// A domain of paths under one of 65,536 names.
+fn folded(name: &str) -> String {
+    if !["path:", "entries:", "tree:"]
+        .iter()
+        .any(|kind| name.starts_with(kind))
+    {
+        return name.to_owned();
+    }
+    // FNV-1a, which is the same in every process and version.
+    let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    });
+    format!("files:{:04x}", (hash >> 32) as u16 ^ hash as u16)
+}
+
 /// The domains that a call joins which reads this much.
-pub(super) fn joined(reads: &Extent, root: &Path) -> Vec<Domain> {
+pub(super) fn joined(reads: &Extent, root: &Path) -> Domains {
     let mut names = vec![name("workspace", root)];
     match reads {
         Extent::Unknown => {
@@ -43,19 +99,19 @@ pub(super) fn joined(reads: &Extent, root: &Path) -> Vec<Domain> {
                         tree_read(&absolute(base, root), &mut names);
                     }
                     Touched::Named(resource) => {
-                        names.push(format!("name:{resource}"));
+                        names.push(resource.clone());
                         names.push("unknown".to_owned());
                     }
                 }
             }
         }
     }
-    distinct(names)
+    Domains::of(names)
 }
 
 /// The domains that a call raises which writes this much. Looks at the file system: a directory that
 /// is not there yet will be made, and shows where it is made.
-pub(super) fn raised(writes: &Extent, root: &Path) -> Vec<Domain> {
+pub(super) fn raised(writes: &Extent, root: &Path) -> Domains {
     let mut names = Vec::new();
     match writes {
         Extent::Unknown => {
@@ -71,14 +127,14 @@ pub(super) fn raised(writes: &Extent, root: &Path) -> Vec<Domain> {
                         written(&absolute(path, root), &mut names);
                     }
                     Touched::Named(resource) => {
-                        names.push(format!("name:{resource}"));
+                        names.push(resource.clone());
                         names.push("names".to_owned());
                     }
                 }
             }
         }
     }
-    distinct(names)
+    Domains::of(names)
 }
 
 fn entries_read(path: &Path, names: &mut Vec<String>) {
@@ -111,12 +167,6 @@ fn written(path: &Path, names: &mut Vec<String>) {
 fn name(kind: &str, path: &Path) -> String {
     // Two paths that look the same are taken as one: that raises more than it must, never less.
     format!("{kind}:{}", path.display())
-}
-
-fn distinct(mut names: Vec<String>) -> Vec<Domain> {
-    names.sort_unstable();
-    names.dedup();
-    names.into_iter().map(Domain::new).collect()
 }
 
 /// The path from the root of the file system, `.` and `..` resolved by their names.
@@ -156,9 +206,20 @@ mod tests {
     /// Whether a write makes unservable what read.
     fn meets(reads: &Extent, reads_in: &str, writes: &Extent, writes_in: &str) -> bool {
         let joined = joined(reads, Path::new(reads_in));
-        raised(writes, Path::new(writes_in))
-            .iter()
-            .any(|domain| joined.contains(domain))
+        let raised = raised(writes, Path::new(writes_in));
+        let meet = |lasting| {
+            let joined = joined.called(lasting);
+            raised
+                .called(lasting)
+                .iter()
+                .any(|domain| joined.contains(domain))
+        };
+        let exact = meet(Lasting::Session);
+        assert!(
+            !exact || meet(Lasting::Longer),
+            "folding leaves nothing out"
+        );
+        exact
     }
 
     #[test]
@@ -194,6 +255,20 @@ mod tests {
                 "{read:?} {write:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_outlives_a_session_knows_a_fixed_number_of_domains() {
+        let mut all = std::collections::BTreeSet::new();
+        for number in 0..40_000 {
+            let writes = Extent::Known(vec![path(&format!("dir{}/file{number}", number % 97))]);
+            all.extend(raised(&writes, Path::new("/w")).called(Lasting::Longer));
+        }
+        assert!(all.len() <= 1 << 16, "{}", all.len());
+        assert!(all.len() > 30_000, "they spread: {}", all.len());
+        assert_eq!(folded("path:/w/a"), "files:cd4d");
+        assert_eq!(folded("ltm"), "ltm");
+        assert_eq!(folded("workspace:/w"), "workspace:/w");
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub use counters::{CacheStats, Counters};
 pub use settings::{Delivery, Settings, Sharing};
 pub use writers::Writers;
 
+use domains::Lasting;
 use sessions::Sessions;
 use standing::Profile;
 use writers::Enrolled;
@@ -51,8 +52,8 @@ pub struct Options {
     pub seals: Arc<Seals>,
     /// Told in one sentence each: the figures of a session that ends, and faults.
     pub log: Arc<dyn Fn(&str) + Send + Sync>,
-    /// The engine over a memory that outlives sessions; needed where results are shared by more than
-    /// one.
+    /// The engine over a memory that outlives sessions: keeps results that more than one session
+    /// shares, and is told of what tools write, whatever the settings say.
     pub persistent: Option<Cache>,
     /// On whose behalf the calls are made.
     pub user: String,
@@ -106,15 +107,21 @@ impl CachedTools {
             user,
             writers,
         } = options;
-        let persistent = persistent.filter(|_| settings.enabled);
-        if settings.enabled && settings.scope != Sharing::Session && persistent.is_none() {
-            log(
-                "tool results are kept for their session only: there is no memory that would keep them longer (give `--db`, `CACHALOT_DB` or `settings.ltm.path`)",
-            );
+        let narrowed = match settings.scope {
+            Sharing::Session => None,
+            _ if persistent.is_none() => Some("there is no memory that would keep them longer"),
+            // Nothing is shared with nobody.
+            Sharing::User if user.trim().is_empty() => Some("nobody says who the user is"),
+            Sharing::Workspace | Sharing::User => None,
+        };
+        if let Some(why) = narrowed.filter(|_| settings.enabled) {
+            log(&format!(
+                "tool results are kept for their session only: {why}"
+            ));
         }
         let origins = Origins {
             persistent: persistent.map(|engine| {
-                let enrolled = writers.enrol(&engine);
+                let enrolled = writers.enrol(&engine, Lasting::Longer);
                 (engine, enrolled)
             }),
             ledger,

@@ -205,7 +205,9 @@ impl Asking<'_> {
                 Join::Alone
             },
             max_bytes: shared.settings.max_bytes,
-            domains: standing.domains(self.work.effects, self.context),
+            domains: standing
+                .domains(self.work.effects, self.context)
+                .called(self.session.lasting),
             ..Policy::default()
         }
     }

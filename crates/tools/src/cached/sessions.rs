@@ -10,6 +10,7 @@ use cachalot_memory::in_process::InProcessMemory;
 use super::Origins;
 use super::counters::{CacheStats, Counters, Tallies};
 use super::deliveries::Deliveries;
+use super::domains::Lasting;
 use super::settings::{Settings, Sharing};
 use super::writers::Enrolled;
 
@@ -22,6 +23,8 @@ pub(super) struct Session {
     root: PathBuf,
     /// Where its results are.
     pub(super) engine: Cache,
+    /// How long they are kept there.
+    pub(super) lasting: Lasting,
     /// Who shares them.
     pub(super) scope: Scope,
     tallies: Arc<Mutex<Tallies>>,
@@ -41,17 +44,21 @@ impl Session {
             (Some((engine, _)), Sharing::Workspace) => {
                 (engine.clone(), Scope::Workspace(text_of(root)), None)
             }
-            (Some((engine, _)), Sharing::User) => {
+            (Some((engine, _)), Sharing::User) if !origins.user.trim().is_empty() => {
                 (engine.clone(), Scope::User(origins.user.clone()), None)
             }
             _ => {
                 let engine = own_engine(settings, origins, &tallies);
-                let enrolled = origins.writers.enrol(&engine);
+                let enrolled = origins.writers.enrol(&engine, Lasting::Session);
                 (engine, Scope::Session(name.to_owned()), Some(enrolled))
             }
         };
         Self {
             root: root.to_owned(),
+            lasting: match &enrolled {
+                Some(_) => Lasting::Session,
+                None => Lasting::Longer,
+            },
             engine,
             scope,
             tallies,

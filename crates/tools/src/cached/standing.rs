@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_cache::{Domain, Reason, Witness};
+use cachalot_cache::{Reason, Witness};
 use cachalot_core::{Canonical, Effects, Extent, Touched};
 use serde_json::Value;
 
 use super::counters::bypass;
-use super::domains;
+use super::domains::{self, Domains};
 use crate::tool::{About, CacheClass, Context, Origin, Output, Tool};
 
 /// A tool, and what the cache makes of what it says of itself.
@@ -72,9 +72,9 @@ impl Standing {
     }
 
     /// The domains that a call joins which reads this much.
-    pub(super) fn domains(self, effects: &Effects, context: &Context) -> Vec<Domain> {
+    pub(super) fn domains(self, effects: &Effects, context: &Context) -> Domains {
         match self {
-            Self::Immutable { .. } => Vec::new(),
+            Self::Immutable { .. } => Domains::NONE,
             _ => domains::joined(&effects.reads, context.workspace.root()),
         }
     }

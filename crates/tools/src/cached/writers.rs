@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cachalot_cache::{Cache, Domain, Writing};
+use cachalot_cache::{Cache, Writing};
+
+use super::domains::{Domains, Lasting};
 
 /// The engines of a process that are told of writes. Cheap to clone; clones are the same. Sessions,
 /// sub-agents and whoever else works in the same files see each other's writes if they share one.
@@ -14,13 +16,26 @@ pub struct Writers(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     next: u64,
-    engines: BTreeMap<u64, Cache>,
+    engines: BTreeMap<u64, Seat>,
     /// The writes under way.
     writes: BTreeMap<u64, Open>,
 }
 
+/// An engine, and how many have enrolled it.
+struct Seat {
+    engine: Cache,
+    lasting: Lasting,
+    holders: usize,
+}
+
+impl Seat {
+    fn announce(&self, domains: &Domains) -> Writing {
+        self.engine.announce(&domains.called(self.lasting))
+    }
+}
+
 struct Open {
-    domains: Arc<[Domain]>,
+    domains: Arc<Domains>,
     /// Of engines that came while it was under way.
     late: Vec<Writing>,
 }
@@ -42,13 +57,28 @@ impl Writers {
     }
 
     /// An engine that is told of writes from now on, those under way included.
-    pub(super) fn enrol(&self, engine: &Cache) -> Enrolled {
+    pub(super) fn enrol(&self, engine: &Cache, lasting: Lasting) -> Enrolled {
         let mut state = self.state();
-        for open in state.writes.values_mut() {
-            open.late.push(engine.announce(&open.domains));
-        }
-        let number = state.next();
-        state.engines.insert(number, engine.clone());
+        let seated = state
+            .engines
+            .iter_mut()
+            .find(|(_, seat)| seat.engine.is(engine));
+        let number = if let Some((number, seat)) = seated {
+            seat.holders += 1;
+            *number
+        } else {
+            let seat = Seat {
+                engine: engine.clone(),
+                lasting,
+                holders: 1,
+            };
+            for open in state.writes.values_mut() {
+                open.late.push(seat.announce(&open.domains));
+            }
+            let number = state.next();
+            state.engines.insert(number, seat);
+            number
+        };
         Enrolled {
             writers: self.clone(),
             number,
@@ -57,11 +87,11 @@ impl Writers {
 
     /// A write begins: from now on nothing of these domains is served, joined or kept by any engine,
     /// until it ends. If it is dropped it ends in the background.
-    pub(super) async fn begin(&self, domains: Vec<Domain>) -> Write {
-        let domains: Arc<[Domain]> = domains.into();
+    pub(super) async fn begin(&self, domains: Domains) -> Write {
+        let domains = Arc::new(domains);
         let write = {
             let mut state = self.state();
-            let announce = |engine: &Cache| engine.announce(&domains);
+            let announce = |seat: &Seat| seat.announce(&domains);
             let guards = state.engines.values().map(announce).collect();
             let number = state.next();
             let open = Open {
@@ -97,8 +127,14 @@ pub(super) struct Enrolled {
 
 impl Drop for Enrolled {
     fn drop(&mut self) {
-        let left = self.writers.state().engines.remove(&self.number);
-        // Dropped without the lock: an engine may have much to tidy up.
+        let mut state = self.writers.state();
+        let last = state.engines.get_mut(&self.number).is_some_and(|seat| {
+            seat.holders -= 1;
+            seat.holders == 0
+        });
+        let left = last.then(|| state.engines.remove(&self.number));
+        // An engine may have much to tidy up: not under the lock.
+        drop(state);
         drop(left);
     }
 }

@@ -206,3 +206,55 @@ async fn nobody_waits_for_what_may_be_for_another_user_alone() {
         assert!(matches!(one.await.unwrap().how, Answered::Ran(_)));
     }
 }
+
+#[tokio::test]
+async fn nothing_is_shared_with_nobody() {
+    let clock = clock();
+    let engine = in_process(&clock);
+    let world = making(Sharing::User, &engine, " ", &clock).of(&[&Counting::reader("look")]);
+    assert!(
+        world.said()[0].contains("who the user is"),
+        "{:?}",
+        world.said()
+    );
+    world.call_in("one", "look", json!({})).await;
+    let other = world.call_in("other", "look", json!({})).await;
+    assert_ne!(other.how, Answered::Hit);
+}
+
+#[tokio::test]
+async fn the_memory_that_lasts_hears_of_writes_though_nothing_is_kept() {
+    use cachalot_cache::{self as cache, Begun, Domain, Kind, Policy, Product, Scope};
+    use cachalot_core::{Canonical, Spend};
+    let clock = clock();
+    let engine = in_process(&clock);
+    let writer = Counting::named("remember")
+        .writing()
+        .touching(|_| Effects::writing(vec![Touched::Named("ltm".into())]));
+    let mut making = Making::with(Settings::default());
+    making.persistent = Some(engine.clone());
+    let world = making.of(&[&writer]);
+    // Something else that depends on long-term memory: a step of a workflow.
+    let input = Canonical::value(&json!(1));
+    let call = cache::Call {
+        kind: Kind::Action,
+        scope: &Scope::Global,
+        name: "ltm.search",
+        input: &input,
+    };
+    let policy = Policy {
+        domains: vec![Domain::new("ltm")],
+        ..Policy::default()
+    };
+    let is_served = async || match engine.begin(&call, &policy).await.unwrap() {
+        Begun::Served(_) => true,
+        Begun::Run(ticket) => {
+            let product = Product::kept("found".into(), Spend::default());
+            ticket.finish(product).await;
+            false
+        }
+    };
+    assert!(!is_served().await && is_served().await);
+    world.call("remember", json!({})).await;
+    assert!(!is_served().await && is_served().await);
+}
