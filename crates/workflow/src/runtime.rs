@@ -9,8 +9,8 @@ use cachalot_agent::{House, Listener, Team};
 use cachalot_cache::Cache;
 use cachalot_core::{Clock, Seals};
 use cachalot_memory::Memory;
-use cachalot_model::{Model, Models};
 use cachalot_model::budget::Meter;
+use cachalot_model::{Model, Models};
 use cachalot_storage::Storage;
 use serde_json::Value;
 

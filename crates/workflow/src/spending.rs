@@ -2,14 +2,15 @@
 //! `cache.wrap` around the action, so that its entry knows what a hit saves; without one, the action itself.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_cache::{Call, Kind, Policy, Product, Reason, Scope};
 use cachalot_core::{Canonical, Spend};
 use serde_json::Value;
 
-use crate::Runtime;
 use crate::report::{self, Event, Memoized};
+use crate::{Failure, Planned, Runtime};
 
 tokio::task_local! {
     static INSIDE: Arc<Mutex<Inside>>;
@@ -23,7 +24,7 @@ pub(crate) struct Inside {
     /// What of the time, tokens and money wraps further inside have accounted for themselves.
     pub(crate) accounted: Spend,
     /// Why the result must not be kept although the action did not fail.
-    pub(crate) declined: Option<&'static str>,
+    pub(crate) declined: Option<String>,
 }
 
 /// Runs the action of a wrap; also tells what was spent in it.
@@ -42,8 +43,8 @@ pub(crate) fn charge(spent: Spend) -> bool {
 
 /// Tells the wrap around, if there is one, that the result must not be kept although the action does
 /// not fail.
-pub(crate) fn decline(why: &'static str) {
-    note(|inside| inside.declined = Some(why));
+pub(crate) fn decline(why: impl Into<String>) {
+    note(|inside| inside.declined = Some(why.into()));
 }
 
 /// Tells the wrap around this one, if there is one, that this much is accounted for.
@@ -74,9 +75,11 @@ pub(crate) async fn account(runtime: &Runtime, name: &str, input: &Value, spent:
         name,
         input: &input,
     };
-    let ticket = runtime
-        .cache
-        .bypass(&call, &Policy::default(), Reason::Declined(UNWRAPPED.to_owned()));
+    let ticket = runtime.cache.bypass(
+        &call,
+        &Policy::default(),
+        Reason::Declined(UNWRAPPED.to_owned()),
+    );
     let settled = ticket
         .finish(Product {
             value: Some(Bytes::new()),
@@ -95,6 +98,45 @@ pub(crate) async fn account(runtime: &Runtime, name: &str, input: &Value, spent:
             saved: settled.saved,
         },
     });
+}
+
+/// What a plan says of an action that pays by itself, where no wrap is around it.
+pub(crate) fn planned() -> Planned {
+    Planned::Pays {
+        handle: None,
+        reason: UNWRAPPED.to_owned(),
+    }
+}
+
+/// Does the work, unless the time of the run's budget is over before it ends: then it is dropped.
+///
+/// # Errors
+/// `over_budget`.
+pub(crate) async fn in_time<T>(
+    runtime: &Runtime,
+    work: impl Future<Output = T>,
+) -> Result<T, Failure> {
+    tokio::select! {
+        // What has ended in time counts.
+        biased;
+        ended = work => Ok(ended),
+        over = time_over(runtime) => Err(over),
+    }
+}
+
+/// Resolves when the budget's time is over; never if it has none.
+async fn time_over(runtime: &Runtime) -> Failure {
+    loop {
+        match runtime.meter.time_left() {
+            None => std::future::pending().await,
+            Some(left) => tokio::time::sleep(left).await,
+        }
+        if let Err(over) = runtime.meter.check() {
+            return Failure::new("over_budget", over.to_string());
+        }
+        // The clock is not that of the timer: it may need a little longer.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 /// Why a call outside of any wrap is not cached.

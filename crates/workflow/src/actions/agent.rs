@@ -4,14 +4,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_agent::{AgentDefinition, Cancel, Chat, Event, Listener, Stop, Team, Written};
-use cachalot_core::tree;
+use cachalot_agent::{
+    AgentDefinition, Cancel, Chat, ErrorKind, Event, Listener, Stop, Sum, Team, Written,
+};
+use cachalot_core::{Seals, tree};
+use cachalot_model::{Budget, Meter};
 use serde_json::{Value, json};
 
 use super::Registry;
 use super::arguments::{Given, optional, required};
+use super::model_error;
 use crate::report::{self, Reporter, current_node};
-use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime, spending};
+use crate::{
+    About, Action, Arguments, Failure, Memoizable, ParameterKind, Planned, Runtime, spending,
+};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Run);
@@ -86,11 +92,21 @@ impl Action for Run {
         }))
     }
 
+    /// Of another agent file, what it is made of: its content is in the key, but may be another by the
+    /// time that the agent runs.
     fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
-        let file = arguments.get("file").and_then(Value::as_str);
-        file.map(|file| runtime.directory.join(file))
-            .into_iter()
-            .collect()
+        match arguments.get("file").and_then(Value::as_str) {
+            Some(file) => files(&runtime.directory.join(file)),
+            None => Vec::new(),
+        }
+    }
+
+    async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
+        let given = Given::to(&RUN, arguments);
+        let team = team(&given, runtime)?;
+        agent(&given, &team)?;
+        given.required_text("input")?;
+        Ok(spending::planned())
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -98,26 +114,19 @@ impl Action for Run {
         let team = team(&given, runtime)?;
         let name = agent(&given, &team)?.name.clone();
         let input = given.required_text("input")?;
-        let Some(houses) = &runtime.houses else {
-            return Err(given.failure("configuration_error", "agents cannot be run here"));
-        };
-        let told = Arc::new(Told {
-            reporter: Arc::clone(&runtime.reporter),
-            node: current_node(),
-        });
-        let house = houses
-            .house(&team, told)
-            .await
-            .map_err(|why| given.failure("configuration_error", why))?;
-        let mut chat = Chat::begin(house, team, Some(&name))
-            .await
-            .map_err(|error| failure(&given, &error))?;
+        let over = |error: cachalot_model::Error| model_error::failure(&given, &error);
+        runtime.meter.check().map_err(over)?;
+        let mut team = Arc::unwrap_or_clone(team);
+        team.budget = least(&team.budget, &runtime.meter);
+        let mut chat = begin(&given, Arc::new(team), &name, runtime).await?;
         let turn = chat.turn(input, &Cancel::default()).await;
         let sum = chat.close().await;
-        runtime.meter.record(Some(&sum.usage), sum.paid.cost);
-        let about = json!({ "agent": name, "input": input });
-        spending::account(runtime, given.action(), &about, sum.paid).await;
+        account(&given, &name, &sum, runtime).await;
         let turn = turn.map_err(|error| failure(&given, &error))?;
+        if let Stop::Budget(_) = turn.stop {
+            // Its own budget ends an agent; that of the run ends the run.
+            runtime.meter.check().map_err(over)?;
+        }
         if turn.stop != Stop::End {
             spending::decline("the agent did not come to an end by itself");
         }
@@ -137,6 +146,62 @@ impl Action for Run {
             "cost": dollars,
         }))
     }
+}
+
+/// What the run has left of its budget, or the team's own if that is less.
+fn least(own: &Budget, meter: &Meter) -> Budget {
+    let (limit, spent) = (meter.budget(), meter.spent());
+    let left = Budget {
+        max_cost: limit
+            .max_cost
+            .map(|limit| limit.saturating_sub(spent.cost.picodollars)),
+        max_tokens: limit
+            .max_tokens
+            .map(|limit| limit.saturating_sub(spent.tokens)),
+        max_time: meter.time_left(),
+    };
+    let less = |own: Option<u64>, left: Option<u64>| own.into_iter().chain(left).min();
+    Budget {
+        max_cost: less(own.max_cost, left.max_cost),
+        max_tokens: less(own.max_tokens, left.max_tokens),
+        max_time: own.max_time.into_iter().chain(left.max_time).min(),
+    }
+}
+
+async fn begin(
+    given: &Given<'_>,
+    team: Arc<Team>,
+    name: &str,
+    runtime: &Runtime,
+) -> Result<Chat, Failure> {
+    let Some(houses) = &runtime.houses else {
+        return Err(given.failure("configuration_error", "agents cannot be run here"));
+    };
+    let told = Arc::new(Told {
+        reporter: Arc::clone(&runtime.reporter),
+        seals: Arc::clone(&runtime.seals),
+        node: current_node(),
+    });
+    let house = houses
+        .house(&team, told)
+        .await
+        .map_err(|why| given.failure("configuration_error", why))?;
+    Chat::begin(house, team, Some(name))
+        .await
+        .map_err(|error| failure(given, &error))
+}
+
+/// Counts what a turn cost, whether it ended well or not.
+async fn account(given: &Given<'_>, name: &str, sum: &Sum, runtime: &Runtime) {
+    if sum.model_calls == 0 {
+        return;
+    }
+    // A provider that does not say what it used has used something all the same.
+    let is_told = sum.usage.total_input() > 0 || sum.usage.output > 0;
+    let usage = is_told.then_some(&sum.usage);
+    runtime.meter.record(usage, sum.paid.cost);
+    let about = json!({ "agent": name });
+    spending::account(runtime, given.action(), &about, sum.paid).await;
 }
 
 /// Why a whole run of this agent must not be answered from an earlier one.
@@ -162,6 +227,25 @@ fn team(given: &Given<'_>, runtime: &Runtime) -> Result<Arc<Team>, Failure> {
     }
 }
 
+/// An agent file and the instructions that its agents have in files of their own.
+fn files(file: &Path) -> Vec<PathBuf> {
+    let mut found = vec![file.to_owned()];
+    let name = file.to_string_lossy();
+    let root = std::fs::read_to_string(file)
+        .ok()
+        .and_then(|text| tree::parse(&name, &text).ok());
+    let agents = root
+        .as_ref()
+        .and_then(|root| root.get("agents")?.as_map())
+        .unwrap_or_default();
+    let directory = file.parent().unwrap_or(Path::new(""));
+    let instructions = agents
+        .iter()
+        .filter_map(|agent| agent.value.get("instruction_file")?.as_text());
+    found.extend(instructions.map(|path| directory.join(path)));
+    found
+}
+
 fn load(given: &Given<'_>, file: &str, runtime: &Runtime) -> Result<Team, Failure> {
     let path = runtime.directory.join(file);
     let text = std::fs::read_to_string(&path)
@@ -184,17 +268,26 @@ fn agent<'a>(given: &Given<'_>, team: &'a Team) -> Result<&'a AgentDefinition, F
         return Ok(team.entry());
     };
     team.agent(name).ok_or_else(|| {
-        let names: Vec<&str> = team.agents.iter().map(|agent| agent.name.as_str()).collect();
+        let names: Vec<&str> = team
+            .agents
+            .iter()
+            .map(|agent| agent.name.as_str())
+            .collect();
         let remedy = cachalot_core::suggest::did_you_mean(name, &names);
         given.wrong("agent", format_args!("is `{name}`: {remedy}"))
     })
 }
 
 fn failure(given: &Given<'_>, error: &cachalot_agent::Error) -> Failure {
-    Failure {
-        retryable: error.model.as_ref().is_some_and(cachalot_model::Error::retryable),
-        ..given.failure("agent_error", error)
+    if let Some(error) = &error.model {
+        return model_error::failure(given, error);
     }
+    let kind = match error.kind {
+        ErrorKind::Input => "validation_error",
+        ErrorKind::Definition | ErrorKind::Tools => "configuration_error",
+        _ => "agent_error",
+    };
+    given.failure(kind, error)
 }
 
 fn stop(stop: &Stop) -> &'static str {
@@ -212,6 +305,7 @@ fn stop(stop: &Stop) -> &'static str {
 /// Tells the run's report what the agent does.
 struct Told {
     reporter: Arc<dyn Reporter>,
+    seals: Arc<Seals>,
     node: String,
 }
 
@@ -219,14 +313,18 @@ impl Listener for Told {
     fn tell(&self, event: &Event<'_>) {
         match event {
             Event::ToolEnded { agent, answer } => {
-                let failed = if answer.output.is_error { ", failed" } else { "" };
+                let failed = if answer.output.is_error {
+                    ", failed"
+                } else {
+                    ""
+                };
                 self.reporter.report(report::Event::Printed {
                     node: self.node.clone(),
                     text: format!("{agent}: {} {}{failed}", answer.call.name, answer.how),
                 });
             }
-            Event::Warning { message, .. } => self.reporter.report(report::Event::Warning {
-                message: (*message).to_owned(),
+            Event::Warning { agent, message } => self.reporter.report(report::Event::Warning {
+                message: format!("{agent}: {}", self.seals.redact(message)),
             }),
             _ => {}
         }

@@ -1,15 +1,21 @@
 //! `llm.call` and `llm.stream`: one question to a model, over whatever it speaks.
 
 mod ask;
+mod choice;
+mod lines;
 mod messages;
 mod result;
+mod shape;
 
 use async_trait::async_trait;
 use serde_json::Value;
 
 use super::Registry;
 use super::arguments::optional;
-use crate::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Runtime};
+use crate::{
+    About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned, Runtime,
+    spending,
+};
 use ask::Ask;
 
 pub(super) fn register(registry: &mut Registry) {
@@ -122,13 +128,16 @@ impl Action for Call {
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        Ok(Ask::of(&CALL, arguments, runtime)?.identity())
+        ask::identity(&CALL, arguments, runtime)
+    }
+
+    async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
+        Ask::of(&CALL, &arguments, runtime)?;
+        Ok(spending::planned())
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        Ask::of(&CALL, &arguments, runtime)?
-            .whole(&arguments, runtime)
-            .await
+        Ask::of(&CALL, &arguments, runtime)?.whole(runtime).await
     }
 }
 
@@ -141,12 +150,17 @@ impl Action for Stream {
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        Ok(Ask::of(&STREAM, arguments, runtime)?.identity())
+        ask::identity(&STREAM, arguments, runtime)
+    }
+
+    async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
+        Ask::of(&STREAM, &arguments, runtime)?;
+        Ok(spending::planned())
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         Ask::of(&STREAM, &arguments, runtime)?
-            .streamed(&arguments, runtime)
+            .streamed(runtime)
             .await
     }
 }

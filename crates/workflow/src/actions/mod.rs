@@ -1,5 +1,6 @@
 //! The action registry. One file registers one namespace.
 
+mod agent;
 mod arguments;
 pub mod cache;
 mod configured;
@@ -13,13 +14,13 @@ mod llamaextract;
 mod llm;
 mod location;
 mod ltm;
+mod model_error;
 mod order;
 mod reply;
 mod shell;
 mod storage;
 mod web;
 mod written;
-mod agent;
 
 pub use arguments::check;
 

@@ -23,7 +23,7 @@ pub(super) fn implied(arguments: &Arguments, names: &[&str]) -> Value {
 
 /// The order of all mappings in a value, null if they are sorted. Together with the sorted value it
 /// determines the value as it is written.
-fn of(value: &Value) -> Value {
+pub(super) fn of(value: &Value) -> Value {
     let told = |(place, order): (Value, Value)| {
         (!order.is_null()).then(|| Value::from(vec![place, order]))
     };

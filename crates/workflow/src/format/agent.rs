@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use cachalot_agent::Team;
 use cachalot_core::Place;
-use cachalot_model::budget::Budget;
 use cachalot_model::Configured;
+use cachalot_model::budget::Budget;
 use serde_json::{Map, Value};
 
 use super::settings::Settings;

@@ -104,9 +104,13 @@ fn read(
         directory: &directory_of(tree),
         environment,
     };
-    let team = section
-        .has("agents")
-        .then(|| Team::read(&mut section, &written, problems));
+    let team = match section.has("agents") {
+        true => Some(Team::read(&mut section, &written, problems)),
+        false => {
+            without_agents(&mut section, problems);
+            None
+        }
+    };
     let models = match &team {
         Some(team) => team.as_ref().map(|team| team.configured.clone()),
         None => Some(written.configured(&mut section, problems)),
@@ -117,7 +121,15 @@ fn read(
             .section("budget", "`budget`", problems)
             .map(|budget| Budget::read(budget, problems)),
     };
-    section.required("nodes", problems);
+    if section.has("nodes") || team.is_none() {
+        section.required("nodes", problems);
+    } else {
+        problems.push(
+            Problem::new(codes::MISSING_KEY, "an agent file needs `nodes` to be run")
+                .at(section.place())
+                .help("to talk to its agents, use `cachalot chat`; to run them, add a node with `uses: agent.run`"),
+        );
+    }
     let nodes = section.list("nodes", problems).unwrap_or_default();
     if let Some(node) = section
         .node("nodes")
@@ -159,6 +171,10 @@ fn read(
         .zip(flows)
         .map(|(node, flow)| node.map(|node| Node { flow, ..node }))
         .collect::<Option<Vec<Node>>>()?;
+    let team = team.flatten().map(|mut team| {
+        team.configured.defaults = settings.llm.clone();
+        Arc::new(team)
+    });
     Some(Agent {
         name,
         description,
@@ -168,13 +184,30 @@ fn read(
             .unwrap_or_default()
             .with_defaults(settings.llm.clone()),
         budget: budget.unwrap_or_default(),
-        team: team.flatten().map(Arc::new),
+        team,
         settings,
         initial_state,
         templates,
         nodes,
         start,
     })
+}
+
+/// What only agents need is a slip where there are none.
+fn without_agents(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
+    section.claim("agents");
+    for key in ["mcps", "tools", "permissions"] {
+        if let Some(entry) = section.entry(key) {
+            problems.push(
+                Problem::new(
+                    codes::NO_AGENTS,
+                    format!("`{key}` is for agents, and there are none"),
+                )
+                .at(&entry.key_place)
+                .help("add `agents:`, or take it out: it would have no effect"),
+            );
+        }
+    }
 }
 
 /// Where the file is, by the name that it was given.

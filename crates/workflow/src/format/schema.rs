@@ -2,6 +2,8 @@
 //! and check what is written. It tells shapes; [`super::load`] tells the rest: names of nodes,
 //! templates, what actions check by themselves.
 
+mod team;
+
 use serde_json::{Map, Value, json};
 
 use crate::action::{About, Parameter, ParameterKind};
@@ -10,7 +12,7 @@ use crate::actions::Registry;
 /// The JSON Schema (2020-12) of agent files that may use these actions.
 #[must_use]
 pub fn schema(registry: &Registry) -> Value {
-    json!({
+    let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Cachalot agent file",
         "type": "object",
@@ -34,7 +36,11 @@ pub fn schema(registry: &Registry) -> Value {
             },
         },
         "$defs": definitions(registry),
-    })
+    });
+    for (key, section) in team::sections() {
+        schema["properties"][key] = section;
+    }
+    schema
 }
 
 fn text(description: &str) -> Value {
@@ -85,6 +91,10 @@ fn settings() -> Value {
                 "strategy": { "const": "thread" },
                 "max_workers": amount("How many branches run at a time where a node does not say.", 1),
             })),
+            "llm": {
+                "description": "The model that is meant where none is named, and what holds for all of them.",
+                "$ref": "#/$defs/model_settings",
+            },
             "web": closed("Web search.", json!({
                 "search": closed("The SearXNG instance.", json!({ "base_url": text("Its URL.") })),
             })),
@@ -158,6 +168,9 @@ fn definitions(registry: &Registry) -> Value {
         ("rule".to_owned(), rule()),
         ("on_error".to_owned(), on_error()),
     ]);
+    for (name, definition) in team::definitions() {
+        definitions.insert(name.to_owned(), definition);
+    }
     for about in actions {
         definitions.insert(definition_of(about), arguments(about));
     }

@@ -5,6 +5,7 @@
 mod stand_ins;
 mod world;
 
+mod agent;
 mod csv;
 mod document;
 mod file;
@@ -12,6 +13,7 @@ mod glob;
 mod http;
 mod json;
 mod llamaextract;
+mod llm;
 mod looks;
 mod ltm;
 mod order;

@@ -12,7 +12,7 @@ use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_workflow::actions::{builtin, check};
 use cachalot_workflow::report::{Event, Reporter};
 use cachalot_workflow::runtime::Random;
-use cachalot_workflow::{Failure, Runtime};
+use cachalot_workflow::{Failure, Planned, Runtime};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -42,6 +42,18 @@ impl Events {
                 _ => None,
             })
             .collect()
+    }
+}
+
+impl Events {
+    /// What was printed, with the node.
+    pub(crate) fn printed(&self) -> Vec<(String, String)> {
+        let events = self.0.lock().unwrap();
+        let printed = events.iter().filter_map(|event| match event {
+            Event::Printed { node, text } => Some((node.clone(), text.clone())),
+            _ => None,
+        });
+        printed.collect()
     }
 }
 
@@ -160,6 +172,13 @@ impl World {
             Ok(value) => panic!("{action} should have failed, and gave {value}"),
             Err(failure) => failure,
         }
+    }
+
+    /// Checks the arguments and plans the action.
+    pub(crate) async fn plan(&self, action: &str, arguments: Value) -> Result<Planned, Failure> {
+        let action = self.runtime.actions.get(action).unwrap();
+        let arguments = check(action.about(), arguments.as_object().unwrap().clone())?;
+        action.plan(arguments, &self.runtime).await
     }
 
     /// What is keyed beside the arguments.

@@ -1,15 +1,20 @@
-//! Local servers that speak the APIs of others: LlamaCloud and SearXNG. Each runs in a thread of its
-//! own until it is dropped, so that tests with and without a runtime can use it.
+//! Local servers that speak the APIs of others: LlamaCloud, SearXNG, providers of models. Each runs in
+//! a thread of its own until it is dropped, so that tests with and without a runtime can use it.
 #![allow(
     dead_code,
+    unused_imports,
     unreachable_pub,
     reason = "included by several tests, none of which uses all of it"
 )]
 
 pub mod llama_cloud;
+pub mod provider;
+pub mod rooms;
 pub mod searxng;
 
 pub use llama_cloud::LlamaCloud;
+pub use provider::Provider;
+pub use rooms::Rooms;
 pub use searxng::SearXng;
 
 use std::net::SocketAddr;

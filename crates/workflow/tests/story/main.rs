@@ -33,8 +33,12 @@
 //! | versions and settings are not keyed | `implicit` |
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+#[path = "../stand_ins/mod.rs"]
+mod stand_ins;
+
 mod acceptance;
 mod acts;
+mod agents;
 mod cleanup;
 mod concurrency;
 mod content;
@@ -46,6 +50,8 @@ mod implicit;
 mod invalidate;
 mod keys;
 mod lifetime;
+mod llm;
+mod llm_keys;
 mod loading;
 mod noticed;
 mod persistence;

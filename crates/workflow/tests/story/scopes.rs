@@ -131,3 +131,47 @@ async fn of_several_entries_under_one_handle_get_shows_the_newest_and_invalidate
     let key = json!({"key": "k", "key_prefix": false});
     assert_eq!(world.invalidate(key).await["deleted_count"], 2);
 }
+
+#[tokio::test]
+async fn get_shows_nothing_of_others_under_a_key_that_all_share() {
+    let ada = Setup::default()
+        .variable("USER", "ada")
+        .with(Act::new())
+        .start();
+    let shared =
+        |scope: &str| json!({"action": "test.act", "args": {}, "key": "k", "scope": scope});
+    let key = json!({"key": "k", "key_prefix": false, "include_metadata": true});
+    ada.wrap(shared("user")).await;
+    ada.wrap(shared("workspace")).await;
+    let elsewhere = tempfile::tempdir().unwrap();
+    let bob = again(&ada)
+        .variable("USER", "bob")
+        .directory(elsewhere.path())
+        .start();
+    assert_eq!(bob.ok("cache.get", key.clone()).await["found"], false);
+    bob.after(std::time::Duration::from_secs(1));
+    bob.wrap(shared("user")).await;
+    let got = bob.ok("cache.get", key.clone()).await;
+    assert_eq!(text(&got["metadata"], "_cache_scope"), "user:bob");
+    let got = ada.ok("cache.get", key.clone()).await;
+    assert_ne!(text(&got["metadata"], "_cache_scope"), "user:bob");
+    bob.after(std::time::Duration::from_secs(1));
+    bob.wrap(shared("global")).await;
+    for world in [&ada, &bob] {
+        let got = world.ok("cache.get", key.clone()).await;
+        assert_eq!(text(&got["metadata"], "_cache_scope"), "global");
+    }
+}
+
+#[tokio::test]
+async fn get_shows_what_is_of_an_agent_that_the_key_names() {
+    let one = World::with(Act::new());
+    let wrapped = one
+        .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
+        .await;
+    let other = again(&one).agent("other").start();
+    let by_name = json!({"key": text(&wrapped, "_cache_key"), "key_prefix": false});
+    assert_eq!(other.ok("cache.get", by_name).await["found"], true);
+    let own = json!({"key": "k"});
+    assert_eq!(other.ok("cache.get", own).await["found"], false);
+}

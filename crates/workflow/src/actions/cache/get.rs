@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_cache::{Criterion, Filter, HANDLE_LABEL, Stored};
+use cachalot_cache::{Criterion, Filter, HANDLE_LABEL, Scope, Stored};
 use cachalot_core::clock::iso8601;
 use cachalot_memory::Label;
 use serde_json::{Map, Value, json};
 
+use super::request::own_scopes;
 use super::{CACHE_TYPE, TAG_LABEL, handle};
 use crate::Runtime;
 use crate::action::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind};
@@ -17,7 +18,7 @@ pub(super) struct Get;
 static ABOUT: About = About {
     names: &["cache.get", "actions.cache_get"],
     version: 1,
-    doc: "Tells what is cached under a key, without running anything; the newest entry, expired or not.",
+    doc: "Tells what is cached under a key, without running anything; of the entries that this run shares the newest, expired or not.",
     parameters: &[
         Parameter {
             name: "key",
@@ -97,8 +98,11 @@ impl Action for Get {
             .and_then(Value::as_bool)
             .unwrap_or(false);
         memory_needed(runtime)?;
+        // On a shared memory others have entries under the same key. An agent is named by the handle.
+        let mut scopes = own_scopes(runtime);
+        scopes.extend(handle::agent_of(&handle).map(|agent| Scope::Agent(agent.to_owned())));
         let filter = under(handle);
-        let newest = tokio::time::timeout(PATIENCE, runtime.cache.newest(&filter)).await;
+        let newest = tokio::time::timeout(PATIENCE, runtime.cache.newest(&filter, &scopes)).await;
         let newest =
             newest.map_err(|_| Failure::passing("timeout", "the memory does not answer"))?;
         let stored = newest.map_err(|error| Failure::passing("ltm_error", error.to_string()))?;

@@ -59,6 +59,12 @@ pub(super) fn start(agent: Option<&str>) -> String {
     }
 }
 
+/// The agent's segment of a handle, if it is one of those that have one.
+pub(super) fn agent_of(handle: &str) -> Option<&str> {
+    let (agent, _) = handle.strip_prefix(START)?.split_once(':')?;
+    Some(agent)
+}
+
 /// A key that a user gave, without a leading `cache:`, then without a leading `{agent}:`: all ways to
 /// write a key are the same key, and a handle is its own handle.
 pub(super) fn own_key<'a>(key: &'a str, agent: Option<&str>) -> &'a str {

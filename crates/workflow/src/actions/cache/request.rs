@@ -266,6 +266,15 @@ fn scope(
     }
 }
 
+/// The scopes whose entries this run shares: what it may be shown without naming anybody else.
+pub(super) fn own_scopes(runtime: &Runtime) -> Vec<Scope> {
+    ["run", "workspace", "agent", "user", "global"]
+        .iter()
+        .filter_map(|name| scope(Some(name), true, runtime).ok())
+        .map(|(scope, _)| scope)
+        .collect()
+}
+
 /// Whose run it is. Without a name it is nobody's, and nothing is shared with nobody.
 fn user(runtime: &Runtime) -> Result<String, Failure> {
     let names = ["USER", "LOGNAME", "USERNAME"];

@@ -321,11 +321,14 @@ impl Run {
         };
         let value = serde_json::to_vec(&result)
             .map_err(|error| Failure::new("serialization_error", error.to_string()))?;
-        let keep = match (inside.declined, response::worth_keeping(&result, &runtime.seals)) {
+        let keep = match (
+            inside.declined,
+            response::worth_keeping(&result, &runtime.seals),
+        ) {
             (Some(why), _) => {
                 // Whatever is around this wrap is no more whole than this.
-                spending::decline(why);
-                Err(Reason::Declined(why.to_owned()))
+                spending::decline(why.as_str());
+                Err(Reason::Declined(why))
             }
             (None, Ok(())) => guard.check(runtime).await,
             (None, declined) => declined,

@@ -5,7 +5,7 @@ use cachalot_model::{
 };
 use serde_json::{Map, Value};
 
-use super::super::arguments::Given;
+use super::super::arguments::{Given, noun};
 use crate::Failure;
 
 /// A conversation: the system's text, and what follows.
@@ -50,64 +50,109 @@ fn add(
         )));
     }
     let content = fields.get("content").unwrap_or(&Value::Null);
-    let role = fields.get("role").and_then(Value::as_str);
-    match role {
-        Some("system" | "developer") => {
-            let text = texts(content).ok_or_else(|| wrong("has a `content` that is no text"))?;
-            if !conversation.messages.is_empty() {
-                return Err(wrong("is the system's, but stands behind another message"));
-            }
-            match &mut conversation.system {
-                Some(system) => {
-                    system.push_str("\n\n");
-                    system.push_str(&text);
-                }
-                none => *none = Some(text),
-            }
-        }
-        Some("user") => {
-            let message = Message::of(Role::User, blocks(content, wrong)?);
-            conversation.messages.push(message);
-        }
-        Some("assistant") => {
-            let mut parts = match content {
-                Value::Null => Vec::new(),
-                content => blocks(content, wrong)?,
-            };
-            for call in fields
-                .get("tool_calls")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-            {
-                parts.push(tool_use(call).ok_or_else(|| {
-                    wrong("has a tool call without `id`, `function.name` or `function.arguments`")
-                })?);
-            }
-            conversation
-                .messages
-                .push(Message::of(Role::Assistant, parts));
-        }
-        Some("tool") => {
-            let Some(id) = fields.get("tool_call_id").and_then(Value::as_str) else {
-                return Err(wrong("is a tool's, and has no `tool_call_id`"));
-            };
-            let result = Block::ToolResult(ToolResult {
-                id: id.to_owned(),
-                content: blocks(content, wrong)?,
-                is_error: false,
-                extra: Extra::new(),
-            });
-            conversation
-                .messages
-                .push(Message::of(Role::User, vec![result]));
-        }
+    let said = match fields.get("role").and_then(Value::as_str) {
+        Some("system" | "developer") => return system(conversation, content, wrong),
+        Some("user") => Message::of(Role::User, blocks(content, wrong)?),
+        Some("assistant") => Message::of(Role::Assistant, answered(content, fields, wrong)?),
+        Some("tool") => return result(conversation, content, fields, wrong),
         Some(other) => {
             return Err(wrong(&format!(
                 "has the role `{other}`: expected system, developer, user, assistant or tool"
             )));
         }
         None => return Err(wrong("has no `role`")),
+    };
+    conversation.messages.push(Message {
+        extra: extra(fields),
+        ..said
+    });
+    Ok(())
+}
+
+/// The name of who speaks, which one format has a word for.
+fn extra(fields: &Map<String, Value>) -> Extra {
+    let name = fields.get("name").and_then(Value::as_str);
+    name.map(|name| {
+        Extra::from_iter([
+            ("name".to_owned(), Value::from(name)),
+            ("@wire".to_owned(), Value::from("chat")),
+        ])
+    })
+    .unwrap_or_default()
+}
+
+fn system(
+    conversation: &mut Conversation,
+    content: &Value,
+    wrong: &dyn Fn(&str) -> Failure,
+) -> Result<(), Failure> {
+    let text = texts(content).ok_or_else(|| wrong("has a `content` that is no text"))?;
+    if !conversation.messages.is_empty() {
+        return Err(wrong(
+            "is the system's, but stands behind another message: put it first",
+        ));
+    }
+    match &mut conversation.system {
+        Some(system) => {
+            system.push_str("\n\n");
+            system.push_str(&text);
+        }
+        none => *none = Some(text),
+    }
+    Ok(())
+}
+
+/// What a model said earlier, and the tools that it called.
+fn answered(
+    content: &Value,
+    fields: &Map<String, Value>,
+    wrong: &dyn Fn(&str) -> Failure,
+) -> Result<Vec<Block>, Failure> {
+    let calls = match fields.get("tool_calls") {
+        None | Some(Value::Null) => &[],
+        Some(Value::Array(calls)) => calls.as_slice(),
+        Some(other) => {
+            return Err(wrong(&format!(
+                "has `tool_calls` that are {}: expected a list",
+                noun(other)
+            )));
+        }
+    };
+    let mut said = match content {
+        Value::Null if !calls.is_empty() => Vec::new(),
+        Value::String(text) if text.is_empty() && !calls.is_empty() => Vec::new(),
+        content => blocks(content, wrong)?,
+    };
+    for call in calls {
+        said.push(tool_use(call).ok_or_else(|| {
+            wrong("has a tool call without `id`, `function.name` or `function.arguments`")
+        })?);
+    }
+    Ok(said)
+}
+
+/// The result of a tool. Those of calls that were made together belong into one message.
+fn result(
+    conversation: &mut Conversation,
+    content: &Value,
+    fields: &Map<String, Value>,
+    wrong: &dyn Fn(&str) -> Failure,
+) -> Result<(), Failure> {
+    let Some(id) = fields.get("tool_call_id").and_then(Value::as_str) else {
+        return Err(wrong("is a tool's, and has no `tool_call_id`"));
+    };
+    let result = Block::ToolResult(ToolResult {
+        id: id.to_owned(),
+        content: blocks(content, wrong)?,
+        is_error: false,
+        extra: Extra::new(),
+    });
+    let is_result = |block: &Block| matches!(block, Block::ToolResult(_));
+    match conversation.messages.last_mut() {
+        Some(last) if last.content.iter().all(is_result) => last.content.push(result),
+        _ => conversation
+            .messages
+            .push(Message::of(Role::User, vec![result])),
     }
     Ok(())
 }
@@ -183,10 +228,27 @@ fn tool_use(call: &Value) -> Option<Block> {
         name: function.get("name")?.as_str()?.to_owned(),
         arguments: match arguments {
             Value::String(text) => text.clone(),
-            other => other.to_string(),
+            other => sorted(other).to_string(),
         },
         extra: Extra::new(),
     }))
+}
+
+/// The value with its mappings in the order of their keys: two that keys of the cache take for one
+/// must be one text.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(sorted).collect(),
+        Value::Object(fields) => {
+            let mut fields: Vec<(String, Value)> = fields
+                .iter()
+                .map(|(name, field)| (name.clone(), sorted(field)))
+                .collect();
+            fields.sort_by(|one, other| one.0.cmp(&other.0));
+            fields.into_iter().collect()
+        }
+        other => other.clone(),
+    }
 }
 
 /// Tools as of OpenAI's chat, or their functions alone.

@@ -5,34 +5,30 @@ use cachalot_model::{Block, Reply, StopReason};
 use serde_json::{Map, Value, json};
 
 use super::super::arguments::Given;
+use super::super::exact_json;
+use super::shape::Shape;
 use crate::{Failure, spending};
 
 /// The result of a call. An answer that is not whole is not to be kept: the wrap around is told.
+///
+/// # Errors
+/// The answer has not the shape that was asked for.
 pub(super) fn of(
     reply: &Reply,
     cost: Cost,
-    parsed: bool,
+    shape: Option<&Shape>,
     given: &Given<'_>,
 ) -> Result<Value, Failure> {
     let text = reply.message.text();
     let mut fields = Map::new();
-    if parsed {
-        fields.insert("data".to_owned(), data(reply, &text, given)?);
+    if let Some(shape) = shape {
+        fields.insert("data".to_owned(), data(reply, &text, shape, given)?);
+    }
+    let (calls, are_whole) = tool_calls(reply);
+    if let Some(why) = why_not_keep(reply, &text, !calls.is_empty(), are_whole) {
+        spending::decline(why);
     }
     fields.insert("content".to_owned(), text.into());
-    let calls: Vec<Value> = reply
-        .message
-        .tool_uses()
-        .map(|call| {
-            json!({
-                "id": call.id,
-                "name": call.name,
-                // What is no JSON stays text.
-                "arguments": serde_json::from_str(&call.arguments)
-                    .unwrap_or_else(|_| Value::from(call.arguments.as_str())),
-            })
-        })
-        .collect();
     if !calls.is_empty() {
         fields.insert("tool_calls".to_owned(), calls.into());
     }
@@ -53,31 +49,74 @@ pub(super) fn of(
     fields.insert("usage".to_owned(), usage(reply));
     let dollars = (cost.unpriced == 0).then(|| cost.dollars());
     fields.insert("cost".to_owned(), json!(dollars));
-    match reply.stop {
-        StopReason::Length => spending::decline("the answer is cut off (max_tokens)"),
-        StopReason::Refusal => spending::decline("the model refused to answer"),
-        _ => {}
-    }
     Ok(Value::Object(fields))
 }
 
-fn data(reply: &Reply, text: &str, given: &Given<'_>) -> Result<Value, Failure> {
-    if reply.stop == StopReason::Refusal {
+/// The tools that the model wants called, and whether all their arguments are JSON.
+fn tool_calls(reply: &Reply) -> (Vec<Value>, bool) {
+    let mut are_whole = true;
+    let calls = reply
+        .message
+        .tool_uses()
+        .map(|call| {
+            let arguments = match call.arguments.trim() {
+                "" => Ok(json!({})),
+                text => exact_json::parse(text),
+            };
+            are_whole &= arguments.is_ok();
+            json!({
+                "id": call.id,
+                "name": call.name,
+                // What is no JSON stays text.
+                "arguments": arguments.unwrap_or_else(|_| call.arguments.as_str().into()),
+            })
+        })
+        .collect();
+    (calls, are_whole)
+}
+
+/// Why an answer must not be given again. A wish for tools is an answer like any other: nothing is
+/// run for it here.
+fn why_not_keep(reply: &Reply, text: &str, calls: bool, are_whole: bool) -> Option<String> {
+    match &reply.stop {
+        StopReason::Length => Some("the answer is cut off (max_tokens)".to_owned()),
+        StopReason::Refusal => Some("the model refused to answer".to_owned()),
+        StopReason::Other(reason) => Some(format!(
+            "the answer ended for a reason that says nothing here (`{reason}`)"
+        )),
+        _ if !are_whole => Some("the arguments of a tool call are not JSON".to_owned()),
+        _ if !calls && text.trim().is_empty() => Some("the answer is empty".to_owned()),
+        _ => None,
+    }
+}
+
+/// The parsed answer, of the shape that was asked for; null if the model did not answer: because it
+/// refused, or wants tools called first.
+fn data(reply: &Reply, text: &str, shape: &Shape, given: &Given<'_>) -> Result<Value, Failure> {
+    let calls_tools = reply.message.tool_uses().next().is_some();
+    if reply.stop == StopReason::Refusal || (calls_tools && text.trim().is_empty()) {
         return Ok(Value::Null);
     }
-    serde_json::from_str(text).map_err(|error| {
-        let cut = match reply.stop {
-            StopReason::Length => "; it is cut off: raise `max_tokens`",
-            _ => "",
-        };
+    let cut = match reply.stop {
+        StopReason::Length => "; it is cut off: raise `max_tokens`",
+        _ => "",
+    };
+    let wrong = |what: &str, why: &dyn std::fmt::Display| {
         Failure::passing(
             "invalid_answer",
             format!(
-                "{}: the answer is not the JSON that `response_format` asks for ({error}){cut}",
+                "{}: the answer is not {what} that `response_format` asks for ({why}){cut}",
                 given.action()
             ),
         )
-    })
+    };
+    let data = exact_json::parse(text).map_err(|error| wrong("the JSON", &error))?;
+    // Whole numbers beyond 64 bits are text in the data, and numbers for the schema.
+    let checked = serde_json::from_str(text).map_err(|error| wrong("the JSON", &error))?;
+    match shape.check(&checked) {
+        Ok(()) => Ok(data),
+        Err(why) => Err(wrong("of the shape", &why)),
+    }
 }
 
 fn stop(reason: &StopReason) -> &str {

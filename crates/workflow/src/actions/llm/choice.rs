@@ -1,0 +1,132 @@
+//! Which model is asked, and for what beside the conversation: what the arguments say, over what is
+//! configured.
+
+use cachalot_model::{
+    Error, Model, ModelSettings, Models, OutputFormat, ReasoningWish, ToolChoice,
+};
+use serde_json::{Map, Value};
+
+use super::super::arguments::Given;
+use super::super::model_error::failure;
+use crate::{Failure, Runtime};
+
+/// The model that a call means.
+pub(super) fn model(given: &Given<'_>, runtime: &Runtime) -> Result<Model, Failure> {
+    let settings = settings(given)?;
+    choose(&runtime.models, given.text("model")?, settings).map_err(|error| failure(given, &error))
+}
+
+/// As the same model named `provider/model`, so that what `settings.llm` says of its own provider is
+/// not taken for the one that the call names.
+fn choose(models: &Models, name: Option<&str>, settings: ModelSettings) -> Result<Model, Error> {
+    if let (Some(provider), Some(name), None) = (&settings.provider, name, &settings.base_url)
+        && models.configured().model(name).is_none()
+    {
+        let bare = ModelSettings {
+            provider: None,
+            ..settings.clone()
+        };
+        let named = models.choose(Some(&format!("{provider}/{name}")), &bare);
+        if let Ok(model) = named
+            && model.provider() == provider
+        {
+            return Ok(model);
+        }
+    }
+    models.choose(name, &settings)
+}
+
+/// What the arguments say of the model.
+fn settings(given: &Given<'_>) -> Result<ModelSettings, Failure> {
+    let text = |name| {
+        let text = given.text(name)?.filter(|text| !text.is_empty());
+        Ok::<_, Failure>(text.map(ToOwned::to_owned))
+    };
+    let number = |name: &str| given.any(name).and_then(Value::as_f64);
+    let max_tokens = match given.any("max_tokens") {
+        None => None,
+        Some(_) => Some(given.count("max_tokens", 1, 1..=u64::MAX)?),
+    };
+    Ok(ModelSettings {
+        provider: text("provider")?,
+        base_url: text("base_url")?,
+        token_key: text("token_key")?,
+        temperature: number("temperature"),
+        top_p: number("top_p"),
+        max_tokens,
+        stop: stop(given)?,
+        reasoning: text("reasoning_effort")?.map(ReasoningWish::Effort),
+        structured_output: response_format(given)?,
+        provider_opts: given.object("provider_opts")?.cloned().unwrap_or_default(),
+        ..ModelSettings::default()
+    })
+}
+
+fn stop(given: &Given<'_>) -> Result<Option<Vec<String>>, Failure> {
+    match given.any("stop") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(vec![text.clone()])),
+        Some(Value::Array(texts)) => texts
+            .iter()
+            .map(|text| text.as_str().map(ToOwned::to_owned))
+            .collect::<Option<Vec<_>>>()
+            .map(Some)
+            .ok_or_else(|| given.wrong("stop", "holds something that is no text")),
+        Some(_) => Err(given.wrong("stop", "is neither text nor a list of texts")),
+    }
+}
+
+/// A JSON Schema, or OpenAI's envelope around one.
+fn response_format(given: &Given<'_>) -> Result<Option<OutputFormat>, Failure> {
+    let Some(format) = given.object("response_format")? else {
+        return Ok(None);
+    };
+    let of = |fields: &Map<String, Value>, schema: &Value| OutputFormat {
+        name: fields
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or("answer")
+            .to_owned(),
+        strict: fields
+            .get("strict")
+            .and_then(Value::as_bool)
+            .unwrap_or(true),
+        schema: schema.clone(),
+    };
+    match format.get("type").and_then(Value::as_str) {
+        Some("text") => Ok(None),
+        Some("json_schema") => format
+            .get("json_schema")
+            .and_then(Value::as_object)
+            .and_then(|inner| Some(of(inner, inner.get("schema").filter(|it| it.is_object())?)))
+            .map(Some)
+            .ok_or_else(|| given.wrong("response_format", "has no `json_schema.schema`")),
+        Some("json_object") => Err(given.wrong(
+            "response_format",
+            "asks for any JSON: give the JSON Schema of the answer",
+        )),
+        _ => Ok(Some(of(&Map::new(), &Value::Object(format.clone())))),
+    }
+}
+
+/// Which tools the model may or must ask for.
+pub(super) fn tool_choice(given: &Given<'_>) -> Result<Option<ToolChoice>, Failure> {
+    let Some(choice) = given.any("tool_choice").filter(|value| !value.is_null()) else {
+        return Ok(None);
+    };
+    let named = |value: &Value| {
+        let name = value
+            .pointer("/function/name")
+            .or_else(|| value.get("name"))?;
+        name.as_str().map(ToOwned::to_owned)
+    };
+    match choice.as_str() {
+        Some("auto") => Ok(Some(ToolChoice::Auto)),
+        Some("none") => Ok(Some(ToolChoice::None)),
+        Some("required" | "any") => Ok(Some(ToolChoice::Any)),
+        Some(name) => Ok(Some(ToolChoice::Tool(name.to_owned()))),
+        None => named(choice)
+            .map(|name| Some(ToolChoice::Tool(name)))
+            .ok_or_else(|| given.wrong("tool_choice", "names no tool")),
+    }
+}

@@ -1,0 +1,53 @@
+//! An answer that is shown while it grows, line by line.
+
+use std::sync::Arc;
+
+use cachalot_core::Seals;
+
+use crate::Runtime;
+use crate::report::{Event, Reporter, current_node};
+
+/// Tells the report of each line once it is complete. Secrets are masked.
+pub(super) struct Lines {
+    reporter: Arc<dyn Reporter>,
+    seals: Arc<Seals>,
+    node: String,
+    /// What has come of the line that is not complete.
+    rest: String,
+}
+
+impl Lines {
+    /// For the node that the current task works for.
+    pub(super) fn of(runtime: &Runtime) -> Self {
+        Self {
+            reporter: Arc::clone(&runtime.reporter),
+            seals: Arc::clone(&runtime.seals),
+            node: current_node(),
+            rest: String::new(),
+        }
+    }
+
+    /// The answer goes on.
+    pub(super) fn add(&mut self, text: &str) {
+        self.rest.push_str(text);
+        while let Some(end) = self.rest.find('\n') {
+            let line: String = self.rest.drain(..=end).collect();
+            self.tell(line.trim_end_matches(['\n', '\r']));
+        }
+    }
+
+    /// The answer is over.
+    pub(super) fn end(&mut self) {
+        if !self.rest.is_empty() {
+            let rest = std::mem::take(&mut self.rest);
+            self.tell(&rest);
+        }
+    }
+
+    fn tell(&self, line: &str) {
+        self.reporter.report(Event::Printed {
+            node: self.node.clone(),
+            text: self.seals.redact(line).into_owned(),
+        });
+    }
+}

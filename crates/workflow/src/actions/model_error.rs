@@ -1,0 +1,33 @@
+//! What went wrong with a model, as a failure of an action.
+
+use cachalot_model::ErrorKind;
+
+use super::arguments::Given;
+use crate::Failure;
+
+/// The failure of an action that asked a model, in the provider's words, with what to do about it.
+pub(super) fn failure(given: &Given<'_>, error: &cachalot_model::Error) -> Failure {
+    Failure {
+        retryable: error.retryable(),
+        ..given.failure(kind(error.kind), error)
+    }
+}
+
+/// The stable word for what went wrong, as in `retryable_errors`.
+pub(super) fn kind(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Unauthorized => "unauthorized",
+        ErrorKind::Rejected => "rejected",
+        ErrorKind::TooLong => "too_long",
+        ErrorKind::Limited => "rate_limited",
+        ErrorKind::OutOfCredit => "out_of_credit",
+        ErrorKind::Unavailable => "unavailable",
+        ErrorKind::Unreachable => "connection_error",
+        ErrorKind::TimedOut => "timeout",
+        ErrorKind::CutOff => "cut_off",
+        ErrorKind::Malformed => "malformed_answer",
+        ErrorKind::Configuration => "configuration_error",
+        ErrorKind::OverBudget => "over_budget",
+        _ => "provider_error",
+    }
+}

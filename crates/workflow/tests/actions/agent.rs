@@ -1,0 +1,380 @@
+//! `agent.run` with the agents of the file and of another one, with real tools.
+
+use std::sync::Arc;
+
+use cachalot_simulator::{Fault, Script, ScriptedReply, ScriptedStop};
+use cachalot_workflow::Planned;
+use serde_json::{Value, json};
+
+use crate::llm::asking;
+use crate::stand_ins::provider::KEY;
+use crate::stand_ins::{Provider, Rooms};
+use crate::world::World;
+
+/// A run that has agents in its file.
+fn agents(provider: &Provider, file: &str) -> World {
+    let mut world = asking(provider, file);
+    world.runtime.houses = Some(Arc::new(Rooms::of(&world.runtime)));
+    world
+}
+
+const PLAIN: &str = "
+models:
+  small: {provider: openai, model: gpt-4o-mini, cost: {input: 1, output: 2, cache_read: 1}}
+agents:
+  helper:
+    model: small
+    instruction: You help.
+  root:
+    model: small
+    instruction: You answer in one sentence.
+";
+
+fn dollars(answer: &Value) -> f64 {
+    let usage = |name: &str| answer["usage"][name].as_f64().unwrap();
+    (usage("input_tokens") + 2.0 * usage("output_tokens")) / 1e6
+}
+
+#[tokio::test]
+async fn the_entry_answers_and_tells_what_it_used() {
+    let provider = Provider::answers(["The whale dives."]);
+    let world = agents(&provider, PLAIN);
+    let answer = world
+        .ok("agent.run", json!({ "input": "What does it do?" }))
+        .await;
+    assert_eq!(
+        answer,
+        json!({
+            "text": "The whale dives.", "stop_reason": "end", "model_calls": 1, "tool_calls": 0,
+            "usage": answer["usage"], "cost": answer["cost"],
+        })
+    );
+    assert!((answer["cost"].as_f64().unwrap() - dollars(&answer)).abs() < 1e-12);
+    assert!(answer["usage"]["input_tokens"].as_u64() > Some(5));
+    let sent = provider.last().to_string();
+    assert!(sent.contains("You answer in one sentence.") && sent.contains("What does it do?"));
+    world
+        .ok(
+            "actions.agent_run",
+            json!({ "input": "Hi", "agent": "helper" }),
+        )
+        .await;
+    assert!(provider.last().to_string().contains("You help."));
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_told_with_what_was_meant() {
+    let provider = Provider::built_in();
+    let world = agents(&provider, PLAIN);
+    let failure = world
+        .fails("agent.run", json!({ "input": "Hi", "agent": "hleper" }))
+        .await;
+    assert_eq!(failure.kind, "validation_error");
+    assert!(
+        failure
+            .message
+            .contains("parameter `agent` is `hleper`: did you mean `helper`?"),
+        "{failure}"
+    );
+    let failure = world.fails("agent.run", json!({ "input": "" })).await;
+    assert!(
+        failure.message.contains("parameter `input` is empty"),
+        "{failure}"
+    );
+    let failure = agents(&provider, "name: a")
+        .fails("agent.run", json!({ "input": "Hi" }))
+        .await;
+    assert!(
+        failure.message.contains(
+            "there are no `agents` in this file; add them, or name another file with `file`"
+        ),
+        "{failure}"
+    );
+    let unknown = PLAIN.replace(
+        "model: small\n    instruction: You answer",
+        "model: smal\n    instruction: You answer",
+    );
+    let failure = agents(&provider, &unknown)
+        .fails("agent.run", json!({ "input": "Hi" }))
+        .await;
+    assert_eq!(failure.kind, "configuration_error");
+    assert!(
+        failure.message.contains("did you mean `small`?"),
+        "{failure}"
+    );
+    assert_eq!(provider.requests(), 0);
+}
+
+#[tokio::test]
+async fn the_settings_of_the_file_hold_for_its_agents() {
+    let provider = Provider::built_in();
+    let file = "
+settings: {llm: {temperature: 0.3, max_tokens: 77}}
+agents: {root: {model: gpt-4o-mini, instruction: You help.}}
+";
+    let world = agents(&provider, file);
+    world.ok("agent.run", json!({ "input": "Hi" })).await;
+    assert_eq!(provider.last()["temperature"], 0.3);
+}
+
+const OTHER: &str = "
+agents:
+  root: {model: gpt-4o-mini, instruction_file: told.md}
+";
+
+#[tokio::test]
+async fn another_file_is_relative_to_the_run_and_its_instructions_to_the_file() {
+    let provider = Provider::built_in();
+    let world = agents(&provider, "name: a");
+    world.file("teams/other.yaml", OTHER);
+    world.file("teams/told.md", "You are told in a file.");
+    world
+        .ok(
+            "agent.run",
+            json!({ "input": "Hi", "file": "teams/other.yaml" }),
+        )
+        .await;
+    assert!(
+        provider
+            .last()
+            .to_string()
+            .contains("You are told in a file.")
+    );
+    assert_eq!(
+        world.looks_at(
+            "agent.run",
+            json!({ "input": "Hi", "file": "teams/other.yaml" })
+        ),
+        [world.path("teams/other.yaml"), world.path("teams/told.md")]
+    );
+    assert!(
+        world
+            .looks_at("agent.run", json!({ "input": "Hi" }))
+            .is_empty()
+    );
+    for (file, kind, says) in [
+        ("teams/nothing.yaml", "not_found", "nothing.yaml"),
+        ("teams/told.md", "validation_error", "told.md"),
+    ] {
+        let failure = world
+            .fails("agent.run", json!({ "input": "Hi", "file": file }))
+            .await;
+        assert_eq!(failure.kind, kind);
+        assert!(failure.message.contains(says), "{failure}");
+    }
+    world.file("teams/told.yaml", "agents: {root: {modle: x}}");
+    let failure = world
+        .fails(
+            "agent.run",
+            json!({ "input": "Hi", "file": "teams/told.yaml" }),
+        )
+        .await;
+    assert!(
+        failure.message.contains("teams/told.yaml:1:")
+            && failure.message.contains("did you mean `model`?"),
+        "{failure}"
+    );
+}
+
+const READER: &str = "
+agents:
+  root:
+    model: gpt-4o-mini
+    instruction: You read.
+    toolsets: [{type: filesystem}]
+";
+
+#[tokio::test]
+async fn tools_work_in_the_directory_of_the_run_and_are_told_of() {
+    let provider = Provider::replies([
+        ScriptedReply::call("read_file", json!({ "path": "note.md" })),
+        ScriptedReply::text("It says: depth."),
+    ]);
+    let world = agents(&provider, READER);
+    world.file("note.md", "depth");
+    let answer = world
+        .ok("agent.run", json!({ "input": "Read note.md" }))
+        .await;
+    assert_eq!(
+        (
+            &answer["text"],
+            &answer["model_calls"],
+            &answer["tool_calls"]
+        ),
+        (&json!("It says: depth."), &json!(2), &json!(1))
+    );
+    assert!(provider.last().to_string().contains("depth"));
+    let told = world.events.printed();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].1.starts_with("root: read_file "), "{told:?}");
+}
+
+#[tokio::test]
+async fn nobody_is_asked_so_what_would_be_asked_about_is_refused() {
+    let provider = Provider::replies([
+        ScriptedReply::call(
+            "write_file",
+            json!({ "path": "note.md", "content": "shallow" }),
+        ),
+        ScriptedReply::text("I may not."),
+    ]);
+    let world = agents(&provider, READER);
+    let answer = world
+        .ok("agent.run", json!({ "input": "Write note.md" }))
+        .await;
+    assert_eq!(answer["text"], "I may not.");
+    assert!(!world.path("note.md").exists());
+    assert!(
+        provider
+            .last()
+            .to_string()
+            .contains("nobody can be asked here")
+    );
+}
+
+#[tokio::test]
+async fn agents_delegate() {
+    let team = "
+agents:
+  root: {model: gpt-4o-mini, instruction: You lead., sub_agents: [helper]}
+  helper: {model: gpt-4o-mini, description: Knows depths., instruction: You help.}
+";
+    let provider = Provider::replies([
+        ScriptedReply::call(
+            "transfer_task",
+            json!({ "agent": "helper", "task": "How deep?" }),
+        ),
+        ScriptedReply::text("2250 m"),
+        ScriptedReply::text("It is 2250 m."),
+    ]);
+    let world = agents(&provider, team);
+    let answer = world.ok("agent.run", json!({ "input": "How deep?" })).await;
+    assert_eq!(
+        (&answer["text"], &answer["model_calls"]),
+        (&json!("It is 2250 m."), &json!(3))
+    );
+}
+
+#[tokio::test]
+async fn a_model_that_fails_fails_the_step_with_its_kind() {
+    for (fault, kind, retryable) in [
+        (Fault::status(401), "unauthorized", false),
+        (Fault::status(402), "out_of_credit", false),
+        (Fault::status(500).times(9), "unavailable", true),
+    ] {
+        let provider = Provider::replies([ScriptedReply::text("x").with_fault(fault)]).forgiving();
+        let failure = agents(&provider, PLAIN)
+            .fails("agent.run", json!({ "input": "Hi" }))
+            .await;
+        assert_eq!((failure.kind, failure.retryable), (kind, retryable));
+        assert!(
+            failure.message.starts_with("agent.run: ") && !failure.message.contains(KEY),
+            "{failure}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_reason_for_the_end_is_told() {
+    for (stop, word) in [
+        (ScriptedStop::Length, "length"),
+        (ScriptedStop::Refusal, "refusal"),
+    ] {
+        let provider = Provider::replies([ScriptedReply::text("No").with_stop(stop)]);
+        let answer = agents(&provider, PLAIN)
+            .ok("agent.run", json!({ "input": "Hi" }))
+            .await;
+        assert_eq!(answer["stop_reason"], word);
+    }
+    let endless = Provider::start(Script::replies(vec![ScriptedReply::call(
+        "list_dir",
+        json!({ "path": "." }),
+    )]));
+    let limited = READER.replace("instruction: You read.", "max_iterations: 2");
+    let answer = agents(&endless, &limited)
+        .ok("agent.run", json!({ "input": "Go" }))
+        .await;
+    assert_eq!(
+        (&answer["stop_reason"], &answer["model_calls"]),
+        (&json!("max_iterations"), &json!(2))
+    );
+}
+
+#[tokio::test]
+async fn an_agent_spends_of_the_budget_of_the_run() {
+    let provider = Provider::answers(["The whale dives."]);
+    let limited = format!("{PLAIN}budget: {{max_tokens: 40}}");
+    let world = agents(&provider, &limited);
+    let arguments = || json!({ "input": "What does it do?" });
+    let mut calls = 0;
+    let failure = loop {
+        match world.run("agent.run", arguments()).await {
+            Ok(answer) => assert_eq!(answer["stop_reason"], "end"),
+            Err(failure) => break failure,
+        }
+        calls += 1;
+        assert!(calls < 20);
+    };
+    assert_eq!(failure.kind, "over_budget");
+    assert!(
+        failure
+            .message
+            .contains("the budget of 40 tokens (`max_tokens`) is used up"),
+        "{failure}"
+    );
+    assert_eq!(provider.requests(), calls);
+    let failure = world
+        .fails("llm.call", json!({ "model": "small", "prompt": "Hi" }))
+        .await;
+    assert_eq!(failure.kind, "over_budget");
+}
+
+/// What an agent does in the middle of its work counts, too.
+#[tokio::test]
+async fn the_budget_ends_an_agent_in_the_middle_and_the_run_with_it() {
+    let provider = Provider::replies([ScriptedReply::call("list_dir", json!({ "path": "." }))]);
+    let limited =
+        format!("{READER}    max_consecutive_tool_calls: 0\nbudget: {{max_tokens: 9000}}");
+    let world = agents(&provider, &limited);
+    let failure = world.fails("agent.run", json!({ "input": "Go" })).await;
+    assert_eq!(failure.kind, "over_budget", "{failure}");
+    assert!(provider.requests() > 1);
+}
+
+#[tokio::test]
+async fn the_budget_of_another_file_is_its_own() {
+    let provider = Provider::replies([ScriptedReply::call("list_dir", json!({ "path": "." }))]);
+    let world = agents(&provider, "name: a");
+    world.file(
+        "other.yaml",
+        format!("{READER}    max_consecutive_tool_calls: 0\nbudget: {{max_tokens: 9000}}"),
+    );
+    let answer = world
+        .ok("agent.run", json!({ "input": "Go", "file": "other.yaml" }))
+        .await;
+    assert_eq!(answer["stop_reason"], "budget");
+    assert!(world.runtime.meter.check().is_ok());
+    assert!(world.runtime.meter.spent().tokens > 0);
+}
+
+#[tokio::test]
+async fn a_plan_says_that_it_is_paid() {
+    let provider = Provider::built_in();
+    let world = agents(&provider, PLAIN);
+    let planned = world
+        .plan("agent.run", json!({ "input": "Hi" }))
+        .await
+        .unwrap();
+    let reason = "there is no cache.wrap around it".to_owned();
+    assert_eq!(
+        planned,
+        Planned::Pays {
+            handle: None,
+            reason
+        }
+    );
+    let wrong = world
+        .plan("agent.run", json!({ "input": "Hi", "agent": "nobody" }))
+        .await;
+    assert_eq!(wrong.unwrap_err().kind, "validation_error");
+}

@@ -1,0 +1,42 @@
+//! `llm.call` and `llm.stream` against the simulator.
+
+mod configured;
+mod errors;
+mod formats;
+mod messages;
+mod stream;
+mod structured;
+mod tools;
+
+use serde_json::{Value, json};
+
+use crate::stand_ins::Provider;
+use crate::stand_ins::provider::configure;
+use crate::world::World;
+
+/// A run that knows where the provider is, of a file with these keys.
+pub(crate) fn asking(provider: &Provider, file: &str) -> World {
+    let mut world = World::new();
+    configure(&mut world.runtime, &provider.environment(), file);
+    world
+}
+
+/// A model of each format, in this order.
+const EACH: [(&str, &str); 3] = [
+    ("chat", "/v1/chat/completions"),
+    ("responses", "/v1/responses"),
+    ("messages", "/v1/messages"),
+];
+
+/// Models of these names, which cost what is easy to count.
+const MODELS: &str = "
+models:
+  chat: {provider: openai, model: gpt-4o-mini, cost: {input: 1, output: 2, cache_read: 0.5}}
+  responses: {provider: openai, model: gpt-5, format: responses, cost: {input: 1, output: 2, cache_read: 0.5}}
+  messages: {provider: anthropic, model: claude-sonnet-5, cost: {input: 1, output: 2, cache_read: 0.5}}
+";
+
+/// What a user says.
+fn user(text: &str) -> Value {
+    json!([{ "role": "user", "content": text }])
+}

@@ -1,0 +1,275 @@
+//! What users see when a model cannot be asked, or does not answer.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cachalot_simulator::{Fault, Script, ScriptedReply};
+use serde_json::json;
+
+use super::{EACH, MODELS, asking, user};
+use crate::stand_ins::Provider;
+use crate::stand_ins::provider::{KEY, configure};
+use crate::world::World;
+
+#[tokio::test]
+async fn every_fault_has_its_kind() {
+    for (model, _) in EACH {
+        for (fault, kind, retryable, requests, says) in [
+            (Fault::status(400), "rejected", false, 1, "status 400"),
+            (
+                Fault::status(401),
+                "unauthorized",
+                false,
+                1,
+                "check the key in the environment variable ",
+            ),
+            (
+                Fault::status(402),
+                "out_of_credit",
+                false,
+                1,
+                "add credit to the account",
+            ),
+            (Fault::status(403), "unauthorized", false, 1, "status 403"),
+            (
+                Fault::status(404),
+                "rejected",
+                false,
+                1,
+                "check the model's name and `base_url`",
+            ),
+            (
+                Fault::status(429).times(9),
+                "rate_limited",
+                true,
+                3,
+                "tried 3 times",
+            ),
+            (
+                Fault::status(500).times(9),
+                "unavailable",
+                true,
+                3,
+                "tried 3 times",
+            ),
+            (
+                Fault::status(503).times(9),
+                "unavailable",
+                true,
+                3,
+                "the provider failed",
+            ),
+            (
+                Fault::malformed(),
+                "cut_off",
+                true,
+                1,
+                "the answer ended before it was complete",
+            ),
+        ] {
+            let provider =
+                Provider::replies([ScriptedReply::text("x").with_fault(fault.clone())]).forgiving();
+            let world = asking(&provider, MODELS);
+            let failure = world
+                .fails("llm.call", json!({ "model": model, "prompt": "Hi" }))
+                .await;
+            assert_eq!(
+                (failure.kind, failure.retryable),
+                (kind, retryable),
+                "{model} {fault:?}: {failure}"
+            );
+            assert_eq!(provider.requests(), requests, "{model} {fault:?}");
+            assert!(failure.message.contains(says), "{failure}");
+            let name = if model == "messages" {
+                "anthropic"
+            } else {
+                "openai"
+            };
+            assert!(
+                failure.message.starts_with(&format!("llm.call: {name}: ")),
+                "{failure}"
+            );
+            assert!(!failure.message.contains(KEY), "{failure}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_fault_that_passes_is_not_noticed() {
+    for (model, _) in EACH {
+        let fault = Fault::status(429)
+            .retry_after(Duration::from_millis(1))
+            .times(2);
+        let provider =
+            Provider::replies([ScriptedReply::text("Hi.").with_fault(fault)]).forgiving();
+        let world = asking(&provider, MODELS);
+        let answer = world
+            .ok("llm.call", json!({ "model": model, "prompt": "Hi" }))
+            .await;
+        assert_eq!(
+            (&answer["content"], provider.requests()),
+            (&json!("Hi."), 3)
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_no_answer() {
+    let provider =
+        Provider::replies([ScriptedReply::text("The whale dives.").with_fault(Fault::cut(3))]);
+    let world = asking(&provider, MODELS);
+    let failure = world
+        .fails("llm.call", json!({ "model": "chat", "prompt": "Hi" }))
+        .await;
+    assert_eq!(
+        (failure.kind, failure.retryable),
+        ("cut_off", true),
+        "{failure}"
+    );
+}
+
+#[tokio::test]
+async fn who_is_too_slow_is_not_waited_for() {
+    let slow = Fault::slow(Duration::from_secs(60), Duration::ZERO);
+    let provider = Provider::replies([ScriptedReply::text("Hi.").with_fault(slow)]);
+    let file = "settings: {llm: {timeouts: {first_byte: 50ms}}}";
+    let failure = asking(&provider, file)
+        .fails("llm.call", json!({ "model": "gpt-4o", "prompt": "Hi" }))
+        .await;
+    assert_eq!(
+        (failure.kind, failure.retryable),
+        ("timeout", true),
+        "{failure}"
+    );
+    assert!(failure.message.contains("timeouts.first_byte"), "{failure}");
+}
+
+#[tokio::test]
+async fn nobody_there_is_a_connection_error() {
+    let provider = Provider::built_in();
+    let world = asking(&provider, MODELS);
+    drop(provider);
+    let failure = world
+        .fails("llm.call", json!({ "model": "chat", "prompt": "Hi" }))
+        .await;
+    assert_eq!(
+        (failure.kind, failure.retryable),
+        ("connection_error", true),
+        "{failure}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_api_is_said_to_be_none() {
+    let page = axum::Router::new().fallback(|| async { "<html>Welcome to nginx!</html>" });
+    let server = crate::stand_ins::Server::start(page);
+    let world = alone("name: a");
+    let arguments = json!({ "model": "whale", "base_url": server.base_url(), "prompt": "Hi" });
+    let failure = world.fails("llm.call", arguments).await;
+    assert_eq!(
+        (failure.kind, failure.retryable),
+        ("malformed_answer", false)
+    );
+    assert!(
+        failure.message.contains("check `base_url` and `format`"),
+        "{failure}"
+    );
+}
+
+/// A run without any provider in its environment.
+fn alone(file: &str) -> World {
+    let mut world = World::new();
+    configure(&mut world.runtime, &BTreeMap::new(), file);
+    world
+}
+
+#[tokio::test]
+async fn a_missing_key_is_named_and_nothing_is_sent() {
+    for (model, variable) in [
+        ("gpt-4o", "OPENAI_API_KEY"),
+        ("claude-sonnet-5", "ANTHROPIC_API_KEY"),
+    ] {
+        let failure = alone("name: a")
+            .fails(
+                "llm.call",
+                json!({ "model": model, "messages": user("Hi") }),
+            )
+            .await;
+        assert_eq!(failure.kind, "unauthorized");
+        assert!(
+            failure.message.contains(&format!("the environment variable {variable} is not set; set it, or name another one with `token_key`")),
+            "{failure}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_there_is_not_is_told_with_what_was_meant() {
+    let world = alone("models: {fast: gpt-4o-mini}");
+    for (arguments, says) in [
+        (
+            json!({ "model": "fsat", "prompt": "Hi" }),
+            "there is no model `fsat`: did you mean `fast`?",
+        ),
+        (
+            json!({ "model": "opnai/gpt-4o", "prompt": "Hi" }),
+            "did you mean `openai/gpt-4o`?",
+        ),
+        (
+            json!({ "model": "whale", "provider": "opnai", "prompt": "Hi" }),
+            "there is no provider `opnai`: did you mean `openai`?",
+        ),
+        (
+            json!({ "prompt": "Hi" }),
+            "no model is named: write `model: …` in `settings.llm`",
+        ),
+        (json!({ "model": "", "prompt": "Hi" }), "no model is named"),
+        (
+            json!({ "model": "gpt-4o", "base_url": "api.example.com", "prompt": "Hi" }),
+            "which is not a URL",
+        ),
+    ] {
+        let failure = world.fails("llm.call", arguments).await;
+        assert_eq!(failure.kind, "configuration_error");
+        assert!(failure.message.contains(says), "{failure}");
+    }
+}
+
+/// Somebody else's file must not send a key away by naming an address alone.
+#[tokio::test]
+async fn an_address_gets_a_key_only_if_the_file_says_so() {
+    let (own, other) = (Provider::built_in(), Provider::built_in());
+    let world = asking(&own, MODELS);
+    let elsewhere = format!("{}/v1", other.url());
+    for model in ["chat", "gpt-4o"] {
+        let arguments = json!({ "model": model, "base_url": elsewhere, "prompt": "Hi" });
+        world.ok("llm.call", arguments).await;
+        let received = other.received();
+        let last = received.last().unwrap();
+        assert!(!format!("{:?}", last.headers).contains(KEY), "{model}");
+        assert_eq!(last.header("authorization"), None, "{model}");
+    }
+    let arguments = json!({
+        "model": "gpt-4o", "base_url": elsewhere, "token_key": "OPENAI_API_KEY", "prompt": "Hi",
+    });
+    world.ok("llm.call", arguments).await;
+    let received = other.received();
+    assert_eq!(
+        received[2].header("authorization"),
+        Some(&*format!("Bearer {KEY}"))
+    );
+    assert_eq!(own.requests(), 0);
+
+    let strict = Provider::start(Script::built_in().requiring_key(KEY)).forgiving();
+    let arguments = json!({
+        "model": "gpt-4o", "base_url": format!("{}/v1", strict.url()), "prompt": "Hi",
+    });
+    let failure = world.fails("llm.call", arguments).await;
+    assert_eq!(failure.kind, "unauthorized");
+    assert!(
+        failure
+            .message
+            .contains("write `token_key: OPENAI_API_KEY` if that key may go there"),
+        "{failure}"
+    );
+}

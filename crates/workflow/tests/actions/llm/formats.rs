@@ -1,0 +1,142 @@
+//! One call is the same in all formats.
+
+use cachalot_simulator::{ScriptedReply, ScriptedUsage};
+use serde_json::json;
+
+use super::{EACH, MODELS, asking};
+use crate::stand_ins::Provider;
+
+fn reply() -> ScriptedReply {
+    ScriptedReply::text("The whale dives.").with_usage(ScriptedUsage {
+        input: Some(1_000),
+        cache_read: Some(400),
+        cache_write: Some(0),
+        output: Some(50),
+        ..ScriptedUsage::default()
+    })
+}
+
+#[tokio::test]
+async fn an_answer_is_the_same_whatever_its_provider_speaks() {
+    for (model, path) in EACH {
+        let provider = Provider::replies([reply()]);
+        let world = asking(&provider, MODELS);
+        let arguments = json!({
+            "model": model, "system": "Be brief.", "prompt": "What does the whale do?",
+            "max_tokens": 300,
+        });
+        let answer = world.ok("llm.call", arguments).await;
+        assert_eq!(
+            answer,
+            json!({
+                "content": "The whale dives.",
+                "model": answer["model"],
+                "stop_reason": "end",
+                "usage": {
+                    "input_tokens": 1_000, "output_tokens": 50, "cache_read_tokens": 400,
+                    "cache_write_tokens": 0, "reasoning_tokens": 0,
+                },
+                // 600 at $1, 400 at $0.50, 50 at $2 per million.
+                "cost": 0.0009,
+            }),
+            "{model}"
+        );
+        let named = answer["model"].as_str().unwrap();
+        assert!(named.starts_with(['g', 'c']), "{named}");
+        let received = provider.received();
+        assert_eq!(received.len(), 1);
+        assert_eq!((received[0].path.as_str(), received[0].status), (path, 200));
+    }
+}
+
+#[tokio::test]
+async fn what_is_asked_for_is_sent() {
+    let provider = Provider::built_in();
+    let world = asking(&provider, MODELS);
+    let arguments = json!({
+        "model": "chat", "prompt": "Hi", "temperature": "0.25", "top_p": 0.5, "max_tokens": "64",
+        "stop": "###", "provider_opts": { "seed": 7 },
+    });
+    world.ok("llm.call", arguments).await;
+    let sent = provider.last();
+    assert_eq!(sent["temperature"], 0.25, "{sent}");
+    assert_eq!(sent["top_p"], 0.5);
+    assert_eq!(
+        sent["max_completion_tokens"]
+            .as_u64()
+            .or(sent["max_tokens"].as_u64()),
+        Some(64)
+    );
+    assert_eq!(sent["stop"], json!(["###"]));
+    assert_eq!(sent["seed"], 7);
+    assert_ne!(sent["stream"], true);
+
+    let arguments = json!({
+        "model": "messages", "prompt": "Hi", "stop": ["a", "b"], "max_tokens": 10,
+    });
+    world.ok("llm.call", arguments).await;
+    let sent = provider.last();
+    assert_eq!(
+        (&sent["stop_sequences"], &sent["max_tokens"]),
+        (&json!(["a", "b"]), &json!(10))
+    );
+
+    let arguments = json!({ "model": "responses", "prompt": "Hi", "reasoning_effort": "low" });
+    world.ok("llm.call", arguments).await;
+    assert_eq!(provider.last()["reasoning"]["effort"], "low");
+}
+
+#[tokio::test]
+async fn thoughts_are_told_apart_from_the_answer() {
+    let reply = || ScriptedReply::text("42").with_reasoning("Six by seven.");
+    let thinking = "
+models:
+  chat: {provider: openai, model: deepseek-r1, base_url: '${OPENAI_BASE_URL}', token_key: OPENAI_API_KEY}
+  messages: {provider: anthropic, model: claude-haiku-4-5, thinking_budget: 1024}
+";
+    for model in ["chat", "messages"] {
+        let provider = Provider::replies([reply()]);
+        let answer = asking(&provider, thinking)
+            .ok("llm.call", json!({ "model": model, "prompt": "6 * 7" }))
+            .await;
+        assert_eq!(
+            (&answer["content"], &answer["reasoning"]),
+            (&json!("42"), &json!("Six by seven.")),
+            "{model}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_reason_for_the_end_is_told() {
+    use cachalot_simulator::ScriptedStop::{Length, Refusal};
+    for (model, _) in EACH {
+        for (stop, word) in [(Length, "length"), (Refusal, "refusal")] {
+            let provider = Provider::replies([ScriptedReply::text("The wha").with_stop(stop)]);
+            let answer = asking(&provider, MODELS)
+                .ok("llm.call", json!({ "model": model, "prompt": "Hi" }))
+                .await;
+            assert_eq!(answer["stop_reason"], word, "{model}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_has_no_known_price_costs_null_and_never_nothing() {
+    let provider = Provider::answers(["Hi."]);
+    let world = asking(
+        &provider,
+        "models: {mine: {provider: openai, model: gpt-of-mine}}",
+    );
+    let answer = world
+        .ok("llm.call", json!({ "model": "mine", "prompt": "Hi" }))
+        .await;
+    assert!(answer["cost"].is_null(), "{answer}");
+    assert!(answer["usage"]["input_tokens"].as_u64() > Some(0));
+    let free =
+        "models: {mine: {provider: openai, model: gpt-of-mine, cost: {input: 0, output: 0}}}";
+    let answer = asking(&provider, free)
+        .ok("llm.call", json!({ "model": "mine", "prompt": "Hi" }))
+        .await;
+    assert_eq!(answer["cost"], 0.0);
+}

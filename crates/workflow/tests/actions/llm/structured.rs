@@ -1,0 +1,166 @@
+//! Answers that are JSON of a shape.
+
+use cachalot_simulator::{ScriptedReply, ScriptedStop};
+use serde_json::{Value, json};
+
+use super::{EACH, MODELS, asking};
+use crate::stand_ins::Provider;
+
+fn schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": { "name": { "type": "string" }, "depth": { "type": "integer" } },
+        "required": ["name", "depth"],
+        "additionalProperties": false,
+    })
+}
+
+fn asking_for(model: &str, format: Value) -> Value {
+    json!({ "model": model, "prompt": "How deep?", "response_format": format })
+}
+
+#[tokio::test]
+async fn the_parsed_answer_is_data() {
+    let text = r#"{"name": "Physeter", "depth": 2250}"#;
+    let envelope = json!({ "type": "json_schema", "json_schema": { "name": "whale", "schema": schema(), "strict": true } });
+    for (model, _) in EACH {
+        for format in [schema(), envelope.clone()] {
+            let provider = Provider::answers([text]);
+            let answer = asking(&provider, MODELS)
+                .ok("llm.call", asking_for(model, format))
+                .await;
+            assert_eq!(
+                answer["data"],
+                json!({ "name": "Physeter", "depth": 2250 }),
+                "{model}"
+            );
+            assert_eq!(answer["content"], text);
+            assert!(provider.last().to_string().contains("\"depth\""));
+        }
+    }
+}
+
+#[tokio::test]
+async fn digits_are_kept() {
+    let provider = Provider::answers([r#"{"name": "n", "depth": 123456789012345678901234567890}"#]);
+    let answer = asking(&provider, MODELS)
+        .ok("llm.call", asking_for("chat", schema()))
+        .await;
+    assert_eq!(answer["data"]["depth"], "123456789012345678901234567890");
+}
+
+#[tokio::test]
+async fn the_shape_may_be_configured() {
+    let provider = Provider::built_in();
+    let file = "
+models:
+  shaped:
+    provider: openai
+    model: gpt-4o-mini
+    structured_output:
+      name: whale
+      schema: {type: object, properties: {depth: {type: integer}}, required: [depth], additionalProperties: false}
+";
+    let world = asking(&provider, file);
+    let arguments = json!({ "model": "shaped", "prompt": "How deep?" });
+    let answer = world.ok("llm.call", arguments).await;
+    assert_eq!(answer["data"], json!({ "depth": 0 }));
+    // As text, `response_format: {type: text}` says nothing.
+    let arguments =
+        json!({ "model": "gpt-4o", "prompt": "Hi", "response_format": { "type": "text" } });
+    let answer = world.ok("llm.call", arguments).await;
+    assert!(answer.get("data").is_none());
+}
+
+#[tokio::test]
+async fn an_answer_of_another_shape_is_a_failure_that_may_pass() {
+    for (text, why) in [
+        (
+            "The whale dives.",
+            "is not the JSON that `response_format` asks for (expected value",
+        ),
+        (r#"{"name": "n"}"#, "is not of the shape"),
+        (
+            r#"{"name": "n", "depth": "deep"}"#,
+            "/depth: value is not of type \"integer\"",
+        ),
+        (
+            r#"{"name": "n", "depth": 1, "more": 2}"#,
+            "is not of the shape",
+        ),
+        ("", "is not the JSON"),
+    ] {
+        let provider = Provider::answers([text]);
+        let world = asking(&provider, MODELS);
+        let failure = world.fails("llm.call", asking_for("chat", schema())).await;
+        assert_eq!((failure.kind, failure.retryable), ("invalid_answer", true));
+        assert!(
+            failure.message.starts_with("llm.call: the answer "),
+            "{failure}"
+        );
+        assert!(failure.message.contains(why), "{text}: {failure}");
+        assert!(!failure.message.contains("deep"), "{failure}");
+    }
+    let cut = ScriptedReply::text(r#"{"name": "Phys"#).with_stop(ScriptedStop::Length);
+    let provider = Provider::replies([cut]);
+    let failure = asking(&provider, MODELS)
+        .fails("llm.call", asking_for("chat", schema()))
+        .await;
+    assert!(
+        failure
+            .message
+            .contains("it is cut off: raise `max_tokens`"),
+        "{failure}"
+    );
+}
+
+#[tokio::test]
+async fn who_refuses_or_wants_tools_first_gives_no_data() {
+    let refused = ScriptedReply::text("I will not.").with_stop(ScriptedStop::Refusal);
+    let provider = Provider::replies([refused]);
+    let answer = asking(&provider, MODELS)
+        .ok("llm.call", asking_for("chat", schema()))
+        .await;
+    assert_eq!(
+        (&answer["data"], &answer["stop_reason"]),
+        (&Value::Null, &json!("refusal"))
+    );
+    let provider = Provider::replies([ScriptedReply::call("look", json!({}))]);
+    let mut arguments = asking_for("chat", schema());
+    arguments["tools"] = json!([{ "name": "look", "description": "Looks." , "parameters": {"type": "object", "properties": {}, "additionalProperties": false}}]);
+    let answer = asking(&provider, MODELS).ok("llm.call", arguments).await;
+    assert_eq!(
+        (&answer["data"], &answer["stop_reason"]),
+        (&Value::Null, &json!("tool_use"))
+    );
+}
+
+#[tokio::test]
+async fn a_wrong_format_is_told_before_it_is_paid_for() {
+    let provider = Provider::built_in();
+    let world = asking(&provider, MODELS);
+    for (format, why) in [
+        (
+            json!({ "type": "json_object" }),
+            "asks for any JSON: give the JSON Schema of the answer",
+        ),
+        (
+            json!({ "type": "json_schema" }),
+            "has no `json_schema.schema`",
+        ),
+        (
+            json!({ "type": "json_schema", "json_schema": { "schema": 5 } }),
+            "has no `json_schema.schema`",
+        ),
+        (json!({ "type": "objct" }), "is no JSON Schema"),
+        (
+            json!({ "$ref": "https://schemas.example/whale.json" }),
+            "is no JSON Schema",
+        ),
+    ] {
+        let failure = world.fails("llm.call", asking_for("chat", format)).await;
+        assert_eq!(failure.kind, "validation_error");
+        assert!(failure.message.contains(why), "{failure}");
+    }
+    assert_eq!(provider.requests(), 0);
+}

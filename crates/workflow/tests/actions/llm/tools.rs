@@ -1,0 +1,81 @@
+//! Tools that a model may ask for; nothing is run.
+
+use cachalot_simulator::ScriptedReply;
+use serde_json::{Value, json};
+
+use super::{EACH, MODELS, asking};
+use crate::stand_ins::Provider;
+
+fn weather() -> Value {
+    json!({
+        "name": "weather", "description": "The weather.",
+        "parameters": { "type": "object", "properties": { "city": { "type": "string" } }, "required": ["city"], "additionalProperties": false },
+    })
+}
+
+#[tokio::test]
+async fn the_calls_that_a_model_wants_are_in_the_result() {
+    for (model, _) in EACH {
+        let reply = ScriptedReply::call("weather", json!({ "city": "Bergen" }))
+            .and_call("weather", json!({ "city": "Bremen" }));
+        let provider = Provider::replies([reply]);
+        let world = asking(&provider, MODELS);
+        let tools = json!([{ "type": "function", "function": weather() }]);
+        let arguments = json!({ "model": model, "prompt": "Weather?", "tools": tools });
+        let answer = world.ok("llm.call", arguments).await;
+        assert_eq!(
+            (&answer["content"], &answer["stop_reason"]),
+            (&json!(""), &json!("tool_use")),
+            "{model}"
+        );
+        let calls = answer["tool_calls"].as_array().unwrap();
+        assert_eq!(calls.len(), 2, "{answer}");
+        for (call, city) in calls.iter().zip(["Bergen", "Bremen"]) {
+            assert_eq!(
+                (&call["name"], &call["arguments"]),
+                (&json!("weather"), &json!({ "city": city }))
+            );
+            assert!(call["id"].as_str().is_some_and(|id| !id.is_empty()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tool_may_be_written_without_its_envelope_and_be_demanded() {
+    for (model, _) in EACH {
+        let provider = Provider::built_in();
+        let world = asking(&provider, MODELS);
+        for choice in [
+            json!("required"),
+            json!("any"),
+            json!("weather"),
+            json!({ "type": "function", "function": { "name": "weather" } }),
+            json!({ "type": "tool", "name": "weather" }),
+        ] {
+            let arguments = json!({
+                "model": model, "prompt": "Weather?", "tools": [weather()], "tool_choice": choice,
+            });
+            let answer = world.ok("llm.call", arguments).await;
+            assert_eq!(
+                answer["tool_calls"][0]["name"], "weather",
+                "{model} {choice}"
+            );
+        }
+        for choice in ["auto", "none"] {
+            let arguments = json!({
+                "model": model, "prompt": "Weather?", "tools": [weather()], "tool_choice": choice,
+            });
+            let answer = world.ok("llm.call", arguments).await;
+            assert!(answer.get("tool_calls").is_none(), "{model} {choice}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_json_stay_text() {
+    let provider = Provider::replies([ScriptedReply::call("weather", json!("{\"city\": "))]);
+    let world = asking(&provider, MODELS);
+    let arguments = json!({ "model": "chat", "prompt": "Weather?", "tools": [weather()] });
+    let answer = world.ok("llm.call", arguments).await;
+    assert_eq!(answer["tool_calls"][0]["arguments"], "{\"city\": ");
+}

@@ -1,0 +1,130 @@
+//! Where agents live in tests: real tools and sessions, in memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use cachalot_agent::{
+    AgentDefinition, Date, Error, ErrorKind, House, Listener, Team, Toolboxes, event::Nobody,
+};
+use cachalot_cache::Witness;
+use cachalot_core::{Clock, Seals};
+use cachalot_memory::in_process::InProcessMemory;
+use cachalot_model::Models;
+use cachalot_prompt::Sessions;
+use cachalot_storage::{HttpClient, HttpOptions};
+use cachalot_tools::settings::{self, Servers, assemble, read_toolsets};
+use cachalot_tools::{Context, Registry, Tool, Toolbox, Workspace};
+use cachalot_workflow::Runtime;
+use cachalot_workflow::runtime::Houses;
+
+/// Where agents live. Tools work in the directory of the run.
+#[derive(Clone)]
+pub struct Rooms {
+    models: Models,
+    context: Context,
+    sessions: Sessions,
+    begun: Arc<AtomicUsize>,
+}
+
+impl Rooms {
+    /// For the agents of this run, as it is configured now.
+    pub fn of(runtime: &Runtime) -> Self {
+        let clock = Arc::clone(&runtime.clock);
+        let memory = Arc::new(InProcessMemory::new(Arc::clone(&clock)));
+        let seals = Arc::new(Seals::none());
+        Self {
+            models: runtime.models.clone(),
+            context: Context {
+                workspace: Arc::new(Workspace::open(&runtime.directory).unwrap()),
+                session: String::new(),
+                environment: Arc::new(runtime.environment.clone()),
+                clock: Arc::clone(&clock),
+                http: HttpClient::new(HttpOptions::default()).unwrap(),
+                memory: None,
+                seals: Arc::clone(&seals),
+                witness: Witness::default(),
+            },
+            sessions: Sessions::new(memory, clock, seals),
+            begun: Arc::default(),
+        }
+    }
+}
+
+struct TimeOf(Arc<dyn Clock>);
+
+impl AsRef<dyn Clock> for TimeOf {
+    fn as_ref(&self) -> &(dyn Clock + 'static) {
+        &*self.0
+    }
+}
+
+#[async_trait]
+impl Houses for Rooms {
+    async fn house(&self, team: &Arc<Team>, listener: Arc<dyn Listener>) -> Result<House, String> {
+        let begun = Arc::clone(&self.begun);
+        Ok(House {
+            models: self.models.configured_as(team.configured.clone()),
+            toolboxes: Arc::new(self.clone()),
+            tools: self.context.clone(),
+            sessions: self.sessions.clone(),
+            clock: Arc::clone(&self.context.clock),
+            context: vec![Arc::new(Date(TimeOf(Arc::clone(&self.context.clock))))],
+            listener,
+            approver: Arc::new(Nobody),
+            name_session: Arc::new(move || {
+                format!("session-{}", begun.fetch_add(1, Ordering::SeqCst))
+            }),
+        })
+    }
+}
+
+#[async_trait]
+impl Toolboxes for Rooms {
+    async fn toolbox(
+        &self,
+        _: &Team,
+        agent: &AgentDefinition,
+        _: &str,
+        own: Vec<Arc<dyn Tool>>,
+        _: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<Arc<dyn Toolbox>, Error> {
+        let mut problems = Vec::new();
+        let toolsets = agent
+            .toolsets
+            .as_ref()
+            .map(|node| {
+                let servers = BTreeMap::new();
+                read_toolsets(node, &servers, &self.context.environment, &mut problems)
+            })
+            .unwrap_or_default();
+        assert!(problems.is_empty(), "{problems:?}");
+        let surroundings = settings::Surroundings {
+            mcp: cachalot_tools::mcp::McpSurroundings {
+                directory: self.context.workspace.root().to_owned(),
+                environment: Arc::clone(&self.context.environment),
+                seals: Arc::clone(&self.context.seals),
+                reporter: Arc::new(Silent),
+            },
+            data: None,
+            servers: Servers::new(),
+        };
+        let wrong = |error: &dyn std::fmt::Display| Error::new(ErrorKind::Tools, error.to_string());
+        let assembled = assemble(&toolsets, &surroundings)
+            .await
+            .map_err(|error| wrong(&error))?;
+        let mut tools = assembled.tools;
+        tools.extend(own);
+        let registry = Registry::new(tools).map_err(|error| wrong(&error))?;
+        Ok(Arc::new(registry))
+    }
+}
+
+struct Silent;
+
+impl cachalot_tools::mcp::Reporter for Silent {
+    fn warning(&self, _: &str) {}
+
+    fn list_changed(&self, _: &str) {}
+}

@@ -1,0 +1,325 @@
+//! What is in the key of a model call, and what is not.
+
+use cachalot_simulator::Script;
+use serde_json::{Value, json};
+
+use crate::llm::asking;
+use crate::stand_ins::Provider;
+use crate::stand_ins::provider::configure;
+use crate::world::{Setup, World, is_hit};
+
+const FILE: &str = "
+settings:
+  llm: {temperature: 0.5, provider_opts: {seed: 1}}
+providers:
+  lab: {base_url: '${OPENAI_BASE_URL}', headers: {X-Team: whales}}
+models:
+  fast: {provider: openai, model: gpt-4o-mini}
+";
+
+fn call() -> Value {
+    json!({ "action": "llm.call", "args": { "model": "fast", "prompt": "Hi" } })
+}
+
+/// A run of this file in a home in which `call` was made under [`FILE`].
+async fn later(provider: &Provider, file: &str) -> World {
+    let first = asking(Setup::default(), provider, FILE);
+    assert!(!is_hit(&first.wrap(call()).await));
+    let again = asking(first.end().await, provider, FILE);
+    assert!(is_hit(&again.wrap(call()).await));
+    asking(again.end().await, provider, file)
+}
+
+#[tokio::test]
+async fn what_is_configured_of_a_model_is_in_the_key() {
+    let provider = Provider::built_in();
+    for (from, to) in [
+        ("temperature: 0.5", "temperature: 0.6"),
+        ("temperature: 0.5, ", ""),
+        ("temperature: 0.5", "temperature: 0.5, top_p: 0.9"),
+        ("temperature: 0.5", "temperature: 0.5, max_tokens: 5"),
+        ("temperature: 0.5", "temperature: 0.5, stop: [x]"),
+        (
+            "temperature: 0.5",
+            "temperature: 0.5, reasoning_effort: low",
+        ),
+        (
+            "temperature: 0.5",
+            "temperature: 0.5, parallel_tool_calls: false",
+        ),
+        (
+            "temperature: 0.5",
+            "temperature: 0.5, structured_output: {schema: {type: object, properties: {}, additionalProperties: false}}",
+        ),
+        ("model: gpt-4o-mini", "model: gpt-4o"),
+        (
+            "model: gpt-4o-mini",
+            "model: gpt-4o-mini, format: responses",
+        ),
+        (
+            "model: gpt-4o-mini",
+            "model: gpt-4o-mini, provider_opts: {seed: 2}",
+        ),
+        (
+            "model: gpt-4o-mini",
+            "model: gpt-4o-mini, provider_opts: {user: ada}",
+        ),
+        (
+            "model: gpt-4o-mini",
+            "model: gpt-4o-mini, headers: {X-Team: whales}",
+        ),
+        ("provider: openai", "provider: lab"),
+    ] {
+        assert!(FILE.contains(from), "{from}");
+        let world = later(&provider, &FILE.replacen(from, to, 1)).await;
+        let answer = world.wrap(call()).await;
+        assert!(!is_hit(&answer), "{to}");
+    }
+}
+
+#[tokio::test]
+async fn what_changes_no_answer_is_not() {
+    let provider = Provider::built_in();
+    for (from, to) in [
+        (
+            "temperature: 0.5",
+            "temperature: 0.5, retries: 5, timeouts: {idle: 5s}",
+        ),
+        (
+            "model: gpt-4o-mini",
+            "model: gpt-4o-mini, cost: {input: 5, output: 5}",
+        ),
+        (
+            "model: gpt-4o-mini",
+            "model: gpt-4o-mini, token_key: ANTHROPIC_API_KEY",
+        ),
+        ("fast:", "slow: {provider: openai, model: gpt-4o}\n  fast:"),
+        ("X-Team: whales", "X-Team: dolphins"),
+        ("settings:", "budget: {max_tokens: 100000}\nsettings:"),
+    ] {
+        assert!(FILE.contains(from), "{from}");
+        let world = later(&provider, &FILE.replacen(from, to, 1)).await;
+        assert!(is_hit(&world.wrap(call()).await), "{to}");
+    }
+}
+
+#[tokio::test]
+async fn the_key_of_the_provider_is_not_in_the_key_and_its_address_is() {
+    let provider = Provider::built_in();
+    let mut world = later(&provider, FILE).await;
+    let mut environment = provider.environment();
+    environment.insert("OPENAI_API_KEY".to_owned(), "sk-another".to_owned());
+    configure(&mut world.runtime, &environment, FILE);
+    assert!(is_hit(&world.wrap(call()).await));
+    let elsewhere = Provider::built_in();
+    configure(&mut world.runtime, &elsewhere.environment(), FILE);
+    assert!(!is_hit(&world.wrap(call()).await));
+}
+
+/// Which header says what is nobody's business, but that it differs is.
+#[tokio::test]
+async fn values_of_headers_are_told_apart_and_not_shown() {
+    let provider = Provider::built_in();
+    let lab = |team: &str| {
+        let file = FILE.replace("X-Team: whales", &format!("X-Team: {team}"));
+        file.replace("provider: openai", "provider: lab")
+    };
+    let setup = Setup::default().secrets(&[]);
+    let world = asking(setup, &provider, &lab("whales-of-the-north"));
+    assert!(!is_hit(&world.wrap(call()).await));
+    let again = asking(
+        world.end().await.secrets(&[]),
+        &provider,
+        &lab("whales-of-the-north"),
+    );
+    assert!(is_hit(&again.wrap(call()).await));
+    let other = asking(again.end().await.secrets(&[]), &provider, &lab("dolphins"));
+    assert!(!is_hit(&other.wrap(call()).await));
+    let row = other.why().await.call;
+    assert!(!format!("{row:?}").contains("whales-of-the-north"));
+}
+
+#[tokio::test]
+async fn every_argument_is_in_the_key() {
+    let provider = Provider::start(Script::answers([r#"{"a": 1}"#]));
+    let world = asking(Setup::default(), &provider, FILE);
+    let shape = json!({ "type": "object", "properties": { "a": { "type": "integer" } }, "required": ["a"], "additionalProperties": false });
+    let tools = json!([{ "name": "look", "description": "Looks.", "parameters": { "type": "object", "properties": {}, "additionalProperties": false } }]);
+    let elsewhere = format!("{}/v1", provider.url().replace("127.0.0.1", "localhost"));
+    let base = json!({ "model": "fast", "prompt": "Hi" });
+    let with = |field: &str, value: Value| {
+        let mut args = base.clone();
+        args[field] = value;
+        args
+    };
+    let mut seen: Vec<Value> = vec![
+        base.clone(),
+        with("prompt", json!("Hello")),
+        with("system", json!("Be brief.")),
+        with("messages", json!([{ "role": "user", "content": "One." }])),
+        with(
+            "messages",
+            json!([{ "role": "user", "content": "One." }, { "role": "assistant", "content": "Two." }]),
+        ),
+        with(
+            "messages",
+            json!([{ "role": "user", "content": "One.", "name": "ada" }]),
+        ),
+        with("temperature", json!(0.5)),
+        with("temperature", json!(1)),
+        with("max_tokens", json!(5)),
+        with("top_p", json!(0.5)),
+        with("stop", json!(["x"])),
+        with("reasoning_effort", json!("low")),
+        with("tools", tools.clone()),
+        with("provider_opts", json!({ "user": "ada" })),
+        with("response_format", shape),
+        with("base_url", json!(elsewhere)),
+        with("model", json!("gpt-4o-mini")),
+        with("model", json!("gpt-4o")),
+    ];
+    let mut chosen = with("tools", tools);
+    chosen["tool_choice"] = json!("none");
+    seen.push(chosen);
+    for args in &seen {
+        let with = json!({ "action": "llm.call", "args": args });
+        assert!(!is_hit(&world.wrap(with).await), "{args}");
+    }
+    for args in &seen {
+        let with = json!({ "action": "llm.call", "args": args });
+        assert!(is_hit(&world.wrap(with).await), "{args}");
+    }
+    // The two ways to ask are two actions.
+    let with = json!({ "action": "llm.stream", "args": base });
+    assert!(!is_hit(&world.wrap(with).await));
+}
+
+/// A model sees the order of the fields of a schema and of what is sent as it is; it does not see the
+/// order in which a message is written.
+#[tokio::test]
+async fn the_order_of_mappings_counts_where_it_is_sent() {
+    let provider = Provider::start(Script::answers([r#"{"b": 1, "a": 1}"#]));
+    let world = asking(Setup::default(), &provider, MODELS_WITHOUT_STRICT);
+    let text = |order: &str| -> Value { serde_json::from_str(order).unwrap() };
+    let one = r#"{"b": {"type": "integer"}, "a": {"type": "integer"}}"#;
+    let other = r#"{"a": {"type": "integer"}, "b": {"type": "integer"}}"#;
+    let shape = |properties: &str| json!({ "type": "object", "properties": text(properties), "required": ["a", "b"], "additionalProperties": false });
+    let tool = |properties: &str| json!([{ "name": "look", "description": "Looks.", "parameters": shape(properties) }]);
+    let ask = |field: &str, value: Value| json!({ "action": "llm.call", "args": { "model": "fast", "prompt": "Hi", field: value } });
+    for (field, first, second) in [
+        ("response_format", shape(one), shape(other)),
+        ("tools", tool(one), tool(other)),
+        (
+            "provider_opts",
+            text(r#"{"metadata": {"b": "1", "a": "2"}}"#),
+            text(r#"{"metadata": {"a": "2", "b": "1"}}"#),
+        ),
+    ] {
+        assert!(
+            !is_hit(&world.wrap(ask(field, first.clone())).await),
+            "{field}"
+        );
+        assert!(!is_hit(&world.wrap(ask(field, second)).await), "{field}");
+        assert!(is_hit(&world.wrap(ask(field, first)).await), "{field}");
+    }
+    let messages = |call: &str, message: &str| {
+        let mut spoken = text(message);
+        spoken["tool_calls"] =
+            json!([{ "id": "1", "function": { "name": "look", "arguments": text(call) } }]);
+        let result = json!({ "role": "tool", "tool_call_id": "1", "content": "x" });
+        json!([{ "role": "user", "content": "Hi" }, spoken, result])
+    };
+    let first = messages(
+        r#"{"b": 1, "a": 2}"#,
+        r#"{"role": "assistant", "content": "One."}"#,
+    );
+    let second = messages(
+        r#"{"a": 2, "b": 1}"#,
+        r#"{"content": "One.", "role": "assistant"}"#,
+    );
+    assert!(!is_hit(&world.wrap(ask("messages", first)).await));
+    let sent = provider.last();
+    assert!(is_hit(&world.wrap(ask("messages", second.clone())).await));
+    world
+        .ok(
+            "llm.call",
+            json!({ "model": "fast", "prompt": "Hi", "messages": second }),
+        )
+        .await;
+    assert_eq!(provider.last().to_string(), sent.to_string());
+}
+
+const MODELS_WITHOUT_STRICT: &str = "models: {fast: {provider: openai, model: gpt-4o-mini}}";
+
+/// The configured shape counts with its order, too.
+#[tokio::test]
+async fn the_order_of_a_configured_schema_counts() {
+    let provider = Provider::start(Script::answers([r#"{"b": 1, "a": 1}"#]));
+    let file = |properties: &str| {
+        format!(
+            "models: {{fast: {{provider: openai, model: gpt-4o-mini, structured_output: {{schema: {{type: object, properties: {properties}, required: [a, b], additionalProperties: false}}}}}}}}"
+        )
+    };
+    let one = asking(
+        Setup::default(),
+        &provider,
+        &file("{a: {type: integer}, b: {type: integer}}"),
+    );
+    assert!(!is_hit(&one.wrap(call()).await));
+    let other = asking(
+        one.end().await,
+        &provider,
+        &file("{b: {type: integer}, a: {type: integer}}"),
+    );
+    assert!(!is_hit(&other.wrap(call()).await));
+}
+
+/// A key of one's own stands for the arguments, and not for the model.
+#[tokio::test]
+async fn a_key_of_ones_own_does_not_stand_for_the_model() {
+    let provider = Provider::built_in();
+    let world = asking(Setup::default(), &provider, FILE);
+    let ask = |args: Value| json!({ "action": "llm.call", "key": "mine", "args": args });
+    assert!(!is_hit(
+        &world
+            .wrap(ask(json!({ "model": "fast", "prompt": "Hi" })))
+            .await
+    ));
+    assert!(is_hit(
+        &world
+            .wrap(ask(json!({ "model": "fast", "prompt": "Hello" })))
+            .await
+    ));
+    assert!(!is_hit(
+        &world
+            .wrap(ask(json!({ "model": "gpt-4o", "prompt": "Hi" })))
+            .await
+    ));
+    assert!(!is_hit(
+        &world
+            .wrap(ask(
+                json!({ "model": "fast", "prompt": "Hi", "temperature": 0 })
+            ))
+            .await
+    ));
+}
+
+/// What cannot be known is no key: the call runs, fails as it would unwrapped, and nothing is stored.
+#[tokio::test]
+async fn a_model_that_there_is_not_fails_as_it_would_unwrapped() {
+    let provider = Provider::built_in();
+    let world = asking(Setup::default(), &provider, FILE);
+    let args = json!({ "model": "fsat", "prompt": "Hi" });
+    let wrapped = world
+        .fails("cache.wrap", json!({ "action": "llm.call", "args": args }))
+        .await;
+    let plain = world.fails("llm.call", args).await;
+    assert_eq!(
+        (wrapped.kind, &wrapped.message),
+        (plain.kind, &plain.message)
+    );
+    assert!(
+        wrapped.message.contains("did you mean `fast`?"),
+        "{wrapped}"
+    );
+}
