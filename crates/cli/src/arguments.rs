@@ -103,8 +103,9 @@ pub(crate) struct Run {
 }
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("chat_mode"))]
 pub(crate) struct Chat {
-    /// The agent file.
+    /// The agent file, with `agents`.
     pub(crate) file: PathBuf,
     /// Go on with this session; the beginning of its name is enough.
     #[arg(long, value_name = "ID")]
@@ -117,13 +118,22 @@ pub(crate) struct Chat {
     pub(crate) workspace: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) place: Where,
-    /// Allow every tool call that nobody denied, without asking.
+    /// Allow every tool call that no rule denies, without asking.
     #[arg(long)]
     pub(crate) yes: bool,
-    /// The answer alone: no tool calls, no sums.
+    /// Run every tool call: no result is answered from the cache, and none is kept.
+    #[arg(long, group = "chat_mode")]
+    pub(crate) no_cache: bool,
+    /// Run every tool call, and keep the results in place of those that are there.
+    #[arg(long, group = "chat_mode")]
+    pub(crate) refresh: bool,
+    /// With the question on stdin: one JSON document on stdout with the answer and the report.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The answer alone: no tool calls, no sums; only warnings and errors on stderr.
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// Also what the model thinks, and why tool calls were not answered from the cache.
+    /// Also what the model thinks, and of every tool call why it was not answered from the cache.
     #[arg(long, short, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 }
@@ -147,14 +157,14 @@ pub(crate) enum SessionsCommand {
         id: String,
         #[command(flatten)]
         place: Where,
-        /// The messages as JSON.
+        /// As JSON.
         #[arg(long, conflicts_with = "raw")]
         json: bool,
         /// The bytes that the provider was sent, up to the end of the messages.
         #[arg(long)]
         raw: bool,
     },
-    /// Remove sessions.
+    /// Remove sessions, and those of the sub-agents that they gave tasks to.
     Rm {
         /// The sessions; the beginnings of their names are enough.
         #[arg(required_unless_present = "all", conflicts_with = "all")]
@@ -164,6 +174,9 @@ pub(crate) enum SessionsCommand {
         all: bool,
         #[command(flatten)]
         place: Where,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
     },
 }
 

@@ -1,7 +1,7 @@
 //! Where things are kept.
 //!
 //! The memory: `--db`, then `CACHALOT_DB`, then `settings.ltm` of the agent file, then
-//! `cachalot/cachalot.db` in the user's data directory. The ledger and the digest key lie beside it,
+//! `cachalot/cachalot.db` in the user's data directory. What belongs to it lies beside it,
 //! by whatever name it was reached: symbolic links are followed first.
 
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ pub(crate) struct Home {
     pub(crate) ledger: PathBuf,
     /// The key that secrets are digested under.
     pub(crate) digest_key: PathBuf,
+    /// What was typed in chats.
+    pub(crate) history: PathBuf,
 }
 
 impl Home {
@@ -42,6 +44,7 @@ impl Home {
         Ok(Self {
             ledger: beside(&memory, ".ledger"),
             digest_key: beside(&memory, ".digest-key"),
+            history: beside(&memory, ".history"),
             memory,
         })
     }

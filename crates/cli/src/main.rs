@@ -1,11 +1,13 @@
 //! The `cachalot` command.
 
+mod agent_file;
 mod arguments;
 mod backend;
 mod chat;
 mod commands;
 mod home;
 mod input;
+mod interrupts;
 mod models;
 mod outcome;
 mod render;
@@ -115,9 +117,7 @@ fn tell(trouble: &Trouble) {
             let problems = std::slice::from_ref(&problem.0);
             render::err(render::problems::render(problems, &problem.1).trim_end());
         }
-        Trouble::Interrupted => {
-            render::err("interrupted: what was paid for is kept, run it again to go on");
-        }
+        Trouble::Interrupted(how) => render::err(&format!("interrupted: {how}")),
         Trouble::BrokenPipe => {}
     }
 }

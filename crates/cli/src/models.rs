@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cachalot_core::Seals;
-use cachalot_model::{Catalog, Configured, Models, Surroundings as ModelSurroundings};
+use cachalot_model::{Catalog, Configured, ErrorKind, Models, Surroundings as ModelSurroundings};
 use cachalot_storage::HttpOptions;
 
 use crate::outcome::{Result, Sources, Trouble};
@@ -32,6 +32,46 @@ pub(crate) fn models(
         Some(key) => models.digesting_under(key.clone()),
         None => models,
     })
+}
+
+/// What somebody can do who has no key, or whose server is not there: for the end of a message.
+///
+/// `base_url` is where the model is, if that is known.
+pub(crate) fn remedy(error: &cachalot_model::Error, base_url: Option<&str>) -> Option<String> {
+    match error.kind {
+        ErrorKind::Unauthorized if error.status.is_none() => {
+            Some(without_a_key(error.provider.as_deref()))
+        }
+        ErrorKind::Unreachable => {
+            let port = port_on_this_machine(base_url?)?;
+            Some(format!(
+                "is the server running? `cachalot simulate --port {port}` stands in for one"
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// How a provider is simulated for somebody who has no key.
+pub(crate) fn without_a_key(provider: Option<&str>) -> String {
+    const SIMULATOR: &str = "http://127.0.0.1:4010";
+    let there = match provider {
+        Some("openai") => format!("`OPENAI_BASE_URL={SIMULATOR}/v1`"),
+        Some("anthropic") => format!("`ANTHROPIC_BASE_URL={SIMULATOR}`"),
+        _ => format!("its `base_url: {SIMULATOR}/v1`"),
+    };
+    format!(
+        "to try it without a key, run `cachalot simulate` in another terminal, and say that the provider is there: {there}"
+    )
+}
+
+/// The port, if the address is one of this machine.
+fn port_on_this_machine(url: &str) -> Option<u16> {
+    let rest = url.strip_prefix("http://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let (host, port) = authority.rsplit_once(':')?;
+    let here = ["127.0.0.1", "localhost", "[::1]"].contains(&host);
+    here.then(|| port.parse().ok()).flatten()
 }
 
 /// Prices and limits: those that come with the program, and over them the user's own in
@@ -67,4 +107,23 @@ fn own_prices(surroundings: &Surroundings) -> Option<PathBuf> {
         .filter(|path| path.is_absolute())
         .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".config")))?;
     Some(configuration.join("cachalot/models.yaml")).filter(|path| path.exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::port_on_this_machine;
+
+    #[test]
+    fn addresses_of_this_machine_are_known() {
+        assert_eq!(port_on_this_machine("http://127.0.0.1:4010/v1"), Some(4010));
+        assert_eq!(port_on_this_machine("http://localhost:11434"), Some(11434));
+        assert_eq!(port_on_this_machine("http://[::1]:80/v1?x=1"), Some(80));
+        for elsewhere in [
+            "https://127.0.0.1:1/",
+            "http://example.org:80",
+            "http://127.0.0.1/v1",
+        ] {
+            assert_eq!(port_on_this_machine(elsewhere), None, "{elsewhere}");
+        }
+    }
 }

@@ -24,8 +24,8 @@ pub(crate) enum Trouble {
         /// The same with its place in a file, if it has one.
         problem: Option<Box<(Problem, Sources)>>,
     },
-    /// Interrupted by the user: exit code 130.
-    Interrupted,
+    /// Interrupted by the user: exit code 130. What is kept, and how to go on.
+    Interrupted(String),
     /// Whoever read our output has gone: nothing is said, exit code 141 as of a command that
     /// SIGPIPE ends.
     BrokenPipe,
@@ -52,7 +52,7 @@ impl Trouble {
         ExitCode::from(match self {
             Self::Usage { .. } => 2,
             Self::Failed { .. } => 1,
-            Self::Interrupted => 130,
+            Self::Interrupted(_) => 130,
             Self::BrokenPipe => 141,
         })
     }
@@ -75,7 +75,7 @@ impl std::fmt::Display for Trouble {
                 f.write_str(&told.join("; "))
             }
             Self::Failed { message, .. } => f.write_str(message),
-            Self::Interrupted => f.write_str("interrupted"),
+            Self::Interrupted(how) => write!(f, "interrupted: {how}"),
             Self::BrokenPipe => f.write_str("nobody reads the output any more"),
         }
     }

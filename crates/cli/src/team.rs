@@ -1,66 +1,107 @@
-//! Agent files that hold a team.
+//! Teams of agents.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use cachalot_agent::{Team, Written};
-use cachalot_core::{Problem, tree};
+use cachalot_core::tree::{Node, Section};
+use cachalot_core::{Problem, Seals};
+use cachalot_tools::cached::Settings;
+use cachalot_tools::settings::{read_servers, read_toolsets};
 
-use crate::home::Home;
-use crate::outcome::{Result, Sources, Trouble};
+use crate::agent_file::{AgentFile, Kind, in_order};
+use crate::models::models;
+use crate::outcome::Result;
 use crate::wiring::Surroundings;
 
-/// A team, and where it is written.
-pub(crate) struct Loaded {
-    pub(crate) team: Team,
-    /// The file as the user named it.
-    pub(crate) path: PathBuf,
+/// Reads and checks a file that is to be talked to.
+///
+/// # Errors
+/// Everything that is wrong with it; and that it is a workflow, which is run.
+pub(crate) fn load(file: &Path, surroundings: &Surroundings) -> Result<Team> {
+    let source = AgentFile::read(file, surroundings)?;
+    let root = match source.parse() {
+        Ok(root) => root,
+        Err(problems) => return Err(source.wrong(problems)),
+    };
+    if Kind::of(&root) == Kind::Workflow && root.get("nodes").is_some() {
+        let name = source.name.clone();
+        let problem = Problem::new(
+            "not-a-team",
+            format!("{name} is a workflow: it is run, not talked to"),
+        )
+        .at(&root.place)
+        .help(format!("run it: `cachalot run {name}`"));
+        return Err(source.wrong(vec![problem]));
+    }
+    read(source, &root, surroundings)
 }
 
-/// Reads and checks the file.
-pub(crate) fn load(file: &Path, surroundings: &Surroundings) -> Result<Loaded> {
-    let name = file.to_string_lossy().into_owned();
-    let path = surroundings.directory.join(file);
-    let text = std::fs::read_to_string(&path).map_err(|error| {
-        Trouble::usage(match error.kind() {
-            std::io::ErrorKind::InvalidData => {
-                Problem::new("not-utf8", format!("{name} is not UTF-8 text"))
-            }
-            _ => Problem::new("unreadable-file", format!("{name}: {error}")),
-        })
-    })?;
+/// Reads and checks a team.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub(crate) fn read(source: AgentFile, root: &Node, surroundings: &Surroundings) -> Result<Team> {
     let written = Written {
-        text: &text,
-        directory: path.parent().unwrap_or(Path::new("")),
+        text: &source.text,
+        directory: source.path.parent().unwrap_or(Path::new("")),
         environment: &surroundings.environment,
     };
-    let loaded = tree::parse(&name, &text).and_then(|root| match is_workflow(&root) {
-        true => Err(vec![
-            Problem::new("not-a-team", format!("{name} is a workflow"))
-                .at(&root.place)
-                .help(format!("run it: `cachalot run {name}`")),
-        ]),
-        false => Team::load(&root, &written),
-    });
-    match loaded {
-        Ok(team) => Ok(Loaded {
-            team,
-            path: file.to_owned(),
-        }),
-        Err(problems) => Err(Trouble::Usage {
-            problems,
-            sources: Sources::from([(name, text)]),
-        }),
+    let mut problems = problems_of_tools(root, &surroundings.environment);
+    match Team::load(root, &written) {
+        Ok(team) => {
+            problems.extend(problems_of_models(&team, surroundings)?);
+            match problems.is_empty() {
+                true => Ok(team),
+                false => Err(source.wrong(in_order(problems))),
+            }
+        }
+        Err(others) => {
+            problems.extend(others);
+            Err(source.wrong(in_order(problems)))
+        }
     }
 }
 
-/// Whether a file has nodes to be run; otherwise it is a team's.
-pub(crate) fn is_workflow(root: &tree::Node) -> bool {
-    root.get("nodes").is_some()
+/// What is wrong with `mcps`, the agents' `toolsets` and `tools` of an agent file.
+pub(crate) fn problems_of_tools(
+    root: &Node,
+    environment: &BTreeMap<String, String>,
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let servers = root
+        .get("mcps")
+        .map(|node| read_servers(node, environment, &mut problems))
+        .unwrap_or_default();
+    let agents = root.get("agents").and_then(Node::as_map);
+    for agent in agents.unwrap_or_default() {
+        if let Some(toolsets) = agent.value.get("toolsets") {
+            read_toolsets(toolsets, &servers, environment, &mut problems);
+        }
+    }
+    read_tools(root.get("tools"), &mut problems);
+    problems
 }
 
-impl Loaded {
-    /// Where things are kept.
-    pub(crate) fn home(&self, given: Option<&Path>, surroundings: &Surroundings) -> Result<Home> {
-        surroundings.home(given, None)
-    }
+/// Reads `tools`.
+pub(crate) fn read_tools(node: Option<&Node>, problems: &mut Vec<Problem>) -> Settings {
+    let section = node
+        .filter(|node| !node.is_null())
+        .and_then(|node| Section::of(node, "`tools`", problems));
+    let Some(mut section) = section else {
+        return Settings::default();
+    };
+    let settings = Settings::read(&mut section, problems);
+    section.finish(problems);
+    settings
+}
+
+/// What is wrong with the models that the agents name.
+///
+/// # Errors
+/// The user's own prices cannot be read.
+pub(crate) fn problems_of_models(team: &Team, surroundings: &Surroundings) -> Result<Vec<Problem>> {
+    // Nothing is asked, so that it does not matter under which key headers would be told apart.
+    let models = models(surroundings, team.configured.clone(), &Seals::none())?;
+    Ok(team.check_models(&models))
 }

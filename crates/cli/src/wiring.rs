@@ -110,7 +110,7 @@ impl Opening<'_> {
     pub(crate) fn for_inspection(self) -> Result<Engine> {
         if !self.home.memory.exists() {
             return Err(Trouble::failed(format!(
-                "there is no memory at {}: nothing was cached there yet, or it is elsewhere (--db)",
+                "there is no memory at {}: nothing was kept there yet, or it is elsewhere (--db)",
                 self.home.memory.display()
             )));
         }

@@ -1,11 +1,12 @@
 //! Where agents live: memory, sessions, tools and models, put together for one chat or one run.
 
+mod figures;
 mod recall;
 mod tools;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use async_trait::async_trait;
 use cachalot_agent::{Approver, ContextSource, Date, House, Listener, Team};
@@ -22,7 +23,7 @@ use cachalot_workflow::runtime::Houses;
 use crate::home::Home;
 use crate::models::models;
 use crate::outcome::{Result, Trouble};
-use crate::wiring::{Engine, Surroundings, Warn, run_id};
+use crate::wiring::{Surroundings, Warn, run_id};
 
 /// What a workbench is made of.
 pub(crate) struct Parts<'a> {
@@ -59,7 +60,7 @@ struct Inner {
     writers: Writers,
     servers: Servers,
     /// What was put together for sessions, to be asked for figures.
-    kept: Mutex<BTreeMap<String, CachedTools>>,
+    kept: Mutex<BTreeMap<String, Weak<CachedTools>>>,
 }
 
 impl Workbench {
@@ -114,32 +115,6 @@ impl Workbench {
         })))
     }
 
-    /// The same over what an engine was opened with.
-    pub(crate) fn over(
-        engine: Engine,
-        surroundings: &Surroundings,
-        home: &Home,
-        workspace: &Path,
-        (warn, tell): (Warn, Warn),
-    ) -> Result<Self> {
-        let Engine {
-            memory,
-            cache,
-            seals,
-        } = engine;
-        Self::new(Parts {
-            surroundings,
-            home,
-            workspace,
-            memory,
-            cache,
-            seals,
-            mode: Mode::On,
-            warn,
-            tell,
-        })
-    }
-
     /// What a team needs of the world.
     ///
     /// # Errors
@@ -174,14 +149,29 @@ impl Workbench {
 
     /// What the tool calls of a session were answered from, in words.
     pub(crate) fn stats(&self, session: &str) -> String {
-        let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get(session).map_or_else(
-            || "no tools".to_owned(),
-            |tools| tools::figures(tools, session),
+        let tools = {
+            let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.get(session).and_then(Weak::upgrade)
+        };
+        tools.map_or_else(
+            || "there are no tools".to_owned(),
+            |tools| figures::figures(&tools, session),
         )
     }
 
-    /// Ends what runs beside the chat, and tells memory and ledger what they have not been told yet.
+    /// Whether sessions outlive the process.
+    pub(crate) fn keeps_sessions(&self) -> bool {
+        self.0.memory.is_some()
+    }
+
+    /// Removes a session in which nothing was said.
+    pub(crate) async fn forget(&self, session: &str) {
+        // It is no more than untidy if that fails.
+        let _ = self.0.sessions.remove(session).await;
+    }
+
+    /// Ends what runs beside a chat or a run, and tells memory and ledger what they have not been told
+    /// yet.
     pub(crate) async fn close(&self) {
         self.0.servers.close().await;
         self.0.cache.close().await;

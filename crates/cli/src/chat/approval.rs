@@ -6,11 +6,13 @@ use async_trait::async_trait;
 use cachalot_agent::{Approval, Approver, Cancel, Question};
 
 use super::prompt::{Line, Prompt};
-use super::show::{Show, told};
+use super::show::Show;
+use super::words;
 use crate::render;
+use crate::render::style::Style;
 
 /// Everything that nobody denied is allowed.
-pub(crate) struct Everything;
+pub(super) struct Everything;
 
 #[async_trait]
 impl Approver for Everything {
@@ -20,41 +22,54 @@ impl Approver for Everything {
 }
 
 /// The user at the terminal.
-pub(crate) struct User {
-    pub(crate) prompt: Arc<Prompt>,
-    pub(crate) show: Arc<Show>,
+pub(super) struct User {
+    pub(super) prompt: Arc<Prompt>,
+    pub(super) show: Arc<Show>,
     /// The switch of the turn under way: thrown when the user answers a question with Ctrl-C.
-    pub(crate) cancel: Arc<Mutex<Cancel>>,
+    pub(super) cancel: Arc<Mutex<Cancel>>,
+}
+
+impl User {
+    fn tell(&self, question: &Question<'_>) {
+        let style = Style::of_stderr();
+        let label = self.show.label(question.agent, question.call);
+        render::err(&format!("  {}", style.strong(&label)));
+        let arguments = words::arguments(question.call, question.arguments);
+        if !arguments.is_empty() {
+            render::err(arguments.trim_end());
+        }
+        if let Some(rule) = question.rule {
+            render::err(&format!("  asked because of the rule `{rule}`"));
+        }
+    }
+
+    fn interrupt(&self) {
+        self.cancel
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .cancel();
+    }
 }
 
 #[async_trait]
 impl Approver for User {
     async fn approve(&self, question: &Question<'_>) -> Approval {
-        self.show.end_line();
-        render::err(&format!("  {}", told(question.agent, question.call)));
-        let long = serde_json::to_string_pretty(question.arguments).unwrap_or_default();
-        if long.contains("\\n") || long.len() > 200 {
-            render::err(&long);
-        }
+        self.show.pause();
+        self.tell(question);
         loop {
-            let asked = "  allow it? [y]es, [a]lways this tool, [n]o, or say what to do instead: ";
+            let asked = "  allow it? [y]es, [a]lways, [n]o, or say what to do instead: ";
             let line = Arc::clone(&self.prompt).answer(asked).await;
-            match line {
-                Line::Text(text) => match text.trim() {
-                    "y" | "yes" | "Y" => return Approval::Yes,
-                    "a" | "always" | "A" => return Approval::Always,
-                    "n" | "no" | "N" => return Approval::No(None),
-                    "" => {}
-                    instead => return Approval::No(Some(instead.to_owned())),
-                },
-                Line::Interrupted => {
-                    self.cancel
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .cancel();
-                    return Approval::No(None);
-                }
-                Line::End => return Approval::No(Some("nobody is there any more".to_owned())),
+            let Line::Text(text) = line else {
+                // Ctrl-C, or the terminal is gone.
+                self.interrupt();
+                return Approval::No(None);
+            };
+            match text.trim() {
+                "" => {}
+                "y" | "Y" | "yes" | "Yes" => return Approval::Yes,
+                "a" | "A" | "always" | "Always" => return Approval::Always,
+                "n" | "N" | "no" | "No" => return Approval::No(None),
+                instead => return Approval::No(Some(instead.to_owned())),
             }
         }
     }

@@ -1,6 +1,12 @@
 //! A chat on a terminal or through a pipe: what is shown, who is asked, what is typed.
 
-pub(crate) mod approval;
-pub(crate) mod prompt;
+mod approval;
+mod command;
+pub(crate) mod pipe;
+mod prompt;
 pub(crate) mod show;
+mod status;
 pub(crate) mod sum;
+pub(crate) mod terminal;
+mod turn;
+mod words;

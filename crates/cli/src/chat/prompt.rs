@@ -1,12 +1,12 @@
 //! What the user types: edited, over several lines, with a history.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{Completer, Config, Editor, Helper, Highlighter, Hinter};
+use rustyline::{Behavior, Completer, Config, Editor, Helper, Highlighter, Hinter};
 
 use crate::outcome::{Result, Trouble};
 
@@ -31,6 +31,8 @@ pub(crate) struct Prompt {
 struct Rules;
 
 const FENCE: &str = "\"\"\"";
+/// So many messages are remembered.
+const HISTORY: usize = 1_000;
 
 impl Validator for Rules {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
@@ -59,12 +61,17 @@ fn meant(input: &str) -> String {
 
 impl Prompt {
     /// The terminal, with the history that was kept at `history`.
+    ///
+    /// # Errors
+    /// The terminal cannot be used.
     pub(crate) fn new(history: PathBuf) -> Result<Self> {
         let config = Config::builder()
-            .max_history_size(1_000)
+            .max_history_size(HISTORY)
             .and_then(|config| config.history_ignore_dups(true))
             .map_err(Trouble::failed)?
             .history_ignore_space(true)
+            // Standard output is for answers, and may lead elsewhere.
+            .behavior(Behavior::PreferTerm)
             .build();
         let mut editor = Editor::with_config(config).map_err(Trouble::failed)?;
         editor.set_helper(Some(Rules));
@@ -86,14 +93,23 @@ impl Prompt {
         self.read(question, false).await
     }
 
+    /// How wide the terminal is, in characters. Nobody may be asked at the moment.
+    pub(crate) fn width(&self) -> Option<usize> {
+        let (columns, _) = self.editor().dimensions()?;
+        Some(usize::from(columns)).filter(|columns| *columns > 0)
+    }
+
+    fn editor(&self) -> MutexGuard<'_, Editor<Rules, FileHistory>> {
+        self.editor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn read(self: Arc<Self>, prompt: &'static str, remembered: bool) -> Line {
         let reading = tokio::task::spawn_blocking(move || {
-            let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut editor = self.editor();
             match editor.readline(prompt) {
                 Ok(input) => {
                     if remembered && !input.trim().is_empty() {
-                        let _ = editor.add_history_entry(&input);
-                        let _ = editor.save_history(&self.history);
+                        self.remember(&mut editor, &input);
                     }
                     Line::Text(meant(&input))
                 }
@@ -102,6 +118,14 @@ impl Prompt {
             }
         });
         reading.await.unwrap_or(Line::End)
+    }
+
+    /// Puts a message into the history, beside what other chats have put there meanwhile. It is a
+    /// convenience: where it cannot be kept, nothing is said of it.
+    fn remember(&self, editor: &mut Editor<Rules, FileHistory>, input: &str) {
+        if editor.add_history_entry(input).unwrap_or(false) {
+            let _ = editor.append_history(&self.history);
+        }
     }
 }
 

@@ -1,13 +1,18 @@
 //! What a turn shows: the answer on stdout as it grows, everything else on stderr, line by line.
 
-use std::io::Write as _;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::io::{IsTerminal as _, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use cachalot_agent::{Event, Listener};
 use cachalot_tools::{Answer, Answered, Call};
-use serde_json::Value;
 
+use super::status::Status;
+use super::words::{self, DELEGATION, cut};
+use crate::outcome::{Result, Trouble};
 use crate::render::style::Style;
+use crate::render::visible::{on_one_line, visible};
 use crate::render::{self, time};
 
 /// How much is shown.
@@ -26,168 +31,334 @@ pub(crate) struct Show {
     level: Level,
     /// Whether the answer is shown while it grows; otherwise whoever runs the turn prints it.
     growing: bool,
+    /// Whether stdout is a terminal: then it is shared with what goes to stderr, and some characters
+    /// are commands to it.
+    terminal: bool,
     style: Style,
+    /// The agent that the user talks to.
+    agent: OnceLock<String>,
+    /// How wide the terminal is, in characters; 0 if that is not known.
+    width: AtomicUsize,
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
+    stdout: Box<dyn Write + Send>,
+    /// Why stdout takes nothing any more.
+    lost: Option<std::io::Error>,
     /// Something was written to stdout, and no line end behind it.
     open: bool,
-    /// What the model thinks, as far as it is no whole line yet.
-    thought: String,
+    murmur: Murmur,
+    status: Status,
+    /// The calls that run, and what is shown of them.
+    running: Vec<(String, String)>,
+    /// A model was asked and has not answered yet; and whether anything came.
+    asked: Option<bool>,
+    cut_off: u32,
+}
+
+/// What is said beside the answer, as far as it is no whole line yet.
+#[derive(Default)]
+struct Murmur {
+    who: String,
+    text: String,
 }
 
 impl Show {
-    pub(crate) fn new(level: Level, growing: bool) -> Self {
-        Self {
+    /// Shows turns from now on.
+    ///
+    /// # Errors
+    /// The process has no stdout.
+    pub(crate) fn new(level: Level, growing: bool) -> Result<Self> {
+        let style = Style::of_stderr();
+        Ok(Self {
             level,
             growing,
-            style: Style::of_stderr(),
-            state: Mutex::default(),
+            terminal: std::io::stdout().is_terminal(),
+            style,
+            agent: OnceLock::new(),
+            width: AtomicUsize::new(0),
+            state: Mutex::new(State {
+                stdout: Box::new(render::stdout::open()?),
+                lost: None,
+                open: false,
+                murmur: Murmur::default(),
+                status: Status::new(style),
+                running: Vec::new(),
+                asked: None,
+                cut_off: 0,
+            }),
+        })
+    }
+
+    /// From now on a line says what is waited for, as long as the show is there.
+    pub(crate) fn animate(self: &Arc<Self>) {
+        if !self.style.rewrites() || self.level == Level::Quiet {
+            return;
         }
+        let show = Arc::downgrade(self);
+        tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(Duration::from_millis(100));
+            loop {
+                ticks.tick().await;
+                let Some(show) = show.upgrade() else { return };
+                let mut state = show.state();
+                // Not in the middle of an answer.
+                if !(state.open && show.terminal) {
+                    state.status.draw(show.width());
+                }
+            }
+        });
+    }
+
+    /// The agent that the user talks to: what others say is shown as theirs.
+    pub(crate) fn of_agent(&self, name: &str) {
+        let _ = self.agent.set(name.to_owned());
+    }
+
+    /// How wide the terminal is.
+    pub(crate) fn set_width(&self, width: Option<usize>) {
+        self.width.store(width.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    pub(crate) fn width(&self) -> Option<usize> {
+        Some(self.width.load(Ordering::Relaxed)).filter(|width| *width > 0)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the line that the answer is on, if it is on one.
-    pub(crate) fn end_line(&self) {
-        end_line(&mut self.state());
+    /// A turn is over, or somebody is asked: nothing is waited for, and what comes begins a line.
+    pub(crate) fn pause(&self) {
+        let mut state = self.state();
+        self.rest_of_murmur(&mut state);
+        state.status.done();
+        state.end_line();
+    }
+
+    /// Ends a turn. An answer that did not come to its end counts as cut off, if anything of it was
+    /// seen, or if it was the user who cut it off.
+    pub(crate) fn end_turn(&self, interrupted: bool) {
+        self.pause();
+        let mut state = self.state();
+        state.running.clear();
+        let heard = state.asked.take();
+        state.cut_off += u32::from(heard.is_some_and(|heard| heard || interrupted));
+    }
+
+    /// How many answers were cut off since this was asked last.
+    pub(crate) fn take_cut_off(&self) -> u32 {
+        std::mem::take(&mut self.state().cut_off)
+    }
+
+    /// Whether stdout still takes what is written.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn stdout(&self) -> Result<()> {
+        match self.state().lost.take() {
+            Some(error) => Err(Trouble::from(error)),
+            None => Ok(()),
+        }
     }
 
     /// A line for those who want to know.
     pub(crate) fn note(&self, message: &str) {
         if self.level != Level::Quiet {
-            let mut state = self.state();
-            self.line(&mut state, &self.style.faint(message));
+            self.line(&mut self.state(), &self.style.faint(&visible(message)));
         }
     }
 
     /// Something that the user should know, and that is no failure.
     pub(crate) fn warn(&self, message: &str) {
-        let mut state = self.state();
         let warning = self.style.notable("warning:");
-        self.line(&mut state, &format!("{warning} {message}"));
+        self.line(
+            &mut self.state(),
+            &format!("{warning} {}", visible(message)),
+        );
     }
 
+    /// A piece of the answer.
     fn text(&self, text: &str) {
         if !self.growing || text.is_empty() {
             return;
         }
         let mut state = self.state();
-        let mut stdout = std::io::stdout().lock();
-        // Whoever reads has gone, or the disk is full: the turn goes on, and its end is told.
-        let _ = stdout.write_all(text.as_bytes());
-        let _ = stdout.flush();
-        state.open = !text.ends_with('\n');
+        self.rest_of_murmur(&mut state);
+        state.status.done();
+        let shown = match self.terminal {
+            true => visible(text),
+            false => text.into(),
+        };
+        state.write(&shown);
     }
 
-    fn thought(&self, text: &str) {
-        if self.level != Level::Verbose {
-            return;
-        }
+    /// Something that is said beside the answer.
+    fn murmur(&self, who: &str, text: &str) {
         let mut state = self.state();
-        state.thought.push_str(text);
-        while let Some(end) = state.thought.find('\n') {
-            let line: String = state.thought.drain(..=end).collect();
-            self.line(&mut state, &self.style.faint(line.trim_end()));
+        if state.murmur.who != who {
+            self.rest_of_murmur(&mut state);
+            who.clone_into(&mut state.murmur.who);
+        }
+        state.murmur.text.push_str(text);
+        while let Some(end) = state.murmur.text.find('\n') {
+            let line: String = state.murmur.text.drain(..=end).collect();
+            self.murmured(&mut state, &line);
         }
     }
 
-    fn rest_of_thought(&self) {
-        let mut state = self.state();
-        let rest = std::mem::take(&mut state.thought);
-        if !rest.trim().is_empty() {
-            self.line(&mut state, &self.style.faint(rest.trim_end()));
+    fn rest_of_murmur(&self, state: &mut State) {
+        let rest = std::mem::take(&mut state.murmur.text);
+        self.murmured(state, &rest);
+    }
+
+    fn murmured(&self, state: &mut State, line: &str) {
+        if !line.trim().is_empty() {
+            let who = on_one_line(&state.murmur.who);
+            let line = format!("  {who} | {}", on_one_line(line.trim_end()));
+            self.line(state, &self.style.faint(&line));
         }
     }
 
-    /// A line on stderr, never in the middle of one on stdout.
+    /// A line on stderr, never in the middle of one on the same terminal.
     fn line(&self, state: &mut State, line: &str) {
-        end_line(state);
+        state.status.clear();
+        if self.terminal {
+            state.end_line();
+        }
         render::err(line);
     }
 
-    fn tool(&self, agent: &str, answer: &Answer) {
-        if self.level == Level::Quiet {
-            return;
+    fn is_own(&self, agent: &str) -> bool {
+        self.agent.get().is_none_or(|own| own == agent)
+    }
+
+    /// What belongs to somebody else than the agent that the user talks to says so.
+    fn owned(&self, agent: &str, what: &str) -> String {
+        match self.is_own(agent) {
+            true => what.to_owned(),
+            false => format!("{}: {what}", on_one_line(agent)),
         }
+    }
+
+    /// A call in a few words, and who makes it.
+    pub(crate) fn label(&self, agent: &str, call: &Call) -> String {
+        self.owned(agent, &words::call(call))
+    }
+
+    fn asked(&self, agent: &str) {
+        let mut state = self.state();
+        state.asked = Some(false);
+        let what = self.owned(agent, "waiting for the model");
+        state.status.wait_for(&what);
+    }
+
+    fn heard(&self) {
+        let mut state = self.state();
+        state.asked = state.asked.map(|_| true);
+    }
+
+    fn answered(&self) {
+        let mut state = self.state();
+        state.asked = None;
+        self.rest_of_murmur(&mut state);
+        state.status.done();
+        // What comes next is not the same answer.
+        state.end_line();
+    }
+
+    fn began(&self, agent: &str, call: &Call) {
+        let label = self.label(agent, call);
+        let mut state = self.state();
+        state.status.wait_for(&label);
+        state.running.push((call.id.clone(), label.clone()));
+        // What the other agent does is shown after this, and before its end.
+        if call.name == DELEGATION && self.level != Level::Quiet {
+            let begun = self.style.faint("begun");
+            self.line(&mut state, &format!("  {label:<40} {begun}"));
+        }
+    }
+
+    fn ended(&self, agent: &str, answer: &Answer) {
+        let mut state = self.state();
+        state.running.retain(|(id, _)| *id != answer.call.id);
+        match state.running.last().map(|(_, label)| label.clone()) {
+            Some(label) => state.status.wait_for(&label),
+            None => state.status.done(),
+        }
+        if self.level != Level::Quiet {
+            let line = self.outcome(agent, answer);
+            self.line(&mut state, &line);
+        }
+    }
+
+    /// `  read_file notes.md    hit    12 ms`.
+    fn outcome(&self, agent: &str, answer: &Answer) -> String {
         let how = match (&answer.how, answer.output.is_error) {
             (Answered::Ran(_), true) => self.style.bad(&format!("{:<9}", "failed")),
+            (Answered::Refused, _) => self.style.bad(&format!("{:<9}", "refused")),
             (Answered::Hit | Answered::Coalesced, _) => {
                 self.style.good(&format!("{:<9}", answer.how.to_string()))
             }
-            (Answered::Refused, _) => self.style.bad(&format!("{:<9}", "refused")),
             (Answered::Ran(_), false) => self.style.notable(&format!("{:<9}", "ran")),
         };
-        let mut line = format!(
-            "  {:<40} {how} {:>9}",
-            told(agent, &answer.call),
-            time(answer.elapsed)
-        );
-        if let Answered::Ran(Some(why)) = &answer.how
-            && self.level == Level::Verbose
-        {
-            line += &format!("  {}", self.style.faint(why));
+        let label = self.label(agent, &answer.call);
+        let line = format!("  {label:<40} {how} {:>9}", time(answer.elapsed));
+        let Some(why) = words::why(answer, self.level == Level::Verbose) else {
+            return line;
+        };
+        let before = 2 + label.chars().count().max(40) + 1 + 9 + 1 + 9 + 2;
+        let room = self.width().map(|width| width.saturating_sub(before + 1));
+        match room {
+            // What does not fit stands below.
+            Some(room) if why.chars().count() > room => {
+                let width = self.width().unwrap_or_default().saturating_sub(6);
+                format!("{line}\n    {}", self.style.faint(&cut(&why, width)))
+            }
+            _ => format!("{line}  {}", self.style.faint(&why)),
         }
-        let mut state = self.state();
-        self.line(&mut state, &line);
     }
 }
 
-fn end_line(state: &mut State) {
-    if std::mem::take(&mut state.open) {
-        let mut stdout = std::io::stdout().lock();
-        let _ = stdout.write_all(b"\n");
-        let _ = stdout.flush();
+impl State {
+    fn write(&mut self, text: &str) {
+        if self.lost.is_none() {
+            // The turn goes on; whoever runs it asks afterwards.
+            self.lost = self.stdout.write_all(text.as_bytes()).err();
+        }
+        self.open = !text.ends_with('\n');
+    }
+
+    fn end_line(&mut self) {
+        if self.open {
+            self.write("\n");
+        }
     }
 }
 
 impl Listener for Show {
     fn tell(&self, event: &Event<'_>) {
         match event {
-            Event::Text { text, .. } => {
-                self.rest_of_thought();
-                self.text(text);
+            Event::Asked { agent, .. } => self.asked(agent),
+            Event::Text { agent, text } => {
+                self.heard();
+                if self.is_own(agent) {
+                    self.text(text);
+                } else if self.level != Level::Quiet {
+                    self.murmur(agent, text);
+                }
             }
-            Event::Reasoning { text, .. } => self.thought(text),
-            Event::Answered { .. } => self.rest_of_thought(),
-            Event::ToolEnded { agent, answer } => self.tool(agent, answer),
-            Event::Warning { agent, message } => self.warn(&format!("{agent}: {message}")),
-            Event::Asked { .. } | Event::ToolBegan { .. } => {}
+            Event::Reasoning { agent, text } => {
+                self.heard();
+                if self.level == Level::Verbose {
+                    self.murmur(&self.owned(agent, "thinking"), text);
+                }
+            }
+            Event::Answered { .. } => self.answered(),
+            Event::ToolBegan { agent, call } => self.began(agent, call),
+            Event::ToolEnded { agent, answer } => self.ended(agent, answer),
+            Event::Warning { agent, message } => self.warn(&self.owned(agent, message)),
         }
     }
-}
-
-/// A call in a few words: `read_file notes.md`.
-pub(crate) fn told(agent: &str, call: &Call) -> String {
-    const LONGEST: usize = 60;
-    let arguments = match serde_json::from_str::<Value>(&call.arguments) {
-        Ok(Value::Object(fields)) => fields
-            .values()
-            .map(|value| match value {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            })
-            .collect::<Vec<_>>()
-            .join(" "),
-        _ => call.arguments.clone(),
-    };
-    let line: String = arguments
-        .chars()
-        .map(|sign| if sign.is_control() { ' ' } else { sign })
-        .take(LONGEST)
-        .collect();
-    let cut = if arguments.chars().count() > LONGEST {
-        "…"
-    } else {
-        ""
-    };
-    let agent = match agent {
-        "root" => String::new(),
-        other => format!("{other}: "),
-    };
-    format!("{agent}{} {line}{cut}", call.name)
 }

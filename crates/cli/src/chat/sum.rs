@@ -1,13 +1,16 @@
-//! What a turn, or a whole chat, used and saved, as one line.
+//! What a turn, or a whole chat, used and saved, in one line or for programs.
 
 use cachalot_agent::Sum;
+use cachalot_core::Cost;
+use serde_json::{Value, json};
 
 use crate::render;
 
 /// `1204 tokens in (1024 of them cached by the provider), 88 out · $0.0031 · saved 2 tool calls, 12 ms`.
-pub(crate) fn line(sum: &Sum) -> String {
-    let input = sum.usage.total_input();
-    let mut line = format!("{input} tokens in");
+///
+/// `cut_off` answers came to no end, so that nobody told what they used.
+pub(crate) fn line(sum: &Sum, cut_off: u32) -> String {
+    let mut line = format!("{} tokens in", sum.usage.total_input());
     if sum.usage.cache_read > 0 {
         line += &format!(" ({} of them cached by the provider)", sum.usage.cache_read);
     }
@@ -19,5 +22,29 @@ pub(crate) fn line(sum: &Sum) -> String {
             render::spend(&sum.saved)
         );
     }
+    if cut_off > 0 {
+        let answers = render::count(u64::from(cut_off), "answer that was", "answers that were");
+        line += &format!(" · without {answers} cut off, which the provider may charge for");
+    }
     line
+}
+
+/// The same for programs.
+pub(crate) fn json(sum: &Sum, cut_off: u32) -> Value {
+    json!({
+        "model_calls": sum.model_calls,
+        "tool_calls": sum.tool_calls,
+        "input_tokens": sum.usage.total_input(),
+        "cached_input_tokens": sum.usage.cache_read,
+        "output_tokens": sum.usage.output,
+        "dollars": dollars(sum.paid.cost),
+        "unpriced_calls": sum.paid.cost.unpriced,
+        "cut_off_answers": cut_off,
+        "saved": render::spend_json(&sum.saved),
+    })
+}
+
+/// What is known of a cost; null if nothing is.
+pub(crate) fn dollars(cost: Cost) -> Option<f64> {
+    (cost.picodollars > 0 || cost.unpriced == 0).then(|| cost.dollars())
 }

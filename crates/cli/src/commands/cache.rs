@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufReader, Write as _};
 use std::path::Path;
 
-use cachalot_cache::{Bounds, Cache, Criterion, Filter, HANDLE_LABEL, Key, Stored, Totals};
+use cachalot_cache::{Bounds, Cache, Criterion, Filter, HANDLE_LABEL, Key, Scope, Stored, Totals};
 use cachalot_core::clock::iso8601;
 use cachalot_memory::Label;
 use cachalot_workflow::actions::cache::TAG_LABEL;
@@ -49,7 +49,8 @@ impl Inspection<'_> {
     pub(crate) async fn run(&self, command: &CacheCommand) -> Result<()> {
         match command {
             CacheCommand::Get { key, place, json } => {
-                get(&self.open(place)?.cache, key, *json).await
+                let scopes = self.own_scopes(key);
+                get(&self.open(place)?.cache, key, &scopes, *json).await
             }
             CacheCommand::Ls { which, place, json } => {
                 ls(&self.open(place)?.cache, which, *json).await
@@ -80,6 +81,28 @@ impl Inspection<'_> {
             } => self.export(file, *with_digest_key, place, *json).await,
             CacheCommand::Import { file, place, json } => self.import(file, place, *json).await,
         }
+    }
+
+    /// The scopes that whoever asks shares: those of this user and directory, and what the handle names.
+    fn own_scopes(&self, handle: &str) -> Vec<Scope> {
+        let Surroundings {
+            environment,
+            directory,
+            ..
+        } = self.surroundings;
+        let users = ["USER", "LOGNAME", "USERNAME"].iter();
+        let user = users
+            .filter_map(|name| environment.get(*name))
+            .find(|user| !user.trim().is_empty());
+        let agent = handle
+            .strip_prefix("cache:")
+            .and_then(|rest| rest.split_once(':'));
+        let workspace = Scope::Workspace(directory.to_string_lossy().into_owned());
+        [Scope::Global, workspace]
+            .into_iter()
+            .chain(user.map(|user| Scope::User(user.clone())))
+            .chain(agent.map(|(agent, _)| Scope::Agent(agent.to_owned())))
+            .collect()
     }
 
     async fn stats(&self, place: &Where, as_json: bool) -> Result<()> {
@@ -312,22 +335,13 @@ fn described(stored: &Stored) -> Value {
     })
 }
 
-async fn get(cache: &Cache, key: &str, as_json: bool) -> Result<()> {
+async fn get(cache: &Cache, key: &str, scopes: &[Scope], as_json: bool) -> Result<()> {
     let stored = match key.parse::<Key>() {
         Ok(key) => cache.peek(&key).await,
-        Err(_) => {
-            let label = Label::new(HANDLE_LABEL, key);
-            let filter = Filter {
-                criteria: vec![Criterion::Is(label)],
-                ..Filter::default()
-            };
-            cache.newest(&filter).await
-        }
+        Err(_) => cache.newest(&under(key), scopes).await,
     };
     let Some(stored) = stored.map_err(Trouble::failed)? else {
-        return Err(Trouble::failed(format!(
-            "nothing is cached under {key}: `cachalot cache ls` lists what is"
-        )));
+        return Err(absent(cache, key).await?);
     };
     let bytes = stored.body.whole().await.map_err(Trouble::failed)?;
     let value: Value = serde_json::from_slice(&bytes)
@@ -338,6 +352,35 @@ async fn get(cache: &Cache, key: &str, as_json: bool) -> Result<()> {
         return render::json(&described);
     }
     render::json(&value)
+}
+
+/// The entries under a handle.
+fn under(handle: &str) -> Filter {
+    Filter {
+        criteria: vec![Criterion::Is(Label::new(HANDLE_LABEL, handle))],
+        ..Filter::default()
+    }
+}
+
+/// That there is nothing under a key, or nothing but what belongs to others.
+async fn absent(cache: &Cache, key: &str) -> Result<Trouble> {
+    let mut others: Vec<String> = Vec::new();
+    if key.parse::<Key>().is_err() {
+        cache
+            .each(&under(key), |stored| {
+                others.push(format!("{} ({})", stored.key, stored.scope));
+            })
+            .await
+            .map_err(Trouble::failed)?;
+    }
+    Ok(Trouble::failed(match others.as_slice() {
+        [] => format!("nothing is cached under {key}: `cachalot cache ls` lists what is"),
+        [one] => format!("what is cached under {key} is not yours: give its own key, {one}"),
+        [one, more @ ..] => format!(
+            "what is cached under {key} is not yours: give the own key of one of these: {one} and {} more, see `cachalot cache ls --json`",
+            more.len()
+        ),
+    }))
 }
 
 async fn ls(cache: &Cache, which: &Which, as_json: bool) -> Result<()> {

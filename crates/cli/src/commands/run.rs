@@ -20,12 +20,12 @@ use serde_json::{Map, Value, json};
 use super::validate::{Loaded, load};
 use crate::arguments::Run;
 use crate::backend::Backend;
-use crate::models::models;
+use crate::interrupts::Interrupts;
 use crate::outcome::{Result, Sources, Trouble};
 use crate::render::progress::{Level, Progress, Sum};
 use crate::wiring::{Engine, Opening, Surroundings, Warn, run_id};
 use crate::workbench::{Parts, Workbench};
-use crate::{input, render};
+use crate::{input, models, render};
 
 pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<()> {
     // Before anything is paid for.
@@ -43,7 +43,7 @@ pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<
         &surroundings.environment,
     )?;
     let progress = Arc::new(Progress::new(level(arguments), arguments.ndjson));
-    let runtime = wire(
+    let (runtime, bench) = wire(
         arguments,
         surroundings,
         (&agent, backend),
@@ -65,7 +65,7 @@ pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<
         )
         .await
     };
-    runtime.cache.close().await;
+    bench.close().await;
     ended
 }
 
@@ -78,12 +78,15 @@ async fn run_to_the_end(
     progress: &Progress,
     sources: &Sources,
 ) -> Result<()> {
+    let mut interrupts = Interrupts::listen()?;
     let ended = tokio::select! {
         ended = graph::run(agent, initial, runtime, scripts) => {
             ended.map_err(|failure| trouble(failure, sources))
         }
         // Dropping the run cancels everything that is under way; what was stored is kept.
-        () = interrupted() => Err(Trouble::Interrupted),
+        _ = interrupts.next() => Err(Trouble::Interrupted(
+            "what was paid for is kept, run it again to go on".to_owned(),
+        )),
     };
     let sum = progress.finish();
     let printed = match &ended {
@@ -92,13 +95,6 @@ async fn run_to_the_end(
     };
     progress.close(&sum);
     ended.and(printed)
-}
-
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        // Without a handler, Ctrl-C ends the process by itself.
-        std::future::pending::<()>().await;
-    }
 }
 
 fn print(arguments: &Run, state: &Map<String, Value>, sum: &Sum) -> Result<()> {
@@ -131,10 +127,23 @@ fn level(arguments: &Run) -> Level {
 fn trouble(failure: RunFailure, sources: &Sources) -> Trouble {
     let message = failure.to_string();
     let problem = failure.place.as_ref().map(|place: &Place| {
-        let problem = Problem::new(failure.kind, message.clone()).at(place);
+        let mut problem = Problem::new(failure.kind, message.clone()).at(place);
+        if let Some(help) = without_a_key(&failure) {
+            problem = problem.help(help);
+        }
         Box::new((problem, sources.clone()))
     });
     Trouble::Failed { message, problem }
+}
+
+/// What somebody can do who has no key.
+fn without_a_key(failure: &RunFailure) -> Option<String> {
+    let lacks_key = failure.kind == "unauthorized" && failure.message.contains("no key");
+    lacks_key.then(|| {
+        let named = |name: &&&str| failure.message.contains(&format!("{name}: no key"));
+        let provider = ["openai", "anthropic"];
+        models::without_a_key(provider.iter().find(named).copied())
+    })
 }
 
 fn wire(
@@ -144,7 +153,7 @@ fn wire(
     secrets: BTreeMap<String, Secret<String>>,
     registry: Registry,
     progress: &Arc<Progress>,
-) -> Result<Arc<Runtime>> {
+) -> Result<(Arc<Runtime>, Workbench)> {
     let settings = &agent.settings;
     let configured = settings.memory.path.as_deref().map(Path::new);
     let home = surroundings.home(arguments.place.db.as_deref(), configured)?;
@@ -180,7 +189,7 @@ fn wire(
     secrets
         .values()
         .for_each(|secret| seals.learn(secret.expose()));
-    let houses = Workbench::new(Parts {
+    let bench = Workbench::new(Parts {
         surroundings,
         home: &home,
         workspace: &surroundings.directory,
@@ -195,11 +204,11 @@ fn wire(
     let file = surroundings.directory.join(&arguments.file);
     // An agent without a name is known by its file, however that is reached.
     let file = std::fs::canonicalize(&file).unwrap_or(file);
-    Ok(Arc::new(Runtime {
-        models: models(surroundings, agent.models.clone(), &seals)?,
+    let runtime = Runtime {
+        models: models::models(surroundings, agent.models.clone(), &seals)?,
         meter: Meter::new(agent.budget.clone(), Arc::clone(&surroundings.clock)),
         team: agent.team.clone(),
-        houses: Some(Arc::new(houses)),
+        houses: Some(Arc::new(bench.clone())),
         agent: agent_segment(settings.name.as_deref(), agent.name.as_deref(), &file),
         run,
         directory: surroundings.directory.clone(),
@@ -215,7 +224,8 @@ fn wire(
         secrets,
         actions: Arc::new(registry),
         reporter: progress.clone(),
-    }))
+    };
+    Ok((Arc::new(runtime), bench))
 }
 
 /// A short secret occurs in texts that have nothing to do with it.

@@ -1,18 +1,25 @@
 //! `cachalot sessions`.
 
+mod show;
+
 use std::sync::Arc;
 
 use cachalot_cache::Bounds;
 use cachalot_core::clock::iso8601;
-use cachalot_model::{Block, Message, Role, wire};
-use cachalot_prompt::{Listing, Overview, Session, Sessions, Summary, prefix};
+use cachalot_prompt::{Listing, Overview, Sessions, Summary};
 use serde_json::{Value, json};
 
 use crate::arguments::{SessionsCommand, Where};
+use crate::chat::sum::dollars;
 use crate::outcome::{Result, Trouble};
 use crate::render;
+use crate::render::visible::on_one_line;
 use crate::wiring::{Opening, Surroundings, Warn};
 
+/// Lists, shows and removes sessions.
+///
+/// # Errors
+/// There is no memory or no such session, or the memory fails.
 pub(crate) async fn run(
     command: &SessionsCommand,
     surroundings: &Surroundings,
@@ -29,17 +36,29 @@ pub(crate) async fn run(
             json,
             raw,
         } => {
-            let sessions = open(place, surroundings, warn)?;
+            let sessions = open(place, surroundings, Arc::clone(&warn))?;
             let session = sessions
                 .open(id)
                 .await
                 .map_err(Trouble::failed)?
                 .ok_or_else(|| absent(id))?;
-            show(&session, *json, *raw)
+            if session.holds_secrets() {
+                warn("the session holds something that was known as a secret when it was written");
+            }
+            match (raw, json) {
+                (true, _) => show::raw(&session),
+                (_, true) => show::json(&session),
+                _ => show::people(&session),
+            }
         }
-        SessionsCommand::Rm { ids, all, place } => {
+        SessionsCommand::Rm {
+            ids,
+            all,
+            place,
+            json,
+        } => {
             let sessions = open(place, surroundings, warn)?;
-            remove(&sessions, ids, *all).await
+            remove(&sessions, ids, *all, *json).await
         }
     }
 }
@@ -66,32 +85,38 @@ fn open(place: &Where, surroundings: &Surroundings, warn: Warn) -> Result<Sessio
 }
 
 fn absent(id: &str) -> Trouble {
+    let id = on_one_line(id);
     Trouble::failed(format!(
         "there is no session `{id}`; `cachalot sessions ls` lists them"
     ))
 }
 
+async fn every(sessions: &Sessions, parent: Option<&str>) -> Result<Vec<Summary>> {
+    let listing = Listing {
+        parent,
+        ..Listing::default()
+    };
+    sessions.list(&listing).await.map_err(Trouble::failed)
+}
+
 async fn list(sessions: &Sessions, all: bool, as_json: bool) -> Result<()> {
-    let mut found = sessions
-        .list(&Listing::default())
-        .await
-        .map_err(Trouble::failed)?;
+    let mut found = every(sessions, None).await?;
     found.retain(|summary| {
         let delegated = matches!(&summary.state, Ok(overview) if overview.head.parent.is_some());
         all || !delegated
     });
-    found.sort_by_key(|summary| std::cmp::Reverse(summary.saved));
     if as_json {
         let listed: Vec<Value> = found.iter().map(summary_json).collect();
-        return render::json(&json!({ "sessions": listed }));
+        return render::json(&listed);
     }
-    let mut rows = vec![
-        [
-            "session", "agent", "model", "messages", "cost", "changed", "about",
-        ]
-        .map(ToOwned::to_owned)
-        .to_vec(),
+    if found.is_empty() {
+        render::err("there are no sessions: `cachalot chat FILE` begins one");
+        return Ok(());
+    }
+    let head = [
+        "session", "agent", "model", "messages", "cost", "changed", "about",
     ];
+    let mut rows = vec![head.map(ToOwned::to_owned).to_vec()];
     rows.extend(found.iter().map(row));
     render::out(&render::table::columns(&rows))
 }
@@ -106,17 +131,17 @@ fn row(summary: &Summary) -> Vec<String> {
             ..
         }) => vec![
             summary.id.clone(),
-            head.agent.clone(),
-            format!("{}/{}", head.provider, head.model),
+            on_one_line(&head.agent),
+            on_one_line(&format!("{}/{}", head.provider, head.model)),
             messages.to_string(),
             totals.spent.cost.to_string(),
             changed,
-            head.title.clone().unwrap_or_default(),
+            on_one_line(head.title.as_deref().unwrap_or_default()),
         ],
         Err(error) => {
             let mut row = vec![summary.id.clone()];
             row.extend(std::iter::repeat_n("?".to_owned(), 4));
-            row.extend([changed, error.to_string()]);
+            row.extend([changed, on_one_line(&error.to_string())]);
             row
         }
     }
@@ -126,16 +151,17 @@ fn summary_json(summary: &Summary) -> Value {
     match &summary.state {
         Ok(overview) => {
             let head = &overview.head;
+            let spent = &overview.totals.spent;
             json!({
                 "id": summary.id, "agent": head.agent, "provider": head.provider,
                 "model": head.model, "title": head.title, "workspace": head.workspace,
                 "parent": head.parent, "created": iso8601(head.created),
                 "saved": iso8601(summary.saved), "messages": overview.messages,
-                "bytes": overview.bytes,
-                "input_tokens": overview.totals.spent.input_tokens,
-                "output_tokens": overview.totals.spent.output_tokens,
-                "dollars": overview.totals.spent.cost.dollars(),
-                "unpriced_calls": overview.totals.spent.cost.unpriced,
+                "bytes": overview.bytes, "holds_secrets": overview.holds_secrets,
+                "input_tokens": spent.input_tokens,
+                "cached_input_tokens": overview.totals.usage.cache_read,
+                "output_tokens": spent.output_tokens,
+                "dollars": dollars(spent.cost), "unpriced_calls": spent.cost.unpriced,
             })
         }
         Err(error) => json!({
@@ -144,78 +170,44 @@ fn summary_json(summary: &Summary) -> Value {
     }
 }
 
-fn show(session: &Session, as_json: bool, raw: bool) -> Result<()> {
-    if raw {
-        let wire = wire::of(session.head.format);
-        let bytes: Vec<u8> = prefix(&session.prompt, wire).concat();
-        let text = String::from_utf8_lossy(&bytes);
-        return render::out(&format!("{text}\n"));
-    }
-    let messages = session.prompt.messages();
-    if as_json {
-        let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
-        return render::json(&json!({
-            "id": session.head.id, "agent": session.head.agent, "messages": messages,
-        }));
-    }
-    let mut text = String::new();
-    for message in &messages {
-        let who = match message.role {
-            Role::User => "user",
-            Role::Assistant => session.head.agent.as_str(),
-        };
-        for block in &message.content {
-            text += &told(who, block);
-        }
-    }
-    render::out(&text)
-}
-
-/// A block as people read it.
-fn told(who: &str, block: &Block) -> String {
-    match block {
-        Block::Text { text, .. } => format!("{who}: {}\n", text.trim_end()),
-        Block::Image(_) => format!("{who}: (a picture)\n"),
-        Block::ToolUse(call) => format!("{who}: → {} {}\n", call.name, call.arguments),
-        Block::ToolResult(result) => {
-            let text: String = result
-                .content
-                .iter()
-                .map(|block| match block {
-                    Block::Text { text, .. } => text.as_str(),
-                    _ => "(a picture)",
-                })
-                .collect();
-            let failed = if result.is_error { "failed: " } else { "" };
-            format!("← {failed}{}\n", text.trim_end())
-        }
-        Block::Reasoning(reasoning) if reasoning.text.is_empty() => String::new(),
-        Block::Reasoning(reasoning) => format!("({})\n", reasoning.text.trim_end()),
-        Block::Other { .. } => format!("{who}: (something that only its provider can show)\n"),
-    }
-}
-
-async fn remove(sessions: &Sessions, ids: &[String], all: bool) -> Result<()> {
+/// Removes the chosen sessions, and those that they delegated to.
+async fn remove(sessions: &Sessions, ids: &[String], all: bool, as_json: bool) -> Result<()> {
     let mut chosen = Vec::new();
     if all {
-        let found = sessions
-            .list(&Listing::default())
-            .await
-            .map_err(Trouble::failed)?;
+        let found = every(sessions, None).await?;
         chosen.extend(found.into_iter().map(|summary| summary.id));
     }
     for id in ids {
         // All are looked up before any is removed.
         let found = sessions.resolve(id).await.map_err(Trouble::failed)?;
-        chosen.push(found.ok_or_else(|| absent(id))?);
+        let found = found.ok_or_else(|| absent(id))?;
+        if !chosen.contains(&found) {
+            chosen.push(found);
+        }
     }
-    let mut removed: u64 = 0;
-    for id in &chosen {
-        removed += u64::from(sessions.remove(id).await.map_err(Trouble::failed)?);
+    let mut next = 0;
+    while let Some(id) = chosen.get(next).cloned() {
+        next += 1;
+        for child in every(sessions, Some(&id)).await? {
+            if !chosen.contains(&child.id) {
+                chosen.push(child.id);
+            }
+        }
     }
-    render::err(&format!(
-        "{} removed",
-        render::count(removed, "session", "sessions")
-    ));
+    let mut removed = Vec::new();
+    for id in chosen {
+        if sessions.remove(&id).await.map_err(Trouble::failed)? {
+            removed.push(id);
+        }
+    }
+    let count = removed.len() as u64;
+    if as_json {
+        return render::json(&json!({ "removed": removed, "count": count }));
+    }
+    for id in &removed {
+        render::out(&format!("{id}\n"))?;
+    }
+    let sessions = render::count(count, "session", "sessions");
+    render::err(&format!("removed {sessions}"));
     Ok(())
 }

@@ -3,10 +3,11 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use cachalot_core::Problem;
 use cachalot_simulator::{Options, Script, Simulator};
 
+use crate::agent_file::unreadable;
 use crate::arguments::Simulate;
+use crate::interrupts::Interrupts;
 use crate::outcome::{Result, Sources, Trouble};
 use crate::render;
 use crate::wiring::Surroundings;
@@ -17,16 +18,15 @@ pub(crate) async fn simulate(arguments: &Simulate, surroundings: &Surroundings) 
         None => Script::built_in(),
         Some(path) => {
             let name = path.to_string_lossy().into_owned();
-            let text =
-                std::fs::read_to_string(surroundings.directory.join(path)).map_err(|error| {
-                    Trouble::usage(Problem::new("unreadable-file", format!("{name}: {error}")))
-                })?;
+            let text = std::fs::read_to_string(surroundings.directory.join(path))
+                .map_err(|error| Trouble::usage(unreadable(&name, &error)))?;
             Script::parse(&name, &text).map_err(|problems| Trouble::Usage {
                 problems,
                 sources: Sources::from([(name, text)]),
             })?
         }
     };
+    let mut interrupts = Interrupts::listen()?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
     let running = Simulator::start(Options {
         address,
@@ -45,10 +45,10 @@ pub(crate) async fn simulate(arguments: &Simulate, surroundings: &Surroundings) 
          \x20 OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=simulated\n\
          \x20 ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=simulated\n"
     ))?;
+    render::err("Ctrl-C ends it");
     tokio::select! {
         () = running.stopped() => Err(Trouble::failed("the server ended by itself")),
-        interrupted = tokio::signal::ctrl_c() => {
-            interrupted?;
+        _ = interrupts.next() => {
             running.stop().await;
             Ok(())
         }

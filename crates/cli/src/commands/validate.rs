@@ -6,66 +6,124 @@ use cachalot_core::Problem;
 use cachalot_workflow::{actions, format};
 use serde_json::{Value, json};
 
+use crate::agent_file::{AgentFile, Kind, in_order};
 use crate::arguments::Validate;
 use crate::backend::Backend;
 use crate::outcome::{Result, Sources, Trouble};
-use crate::render;
 use crate::wiring::Surroundings;
+use crate::{render, team};
 
-/// An agent file and its text.
+/// A workflow and its text.
 pub(crate) struct Loaded {
     pub(crate) agent: format::Agent,
     pub(crate) backend: Backend,
     pub(crate) sources: Sources,
 }
 
-/// Reads and checks an agent file.
+/// Reads and checks a file that is to be run.
+///
+/// # Errors
+/// Everything that is wrong with it; and that it is a team, which is talked to.
 pub(crate) fn load(
     file: &Path,
     registry: &actions::Registry,
     surroundings: &Surroundings,
 ) -> Result<Loaded> {
-    let name = file.to_string_lossy().into_owned();
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        Trouble::usage(match error.kind() {
-            std::io::ErrorKind::InvalidData => {
-                Problem::new("not-utf8", format!("{name} is not UTF-8 text"))
-            }
-            _ => Problem::new("unreadable-file", format!("{name}: {error}")),
-        })
-    })?;
-    let loaded = format::load(&name, &text, registry, &surroundings.environment);
-    let sources = Sources::from([(name, text)]);
-    let agent = match loaded {
-        Ok(agent) => agent,
-        Err(problems) => return Err(Trouble::Usage { problems, sources }),
-    };
-    match Backend::of(&agent.settings.memory) {
-        Ok(backend) => Ok(Loaded {
+    let source = AgentFile::read(file, surroundings)?;
+    match workflow(&source, registry, surroundings)? {
+        Ok((agent, backend)) => Ok(Loaded {
             agent,
             backend,
-            sources,
+            sources: source.sources(),
         }),
-        Err(problem) => Err(Trouble::Usage {
-            problems: vec![*problem],
-            sources,
-        }),
+        Err(problems) => {
+            let root = source.parse().ok();
+            let team = root.filter(|root| Kind::of(root) == Kind::Team);
+            let problems = team.map_or(problems, |root| vec![not_a_workflow(&source.name, &root)]);
+            Err(source.wrong(problems))
+        }
+    }
+}
+
+/// A workflow, or what is wrong with it.
+///
+/// # Errors
+/// The user's own prices cannot be read.
+fn workflow(
+    source: &AgentFile,
+    registry: &actions::Registry,
+    surroundings: &Surroundings,
+) -> Result<std::result::Result<(format::Agent, Backend), Vec<Problem>>> {
+    let environment = &surroundings.environment;
+    let loaded = format::load(&source.name, &source.text, registry, environment);
+    // Most workflows have no agents, and need not be read twice.
+    let root = match &loaded {
+        Ok(agent) if agent.team.is_none() => None,
+        _ => source.parse().ok(),
+    };
+    let mut problems =
+        root.map_or_else(Vec::new, |root| team::problems_of_tools(&root, environment));
+    match loaded {
+        Err(others) => problems.extend(others),
+        Ok(agent) => {
+            if let Some(team) = &agent.team {
+                problems.extend(team::problems_of_models(team, surroundings)?);
+            }
+            match Backend::of(&agent.settings.memory) {
+                Ok(backend) if problems.is_empty() => return Ok(Ok((agent, backend))),
+                Ok(_) => {}
+                Err(problem) => problems.push(*problem),
+            }
+        }
+    }
+    Ok(Err(in_order(problems)))
+}
+
+fn not_a_workflow(name: &str, root: &cachalot_core::tree::Node) -> Problem {
+    let message = format!("{name} is a team of agents: it is talked to, and has no `nodes` to run");
+    Problem::new("not-a-workflow", message)
+        .at(&root.head())
+        .help(format!(
+            "talk to it: `cachalot chat {name}`; to run its agents, add a node with `uses: agent.run`"
+        ))
+}
+
+/// What a file without problems holds.
+enum Valid {
+    Nodes(u64),
+    Agents(u64),
+}
+
+fn check(file: &Path, surroundings: &Surroundings) -> Result<Valid> {
+    let source = AgentFile::read(file, surroundings)?;
+    let root = match source.parse() {
+        Ok(root) => root,
+        Err(problems) => return Err(source.wrong(problems)),
+    };
+    match Kind::of(&root) {
+        Kind::Team => {
+            let team = team::read(source, &root, surroundings)?;
+            Ok(Valid::Agents(team.agents.len() as u64))
+        }
+        Kind::Workflow => match workflow(&source, &actions::builtin(), surroundings)? {
+            Ok((agent, _)) => Ok(Valid::Nodes(agent.node_names().count() as u64)),
+            Err(problems) => Err(source.wrong(problems)),
+        },
     }
 }
 
 pub(crate) fn validate(arguments: &Validate, surroundings: &Surroundings) -> Result<()> {
-    let loaded = load(&arguments.file, &actions::builtin(), surroundings);
+    let checked = check(&arguments.file, surroundings);
     if !arguments.json {
-        let loaded = loaded?;
-        let nodes = loaded.agent.node_names().count() as u64;
-        render::err(&format!(
-            "{}: no problems, {}",
-            arguments.file.display(),
-            render::count(nodes, "node", "nodes")
-        ));
+        let holds = match checked? {
+            Valid::Nodes(nodes) => render::count(nodes, "node", "nodes"),
+            Valid::Agents(agents) => render::count(agents, "agent", "agents"),
+        };
+        let name = arguments.file.display();
+        render::err(&format!("{name}: no problems, {holds}"));
         return Ok(());
     }
-    match loaded {
+    match checked {
         Ok(_) => render::json(&json!({"valid": true, "problems": []})),
         Err(Trouble::Usage {
             problems,

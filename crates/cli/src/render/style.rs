@@ -2,19 +2,29 @@
 
 use std::io::IsTerminal as _;
 
-/// Whether stderr takes colour: it is a terminal, `NO_COLOR` is not set, the terminal is not dumb.
+/// What stderr takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
+    /// It is a terminal, `NO_COLOR` is not set, the terminal is not dumb.
     colour: bool,
+    /// It is a terminal that can write over what it has written.
+    rewrites: bool,
 }
 
 impl Style {
     pub(crate) fn of_stderr() -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let rewrites = std::io::stderr().is_terminal() && !dumb;
         Self {
-            colour: std::io::stderr().is_terminal() && !set("NO_COLOR") && !dumb,
+            colour: rewrites && !set("NO_COLOR"),
+            rewrites,
         }
+    }
+
+    /// Whether a line can be written over.
+    pub(crate) fn rewrites(self) -> bool {
+        self.rewrites
     }
 
     fn paint(self, code: &str, text: &str) -> String {

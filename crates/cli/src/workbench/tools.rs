@@ -6,14 +6,13 @@ use std::sync::{Arc, PoisonError};
 use async_trait::async_trait;
 use cachalot_agent::{AgentDefinition, Error, ErrorKind, Team, Toolboxes};
 use cachalot_core::Problem;
-use cachalot_core::tree::Section;
-use cachalot_tools::cached::{CachedTools, Options, Settings};
+use cachalot_tools::cached::{CachedTools, Options};
 use cachalot_tools::mcp::Reporter;
 use cachalot_tools::settings::{ToolsetSettings, assemble, read_servers, read_toolsets};
 use cachalot_tools::{Registry, Tool, Toolbox};
 
 use super::Workbench;
-use crate::render;
+use crate::team::read_tools;
 use crate::wiring::Warn;
 
 #[async_trait]
@@ -27,8 +26,14 @@ impl Toolboxes for Workbench {
         _warn: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Arc<dyn Toolbox>, Error> {
         let inner = &self.0;
-        let (toolsets, settings) = read(team, agent, &inner.context.environment)
-            .map_err(|problems| Error::new(ErrorKind::Definition, told(&problems)))?;
+        let mut problems = Vec::new();
+        let toolsets = toolsets(team, agent, &inner.context.environment, &mut problems);
+        let settings = read_tools(team.tools.as_ref(), &mut problems);
+        // Whoever loaded the file has told them, with their places.
+        if !problems.is_empty() {
+            let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            return Err(Error::new(ErrorKind::Definition, told.join("; ")));
+        }
         let surroundings = self.tool_surroundings(Arc::new(Told(Arc::clone(&inner.warn))));
         let missing =
             |error: &dyn std::fmt::Display| Error::new(ErrorKind::Tools, error.to_string());
@@ -53,51 +58,41 @@ impl Toolboxes for Workbench {
             },
         )
         .map_err(|error| missing(&error))?;
-        inner
-            .kept
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(session.to_owned(), kept.clone());
-        Ok(Arc::new(kept))
+        let kept = Arc::new(kept);
+        let mut known = inner.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those of sub-agents that are done are gone.
+        known.retain(|_, kept| kept.strong_count() > 0);
+        known.insert(session.to_owned(), Arc::downgrade(&kept));
+        Ok(kept)
+    }
+
+    fn instructions(&self, team: &Team, agent: &AgentDefinition) -> Vec<String> {
+        let environment = &self.0.context.environment;
+        toolsets(team, agent, environment, &mut Vec::new())
+            .toolsets
+            .into_iter()
+            .filter_map(|toolset| toolset.instruction)
+            .collect()
     }
 }
 
-/// What a file says of tools, for one agent.
-pub(crate) fn read(
+/// The toolsets of an agent.
+fn toolsets(
     team: &Team,
     agent: &AgentDefinition,
     environment: &BTreeMap<String, String>,
-) -> Result<(ToolsetSettings, Settings), Vec<Problem>> {
-    let mut problems = Vec::new();
+    problems: &mut Vec<Problem>,
+) -> ToolsetSettings {
     let servers = team
         .mcps
         .as_ref()
-        .map(|node| read_servers(node, environment, &mut problems))
+        .map(|node| read_servers(node, environment, problems))
         .unwrap_or_default();
-    let toolsets = agent
+    agent
         .toolsets
         .as_ref()
-        .map(|node| read_toolsets(node, &servers, environment, &mut problems))
-        .unwrap_or_default();
-    let settings = team
-        .tools
-        .as_ref()
-        .and_then(|node| Section::of(node, "`tools`", &mut problems))
-        .map(|mut section| {
-            let settings = Settings::read(&mut section, &mut problems);
-            section.finish(&mut problems);
-            settings
-        })
-        .unwrap_or_default();
-    match problems.is_empty() {
-        true => Ok((toolsets, settings)),
-        false => Err(problems),
-    }
-}
-
-fn told(problems: &[Problem]) -> String {
-    let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    told.join("; ")
+        .map(|node| read_toolsets(node, &servers, environment, problems))
+        .unwrap_or_default()
 }
 
 /// Whose results are shared by `scope: user`: whoever the system says is logged in.
@@ -122,42 +117,4 @@ impl Reporter for Told {
             "the MCP server `{server}` has other tools now; a new session takes them (/new)"
         ));
     }
-}
-
-/// What the tool calls of a session were answered from.
-pub(super) fn figures(tools: &CachedTools, session: &str) -> String {
-    let stats = tools.cache_stats(session);
-    let mut lines = vec![format!(
-        "{} of {} hits ({:.0}%)",
-        stats.hits,
-        stats.eligible,
-        stats.hit_rate * 100.0
-    )];
-    let mut rows = vec![
-        [
-            "tool",
-            "hits",
-            "coalesced",
-            "ran",
-            "stale prevented",
-            "served",
-        ]
-        .map(ToOwned::to_owned)
-        .to_vec(),
-    ];
-    for (name, counters) in tools.counters(session) {
-        let bypassed: u64 = counters.bypassed.values().sum();
-        rows.push(vec![
-            name,
-            counters.hits.to_string(),
-            counters.coalesced.to_string(),
-            (counters.misses + bypassed).to_string(),
-            (counters.invalidated + counters.stale_prevented).to_string(),
-            render::bytes(counters.bytes_served),
-        ]);
-    }
-    if rows.len() > 1 {
-        lines.push(render::table::columns(&rows).trim_end().to_owned());
-    }
-    lines.join("\n")
 }

@@ -1,0 +1,72 @@
+//! A line on the terminal that says what is waited for, while it is waited for.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use super::words::cut;
+use crate::render::style::Style;
+
+/// What takes less time is over before anybody wonders.
+const PATIENCE: Duration = Duration::from_millis(400);
+const TURNING: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+/// How wide a terminal is of which that is not known.
+const USUAL_WIDTH: usize = 80;
+
+/// The line.
+pub(crate) struct Status {
+    style: Style,
+    waiting: Option<(String, Instant)>,
+    drawn: bool,
+}
+
+impl Status {
+    pub(crate) fn new(style: Style) -> Self {
+        Self {
+            style,
+            waiting: None,
+            drawn: false,
+        }
+    }
+
+    /// Something is waited for from now on.
+    pub(crate) fn wait_for(&mut self, what: &str) {
+        self.clear();
+        self.waiting = Some((what.to_owned(), Instant::now()));
+    }
+
+    /// Nothing is waited for any more.
+    pub(crate) fn done(&mut self) {
+        self.clear();
+        self.waiting = None;
+    }
+
+    /// Takes the line away, so that something else can be written there.
+    pub(crate) fn clear(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+
+    /// Shows the line if it has been waited for long enough. Where the cursor is must be free.
+    pub(crate) fn draw(&mut self, width: Option<usize>) {
+        let Some((what, since)) = &self.waiting else {
+            return;
+        };
+        let elapsed = since.elapsed();
+        if elapsed < PATIENCE || !self.style.rewrites() {
+            return;
+        }
+        let turned = (elapsed.as_millis() / 100) as usize % TURNING.len();
+        let room = width.unwrap_or(USUAL_WIDTH).saturating_sub(12);
+        let line = format!(
+            "{} {} {} s",
+            TURNING[turned],
+            cut(what, room),
+            elapsed.as_secs()
+        );
+        let mut stderr = std::io::stderr().lock();
+        let _ = write!(stderr, "\r\x1b[K{}", self.style.faint(&line));
+        let _ = stderr.flush();
+        self.drawn = true;
+    }
+}

@@ -1,0 +1,267 @@
+//! Turn after turn on a terminal, until the user leaves.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cachalot_agent::{Approver, Cancel, Chat, Sum};
+
+use super::approval::{Everything, User};
+use super::command::Command;
+use super::prompt::{Line, Prompt};
+use super::show::{Level, Show};
+use super::sum;
+use super::turn::{Ended, turn};
+use crate::commands::chat::{Setting, close};
+use crate::interrupts::{Interrupts, Signal};
+use crate::outcome::Result;
+use crate::render;
+use crate::render::style::Style;
+use crate::render::visible::on_one_line;
+use crate::workbench::Workbench;
+
+/// Talks until the user leaves.
+///
+/// # Errors
+/// The chat cannot be begun, or nobody can read the answers any more.
+pub(crate) async fn converse(setting: &Setting<'_>) -> Result<()> {
+    let show = Arc::new(Show::new(setting.level(), true)?);
+    let prompt = Arc::new(Prompt::new(setting.home.history.clone())?);
+    show.set_width(prompt.width());
+    show.animate();
+    let mut interrupts = Interrupts::listen()?;
+    let bench = setting.workbench(&show)?;
+    let under_way = Arc::new(Mutex::new(Cancel::default()));
+    let approver: Arc<dyn Approver> = match setting.arguments.yes {
+        true => Arc::new(Everything),
+        false => Arc::new(User {
+            prompt: Arc::clone(&prompt),
+            show: Arc::clone(&show),
+            cancel: Arc::clone(&under_way),
+        }),
+    };
+    let begun = setting.begin(&bench, &show, approver, &mut interrupts);
+    let chat = match begun.await {
+        Ok(chat) => chat,
+        Err(trouble) => {
+            close(&bench, &mut interrupts).await;
+            return Err(trouble);
+        }
+    };
+    let talk = Talk {
+        setting,
+        show,
+        prompt,
+        under_way,
+        bench,
+        is_empty: setting.arguments.session.is_none(),
+        chat,
+        cut_off: 0,
+    };
+    talk.to_the_end(&mut interrupts).await
+}
+
+/// A chat under way.
+struct Talk<'a> {
+    setting: &'a Setting<'a>,
+    show: Arc<Show>,
+    prompt: Arc<Prompt>,
+    /// The switch of the turn under way.
+    under_way: Arc<Mutex<Cancel>>,
+    bench: Workbench,
+    chat: Chat,
+    /// Nothing was said in the session yet.
+    is_empty: bool,
+    cut_off: u32,
+}
+
+/// Whether the chat goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    GoOn,
+    Leave,
+}
+
+impl Talk<'_> {
+    async fn to_the_end(mut self, interrupts: &mut Interrupts) -> Result<()> {
+        self.greet();
+        let ended = self.talk(interrupts).await;
+        let session = self.chat.session().to_owned();
+        let is_kept = self.bench.keeps_sessions() && !self.is_empty;
+        if self.is_empty {
+            self.bench.forget(&session).await;
+        }
+        let total = self.chat.close().await;
+        close(&self.bench, interrupts).await;
+        if self.setting.level() != Level::Quiet {
+            sum_up(&total, self.cut_off);
+        }
+        if is_kept {
+            render::err(&format!("to go on: {}", self.setting.to_go_on(&session)));
+        }
+        ended
+    }
+
+    fn greet(&self) {
+        if self.setting.level() == Level::Quiet {
+            return;
+        }
+        let agent = self.chat.agent();
+        let description = match agent.description.trim() {
+            "" => String::new(),
+            description => format!(": {}", on_one_line(description)),
+        };
+        render::err(&format!("{} ({}){description}", agent.name, agent.model));
+        self.tell_session();
+    }
+
+    fn tell_session(&self) {
+        let session = match self.bench.keeps_sessions() {
+            true => format!("session {} · ", self.chat.session()),
+            false => String::new(),
+        };
+        render::err(&format!(
+            "{session}/help tells the commands, Ctrl-D ends the chat"
+        ));
+    }
+
+    /// Turn after turn.
+    async fn talk(&mut self, interrupts: &mut Interrupts) -> Result<()> {
+        let mut was_interrupted = false;
+        loop {
+            let line = self.listen(interrupts).await;
+            let is_interrupted = line == Line::Interrupted;
+            let next = match line {
+                Line::End => Next::Leave,
+                Line::Interrupted if was_interrupted => Next::Leave,
+                Line::Interrupted => {
+                    render::err("Ctrl-C again, Ctrl-D or /quit ends the chat");
+                    Next::GoOn
+                }
+                Line::Text(text) if text.trim().is_empty() => Next::GoOn,
+                Line::Text(text) => match Command::of(&text) {
+                    Some(command) => self.obey(&command, interrupts).await?,
+                    None => self.turn(&text, interrupts).await?,
+                },
+            };
+            was_interrupted = is_interrupted;
+            if next == Next::Leave {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What the user says next.
+    async fn listen(&self, interrupts: &mut Interrupts) -> Line {
+        if interrupts.forget().await {
+            return Line::End;
+        }
+        let reading = Arc::clone(&self.prompt).message();
+        tokio::pin!(reading);
+        loop {
+            tokio::select! {
+                line = &mut reading => return line,
+                signal = interrupts.next() => match signal {
+                    Signal::End => return Line::End,
+                    // Of a terminal that is not edited on, or from elsewhere: it is still read.
+                    Signal::Interrupt => render::err("Ctrl-D or /quit ends the chat"),
+                }
+            }
+        }
+    }
+
+    async fn obey(&mut self, command: &Command, interrupts: &mut Interrupts) -> Result<Next> {
+        match command {
+            Command::Quit => return Ok(Next::Leave),
+            Command::New => self.renew(interrupts).await,
+            other => {
+                self.show.set_width(self.prompt.width());
+                other.tell(&self.chat, &self.bench, &self.show)?;
+                if *other == Command::Stats {
+                    let total = self.chat.total();
+                    render::err(&format!("chat: {}", sum::line(&total, self.cut_off)));
+                }
+            }
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// Begins a new session. If that fails, the old one goes on.
+    async fn renew(&mut self, interrupts: &mut Interrupts) {
+        let before = self.chat.session().to_owned();
+        let renewed = tokio::select! {
+            renewed = self.chat.renew() => renewed,
+            _ = interrupts.next() => {
+                render::err("interrupted; the session goes on");
+                return;
+            }
+        };
+        match renewed {
+            Ok(()) => {
+                if std::mem::replace(&mut self.is_empty, true) {
+                    self.bench.forget(&before).await;
+                }
+                self.tell_session();
+            }
+            Err(error) => self.complain(&error),
+        }
+    }
+
+    fn complain(&self, error: &cachalot_agent::Error) {
+        let style = Style::of_stderr();
+        let told = self.setting.told(error, Some(&self.chat.agent().model));
+        render::err(&format!("{} {told}", style.bad("error:")));
+    }
+
+    /// One turn. What goes wrong is told; the chat goes on.
+    async fn turn(&mut self, text: &str, interrupts: &mut Interrupts) -> Result<Next> {
+        let cancel = Cancel::default();
+        self.under_way
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone_from(&cancel);
+        self.show.set_width(self.prompt.width());
+        self.is_empty = false;
+        let answers_before = self.chat.total().model_calls;
+        let turned = turn(&mut self.chat, text, &cancel, &self.show, interrupts).await;
+        let cut_off = self.show.take_cut_off();
+        self.cut_off += cut_off;
+        let style = Style::of_stderr();
+        match &turned.ended {
+            Ended::Report(report) => {
+                if let Some(notice) = report.stop.notice() {
+                    render::err(&style.notable(&notice));
+                }
+                self.account("", &report.sum, cut_off);
+            }
+            Ended::Failed(error) => {
+                self.complain(error);
+                let total = self.chat.total();
+                if total.model_calls > answers_before || cut_off > 0 {
+                    self.account("so far ", &total, self.cut_off);
+                }
+            }
+            Ended::Left => {
+                render::err(&style.notable("interrupted; what had come of the turn may be lost"));
+            }
+        }
+        self.show.stdout()?;
+        Ok(match turned.leave {
+            true => Next::Leave,
+            false => Next::GoOn,
+        })
+    }
+
+    /// What was used, in one line.
+    fn account(&self, what: &str, sum: &Sum, cut_off: u32) {
+        if self.setting.level() != Level::Quiet {
+            let line = format!("{what}{}", sum::line(sum, cut_off));
+            render::err(&Style::of_stderr().faint(&line));
+        }
+    }
+}
+
+fn sum_up(total: &Sum, cut_off: u32) {
+    if total.model_calls > 0 || cut_off > 0 {
+        let line = format!("in all {}", sum::line(total, cut_off));
+        render::err(&Style::of_stderr().strong(&line));
+    }
+}

@@ -1,0 +1,61 @@
+//! A turn that can be interrupted.
+
+use cachalot_agent::{Cancel, Chat, Error, Stop, TurnReport};
+
+use super::show::Show;
+use crate::interrupts::{Interrupts, Signal};
+
+/// How a turn ended.
+pub(super) enum Ended {
+    /// By itself, or in order after it was interrupted.
+    Report(TurnReport),
+    /// It could not be carried out.
+    Failed(Error),
+    /// It was interrupted, and interrupted again while it ended.
+    Left,
+}
+
+/// A turn, and whether the process is to end after it.
+pub(super) struct Turned {
+    pub(super) ended: Ended,
+    pub(super) leave: bool,
+}
+
+/// Carries a turn out. Ctrl-C cancels it, and it ends in order; another one leaves it at once.
+pub(super) async fn turn(
+    chat: &mut Chat,
+    said: &str,
+    cancel: &Cancel,
+    show: &Show,
+    interrupts: &mut Interrupts,
+) -> Turned {
+    let mut leave = false;
+    let mut interrupted = false;
+    let ended = {
+        let turn = chat.turn(said, cancel);
+        tokio::pin!(turn);
+        loop {
+            tokio::select! {
+                ended = &mut turn => break match ended {
+                    Ok(report) => Ended::Report(report),
+                    Err(error) => Ended::Failed(error),
+                },
+                signal = interrupts.next() => {
+                    leave |= signal == Signal::End;
+                    cancel.cancel();
+                    if std::mem::replace(&mut interrupted, true) {
+                        break Ended::Left;
+                    }
+                }
+            }
+        }
+    };
+    // Also by Ctrl-C in answer to a question.
+    let interrupted = match &ended {
+        Ended::Report(report) => report.stop == Stop::Interrupted,
+        Ended::Failed(_) => interrupted,
+        Ended::Left => true,
+    };
+    show.end_turn(interrupted);
+    Turned { ended, leave }
+}

@@ -1,0 +1,146 @@
+//! Tool calls in words.
+
+use cachalot_model::Block;
+use cachalot_tools::{Answer, Answered, Arguments, Call};
+use serde_json::Value;
+
+use crate::render::visible::{on_one_line, visible};
+
+/// So many characters of a call's arguments are shown in a line.
+const LONGEST: usize = 60;
+/// So many lines of one argument are shown to somebody who is to allow a call.
+const MOST_LINES: usize = 60;
+/// The tool by which an agent gives a task to another one.
+pub(crate) const DELEGATION: &str = "transfer_task";
+
+/// A call in a few words: `read_file notes.md`.
+pub(crate) fn call(call: &Call) -> String {
+    let arguments = match serde_json::from_str::<Value>(&call.arguments) {
+        Ok(Value::Object(fields)) => fields.values().map(plain).collect::<Vec<_>>().join(" "),
+        _ => call.arguments.clone(),
+    };
+    let line = on_one_line(&arguments);
+    format!("{} {}", on_one_line(&call.name), cut(line.trim(), LONGEST))
+        .trim_end()
+        .to_owned()
+}
+
+/// Every argument with its name, each on lines of its own; nothing if the few words say it all.
+pub(crate) fn arguments(call: &Call, arguments: &Arguments) -> String {
+    let texts: Vec<(&String, String)> = arguments
+        .iter()
+        .map(|(name, value)| (name, visible(&plain(value)).into_owned()))
+        .collect();
+    let said = self::call(call);
+    let says_all = |(_, text): &(&String, String)| said.contains(text.as_str());
+    if texts.iter().all(says_all) {
+        return String::new();
+    }
+    texts
+        .iter()
+        .map(|(name, text)| argument(name, text))
+        .collect()
+}
+
+fn argument(name: &str, text: &str) -> String {
+    if !text.contains('\n') {
+        return format!("    {name}: {text}\n");
+    }
+    let mut lines: Vec<String> = text
+        .lines()
+        .take(MOST_LINES)
+        .map(|line| format!("      │ {line}\n"))
+        .collect();
+    let left_out = text.lines().count().saturating_sub(MOST_LINES);
+    if left_out > 0 {
+        lines.push(format!("      … {left_out} more lines\n"));
+    }
+    format!("    {name}:\n{}", lines.concat())
+}
+
+/// Why a call ended as it did, if that is worth a word: what was wrong, or why it ran although a
+/// result was kept. With `all`, also why it ran at all.
+pub(crate) fn why(answer: &Answer, all: bool) -> Option<String> {
+    match &answer.how {
+        Answered::Refused => Some(first_sentence(answer)),
+        Answered::Ran(_) if answer.output.is_error => Some(first_sentence(answer)),
+        // Of most calls there was nothing to be known before.
+        Answered::Ran(Some(why)) if all || *why != cachalot_cache::Reason::Absent.to_string() => {
+            Some(on_one_line(why))
+        }
+        _ => None,
+    }
+    .filter(|why| !why.is_empty())
+}
+
+/// How a failure begins: the rest is for the model.
+fn first_sentence(answer: &Answer) -> String {
+    let text = answer.output.content.iter().find_map(|block| match block {
+        Block::Text { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    let line = text.unwrap_or_default().trim().lines().next();
+    let line = line.unwrap_or_default();
+    let sentence = line.split(". ").next().unwrap_or_default();
+    on_one_line(sentence.trim_end_matches('.'))
+}
+
+/// A value as people write it: texts as they are, lists of texts with blanks between.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            items.iter().map(plain).collect::<Vec<_>>().join(" ")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The text, with `…` for what goes beyond `most` characters.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", text[..end].trim_end()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(arguments: &str) -> (Call, Arguments) {
+        let call = Call {
+            id: "1".to_owned(),
+            name: "tool".to_owned(),
+            arguments: arguments.to_owned(),
+        };
+        let arguments = serde_json::from_str(arguments).unwrap_or_default();
+        (call, arguments)
+    }
+
+    #[test]
+    fn short_calls_are_told_in_a_line() {
+        let (short, arguments_) = of(r#"{"path": "a b.md", "lines": 3}"#);
+        assert_eq!(call(&short), "tool a b.md 3");
+        assert_eq!(arguments(&short, &arguments_), "");
+        assert_eq!(call(&of("{}").0), "tool");
+        assert_eq!(call(&of("not json").0), "tool not json");
+    }
+
+    #[test]
+    fn whoever_is_to_allow_a_call_sees_all_of_it() {
+        let long = "x".repeat(80);
+        let text = format!(r#"{{"command": "{long}; rm -rf .", "text": "a\nb\u001b[2J"}}"#);
+        let (call_, arguments_) = of(&text);
+        assert!(!call(&call_).contains("rm"));
+        let all = arguments(&call_, &arguments_);
+        assert!(
+            all.contains(&format!("    command: {long}; rm -rf .\n")),
+            "{all}"
+        );
+        assert!(
+            all.contains("    text:\n      │ a\n      │ b␛[2J\n"),
+            "{all}"
+        );
+    }
+}

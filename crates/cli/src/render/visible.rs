@@ -1,0 +1,59 @@
+//! Text from elsewhere, fit for a terminal.
+
+use std::borrow::Cow;
+
+/// The text with every character made visible that a terminal would take for a command, or that
+/// would reorder what is read: whoever wrote the text is not trusted with the terminal. Line ends and
+/// tabs stay.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    match text.chars().all(harmless) {
+        true => Cow::Borrowed(text),
+        false => text.chars().filter_map(shown).collect::<String>().into(),
+    }
+}
+
+/// The same on one line.
+pub(crate) fn on_one_line(text: &str) -> String {
+    let blank = |sign: char| if sign.is_whitespace() { ' ' } else { sign };
+    visible(text).chars().map(blank).collect()
+}
+
+fn harmless(sign: char) -> bool {
+    matches!(sign, '\n' | '\t') || !(sign.is_control() || reorders(sign))
+}
+
+/// Marks of writing direction (Unicode's bidirectional algorithm), which can make a command look like
+/// another one.
+fn reorders(sign: char) -> bool {
+    matches!(sign, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn shown(sign: char) -> Option<char> {
+    match sign {
+        sign if harmless(sign) => Some(sign),
+        '\r' => None,
+        '\u{7f}' => Some('\u{2421}'),
+        // Unicode has a picture for each of the first control characters.
+        sign if sign < ' ' => char::from_u32(0x2400 + sign as u32),
+        _ => Some(char::REPLACEMENT_CHARACTER),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown_instead() {
+        assert_eq!(visible("one\n\ttwo – ü"), "one\n\ttwo – ü");
+        assert_eq!(
+            visible("\u{1b}[31mred\u{1b}]0;title\u{7}"),
+            "␛[31mred␛]0;title␇"
+        );
+        assert_eq!(
+            visible("a\r\nb\u{7f}\u{9b}2J\u{202e}c"),
+            "a\nb␡\u{fffd}2J\u{fffd}c"
+        );
+        assert_eq!(on_one_line("a\nb\tc\0"), "a b c␀");
+    }
+}
