@@ -11,6 +11,9 @@ use cachalot_cache::{Observation, Witness};
 use super::IN_MEMORY;
 use crate::workspace::Stamp;
 
+/// Of a larger file nothing is kept.
+const WATCHED: u64 = 256 << 20;
+
 /// The content of a file.
 pub(super) enum Source {
     /// All of it.
@@ -33,7 +36,12 @@ impl Source {
         let size = file.metadata()?.len();
         if size > IN_MEMORY {
             let before = Stamp::of(&file)?;
-            witness.observe(Observation::Content(asked));
+            if size > WATCHED {
+                // To note what it holds would take longer than anybody wants to wait for a few lines.
+                witness.spoil(format!("{} is too large to be watched", asked.display()));
+            } else {
+                witness.observe(Observation::Content(asked));
+            }
             return Ok(Self::Stream(Stream {
                 reader: BufReader::with_capacity(256 << 10, file),
                 before,
