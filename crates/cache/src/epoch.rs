@@ -36,17 +36,18 @@ impl Epochs {
             return Moment::default();
         }
         let table = lock(&self.domains);
-        let local = |domain| table.get(domain).copied().unwrap_or_default();
-        Moment {
-            generations: domains
-                .iter()
-                .map(|domain| local(domain).generation)
-                .collect(),
-            being_written: domains
-                .iter()
-                .find(|domain| local(domain).writers > 0)
-                .cloned(),
+        let mut moment = Moment {
+            generations: Vec::with_capacity(domains.len()),
+            being_written: None,
+        };
+        for domain in domains {
+            let local = table.get(domain).copied().unwrap_or_default();
+            moment.generations.push(local.generation);
+            if local.writers > 0 && moment.being_written.is_none() {
+                moment.being_written = Some(domain.clone());
+            }
         }
+        moment
     }
 
     pub(crate) fn begin_write(&self, domains: &[Domain]) {

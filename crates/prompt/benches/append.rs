@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use cachalot_core::{Seals, SystemClock};
 use cachalot_memory::sqlite::{Options, SqliteMemory};
+use cachalot_memory::{Memory, Record};
 use cachalot_model::wire::{Rendered, Wire as _, anthropic::Messages};
 use cachalot_model::{Message, Parameters, Role, ToolDefinition};
 use cachalot_prompt::{Head, Plan, Prompt, Session, Sessions, contiguous, segments, simple_plan};
@@ -131,7 +132,8 @@ fn saved(prompt: &Prompt) {
     let clock = Arc::new(SystemClock);
     let options = Options::new(clock.clone());
     let memory = SqliteMemory::open(&home.path().join("memory.db"), options).unwrap();
-    let sessions = Sessions::new(Arc::new(memory), clock, Arc::new(Seals::none()));
+    let memory: Arc<dyn Memory> = Arc::new(memory);
+    let sessions = Sessions::new(Arc::clone(&memory), clock, Arc::new(Seals::none()));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -148,10 +150,22 @@ fn saved(prompt: &Prompt) {
         .unwrap();
     let next = Arc::new(Message::of(Role::User, message(MESSAGES).content.clone()));
     let rendered = pieces(&next);
-    let [append, open] = in_turns(
+    let one = Record {
+        key: "one".to_owned(),
+        value: rendered[0].bytes.clone(),
+        labels: Vec::new(),
+        expires: None,
+        revision: 0,
+        updated: 0,
+    };
+    let [put, append, open] = in_turns(
         501,
         1,
         [
+            &mut || {
+                let put = memory.put("bench", one.clone(), None);
+                runtime.block_on(put.settle()).unwrap();
+            },
             &mut || {
                 let appended = session.append(Arc::clone(&next), &rendered);
                 runtime.block_on(appended).unwrap();
@@ -159,7 +173,18 @@ fn saved(prompt: &Prompt) {
             &mut || drop(runtime.block_on(sessions.open("bench")).unwrap().unwrap()),
         ],
     );
-    println!("append to a session in a SQLite file, durably: {append:.2?}");
+    report(
+        "reference: storing one record in a SQLite file",
+        put,
+        put,
+        "-",
+    );
+    report(
+        "append to a session in a SQLite file, durably",
+        append,
+        put,
+        "-",
+    );
     println!(
         "open a session of {} pieces: {open:.2?}",
         session.prompt.len()

@@ -83,6 +83,10 @@ pub struct Node {
     pub depth: u32,
     /// How many bytes the pieces have up to the end of this one, without what joins them.
     pub total: u64,
+    /// The last piece before the messages, up to this one, that may carry a marker.
+    pub(crate) frozen_mark: Option<u32>,
+    /// The last message, up to this piece, that may carry a marker: the index of its piece.
+    pub(crate) newest_mark: Option<u32>,
     /// A comma and the bytes, in one: half as many segments.
     pub(crate) behind_comma: Bytes,
     /// Under which key a memory keeps it, once that is known.
@@ -170,15 +174,27 @@ impl Prompt {
         behind_comma.put_u8(b',');
         behind_comma.put_slice(bytes);
         let behind_comma = behind_comma.freeze();
+        let depth = parent.as_ref().map_or(0, |node| node.depth + 1);
+        let mark_at = mark_at.filter(|at| (*at as usize) < bytes.len());
+        let here = mark_at.map(|_| depth);
+        let (frozen, newest) = parent
+            .as_ref()
+            .map_or((None, None), |node| (node.frozen_mark, node.newest_mark));
+        let (frozen_mark, newest_mark) = match level {
+            Level::Message => (frozen, here.or(newest)),
+            Level::Tool | Level::System => (here.or(frozen), newest),
+        };
         Self {
             tip: Some(Arc::new(Node {
                 level,
                 bytes: behind_comma.slice(1..),
-                mark_at: mark_at.filter(|at| *at as usize <= bytes.len()),
+                mark_at,
                 source,
                 id: NodeId::of(self.tip(), level, bytes),
-                depth: parent.as_ref().map_or(0, |node| node.depth + 1),
+                depth,
                 total: self.bytes() + bytes.len() as u64,
+                frozen_mark,
+                newest_mark,
                 behind_comma,
                 record: OnceLock::new(),
                 parent,

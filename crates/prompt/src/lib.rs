@@ -16,6 +16,7 @@ mod head;
 mod hex_digest;
 mod law;
 pub mod namespace;
+mod pins;
 mod plan;
 mod record;
 mod removal;

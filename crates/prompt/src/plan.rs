@@ -2,7 +2,7 @@
 
 use cachalot_model::wire::{MarkerTime, Wire};
 
-use crate::chain::{Level, Node, Prompt};
+use crate::chain::Prompt;
 
 /// Providers take no more markers than this in one request.
 pub const MOST_MARKS: usize = 4;
@@ -51,22 +51,19 @@ impl Plan {
 /// The simple rule: five minutes at the end of the frozen part (the last of the system's text, or
 /// the last tool if there is none) and at the newest message. A piece where no marker may stand
 /// passes it on to the one before; none leaves its part (tools and system, messages). A format
-/// without markers gets none.
+/// without markers gets none. Costs the same however long the prompt is.
 #[must_use]
 pub fn simple_plan(prompt: &Prompt, wire: &dyn Wire) -> Plan {
     if wire.marker(MarkerTime::FiveMinutes).is_none() {
         return Plan::none();
     }
-    let last = |wanted: fn(&Node) -> bool| {
-        let node = prompt
-            .backwards()
-            .find(|node| wanted(node) && node.mark_at.is_some())?;
-        Some(Mark {
-            node: node.depth,
-            time: MarkerTime::FiveMinutes,
-        })
+    let Some(tip) = prompt.last() else {
+        return Plan::none();
     };
-    let frozen = last(|node| node.level != Level::Message);
-    let newest = last(|node| node.level == Level::Message);
-    Plan::of([frozen, newest].into_iter().flatten())
+    let mark = |node| Mark {
+        node,
+        time: MarkerTime::FiveMinutes,
+    };
+    let nodes = [tip.frozen_mark, tip.newest_mark];
+    Plan::of(nodes.into_iter().flatten().map(mark))
 }

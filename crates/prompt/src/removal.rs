@@ -23,9 +23,16 @@ impl std::ops::AddAssign for Swept {
 }
 
 impl Store {
-    /// Erases a pin that is known to be void, and nothing else.
-    pub(crate) async fn unpin(&self, id: &str, pin: u64) -> Result<(), Error> {
-        self.erase_exactly(id, &pin_key(id, pin), &[]).await?;
+    /// Erases pins that are known to be void, and nothing else: those whose numbers begin with all
+    /// digits of `ten`.
+    pub(crate) async fn unpin_ten(&self, id: &str, ten: u64) -> Result<(), Error> {
+        let prefix = format!("{PIN}{id}/{ten:019}");
+        let filter = Filter {
+            prefix: &prefix,
+            ..Filter::default()
+        };
+        let erased = self.memory.erase(PIECES, &filter, Page::keys(10));
+        self.ask(id, "writing", erased).await?;
         Ok(())
     }
 

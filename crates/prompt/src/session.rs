@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cachalot_core::Digest;
 use cachalot_memory::Lease;
 use cachalot_model::Message;
 use cachalot_model::wire::{Rendered, Wire};
@@ -13,6 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::head::{Head, Totals};
 use crate::law::{Break, Cause, divergence};
 use crate::namespace::Namespace;
+use crate::pins::Numbers;
 use crate::record::{Fresh, Saved};
 use crate::store::Store;
 use crate::tail::Tail;
@@ -52,8 +54,7 @@ pub struct Session {
     pub(crate) saves: u64,
     /// The pin that holds the saved prompt; 0 if that is empty.
     pub(crate) pin: u64,
-    /// A pin of ours that has become void.
-    pub(crate) void: Option<u64>,
+    pub(crate) numbers: Numbers,
     /// Whether there may be other void pins.
     pub(crate) untidy: Untidy,
     pub(crate) holds_secrets: bool,
@@ -207,9 +208,10 @@ impl Session {
         }
         let repin = !prompt.is_empty() && (!fresh.is_empty() || self.attempted.is_some());
         let (store, id) = (Arc::clone(&self.store), self.id.clone());
+        let numbers = &mut self.numbers;
         let number = async {
             match repin {
-                true => store.number(&id).await,
+                true => numbers.next(&store, &id).await,
                 false => Ok(self.pin),
             }
         };
@@ -283,51 +285,70 @@ impl Session {
         // Should this come to no end, something is left behind.
         let untidy = std::mem::replace(&mut self.untidy, Untidy::Yes);
         if let (true, Some(tip)) = (write.repin, write.prompt.record()) {
-            let void = self.void;
-            let unpinning = async {
-                match void {
-                    Some(pin) => store.unpin(&self.id, pin).await,
-                    None => Ok(()),
-                }
-            };
-            let pinning = store.put_pieces(&self.id, write.pin, tip, &write.fresh);
-            try_join(pinning, unpinning).await?;
-            self.void = None;
+            self.write_pieces(&write, tip, lease).await?;
         }
-        let seals = &store.seals;
-        let secret = |piece: &Fresh| seals.occur_in(&piece.value);
-        let holds_secrets =
-            self.holds_secrets || (!seals.is_empty() && write.fresh.iter().any(secret));
-        let saved = self.saved(&write, holds_secrets);
+        let saved = self.saved(&write);
         let record = saved.encode().map_err(|error| self.unwritable(error))?;
         self.attempted = Some(record.clone());
         if !store.put_head(&saved, record.clone(), lease).await? {
             // Somebody took the right to write; if it was to remove the session, say so.
             self.check().await?;
-            return Err(self.overtaken());
+            return Err(store.overtaken(&self.id));
         }
         self.attempted = None;
         self.record = Some(record);
-        self.saves = saved.saves;
-        self.holds_secrets = holds_secrets;
         self.untidy = untidy;
-        if write.repin {
-            match write.change {
-                Change::Extend if self.pin != 0 => self.void = Some(self.pin),
-                Change::Extend => {}
-                // What only the old pin holds is to be erased as well.
-                Change::Replace => self.untidy = Untidy::Yes,
-            }
-            self.pin = write.pin;
-        }
-        self.head = saved.head;
-        self.saved = write.prompt.clone();
-        self.prompt = write.prompt;
+        self.take_over(saved, write);
         Ok(())
     }
 
-    fn saved(&self, write: &Write, holds_secrets: bool) -> Saved {
+    /// Writes the pieces and what holds them, and erases what is known to hold nothing any more.
+    async fn write_pieces(
+        &mut self,
+        write: &Write,
+        tip: Digest,
+        lease: &Lease,
+    ) -> Result<(), Error> {
+        let (store, id) = (&self.store, &self.id);
+        let void = self.numbers.void(self.pin);
+        let unpinning = async {
+            match void {
+                Some(ten) => store.unpin_ten(id, ten).await,
+                None => Ok(()),
+            }
+        };
+        let pinning = store.put_pieces(id, write.pin, tip, &write.fresh);
+        store.holding(lease, try_join(pinning, unpinning)).await?;
+        if void.is_some() {
+            self.numbers.erased(self.pin);
+        }
+        Ok(())
+    }
+
+    /// Becomes what was written.
+    fn take_over(&mut self, saved: Saved, write: Write) {
+        if write.repin {
+            // What only the old pin holds is to be erased as well. And the pin of the session that was
+            // opened is erased by nobody else.
+            let foreign = self.pin != 0 && !self.numbers.gave(self.pin);
+            if write.change == Change::Replace || foreign {
+                self.untidy = Untidy::Yes;
+            }
+            self.pin = write.pin;
+        }
+        self.saves = saved.saves;
+        self.holds_secrets = saved.holds_secrets;
+        self.head = saved.head;
+        self.saved = write.prompt.clone();
+        self.prompt = write.prompt;
+    }
+
+    fn saved(&self, write: &Write) -> Saved {
         let prompt = &write.prompt;
+        let seals = &self.store.seals;
+        let secret = |piece: &Fresh| seals.occur_in(&piece.value);
+        let holds_secrets =
+            self.holds_secrets || (!seals.is_empty() && write.fresh.iter().any(secret));
         let mut head = write.head.clone();
         head.id.clone_from(&self.id);
         Saved {
@@ -375,18 +396,6 @@ impl Session {
             ),
         };
         Err(Error::new(kind, id, message))
-    }
-
-    fn overtaken(&self) -> Error {
-        let id = &self.id;
-        Error::new(
-            ErrorKind::Busy,
-            id,
-            format!(
-                "writing to the session `{id}` took too long, and another process got the right to \
-                 write: nothing was written; try again"
-            ),
-        )
     }
 }
 

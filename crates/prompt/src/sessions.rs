@@ -8,6 +8,7 @@ use cachalot_memory::{Filter, Match, Memory, Page, Record};
 use crate::chain::{NodeId, Prompt};
 use crate::error::{Error, ErrorKind};
 use crate::head::{Head, Totals, check_name};
+use crate::pins::Numbers;
 use crate::record::{Saved, Stored};
 use crate::removal::Swept;
 use crate::session::{Change, Session, Untidy};
@@ -109,7 +110,7 @@ impl Sessions {
             attempted: None,
             saves: 0,
             pin: 0,
-            void: None,
+            numbers: Numbers::default(),
             untidy: Untidy::Unknown,
             holds_secrets: false,
             lease: None,
@@ -160,7 +161,7 @@ impl Sessions {
             attempted: None,
             saves: saved.saves,
             pin: saved.pin,
-            void: None,
+            numbers: Numbers::default(),
             untidy: Untidy::Unknown,
             holds_secrets: saved.holds_secrets,
             lease: None,

@@ -19,12 +19,13 @@
 //! needs it: that is known to whoever holds the session's reservation. Who dies leaves void pins and
 //! pieces behind, never a session without its pieces.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_core::{Clock, Digest, Seals};
 use cachalot_memory::{Answer, Filter, Label, Lease, Memory, Page, Put, Record, Reserved};
-use futures_util::future::{join_all, try_join};
+use futures_util::future::{Either, join_all, select, try_join};
 
 use crate::error::{Error, ErrorKind};
 use crate::record::{Fresh, Saved, Stored, Unreadable};
@@ -38,7 +39,8 @@ pub const PIECES: &str = "session_pieces";
 /// The counter that gives pins and removals their numbers.
 const NUMBERS: &str = "numbers";
 
-/// How long a session is reserved for one change of it; it takes milliseconds.
+/// How long a session is reserved for one change of it, which takes milliseconds; renewed if it takes
+/// longer.
 pub(crate) const HOLD: Duration = Duration::from_secs(5);
 
 /// How long to wait for somebody else's change: longer than a reservation holds.
@@ -129,6 +131,42 @@ impl Store {
             tokio::time::sleep(pause.min(left.max(Duration::from_millis(1)))).await;
             pause = (pause * 2).min(Duration::from_millis(50));
         }
+    }
+
+    /// Does work that may take longer than a reservation holds, renewing it meanwhile.
+    pub(crate) async fn holding<T>(
+        &self,
+        lease: &Lease,
+        work: impl Future<Output = Result<T, Error>> + Send,
+    ) -> Result<T, Error> {
+        let id = lease.key.as_str();
+        let renewing = async {
+            loop {
+                tokio::time::sleep(HOLD / 3).await;
+                let renewed = self.memory.renew(lease, HOLD);
+                match self.ask(id, "writing", renewed).await {
+                    Ok(true) => {}
+                    Ok(false) => return self.overtaken(id),
+                    Err(error) => return error,
+                }
+            }
+        };
+        match select(pin!(work), pin!(renewing)).await {
+            Either::Left((done, _)) => done,
+            Either::Right((error, _)) => Err(error),
+        }
+    }
+
+    /// What to say if the reservation was lost.
+    pub(crate) fn overtaken(&self, id: &str) -> Error {
+        Error::new(
+            ErrorKind::Busy,
+            id,
+            format!(
+                "writing to the session `{id}` took too long, and another process got the right to \
+                 write: nothing was written; try again"
+            ),
+        )
     }
 
     pub(crate) async fn release(&self, lease: Lease) -> Result<(), Error> {

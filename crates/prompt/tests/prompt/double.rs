@@ -28,6 +28,8 @@ pub(crate) struct Double {
     inner: Arc<dyn Memory>,
     calls: AtomicU64,
     decide: Decide,
+    /// How many milliseconds a call takes.
+    takes: u64,
     /// By what calls differ in how long they take; 0: they do not.
     pace: u64,
 }
@@ -41,8 +43,14 @@ impl Double {
             inner,
             calls: AtomicU64::new(0),
             decide: Box::new(decide),
+            takes: 0,
             pace: 0,
         }
+    }
+
+    /// Every call takes so many milliseconds.
+    pub(crate) fn each_takes(self, takes: u64) -> Self {
+        Self { takes, ..self }
     }
 
     /// Calls take more or less time than others, those made at once as well.
@@ -68,6 +76,9 @@ impl Double {
             let number = self.calls.fetch_add(1, Ordering::SeqCst);
             for _ in 0..self.turns(number) {
                 give_way().await;
+            }
+            if self.takes > 0 {
+                tokio::time::sleep(Duration::from_millis(self.takes)).await;
             }
             let fate = (self.decide)(number);
             let failure = || Error::new(ErrorKind::Unavailable, format!("call {number} fails"));

@@ -12,12 +12,12 @@ use cachalot_model::wire::anthropic::Messages;
 use cachalot_prompt::{SESSIONS, Sessions};
 
 use crate::double::{Double, Fate};
-use crate::{frozen, head, ids, run, say, try_say};
+use crate::{frozen, head, ids, run, run_paused, said, say, try_say};
 
 /// Whoever died while writing does not stop others for long: its right to write lapses.
 #[test]
 fn a_right_to_write_that_was_left_behind_is_waited_for() {
-    run(async {
+    run_paused(async {
         let clock = Arc::new(ManualClock::at(0));
         let memory: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
         let sessions = Sessions::new(Arc::clone(&memory), clock.clone(), Arc::new(Seals::none()));
@@ -42,6 +42,36 @@ fn a_right_to_write_that_was_left_behind_is_waited_for() {
         })
         .await
         .unwrap();
+    });
+}
+
+/// A memory so slow that what is written takes longer than a right to write lasts.
+#[test]
+fn a_slow_memory() {
+    run_paused(async {
+        let clock = Arc::new(ManualClock::at(0));
+        let inner: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
+        let slow = Arc::new(Double::new(inner, |_| Fate::Done).each_takes(400));
+        let sessions = Sessions::new(slow, clock.clone(), Arc::new(Seals::none()));
+        let prompt = (0..6).fold(frozen(&Messages), |prompt, number| {
+            said(&prompt, &Messages, Message::user(format!("{number}")))
+        });
+        let began = tokio::time::Instant::now();
+        // The memory's own clock goes on with the time that passes here.
+        let mut ticking = std::pin::pin!(async {
+            loop {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                clock.advance(Duration::from_millis(100));
+            }
+        });
+        let mut creating = std::pin::pin!(sessions.create_from(head("one"), prompt));
+        std::future::poll_fn(|context| {
+            let _: std::task::Poll<()> = ticking.as_mut().poll(context);
+            creating.as_mut().poll(context)
+        })
+        .await
+        .unwrap();
+        assert!(began.elapsed() > Duration::from_secs(6));
     });
 }
 
@@ -107,7 +137,7 @@ fn an_append_that_failed_is_no_part_of_the_session() {
                     assert_eq!(ids(&again.prompt), ids(&session.prompt), "{at}");
                 });
             }
-            assert!(failures >= 8, "only {failures} calls could fail");
+            assert!(failures >= 6, "only {failures} calls could fail");
         }
     }
 }

@@ -45,6 +45,16 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     runtime.block_on(work)
 }
 
+/// The same, in a time that passes only while everybody waits for it.
+fn run_paused<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(work)
+}
+
 /// Sessions in a memory of this process, whose time stands still.
 fn in_process() -> (Sessions, Arc<dyn Memory>) {
     let clock = Arc::new(ManualClock::at(1_000));

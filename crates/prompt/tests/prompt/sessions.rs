@@ -207,6 +207,34 @@ fn sessions_share_pieces_and_removing_one_leaves_the_other() {
     });
 }
 
+/// However long a session is, and however often it was opened, it has few records beside its pieces.
+#[test]
+fn nothing_piles_up() {
+    run(async {
+        let (sessions, memory) = in_process();
+        let prompt = frozen(&Messages);
+        let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
+        for number in 0..300 {
+            if number % 70 == 69 {
+                session = sessions.open("one").await.unwrap().unwrap();
+            }
+            say(&mut session, Message::user("a")).await;
+            let all = memory.usage(PIECES).settle().await.unwrap().records;
+            let pins = all - session.prompt.len() as u64;
+            assert!((1..=20).contains(&pins), "{pins} pins after {number}");
+        }
+        let mut again = sessions.open("one").await.unwrap().unwrap();
+        assert_eq!(ids(&again.prompt), ids(&session.prompt));
+        say(&mut again, Message::user("b")).await;
+        let all = memory.usage(PIECES).settle().await.unwrap().records;
+        assert_eq!(all, again.prompt.len() as u64 + 1);
+        assert_eq!(sessions.sweep().await.unwrap().pieces, 0);
+        sessions.open("one").await.unwrap().unwrap();
+        assert!(sessions.remove("one").await.unwrap());
+        assert_eq!(memory.usage(PIECES).settle().await.unwrap().records, 0);
+    });
+}
+
 /// Pieces of equal bytes that come from different messages are different records.
 #[test]
 fn equal_bytes_from_different_messages_do_not_mix() {

@@ -60,11 +60,12 @@ pub(super) mod bypass {
 pub(super) struct Tallies(BTreeMap<String, Counters>);
 
 impl Tallies {
-    pub(super) fn of(&mut self, tool: &str) -> &mut Counters {
-        if !self.0.contains_key(tool) {
-            self.0.insert(tool.to_owned(), Counters::default());
+    /// Counts something of a tool's calls.
+    pub(super) fn count(&mut self, tool: &str, count: impl FnOnce(&mut Counters)) {
+        match self.0.get_mut(tool) {
+            Some(counters) => count(counters),
+            None => count(self.0.entry(tool.to_owned()).or_default()),
         }
-        self.0.entry(tool.to_owned()).or_default()
     }
 
     pub(super) fn all(&self) -> BTreeMap<String, Counters> {

@@ -25,6 +25,7 @@ use cachalot_cache::Domain;
 use cachalot_core::{Extent, Touched};
 
 /// Domains, as they are called in an engine of a session, and in one that outlives it.
+#[derive(Clone)]
 pub(super) struct Domains(Vec<String>);
 
 impl Domains {
@@ -38,12 +39,12 @@ impl Domains {
     }
 
     /// As they are called in an engine.
-    pub(super) fn called(&self, engine: Lasting) -> Vec<Domain> {
-        let names = self.0.iter();
+    pub(super) fn called(self, engine: Lasting) -> Vec<Domain> {
+        let names = self.0.into_iter();
         match engine {
             Lasting::Session => names.map(Domain::new).collect(),
             Lasting::Longer => {
-                let mut folded: Vec<String> = names.map(|name| folded(name)).collect();
+                let mut folded: Vec<String> = names.map(|name| folded(&name)).collect();
                 folded.sort_unstable();
                 folded.dedup();
                 folded.into_iter().map(Domain::new).collect()
@@ -149,13 +150,24 @@ fn tree_read(path: &Path, names: &mut Vec<String>) {
 
 /// `path:` of a path and of every directory above it.
 fn paths_above(path: &Path, names: &mut Vec<String>) {
-    names.extend(path.ancestors().map(|above| name("path", above)));
+    named_above("path", path, names);
+}
+
+/// The domains of a kind of a path and of every directory above it.
+fn named_above(kind: &str, path: &Path, names: &mut Vec<String>) {
+    let whole = path.to_str();
+    names.extend(path.ancestors().map(|above| {
+        match whole.and_then(|whole| whole.get(..above.as_os_str().len())) {
+            Some(above) => [kind, ":", above].concat(),
+            None => name(kind, above),
+        }
+    }));
 }
 
 fn written(path: &Path, names: &mut Vec<String>) {
     names.push(name("path", path));
     names.push(name("entries", path));
-    names.extend(path.ancestors().map(|above| name("tree", above)));
+    named_above("tree", path, names);
     for directory in path.ancestors().skip(1) {
         names.push(name("entries", directory));
         if directory.symlink_metadata().is_ok() {
@@ -166,7 +178,7 @@ fn written(path: &Path, names: &mut Vec<String>) {
 
 fn name(kind: &str, path: &Path) -> String {
     // Two paths that look the same are taken as one: that raises more than it must, never less.
-    format!("{kind}:{}", path.display())
+    [kind, ":", &path.to_string_lossy()].concat()
 }
 
 /// The path from the root of the file system, `.` and `..` resolved by their names.
@@ -208,7 +220,8 @@ mod tests {
         let joined = joined(reads, Path::new(reads_in));
         let raised = raised(writes, Path::new(writes_in));
         let meet = |lasting| {
-            let joined = joined.called(lasting);
+            let joined = joined.clone().called(lasting);
+            let raised = raised.clone();
             raised
                 .called(lasting)
                 .iter()

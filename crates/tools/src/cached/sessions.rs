@@ -69,7 +69,7 @@ impl Session {
 
     /// Counts something of a tool's calls.
     pub(super) fn count(&self, tool: &str, count: impl FnOnce(&mut Counters)) {
-        count(lock(&self.tallies).of(tool));
+        lock(&self.tallies).count(tool, count);
     }
 
     pub(super) fn deliveries(&self) -> MutexGuard<'_, Deliveries> {
@@ -93,7 +93,9 @@ fn own_engine(settings: &Settings, origins: &Origins, tallies: &Arc<Mutex<Tallie
         warn: Arc::clone(&origins.log),
     });
     let tallies = Arc::clone(tallies);
-    engine.tell_of_evictions(move |tool| lock(&tallies).of(tool).evicted += 1);
+    engine.tell_of_evictions(move |tool| {
+        lock(&tallies).count(tool, |counters| counters.evicted += 1);
+    });
     engine
 }
 
@@ -130,7 +132,7 @@ impl Sessions {
         table.uses += 1;
         let uses = table.uses;
         if let Some((session, used)) = table.sessions.get_mut(name)
-            && session.root == root
+            && session.root.as_os_str() == root.as_os_str()
         {
             *used = uses;
             return Arc::clone(session);

@@ -30,7 +30,7 @@ struct Seat {
 
 impl Seat {
     fn announce(&self, domains: &Domains) -> Writing {
-        self.engine.announce(&domains.called(self.lasting))
+        self.engine.announce(&domains.clone().called(self.lasting))
     }
 }
 

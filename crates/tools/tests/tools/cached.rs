@@ -2,6 +2,7 @@
 
 mod accounts;
 mod delivery;
+mod documented;
 mod flights;
 mod grounds;
 mod keys;

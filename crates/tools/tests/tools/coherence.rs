@@ -123,7 +123,7 @@ impl Run {
                 self.batch().await;
             }
             // So seldom that the files' time stamps are trusted in between.
-            if self.steps % 4_001 == 0 {
+            if self.steps.is_multiple_of(4_001) {
                 let disturbed = self.tree.disturb_library(&mut self.random);
                 self.tell(disturbed);
                 self.steps += 1;

@@ -1,0 +1,74 @@
+//! What the document says of the tools is what they are.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cachalot_tools::builtin::{
+    MemoryTool, Shell, ShellSettings, WebFetch, WebFetchSettings, files, skills,
+};
+use cachalot_tools::cached::Settings;
+use cachalot_tools::{CacheClass, Tool};
+
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tools.md");
+
+/// The rows of the tables that begin with a name in backticks, by that name.
+fn row(document: &str, name: &str) -> Vec<String> {
+    let row = document
+        .lines()
+        .find(|line| line.starts_with(&format!("| `{name}` |")))
+        .unwrap_or_else(|| panic!("nothing is said of `{name}`"));
+    let cells = row.trim_matches('|').split('|');
+    cells.map(|cell| cell.trim().to_owned()).collect()
+}
+
+fn in_backticks(cell: &str) -> BTreeSet<String> {
+    cell.split('`')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_built_in_tool_is_described_as_it_is() {
+    let document = std::fs::read_to_string(DOCUMENT).unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let mut tools = files();
+    tools.extend(skills(Some(data.path())));
+    tools.push(Arc::new(Shell::new(ShellSettings::default()).unwrap()));
+    tools.push(Arc::new(
+        WebFetch::new(WebFetchSettings::default()).unwrap(),
+    ));
+    tools.push(Arc::new(MemoryTool::new()));
+    for tool in tools as Vec<Arc<dyn Tool>> {
+        let about = tool.about();
+        let row = row(&document, &about.name);
+        let properties = about.parameters["properties"].as_object().unwrap();
+        let arguments: BTreeSet<String> = properties.keys().cloned().collect();
+        assert_eq!(in_backticks(&row[1]), arguments, "{}", about.name);
+        let read_only = if about.read_only { "yes" } else { "no" };
+        assert_eq!(row[2], read_only, "{}", about.name);
+        let kept = match (about.class, about.read_only) {
+            (CacheClass::Validated, true) => "while what it read is the same",
+            (CacheClass::Never, true) => "for a time that somebody states",
+            _ => "never",
+        };
+        assert_eq!(row[3], kept, "{}", about.name);
+    }
+}
+
+#[test]
+fn the_settings_are_described_with_their_defaults() {
+    let document = std::fs::read_to_string(DOCUMENT).unwrap();
+    let default = Settings::default();
+    for (key, value) in [
+        ("cacheToolResults", format!("`{}`", default.enabled)),
+        ("cacheToolResultsMaxSize", default.max_size.to_string()),
+        ("cacheToolResultsMaxBytes", default.max_bytes.to_string()),
+        ("cacheToolResultsScope", "`session`".to_owned()),
+        ("cacheToolResultsDelivery", "`full`".to_owned()),
+        ("cacheToolResultsTtl", "none".to_owned()),
+    ] {
+        assert_eq!(row(&document, key)[1], value, "{key}");
+    }
+}
