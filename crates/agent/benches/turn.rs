@@ -1,2 +1,291 @@
-//! (in the making)
-fn main() {}
+//! A turn's own overhead at 200 messages: everything but the provider and the tools. The provider is
+//! the simulator, on a thread of its own; the time from asking it to its last byte is measured within
+//! the same turn and taken out. The tools answer at once. Medians over interleaved turns.
+#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use cachalot_agent::{
+    AgentDefinition, Cancel, Chat, Error, Event, House, Listener, Team, Toolboxes, Written,
+};
+use cachalot_cache::Witness;
+use cachalot_core::{Clock, Seals, Spend, SystemClock, tree};
+use cachalot_memory::Memory;
+use cachalot_memory::in_process::InProcessMemory;
+use cachalot_memory::sqlite::{Options as SqliteOptions, SqliteMemory};
+use cachalot_model::{Catalog, Models, Surroundings, ToolDefinition};
+use cachalot_prompt::{Head, Prompt, Sessions};
+use cachalot_simulator::{Options, Script, Simulator};
+use cachalot_storage::{HttpClient, HttpOptions};
+use cachalot_tools::{
+    Answer, Answered, Arguments, Batch, Call, Context, Origin, Output, Prepared, Tool, Toolbox,
+    Verdict, Workspace,
+};
+use serde_json::json;
+
+const MESSAGES: u64 = 200;
+const ROUNDS: usize = 60;
+
+/// How long the provider took, in the turn under way.
+#[derive(Default)]
+struct Provider(Mutex<Duration>);
+
+impl Listener for Provider {
+    fn tell(&self, event: &Event<'_>) {
+        if let Event::Answered { elapsed, .. } = event {
+            *self.0.lock().unwrap() += *elapsed;
+        }
+    }
+}
+
+/// Tools that answer at once.
+struct AtOnce;
+
+#[async_trait]
+impl Toolbox for AtOnce {
+    fn definitions(&self) -> Vec<ToolDefinition> {
+        [
+            "read_file",
+            "write_file",
+            "edit_file",
+            "grep",
+            "glob",
+            "list_dir",
+            "shell",
+        ]
+        .map(|name| ToolDefinition {
+            name: name.to_owned(),
+            description: "Does what its name says, with all the care that one may expect."
+                .repeat(4),
+            parameters: json!({"type": "object", "properties": {"path": {"type": "string"}}}),
+        })
+        .to_vec()
+    }
+
+    fn prepare(&self, call: Call) -> Prepared {
+        let arguments: Arguments = serde_json::from_str(&call.arguments).unwrap();
+        let verdict = Verdict::Ready {
+            arguments,
+            origin: Origin::BuiltIn,
+            read_only: true,
+        };
+        Prepared { call, verdict }
+    }
+
+    async fn run(&self, calls: Vec<Prepared>, batch: &Batch) -> Vec<Answer> {
+        let answer = |prepared: Prepared| {
+            batch.watcher.began(&prepared.call);
+            let answer = Answer {
+                call: prepared.call,
+                output: Output::text("a line of a file\n".repeat(60)),
+                how: Answered::Ran(None),
+                elapsed: Duration::ZERO,
+                saved: Spend::default(),
+            };
+            batch.watcher.ended(&answer);
+            answer
+        };
+        calls.into_iter().map(answer).collect()
+    }
+}
+
+struct Bench;
+
+#[async_trait]
+impl Toolboxes for Bench {
+    async fn toolbox(
+        &self,
+        _: &Team,
+        _: &AgentDefinition,
+        _: &str,
+        _: Vec<Arc<dyn Tool>>,
+        _: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<Arc<dyn Toolbox>, Error> {
+        Ok(Arc::new(AtOnce))
+    }
+}
+
+fn script() -> Script {
+    let text = "A line of an answer.\n".repeat(50).replace('\n', " ");
+    let script = format!(
+        "rules:\n  - user: '^look'\n    steps:\n      - tool_calls: [{{name: read_file, arguments: {{path: a}}}}]\n      - text: '{text}'\notherwise: {{text: '{text}'}}\n"
+    );
+    Script::parse("script.yaml", &script).unwrap()
+}
+
+struct World {
+    team: Arc<Team>,
+    house: House,
+    provider: Arc<Provider>,
+    /// The conversation that every turn continues.
+    prompt: Prompt,
+    head: Head,
+    names: Arc<AtomicUsize>,
+}
+
+impl World {
+    async fn over(
+        memory: Arc<dyn Memory>,
+        model: &str,
+        root: &std::path::Path,
+        names: &Arc<AtomicUsize>,
+    ) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let environment = BTreeMap::from([("KEY".to_owned(), "sk-bench".to_owned())]);
+        let text = format!(
+            "models: {{m: {{{model}, token_key: KEY}}}}\nagents: {{root: {{model: m, instruction: You look into files.}}}}\npermissions: {{deny: ['*:path=.env*'], ask: ['shell:command=git push*']}}\n"
+        );
+        let written = Written {
+            text: &text,
+            directory: root,
+            environment: &environment,
+        };
+        let team = Team::load(&tree::parse("team.yaml", &text).unwrap(), &written).unwrap();
+        let models = Models::new(
+            Surroundings {
+                environment: environment.clone(),
+                clock: Arc::clone(&clock),
+                http: HttpOptions::default(),
+                catalog: Catalog::built_in(),
+            },
+            team.configured.clone(),
+        );
+        let provider = Arc::new(Provider::default());
+        let naming = Arc::clone(names);
+        let seals = Arc::new(Seals::none());
+        let house = House {
+            toolboxes: Arc::new(Bench),
+            tools: Context {
+                workspace: Arc::new(Workspace::open(root).unwrap()),
+                session: String::new(),
+                environment: Arc::new(environment),
+                clock: Arc::clone(&clock),
+                http: HttpClient::new(HttpOptions::default()).unwrap(),
+                memory: None,
+                seals: Arc::clone(&seals),
+                witness: Witness::default(),
+            },
+            models,
+            sessions: Sessions::new(memory, Arc::clone(&clock), seals),
+            clock,
+            context: Vec::new(),
+            listener: Arc::clone(&provider) as _,
+            approver: Arc::new(cachalot_agent::event::Nobody),
+            name_session: Arc::new(move || format!("s{}", naming.fetch_add(1, Ordering::SeqCst))),
+        };
+        let team = Arc::new(team);
+        let mut chat = Chat::begin(house.clone(), Arc::clone(&team), None)
+            .await
+            .unwrap();
+        for number in 0..MESSAGES / 2 {
+            let said = format!("message {number}: {}", "words of the user ".repeat(20));
+            chat.turn(&said, &Cancel::default()).await.unwrap();
+        }
+        let session = house.sessions.open(chat.session()).await.unwrap().unwrap();
+        Self {
+            prompt: session.prompt.clone(),
+            head: session.head.clone(),
+            team,
+            house,
+            provider,
+            names: Arc::clone(names),
+        }
+    }
+
+    /// How long a turn takes, and how much of it is the provider's.
+    async fn turn(&self, said: &str) -> (Duration, Duration) {
+        let id = format!("t{}", self.names.fetch_add(1, Ordering::SeqCst));
+        let head = Head {
+            id: id.clone(),
+            ..self.head.clone()
+        };
+        let sessions = &self.house.sessions;
+        sessions
+            .create_from(head, self.prompt.clone())
+            .await
+            .unwrap();
+        let mut chat = Chat::resume(self.house.clone(), Arc::clone(&self.team), &id)
+            .await
+            .unwrap();
+        *self.provider.0.lock().unwrap() = Duration::ZERO;
+        let began = Instant::now();
+        chat.turn(said, &Cancel::default()).await.unwrap();
+        let all = began.elapsed();
+        (all, *self.provider.0.lock().unwrap())
+    }
+}
+
+fn median(times: &mut [Duration]) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// The address of a simulator on a thread of its own.
+fn simulator() -> String {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let options = Options {
+                script: script(),
+                ..Options::default()
+            };
+            let running = Simulator::start(options).await.unwrap();
+            tell.send(running.url()).unwrap();
+            running.stopped().await;
+        });
+    });
+    told.recv().unwrap()
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let url = simulator();
+    let root = tempfile::tempdir().unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let memories: [(&str, Arc<dyn Memory>); 2] = [
+        (
+            "in-process",
+            Arc::new(InProcessMemory::new(Arc::clone(&clock))),
+        ),
+        ("SQLite", {
+            let path = root.path().join("memory.db");
+            Arc::new(SqliteMemory::open(&path, SqliteOptions::new(clock)).unwrap())
+        }),
+    ];
+    let models = [
+        format!("provider: openai, model: gpt-4o-mini, base_url: '{url}/v1'"),
+        format!("provider: anthropic, model: claude-sonnet-4-5, base_url: '{url}'"),
+    ];
+    let names = Arc::new(AtomicUsize::new(0));
+    for (name, memory) in memories {
+        for model in &models {
+            let world = World::over(Arc::clone(&memory), model, root.path(), &names).await;
+            let kinds = [("answer", "tell me"), ("call, result, answer", "look")];
+            let mut own = [Vec::new(), Vec::new()];
+            let mut all = [Vec::new(), Vec::new()];
+            for _ in 0..ROUNDS {
+                for (at, (_, said)) in kinds.iter().enumerate() {
+                    let (time, provider) = world.turn(said).await;
+                    own[at].push(time.saturating_sub(provider));
+                    all[at].push(time);
+                }
+            }
+            for (at, (kind, _)) in kinds.iter().enumerate() {
+                println!(
+                    "{name:>10}, {:<9} {kind:<21} own {:>9.1?}   with the simulator {:>9.1?}",
+                    world.head.provider,
+                    median(&mut own[at]),
+                    median(&mut all[at])
+                );
+            }
+        }
+    }
+}

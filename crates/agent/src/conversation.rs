@@ -181,6 +181,11 @@ impl Conversation {
         &self.calls
     }
 
+    /// Whether the provider takes calls in this conversation.
+    pub(crate) fn may_call(&self) -> bool {
+        self.has_tools || !needs_tools_for_calls(self.model.wire().format())
+    }
+
     /// The ids of calls whose results are in the conversation, verbatim.
     pub(crate) fn results(&self) -> Arc<BTreeSet<String>> {
         Arc::clone(&self.results)

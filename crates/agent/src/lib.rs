@@ -7,6 +7,10 @@
 //! Whatever happens in a turn (a failure, an interruption, a budget that is used up), its session
 //! stays one that every provider accepts: calls have results, user and model take turns, and nothing
 //! that was sent is changed.
+#![allow(
+    clippy::result_large_err,
+    reason = "a failure carries the model's own, and there is at most one in a turn"
+)]
 
 mod cancel;
 pub mod chat;

@@ -27,15 +27,17 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// What this reply says. `taken` are the ids of earlier calls.
-    pub(crate) fn of(reply: Reply, taken: &BTreeSet<String>) -> Self {
+    /// What this reply says. `taken` are the ids of earlier calls; `may_call`, whether the provider takes
+    /// calls in this conversation at all.
+    pub(crate) fn of(reply: Reply, taken: &BTreeSet<String>, may_call: bool) -> Self {
         let Reply {
             mut message, stop, ..
         } = reply;
         let text = message.text();
         let has_text = is_visible(&text);
         // A call in a refused answer may be half a call, and must not run.
-        if stop == StopReason::Refusal && message.tool_uses().next().is_some() {
+        let calls_nothing = stop == StopReason::Refusal || !may_call;
+        if calls_nothing && message.tool_uses().next().is_some() {
             message = Message::assistant(text.clone());
         }
         let calls = calls(&mut message, taken);
@@ -160,7 +162,7 @@ mod tests {
     }
 
     fn of(content: Vec<Block>, stop: StopReason) -> Said {
-        Said::of(reply(content, stop), &BTreeSet::new())
+        Said::of(reply(content, stop), &BTreeSet::new(), true)
     }
 
     #[test]
@@ -221,7 +223,7 @@ mod tests {
             tool_use("x", "c", "{}"),
             tool_use("", "d", "{}"),
         ];
-        let said = Said::of(reply(content, StopReason::ToolUse), &taken);
+        let said = Said::of(reply(content, StopReason::ToolUse), &taken, true);
         let ids: Vec<&str> = said.message.tool_uses().map(|call| &*call.id).collect();
         assert_eq!(ids, ["call_3", "x", "call_4", "call_5"]);
         let called: Vec<&str> = said.calls.iter().map(|call| &*call.id).collect();

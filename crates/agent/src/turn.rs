@@ -8,7 +8,7 @@ mod permit;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cachalot_model::Message;
-use cachalot_model::StopReason;
+use cachalot_model::{ErrorKind as ModelErrorKind, StopReason};
 
 use crate::conversation::{Progress, Remains};
 use crate::definition::AgentDefinition;
@@ -102,7 +102,8 @@ impl<'a> Turn<'a> {
                 Err(stop) => return Ok(Round::Stopped(stop)),
             };
             let reason = reply.stop.clone();
-            let said = Said::of(reply, self.desk.conversation.calls());
+            let conversation = &self.desk.conversation;
+            let said = Said::of(reply, conversation.calls(), conversation.may_call());
             if is_visible(&said.text) {
                 self.text = said.text;
             }
@@ -233,7 +234,14 @@ impl<'a> Turn<'a> {
             // If that fails, too, the model's failure is still what has to be told.
             let _ = self.desk.conversation.mend(remains).await;
         }
-        error.into()
+        let is_too_long = error.kind == ModelErrorKind::TooLong;
+        let mut error = Error::from(error);
+        if is_too_long {
+            error.message.push_str(
+                "; what was said cannot be taken back: begin a new session, or resume this one with a model that takes more",
+            );
+        }
+        error
     }
 
     fn remains(&mut self) -> Remains {

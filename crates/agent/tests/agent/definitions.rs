@@ -314,3 +314,38 @@ fn a_team_may_be_part_of_a_larger_file() {
     assert_eq!(problems.len(), 1);
     assert!(KEYS.contains(&"agents") && !KEYS.contains(&"nodes"));
 }
+
+/// The files in the document are what it says that they are.
+#[test]
+fn the_documents_files_are_teams() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/agents.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let files: Vec<&str> = text
+        .split("```yaml team\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
+    assert!(files.len() > 5);
+    for file in files {
+        let team = load(file, std::path::Path::new(".")).unwrap_or_else(|problems| {
+            panic!("{file}\n{problems:?}");
+        });
+        let mut problems = Vec::new();
+        for agent in &team.agents {
+            if let Some(toolsets) = &agent.toolsets {
+                let servers = std::collections::BTreeMap::new();
+                let environment = environment();
+                cachalot_tools::settings::read_toolsets(
+                    toolsets,
+                    &servers,
+                    &environment,
+                    &mut problems,
+                );
+            }
+        }
+        assert_eq!(problems, [], "{file}");
+    }
+    for default in [DEFAULT_ITERATIONS, DEFAULT_REPETITIONS] {
+        assert!(text.contains(&format!("` | {default} | ")), "{default}");
+    }
+}

@@ -222,3 +222,19 @@ async fn nobody_there_is_told() {
     assert!(error.message.contains("127.0.0.1:1"), "{error}");
     world.check();
 }
+
+#[tokio::test]
+async fn a_conversation_that_is_too_long_says_what_can_be_done() {
+    let replies = vec![
+        ScriptedReply::default().with_fault(Fault::status(413)),
+        ScriptedReply::text("yes"),
+    ];
+    let world = World::new(Wire::Messages, TALKER, replies).await;
+    let mut chat = world.chat().await;
+    let error = fails(&mut chat, "far too much").await;
+    assert_eq!(kind(&error), ModelErrorKind::TooLong);
+    assert!(error.message.contains("begin a new session"), "{error}");
+    chat.renew().await.unwrap();
+    assert_eq!(world.turn(&mut chat, "less").await.text, "yes");
+    world.check();
+}

@@ -181,6 +181,37 @@ async fn names_and_arguments_that_providers_refuse_do_not_end_the_session() {
 }
 
 #[tokio::test]
+async fn calls_of_a_model_that_has_no_tools_do_not_end_the_session() {
+    for wire in WIRES {
+        let replies = vec![
+            ScriptedReply {
+                text: Some("I would call something.".to_owned()),
+                ..ScriptedReply::call("anything", json!({}))
+            },
+            ScriptedReply::text("yes"),
+            ScriptedReply::text("yes"),
+        ];
+        let world = World::new(wire, TALKER, replies).await;
+        let mut chat = world.chat().await;
+        let report = world.turn(&mut chat, "hello").await;
+        if wire.is_anthropic() {
+            // It takes no calls where there are no tools.
+            assert_eq!(report.text, "I would call something.");
+            assert_eq!(report.sum.tool_calls, 0);
+        } else {
+            assert_eq!(report.text, "yes");
+            let ended = world.told.ended();
+            assert!(
+                ended[0].text.contains("there is no tool `anything`"),
+                "{ended:?}"
+            );
+        }
+        assert_eq!(world.turn(&mut chat, "go on").await.text, "yes");
+        world.check();
+    }
+}
+
+#[tokio::test]
 async fn an_empty_result_is_not_sent_empty() {
     use std::sync::Arc;
 

@@ -1,27 +1,19 @@
-//! A memory that gives way to others before and after everything it does, and fails when it is told to.
+//! A memory that gives way to others before and after everything it does, and fails when it is told
+//! to. Its time passes only for those who wait for a reservation: what is never given back lapses.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use cachalot_core::Clock;
+use cachalot_core::ManualClock;
+use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::{
     About, Answer, Batch, Error, ErrorKind, Filter, Found, Label, Lease, Memory, Millis, Page, Put,
     Record, Reserved, Usage,
 };
-
-/// A clock that goes on whenever somebody looks: what is reserved and never given back lapses soon.
-#[derive(Debug, Default)]
-pub(crate) struct Ticking(AtomicI64);
-
-impl Clock for Ticking {
-    fn now(&self) -> Millis {
-        self.0.fetch_add(200, Ordering::SeqCst)
-    }
-}
 
 /// What goes wrong with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +26,8 @@ pub(crate) enum Fault {
 
 /// See the [module](self).
 pub(crate) struct SlowMemory {
-    inner: Arc<dyn Memory>,
+    inner: InProcessMemory,
+    clock: Arc<ManualClock>,
     /// How many calls there were.
     calls: AtomicUsize,
     /// From which call on which calls fail, and how.
@@ -42,9 +35,11 @@ pub(crate) struct SlowMemory {
 }
 
 impl SlowMemory {
-    pub(crate) fn over(inner: Arc<dyn Memory>) -> Self {
+    pub(crate) fn new() -> Self {
+        let clock = Arc::new(ManualClock::at(0));
         Self {
-            inner,
+            inner: InProcessMemory::new(Arc::clone(&clock) as _),
+            clock,
             calls: AtomicUsize::new(0),
             faults: std::sync::Mutex::default(),
         }
@@ -160,7 +155,14 @@ impl Memory for SlowMemory {
         labels: &'a [Label],
         hold: Duration,
     ) -> Answer<'a, Reserved> {
-        self.slowly(move || self.inner.reserve(space, key, labels, hold))
+        let reserving = async move {
+            let reserved = self.inner.reserve(space, key, labels, hold).settle().await;
+            if matches!(reserved, Ok(Reserved::Busy { .. })) {
+                self.clock.advance(Duration::from_secs(1));
+            }
+            reserved
+        };
+        self.slowly(move || Answer::later(reserving))
     }
 
     fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {

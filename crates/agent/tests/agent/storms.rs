@@ -4,11 +4,10 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use cachalot_agent::{Cancel, ErrorKind, Stop};
-use cachalot_memory::in_process::InProcessMemory;
 use cachalot_simulator::ScriptedReply;
 use serde_json::json;
 
-use crate::slow_memory::{Fault, SlowMemory, Ticking, after_polls, at_most};
+use crate::slow_memory::{Fault, SlowMemory, after_polls, at_most};
 use crate::turns::CODER;
 use crate::world::{Wire, World};
 
@@ -28,8 +27,7 @@ fn replies() -> Vec<ScriptedReply> {
 async fn world(wire: Wire) -> (World, Arc<SlowMemory>) {
     let mut world = World::new(wire, CODER, replies()).await;
     world.write("a", "A");
-    let inner = Arc::new(InProcessMemory::new(Arc::new(Ticking::default())));
-    let memory = Arc::new(SlowMemory::over(inner));
+    let memory = Arc::new(SlowMemory::new());
     world.remember_in(Arc::clone(&memory) as _);
     (world, memory)
 }
