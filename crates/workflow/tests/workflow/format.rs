@@ -1,5 +1,7 @@
 //! Agent files: what is wrong with them, where, and what they mean.
 
+mod team;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -341,7 +343,7 @@ fn settings_are_claimed_by_their_rooms() {
   ltm_path: b
   name: ${UNSE}
   cache: {max_byte: 1}
-  llm: {model: x}
+  llm: {modle: x}
   web: {search: {base_url: 1}}
   python: {time_limit: 0}
   parallel: {strategy: process}
@@ -353,7 +355,7 @@ nodes: [{name: a}]
             "a.yaml:3:13: `ltm_path` names a second path of the memory [bad-value]; keep one of `ltm.path`, `ltm.ltm_path` and `ltm_path`",
             "a.yaml:4:9: the environment variable `UNSE` is not set [unset-variable]; set it, or give it a default: `${UNSE:-default}`",
             "a.yaml:5:11: unknown key `max_byte` in `settings.cache` [unknown-key]; did you mean `max_bytes`?",
-            "a.yaml:6:3: `llm` in `settings` is not supported [unsupported-section]; take it out: it would have no effect here",
+            "a.yaml:6:9: unknown key `modle` in `settings.llm` [unknown-key]; did you mean `model`?",
             "a.yaml:7:28: `base_url` must be text, but this is a number [wrong-type]; put it in quotes",
             "a.yaml:8:24: `time_limit` is 0 [out-of-range]; write a positive number of seconds",
             "a.yaml:9:24: there is no parallel strategy `process` [unsupported]; take it out: branches run at the same time in one process",

@@ -1,10 +1,14 @@
 //! Templates, agent files and the run loop.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "../stand_ins/mod.rs"]
+mod stand_ins;
+
 mod branches;
 mod conditions;
 mod failures;
 mod format;
+mod models;
 mod plan;
 mod rendering;
 mod run;

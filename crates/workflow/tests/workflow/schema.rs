@@ -53,9 +53,13 @@ impl Validator {
                     })
                 }),
                 "additionalProperties" => value.as_object().is_none_or(|fields| {
-                    fields
-                        .keys()
-                        .all(|key| schema["properties"].get(key).is_some())
+                    let others = fields
+                        .iter()
+                        .filter(|(key, _)| schema["properties"].get(*key).is_none());
+                    others.into_iter().all(|(_, field)| match rule {
+                        Value::Bool(allowed) => *allowed,
+                        rule => self.valid(rule, field),
+                    })
                 }),
                 "items" => value
                     .as_array()
@@ -104,6 +108,32 @@ version: 1.0
 variables: {a: 1}
 state_schema: {x: str}
 initial_state: {x: 1}
+models:
+  text: openai/gpt-4o
+  mapping: {model: gpt-4o, thinking_budget: 1000}
+  effort: {model: gpt-4o, thinking_budget: high}
+  expanded:
+    model: gpt-4o
+    temperature: ${T:-1}
+    max_tokens: ${M:-5}
+providers:
+  lab: {base_url: https://lab.example/v1, retries: 0}
+agents:
+  root:
+    model: text
+    description: d
+    instruction: i
+    toolsets: [{type: filesystem, tools: ['read_*'], readonly: true, instruction: i}, {type: mcp, ref: files}]
+    sub_agents: [other]
+    max_iterations: 0
+    max_consecutive_tool_calls: 3
+    add_date: true
+    recall: 2
+  other: {model: mapping}
+permissions: {allow: [a], ask: [b], deny: ['c:path=x']}
+budget: {max_cost: 0.5, max_tokens: 0, max_time: 10m}
+mcps: {files: {command: files, args: [x]}}
+tools: {cacheToolResults: true, cache_tool_results_ttl: {web_fetch: 5m}}
 settings:
   name: s
   ltm: {backend: sqlite, path: p}
@@ -111,6 +141,27 @@ settings:
   python: {time_limit: 0.5, memory_limit: 5}
   python3: {command: python3, time_limit: 1}
   parallel: {strategy: thread, max_workers: 2}
+  llm:
+    provider: openai
+    model: gpt-4o
+    base_url: https://api.example.com/v1
+    token_key: MY_KEY
+    key_header: x-key
+    headers: {X-Team: whales}
+    format: responses
+    temperature: 0.5
+    top_p: 1
+    max_tokens: 100
+    stop: [x]
+    reasoning_effort: low
+    parallel_tool_calls: false
+    structured_output: {name: a, schema: {type: object}, strict: true}
+    provider_opts: {seed: 1}
+    cost: {input: 1.5, output: '2', cache_read: 0, cache_write: 1, cache_write_5m: 1, cache_write_1h: 2, above: {tokens: 200000, input: 3, output: 4}}
+    prices: openai
+    context: 128000
+    timeouts: {connect: 5, first_byte: 1m30s, idle: 250ms}
+    retries: 3
   web: {search: {base_url: u}}
   llamaextract: {base_url: u, api_key: k}
 nodes:
@@ -151,7 +202,24 @@ fn what_a_schema_can_tell_is_refused_as_by_the_loader() {
         "nodes: [{name: a, goto: [{if: x}]}]",
         "nodes: [{name: a}]\nedges: [{from: a}]",
         "nodes: [{name: a}]\nsettings: {cache: {max_bytes: x}}",
-        "nodes: [{name: a}]\nsettings: {llm: {}}",
+        "nodes: [{name: a}]\nsettings: {llm: {modle: x}}",
+        "nodes: [{name: a}]\nsettings: {llm: {retries: 11}}",
+        "nodes: [{name: a}]\nsettings: {llm: {format: chatty}}",
+        "nodes: [{name: a}]\nsettings: {llm: {timeouts: {first: 5}}}",
+        "nodes: [{name: a}]\nsettings: {llm: {structured_output: {name: a}}}",
+        "nodes: [{name: a}]\nmodels: {a: {temperature: 1}}",
+        "nodes: [{name: a}]\nmodels: {a: {model: x, temperature: 11}}",
+        "nodes: [{name: a}]\nmodels: {a: {model: x, cost: {inptu: 1}}}",
+        "nodes: [{name: a}]\nmodels: {a: 5}",
+        "nodes: [{name: a}]\nproviders: {a: {base_url: 'http://a', model: x}}",
+        "nodes: [{name: a}]\nagents: {a: {instruction: x}}",
+        "nodes: [{name: a}]\nagents: {a: {model: gpt-4o, tols: []}}",
+        "nodes: [{name: a}]\nagents: {a: {model: gpt-4o, sub_agents: a}}",
+        "nodes: [{name: a}]\nbudget: {max_cots: 1}",
+        "nodes: [{name: a}]\nbudget: {max_tokens: many}",
+        "nodes: [{name: a}]\nagents: {a: {model: gpt-4o}}\npermissions: {alow: []}",
+        "nodes: [{name: a, uses: llm.call, with: {prmpt: x}}]",
+        "nodes: [{name: a, uses: agent.run, with: {}}]",
     ] {
         assert!(
             format::load("a.yaml", text, &registry, &BTreeMap::new()).is_err(),

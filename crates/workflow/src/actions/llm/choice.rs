@@ -13,11 +13,21 @@ use crate::{Failure, Runtime};
 /// The model that a call means.
 pub(super) fn model(given: &Given<'_>, runtime: &Runtime) -> Result<Model, Failure> {
     let settings = settings(given)?;
-    choose(&runtime.models, given.text("model")?, settings).map_err(|error| failure(given, &error))
+    let models = &runtime.models;
+    let name = given.text("model")?.or_else(|| default(models));
+    choose(models, name, settings).map_err(|error| failure(given, &error))
 }
 
-/// As the same model named `provider/model`, so that what `settings.llm` says of its own provider is
-/// not taken for the one that the call names.
+/// The model of `models` that `settings.llm` means, if it means one of them.
+fn default(models: &Models) -> Option<&str> {
+    let configured = models.configured();
+    let defaults = &configured.defaults;
+    let name = defaults.model.as_deref()?;
+    (defaults.provider.is_none() && configured.model(name).is_some()).then_some(name)
+}
+
+/// The model of this name. A provider beside it is as good as one in front of it: what `settings.llm`
+/// says of where its own provider is does not hold for another one.
 fn choose(models: &Models, name: Option<&str>, settings: ModelSettings) -> Result<Model, Error> {
     if let (Some(provider), Some(name), None) = (&settings.provider, name, &settings.base_url)
         && models.configured().model(name).is_none()

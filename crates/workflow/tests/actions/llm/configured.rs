@@ -34,6 +34,23 @@ async fn the_model_of_the_settings_is_meant_where_none_is_named() {
     );
 }
 
+/// By the name that it has in the file, too; what else the settings say still holds.
+#[tokio::test]
+async fn the_settings_may_mean_one_of_the_models_of_the_file() {
+    let provider = Provider::built_in();
+    let file = DEFAULTS.replace(
+        "model: gpt-4o-mini, temperature: 0.3",
+        "model: warm, top_p: 0.5",
+    );
+    let world = asking(&provider, &file);
+    world.ok("llm.call", json!({ "prompt": "Hi" })).await;
+    let sent = provider.last();
+    assert_eq!(
+        (&sent["model"], &sent["temperature"], &sent["top_p"]),
+        (&json!("gpt-4o"), &json!(0.9), &json!(0.5))
+    );
+}
+
 #[tokio::test]
 async fn defaults_hold_for_calls_that_are_wrapped_as_for_those_that_are_not() {
     for model in [
