@@ -48,14 +48,16 @@ pub(crate) fn read(source: AgentFile, root: &Node, surroundings: &Surroundings) 
         environment: &surroundings.environment,
     };
     let mut problems = problems_of_tools(root, &surroundings.environment);
-    match Team::load(root, &written) {
-        Ok(team) => {
-            problems.extend(problems_of_models(&team, surroundings)?);
-            match problems.is_empty() {
-                true => Ok(team),
-                false => Err(source.wrong(in_order(problems))),
-            }
-        }
+    let loaded = Team::load(root, &written);
+    // Also of a team that something else is wrong with.
+    let read = Section::of(root, "an agent file", &mut Vec::new())
+        .and_then(|mut section| Team::read(&mut section, &written, &mut Vec::new()));
+    if let Some(team) = read {
+        problems.extend(problems_of_models(&team, surroundings)?);
+    }
+    match loaded {
+        Ok(team) if problems.is_empty() => Ok(team),
+        Ok(_) => Err(source.wrong(in_order(problems))),
         Err(others) => {
             problems.extend(others);
             Err(source.wrong(in_order(problems)))

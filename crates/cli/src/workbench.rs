@@ -60,7 +60,14 @@ struct Inner {
     writers: Writers,
     servers: Servers,
     /// What was put together for sessions, to be asked for figures.
-    kept: Mutex<BTreeMap<String, Weak<CachedTools>>>,
+    kept: Mutex<BTreeMap<String, Kept>>,
+}
+
+/// The tools of a session, as long as it lasts.
+struct Kept {
+    tools: Weak<CachedTools>,
+    /// Whether their results are kept at all.
+    enabled: bool,
 }
 
 impl Workbench {
@@ -149,14 +156,21 @@ impl Workbench {
 
     /// What the tool calls of a session were answered from, in words.
     pub(crate) fn stats(&self, session: &str) -> String {
-        let tools = {
-            let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.get(session).and_then(Weak::upgrade)
+        let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Kept { tools, enabled }) = kept.get(session) else {
+            return "there are no tools".to_owned();
         };
-        tools.map_or_else(
-            || "there are no tools".to_owned(),
-            |tools| figures::figures(&tools, session),
-        )
+        match tools.upgrade().filter(|_| *enabled) {
+            Some(tools) => figures::figures(&tools, session),
+            None => {
+                "tools: every call runs, because `tools.cacheToolResults` is not true".to_owned()
+            }
+        }
+    }
+
+    /// The directory that the tools work in.
+    pub(crate) fn workspace(&self) -> &Path {
+        self.0.context.workspace.root()
     }
 
     /// Whether sessions outlive the process.

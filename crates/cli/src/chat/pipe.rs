@@ -46,7 +46,7 @@ pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
     let answered = Answered {
         agent: chat.agent().name.clone(),
         session,
-        total: chat.close().await,
+        total: chat.total(),
         cut_off: show.take_cut_off(),
     };
     let printed = match &turned.ended {
@@ -55,6 +55,8 @@ pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
         }
         _ => Ok(()),
     };
+    // Tells what the tool calls were answered from.
+    chat.close().await;
     if setting.level() != Level::Quiet {
         answered.sum_up();
     }

@@ -23,7 +23,10 @@ pub(crate) enum Line {
 /// The terminal.
 pub(crate) struct Prompt {
     editor: Mutex<Editor<Rules, FileHistory>>,
+    /// Apart from the other, so that nothing is an answer that was typed before the question.
+    asker: Mutex<Editor<(), FileHistory>>,
     history: PathBuf,
+    mode: Mode,
 }
 
 /// A line that ends with a backslash goes on; so does a text that begins with `"""` until it ends so.
@@ -65,68 +68,124 @@ impl Prompt {
     /// # Errors
     /// The terminal cannot be used.
     pub(crate) fn new(history: PathBuf) -> Result<Self> {
+        let mode = Mode::now();
+        // Standard output is for answers, and may lead elsewhere.
         let config = Config::builder()
+            .behavior(Behavior::PreferTerm)
             .max_history_size(HISTORY)
             .and_then(|config| config.history_ignore_dups(true))
             .map_err(Trouble::failed)?
             .history_ignore_space(true)
-            // Standard output is for answers, and may lead elsewhere.
-            .behavior(Behavior::PreferTerm)
             .build();
-        let mut editor = Editor::with_config(config).map_err(Trouble::failed)?;
+        let mut editor = Editor::with_config(config.clone()).map_err(Trouble::failed)?;
         editor.set_helper(Some(Rules));
         // There is none yet, or it cannot be read: the chat goes on without.
         let _ = editor.load_history(&history);
         Ok(Self {
             editor: Mutex::new(editor),
+            asker: Mutex::new(Editor::with_config(config).map_err(Trouble::failed)?),
             history,
+            mode,
         })
     }
 
     /// The user's next message.
     pub(crate) async fn message(self: Arc<Self>) -> Line {
-        self.read("> ", true).await
-    }
-
-    /// The answer to a question.
-    pub(crate) async fn answer(self: Arc<Self>, question: &'static str) -> Line {
-        self.read(question, false).await
-    }
-
-    /// How wide the terminal is, in characters. Nobody may be asked at the moment.
-    pub(crate) fn width(&self) -> Option<usize> {
-        let (columns, _) = self.editor().dimensions()?;
-        Some(usize::from(columns)).filter(|columns| *columns > 0)
-    }
-
-    fn editor(&self) -> MutexGuard<'_, Editor<Rules, FileHistory>> {
-        self.editor.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn read(self: Arc<Self>, prompt: &'static str, remembered: bool) -> Line {
         let reading = tokio::task::spawn_blocking(move || {
-            let mut editor = self.editor();
-            match editor.readline(prompt) {
-                Ok(input) => {
-                    if remembered && !input.trim().is_empty() {
-                        self.remember(&mut editor, &input);
-                    }
+            let mut editor = lock(&self.editor);
+            let line = Line::of(editor.readline("> "));
+            match line {
+                Line::Text(input) => {
+                    self.remember(&mut editor, &input);
                     Line::Text(meant(&input))
                 }
-                Err(ReadlineError::Interrupted) => Line::Interrupted,
-                Err(_) => Line::End,
+                other => other,
             }
         });
         reading.await.unwrap_or(Line::End)
     }
 
+    /// The answer to a question. What was typed before it was asked is let go.
+    pub(crate) async fn answer(self: Arc<Self>, question: &'static str) -> Line {
+        let reading = tokio::task::spawn_blocking(move || {
+            Mode::forget_what_was_typed();
+            Line::of(lock(&self.asker).readline(question))
+        });
+        reading.await.unwrap_or(Line::End)
+    }
+
+    /// How wide the terminal is, in characters. Nobody may be asked at the moment.
+    pub(crate) fn width(&self) -> Option<usize> {
+        let (columns, _) = lock(&self.editor).dimensions()?;
+        Some(usize::from(columns)).filter(|columns| *columns > 0)
+    }
+
+    /// Leaves the terminal as it was, although somebody may still be asked.
+    pub(crate) fn restore(&self) {
+        self.mode.restore();
+    }
+
     /// Puts a message into the history, beside what other chats have put there meanwhile. It is a
     /// convenience: where it cannot be kept, nothing is said of it.
     fn remember(&self, editor: &mut Editor<Rules, FileHistory>, input: &str) {
-        if editor.add_history_entry(input).unwrap_or(false) {
+        let is_new = !input.trim().is_empty() && editor.add_history_entry(input).unwrap_or(false);
+        if is_new {
             let _ = editor.append_history(&self.history);
         }
     }
+}
+
+impl Line {
+    fn of(read: rustyline::Result<String>) -> Self {
+        match read {
+            Ok(input) => Self::Text(input),
+            Err(ReadlineError::Interrupted) => Self::Interrupted,
+            Err(_) => Self::End,
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How the terminal takes what is typed.
+#[cfg(unix)]
+struct Mode(Option<rustix::termios::Termios>);
+
+#[cfg(unix)]
+impl Mode {
+    fn now() -> Self {
+        Self(rustix::termios::tcgetattr(std::io::stdin()).ok())
+    }
+
+    fn restore(&self) {
+        use rustix::termios::{OptionalActions, tcsetattr};
+        if let Some(mode) = &self.0 {
+            // A terminal that is gone needs no mode.
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, mode);
+        }
+    }
+
+    fn forget_what_was_typed() {
+        use rustix::termios::{QueueSelector, tcflush};
+        let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
+    }
+}
+
+/// How the terminal takes what is typed.
+#[cfg(not(unix))]
+struct Mode;
+
+#[cfg(not(unix))]
+impl Mode {
+    fn now() -> Self {
+        Self
+    }
+
+    fn restore(&self) {}
+
+    fn forget_what_was_typed() {}
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What a turn shows: the answer on stdout as it grows, everything else on stderr, line by line.
 
 use std::io::{IsTerminal as _, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -35,8 +36,8 @@ pub(crate) struct Show {
     /// are commands to it.
     terminal: bool,
     style: Style,
-    /// The agent that the user talks to.
-    agent: OnceLock<String>,
+    /// The agent that the user talks to, and the directory that its tools work in.
+    about: OnceLock<(String, String)>,
     /// How wide the terminal is, in characters; 0 if that is not known.
     width: AtomicUsize,
     state: Mutex<State>,
@@ -76,7 +77,7 @@ impl Show {
             growing,
             terminal: std::io::stdout().is_terminal(),
             style,
-            agent: OnceLock::new(),
+            about: OnceLock::new(),
             width: AtomicUsize::new(0),
             state: Mutex::new(State {
                 stdout: Box::new(render::stdout::open()?),
@@ -111,9 +112,12 @@ impl Show {
         });
     }
 
-    /// The agent that the user talks to: what others say is shown as theirs.
-    pub(crate) fn of_agent(&self, name: &str) {
-        let _ = self.agent.set(name.to_owned());
+    /// The agent that the user talks to: what others say is shown as theirs. And the directory that
+    /// the tools work in: paths are shown as they lie there.
+    pub(crate) fn of(&self, agent: &str, workspace: &Path) {
+        let workspace = workspace.to_string_lossy().into_owned();
+        // A chat has one agent.
+        let _ = self.about.set((agent.to_owned(), workspace));
     }
 
     /// How wide the terminal is.
@@ -231,7 +235,7 @@ impl Show {
     }
 
     fn is_own(&self, agent: &str) -> bool {
-        self.agent.get().is_none_or(|own| own == agent)
+        self.about.get().is_none_or(|(own, _)| own == agent)
     }
 
     /// What belongs to somebody else than the agent that the user talks to says so.
@@ -276,7 +280,8 @@ impl Show {
         // What the other agent does is shown after this, and before its end.
         if call.name == DELEGATION && self.level != Level::Quiet {
             let begun = self.style.faint("begun");
-            self.line(&mut state, &format!("  {label:<40} {begun}"));
+            let column = self.column();
+            self.line(&mut state, &format!("  {label:<column$} {begun}"));
         }
     }
 
@@ -293,6 +298,12 @@ impl Show {
         }
     }
 
+    /// How wide the column of the calls is: less where there is not much room.
+    fn column(&self) -> usize {
+        self.width()
+            .map_or(40, |width| width.saturating_sub(24).clamp(16, 40))
+    }
+
     /// `  read_file notes.md    hit    12 ms`.
     fn outcome(&self, agent: &str, answer: &Answer) -> String {
         let how = match (&answer.how, answer.output.is_error) {
@@ -304,11 +315,13 @@ impl Show {
             (Answered::Ran(_), false) => self.style.notable(&format!("{:<9}", "ran")),
         };
         let label = self.label(agent, &answer.call);
-        let line = format!("  {label:<40} {how} {:>9}", time(answer.elapsed));
-        let Some(why) = words::why(answer, self.level == Level::Verbose) else {
+        let column = self.column();
+        let line = format!("  {label:<column$} {how} {:>9}", time(answer.elapsed));
+        let workspace = self.about.get().map_or("", |(_, workspace)| workspace);
+        let Some(why) = words::why(answer, self.level == Level::Verbose, workspace) else {
             return line;
         };
-        let before = 2 + label.chars().count().max(40) + 1 + 9 + 1 + 9 + 2;
+        let before = 2 + label.chars().count().max(column) + 1 + 9 + 1 + 9 + 2;
         let room = self.width().map(|width| width.saturating_sub(before + 1));
         match room {
             // What does not fit stands below.

@@ -160,7 +160,10 @@ impl Talk<'_> {
             tokio::select! {
                 line = &mut reading => return line,
                 signal = interrupts.next() => match signal {
-                    Signal::End => return Line::End,
+                    Signal::End => {
+                        self.prompt.restore();
+                        return Line::End;
+                    }
                     // Of a terminal that is not edited on, or from elsewhere: it is still read.
                     Signal::Interrupt => render::err("Ctrl-D or /quit ends the chat"),
                 }

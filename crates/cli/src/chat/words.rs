@@ -1,5 +1,6 @@
 //! Tool calls in words.
 
+use cachalot_cache::Reason;
 use cachalot_model::Block;
 use cachalot_tools::{Answer, Answered, Arguments, Call};
 use serde_json::Value;
@@ -59,18 +60,44 @@ fn argument(name: &str, text: &str) -> String {
 }
 
 /// Why a call ended as it did, if that is worth a word: what was wrong, or why it ran although a
-/// result was kept. With `all`, also why it ran at all.
-pub(crate) fn why(answer: &Answer, all: bool) -> Option<String> {
+/// result was kept. With `all`, also why it ran at all. Paths are told as they lie in the workspace.
+pub(crate) fn why(answer: &Answer, all: bool, workspace: &str) -> Option<String> {
     match &answer.how {
         Answered::Refused => Some(first_sentence(answer)),
         Answered::Ran(_) if answer.output.is_error => Some(first_sentence(answer)),
-        // Of most calls there was nothing to be known before.
-        Answered::Ran(Some(why)) if all || *why != cachalot_cache::Reason::Absent.to_string() => {
-            Some(on_one_line(why))
+        Answered::Ran(Some(why)) if all || is_news(why) => {
+            Some(on_one_line(&readable(why, workspace)))
         }
         _ => None,
     }
     .filter(|why| !why.is_empty())
+}
+
+/// Whether a reason says more than that nothing was kept yet, or that nothing was to be looked for.
+fn is_news(why: &str) -> bool {
+    [Reason::Absent, Reason::Off, Reason::Refresh]
+        .iter()
+        .all(|usual| *why != usual.to_string())
+}
+
+/// Why a kept result was not served: what the engine calls a domain is what was written.
+fn readable(why: &str, workspace: &str) -> String {
+    const WRITTEN: &str = " was written to since";
+    let below = format!("{}/", workspace.trim_end_matches('/'));
+    let domain = why
+        .strip_suffix(WRITTEN)
+        .and_then(|domain| domain.split_once(':'));
+    match domain {
+        Some(("path" | "entries" | "tree", path)) if path == workspace => {
+            format!("the workspace{WRITTEN}")
+        }
+        Some(("path" | "entries" | "tree", path)) => {
+            format!("{}{WRITTEN}", path.strip_prefix(&below).unwrap_or(path))
+        }
+        Some(("workspace", _)) => "something unknown was done in the workspace since".to_owned(),
+        Some(("files", _)) => format!("what it was made from{WRITTEN}"),
+        _ => why.replace(&below, ""),
+    }
 }
 
 /// How a failure begins: the rest is for the model.
@@ -125,6 +152,40 @@ mod tests {
         assert_eq!(arguments(&short, &arguments_), "");
         assert_eq!(call(&of("{}").0), "tool");
         assert_eq!(call(&of("not json").0), "tool not json");
+    }
+
+    #[test]
+    fn reasons_are_told_in_the_words_of_the_user() {
+        for (why, told) in [
+            (
+                "entries:/w/a/b.md was written to since",
+                "a/b.md was written to since",
+            ),
+            (
+                "tree:/w was written to since",
+                "the workspace was written to since",
+            ),
+            (
+                "path:/else/x was written to since",
+                "/else/x was written to since",
+            ),
+            (
+                "workspace:/w was written to since",
+                "something unknown was done in the workspace since",
+            ),
+            (
+                "files:12ab was written to since",
+                "what it was made from was written to since",
+            ),
+            ("ltm was written to since", "ltm was written to since"),
+            (
+                "changed since: /w/a/b.md changed",
+                "changed since: a/b.md changed",
+            ),
+            ("expired", "expired"),
+        ] {
+            assert_eq!(readable(why, "/w"), told, "{why}");
+        }
     }
 
     #[test]

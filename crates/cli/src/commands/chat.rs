@@ -163,7 +163,7 @@ impl Setting<'_> {
             }
             _ => self.trouble(&error, None),
         })?;
-        show.of_agent(&chat.agent().name);
+        show.of(&chat.agent().name, bench.workspace());
         Ok(chat)
     }
 

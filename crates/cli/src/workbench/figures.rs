@@ -6,12 +6,12 @@ use cachalot_tools::cached::{CachedTools, Counters};
 
 use crate::render;
 
-/// The figures of a session: how many calls were answered without running, and a line per tool with
-/// the reasons why calls ran, or what they gave was not kept.
+/// The figures of a session: how many calls were answered without running, a line per tool, and the
+/// reasons why calls ran without asking, or why what they gave was not kept.
 pub(super) fn figures(tools: &CachedTools, session: &str) -> String {
     let counters = tools.counters(session);
     if counters.is_empty() {
-        return "no tool was called yet".to_owned();
+        return "tools: none was called yet".to_owned();
     }
     let stats = tools.cache_stats(session);
     let mut text = format!(
@@ -23,45 +23,59 @@ pub(super) fn figures(tools: &CachedTools, session: &str) -> String {
     text += &render::table::columns(&rows(&counters));
     for (name, counters) in &counters {
         for (why, times) in reasons(counters) {
-            text += &format!("{name}: {why}, {}\n", render::count(times, "call", "calls"));
+            let calls = render::count(times, "call", "calls");
+            text += &format!("{name}: {why} ({calls})\n");
         }
-    }
-    let saved: u64 = counters.values().map(|one| one.tokens_saved).sum();
-    if saved > 0 {
-        text += &format!("about {saved} tokens were not sent again\n");
     }
     text.trim_end().to_owned()
 }
 
+/// A column of the table: its name, its figure of a tool, and how that is written.
+type Column = (&'static str, fn(&Counters) -> u64, fn(u64) -> String);
+
+const COLUMNS: [Column; 10] = [
+    ("hits", |tool| tool.hits, plain),
+    ("misses", |tool| tool.misses, plain),
+    ("coalesced", |tool| tool.coalesced, plain),
+    ("bypassed", |tool| tool.bypassed.values().sum(), plain),
+    ("evicted", |tool| tool.evicted, plain),
+    ("invalidated", |tool| tool.invalidated, plain),
+    ("stale prevented", |tool| tool.stale_prevented, plain),
+    ("served", |tool| tool.bytes_served, render::bytes),
+    ("not sent again", |tool| tool.bytes_saved, render::bytes),
+    ("tokens saved", |tool| tool.tokens_saved, plain),
+];
+
+/// The columns that are always there.
+const USUAL: usize = 2;
+
+fn plain(figure: u64) -> String {
+    figure.to_string()
+}
+
+/// A row per tool. What never happened has no column.
 fn rows(counters: &BTreeMap<String, Counters>) -> Vec<Vec<String>> {
-    let head = [
-        "tool",
-        "hits",
-        "coalesced",
-        "ran",
-        "outdated",
-        "evicted",
-        "served",
-    ];
-    let mut rows = vec![head.map(ToOwned::to_owned).to_vec()];
-    for (name, counters) in counters {
-        let bypassed: u64 = counters.bypassed.values().sum();
-        rows.push(vec![
-            name.clone(),
-            counters.hits.to_string(),
-            counters.coalesced.to_string(),
-            (counters.misses + bypassed).to_string(),
-            counters.stale_prevented.to_string(),
-            counters.evicted.to_string(),
-            render::bytes(counters.bytes_served),
-        ]);
-    }
+    let happened = |figure: fn(&Counters) -> u64| counters.values().any(|tool| figure(tool) > 0);
+    let columns: Vec<Column> = COLUMNS
+        .into_iter()
+        .enumerate()
+        .filter(|(at, (_, figure, _))| *at < USUAL || happened(*figure))
+        .map(|(_, column)| column)
+        .collect();
+    let names = columns.iter().map(|(name, _, _)| (*name).to_owned());
+    let mut rows = vec![std::iter::once("tool".to_owned()).chain(names).collect()];
+    rows.extend(counters.iter().map(|(name, tool)| {
+        let figures = columns
+            .iter()
+            .map(|(_, figure, written)| written(figure(tool)));
+        std::iter::once(name.clone()).chain(figures).collect()
+    }));
     rows
 }
 
 fn reasons(counters: &Counters) -> impl Iterator<Item = (String, u64)> {
     let bypassed = counters.bypassed.iter();
-    let bypassed = bypassed.map(|(why, times)| (format!("ran, because {why}"), *times));
+    let bypassed = bypassed.map(|(why, times)| (format!("bypassed, because {why}"), *times));
     let not_kept = counters.not_kept.iter();
     bypassed.chain(not_kept.map(|(why, times)| (format!("not kept: {why}"), *times)))
 }

@@ -11,7 +11,7 @@ use cachalot_tools::mcp::Reporter;
 use cachalot_tools::settings::{ToolsetSettings, assemble, read_servers, read_toolsets};
 use cachalot_tools::{Registry, Tool, Toolbox};
 
-use super::Workbench;
+use super::{Kept, Workbench};
 use crate::team::read_tools;
 use crate::wiring::Warn;
 
@@ -42,6 +42,7 @@ impl Toolboxes for Workbench {
             .map_err(|error| missing(&error))?;
         let mut tools = assembled.tools;
         tools.extend(own);
+        let enabled = settings.enabled;
         let registry = Registry::new(tools).map_err(|error| missing(&error))?;
         let kept = CachedTools::new(
             &registry,
@@ -61,8 +62,9 @@ impl Toolboxes for Workbench {
         let kept = Arc::new(kept);
         let mut known = inner.kept.lock().unwrap_or_else(PoisonError::into_inner);
         // Those of sub-agents that are done are gone.
-        known.retain(|_, kept| kept.strong_count() > 0);
-        known.insert(session.to_owned(), Arc::downgrade(&kept));
+        known.retain(|_, kept| kept.tools.strong_count() > 0);
+        let tools = Arc::downgrade(&kept);
+        known.insert(session.to_owned(), Kept { tools, enabled });
         Ok(kept)
     }
 

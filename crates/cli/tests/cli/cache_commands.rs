@@ -1,6 +1,6 @@
 //! `cachalot cache …`.
 
-use crate::support::{Home, MARKING};
+use crate::support::{Home, MARKING, Ran};
 
 fn home_with(texts: &[&str]) -> Home {
     let home = Home::new();
@@ -47,6 +47,35 @@ fn entries_are_listed_read_and_erased() {
         .json();
     assert_eq!(rest["count"], 2);
     home.run(&["cache", "get", handle]).fails(1);
+}
+
+#[test]
+fn what_is_shared_by_another_user_alone_is_not_got_by_its_handle() {
+    let home = Home::new();
+    let shared = MARKING.replace(
+        "      args:",
+        "      key: mine\n      scope: user\n      args:",
+    );
+    home.write("agent.yaml", shared);
+    let by = |user: &str, arguments: &[&str]| {
+        let mut command = home.command(arguments);
+        Ran::from(command.env("USER", user).output().unwrap())
+    };
+    let run = ["run", "agent.yaml", "-q", "-i", "text=of bob"];
+    by("bob", &run).ok();
+    let get = ["cache", "get", "cache:mine"];
+    assert_eq!(by("bob", &get).ok().json()["stdout"], "of bob");
+    let refused = by("ada", &get).fails(1);
+    assert!(refused.stderr.contains("not yours"), "{refused}");
+    assert!(!refused.to_string().contains("of bob"), "{refused}");
+    // Whoever names the entry itself gets it.
+    let listed = by("ada", &["cache", "ls", "--json"]).ok().json();
+    let key = listed[0]["key"].as_str().unwrap();
+    assert!(refused.stderr.contains(key), "{refused}");
+    assert_eq!(
+        by("ada", &["cache", "get", key]).ok().json()["stdout"],
+        "of bob"
+    );
 }
 
 #[test]

@@ -5,6 +5,8 @@
 
 mod cache_commands;
 mod cassette;
+mod chat;
+mod chat_faults;
 mod digest_key;
 mod faults;
 mod hash;
@@ -14,13 +16,24 @@ mod input;
 mod memory;
 mod names;
 mod processes;
+mod provider;
 mod run;
 mod secrets;
+mod sessions;
+mod simulate;
 mod story;
 mod support;
+mod talk;
+mod teams;
+mod terminal;
+mod tool_server;
 mod validate;
 mod why;
 
 #[allow(unused_imports, reason = "other tests use the others")]
 #[path = "../../../workflow/tests/stand_ins/mod.rs"]
 mod stand_ins;
+
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../../agent/tests/agent/bodies.rs"]
+mod bodies;

@@ -1,11 +1,12 @@
-//! The story's agents, unchanged, against a local stand-in for LlamaCloud.
+//! The story's agents, unchanged, against local stand-ins for LlamaCloud and OpenAI.
 
 use serde_json::json;
 
-use crate::stand_ins::LlamaCloud;
+use crate::stand_ins::{LlamaCloud, Provider};
 use crate::support::{Home, Ran};
 
 const EXTRACTION: &str = include_str!("../../../../examples/story/document_extraction.yaml");
+const TRANSLATION: &str = include_str!("../../../../examples/story/cached_llm_agent.yaml");
 const MANAGEMENT: &str = include_str!("../../../../examples/story/cache_management.yaml");
 const KEY: &str = "llx-test-key-0123456789";
 
@@ -99,6 +100,131 @@ fn the_service_key_is_written_nowhere() {
         let found = bytes
             .windows(KEY.len())
             .any(|window| window == KEY.as_bytes());
+        assert!(!found, "{} holds the key", path.display());
+    }
+}
+
+/// The translation agent of the story, with nothing but the environment to say where the model is.
+fn translate(home: &Home, provider: &Provider, arguments: &[&str]) -> Ran {
+    home.write("translation.yaml", TRANSLATION);
+    let arguments = [
+        &[
+            "run",
+            "translation.yaml",
+            "-i",
+            "target_language=French",
+            "-i",
+            "text=The whale dives.",
+        ],
+        arguments,
+    ]
+    .concat();
+    let mut command = home.command(&arguments);
+    command.envs(provider.environment());
+    Ran::from(command.output().unwrap())
+}
+
+#[test]
+fn a_translation_is_paid_once_and_says_what_it_saves() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    let first = translate(&home, &provider, &["-v"]).ok();
+    let result = &first.json()["translation_result"];
+    assert_eq!(
+        result["result"]["content"],
+        "[simulated French] The whale dives."
+    );
+    assert_eq!(
+        (&result["_cache_hit"], &result["_cache_stored"]),
+        (&json!(false), &json!(true))
+    );
+    let cost = result["result"]["cost"].as_f64().unwrap();
+    assert!(cost > 0.0);
+    assert!(first.stderr.contains("miss"), "{first}");
+
+    let second = translate(&home, &provider, &["-v"]).ok();
+    let again = &second.json()["translation_result"];
+    assert_eq!(again["_cache_hit"], true, "{second}");
+    assert_eq!(again["result"], result["result"]);
+    assert!(second.stderr.contains("hit"), "{second}");
+    let (paid, saved) = second.stderr.split_once(" · saved ").unwrap();
+    assert!(
+        paid.contains("paid 0 calls") && !paid.contains('$'),
+        "{second}"
+    );
+    assert!(saved.contains('$') && saved.contains("token"), "{second}");
+    assert_eq!(provider.requests(), 1);
+
+    // The report has the figures.
+    let report = translate(&home, &provider, &["--json"]).ok().json()["report"].clone();
+    assert_eq!(report["paid"]["calls"], 0, "{report}");
+    assert_eq!(report["saved"]["dollars"].as_f64(), Some(cost), "{report}");
+
+    // Another language is another call; without the cache, the same is paid again.
+    let fresh = translate(&home, &provider, &["-i", "target_language=German"]).ok();
+    assert_eq!(fresh.json()["translation_result"]["_cache_hit"], false);
+    translate(&home, &provider, &["--refresh"]).ok();
+    assert_eq!(provider.requests(), 3);
+
+    // What is known needs no key and no provider.
+    let alone = home.run(&[
+        "run",
+        "translation.yaml",
+        "--frozen",
+        "-i",
+        "target_language=French",
+        "-i",
+        "text=The whale dives.",
+    ]);
+    assert_eq!(
+        alone.code,
+        Some(1),
+        "the address of the provider is in the key: {alone}"
+    );
+}
+
+#[test]
+fn an_unreachable_model_fails_the_run_and_stores_nothing() {
+    let home = Home::new();
+    let provider = Provider::built_in();
+    let url = provider.environment();
+    drop(provider);
+    home.write("translation.yaml", TRANSLATION);
+    let mut command = home.command(&[
+        "run",
+        "translation.yaml",
+        "-i",
+        "target_language=French",
+        "-i",
+        "text=x",
+    ]);
+    let failed = Ran::from(command.envs(&url).output().unwrap()).fails(1);
+    assert!(failed.stderr.contains("connection_error"), "{failed}");
+    let mut command = home.command(&[
+        "run",
+        "translation.yaml",
+        "-i",
+        "target_language=French",
+        "-i",
+        "text=x",
+    ]);
+    let keyless = Ran::from(command.output().unwrap()).fails(1);
+    assert!(
+        keyless
+            .stderr
+            .contains("the environment variable OPENAI_API_KEY is not set"),
+        "{keyless}"
+    );
+}
+
+#[test]
+fn the_key_of_the_provider_is_written_nowhere() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    translate(&home, &provider, &[]).ok();
+    let key = crate::stand_ins::provider::KEY;
+    for (path, bytes) in home.files() {
+        let found = bytes
+            .windows(key.len())
+            .any(|window| window == key.as_bytes());
         assert!(!found, "{} holds the key", path.display());
     }
 }

@@ -2,7 +2,10 @@
 //!
 //! `yaml`: an agent file, which must be valid and run to its end offline.
 //! - `fragment=node`: one or more nodes, put under `nodes:` of an agent file first.
-//! - `fragment=file`: keys of an agent file without its nodes; a node is added.
+//! - `fragment=file`: keys of an agent file without its nodes; a node is added, and an agent where
+//!   there are keys that only agents need.
+//! - `fragment=agent`: keys of an agent, put under `agents:` of a team first.
+//! - `team`: a team of agents, which must be valid; it is talked to, and not run.
 //! - `input=…`: handed to `--input`; may be repeated.
 //! - `file=NAME`: also written under this name where the commands of the document run.
 //! - `exit=N`: how the run ends, if not with 0.
@@ -55,9 +58,15 @@ pub(crate) enum Marker {
     NoRun,
     State,
     Fresh,
+    Team,
 }
 
 impl Block {
+    /// Whether it is a team, or a part of one.
+    pub(crate) fn is_team(&self) -> bool {
+        self.marker(Marker::Team).is_some() || self.marker(Marker::Fragment) == Some("agent")
+    }
+
     /// The value of a marker.
     pub(crate) fn marker(&self, marker: Marker) -> Option<&str> {
         self.all(marker).next()
@@ -132,7 +141,7 @@ fn parse(info: &str, place: &str) -> (Language, Vec<(Marker, String)>) {
         Some("yaml") => (
             Language::Yaml,
             &[
-                "fragment", "input", "file", "exit", "wrong", "needs", "no-run",
+                "fragment", "input", "file", "exit", "wrong", "needs", "no-run", "team",
             ],
         ),
         Some("json") => (Language::Json, &["state"]),
@@ -158,9 +167,10 @@ fn parse(info: &str, place: &str) -> (Language, Vec<(Marker, String)>) {
             "needs" => Marker::Needs,
             "no-run" => Marker::NoRun,
             "fresh" => Marker::Fresh,
+            "team" => Marker::Team,
             _ => Marker::State,
         };
-        let takes_value = !matches!(marker, Marker::State | Marker::Fresh);
+        let takes_value = !matches!(marker, Marker::State | Marker::Fresh | Marker::Team);
         assert_eq!(
             takes_value,
             !value.is_empty(),

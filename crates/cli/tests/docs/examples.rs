@@ -9,12 +9,14 @@ const INVOICE: &str = "file_path=examples/data/invoice-2026-0417.pdf";
 
 /// The examples, by the tests below that run them.
 const TRIED: &[&str] = &[
+    "examples/coder.yaml",
     "examples/document_extraction.yaml",
     "examples/fan_out.yaml",
     "examples/invalidation.yaml",
     "examples/story/cache_management.yaml",
     "examples/story/cached_llm_agent.yaml",
     "examples/story/document_extraction.yaml",
+    "examples/translate_cached.yaml",
 ];
 
 /// Runs an example that must end well; its final state and what it said.
@@ -132,16 +134,51 @@ fn the_story_runs_unchanged() {
     assert_eq!(home.extractions(), 2);
 }
 
-/// Remove its comment, and move it to the tests above, as soon as there is `llm.call`.
+/// The translation agent of the story, and the example that needs no key.
 #[test]
-fn the_story_s_translation_agent_lacks_only_its_action() {
-    let ended =
-        Home::new().cachalot(["validate", "--json", "examples/story/cached_llm_agent.yaml"]);
-    let codes: Vec<Value> = state(&ended)["problems"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|problem| problem["code"].clone())
-        .collect();
-    assert_eq!((ended.code, codes), (2, vec![json!("unknown-action")]));
+fn a_translation_is_paid_once() {
+    for file in [
+        "examples/story/cached_llm_agent.yaml",
+        "examples/translate_cached.yaml",
+    ] {
+        let home = Home::new();
+        let inputs = ["target_language=French", "text=The whale dives."];
+        let (first, said) = run(&home, file, &inputs);
+        let translated = &first["translation_result"];
+        assert_eq!(
+            translated["result"]["content"],
+            "[simulated French] The whale dives."
+        );
+        assert!(said.contains("paid 1 call"), "{said}");
+        let (second, said) = run(&home, file, &inputs);
+        let again = &second["translation_result"];
+        assert_eq!(
+            (&again["_cache_hit"], &again["result"]),
+            (&json!(true), &translated["result"])
+        );
+        let saved = said.split_once("saved ").map_or("", |(_, saved)| saved);
+        assert!(
+            said.contains("paid 0 calls") && saved.contains('$'),
+            "{said}"
+        );
+        assert_eq!(home.model_calls(), 1);
+    }
+}
+
+/// The coder of the examples reads, edits and looks again.
+#[test]
+#[cfg(unix)]
+fn the_coder_works_on_files() {
+    let home = Home::new();
+    let file = "examples/data/draft.md";
+    let before = "# Sperm whales\n\nThe sperm whale is a whale.\nTODO: say how deep it dives.\n";
+    home.write(file, before);
+    let ended = home.shell(&format!(
+        "echo 'Finish the TODO in {file}' | cachalot chat examples/coder.yaml"
+    ));
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(!ended.stdout.trim().is_empty());
+    let after = std::fs::read_to_string(home.work().join(file)).unwrap();
+    assert_eq!(after, before.replace("TODO", "DONE"), "{}", ended.stderr);
+    assert!(home.model_calls() > 2);
 }

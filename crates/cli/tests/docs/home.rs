@@ -17,7 +17,7 @@ use crate::files;
 #[path = "../../../workflow/tests/stand_ins/mod.rs"]
 mod stand_ins;
 
-use stand_ins::{LlamaCloud, SearXng, Server};
+use stand_ins::{LlamaCloud, Provider, SearXng, Server};
 
 /// What a key of LlamaCloud looks like here.
 const KEY: &str = "llx-stand-in";
@@ -33,6 +33,7 @@ pub(crate) struct Home {
     directory: TempDir,
     llama_cloud: LlamaCloud,
     searxng: SearXng,
+    models: Provider,
     api: Server,
 }
 
@@ -62,6 +63,7 @@ impl Home {
                 found("Sperm whale", "https://whales.example/sperm-whale"),
                 found("Cachalot", "https://dictionary.example/cachalot"),
             ]),
+            models: Provider::built_in(),
             api: Server::start(api()),
         };
         home.programs();
@@ -83,6 +85,11 @@ impl Home {
     /// How many extractions LlamaCloud was paid for.
     pub(crate) fn extractions(&self) -> u32 {
         self.llama_cloud.started()
+    }
+
+    /// How often a model was asked.
+    pub(crate) fn model_calls(&self) -> usize {
+        self.models.requests()
     }
 
     /// A file that holds the secret of the runs, which none may.
@@ -147,6 +154,11 @@ impl Home {
             .env("LLAMA_CLOUD_API_KEY", KEY)
             .env("SEARXNG_BASE_URL", self.searxng.base_url())
             .env("EXAMPLE_API", self.api.base_url())
+            .envs(self.models.environment())
+            .env(
+                "CACHALOT_EXAMPLE_PROVIDER",
+                format!("{}/v1", self.models.url()),
+            )
             .env("SECRET_TOKEN", TOKEN)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

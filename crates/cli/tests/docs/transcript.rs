@@ -4,15 +4,26 @@
 const ANYTHING: char = '…';
 
 /// Whether `actual` is as `expected` says: line by line, blanks at the ends of lines and of the whole
-/// aside. A line that is `…` alone stands for any number of lines, `…` in a line for any text.
+/// aside, and how far columns stand apart, which depends on what is in them. A line that is `…` alone
+/// stands for any number of lines, `…` in a line for any text.
 pub(crate) fn matches(expected: &str, actual: &str) -> bool {
-    let lines = |text: &str| {
-        text.trim_end()
-            .lines()
-            .map(|line| line.trim_end().to_owned())
-            .collect::<Vec<_>>()
-    };
+    let lines = |text: &str| text.trim_end().lines().map(columns).collect::<Vec<_>>();
     lines_match(&lines(expected), &lines(actual))
+}
+
+/// The line with its columns two blanks apart.
+fn columns(line: &str) -> String {
+    let text = line.trim();
+    let indent = line.len() - line.trim_start().len();
+    let cells = text
+        .split("  ")
+        .map(str::trim)
+        .filter(|cell| !cell.is_empty());
+    let cells: Vec<&str> = cells.collect();
+    match cells.is_empty() {
+        true => String::new(),
+        false => format!("{}{}", &line[..indent], cells.join("  ")),
+    }
 }
 
 fn lines_match(expected: &[String], actual: &[String]) -> bool {
@@ -57,6 +68,8 @@ fn wildcards_stand_for_parts_and_for_lines() {
         ("…\nend", "end"),
         ("…\nend", "1\n2\nend"),
         ("a\n…\nb\n…", "a\nb"),
+        ("a  b   c", "a    b  c"),
+        ("  a  b", "  a      b"),
     ] {
         assert!(matches(expected, actual), "{expected:?} and {actual:?}");
     }
@@ -67,6 +80,8 @@ fn wildcards_stand_for_parts_and_for_lines() {
         ("…x", "xy"),
         ("a…a", "a"),
         ("a\n…\nb", "a\nc"),
+        ("a b", "a  b"),
+        ("  a", " a"),
     ] {
         assert!(!matches(expected, actual), "{expected:?} and {actual:?}");
     }

@@ -8,19 +8,43 @@ use crate::blocks::{self, Block, Language, Marker};
 use crate::home::{self, Home};
 use crate::transcript;
 
+/// What only agents need.
+const OF_AGENTS: [&str; 3] = ["mcps", "permissions", "tools"];
+
 /// A block as an agent file.
 fn agent_file(block: &Block) -> String {
-    let indented = || {
-        block
-            .text
-            .lines()
-            .map(|line| format!("  {line}\n"))
+    let text = &block.text;
+    let indented = |by: &str| {
+        text.lines()
+            .map(|line| format!("{by}{line}\n"))
             .collect::<String>()
     };
+    let has = |key: &str| {
+        text.lines()
+            .any(|line| line.starts_with(&format!("{key}:")))
+    };
     match block.marker(Marker::Fragment) {
-        None => block.text.clone(),
-        Some("node") => format!("name: example\nnodes:\n{}", indented()),
-        Some("file") => format!("{}\nnodes:\n  - name: nothing\n", block.text),
+        None => text.clone(),
+        Some("node") => format!("name: example\nnodes:\n{}", indented("  ")),
+        Some("file") => {
+            let needs_agents = OF_AGENTS.iter().any(|key| has(key)) && !has("agents");
+            let agents = match needs_agents {
+                true => "agents: {root: {model: gpt-4o-mini}}\n",
+                false => "",
+            };
+            let nodes = match block.is_team() {
+                true => "",
+                false => "nodes:\n  - name: nothing\n",
+            };
+            format!("{text}\n{agents}{nodes}")
+        }
+        Some("agent") => {
+            let model = match has("model") {
+                true => "",
+                false => "    model: gpt-4o-mini\n",
+            };
+            format!("agents:\n  root:\n{model}{}", indented("    "))
+        }
         Some(other) => panic!("{}: there is no fragment={other}", block.place()),
     }
 }
@@ -34,6 +58,9 @@ fn problem(block: &Block, home: &Home, state: &mut Option<Value>) -> Option<Stri
     let validated = home.cachalot(["validate".as_ref(), path.as_os_str()]);
     if validated.code != 0 {
         return Some(format!("it is not valid:\n{}", validated.stderr));
+    }
+    if block.is_team() && !validated.stderr.contains(" agent") {
+        return Some(format!("it is no team:\n{}", validated.stderr));
     }
     if !runs(block) {
         return None;
@@ -63,7 +90,9 @@ fn problem(block: &Block, home: &Home, state: &mut Option<Value>) -> Option<Stri
 
 /// Whether a valid block is run here.
 fn runs(block: &Block) -> bool {
-    block.marker(Marker::NoRun).is_none() && block.all(Marker::Needs).all(Home::has)
+    !block.is_team()
+        && block.marker(Marker::NoRun).is_none()
+        && block.all(Marker::Needs).all(Home::has)
 }
 
 /// Whether `validate` refuses a file for nothing but `code`.
@@ -123,6 +152,7 @@ fn every_yaml_block_is_valid_and_runs() {
                 let kind = match block.marker(Marker::Wrong) {
                     Some(_) => "refused as the document says",
                     None if runs(&block) => "valid and run",
+                    None if block.is_team() => "a valid team",
                     None => "valid, not run",
                 };
                 // Each in a home of its own: what an example stores must not make another a hit.
@@ -190,6 +220,12 @@ fn a_block_that_is_not_as_its_document_says_is_found() {
         "```yaml fragment=node exit=1\n- name: a\n  run: return 1\n```\n",
         "```yaml fragment=node wrong=unknown-key\n- name: a\n  uses: json.prase\n```\n",
         "```yaml fragment=node wrong=unknown-action\n- name: a\n```\n",
+        "```yaml team\nagents: {root: {modle: gpt-4o}}\n```\n",
+        "```yaml team\nagents: {root: {model: gpt-4o, toolsets: [{type: filesytem}]}}\n```\n",
+        "```yaml team\nagents: {root: {model: nothing}}\n```\n",
+        "```yaml team\nnodes: [{name: a}]\n```\n",
+        "```yaml fragment=agent\ntoolsets: [{type: filesystem, tools: [raed_file]}]\n```\n",
+        "```yaml fragment=file\ntools: {cacheToolResult: true}\n```\n",
     ] {
         assert!(check(wrong).is_some(), "{wrong}");
     }
@@ -197,6 +233,12 @@ fn a_block_that_is_not_as_its_document_says_is_found() {
         "```yaml fragment=node exit=1\n- name: a\n  run: raise ValueError()\n```\n",
         "```yaml fragment=node wrong=unknown-action\n- name: a\n  uses: json.prase\n```\n",
         "```yaml fragment=node no-run=it-would-fail\n- name: a\n  run: raise ValueError()\n```\n",
+        "```yaml team\nagents: {root: {model: gpt-4o, toolsets: [{type: filesystem}]}}\n```\n",
+        "```yaml team wrong=unknown-toolset\nagents: {root: {model: gpt-4o, toolsets: [{type: filesytem}]}}\n```\n",
+        "```yaml fragment=agent\ntoolsets: [{type: filesystem, tools: [read_file]}]\n```\n",
+        "```yaml fragment=file\ntools: {cacheToolResults: true}\n```\n",
+        "```yaml fragment=file team\nbudget: {max_cost: 1}\nagents: {root: {model: gpt-4o}}\n```\n",
+        "```yaml fragment=node\n- name: a\n  uses: llm.call\n  with: {model: claude-sonnet-5, prompt: Hi}\n```\n",
     ] {
         assert_eq!(check(right), None, "{right}");
     }

@@ -1,0 +1,357 @@
+//! `cachalot chat` through a pipe: the answer alone on stdout, everything else on stderr.
+
+use serde_json::{Value, json};
+
+use crate::bodies::frozen_parts;
+use crate::provider::{OBEDIENT, Provider, SHELL, session};
+use crate::support::Home;
+
+/// The example, and the file that it is tried on.
+pub(crate) fn with_the_example(home: &Home) {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    for file in ["coder.yaml", "data/draft.md"] {
+        let bytes = std::fs::read(format!("{examples}/{file}")).unwrap();
+        home.write(&format!("examples/{file}"), bytes);
+    }
+}
+
+pub(crate) const TASK: &str = "Finish the TODO in examples/data/draft.md";
+
+#[test]
+fn the_example_reads_edits_and_reads_again_with_a_hit_and_nothing_stale() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    with_the_example(&home);
+    let ran = home.ask(&provider, &["examples/coder.yaml"], TASK).ok();
+    assert_eq!(
+        ran.stdout,
+        "[simulated] Done. Line 4 of examples/data/draft.md now reads:\n\n    DONE: say how deep it dives.\n"
+    );
+    let draft = std::fs::read_to_string(home.join("examples/data/draft.md")).unwrap();
+    assert!(
+        draft.contains("\nDONE: say how deep it dives.\n"),
+        "{draft}"
+    );
+    let calls: Vec<&str> = ran
+        .stderr
+        .lines()
+        .filter(|line| line.starts_with("  "))
+        .collect();
+    let expected = [
+        ("read_file", "ran", ""),
+        ("read_file", "hit", ""),
+        ("grep", "ran", ""),
+        ("edit_file", "ran", ""),
+        (
+            "read_file",
+            "ran",
+            "examples/data/draft.md was written to since",
+        ),
+    ];
+    assert_eq!(calls.len(), expected.len(), "{ran}");
+    for (line, (tool, how, why)) in calls.iter().zip(expected) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[0], tool, "{ran}");
+        assert!(words.contains(&how) && line.ends_with(why), "{line}");
+    }
+    assert!(
+        ran.stderr.contains("Tool cache stats: 1/4 hits (25%)"),
+        "{ran}"
+    );
+    let sum = ran
+        .stderr
+        .lines()
+        .find(|line| line.starts_with("in all "))
+        .unwrap();
+    assert!(
+        sum.contains("cached by the provider")
+            && sum.contains("$0.0")
+            && sum.contains("saved 1 tool call"),
+        "{sum}"
+    );
+    session(&ran);
+}
+
+#[test]
+fn without_a_cache_every_call_runs() {
+    for flag in ["--no-cache", "--refresh"] {
+        let (home, provider) = (Home::new(), Provider::built_in());
+        with_the_example(&home);
+        let ran = home
+            .ask(&provider, &["examples/coder.yaml", flag], TASK)
+            .ok();
+        assert!(ran.stdout.contains("DONE"), "{ran}");
+        assert!(!ran.stderr.contains(" hit "), "{flag}: {ran}");
+        assert!(!ran.stderr.contains("caching is off"), "that was asked for: {ran}");
+    }
+    let both = Home::new().run(&["chat", "x.yaml", "--no-cache", "--refresh"]);
+    both.fails(2);
+}
+
+#[test]
+fn stdout_holds_the_answer_and_nothing_else() {
+    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    home.write("agent.yaml", SHELL);
+    for arguments in [
+        &["agent.yaml", "--yes"][..],
+        &["agent.yaml", "--yes", "-v"],
+        &["agent.yaml", "--yes", "-q"],
+    ] {
+        let ran = home.ask(&provider, arguments, "run echo hello").ok();
+        assert_eq!(ran.stdout, "It said: hello\n[exit status 0]\n", "{ran}");
+        assert!(!ran.stderr.contains('\u{1b}'), "{ran}");
+        assert_eq!(ran.stderr.is_empty(), arguments.contains(&"-q"), "{ran}");
+    }
+    let ran = home.ask(&provider, &["agent.yaml", "-v"], "think").ok();
+    assert_eq!(ran.stdout, "I have thought.\n");
+    assert!(
+        ran.stderr
+            .contains("  thinking | First this.\n  thinking | Then that.\n"),
+        "{ran}"
+    );
+    // What a program reads is what the model wrote.
+    let ran = home.ask(&provider, &["agent.yaml"], "escape").ok();
+    assert_eq!(ran.stdout, "a \u{1b}[31mred\u{1b}[0m word\n");
+}
+
+#[test]
+fn for_programs_there_is_json() {
+    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    home.write("agent.yaml", SHELL);
+    let ran = home.ask(&provider, &["agent.yaml", "--json"], "hello").ok();
+    let told = ran.json();
+    assert_eq!(told["answer"], "I was told: hello");
+    assert_eq!(
+        (&told["ended"], &told["agent"]),
+        (&json!("end"), &json!("root"))
+    );
+    assert_eq!(told["session"], session(&ran));
+    assert_eq!(told["report"]["model_calls"], 1);
+    assert!(told["report"]["dollars"].as_f64().unwrap() > 0.0, "{told}");
+}
+
+#[test]
+fn another_process_goes_on_with_the_same_bytes() {
+    let models = [
+        "{provider: openai, model: gpt-4o}",
+        "{provider: openai, model: gpt-5, format: responses}",
+        "{provider: anthropic, model: claude-sonnet-5}",
+    ];
+    for model in models {
+        let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+        let file = format!(
+            "models:\n  one: {model}\n{}",
+            SHELL.replace("openai/gpt-4o", "one")
+        );
+        home.write("agent.yaml", file);
+        let keys = |command: &mut std::process::Command| {
+            command
+                .env("OPENAI_API_KEY", "x")
+                .env("ANTHROPIC_API_KEY", "x");
+        };
+        let ask = |arguments: &[&str], question: &str| {
+            let arguments = [&["agent.yaml", "--yes"], arguments].concat();
+            home.ask_with(&provider, &arguments, question.as_bytes(), keys)
+                .ok()
+        };
+        let first = ask(&[], "run echo one");
+        let name = session(&first);
+        let before = provider.received().len();
+        // The beginning of its name is enough.
+        let second = ask(&["--session", &name[..6]], "run echo two");
+        assert_eq!(session(&second), name);
+        assert!(second.stdout.contains("two"), "{second}");
+        let received = provider.received();
+        assert!(received.len() > before && before > 1, "{model}");
+        // That each body begins with the one before it is checked of all of them; here is that it is
+        // one conversation.
+        assert_eq!(frozen_parts(&received).len(), 1, "{model}");
+        let last = String::from_utf8_lossy(&received.last().unwrap().body).into_owned();
+        assert!(
+            last.contains("echo one") && last.contains("echo two"),
+            "{last}"
+        );
+    }
+}
+
+#[test]
+fn what_a_toolset_says_of_itself_is_in_the_text_of_the_system() {
+    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let toolset = "{type: shell, instruction: Use the shell with care.}";
+    home.write("agent.yaml", SHELL.replace("{type: shell}", toolset));
+    home.ask(&provider, &["agent.yaml"], "hello").ok();
+    let system = provider.received()[0].json()["messages"][0].clone();
+    assert_eq!(
+        system["content"],
+        "Run what you are told.\n\nUse the shell with care."
+    );
+}
+
+#[test]
+fn nobody_can_be_asked_through_a_pipe() {
+    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let run = "run touch made; echo done";
+    home.write("agent.yaml", SHELL);
+    let refused = home.ask(&provider, &["agent.yaml"], run).ok();
+    assert!(!home.join("made").exists());
+    for expected in ["refused", "--yes", "permissions.allow"] {
+        assert!(refused.stderr.contains(expected), "{expected}: {refused}");
+    }
+    let denied = format!("{SHELL}permissions: {{deny: ['shell:command=touch*']}}\n");
+    home.write("denied.yaml", denied);
+    let denied = home.ask(&provider, &["denied.yaml", "--yes"], run).ok();
+    assert!(!home.join("made").exists());
+    assert!(
+        denied
+            .stderr
+            .contains("denied by the rule `shell:command=touch*`"),
+        "{denied}"
+    );
+    home.write(
+        "allowed.yaml",
+        format!("{SHELL}permissions: {{allow: [shell]}}\n"),
+    );
+    home.ask(&provider, &["allowed.yaml"], run).ok();
+    assert!(home.join("made").exists());
+}
+
+#[test]
+fn what_a_sub_agent_does_is_told_as_its_own() {
+    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    home.write(
+        "team.yaml",
+        "agents:
+  lead: {model: openai/gpt-4o, sub_agents: [helper]}
+  helper: {model: openai/gpt-4o, description: Runs things., toolsets: [{type: shell}]}
+",
+    );
+    let ran = home
+        .ask(&provider, &["team.yaml", "--yes"], "delegate echo hi")
+        .ok();
+    assert_eq!(ran.stdout, "Helper said: It said: hi\n[exit status 0]\n");
+    let order = [
+        "  transfer_task helper run echo hi",
+        "  helper | I run it.",
+        "  helper: shell echo hi",
+        "  helper | It said: hi",
+        "  transfer_task helper run echo hi",
+    ];
+    let mut rest = ran.stderr.as_str();
+    for expected in order {
+        let at = rest
+            .find(expected)
+            .unwrap_or_else(|| panic!("{expected}: {ran}"));
+        rest = &rest[at + expected.len()..];
+    }
+    // Both agents' answers are in the sum.
+    let told = home
+        .ask(
+            &provider,
+            &["team.yaml", "--yes", "--json"],
+            "delegate echo hi",
+        )
+        .ok();
+    assert_eq!(told.json()["report"]["model_calls"], 4);
+    let only = home
+        .ask(&provider, &["team.yaml", "--agent", "helper"], "hello")
+        .ok();
+    assert_eq!(only.stdout, "I was told: hello\n");
+}
+
+#[test]
+fn tools_stay_in_the_workspace() {
+    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    home.write("agent.yaml", SHELL.replace("shell", "filesystem"));
+    home.write("inside/note.txt", "inside");
+    home.write("outside.txt", "a secret thing");
+    let arguments = ["agent.yaml", "--workspace", "inside"];
+    let read = home.ask(&provider, &arguments, "read note.txt").ok();
+    assert!(read.stdout.contains("inside"), "{read}");
+    let refused = home.ask(&provider, &arguments, "read ../outside.txt").ok();
+    assert!(!refused.stdout.contains("a secret thing"), "{refused}");
+    assert!(refused.stderr.contains("failed"), "{refused}");
+    let name = session(&read);
+    let moved = home
+        .ask(&provider, &["agent.yaml", "--session", &name], "hello")
+        .ok();
+    assert!(
+        moved.stderr.contains("warning: ") && moved.stderr.contains("inside"),
+        "{moved}"
+    );
+    for (wrong, cause) in [
+        ("nowhere", "No such file"),
+        ("outside.txt", "Not a directory"),
+    ] {
+        let ran = home
+            .ask(&provider, &["agent.yaml", "--workspace", wrong], "hello")
+            .fails(2);
+        assert!(
+            ran.stderr.contains(wrong) && ran.stderr.contains(cause),
+            "{ran}"
+        );
+    }
+}
+
+#[test]
+fn a_budget_ends_the_turn_and_says_so() {
+    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    home.write("agent.yaml", format!("{SHELL}budget: {{max_tokens: 1}}\n"));
+    let ran = home
+        .ask(&provider, &["agent.yaml", "--yes"], "run echo hi")
+        .fails(1);
+    assert!(ran.stderr.contains("stopped: "), "{ran}");
+    assert!(ran.stderr.contains("max_tokens"), "{ran}");
+    home.write(
+        "few.yaml",
+        SHELL.replace("    instruction", "    max_iterations: 1\n    instruction"),
+    );
+    let ran = home
+        .ask(&provider, &["few.yaml", "--yes"], "run echo hi")
+        .fails(1);
+    assert!(ran.stderr.contains("max_iterations"), "{ran}");
+    let ran = home
+        .ask(&provider, &["few.yaml", "--yes", "--json"], "run echo hi")
+        .fails(1);
+    assert_eq!(ran.json()["ended"], "iterations");
+}
+
+#[test]
+fn a_session_that_is_continued_elsewhere_goes_on_in_both() {
+    // Requests of two at once arrive in any order.
+    let provider = Provider::scripted(OBEDIENT).accepting_anything();
+    let home = Home::new();
+    home.write("agent.yaml", SHELL);
+    let name = session(&home.ask(&provider, &["agent.yaml"], "first").ok());
+    std::thread::scope(|scope| {
+        let ask = |question: &'static str| {
+            let (home, provider, name) = (&home, &provider, name.clone());
+            scope.spawn(move || home.ask(provider, &["agent.yaml", "--session", &name], question))
+        };
+        let both = [ask("second"), ask("third")];
+        for asked in both {
+            let ran = asked.join().unwrap();
+            // Whoever comes second begins again from there, or is told to.
+            assert!(
+                ran.code == Some(0) || ran.stderr.contains("elsewhere"),
+                "{ran}"
+            );
+        }
+    });
+    let shown = home.run(&["sessions", "show", &name, "--json"]).ok().json();
+    let roles: Vec<&Value> = shown["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| &message["role"])
+        .collect();
+    assert!(roles.len() >= 4, "{shown}");
+    assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "{roles:?}");
+}
+
+#[test]
+fn a_very_long_question_arrives() {
+    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    home.write("agent.yaml", SHELL);
+    let question = "ü".repeat(300_000);
+    let ran = home.ask(&provider, &["agent.yaml"], &question).ok();
+    assert_eq!(ran.stdout.len(), "I was told: \n".len() + question.len());
+}

@@ -1,0 +1,492 @@
+//! `cachalot chat` on a terminal.
+#![cfg(unix)]
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::chat::{TASK, with_the_example};
+use crate::provider::{OBEDIENT, Provider, SHELL};
+use crate::support::Home;
+use crate::terminal::{CTRL_C, CTRL_D, Terminal, UP};
+
+fn chat(home: &Home, provider: &Provider, arguments: &[&str]) -> Terminal {
+    chat_with(home, provider, arguments, |_| {})
+}
+
+fn chat_with(
+    home: &Home,
+    provider: &Provider,
+    arguments: &[&str],
+    change: impl FnOnce(&mut Command),
+) -> Terminal {
+    let mut command = home.command(&[&["chat"], arguments].concat());
+    provider.known_to(&mut command);
+    change(&mut command);
+    Terminal::start(&mut command)
+}
+
+fn obedient() -> (Home, Provider) {
+    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    home.write("agent.yaml", SHELL);
+    (home, provider)
+}
+
+#[test]
+fn calls_answers_and_sums_are_shown_and_how_to_go_on() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    with_the_example(&home);
+    let mut terminal = chat(&home, &provider, &["examples/coder.yaml"]);
+    terminal
+        .see("root (coder): Reads and edits the files")
+        .see("session ")
+        .prompt();
+    terminal.say(TASK);
+    for expected in [
+        "I look at examples/data/draft.md first.\n",
+        "read_file examples/data/draft.md",
+        "ran",
+        "read_file examples/data/draft.md",
+        "hit",
+        "edit_file",
+        "read_file examples/data/draft.md",
+        "examples/data/draft.md was written to since",
+        "DONE: say how deep it dives.\n",
+        "cached by the provider",
+        "saved 1 tool call",
+    ] {
+        terminal.see(expected);
+    }
+    terminal
+        .prompt()
+        .say("/stats")
+        .see("1 of 4 calls answered without running (25%)");
+    terminal.see("read_file  1 ").see("tokens in");
+    terminal
+        .prompt()
+        .say("/tools")
+        .see("apply_patch")
+        .see("write_file");
+    let text = terminal.text();
+    let long = text.lines().find(|line| line.starts_with("grep    ")).unwrap();
+    assert_eq!(long.chars().count(), 100, "it ends at the edge: {long}");
+    let text = terminal.prompt().leave();
+    assert!(text.contains("in all "), "{text}");
+    let go_on = text
+        .lines()
+        .find_map(|line| line.strip_prefix("to go on: cachalot "))
+        .unwrap();
+    let arguments: Vec<&str> = go_on.split(' ').skip(1).collect();
+    let mut terminal = chat(&home, &provider, &arguments);
+    terminal
+        .see("session ")
+        .prompt()
+        .say("Translate to French: good morning");
+    terminal.see("tokens in").prompt().leave();
+}
+
+#[test]
+fn calls_are_asked_about() {
+    let (home, provider) = obedient();
+    let mut terminal = chat(&home, &provider, &["agent.yaml"]);
+    let asked = "allow it? [y]es, [a]lways, [n]o, or say what to do instead: ";
+    terminal.prompt().say("run touch one; echo one");
+    terminal.see("  shell touch one; echo one\n").see(asked);
+    assert!(
+        !home.join("one").exists(),
+        "nothing runs before it is allowed"
+    );
+    terminal.say("y").see("ran").see("It said: one");
+    assert!(home.join("one").exists());
+    terminal.prompt().say("run touch two").see(asked).say("n");
+    terminal
+        .see("refused")
+        .see("did not allow")
+        .see("It said: ");
+    terminal
+        .prompt()
+        .say("run touch two")
+        .see(asked)
+        .say("look first");
+    terminal
+        .see("did not allow this call of `shell`: look first")
+        .see("It said: ");
+    // An empty line is no answer.
+    terminal
+        .prompt()
+        .say("run touch two")
+        .see(asked)
+        .say("")
+        .see(asked)
+        .press(CTRL_C);
+    terminal.see("interrupted");
+    assert!(!home.join("two").exists());
+    terminal
+        .prompt()
+        .say("run echo three")
+        .see(asked)
+        .say("a")
+        .see("It said: three");
+    terminal.prompt().say("run echo four").see("It said: four");
+    let text = terminal.prompt().leave();
+    assert_eq!(text.matches(asked).count(), 6, "{text}");
+}
+
+#[test]
+fn what_is_to_be_allowed_is_shown_whole() {
+    let (home, provider) = obedient();
+    home.write(
+        "agent.yaml",
+        format!("{SHELL}permissions: {{ask: ['shell:command=*hidden*']}}\n"),
+    );
+    let mut terminal = chat(&home, &provider, &["agent.yaml"]);
+    let long = format!("run echo {}; echo hidden", "x".repeat(80));
+    terminal.prompt().say(&long);
+    terminal
+        .see("…\n")
+        .see("    command: echo xxx")
+        .see("; echo hidden");
+    terminal
+        .see("asked because of the rule `shell:command=*hidden*`")
+        .see("allow it?");
+    terminal.say("n").see("It said: ").prompt().leave();
+}
+
+#[test]
+fn what_was_typed_before_the_question_is_no_answer() {
+    let (home, provider) = obedient();
+    let mut terminal = chat(&home, &provider, &["agent.yaml"]);
+    // The answer to `slowly` takes long enough for both lines to be typed.
+    terminal
+        .prompt()
+        .say("run touch made")
+        .press("y\ry\r")
+        .see("allow it?");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!home.join("made").exists(), "{}", terminal.text());
+    terminal.say("n").see("It said: ").prompt().leave();
+}
+
+#[test]
+fn what_is_typed_ahead_is_said_next() {
+    let (home, provider) = obedient();
+    let mut terminal = chat(&home, &provider, &["agent.yaml"]);
+    terminal.prompt().press("one\rtwo\r/session\rthree\r");
+    for expected in ["I was told: one", "I was told: two", "I was told: three"] {
+        terminal.see(expected);
+    }
+    terminal.prompt().leave();
+}
+
+#[test]
+fn ctrl_c_interrupts_the_turn_and_keeps_the_session() {
+    let (home, provider) = obedient();
+    let mut terminal = chat(&home, &provider, &["agent.yaml", "--yes"]);
+    terminal.prompt().say("slowly").see("one").press(CTRL_C);
+    terminal
+        .see("interrupted; the session is kept")
+        .see("1 answer that was cut off");
+    terminal
+        .prompt()
+        .say("run echo $$ > pid.new; mv pid.new pid; exec sleep 100");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !home.join("pid").exists() {
+        assert!(Instant::now() < deadline, "{}", terminal.text());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    terminal
+        .press(CTRL_C)
+        .see("interrupted; the session is kept");
+    let pid = std::fs::read_to_string(home.join("pid")).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+    while rustix::process::test_kill_process(pid).is_ok() {
+        assert!(Instant::now() < deadline, "the tool still runs");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    terminal
+        .prompt()
+        .say("hello")
+        .see("I was told: hello")
+        .prompt()
+        .leave();
+    // Every request was one that a provider accepts, which is checked when it is stopped.
+    assert!(provider.received().len() >= 3);
+}
+
+#[test]
+fn at_the_prompt_ctrl_c_has_to_be_meant() {
+    let (home, provider) = obedient();
+    let mut terminal = chat(&home, &provider, &["agent.yaml"]);
+    terminal
+        .prompt()
+        .press("half a li")
+        .see("half a li")
+        .press(CTRL_C)
+        .see("Ctrl-C again");
+    terminal.prompt().say("hello").see("I was told: hello");
+    terminal
+        .prompt()
+        .press(CTRL_C)
+        .see("Ctrl-C again")
+        .prompt()
+        .press(CTRL_C);
+    assert_eq!(terminal.ended(), Some(0), "{}", terminal.text());
+}
+
+#[test]
+fn messages_have_several_lines_and_are_remembered() {
+    let (home, provider) = obedient();
+    let mut terminal = chat(&home, &provider, &["agent.yaml"]);
+    terminal
+        .prompt()
+        .say("one \\")
+        .say("two")
+        .see("I was told: one \ntwo\n");
+    terminal
+        .prompt()
+        .say("\"\"\"")
+        .say("three")
+        .say("")
+        .say("four\"\"\"");
+    terminal.see("I was told: three\n\nfour\n").prompt().leave();
+    let mut terminal = chat(&home, &provider, &["agent.yaml"]);
+    terminal.prompt().press(UP).press(UP).press(UP).press("\r");
+    terminal.see("I was told: ").prompt().leave();
+    let asked = String::from_utf8_lossy(&provider.received().last().unwrap().body).into_owned();
+    assert!(asked.contains("one ") || asked.contains("three"), "{asked}");
+    use std::os::unix::fs::PermissionsExt as _;
+    let history = home.memory().with_file_name("cachalot.db.history");
+    let mode = std::fs::metadata(history).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600, "what somebody typed is nobody else's business");
+}
+
+#[test]
+fn commands_are_told_from_messages() {
+    let (home, provider) = obedient();
+    let mut terminal = chat(&home, &provider, &["agent.yaml"]);
+    terminal
+        .prompt()
+        .say("/help")
+        .see("/stats")
+        .see("Ctrl-C interrupts the turn");
+    terminal.prompt().say("/stat").see("did you mean `/stats`?");
+    terminal
+        .prompt()
+        .say("/stats now")
+        .see("takes nothing behind it");
+    terminal
+        .prompt()
+        .say("/stats")
+        .see("`tools.cacheToolResults` is not true");
+    terminal
+        .prompt()
+        .say("/etc/hosts is a file")
+        .see("I was told: /etc/hosts is a file");
+    terminal.prompt().say(" /help").see("I was told:");
+    terminal
+        .prompt()
+        .say("/session")
+        .see("\n")
+        .prompt()
+        .say("/new")
+        .see("session ");
+    terminal
+        .prompt()
+        .say("hello")
+        .see("I was told: hello")
+        .prompt()
+        .say("/quit");
+    assert_eq!(terminal.ended(), Some(0));
+    let listed = home.run(&["sessions", "ls", "--json"]).ok().json();
+    assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
+}
+
+#[test]
+fn a_session_in_which_nothing_was_said_is_not_kept() {
+    let (home, provider) = obedient();
+    let mut terminal = chat(&home, &provider, &["agent.yaml"]);
+    terminal.prompt().say("/new").see("session ");
+    let text = terminal.prompt().leave();
+    assert!(!text.contains("to go on"), "{text}");
+    let listed = home.run(&["sessions", "ls", "--json"]).ok().json();
+    assert_eq!(listed.as_array().unwrap().len(), 0, "{listed}");
+}
+
+#[test]
+fn a_failing_model_does_not_end_the_chat() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    home.write("agent.yaml", SHELL);
+    let mut terminal = chat(&home, &provider, &["agent.yaml"]);
+    terminal
+        .prompt()
+        .say("simulate 401")
+        .see("error: openai: ")
+        .see("status 401");
+    terminal
+        .prompt()
+        .say("simulate cut")
+        .see("ended before it was complete")
+        .see("cut off");
+    terminal
+        .prompt()
+        .say("hello")
+        .see("You wrote: hello")
+        .prompt()
+        .leave();
+}
+
+#[test]
+fn what_takes_long_is_said_to_run() {
+    let (home, provider) = obedient();
+    let mut terminal = chat(&home, &provider, &["agent.yaml", "--yes"]);
+    terminal
+        .prompt()
+        .say("run sleep 1; echo done")
+        .see("⠼ shell sleep 1; echo done 0 s");
+    terminal.see("It said: done").prompt().leave();
+    let mut terminal = chat(&home, &provider, &["agent.yaml", "--yes", "-q"]);
+    terminal
+        .prompt()
+        .say("run sleep 1; echo done")
+        .see("It said: done");
+    let text = terminal.prompt().leave();
+    assert!(
+        !text.contains('⠼') && !text.contains("shell") && !text.contains("tokens"),
+        "{text}"
+    );
+}
+
+#[test]
+fn colours_are_for_those_who_want_them() {
+    let (home, provider) = obedient();
+    let coloured = |terminal: &mut Terminal| {
+        terminal
+            .prompt()
+            .say("run echo hi")
+            .see("It said: hi")
+            .prompt()
+            .leave();
+        let raw = terminal.raw();
+        raw.contains("\u{1b}[33m") || raw.contains("\u{1b}[2m")
+    };
+    assert!(coloured(&mut chat(
+        &home,
+        &provider,
+        &["agent.yaml", "--yes"]
+    )));
+    let plain = |command: &mut Command| {
+        command.env("NO_COLOR", "1");
+    };
+    assert!(!coloured(&mut chat_with(
+        &home,
+        &provider,
+        &["agent.yaml", "--yes"],
+        plain
+    )));
+}
+
+#[test]
+fn a_model_does_not_command_the_terminal() {
+    let (home, provider) = obedient();
+    let mut terminal = chat(&home, &provider, &["agent.yaml"]);
+    terminal
+        .prompt()
+        .say("escape")
+        .see("a ␛[31mred␛[0m word")
+        .prompt()
+        .leave();
+    assert!(!terminal.raw().contains("\u{1b}[31mred"));
+}
+
+#[test]
+fn answers_can_be_led_elsewhere_and_prompts_stay() {
+    let (home, provider) = obedient();
+    let binary = env!("CARGO_BIN_EXE_cachalot");
+    let line = format!("exec '{binary}' chat agent.yaml > answers.txt");
+    let mut command = home.command(&[]);
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", &line])
+        .current_dir(home.path())
+        .env_clear();
+    for (name, value) in command.get_envs() {
+        shell.env(name, value.unwrap());
+    }
+    provider.known_to(&mut shell);
+    command = shell;
+    let mut terminal = Terminal::start(&mut command);
+    terminal
+        .prompt()
+        .say("think")
+        .see("tokens in")
+        .prompt()
+        .say("hello")
+        .see("tokens in");
+    terminal.prompt().leave();
+    let answers = std::fs::read_to_string(home.join("answers.txt")).unwrap();
+    assert_eq!(answers, "I have thought.\nI was told: hello\n");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_ends_the_chat_with_the_reason() {
+    let (home, provider) = obedient();
+    let mut shell = Command::new("sh");
+    let binary = env!("CARGO_BIN_EXE_cachalot");
+    shell
+        .args([
+            "-c",
+            &format!("exec '{binary}' chat agent.yaml > /dev/full"),
+        ])
+        .current_dir(home.path())
+        .env("HOME", home.path())
+        .env_remove("XDG_DATA_HOME");
+    provider.known_to(&mut shell);
+    let mut terminal = Terminal::start(&mut shell);
+    terminal
+        .prompt()
+        .say("hello")
+        .see("to go on: ")
+        .see("No space left");
+    assert_eq!(terminal.ended(), Some(1), "{}", terminal.text());
+}
+
+#[test]
+fn a_question_can_be_left_by_leaving() {
+    let (home, provider) = obedient();
+    let mut terminal = chat(&home, &provider, &["agent.yaml"]);
+    terminal
+        .prompt()
+        .say("run echo hi")
+        .see("allow it?")
+        .press(CTRL_D);
+    terminal.see("interrupted").prompt().leave();
+}
+
+#[test]
+fn a_session_that_went_on_elsewhere_goes_on_from_there() {
+    let (home, provider) = obedient();
+    let mut terminal = chat(&home, &provider, &["agent.yaml"]);
+    terminal.prompt().say("first").see("I was told: first");
+    let listed = home.run(&["sessions", "ls", "--json"]).ok().json();
+    let name = listed[0]["id"].as_str().unwrap();
+    home.ask(&provider, &["agent.yaml", "--session", name], "second")
+        .ok();
+    terminal
+        .prompt()
+        .say("third")
+        .see("warning: ")
+        .see("continued elsewhere");
+    terminal.see("I was told: third").prompt().leave();
+    let shown = home.run(&["sessions", "show", name]).ok().stdout;
+    for said in ["  first\n", "  second\n", "  third\n"] {
+        assert!(shown.contains(said), "{said}: {shown}");
+    }
+}
+
+#[test]
+fn json_is_for_questions_from_a_pipe() {
+    let (home, provider) = obedient();
+    let mut terminal = chat(&home, &provider, &["agent.yaml", "--json"]);
+    terminal.see("needs the question on stdin");
+    assert_eq!(terminal.ended(), Some(2));
+}

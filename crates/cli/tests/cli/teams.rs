@@ -1,0 +1,182 @@
+//! Files that hold a team of agents: what is told of them, and which command is meant.
+
+use crate::support::Home;
+
+const GOOD: &str = "
+models:
+  one: {provider: openai, model: gpt-4o}
+agents:
+  root:
+    model: one
+    instruction: Help.
+    toolsets: [{type: filesystem}, {type: mcp, ref: files}]
+    sub_agents: [helper]
+  helper: {model: anthropic/claude-sonnet-5}
+mcps:
+  files: {command: some-server}
+tools: {cacheToolResults: true}
+permissions: {deny: [shell]}
+budget: {max_cost: 1}
+";
+
+/// Something wrong in every section.
+const BAD: &str = "
+models:
+  one: {provider: openai, model: gpt-4o}
+agents:
+  root:
+    model: oen
+    toolsets:
+      - type: filesytem
+      - {type: shell, timeot: 3}
+      - {type: mcp, ref: flies}
+    sub_agents: [helpr]
+  helper: {model: one, toolset: []}
+mcps:
+  files: {command: some-server, transprot: x}
+tools: {cacheToolResult: true}
+permissions: {deny: ['shell:x']}
+budget: {max_cots: 1}
+";
+
+#[test]
+fn a_team_without_problems_says_so() {
+    let home = Home::new();
+    home.write("team.yaml", GOOD);
+    let ran = home.run(&["validate", "team.yaml"]).ok();
+    assert_eq!(ran.stderr, "team.yaml: no problems, 2 agents\n");
+    let listed = home.run(&["validate", "team.yaml", "--json"]).ok().json();
+    assert_eq!(listed, serde_json::json!({"valid": true, "problems": []}));
+    // No key is needed for that, and nothing is started.
+    assert!(!home.memory().exists());
+}
+
+#[test]
+fn the_problems_of_all_sections_are_told_at_once_with_their_places() {
+    let home = Home::new();
+    home.write("team.yaml", BAD);
+    let ran = home.run(&["validate", "team.yaml", "--json"]).fails(2);
+    let listed = ran.json();
+    let found: Vec<(u64, &str)> = listed["problems"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|problem| {
+            (
+                problem["line"].as_u64().unwrap(),
+                problem["code"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    let expected = [
+        (6, "unknown-model"),
+        (8, "unknown-toolset"),
+        (9, "unknown-key"),
+        (10, "unknown-server"),
+        (11, "unknown-agent"),
+        (12, "unknown-key"),
+        (14, "unknown-key"),
+        (15, "unknown-key"),
+        (16, "bad-permission"),
+        (17, "unknown-key"),
+    ];
+    assert_eq!(found, expected, "{ran}");
+    let ran = home.run(&["validate", "team.yaml"]).fails(2);
+    for expected in [
+        "`one`?",
+        "`filesystem`?",
+        "`timeout`?",
+        "`files`?",
+        "`helper`?",
+        "`toolsets`?",
+        "`cacheToolResults`?",
+        "`max_cost`?",
+        "team.yaml:8",
+    ] {
+        assert!(ran.stderr.contains(expected), "{expected}: {ran}");
+    }
+    // A chat does not begin with them, and tells the same.
+    let chat = home.run(&["chat", "team.yaml"]).fails(2);
+    assert_eq!(chat.stderr, ran.stderr);
+}
+
+#[test]
+fn the_command_that_is_meant_is_said() {
+    let home = Home::new();
+    home.write("team.yaml", GOOD);
+    home.write("flow.yaml", "nodes:\n  - {name: one, run: 'return 1'}\n");
+    let said = |ran: &str| ran.split_whitespace().collect::<Vec<_>>().join(" ");
+    for arguments in [&["run", "team.yaml"][..], &["run", "team.yaml", "--plan"]] {
+        let ran = home.run(arguments).fails(2);
+        let said = said(&ran.stderr);
+        assert!(
+            said.contains("team of agents") && said.contains("`cachalot chat team.yaml`"),
+            "{ran}"
+        );
+    }
+    let ran = home.run(&["chat", "flow.yaml"]).fails(2);
+    let said = said(&ran.stderr);
+    assert!(
+        said.contains("workflow") && said.contains("`cachalot run flow.yaml`"),
+        "{ran}"
+    );
+}
+
+#[test]
+fn a_workflow_with_agents_is_checked_like_a_team() {
+    let home = Home::new();
+    home.write("flow.yaml", format!("nodes:\n  - {{name: n}}\n{BAD}"));
+    let listed = home
+        .run(&["validate", "flow.yaml", "--json"])
+        .fails(2)
+        .json();
+    let codes = listed["problems"].to_string();
+    for code in [
+        "unknown-toolset",
+        "unknown-server",
+        "unknown-agent",
+        "bad-permission",
+    ] {
+        assert!(codes.contains(code), "{code}: {listed}");
+    }
+    home.write(
+        "flow.yaml",
+        format!(
+            "nodes:\n  - {{name: n}}\n{}",
+            GOOD.replace("model: one", "model: oen")
+        ),
+    );
+    let listed = home
+        .run(&["validate", "flow.yaml", "--json"])
+        .fails(2)
+        .json();
+    assert_eq!(listed["problems"][0]["code"], "unknown-model", "{listed}");
+    assert_eq!(listed["problems"].as_array().unwrap().len(), 1, "{listed}");
+    home.write("flow.yaml", format!("nodes:\n  - {{name: n}}\n{GOOD}"));
+    home.run(&["validate", "flow.yaml"]).ok();
+}
+
+#[test]
+fn a_misspelt_key_still_tells_what_the_file_is() {
+    let home = Home::new();
+    home.write("team.yaml", "agnets: {root: {model: openai/gpt-4o}}\n");
+    let ran = home.run(&["validate", "team.yaml"]).fails(2);
+    assert!(ran.stderr.contains("did you mean `agents`?"), "{ran}");
+    assert!(!ran.stderr.contains("nodes"), "{ran}");
+}
+
+#[test]
+fn an_instruction_from_a_file_is_found_beside_the_agent_file() {
+    let home = Home::new();
+    home.write(
+        "teams/team.yaml",
+        "agents: {root: {model: openai/gpt-4o, instruction_file: told.md}}\n",
+    );
+    let ran = home.run(&["validate", "teams/team.yaml"]).fails(2);
+    assert!(
+        ran.stderr.contains("unreadable-instruction") && ran.stderr.contains("told.md"),
+        "{ran}"
+    );
+    home.write("teams/told.md", "Be kind.");
+    home.run(&["validate", "teams/team.yaml"]).ok();
+}

@@ -1,0 +1,211 @@
+//! An MCP server as a program of its own: this test binary, started again. And that it is gone when
+//! what it was started for is over.
+#![cfg(unix)]
+
+use std::io::{BufRead as _, Write as _};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::{Value, json};
+
+use crate::provider::{OBEDIENT, Provider};
+use crate::support::Home;
+use crate::terminal::{CTRL_D, Terminal};
+
+/// Where the server notes its number: then it is to be one.
+const NUMBER: &str = "CACHALOT_TEST_TOOL_SERVER";
+
+/// Not a test: what the server does. It does not end by itself, whatever becomes of its input.
+#[test]
+fn serve() {
+    let Ok(number) = std::env::var(NUMBER) else {
+        return;
+    };
+    let mut out = std::io::stdout();
+    // The test harness has written half a line before.
+    writeln!(out).unwrap();
+    std::fs::write(format!("{number}.new"), std::process::id().to_string()).unwrap();
+    std::fs::rename(format!("{number}.new"), number).unwrap();
+    for line in std::io::stdin().lock().lines() {
+        let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        if let Some(result) = answer(&message) {
+            let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+            writeln!(out, "{answer}").unwrap();
+            out.flush().unwrap();
+        }
+    }
+    loop {
+        std::thread::sleep(Duration::from_secs(100));
+    }
+}
+
+fn answer(message: &Value) -> Option<Value> {
+    message.get("id")?;
+    Some(match message["method"].as_str()? {
+        "initialize" => json!({
+            "protocolVersion": message["params"]["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "depths", "version": "1"},
+        }),
+        "tools/list" => json!({"tools": [{
+            "name": "sound",
+            "description": "Tells how deep it is.",
+            "inputSchema": {"type": "object", "properties": {}},
+        }]}),
+        "tools/call" => json!({"content": [{"type": "text", "text": "2250 m"}]}),
+        _ => json!({}),
+    })
+}
+
+/// A team with that server.
+fn team(home: &Home) -> String {
+    let program = std::env::current_exe().unwrap();
+    let number = home.join("number");
+    format!(
+        "
+agents:
+  root:
+    model: openai/gpt-4o
+    toolsets: [{{type: mcp, ref: depths}}, {{type: shell}}]
+mcps:
+  depths:
+    command: '{}'
+    args: ['tool_server::serve', '--exact', '--nocapture']
+    env: {{{NUMBER}: '{}'}}
+permissions: {{allow: ['*']}}
+",
+        program.display(),
+        number.display()
+    )
+}
+
+/// Waits for the server to begin; its number.
+fn begun(home: &Home) -> Pid {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Ok(text) = std::fs::read_to_string(home.join("number")) {
+            std::fs::remove_file(home.join("number")).unwrap();
+            return Pid::from_raw(text.trim().parse().unwrap()).unwrap();
+        }
+        assert!(Instant::now() < deadline, "the server does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[track_caller]
+fn gone(server: Pid) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while test_kill_process(server).is_ok() {
+        assert!(Instant::now() < deadline, "the server still runs");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+const SOUNDING: &str = "
+rules:
+  - user: 'how deep'
+    steps:
+      - tool_calls: [{name: mcp_depths_sound, arguments: {}}]
+      - text: 'It is {{last_result}} deep.'
+";
+
+#[test]
+fn its_tools_are_used_and_it_ends_with_the_chat() {
+    let (home, provider) = (Home::new(), Provider::scripted(SOUNDING));
+    home.write("team.yaml", team(&home));
+    home.run(&["validate", "team.yaml"]).ok();
+    let ran = home.ask(&provider, &["team.yaml"], "how deep is it?").ok();
+    assert_eq!(ran.stdout, "It is 2250 m deep.\n", "{ran}");
+    gone(begun(&home));
+}
+
+#[test]
+fn it_ends_with_a_chat_that_does_not_begin() {
+    let (home, provider) = (Home::new(), Provider::scripted(SOUNDING));
+    home.write("team.yaml", team(&home));
+    let ran = home.ask(
+        &provider,
+        &["team.yaml", "--session", "nope"],
+        "how deep is it?",
+    );
+    ran.fails(1);
+    // Its key is looked for after its tools.
+    let ran = home
+        .ask_with(&provider, &["team.yaml"], b"how deep is it?", |command| {
+            command.env_remove("OPENAI_BASE_URL");
+        })
+        .fails(1);
+    assert!(ran.stderr.contains("OPENAI_API_KEY"), "{ran}");
+    gone(begun(&home));
+}
+
+#[test]
+fn it_ends_however_a_chat_on_a_terminal_does() {
+    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    home.write("team.yaml", team(&home));
+    for ending in ["leaving", "asked to end", "hung up"] {
+        let mut command = home.command(&["chat", "team.yaml"]);
+        provider.known_to(&mut command);
+        let mut terminal = Terminal::start(&mut command);
+        let server = begun(&home);
+        terminal.prompt();
+        assert!(test_kill_process(server).is_ok());
+        match ending {
+            "leaving" => {
+                terminal.press(CTRL_D);
+            }
+            "asked to end" => kill_process(terminal.id(), Signal::TERM).unwrap(),
+            _ => kill_process(terminal.id(), Signal::HUP).unwrap(),
+        }
+        assert_eq!(terminal.ended(), Some(0), "{ending}: {}", terminal.text());
+        gone(server);
+    }
+    // In the middle of a turn.
+    let mut command = home.command(&["chat", "team.yaml"]);
+    provider.known_to(&mut command);
+    let mut terminal = Terminal::start(&mut command);
+    let server = begun(&home);
+    terminal.prompt().say("run touch runs; exec sleep 100");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !home.join("runs").exists() {
+        assert!(Instant::now() < deadline, "{}", terminal.text());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(terminal.id(), Signal::TERM).unwrap();
+    assert_eq!(terminal.ended(), Some(0), "{}", terminal.text());
+    gone(server);
+}
+
+#[test]
+fn it_ends_with_a_run_also_by_ctrl_c() {
+    use std::process::Stdio;
+    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let ask = "nodes:\n  - name: ask\n    uses: agent.run\n    with: {agent: root, input: '{{ state.task }}'}\n";
+    home.write("flow.yaml", format!("{ask}{}", team(&home)));
+    let start = |task: &str| {
+        let input = format!("task={task}");
+        let mut command = home.command(&["run", "flow.yaml", "-i", &input]);
+        provider.known_to(&mut command);
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let run = start("hello");
+    let server = begun(&home);
+    let ran: crate::support::Ran = run.wait_with_output().unwrap().into();
+    ran.ok();
+    gone(server);
+    let run = start("run touch runs; exec sleep 100");
+    let server = begun(&home);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !home.join("runs").exists() {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&run), Signal::INT).unwrap();
+    let ran: crate::support::Ran = run.wait_with_output().unwrap().into();
+    ran.fails(130);
+    gone(server);
+}
