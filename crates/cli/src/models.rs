@@ -34,22 +34,27 @@ pub(crate) fn models(
     })
 }
 
-/// What somebody can do who has no key, or whose server is not there: for the end of a message.
-///
-/// `base_url` is where the model is, if that is known.
-pub(crate) fn remedy(error: &cachalot_model::Error, base_url: Option<&str>) -> Option<String> {
+/// What somebody can do who has no key, or whose server does not run: for the end of a message.
+pub(crate) fn remedy(error: &cachalot_model::Error) -> Option<String> {
     match error.kind {
         ErrorKind::Unauthorized if error.status.is_none() => {
             Some(without_a_key(error.provider.as_deref()))
         }
-        ErrorKind::Unreachable => {
-            let port = port_on_this_machine(base_url?)?;
-            Some(format!(
-                "is the server running? `cachalot simulate --port {port}` stands in for one"
-            ))
-        }
+        ErrorKind::Unreachable => missing_server(&error.message),
         _ => None,
     }
+}
+
+/// The same of a message that says that a model on this machine cannot be reached.
+pub(crate) fn missing_server(message: &str) -> Option<String> {
+    let paths = ["/chat/completions", "/responses", "/v1/messages"];
+    if !paths.iter().any(|path| message.contains(path)) {
+        return None;
+    }
+    let port = port_on_this_machine(&message[message.find("http://")?..])?;
+    Some(format!(
+        "is the server running? `cachalot simulate --port {port}` stands in for one"
+    ))
 }
 
 /// How a provider is simulated for somebody who has no key.

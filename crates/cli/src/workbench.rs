@@ -139,6 +139,7 @@ impl Workbench {
         if let Some(memory) = &inner.memory {
             context.push(Arc::new(recall::Recollection {
                 memory: Arc::clone(memory),
+                clock: Arc::clone(&inner.context.clock),
             }));
         }
         Ok(House {

@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
 use cachalot_core::{Seals, SystemClock};
 use cachalot_memory::sqlite::{self, SqliteMemory};
-use cachalot_model::{Budget, Configured, Meter, Models};
 use cachalot_memory::{Filter, Memory, Page, space};
+use cachalot_model::{Budget, Configured, Meter, Models};
 use cachalot_storage::{HttpClient, HttpOptions, Storage};
 use cachalot_workflow::actions::{Registry, builtin, check};
 use cachalot_workflow::report::{Event, Reporter};
@@ -274,18 +274,18 @@ fn run(path: &Path, ledger: &Path, front_bytes: u64, result: &Value) -> Runtime 
         http: HttpClient::new(HttpOptions::default()).unwrap(),
     });
     Runtime {
-            models: Models::new(
-                cachalot_model::Surroundings {
-                    environment: BTreeMap::new(),
-                    clock: clock.clone(),
-                    http: cachalot_storage::HttpOptions::default(),
-                    catalog: cachalot_model::Catalog::built_in(),
-                },
-                Configured::default(),
-            ),
-            meter: Meter::new(Budget::default(), clock.clone()),
-            team: None,
-            houses: None,
+        models: Models::new(
+            cachalot_model::Surroundings {
+                environment: BTreeMap::new(),
+                clock: clock.clone(),
+                http: cachalot_storage::HttpOptions::default(),
+                catalog: cachalot_model::Catalog::built_in(),
+            },
+            Configured::default(),
+        ),
+        meter: Meter::new(Budget::default(), clock.clone()),
+        team: None,
+        houses: None,
         run: "run".to_owned(),
         agent: "bench".to_owned(),
         directory,

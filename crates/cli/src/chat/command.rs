@@ -39,8 +39,8 @@ chat ends, n refuses it, and anything else is told to the model instead of the r
 impl Command {
     /// The command that a line is, if it is one. A path, or a line that begins with a blank, is none.
     pub(super) fn of(line: &str) -> Option<Self> {
-        let word = line.strip_prefix('/')?.split_whitespace().next()?;
-        if !word.chars().all(|sign| sign.is_ascii_alphabetic()) {
+        let word = line.strip_prefix('/')?.split(char::is_whitespace).next()?;
+        if word.is_empty() || !word.chars().all(|sign| sign.is_ascii_alphabetic()) {
             return None;
         }
         Some(match line.trim_end() {

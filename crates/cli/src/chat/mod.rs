@@ -9,4 +9,4 @@ mod status;
 pub(crate) mod sum;
 pub(crate) mod terminal;
 mod turn;
-mod words;
+pub(crate) mod words;

@@ -12,7 +12,7 @@ use super::approval::Everything;
 use super::show::{Level, Show};
 use super::sum;
 use super::turn::{Ended, turn};
-use crate::commands::chat::{Setting, close};
+use crate::commands::chat::{Setting, close, told};
 use crate::interrupts::Interrupts;
 use crate::outcome::{Result, Trouble};
 use crate::render;
@@ -41,7 +41,6 @@ pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
     };
     let cancel = Cancel::default();
     let turned = turn(&mut chat, &question, &cancel, &show, &mut interrupts).await;
-    let model = chat.agent().model.clone();
     let session = bench.keeps_sessions().then(|| chat.session().to_owned());
     let answered = Answered {
         agent: chat.agent().name.clone(),
@@ -68,7 +67,7 @@ pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
                 .notice()
                 .map_or(Ok(()), |notice| Err(Trouble::failed(notice))),
         },
-        Ended::Failed(error) => Err(setting.trouble(&error, Some(&model))),
+        Ended::Failed(error) => Err(Trouble::failed(told(&error))),
         Ended::Left => Err(answered.interrupted(setting)),
     };
     ended.and(printed)

@@ -10,7 +10,7 @@ use super::prompt::{Line, Prompt};
 use super::show::{Level, Show};
 use super::sum;
 use super::turn::{Ended, turn};
-use crate::commands::chat::{Setting, close};
+use crate::commands::chat::{Setting, close, told};
 use crate::interrupts::{Interrupts, Signal};
 use crate::outcome::Result;
 use crate::render;
@@ -56,7 +56,7 @@ pub(crate) async fn converse(setting: &Setting<'_>) -> Result<()> {
         chat,
         cut_off: 0,
     };
-    talk.to_the_end(&mut interrupts).await
+    talk.until_it_ends(&mut interrupts).await
 }
 
 /// A chat under way.
@@ -81,7 +81,7 @@ enum Next {
 }
 
 impl Talk<'_> {
-    async fn to_the_end(mut self, interrupts: &mut Interrupts) -> Result<()> {
+    async fn until_it_ends(mut self, interrupts: &mut Interrupts) -> Result<()> {
         self.greet();
         let ended = self.talk(interrupts).await;
         let session = self.chat.session().to_owned();
@@ -204,14 +204,8 @@ impl Talk<'_> {
                 }
                 self.tell_session();
             }
-            Err(error) => self.complain(&error),
+            Err(error) => complain(&error),
         }
-    }
-
-    fn complain(&self, error: &cachalot_agent::Error) {
-        let style = Style::of_stderr();
-        let told = self.setting.told(error, Some(&self.chat.agent().model));
-        render::err(&format!("{} {told}", style.bad("error:")));
     }
 
     /// One turn. What goes wrong is told; the chat goes on.
@@ -236,7 +230,7 @@ impl Talk<'_> {
                 self.account("", &report.sum, cut_off);
             }
             Ended::Failed(error) => {
-                self.complain(error);
+                complain(error);
                 let total = self.chat.total();
                 if total.model_calls > answers_before || cut_off > 0 {
                     self.account("so far ", &total, self.cut_off);
@@ -260,6 +254,11 @@ impl Talk<'_> {
             render::err(&Style::of_stderr().faint(&line));
         }
     }
+}
+
+fn complain(error: &cachalot_agent::Error) {
+    let error_word = Style::of_stderr().bad("error:");
+    render::err(&format!("{error_word} {}", told(error)));
 }
 
 fn sum_up(total: &Sum, cut_off: u32) {

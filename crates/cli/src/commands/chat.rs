@@ -161,36 +161,18 @@ impl Setting<'_> {
             ErrorKind::Definition => {
                 Trouble::usage(Problem::new("unknown-agent", error.to_string()))
             }
-            _ => self.trouble(&error, None),
+            _ => Trouble::failed(told(&error)),
         })?;
         show.of(&chat.agent().name, bench.workspace());
         Ok(chat)
     }
+}
 
-    /// What went wrong, and what to do about it. `model` is the name of the model that was asked.
-    pub(crate) fn trouble(&self, error: &cachalot_agent::Error, model: Option<&str>) -> Trouble {
-        Trouble::failed(self.told(error, model))
-    }
-
-    /// The same as a text.
-    pub(crate) fn told(&self, error: &cachalot_agent::Error, model: Option<&str>) -> String {
-        let base_url = model.and_then(|model| self.base_url(model));
-        let remedy = error
-            .model
-            .as_ref()
-            .and_then(|error| models::remedy(error, base_url.as_deref()));
-        match remedy {
-            Some(remedy) => format!("{error}\n  help: {remedy}"),
-            None => error.to_string(),
-        }
-    }
-
-    /// Where a model is.
-    fn base_url(&self, model: &str) -> Option<String> {
-        let seals = cachalot_core::Seals::none();
-        let configured = self.team.configured.clone();
-        let models = models::models(self.surroundings, configured, &seals).ok()?;
-        Some(models.find(model).ok()?.base_url().to_owned())
+/// What went wrong, and what to do about it.
+pub(crate) fn told(error: &cachalot_agent::Error) -> String {
+    match error.model.as_ref().and_then(models::remedy) {
+        Some(remedy) => format!("{error}\n  help: {remedy}"),
+        None => error.to_string(),
     }
 }
 

@@ -128,7 +128,7 @@ fn trouble(failure: RunFailure, sources: &Sources) -> Trouble {
     let message = failure.to_string();
     let problem = failure.place.as_ref().map(|place: &Place| {
         let mut problem = Problem::new(failure.kind, message.clone()).at(place);
-        if let Some(help) = without_a_key(&failure) {
+        if let Some(help) = remedy(&failure) {
             problem = problem.help(help);
         }
         Box::new((problem, sources.clone()))
@@ -136,14 +136,17 @@ fn trouble(failure: RunFailure, sources: &Sources) -> Trouble {
     Trouble::Failed { message, problem }
 }
 
-/// What somebody can do who has no key.
-fn without_a_key(failure: &RunFailure) -> Option<String> {
-    let lacks_key = failure.kind == "unauthorized" && failure.message.contains("no key");
-    lacks_key.then(|| {
-        let named = |name: &&&str| failure.message.contains(&format!("{name}: no key"));
-        let provider = ["openai", "anthropic"];
-        models::without_a_key(provider.iter().find(named).copied())
-    })
+/// What somebody can do who has no key, or whose server does not run.
+fn remedy(failure: &RunFailure) -> Option<String> {
+    match failure.kind {
+        "unauthorized" if failure.message.contains("no key") => {
+            let named = |name: &&&str| failure.message.contains(&format!("{name}: no key"));
+            let provider = ["openai", "anthropic"].iter().find(named);
+            Some(models::without_a_key(provider.copied()))
+        }
+        "connection_error" => models::missing_server(&failure.message),
+        _ => None,
+    }
 }
 
 fn wire(

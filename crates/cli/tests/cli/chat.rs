@@ -81,7 +81,10 @@ fn without_a_cache_every_call_runs() {
             .ok();
         assert!(ran.stdout.contains("DONE"), "{ran}");
         assert!(!ran.stderr.contains(" hit "), "{flag}: {ran}");
-        assert!(!ran.stderr.contains("caching is off"), "that was asked for: {ran}");
+        assert!(
+            !ran.stderr.contains("caching is off"),
+            "that was asked for: {ran}"
+        );
     }
     let both = Home::new().run(&["chat", "x.yaml", "--no-cache", "--refresh"]);
     both.fails(2);
@@ -354,4 +357,41 @@ fn a_very_long_question_arrives() {
     let question = "ü".repeat(300_000);
     let ran = home.ask(&provider, &["agent.yaml"], &question).ok();
     assert_eq!(ran.stdout.len(), "I was told: \n".len() + question.len());
+}
+
+#[test]
+fn what_is_remembered_is_told_with_the_question_and_stays_out_of_the_system() {
+    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    home.write(
+        "remember.yaml",
+        r#"
+nodes:
+  - {name: depth, uses: ltm.store, with: {key: whale, value: "it dived 1,200 m in May"}}
+  - {name: count, uses: ltm.store, with: {key: pod, value: {whale: 7, calves: 2}}}
+  - {name: other, uses: ltm.store, with: {key: boat, value: "is being painted"}}
+"#,
+    );
+    home.run(&["run", "remember.yaml"]).ok();
+    home.write(
+        "agent.yaml",
+        "agents: {root: {model: openai/gpt-4o, instruction: Help., recall: 2, add_date: true}}\n",
+    );
+    let ran = home
+        .ask(&provider, &["agent.yaml"], "How many whale calves dived?")
+        .ok();
+    session(&ran);
+    let messages = provider.received()[0].json()["messages"].clone();
+    assert_eq!(messages[0], json!({"role": "system", "content": "Help."}));
+    let told = messages[1].to_string();
+    for expected in [
+        "whale: it dived 1,200 m in May",
+        r#"pod: {\\\"whale\\\":7"#,
+        "The time is 20",
+    ] {
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
+    assert!(
+        !told.contains("boat") && !told.contains("metadata"),
+        "{told}"
+    );
 }

@@ -30,7 +30,6 @@ mod tool_server;
 mod validate;
 mod why;
 
-#[allow(unused_imports, reason = "other tests use the others")]
 #[path = "../../../workflow/tests/stand_ins/mod.rs"]
 mod stand_ins;
 

@@ -67,7 +67,10 @@ fn calls_answers_and_sums_are_shown_and_how_to_go_on() {
         .see("apply_patch")
         .see("write_file");
     let text = terminal.text();
-    let long = text.lines().find(|line| line.starts_with("grep    ")).unwrap();
+    let long = text
+        .lines()
+        .find(|line| line.starts_with("grep    "))
+        .unwrap();
     assert_eq!(long.chars().count(), 100, "it ends at the edge: {long}");
     let text = terminal.prompt().leave();
     assert!(text.contains("in all "), "{text}");

@@ -8,11 +8,11 @@ mod workshop;
 mod workspace;
 
 mod cached;
-mod surface;
 mod coherence;
-mod shell;
-mod web;
-mod memory;
-mod skills;
 mod mcp;
+mod memory;
 mod settings;
+mod shell;
+mod skills;
+mod surface;
+mod web;
