@@ -10,7 +10,6 @@ use clap_complete::Shell;
 #[command(
     name = "cachalot",
     version,
-    about,
     max_term_width = 100,
     arg_required_else_help = true
 )]

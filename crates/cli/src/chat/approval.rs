@@ -8,7 +8,6 @@ use cachalot_agent::{Approval, Approver, Cancel, Question};
 use super::prompt::{Line, Prompt};
 use super::show::Show;
 use super::words;
-use crate::render;
 use crate::render::style::Style;
 
 /// Everything that nobody denied is allowed.
@@ -33,13 +32,14 @@ impl User {
     fn tell(&self, question: &Question<'_>) {
         let style = Style::of_stderr();
         let label = self.show.label(question.agent, question.call);
-        render::err(&format!("  {}", style.strong(&label)));
+        self.prompt.tell(&format!("  {}", style.strong(&label)));
         let arguments = words::arguments(question.call, question.arguments);
         if !arguments.is_empty() {
-            render::err(arguments.trim_end());
+            self.prompt.tell(arguments.trim_end());
         }
         if let Some(rule) = question.rule {
-            render::err(&format!("  asked because of the rule `{rule}`"));
+            let why = format!("  asked because of the rule `{rule}`");
+            self.prompt.tell(&why);
         }
     }
 

@@ -1,6 +1,8 @@
 //! What the user types: edited, over several lines, with a history.
 
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustyline::error::ReadlineError;
@@ -9,6 +11,7 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Behavior, Completer, Config, Editor, Helper, Highlighter, Hinter};
 
 use crate::outcome::{Result, Trouble};
+use crate::render;
 
 /// What came of asking.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +28,10 @@ pub(crate) struct Prompt {
     editor: Mutex<Editor<Rules, FileHistory>>,
     /// Apart from the other, so that nothing is an answer that was typed before the question.
     asker: Mutex<Editor<(), FileHistory>>,
+    /// Held by whoever reads: a turn can end while its question is still open.
+    reading: Mutex<()>,
+    /// Whether a question is open.
+    asking: AtomicBool,
     history: PathBuf,
     mode: Mode,
 }
@@ -84,6 +91,8 @@ impl Prompt {
         Ok(Self {
             editor: Mutex::new(editor),
             asker: Mutex::new(Editor::with_config(config).map_err(Trouble::failed)?),
+            reading: Mutex::default(),
+            asking: AtomicBool::new(false),
             history,
             mode,
         })
@@ -92,6 +101,7 @@ impl Prompt {
     /// The user's next message.
     pub(crate) async fn message(self: Arc<Self>) -> Line {
         let reading = tokio::task::spawn_blocking(move || {
+            let _reading = lock(&self.reading);
             let mut editor = lock(&self.editor);
             let line = Line::of(editor.readline("> "));
             match line {
@@ -108,10 +118,34 @@ impl Prompt {
     /// The answer to a question. What was typed before it was asked is let go.
     pub(crate) async fn answer(self: Arc<Self>, question: &'static str) -> Line {
         let reading = tokio::task::spawn_blocking(move || {
+            let _reading = lock(&self.reading);
+            self.asking.store(true, Ordering::SeqCst);
             Mode::forget_what_was_typed();
-            Line::of(lock(&self.asker).readline(question))
+            let line = Line::of(lock(&self.asker).readline(question));
+            self.asking.store(false, Ordering::SeqCst);
+            line
         });
         reading.await.unwrap_or(Line::End)
+    }
+
+    /// Whether a question is open, also one that nobody waits for any more.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.asking.load(Ordering::SeqCst)
+    }
+
+    /// A line on the terminal, wherever else stderr goes: for what has to be seen before it is
+    /// answered.
+    pub(crate) fn tell(&self, text: &str) {
+        let terminal = match std::io::stderr().is_terminal() {
+            true => None,
+            false => std::fs::File::options().write(true).open("/dev/tty").ok(),
+        };
+        match terminal {
+            Some(mut terminal) => {
+                let _ = writeln!(terminal, "{text}");
+            }
+            None => render::err(text),
+        }
     }
 
     /// How wide the terminal is, in characters. Nobody may be asked at the moment.

@@ -84,6 +84,7 @@ impl Talk<'_> {
     async fn until_it_ends(mut self, interrupts: &mut Interrupts) -> Result<()> {
         self.greet();
         let ended = self.talk(interrupts).await;
+        self.prompt.restore();
         let session = self.chat.session().to_owned();
         let is_kept = self.bench.keeps_sessions() && !self.is_empty;
         if self.is_empty {
@@ -160,12 +161,9 @@ impl Talk<'_> {
             tokio::select! {
                 line = &mut reading => return line,
                 signal = interrupts.next() => match signal {
-                    Signal::End => {
-                        self.prompt.restore();
-                        return Line::End;
-                    }
+                    Signal::End => return Line::End,
                     // Of a terminal that is not edited on, or from elsewhere: it is still read.
-                    Signal::Interrupt => render::err("Ctrl-D or /quit ends the chat"),
+                    Signal::Interrupt => render::err("\nCtrl-D or /quit ends the chat"),
                 }
             }
         }
@@ -239,6 +237,10 @@ impl Talk<'_> {
             Ended::Left => {
                 render::err(&style.notable("interrupted; what had come of the turn may be lost"));
             }
+        }
+        if self.prompt.is_asking() && !turned.leave {
+            // By a budget's time, or a signal from elsewhere.
+            render::err("the question is not open any more: Enter goes on");
         }
         self.show.stdout()?;
         Ok(match turned.leave {

@@ -382,10 +382,10 @@ nodes:
     session(&ran);
     let messages = provider.received()[0].json()["messages"].clone();
     assert_eq!(messages[0], json!({"role": "system", "content": "Help."}));
-    let told = messages[1].to_string();
+    let told = messages[1]["content"].as_str().unwrap();
     for expected in [
-        "whale: it dived 1,200 m in May",
-        r#"pod: {\\\"whale\\\":7"#,
+        "- whale: it dived 1,200 m in May\n",
+        "- pod: {\"whale\":7,\"calves\":2}\n",
         "The time is 20",
     ] {
         assert!(told.contains(expected), "{expected}: {told}");

@@ -67,10 +67,8 @@ fn calls_answers_and_sums_are_shown_and_how_to_go_on() {
         .see("apply_patch")
         .see("write_file");
     let text = terminal.text();
-    let long = text
-        .lines()
-        .find(|line| line.starts_with("grep    "))
-        .unwrap();
+    let long = text.lines().find(|line| line.contains("Searches files"));
+    let long = long.unwrap();
     assert_eq!(long.chars().count(), 100, "it ends at the edge: {long}");
     let text = terminal.prompt().leave();
     assert!(text.contains("in all "), "{text}");
@@ -135,6 +133,42 @@ fn calls_are_asked_about() {
 }
 
 #[test]
+fn a_sub_agent_is_asked_about_in_its_own_name() {
+    let (home, provider) = obedient();
+    home.write(
+        "team.yaml",
+        "agents:
+  lead: {model: openai/gpt-4o, sub_agents: [helper]}
+  helper: {model: openai/gpt-4o, toolsets: [{type: shell}]}
+",
+    );
+    let mut terminal = chat(&home, &provider, &["team.yaml"]);
+    terminal.prompt().say("delegate echo one");
+    terminal
+        .see("  transfer_task helper run echo one")
+        .see("begun");
+    terminal
+        .see("helper | I run it.")
+        .see("  helper: shell echo one\n");
+    terminal
+        .see("allow it?")
+        .say("a")
+        .see("  helper: shell echo one")
+        .see("ran");
+    terminal
+        .see("  transfer_task")
+        .see("ran")
+        .see("Helper said: It said: one");
+    // In the next session of the same agent it is still allowed.
+    terminal
+        .prompt()
+        .say("delegate echo two")
+        .see("Helper said: It said: two");
+    let text = terminal.prompt().leave();
+    assert_eq!(text.matches("allow it?").count(), 1, "{text}");
+}
+
+#[test]
 fn what_is_to_be_allowed_is_shown_whole() {
     let (home, provider) = obedient();
     home.write(
@@ -158,7 +192,6 @@ fn what_is_to_be_allowed_is_shown_whole() {
 fn what_was_typed_before_the_question_is_no_answer() {
     let (home, provider) = obedient();
     let mut terminal = chat(&home, &provider, &["agent.yaml"]);
-    // The answer to `slowly` takes long enough for both lines to be typed.
     terminal
         .prompt()
         .say("run touch made")
@@ -166,7 +199,51 @@ fn what_was_typed_before_the_question_is_no_answer() {
         .see("allow it?");
     std::thread::sleep(Duration::from_millis(300));
     assert!(!home.join("made").exists(), "{}", terminal.text());
+    // It may be said next, or be let go, but is never an answer.
+    terminal.say("n").see("refused").see("It said: ");
+    terminal.say("the end").see("I was told: the end");
+    terminal.prompt().leave();
+}
+
+#[test]
+fn a_turn_can_end_while_its_question_is_open() {
+    let (home, provider) = obedient();
+    home.write("agent.yaml", format!("{SHELL}budget: {{max_time: 1}}\n"));
+    let mut terminal = chat(&home, &provider, &["agent.yaml"]);
+    terminal.prompt().say("run touch made").see("allow it?");
+    terminal.see("stopped: ").see("Enter goes on").say("y");
+    // What was answered too late is no message either.
+    terminal.prompt().say("/session").see("\n").prompt().leave();
+    assert!(!home.join("made").exists());
+    assert_eq!(provider.received().len(), 1);
+}
+
+#[test]
+fn what_is_to_be_allowed_is_seen_wherever_stderr_goes() {
+    let (home, provider) = obedient();
+    let binary = env!("CARGO_BIN_EXE_cachalot");
+    let mut shell = Command::new("sh");
+    shell
+        .args([
+            "-c",
+            &format!("exec '{binary}' chat agent.yaml 2> told.txt"),
+        ])
+        .current_dir(home.path())
+        .env("HOME", home.path())
+        .env("XDG_DATA_HOME", home.join("data"));
+    provider.known_to(&mut shell);
+    let mut terminal = Terminal::start(&mut shell);
+    terminal
+        .prompt()
+        .say("run touch made")
+        .see("  shell touch made\n")
+        .see("allow it?");
     terminal.say("n").see("It said: ").prompt().leave();
+    let told = std::fs::read_to_string(home.join("told.txt")).unwrap();
+    assert!(
+        told.contains("refused") && told.contains("to go on: "),
+        "{told}"
+    );
 }
 
 #[test]
