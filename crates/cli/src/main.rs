@@ -108,6 +108,7 @@ fn tell(trouble: &Trouble) {
             message,
             problem: None,
         } => {
+            let message = render::visible::visible(message);
             render::err(&format!("{} {message}", style.bad("error:")));
         }
         Trouble::Failed {

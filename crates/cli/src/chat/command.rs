@@ -5,7 +5,6 @@ use cachalot_core::suggest::did_you_mean;
 
 use super::show::Show;
 use super::words::cut;
-use crate::outcome::{Result, Trouble};
 use crate::render;
 use crate::render::visible::on_one_line;
 use crate::workbench::Workbench;
@@ -54,11 +53,8 @@ impl Command {
         })
     }
 
-    /// Carries it out. `/quit` and `/new` are for whoever runs the chat.
-    ///
-    /// # Errors
-    /// None of the commands that are carried out here has any.
-    pub(super) fn tell(&self, chat: &Chat, bench: &Workbench, show: &Show) -> Result<()> {
+    /// Tells what it asks for. `/quit` and `/new` ask for nothing to be told.
+    pub(super) fn tell(&self, chat: &Chat, bench: &Workbench, show: &Show) {
         match self {
             Self::Help => render::err(HELP),
             Self::Session => render::err(chat.session()),
@@ -71,9 +67,8 @@ impl Command {
                 "there is no command {name}; {} (a blank in front makes it a message)",
                 did_you_mean(name, &KNOWN)
             )),
-            Self::New | Self::Quit => return Err(Trouble::failed("this is not told")),
+            Self::New | Self::Quit => {}
         }
-        Ok(())
     }
 }
 

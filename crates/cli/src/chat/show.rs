@@ -141,14 +141,14 @@ impl Show {
         state.end_line();
     }
 
-    /// Ends a turn. An answer that did not come to its end counts as cut off, if anything of it was
-    /// seen, or if it was the user who cut it off.
-    pub(crate) fn end_turn(&self, interrupted: bool) {
+    /// Ends a turn. An answer that did not come to its end counts as cut off if anything of it was
+    /// seen, or if it is known to have been under way.
+    pub(crate) fn end_turn(&self, under_way: bool) {
         self.pause();
         let mut state = self.state();
         state.running.clear();
         let heard = state.asked.take();
-        state.cut_off += u32::from(heard.is_some_and(|heard| heard || interrupted));
+        state.cut_off += u32::from(heard.is_some_and(|heard| heard || under_way));
     }
 
     /// How many answers were cut off since this was asked last.

@@ -15,7 +15,7 @@ use crate::interrupts::{Interrupts, Signal};
 use crate::outcome::Result;
 use crate::render;
 use crate::render::style::Style;
-use crate::render::visible::on_one_line;
+use crate::render::visible::{on_one_line, visible};
 use crate::workbench::Workbench;
 
 /// Talks until the user leaves.
@@ -94,9 +94,9 @@ impl Talk<'_> {
         close(&self.bench, interrupts).await;
         if self.setting.level() != Level::Quiet {
             sum_up(&total, self.cut_off);
-        }
-        if is_kept {
-            render::err(&format!("to go on: {}", self.setting.to_go_on(&session)));
+            if is_kept {
+                render::err(&format!("to go on: {}", self.setting.to_go_on(&session)));
+            }
         }
         ended
     }
@@ -139,7 +139,7 @@ impl Talk<'_> {
                 }
                 Line::Text(text) if text.trim().is_empty() => Next::GoOn,
                 Line::Text(text) => match Command::of(&text) {
-                    Some(command) => self.obey(&command, interrupts).await?,
+                    Some(command) => self.obey(&command, interrupts).await,
                     None => self.turn(&text, interrupts).await?,
                 },
             };
@@ -169,30 +169,33 @@ impl Talk<'_> {
         }
     }
 
-    async fn obey(&mut self, command: &Command, interrupts: &mut Interrupts) -> Result<Next> {
+    async fn obey(&mut self, command: &Command, interrupts: &mut Interrupts) -> Next {
         match command {
-            Command::Quit => return Ok(Next::Leave),
-            Command::New => self.renew(interrupts).await,
+            Command::Quit => return Next::Leave,
+            Command::New => return self.renew(interrupts).await,
             other => {
                 self.show.set_width(self.prompt.width());
-                other.tell(&self.chat, &self.bench, &self.show)?;
+                other.tell(&self.chat, &self.bench, &self.show);
                 if *other == Command::Stats {
                     let total = self.chat.total();
                     render::err(&format!("chat: {}", sum::line(&total, self.cut_off)));
                 }
             }
         }
-        Ok(Next::GoOn)
+        Next::GoOn
     }
 
     /// Begins a new session. If that fails, the old one goes on.
-    async fn renew(&mut self, interrupts: &mut Interrupts) {
+    async fn renew(&mut self, interrupts: &mut Interrupts) -> Next {
         let before = self.chat.session().to_owned();
         let renewed = tokio::select! {
             renewed = self.chat.renew() => renewed,
-            _ = interrupts.next() => {
-                render::err("interrupted; the session goes on");
-                return;
+            signal = interrupts.next() => match signal {
+                Signal::End => return Next::Leave,
+                Signal::Interrupt => {
+                    render::err("interrupted; the session goes on");
+                    return Next::GoOn;
+                }
             }
         };
         match renewed {
@@ -204,6 +207,7 @@ impl Talk<'_> {
             }
             Err(error) => complain(&error),
         }
+        Next::GoOn
     }
 
     /// One turn. What goes wrong is told; the chat goes on.
@@ -260,7 +264,7 @@ impl Talk<'_> {
 
 fn complain(error: &cachalot_agent::Error) {
     let error_word = Style::of_stderr().bad("error:");
-    render::err(&format!("{error_word} {}", told(error)));
+    render::err(&format!("{error_word} {}", visible(&told(error))));
 }
 
 fn sum_up(total: &Sum, cut_off: u32) {

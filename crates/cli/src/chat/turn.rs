@@ -1,6 +1,7 @@
 //! A turn that can be interrupted.
 
 use cachalot_agent::{Cancel, Chat, Error, Stop, TurnReport};
+use cachalot_model::ErrorKind;
 
 use super::show::Show;
 use crate::interrupts::{Interrupts, Signal};
@@ -50,12 +51,21 @@ pub(super) async fn turn(
             }
         }
     };
-    // Also by Ctrl-C in answer to a question.
-    let interrupted = match &ended {
+    let cut_off = match &ended {
+        // Also by Ctrl-C in answer to a question.
         Ended::Report(report) => report.stop == Stop::Interrupted,
-        Ended::Failed(_) => interrupted,
+        Ended::Failed(error) => interrupted || broke_off(error),
         Ended::Left => true,
     };
-    show.end_turn(interrupted);
+    show.end_turn(cut_off);
     Turned { ended, leave }
+}
+
+/// Whether a model had begun to answer, or may have.
+fn broke_off(error: &Error) -> bool {
+    let kind = error.model.as_ref().map(|error| error.kind);
+    matches!(
+        kind,
+        Some(ErrorKind::CutOff | ErrorKind::Malformed | ErrorKind::TimedOut)
+    )
 }

@@ -92,6 +92,53 @@ fn an_answer_that_is_cut_off_is_accounted_for_as_such() {
 }
 
 #[test]
+fn an_answer_that_breaks_off_is_told_in_every_format() {
+    let script = "
+rules:
+  - {user: event, steps: [{text: a b c d, fault: {error_event: {after_events: 2}}}]}
+  - {user: cut, steps: [{text: a b c d, fault: {cut: {after_events: 2}}}]}
+  - {user: malformed, steps: [{text: a b c d, fault: malformed}]}
+  - {user: refuse, steps: [{text: No., stop: refusal}]}
+  - {user: length, steps: [{text: A long, stop: length}]}
+otherwise: {text: Fine.}
+";
+    let (home, provider) = (Home::new(), Provider::scripted(script));
+    home.write(
+        "agent.yaml",
+        "
+models:
+  chat: {provider: openai, model: gpt-4o}
+  responses: {provider: openai, model: gpt-4o, format: responses}
+  messages: {provider: anthropic, model: claude-sonnet-5}
+agents:
+  chat: {model: chat}
+  responses: {model: responses}
+  messages: {model: messages}
+",
+    );
+    for agent in ["chat", "responses", "messages"] {
+        for (question, said, answer) in [
+            ("event", "Simulated: internal server error", ""),
+            ("cut", "ended before it was complete", ""),
+            ("malformed", "not JSON", ""),
+            ("refuse", "refused to answer", "No.\n"),
+            ("length", "limit of its tokens", "A long\n"),
+        ] {
+            let ran = home.ask(&provider, &["agent.yaml", "--agent", agent], question);
+            let ran = ran.fails(1);
+            assert_eq!(ran.stdout, answer, "{agent}, {question}");
+            assert!(ran.stderr.contains(said), "{agent}, {question}: {ran}");
+            let is_cut_off = ["cut", "malformed"].contains(&question);
+            let told = ran.stderr.contains("1 answer that was cut off");
+            assert!(told || !is_cut_off, "{agent}, {question}: {ran}");
+            let name = session(&ran);
+            let next = home.ask(&provider, &["agent.yaml", "--session", &name], "hello");
+            assert_eq!(next.ok().stdout, "Fine.\n", "{agent}, {question}");
+        }
+    }
+}
+
+#[test]
 fn a_missing_key_is_named_before_anything_is_sent_and_so_is_the_way_without_one() {
     let home = Home::new();
     for (model, variable, way) in [
