@@ -1,5 +1,5 @@
 //! What at least three rooms of Cachalot share, and nothing else: canonical bytes, digests,
-//! clocks, secrets, what work cost, problems in configuration, and the spanned configuration tree.
+//! clocks, secrets, what work touches, cost and was built from, problems in configuration, and the spanned configuration tree.
 
 pub mod canonical;
 pub mod clock;
@@ -10,6 +10,7 @@ pub mod secret;
 pub mod spend;
 pub mod suggest;
 pub mod tree;
+pub mod witnesses;
 
 pub use canonical::{Canonical, NotCanonical};
 pub use clock::{Clock, ManualClock, Millis, SystemClock};
@@ -18,3 +19,4 @@ pub use effects::{Effects, Extent, Touched};
 pub use problem::{Place, Problem};
 pub use secret::{DigestKey, Seals, Secret};
 pub use spend::{Cost, Spend};
+pub use witnesses::Witnesses;

@@ -1,0 +1,108 @@
+//! What results were built from, as it travels on them: opaque to everybody who passes it on.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// What a result was built from, in whatever form those who note it and those who check it agree on.
+/// Whoever passes results on passes this on; whoever puts results together joins theirs with
+/// [`Witnesses::join`].
+#[derive(Clone)]
+pub struct Witnesses(Known);
+
+#[derive(Clone)]
+enum Known {
+    All(Vec<Arc<dyn Any + Send + Sync>>),
+    Unknown(Arc<str>),
+}
+
+/// Built from nothing: what is true of no results at all.
+impl Default for Witnesses {
+    fn default() -> Self {
+        Self(Known::All(Vec::new()))
+    }
+}
+
+impl Witnesses {
+    /// It is not known what the result was built from, and why.
+    #[must_use]
+    pub fn unknown(why: &str) -> Self {
+        Self(Known::Unknown(why.into()))
+    }
+
+    /// Everything that it was built from is in `item`.
+    #[must_use]
+    pub fn of(item: Arc<dyn Any + Send + Sync>) -> Self {
+        Self(Known::All(vec![item]))
+    }
+
+    /// The result is built from this, too. What is unknown stays unknown, for the first reason.
+    pub fn join(&mut self, other: &Self) {
+        match (&mut self.0, &other.0) {
+            (Known::All(own), Known::All(others)) => own.extend(others.iter().cloned()),
+            (Known::All(_), Known::Unknown(why)) => self.0 = Known::Unknown(Arc::clone(why)),
+            (Known::Unknown(_), _) => {}
+        }
+    }
+
+    /// What it was built from.
+    ///
+    /// # Errors
+    /// Why that is not known.
+    pub fn items(&self) -> Result<&[Arc<dyn Any + Send + Sync>], &str> {
+        match &self.0 {
+            Known::All(items) => Ok(items),
+            Known::Unknown(why) => Err(why),
+        }
+    }
+}
+
+impl fmt::Debug for Witnesses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.items() {
+            Ok(items) => write!(f, "Witnesses({})", items.len()),
+            Err(why) => write!(f, "Witnesses(unknown: {why})"),
+        }
+    }
+}
+
+/// Whether they are the very same.
+impl PartialEq for Witnesses {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Known::All(own), Known::All(others)) => {
+                own.len() == others.len()
+                    && own
+                        .iter()
+                        .zip(others)
+                        .all(|(one, other)| Arc::ptr_eq(one, other))
+            }
+            (Known::Unknown(own), Known::Unknown(others)) => own == others,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_joined_is_all_that_was_known_and_unknown_stays_so() {
+        let mut joined = Witnesses::default();
+        joined.join(&Witnesses::of(Arc::new(1_u8)));
+        joined.join(&Witnesses::of(Arc::new(2_u8)));
+        let numbers = |witnesses: &Witnesses| -> Vec<u8> {
+            let items = witnesses.items().unwrap();
+            items
+                .iter()
+                .filter_map(|item| item.downcast_ref().copied())
+                .collect()
+        };
+        assert_eq!(numbers(&joined), [1, 2]);
+        joined.join(&Witnesses::unknown("it ran a shell"));
+        joined.join(&Witnesses::of(Arc::new(3_u8)));
+        assert_eq!(joined.items().unwrap_err(), "it ran a shell");
+    }
+}

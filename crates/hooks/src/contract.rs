@@ -1,0 +1,455 @@
+//! The contracts: what holds of each event. The dispatcher, the JSON Schemas and `docs/HOOKS.md`
+//! derive from this table.
+
+use crate::Event;
+use crate::event::EVENTS;
+
+/// What holds of an event.
+#[derive(Debug)]
+pub struct Contract {
+    /// The event.
+    pub event: Event,
+    /// When it fires, and what it is for.
+    pub fires: &'static str,
+    /// Whether hooks name the tools that they are for.
+    pub tool_matched: bool,
+    /// In what order handlers run.
+    pub order: Order,
+    /// What a handler that blocks brings about.
+    pub blocks: Blocks,
+    /// What a handler that fails brings about.
+    pub failure: Failure,
+    /// What a handler may say, beside a message for the user.
+    pub honours: &'static [Honoured],
+    /// What it is told, beside what all are told ([`Field::COMMON`]).
+    pub fields: &'static [Field],
+}
+
+impl Contract {
+    /// Whether this is honoured.
+    #[must_use]
+    pub fn honours(&self, what: Honoured) -> bool {
+        self.honours.contains(&what)
+    }
+}
+
+/// In what order the handlers of an event run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Beside each other.
+    Parallel,
+    /// One after the other: each sees what those before it rewrote.
+    Sequential,
+}
+
+/// What a handler that blocks brings about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blocks {
+    /// Nothing but a message: it is too late, or there is nothing to forbid.
+    Nothing,
+    /// What was about to happen does not.
+    Refusal,
+    /// The agent goes on, told why. Only for handlers of a dialect that means it so
+    /// ([`crate::Dialect::stop_goes_on`]); for others a message.
+    GoingOn,
+}
+
+/// What a handler that fails brings about, unless its definition says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// A warning.
+    Warning,
+    /// The same as a handler that denies.
+    Denial,
+}
+
+/// What a handler may say in `hook_specific_output`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Honoured {
+    /// `additional_context`: goes into the newest message before it is sent for the first time.
+    AdditionalContext,
+    /// `permission_decision` and `permission_decision_reason`.
+    PermissionDecision,
+    /// `updated_input`: arguments that take the place of those of the same name.
+    UpdatedInput,
+    /// `updated_messages`: messages in place of those that were not sent yet.
+    UpdatedMessages,
+    /// `updated_tool_response`: a result in place of the tool's.
+    UpdatedToolResponse,
+    /// `summary`: a summary in place of the model's.
+    Summary,
+    /// `synthetic_response` (`llm_response`): an answer in place of the model's.
+    SyntheticResponse,
+    /// `metadata`: names and values that travel with the verdict.
+    Metadata,
+}
+
+impl Honoured {
+    /// The key in `hook_specific_output`.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::AdditionalContext => "additional_context",
+            Self::PermissionDecision => "permission_decision",
+            Self::UpdatedInput => "updated_input",
+            Self::UpdatedMessages => "updated_messages",
+            Self::UpdatedToolResponse => "updated_tool_response",
+            Self::Summary => "summary",
+            Self::SyntheticResponse => "synthetic_response",
+            Self::Metadata => "metadata",
+        }
+    }
+}
+
+/// A group of fields of the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field {
+    /// `source`: `startup`, `resume`, `clear`, `compact`.
+    Source,
+    /// `prompt`: what the user said.
+    Prompt,
+    /// `messages`: the conversation with what is about to be sent; `unsent`: how many of them, at the
+    /// end, were not sent before.
+    Messages,
+    /// `usage`, `cost` (absent: unpriced), `finish_reason`.
+    Usage,
+    /// `tool_name`, `tool_use_id`, `tool_category`, `tool_read_only`, `tool_input`.
+    Tool,
+    /// `tool_response`, `tool_error`.
+    ToolResponse,
+    /// `stop_response`, `finish_reason`, `synthetic`, `stop_hook_active`, `turn_tool_calls`.
+    Answer,
+    /// `reason`.
+    Reason,
+    /// `from_agent`, `to_agent`, `agent_switch_kind`.
+    Agents,
+    /// `parent_session_id`.
+    Parent,
+    /// `input_tokens`, `output_tokens`, `context_limit`, `compaction_reason`.
+    Compaction,
+    /// `summary`.
+    Summary,
+    /// `max_iterations`.
+    Limit,
+    /// `notification_level`, `notification_message`, `notification_type`.
+    Notification,
+    /// `error_message`.
+    Error,
+}
+
+impl Field {
+    /// What all events are told: where, who, in which turn.
+    pub const COMMON: &'static [&'static str] = &[
+        "session_id",
+        "cwd",
+        "hook_event_name",
+        "transcript_path",
+        "permission_mode",
+        "agent_name",
+        "model_id",
+        "turn_id",
+        "iteration",
+        "last_user_message",
+    ];
+
+    /// The keys of the group.
+    #[must_use]
+    pub fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Source => &["source"],
+            Self::Prompt => &["prompt", "fresh", "implicit", "prefix"],
+            Self::Messages => &["messages", "unsent"],
+            Self::Usage => &["usage", "cost", "finish_reason"],
+            Self::Tool => &[
+                "tool_name",
+                "tool_use_id",
+                "tool_category",
+                "tool_read_only",
+                "tool_input",
+            ],
+            Self::ToolResponse => &["tool_response", "tool_error"],
+            Self::Answer => &[
+                "stop_response",
+                "finish_reason",
+                "synthetic",
+                "stop_hook_active",
+                "turn_tool_calls",
+            ],
+            Self::Reason => &["reason"],
+            Self::Agents => &["from_agent", "to_agent", "agent_switch_kind"],
+            Self::Parent => &["parent_session_id"],
+            Self::Compaction => &[
+                "input_tokens",
+                "output_tokens",
+                "context_limit",
+                "compaction_reason",
+            ],
+            Self::Summary => &["summary"],
+            Self::Limit => &["max_iterations"],
+            Self::Notification => &[
+                "notification_level",
+                "notification_message",
+                "notification_type",
+            ],
+            Self::Error => &["error_message"],
+        }
+    }
+}
+
+use Blocks::{GoingOn, Nothing, Refusal};
+use Failure::{Denial, Warning};
+use Honoured as H;
+use Order::{Parallel, Sequential};
+
+/// A contract of an event that is matched by no tool.
+const fn contract(
+    event: Event,
+    fires: &'static str,
+    order: Order,
+    blocks: Blocks,
+    honours: &'static [Honoured],
+    fields: &'static [Field],
+) -> Contract {
+    Contract {
+        event,
+        fires,
+        tool_matched: false,
+        order,
+        blocks,
+        failure: Warning,
+        honours,
+        fields,
+    }
+}
+
+/// A contract of an event that is matched by tools.
+const fn of_tools(
+    event: Event,
+    fires: &'static str,
+    order: Order,
+    blocks: Blocks,
+    failure: Failure,
+    honours: &'static [Honoured],
+    fields: &'static [Field],
+) -> Contract {
+    Contract {
+        tool_matched: true,
+        failure,
+        ..contract(event, fires, order, blocks, honours, fields)
+    }
+}
+
+/// One for each event, in the order of [`Event`].
+pub static CONTRACTS: [Contract; EVENTS] = [
+    contract(
+        Event::SessionStart,
+        "when a session begins, is resumed, or begins anew after a compaction; what is added goes into its next message",
+        Parallel,
+        Nothing,
+        &[H::AdditionalContext],
+        &[Field::Source, Field::Parent],
+    ),
+    contract(
+        Event::UserPromptSubmit,
+        "when the user has said something, once a turn; not for tasks that agents give to sub-agents",
+        Parallel,
+        Refusal,
+        &[H::AdditionalContext, H::SyntheticResponse],
+        &[Field::Prompt],
+    ),
+    contract(
+        Event::PreUserTurn,
+        "behind user_prompt_submit, also for tasks of sub-agents: the last moment at which the turn can be answered without a model",
+        Parallel,
+        Refusal,
+        &[H::SyntheticResponse],
+        &[Field::Prompt],
+    ),
+    contract(
+        Event::TurnStart,
+        "when a turn has begun, before its message is put together",
+        Parallel,
+        Nothing,
+        &[H::AdditionalContext],
+        &[Field::Prompt],
+    ),
+    contract(
+        Event::BeforeLlmCall,
+        "before each model call; only what was not sent yet can be rewritten",
+        Sequential,
+        Refusal,
+        &[H::UpdatedMessages, H::SyntheticResponse],
+        &[Field::Messages],
+    ),
+    contract(
+        Event::AfterLlmCall,
+        "after each model call that was answered",
+        Parallel,
+        Nothing,
+        &[],
+        &[Field::Usage],
+    ),
+    of_tools(
+        Event::ToolInputTransform,
+        "when the model calls a tool, before anything else",
+        Sequential,
+        Refusal,
+        Warning,
+        &[H::UpdatedInput],
+        &[Field::Tool],
+    ),
+    of_tools(
+        Event::ToolGuard,
+        "when the arguments of a call are rewritten, before permissions are looked at",
+        Parallel,
+        Refusal,
+        Denial,
+        &[H::PermissionDecision, H::Metadata],
+        &[Field::Tool],
+    ),
+    of_tools(
+        Event::PreToolUse,
+        "before every call, whatever the permissions say; allowing does not overrule a rule that denies or asks",
+        Sequential,
+        Refusal,
+        Denial,
+        &[H::UpdatedInput, H::PermissionDecision, H::AdditionalContext],
+        &[Field::Tool],
+    ),
+    of_tools(
+        Event::PermissionRequest,
+        "before the user is asked whether a call may be made, instead of whom a hook may answer",
+        Parallel,
+        Refusal,
+        Warning,
+        &[H::PermissionDecision, H::UpdatedInput, H::Metadata],
+        &[Field::Tool],
+    ),
+    of_tools(
+        Event::ToolResponseTransform,
+        "when a tool has answered or failed, before the model sees it",
+        Sequential,
+        Nothing,
+        Warning,
+        &[H::UpdatedToolResponse],
+        &[Field::Tool, Field::ToolResponse],
+    ),
+    of_tools(
+        Event::PostToolUse,
+        "when the result of a call is final; blocking ends the turn behind the calls of the same answer",
+        Parallel,
+        Refusal,
+        Warning,
+        &[H::AdditionalContext, H::UpdatedToolResponse],
+        &[Field::Tool, Field::ToolResponse],
+    ),
+    contract(
+        Event::TurnEnd,
+        "when a turn is over, however it ended",
+        Parallel,
+        Nothing,
+        &[],
+        &[Field::Reason],
+    ),
+    contract(
+        Event::Stop,
+        "when the model has nothing more to do, or a hook has answered",
+        Parallel,
+        GoingOn,
+        &[],
+        &[Field::Answer, Field::Prompt],
+    ),
+    contract(
+        Event::SubagentStop,
+        "when a sub-agent has nothing more to do; told to the hooks of the agent that gave it the task",
+        Parallel,
+        Nothing,
+        &[],
+        &[Field::Answer, Field::Parent],
+    ),
+    contract(
+        Event::OnAgentSwitch,
+        "when an agent gives a task to another one, and when that comes back",
+        Parallel,
+        Nothing,
+        &[],
+        &[Field::Agents],
+    ),
+    contract(
+        Event::PreCompact,
+        "before the history is summarized, ahead of before_compaction: the name that other runtimes have for it",
+        Parallel,
+        Refusal,
+        &[H::AdditionalContext],
+        &[Field::Source, Field::Compaction],
+    ),
+    contract(
+        Event::BeforeCompaction,
+        "before the history is summarized; a hook may bring a summary of its own",
+        Parallel,
+        Refusal,
+        &[H::Summary],
+        &[Field::Compaction],
+    ),
+    contract(
+        Event::AfterCompaction,
+        "when the history was summarized",
+        Parallel,
+        Nothing,
+        &[],
+        &[Field::Compaction, Field::Summary],
+    ),
+    contract(
+        Event::OnUserInput,
+        "when the user is waited for",
+        Parallel,
+        Nothing,
+        &[],
+        &[],
+    ),
+    contract(
+        Event::OnMaxIterations,
+        "when a turn has made as many model calls as it may",
+        Parallel,
+        Nothing,
+        &[],
+        &[Field::Limit],
+    ),
+    contract(
+        Event::OnError,
+        "when a model or the turn has failed",
+        Parallel,
+        Nothing,
+        &[],
+        &[Field::Error],
+    ),
+    contract(
+        Event::Notification,
+        "when the user is warned, told of a failure, or asked for permission",
+        Parallel,
+        Nothing,
+        &[],
+        &[Field::Notification],
+    ),
+    contract(
+        Event::SessionEnd,
+        "when a session ends",
+        Parallel,
+        Nothing,
+        &[],
+        &[Field::Reason],
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_has_its_own_contract() {
+        for (index, contract) in CONTRACTS.iter().enumerate() {
+            assert_eq!(contract.event as usize, index);
+            assert_eq!(contract.event.name().parse(), Ok(contract.event));
+        }
+    }
+}

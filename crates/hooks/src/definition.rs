@@ -1,0 +1,146 @@
+//! Hooks as files name them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_core::Place;
+
+use crate::{Dialect, Event, Matcher};
+
+/// How long a handler may take, unless its definition says otherwise.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A handler for an event, as a file, a flag or a builtin names it.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The event.
+    pub event: Event,
+    /// What the event is called where the hook is named: `PreToolUse`.
+    pub spoken: Arc<str>,
+    /// The tools that it is for.
+    pub matcher: Matcher,
+    /// Of events of tools: whether only calls that failed count, or only those that did not.
+    pub only: Option<Only>,
+    /// What is run.
+    pub definition: Definition,
+    /// In whose words.
+    pub dialect: Dialect,
+    /// The file, flag or builtin that names it.
+    pub source: Arc<str>,
+    /// Where in that file.
+    pub place: Option<Place>,
+}
+
+/// Which calls of tools count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Only {
+    /// Those that failed.
+    Failures,
+    /// Those that did not.
+    Successes,
+}
+
+/// What is run. Two that are equal run once an event.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Definition {
+    /// For messages.
+    pub name: Option<String>,
+    /// What is run.
+    pub action: Action,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// Further environment variables; `${env.NAME}` in a value stands for a variable at the time.
+    pub env: BTreeMap<String, String>,
+    /// Where a command runs, if not in the directory that tools work in.
+    pub working_dir: Option<String>,
+    /// What a failure brings about, if not what the event's contract says.
+    pub on_error: Option<OnError>,
+    /// Whether an output with anything that the event does not honour is a failure.
+    pub strict_output: bool,
+    /// Whether it waits for the handlers before it, also where the event's run beside each other.
+    pub sequential: bool,
+}
+
+impl Definition {
+    /// A definition that says nothing but what is run.
+    #[must_use]
+    pub fn of(action: Action) -> Self {
+        Self {
+            name: None,
+            action,
+            timeout: DEFAULT_TIMEOUT,
+            env: BTreeMap::new(),
+            working_dir: None,
+            on_error: None,
+            strict_output: false,
+            sequential: false,
+        }
+    }
+
+    /// Its name, or what is run, for messages.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        self.name.as_deref().unwrap_or(match &self.action {
+            Action::Command { line } => line,
+            Action::Builtin { name, .. } => name,
+            Action::Http { url, .. } => url,
+            Action::Model { model, .. } => model,
+        })
+    }
+}
+
+/// What is run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// A shell line; JSON on stdin and stdout.
+    Command {
+        /// The line.
+        line: String,
+    },
+    /// A builtin.
+    Builtin {
+        /// Its name.
+        name: String,
+        /// Its arguments.
+        arguments: Vec<String>,
+    },
+    /// A POST request with the same JSON.
+    Http {
+        /// Where to.
+        url: String,
+        /// Further headers; `${env.NAME}` in a value stands for a variable at the time.
+        headers: BTreeMap<String, String>,
+    },
+    /// A question to a model.
+    Model {
+        /// The model, as agents name theirs.
+        model: String,
+        /// A template of the question.
+        prompt: String,
+        /// What the model is told before it.
+        system_prompt: Option<String>,
+        /// The form of the answer; without one it is context.
+        schema: Option<Judgement>,
+    },
+}
+
+/// The form of a model's judgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judgement {
+    /// `pre_tool_use_decision`: allow, ask or deny, with a reason; found anywhere in the answer.
+    PreToolUse,
+    /// `guard_decision`: allow or deny, with a reason; nothing else in the answer.
+    Guard,
+}
+
+/// What a failure brings about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnError {
+    /// A warning.
+    Warn,
+    /// Nothing.
+    Ignore,
+    /// A denial; only where the event may be blocked.
+    Block,
+}

@@ -1,0 +1,61 @@
+//! What all handlers of an event say together.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cachalot_core::Spend;
+use cachalot_model::Message;
+use serde_json::{Map, Value};
+
+use crate::output::{Decision, Fault, Output, Synthetic};
+
+/// What all handlers of an event say together: in the order of the configuration, whoever was first.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Verdict {
+    /// The strongest decision, and the first reason for it. A block is a denial.
+    pub decision: Option<(Decision, String)>,
+    /// Why the turn goes on although the model has nothing more to do ([`crate::contract::Blocks::GoingOn`]).
+    pub goes_on: Option<String>,
+    /// For the user, in order: what handlers said, and what went wrong with others.
+    pub messages: Vec<String>,
+    /// For the model, in order.
+    pub context: Vec<String>,
+    /// Arguments in place of those of the same name.
+    pub updated_input: Option<Map<String, Value>>,
+    /// Messages in place of those that were not sent yet.
+    pub updated_messages: Option<Vec<Message>>,
+    /// A result in place of the tool's.
+    pub updated_tool_response: Option<String>,
+    /// The first summary.
+    pub summary: Option<String>,
+    /// The first answer in place of the model's; none if something was denied.
+    pub synthetic: Option<Synthetic>,
+    /// Names and values; of two with one name the later.
+    pub metadata: BTreeMap<String, String>,
+    /// What finding out cost.
+    pub spent: Spend,
+    /// What each handler said, in the order of the configuration.
+    pub reports: Vec<Report>,
+}
+
+impl Verdict {
+    /// Why it must not happen, if so.
+    #[must_use]
+    pub fn denial(&self) -> Option<&str> {
+        match &self.decision {
+            Some((Decision::Deny, reason)) => Some(reason),
+            _ => None,
+        }
+    }
+}
+
+/// What became of one handler.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// Its name.
+    pub handler: String,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// What it said, or why it has nothing to say.
+    pub said: Result<Output, Fault>,
+}
