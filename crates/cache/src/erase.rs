@@ -29,6 +29,9 @@ pub enum Criterion {
 pub struct Filter {
     /// The entry of this key.
     pub key: Option<Key>,
+    /// What kind of work it answers. Flights are revoked whatever their kind: that costs a store, and
+    /// nothing else.
+    pub kind: Option<Kind>,
     /// What was called.
     pub name: Option<String>,
     /// What its labels say.
@@ -241,6 +244,7 @@ impl Cache {
                 if may_be
                     && which.matches_labels(&record.labels)
                     && let Some(entry) = whose.one(record)
+                    && which.matches_kind(&entry)
                 {
                     newest = Some((updated, entry));
                 }
@@ -276,6 +280,7 @@ impl Cache {
             for record in batch.records {
                 if which.matches_labels(&record.labels)
                     && let Ok(entry) = Entry::decode(record)
+                    && which.matches_kind(&entry)
                 {
                     each(Stored::of(&entry, now));
                 }
@@ -354,7 +359,7 @@ impl Erased {
         let matching = batch
             .records
             .into_iter()
-            .filter(|r| which.matches_labels(&r.labels));
+            .filter(|r| which.matches_labels(&r.labels) && which.matches_kind_of(r));
         self.entries.extend(matching.map(|r| ErasedEntry {
             key: r.key,
             labels: r.labels,
@@ -386,7 +391,7 @@ struct Query<'a> {
 
 impl<'a> Query<'a> {
     fn of(which: &'a Filter) -> Self {
-        let mut exact = true;
+        let mut exact = which.kind.is_none();
         let name = which.name.iter().map(|name| Match::Is {
             name: NAME_LABEL,
             value: name,
@@ -440,6 +445,16 @@ impl Filter {
                     .iter()
                     .any(|label| &label.name == name && glob_matches(pattern, &label.value)),
             })
+    }
+
+    fn matches_kind(&self, entry: &Entry) -> bool {
+        self.kind.is_none_or(|kind| kind == entry.head.kind)
+    }
+
+    /// A damaged entry is of no kind.
+    fn matches_kind_of(&self, record: &Record) -> bool {
+        self.kind.is_none()
+            || Entry::decode(record.clone()).is_ok_and(|entry| self.matches_kind(&entry))
     }
 
     fn matches_flight(&self, flight: &Flight) -> bool {

@@ -89,6 +89,17 @@ impl fmt::Display for Domain {
     }
 }
 
+/// A part of the cache with bounds of its own, beside those of the whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    /// What the entries of it carry, and no others.
+    pub label: Label,
+    /// How many there may be.
+    pub entries: u64,
+    /// How many bytes they may take together, what is noted of each included; `u64::MAX`: any.
+    pub bytes: u64,
+}
+
 /// How an answer is shared, aged and abandoned.
 #[derive(Debug, Clone)]
 pub struct Policy {
@@ -108,6 +119,9 @@ pub struct Policy {
     pub domains: Vec<Domain>,
     /// By what the entry is found.
     pub labels: Vec<Label>,
+    /// The part of the cache that the entry belongs to. A store of one walks over all its entries: it
+    /// is for parts of at most some thousands.
+    pub share: Option<Share>,
 }
 
 /// [`Policy::patience`] unless told otherwise.
@@ -126,6 +140,7 @@ impl Default for Policy {
             max_bytes: DEFAULT_MAX_BYTES,
             domains: Vec::new(),
             labels: Vec::new(),
+            share: None,
         }
     }
 }

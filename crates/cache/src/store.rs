@@ -10,12 +10,19 @@ use crate::Reason;
 use crate::engine::{Patience, Shared};
 use crate::entry::Head;
 use crate::outcome::Revision;
-use crate::policy::Mode;
+use crate::flight::Flight;
+use crate::policy::{Mode, Policy};
 use crate::ticket::Ticket;
 use crate::witness::Watched;
 
 /// The label that carries a call's name.
 pub(crate) const NAME_LABEL: &str = "name";
+
+/// The labels that were known before the run.
+fn labels_of<'a>(flight: &'a Flight, policy: &'a Policy) -> impl Iterator<Item = Label> + 'a {
+    let share = policy.share.iter().map(|share| &share.label);
+    flight.labels.iter().chain(share).cloned()
+}
 
 impl Shared {
     /// Stores what a ticket produced if everything that it was built from still holds.
@@ -36,7 +43,8 @@ impl Shared {
         let limit = policy
             .max_bytes
             .min(memory.about().largest_value)
-            .min(self.bounds.bytes);
+            .min(self.bounds.bytes)
+            .min(policy.share.as_ref().map_or(u64::MAX, |share| share.bytes));
         if answer.len() as u64 > limit {
             return Err(Reason::TooLarge {
                 bytes: answer.len() as u64,
@@ -73,7 +81,7 @@ impl Shared {
         let record = Record {
             key: flight.key.to_string(),
             value: head.encode(answer)?,
-            labels: flight.labels.iter().cloned().chain(labels).collect(),
+            labels: labels_of(flight, policy).chain(labels).collect(),
             expires,
             revision: 0,
             updated: 0,
@@ -96,6 +104,9 @@ impl Shared {
                     return Err(Reason::Revoked);
                 }
                 self.after_store(&flight.key).await;
+                if let Some(share) = &policy.share {
+                    self.keep_within(share).await;
+                }
                 Ok((Revision(revision), expires))
             }
         }

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cachalot_cache::{Bounds, How, Policy, Reason};
+use cachalot_cache::{Bounds, How, Policy, Reason, Share};
 
-use cachalot_memory::Memory;
+use cachalot_memory::{Label, Memory};
 
 use crate::doubles::{Double, Fate, Op};
-use crate::setting::{Making, Question, Setting, clock, eventually, in_process};
+use crate::setting::{Making, Question, Setting, clock, eventually, in_process, sqlite};
 
 fn bounded(bounds: Bounds) -> Setting {
     let clock = clock();
@@ -307,5 +307,63 @@ async fn who_has_to_go_is_told_by_name() {
         let gone = gone.lock().unwrap().clone();
         assert_eq!(gone.len() as u64, 50 - records);
         assert_eq!((gone[0].as_str(), gone[1].as_str()), ("name-0", "name-1"));
+    }
+}
+
+fn of_part(part: &str, entries: u64, bytes: u64) -> Policy {
+    Policy {
+        share: Some(Share {
+            label: Label::new("part", part),
+            entries,
+            bytes,
+        }),
+        ..Policy::default()
+    }
+}
+
+/// Which of the numbers are there.
+async fn left(here: &Setting, numbers: std::ops::Range<usize>) -> Vec<usize> {
+    let mut left = Vec::new();
+    for number in numbers {
+        if is_there(here, number).await {
+            left.push(number);
+        }
+    }
+    left
+}
+
+#[tokio::test]
+async fn a_part_keeps_within_bounds_of_its_own_and_touches_no_other() {
+    let clock = clock();
+    let directory = tempfile::tempdir().unwrap();
+    let file = sqlite(&directory.path().join("memory.db"), &clock);
+    for memory in [in_process(&clock), file] {
+        let here = Making::over(memory, &clock).make();
+        fill(&here, 0..10, "of nobody").await;
+        for number in 10..20 {
+            here.after(Duration::from_secs(100));
+            let policy = of_part("other", u64::MAX, u64::MAX);
+            here.ask(&Question::number(number), &policy, "of others")
+                .await;
+        }
+        for number in 20..30 {
+            here.after(Duration::from_secs(100));
+            let policy = of_part("small", 3, u64::MAX);
+            let told = here.ask(&Question::number(number), &policy, "x").await;
+            assert!(told.settled.stored.is_ok());
+            if number > 20 {
+                // What is asked for again and again is not the one that goes.
+                here.after(Duration::from_secs(100));
+                let told = here.ask(&Question::number(20), &policy, "x").await;
+                assert_eq!(told.how, How::Hit);
+            }
+        }
+        assert_eq!(left(&here, 20..30).await, [20, 28, 29]);
+        assert_eq!(left(&here, 0..20).await.len(), 20);
+        let policy = of_part("small", 100, 1_150);
+        here.ask(&Question::number(30), &policy, &"x".repeat(900))
+            .await;
+        let left = left(&here, 20..31).await;
+        assert!(left.contains(&30) && left.len() < 4, "{left:?}");
     }
 }

@@ -1,0 +1,77 @@
+//! Keeping a part of the cache within bounds of its own.
+
+use cachalot_memory::{Filter, Match, Memory, Order, Page, Usage, space};
+
+use crate::engine::Shared;
+use crate::policy::Share;
+
+/// How many records are taken in hand at a time.
+const PAGE: u32 = 500;
+
+impl Shared {
+    /// Erases the least recently used entries of a part until it is within its bounds. A fault of the
+    /// memory leaves it as large as it is, until the next store.
+    pub(crate) async fn keep_within(&self, share: &Share) {
+        let Ok(memory) = self.memory() else { return };
+        self.flush_uses().await;
+        if let Err(error) = keep_within(memory.as_ref(), share).await {
+            self.fault(&error);
+        }
+    }
+}
+
+async fn keep_within(memory: &dyn Memory, share: &Share) -> Result<(), cachalot_memory::Error> {
+    let label = [Match::Is {
+        name: &share.label.name,
+        value: &share.label.value,
+    }];
+    let mut usage = usage(memory, &label, share).await?;
+    let coldest = Filter {
+        labels: &label,
+        order: Order::Coldest,
+        ..Filter::default()
+    };
+    while usage.records > share.entries || usage.bytes > share.bytes {
+        let surplus = usage.records.saturating_sub(share.entries);
+        let limit = u32::try_from(surplus.clamp(1, u64::from(PAGE))).unwrap_or(PAGE);
+        let gone = memory.erase(space::CACHE, &coldest, Page::first(limit));
+        let gone = gone.settle().await?.records;
+        if gone.is_empty() {
+            break;
+        }
+        for record in gone {
+            usage.records = usage.records.saturating_sub(1);
+            usage.bytes = usage.bytes.saturating_sub(record.value.len() as u64);
+        }
+    }
+    Ok(())
+}
+
+/// How much a part holds; its bytes only if they are bounded.
+async fn usage(
+    memory: &dyn Memory,
+    label: &[Match<'_>],
+    share: &Share,
+) -> Result<Usage, cachalot_memory::Error> {
+    let filter = Filter {
+        labels: label,
+        ..Filter::default()
+    };
+    let mut usage = Usage::default();
+    let mut after: Option<String> = None;
+    loop {
+        let page = Page {
+            after: after.as_deref(),
+            limit: PAGE,
+            values: share.bytes < u64::MAX,
+        };
+        let batch = memory.find(space::CACHE, &filter, page).settle().await?;
+        usage.records += batch.records.len() as u64;
+        let bytes = batch.records.iter().map(|record| record.value.len() as u64);
+        usage.bytes += bytes.sum::<u64>();
+        match batch.next {
+            Some(next) => after = Some(next),
+            None => return Ok(usage),
+        }
+    }
+}
