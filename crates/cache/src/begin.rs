@@ -70,6 +70,7 @@ fn served(key: Key, entry: &Entry, how: How) -> Outcome {
             revision: Revision(entry.revision),
             expires: entry.head.expires,
             saved: entry.head.spent,
+            watched: Arc::clone(&entry.watched),
         },
     }
 }
@@ -253,6 +254,7 @@ impl Request<'_> {
             settling: Settling::Running {
                 ended: flight.ended.subscribe(),
                 follower: true,
+                witness: flight.witness.clone(),
             },
             body: Body::growing(presence),
             entry: None,

@@ -1,9 +1,12 @@
 //! How a call was answered.
 
-use cachalot_core::{Millis, Spend};
+use std::sync::Arc;
+
+use cachalot_core::{Millis, Spend, Witnesses};
 use cachalot_memory::Label;
 use tokio::sync::watch;
 
+use crate::witness::{Watched, Witness, travelling};
 use crate::{Body, Key, Reason};
 
 /// How a call was answered.
@@ -92,10 +95,12 @@ pub(crate) enum Settling {
         revision: Revision,
         expires: Option<Millis>,
         saved: Spend,
+        watched: Arc<Watched>,
     },
     Running {
         ended: watch::Receiver<Option<Ended>>,
         follower: bool,
+        witness: Witness,
     },
 }
 
@@ -109,6 +114,17 @@ pub(crate) struct Ended {
 }
 
 impl Outcome {
+    /// What the answer was built from, as far as it was noted: of an entry, what it carries; of a run,
+    /// what the run has noted so far, which is all of it once the outcome is settled. An answer that
+    /// somebody's word makes last (a time to live, a domain) may depend on more.
+    #[must_use]
+    pub fn witnesses(&self) -> Witnesses {
+        match &self.settling {
+            Settling::Stored { watched, .. } => travelling(watched),
+            Settling::Running { witness, .. } => witness.witnesses(),
+        }
+    }
+
     /// Resolves when the store is durable or refused; whoever does not ask does not wait.
     pub async fn settled(&self) -> Settled {
         let (mut ended, follower) = match &self.settling {
@@ -116,6 +132,7 @@ impl Outcome {
                 revision,
                 expires,
                 saved,
+                watched: _,
             } => {
                 return Settled {
                     stored: Ok(*revision),
@@ -124,7 +141,11 @@ impl Outcome {
                     saved: *saved,
                 };
             }
-            Settling::Running { ended, follower } => (ended.clone(), *follower),
+            Settling::Running {
+                ended,
+                follower,
+                witness: _,
+            } => (ended.clone(), *follower),
         };
         let ended = match ended.wait_for(Option::is_some).await {
             Ok(ended) => ended.clone(),

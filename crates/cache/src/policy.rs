@@ -92,8 +92,8 @@ impl fmt::Display for Domain {
 /// A part of the cache with bounds of its own, beside those of the whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
-    /// What the entries of it carry, and no others.
-    pub label: Label,
+    /// Its name, apart from those of all other parts.
+    pub name: String,
     /// How many there may be.
     pub entries: u64,
     /// How many bytes they may take together, what is noted of each included; `u64::MAX`: any.

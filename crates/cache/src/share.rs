@@ -5,6 +5,9 @@ use cachalot_memory::{Filter, Match, Memory, Order, Page, Usage, space};
 use crate::engine::Shared;
 use crate::policy::Share;
 
+/// The label that carries the name of the part that an entry belongs to.
+pub(crate) const SHARE_LABEL: &str = "share";
+
 /// How many records are taken in hand at a time.
 const PAGE: u32 = 500;
 
@@ -22,8 +25,8 @@ impl Shared {
 
 async fn keep_within(memory: &dyn Memory, share: &Share) -> Result<(), cachalot_memory::Error> {
     let label = [Match::Is {
-        name: &share.label.name,
-        value: &share.label.value,
+        name: SHARE_LABEL,
+        value: &share.name,
     }];
     let mut usage = usage(memory, &label, share).await?;
     let coldest = Filter {

@@ -9,9 +9,10 @@ use cachalot_memory::{Filter, Label, Page, Put, Record, space};
 use crate::Reason;
 use crate::engine::{Patience, Shared};
 use crate::entry::Head;
-use crate::outcome::Revision;
 use crate::flight::Flight;
+use crate::outcome::Revision;
 use crate::policy::{Mode, Policy};
+use crate::share::SHARE_LABEL;
 use crate::ticket::Ticket;
 use crate::witness::Watched;
 
@@ -20,8 +21,9 @@ pub(crate) const NAME_LABEL: &str = "name";
 
 /// The labels that were known before the run.
 fn labels_of<'a>(flight: &'a Flight, policy: &'a Policy) -> impl Iterator<Item = Label> + 'a {
-    let share = policy.share.iter().map(|share| &share.label);
-    flight.labels.iter().chain(share).cloned()
+    let share = policy.share.iter();
+    let share = share.map(|share| Label::new(SHARE_LABEL, &share.name));
+    flight.labels.iter().cloned().chain(share)
 }
 
 impl Shared {

@@ -13,7 +13,7 @@ use crate::flight::{Flight, Presence};
 use crate::outcome::{Ended, How, Outcome, Revision, Settled, Settling};
 use crate::policy::{DEFAULT_PATIENCE, Orphan, Policy};
 use crate::sync::{Mutex, lock};
-use crate::witness::Witness;
+use crate::witness::{Witness, travelling};
 use crate::{Failure, Kind, Reason, Scope};
 
 /// What a run produced.
@@ -158,6 +158,7 @@ impl Ticket {
             settling: Settling::Running {
                 ended: self.flight.ended.subscribe(),
                 follower,
+                witness: self.flight.witness.clone(),
             },
             body: Body::growing(presence),
             entry: None,
@@ -246,6 +247,8 @@ impl Ticket {
 
     /// Ends a run that need not begin: another process has stored the answer meanwhile.
     pub(crate) async fn answer_with(mut self, entry: &crate::entry::Entry) {
+        // Whoever follows asks the run what the answer was built from.
+        self.flight.witness.adopt(&travelling(&entry.watched));
         self.flight.body.end(End::Whole(Arc::clone(&entry.body)));
         let settled = Settled {
             stored: Ok(Revision(entry.revision)),

@@ -8,6 +8,7 @@ pub(crate) mod hex_digest;
 mod looks;
 mod observe;
 mod status;
+mod travel;
 
 use std::collections::HashMap;
 use std::io;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::sync::{Mutex, lock};
 use looks::Looks;
 use status::{Absence, Status, Times};
+pub(crate) use travel::travelling;
 
 /// More observations than this, and the answer is not stored: checking them would cost more than
 /// the work.

@@ -7,6 +7,7 @@
 mod answer;
 pub mod conformance;
 mod error;
+pub mod flat_json;
 pub mod in_process;
 mod record;
 mod request;

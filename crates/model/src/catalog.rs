@@ -17,15 +17,17 @@ pub use price::{Price, Rates};
 /// The prices and limits that come with the program.
 const BUILT_IN: &str = include_str!("../data/models.yaml");
 
-/// How much a model takes, in tokens; `None` where that is not known.
+/// What and how much a model takes; `None` where that is not known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Input and output of one request together.
+    /// Tokens of input and output of one request together.
     pub context: Option<u64>,
-    /// Output of one request.
+    /// Tokens of output of one request.
     pub max_output: Option<u64>,
-    /// The shortest prefix that the provider caches.
+    /// The shortest prefix that the provider caches, in tokens.
     pub minimum_cacheable: Option<u64>,
+    /// Whether it takes images.
+    pub images: Option<bool>,
 }
 
 impl Limits {
@@ -36,6 +38,7 @@ impl Limits {
             context: self.context.or(other.context),
             max_output: self.max_output.or(other.max_output),
             minimum_cacheable: self.minimum_cacheable.or(other.minimum_cacheable),
+            images: self.images.or(other.images),
         }
     }
 }
@@ -185,6 +188,7 @@ fn read_models(
                     context: section.integer("context", 1..=u64::MAX, problems),
                     max_output: section.integer("max_output", 1..=u64::MAX, problems),
                     minimum_cacheable: section.integer("minimum_cacheable", 0..=u64::MAX, problems),
+                    images: section.boolean("images", problems),
                 },
             };
             section.finish(problems);

@@ -44,7 +44,7 @@ fn parse(text: &str) -> Option<Duration> {
 }
 
 /// Claims `key`: a length of time.
-pub(crate) fn duration(
+pub fn duration(
     section: &mut Section<'_>,
     key: &'static str,
     problems: &mut Vec<Problem>,

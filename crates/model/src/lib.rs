@@ -19,6 +19,7 @@ pub mod wire;
 pub use budget::{Budget, Meter, Spent};
 pub use catalog::{Catalog, Limits, Listed, Price, Rates};
 pub use client::{Pauses, SystemPauses};
+pub use duration::duration;
 pub use error::{Error, ErrorKind};
 pub use message::{
     Block, Extra, Image, ImageSource, Message, Reasoning, Role, ToolResult, ToolUse,

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 /// Fields of the wire that we have no word for; they go back where they came from. An entry `@wire`
 /// names the format that they were read from, and they go to no other; without it they go to each.
+/// Entries whose names begin with `@` are notes of ours, and are never sent.
 pub type Extra = Map<String, Value>;
 
 /// Who speaks.

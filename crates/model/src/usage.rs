@@ -23,6 +23,16 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// So many tokens sent, of which it is not known that any had been cached, and so many made.
+    #[must_use]
+    pub fn of(input: u64, output: u64) -> Self {
+        Self {
+            uncached_input: input,
+            output,
+            ..Self::default()
+        }
+    }
+
     /// All input.
     #[must_use]
     pub fn total_input(&self) -> u64 {

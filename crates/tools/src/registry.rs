@@ -1,6 +1,7 @@
 //! The registry: which tools there are, in a stable order; looks calls up, casts and checks their
 //! arguments, and runs them. It keeps nothing of what they answer.
 
+mod built_from;
 mod error;
 mod perform;
 mod prepare;
@@ -16,6 +17,7 @@ use crate::arguments::Schema;
 use crate::tool::{Origin, Tool};
 use crate::toolbox::{Answer, Batch, Call, Prepared, Toolbox, Verdict};
 
+pub(crate) use built_from::built_from;
 pub use error::RegistryError;
 pub(crate) use perform::{refuse, run_guarded};
 pub(crate) use schedule::schedule;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_core::Spend;
+use cachalot_core::{Spend, Witnesses};
 use cachalot_model::ToolDefinition;
 
 use crate::tool::{Arguments, Context, Origin, Output};
@@ -84,6 +84,9 @@ pub struct Answer {
     pub elapsed: Duration,
     /// What was saved.
     pub saved: Spend,
+    /// What its result was built from, beside the arguments: for whatever is built from results in
+    /// its turn. Known only where nothing else can have decided it.
+    pub witnesses: Witnesses,
 }
 
 /// Who is told what happens to the calls of a batch, as it happens.

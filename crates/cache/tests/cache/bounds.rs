@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cachalot_cache::{Bounds, How, Policy, Reason, Share};
 
-use cachalot_memory::{Label, Memory};
+use cachalot_memory::Memory;
 
 use crate::doubles::{Double, Fate, Op};
 use crate::setting::{Making, Question, Setting, clock, eventually, in_process, sqlite};
@@ -313,7 +313,7 @@ async fn who_has_to_go_is_told_by_name() {
 fn of_part(part: &str, entries: u64, bytes: u64) -> Policy {
     Policy {
         share: Some(Share {
-            label: Label::new("part", part),
+            name: part.to_owned(),
             entries,
             bytes,
         }),

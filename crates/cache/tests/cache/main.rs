@@ -18,6 +18,7 @@ mod secrets;
 mod setting;
 mod single_flight;
 mod streams;
+mod travel;
 mod tree;
 mod witnesses;
 mod writes;

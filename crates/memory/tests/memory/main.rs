@@ -4,6 +4,7 @@
 mod conforming;
 mod damage;
 mod files;
+mod flat_json;
 mod model;
 mod processes;
 mod writers;

@@ -2,14 +2,18 @@
 //!
 //! A field that one format sent means nothing to another, and strict providers refuse a request for
 //! it. So what is read from a wire is marked with its format, goes back to that format only, and the
-//! mark itself goes nowhere. Fields without a mark were written by hand and go to every format.
+//! mark itself goes nowhere. Fields without a mark were written by hand and go to every format; but
+//! those whose names begin with `@` are our own notes, and go to none.
 
 use serde_json::{Map, Value};
 
 use crate::{Extra, Format};
 
-/// The entry that names the format. No provider's field begins like this.
+/// The entry that names the format.
 const ORIGIN: &str = "@wire";
+
+/// How the names of notes begin. No provider's field begins like this.
+const NOTE: char = '@';
 
 /// Marks fields as read from `format`; no fields remain no fields.
 pub(crate) fn from_wire(format: Format, mut fields: Extra) -> Extra {
@@ -26,7 +30,7 @@ pub(crate) fn fields(format: Format, extra: &Extra) -> impl Iterator<Item = (&St
         .is_none_or(|origin| origin.as_str() == Some(name(format)));
     extra
         .iter()
-        .filter(move |(field, _)| own && *field != ORIGIN)
+        .filter(move |(field, _)| own && !field.starts_with(NOTE))
 }
 
 /// One of those fields.
@@ -48,5 +52,28 @@ const fn name(format: Format) -> &'static str {
         Format::Chat => "chat",
         Format::Responses => "responses",
         Format::Messages => "messages",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn notes_go_nowhere_and_leave_other_fields_where_they_belong() {
+        let mut extra = Extra::new();
+        extra.insert("@synthetic".to_owned(), json!({"provenance": "x"}));
+        for format in [Format::Chat, Format::Responses, Format::Messages] {
+            assert_eq!(fields(format, &extra).count(), 0);
+            assert_eq!(field(format, &extra, "@synthetic"), None);
+        }
+        extra.insert("name".to_owned(), json!("a"));
+        let read = from_wire(Format::Chat, extra);
+        let names =
+            |format| -> Vec<&String> { fields(format, &read).map(|(name, _)| name).collect() };
+        assert_eq!(names(Format::Chat), ["name"]);
+        assert!(names(Format::Messages).is_empty());
     }
 }

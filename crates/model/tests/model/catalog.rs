@@ -150,6 +150,32 @@ fn limits_are_those_of_the_providers() {
 }
 
 #[test]
+fn models_that_take_no_images_are_known_and_a_file_may_name_more() {
+    let takes = |catalog: &Catalog, provider: &str, model: &str| {
+        catalog.find(provider, model).unwrap().limits.images
+    };
+    let built_in = Catalog::built_in();
+    assert_eq!(
+        takes(&built_in, "openai", "o3-mini-2025-01-31"),
+        Some(false)
+    );
+    assert_eq!(takes(&built_in, "openai", "gpt-3.5-turbo"), Some(false));
+    assert_eq!(takes(&built_in, "openai", "gpt-4o"), None);
+    let own = "models: {ollama: {llama3.2: {images: false}}, openai: {o3-mini: {images: true}}}";
+    let catalog = built_in.with_text("models.yaml", own).unwrap();
+    assert_eq!(takes(&catalog, "ollama", "llama3.2"), Some(false));
+    assert_eq!(takes(&catalog, "openai", "o3-mini"), Some(true));
+    // What the file says nothing of stays.
+    let limits = catalog.find("openai", "o3-mini").unwrap().limits;
+    assert_eq!(limits.context, Some(200_000));
+    let wrong = "models: {ollama: {llama3.2: {images: no}}}";
+    let problems = built_in.with_text("models.yaml", wrong).unwrap_err();
+    assert_eq!(problems[0].code, "wrong-type");
+    let place = problems[0].place.as_ref().unwrap();
+    assert_eq!(&wrong[place.start..place.start + place.len], "no");
+}
+
+#[test]
 fn every_price_that_comes_with_the_program_makes_sense() {
     let catalog = Catalog::built_in();
     let mut count = 0;

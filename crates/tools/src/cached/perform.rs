@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cachalot_cache::{
     self as cache, Begun, How, Join, Kind, Mode, Policy, Product, Reason, Settled, Ticket, Witness,
 };
-use cachalot_core::{Canonical, Digest, Effects, Spend};
+use cachalot_core::{Canonical, Digest, Effects, Spend, Witnesses};
 use cachalot_model::Block;
 use serde_json::json;
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use super::sessions::{Session, text_of};
 use super::settings::Delivery;
 use super::standing::{Profile, Standing};
 use super::{CachedTools, defaults, force};
-use crate::registry::{refuse, run_guarded};
+use crate::registry::{built_from, refuse, run_guarded};
 use crate::tool::{Arguments, Context, Output};
 use crate::toolbox::{Answer, Answered, Batch, Call, Prepared, Toolbox as _, Verdict};
 
@@ -31,16 +31,19 @@ struct Done {
     saved: Spend,
     /// Where it may be delivered as a marker: the key that it belongs to, and the digest of it.
     known_as: Option<(cache::Key, Digest)>,
+    /// What it was built from: at first what was noted, in the end what we vouch for.
+    witnesses: Witnesses,
 }
 
 impl Done {
-    /// A tool ran.
-    fn ran(output: Output, why: Option<String>) -> Self {
+    /// A tool ran, and noted something.
+    fn ran(output: Output, why: Option<String>, witnesses: Witnesses) -> Self {
         Self {
             output,
             how: Answered::Ran(why),
             saved: Spend::default(),
             known_as: None,
+            witnesses,
         }
     }
 }
@@ -69,6 +72,7 @@ impl CachedTools {
                     how: done.how,
                     elapsed: began.elapsed(),
                     saved: done.saved,
+                    witnesses: done.witnesses,
                 }
             }
         };
@@ -93,8 +97,9 @@ impl CachedTools {
                 profile,
                 effects: &effects,
             };
-            let output = work.run(arguments, context, Witness::default()).await;
-            return Done::ran(output, None);
+            let (output, noted) = work.run_apart(arguments, context).await;
+            let witnesses = built_from(profile.tool.about(), &effects, &output, noted);
+            return Done::ran(output, None, witnesses);
         }
         let session = shared.sessions.of(
             &context.session,
@@ -114,7 +119,7 @@ impl CachedTools {
             forced,
         };
         session.deliveries().reuses(&call.id);
-        let done = asking.answer(arguments).await;
+        let done = asking.vouch(asking.answer(arguments).await);
         asking.deliver(done, call, batch)
     }
 }
@@ -159,6 +164,13 @@ impl Work<'_> {
         let output = running.await;
         write.end().await;
         output
+    }
+
+    /// The same, with a witness of its own.
+    async fn run_apart(self, arguments: Arguments, context: &Context) -> (Output, Witnesses) {
+        let witness = Witness::default();
+        let output = self.run(arguments, context, witness.clone()).await;
+        (output, witness.witnesses())
     }
 }
 
@@ -237,7 +249,8 @@ impl Asking<'_> {
             match self.session.engine.begin(&self.call(), &policy).await {
                 Err(miss) => {
                     let output = Output::error(miss.to_string());
-                    return Done::ran(output, Some(miss.reason.to_string()));
+                    let why = Some(miss.reason.to_string());
+                    return Done::ran(output, why, Witnesses::unknown("it did not run"));
                 }
                 Ok(Begun::Run(ticket)) => return self.lead(arguments, ticket).await,
                 Ok(Begun::Served(outcome)) => {
@@ -262,10 +275,7 @@ impl Asking<'_> {
         let engine = &self.session.engine;
         let ticket = engine.bypass(&self.call(), &Policy::default(), reason);
         self.count(|counters| counters.bypassed(why));
-        let output = self
-            .work
-            .run(arguments, self.context, Witness::default())
-            .await;
+        let (output, noted) = self.work.run_apart(arguments, self.context).await;
         let spent = Spend::one(ticket.elapsed());
         if output.is_error {
             ticket.fail(failure(&output)).await;
@@ -273,7 +283,7 @@ impl Asking<'_> {
             let product = Product::kept(bytes::Bytes::new(), spent);
             ticket.finish(product).await;
         }
-        Done::ran(output, None)
+        Done::ran(output, None, noted)
     }
 
     /// Runs the tool for everybody who asks for the same.
@@ -288,12 +298,13 @@ impl Asking<'_> {
             .work
             .run(arguments, self.context, witness.clone())
             .await;
+        let noted = witness.witnesses();
         let why = reason.as_ref().map(ToString::to_string);
         let spent = Spend::one(ticket.elapsed());
         if output.is_error {
             let settled = ticket.fail(failure(&output)).await;
             self.count_end(reason.as_ref(), &settled);
-            return Done::ran(output, why);
+            return Done::ran(output, why, noted);
         }
         if let Some(lifetime) = output.lifetime {
             ticket.expire_within(lifetime);
@@ -316,7 +327,7 @@ impl Asking<'_> {
         self.count_end(reason.as_ref(), &settled);
         Done {
             known_as,
-            ..Done::ran(output, why)
+            ..Done::ran(output, why, noted)
         }
     }
 
@@ -345,7 +356,21 @@ impl Asking<'_> {
             },
             saved: outcome.settled().await.saved,
             known_as,
+            witnesses: outcome.witnesses(),
         }
+    }
+
+    /// What a result was built from. One that lasts only as long as the user said may not be made to
+    /// last longer by what is built from it.
+    fn vouch(&self, done: Done) -> Done {
+        let Work {
+            profile, effects, ..
+        } = self.work;
+        let witnesses = match profile.standing.ttl() {
+            Some(_) => Witnesses::unknown("its results last for a time only"),
+            None => built_from(profile.tool.about(), effects, &done.output, done.witnesses),
+        };
+        Done { witnesses, ..done }
     }
 
     fn known_as(&self, value: &[u8]) -> Option<(cache::Key, Digest)> {

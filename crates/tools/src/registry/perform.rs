@@ -5,11 +5,12 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use cachalot_cache::Witness;
-use cachalot_core::Spend;
+use cachalot_core::{Spend, Witnesses};
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
 use super::Registry;
+use super::built_from::{built_from, effects};
 use crate::tool::{Arguments, Context, Output, Tool};
 use crate::toolbox::{Answer, Answered, Batch, Call, Prepared, Verdict};
 
@@ -27,9 +28,12 @@ impl Registry {
                         ..batch.context.clone()
                     };
                     let began = Instant::now();
+                    let effects = effects(&**tool, &arguments, &context);
                     let output = run_guarded(&**tool, arguments, &context).await;
+                    let noted = context.witness.witnesses();
                     Answer {
                         call,
+                        witnesses: built_from(tool.about(), &effects, &output, noted),
                         output,
                         how: Answered::Ran(None),
                         elapsed: began.elapsed(),
@@ -55,6 +59,7 @@ pub(crate) fn refuse(call: Call, output: Output) -> Answer {
         how: Answered::Refused,
         elapsed: Duration::ZERO,
         saved: Spend::default(),
+        witnesses: Witnesses::unknown("it did not run"),
     }
 }
 

@@ -8,5 +8,6 @@ mod grounds;
 mod keys;
 mod scopes;
 mod settings;
+mod witnesses;
 pub(crate) mod world;
 mod writes;

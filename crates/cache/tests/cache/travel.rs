@@ -1,0 +1,227 @@
+//! What an answer was built from, passed on to what is built from it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cachalot_cache::{Begun, How, Observation, Policy, Reason, Witness};
+use cachalot_core::Witnesses;
+
+use crate::setting::{
+    Making, Question, Setting, clock, fleet, in_process, product, setting, sqlite, told,
+};
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn holding(text: &str) -> Self {
+        let place = Self::new();
+        place.write(text);
+        place
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("a")
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(self.file(), text).unwrap();
+    }
+}
+
+/// Reads a file as a run of the engine would, and gives what travels on the answer.
+fn read(path: &Path) -> Witnesses {
+    let witness = Witness::default();
+    witness.read(path).unwrap();
+    witness.witnesses()
+}
+
+/// Stores an answer that is built from results.
+async fn build(here: &Setting, number: usize, parts: &[&Witnesses]) -> Result<(), Reason> {
+    let ticket = here
+        .lead(&Question::number(number), &Policy::default())
+        .await;
+    for part in parts {
+        ticket.witness().adopt(part);
+    }
+    ticket.finish(product("built")).await.stored.map(|_| ())
+}
+
+async fn how(here: &Setting, number: usize) -> How {
+    here.ask(&Question::number(number), &Policy::default(), "built")
+        .await
+        .how
+}
+
+#[tokio::test]
+async fn what_is_built_from_a_file_is_not_served_after_it_has_changed() {
+    let (here, place) = (setting(), Place::holding("one"));
+    build(&here, 1, &[&read(&place.file())]).await.unwrap();
+    assert_eq!(how(&here, 1).await, How::Hit);
+    place.write("another");
+    assert!(matches!(
+        how(&here, 1).await,
+        How::Miss(Reason::Changed(what)) if what.contains("a changed")
+    ));
+}
+
+#[tokio::test]
+async fn what_changed_before_it_was_adopted_is_noticed_for_it_is_not_looked_at_anew() {
+    let (here, place) = (setting(), Place::holding("one"));
+    let seen = read(&place.file());
+    place.write("two");
+    let stored = build(&here, 1, &[&seen]).await;
+    assert!(matches!(stored, Err(Reason::Changed(_))), "{stored:?}");
+}
+
+#[tokio::test]
+async fn the_same_file_seen_in_two_states_can_hold_in_neither() {
+    let (here, place) = (setting(), Place::holding("one"));
+    let before = read(&place.file());
+    place.write("another");
+    let after = read(&place.file());
+    for parts in [[&before, &after], [&after, &before]] {
+        let stored = build(&here, 1, &parts).await;
+        assert!(matches!(stored, Err(Reason::Changed(_))), "{stored:?}");
+    }
+    build(&here, 1, &[&after, &after]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_hit_carries_what_its_entry_was_built_from() {
+    let home = tempfile::tempdir().unwrap();
+    let clock = clock();
+    let engines = [
+        Making::over(in_process(&clock), &clock).make(),
+        Making::over(sqlite(&home.path().join("memory"), &clock), &clock).make(),
+    ];
+    for here in &engines {
+        let place = Place::holding("one");
+        build(here, 1, &[&read(&place.file())]).await.unwrap();
+        let hit = here
+            .through(&Question::number(1), &Policy::default(), |_| async {
+                unreachable!("it is a hit")
+            })
+            .await;
+        assert_eq!(hit.how, How::Hit);
+        build(here, 2, &[&hit.witnesses()]).await.unwrap();
+        assert_eq!(how(here, 2).await, How::Hit);
+        place.write("another");
+        assert!(matches!(how(here, 2).await, How::Miss(Reason::Changed(_))));
+    }
+}
+
+#[tokio::test]
+async fn who_joins_a_run_carries_what_the_run_noted() {
+    let (here, place) = (setting(), Place::holding("one"));
+    let question = Question::number(1);
+    let leader = here.lead(&question, &Policy::default()).await;
+    let own = leader.outcome();
+    leader.witness().read(&place.file()).unwrap();
+    let call = question.call();
+    let policy = Policy::default();
+    let joining = here.cache.begin(&call, &policy);
+    let finishing = leader.finish(product("answer"));
+    let (begun, _) = tokio::join!(joining, finishing);
+    let Ok(Begun::Served(joined)) = begun else {
+        panic!("it was not served")
+    };
+    assert_eq!(joined.how, How::Coalesced);
+    joined.settled().await;
+    for outcome in [&own, &joined] {
+        let items = outcome.witnesses();
+        assert_eq!(items.items().unwrap().len(), 1, "{:?}", outcome.how);
+    }
+    build(&here, 2, &[&joined.witnesses()]).await.unwrap();
+    place.write("another");
+    assert!(matches!(how(&here, 2).await, How::Miss(Reason::Changed(_))));
+}
+
+#[tokio::test]
+async fn who_joins_a_run_that_another_process_answered_carries_what_that_one_noted() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("memory");
+    let clock = clock();
+    let engine = || Making::over(sqlite(&path, &clock), &clock).make();
+    let (here, there) = (engine(), engine());
+    let place = Place::holding("one");
+    let question = Question::number(1);
+    let leader = there.lead(&question, &Policy::default()).await;
+    leader.witness().read(&place.file()).unwrap();
+    let waits = |here: Setting, question: Question| async move {
+        let outcome = here
+            .through(&question, &fleet(), |_| async {
+                unreachable!("another process answers")
+            })
+            .await;
+        told(outcome).await.how
+    };
+    let asking = async {
+        let call = question.call();
+        let policy = fleet();
+        let one = here.cache.begin(&call, &policy);
+        let other = here.cache.begin(&call, &policy);
+        tokio::join!(one, other)
+    };
+    let finishing = async {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        leader.finish(product("answer")).await
+    };
+    let ((one, other), _) = tokio::join!(asking, finishing);
+    for begun in [one, other] {
+        let Ok(Begun::Served(outcome)) = begun else {
+            panic!("it was not served")
+        };
+        outcome.settled().await;
+        assert_eq!(outcome.witnesses().items().unwrap().len(), 1);
+    }
+    assert_eq!(waits(here, question.clone()).await, How::Hit);
+}
+
+#[tokio::test]
+async fn what_is_not_known_is_not_stored_and_the_reason_is_kept() {
+    let here = setting();
+    let unknown = Witnesses::unknown("it ran a shell");
+    let stored = build(&here, 1, &[&Witnesses::default(), &unknown]).await;
+    assert_eq!(stored, Err(Reason::Declined("it ran a shell".to_owned())));
+    let foreign = Witnesses::of(Arc::new("somebody else's"));
+    let stored = build(&here, 1, &[&foreign]).await;
+    assert!(
+        matches!(&stored, Err(Reason::Declined(why)) if why.contains("cannot be checked")),
+        "{stored:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_moved_while_it_was_looked_at_travels_as_unknown() {
+    let witness = Witness::default();
+    witness.spoil("a changed while it was read");
+    assert_eq!(
+        witness.witnesses().items().unwrap_err(),
+        "a changed while it was read"
+    );
+}
+
+#[tokio::test]
+async fn built_from_nothing_holds_for_ever() {
+    let here = setting();
+    let nothing = Witness::default().witnesses();
+    assert!(nothing.items().unwrap().is_empty());
+    build(&here, 1, &[&nothing]).await.unwrap();
+    assert_eq!(how(&here, 1).await, How::Hit);
+}
+
+#[tokio::test]
+async fn a_file_that_was_not_there_must_stay_away() {
+    let (here, place) = (setting(), Place::new());
+    let witness = Witness::default();
+    witness.observe(Observation::Existence(&place.file()));
+    build(&here, 1, &[&witness.witnesses()]).await.unwrap();
+    assert_eq!(how(&here, 1).await, How::Hit);
+    place.write("here");
+    assert!(matches!(how(&here, 1).await, How::Miss(Reason::Changed(_))));
+}

@@ -1,0 +1,74 @@
+//! The lock of such a file: a file beside it, which is never deleted, or two processes could hold locks
+//! on two files of that name.
+
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::Error;
+
+use super::failure::Context;
+
+/// The longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+
+/// The exclusive lock; dropping it gives it back, and so does the end of the process.
+#[derive(Debug)]
+pub(super) struct Lock(#[expect(dead_code, reason = "open as long as the lock is held")] File);
+
+/// Takes the lock, with the directories and the lock's own file if they are not there. Blocks the
+/// thread for at most `patience`, apart from what the file system takes.
+///
+/// # Errors
+/// [`crate::ErrorKind::Busy`] if somebody else held it for that long; those of the file system.
+pub(super) fn take(path: &Path, patience: Duration, context: &Context) -> Result<Lock, Error> {
+    let file = open(path).map_err(|error| context.io("lock", error))?;
+    let began = Instant::now();
+    let mut pause = Duration::from_micros(200);
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Lock(file)),
+            Err(TryLockError::WouldBlock) if began.elapsed() >= patience => {
+                return Err(context.busy(patience));
+            }
+            Err(TryLockError::WouldBlock) => {
+                std::thread::sleep(pause.min(patience.saturating_sub(began.elapsed())));
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            Err(TryLockError::Error(error)) => return Err(context.io("lock", error)),
+        }
+    }
+}
+
+/// Where the lock of a file is.
+pub(super) fn beside(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".lock");
+    PathBuf::from(name)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(beside(path)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if let Some(directory) = path.parent() {
+                make_private(directory)?;
+            }
+            options.open(beside(path))
+        }
+        opened => opened,
+    }
+}
+
+fn make_private(directory: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory)
+}

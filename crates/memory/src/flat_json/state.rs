@@ -1,0 +1,191 @@
+//! What a handle knows: the entries as they were read last, and those that could not be written.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use cachalot_core::Millis;
+
+use crate::{Batch, Error, Record, Usage, request};
+
+use super::failure::Context;
+use super::text::Entries;
+use super::{Asked, as_record, disk};
+
+/// So many answers whose store failed are kept.
+const MOST_KEPT: usize = 1_000;
+
+/// What a handle knows.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    seen: disk::Seen,
+    /// As in the file when it was read.
+    on_disk: Entries,
+    /// Answers whose store failed, each with the answer that it was to replace.
+    kept: BTreeMap<Arc<str>, Kept>,
+    /// What is answered: what is on disk, with what is kept.
+    view: BTreeMap<Arc<str>, Stored>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    answer: Arc<str>,
+    over: Option<Arc<str>>,
+}
+
+#[derive(Debug, Clone)]
+struct Stored {
+    answer: Arc<str>,
+    revision: u64,
+    updated: Millis,
+}
+
+impl State {
+    /// Reads the file again if it may be another one than before.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no such file; what is known stays.
+    pub(super) fn refresh(&mut self, path: &Path, context: &Context) -> Result<(), Error> {
+        let is_current = self.seen.is_current(path);
+        match is_current.map_err(|error| context.io("read", error))? {
+            true => Ok(()),
+            false => self.reread(path, context),
+        }
+    }
+
+    /// Reads the file again.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no such file; what is known stays.
+    pub(super) fn reread(&mut self, path: &Path, context: &Context) -> Result<(), Error> {
+        let (seen, entries) = disk::read(path, context)?;
+        let written = seen.written();
+        self.seen = seen;
+        if entries != self.on_disk {
+            self.on_disk = entries;
+            // Whoever answered a question since then is newer.
+            let on_disk = &self.on_disk;
+            self.kept
+                .retain(|question, kept| on_disk.get(question) == kept.over.as_ref());
+            self.overlay(written);
+        }
+        Ok(())
+    }
+
+    /// Makes the view anew. What is answered as before stays as it is.
+    fn overlay(&mut self, written: Millis) {
+        let view = self.wanted().into_iter().map(|(question, answer)| {
+            let stored = match self.view.get(&question) {
+                Some(before) if before.answer == answer => before.clone(),
+                before => Stored {
+                    answer,
+                    revision: before.map_or(0, |before| before.revision) + 1,
+                    updated: written,
+                },
+            };
+            (question, stored)
+        });
+        self.view = view.collect();
+    }
+
+    /// What should be in the file: what is, with what is kept.
+    pub(super) fn wanted(&self) -> Entries {
+        let mut entries = self.on_disk.clone();
+        for (question, kept) in &self.kept {
+            entries.insert(Arc::clone(question), Arc::clone(&kept.answer));
+        }
+        entries
+    }
+
+    /// Whether the file, as it was read last, has these entries.
+    pub(super) fn is_on_disk(&self, entries: &Entries) -> bool {
+        self.on_disk == *entries
+    }
+
+    /// The revision of what is answered to a question; 0 if nothing is.
+    pub(super) fn revision(&self, question: &str) -> u64 {
+        self.view.get(question).map_or(0, |stored| stored.revision)
+    }
+
+    /// Notes that an answer was stored over revision `before`, also if it was the same answer: its
+    /// revision now.
+    pub(super) fn stored(&mut self, question: &str, before: u64, now: Millis) -> u64 {
+        let Some(stored) = self.view.get_mut(question) else {
+            // Somebody has erased it since.
+            return before + 1;
+        };
+        stored.revision = stored.revision.max(before + 1);
+        stored.updated = now;
+        stored.revision
+    }
+
+    /// Keeps an answer whose store failed.
+    pub(super) fn keep(&mut self, question: &Arc<str>, answer: &Arc<str>, now: Millis) {
+        if self.kept.len() >= MOST_KEPT && !self.kept.contains_key(question) {
+            return;
+        }
+        let kept = Kept {
+            answer: Arc::clone(answer),
+            over: self.on_disk.get(question).cloned(),
+        };
+        self.kept.insert(Arc::clone(question), kept);
+        self.overlay(now);
+    }
+
+    /// Keeps these no longer.
+    pub(super) fn forget(&mut self, erased: &[Record]) {
+        for record in erased {
+            self.kept.remove(record.key.as_str());
+            if !self.on_disk.contains_key(record.key.as_str()) {
+                self.view.remove(record.key.as_str());
+            }
+        }
+    }
+
+    pub(super) fn record(&self, question: &str) -> Option<Record> {
+        let stored = self.view.get(question)?;
+        Some(as_record(
+            question,
+            &stored.answer,
+            stored.revision,
+            stored.updated,
+        ))
+    }
+
+    pub(super) fn select(&self, asked: &Asked) -> Batch {
+        let from = match &asked.after {
+            Some(after) if after.as_str() >= asked.prefix.as_str() => {
+                Bound::Excluded(after.as_str())
+            }
+            _ => Bound::Included(asked.prefix.as_str()),
+        };
+        let records: Vec<Record> = self
+            .view
+            .range::<str, _>((from, Bound::Unbounded))
+            .take_while(|(question, _)| question.starts_with(&asked.prefix))
+            .take(asked.limit)
+            .map(|(question, stored)| {
+                let answer = if asked.values { &*stored.answer } else { "" };
+                as_record(question, answer, stored.revision, stored.updated)
+            })
+            .collect();
+        let is_full = records.len() == asked.limit;
+        let next = records.last().filter(|_| is_full);
+        Batch {
+            next: next.map(|record| record.key.clone()),
+            records,
+        }
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        Usage {
+            records: self.view.len() as u64,
+            bytes: self
+                .view
+                .iter()
+                .map(|(question, stored)| request::weight(question, stored.answer.len(), &[]))
+                .sum(),
+        }
+    }
+}

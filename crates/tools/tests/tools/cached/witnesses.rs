@@ -1,0 +1,281 @@
+//! What results are built from, passed on to whatever is built from them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_cache::{Begun, Call, How, Kind, Policy, Product, Reason, Scope};
+use cachalot_core::{Canonical, Effects, Extent, Touched, Witnesses};
+use cachalot_tools::cached::{Delivery, Settings};
+use cachalot_tools::{Answer, Answered, CacheClass, Output, Registry, Tool, Toolbox as _, builtin};
+use futures_util::FutureExt as _;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::world::{Counting, Making, World, in_process, on, reads_unknown, text, world};
+
+/// Why it is not known what an answer was built from.
+fn why(answer: &Answer) -> String {
+    answer.witnesses.items().unwrap_err().to_owned()
+}
+
+/// How many lists of witnesses there are, each of them not empty.
+fn known(answer: &Answer) -> usize {
+    match answer.witnesses.items() {
+        Ok(items) => items.len(),
+        Err(why) => panic!("unknown: {why}"),
+    }
+}
+
+/// Whether something that is built from these would be served still: stores it, lets `between` happen,
+/// and asks again.
+async fn lasts(witnesses: &Witnesses, between: impl FnOnce()) -> Result<How, Reason> {
+    let cache = in_process(&Arc::new(cachalot_core::ManualClock::at(0)));
+    let input = Canonical::value(&Value::Null);
+    let call = Call {
+        kind: Kind::Turn,
+        scope: &Scope::Global,
+        name: "agent",
+        input: &input,
+    };
+    let policy = Policy::default();
+    let Ok(Begun::Run(ticket)) = cache.begin(&call, &policy).await else {
+        panic!("nothing is stored yet")
+    };
+    ticket.witness().adopt(witnesses);
+    let product = Product::kept("answer".into(), cachalot_core::Spend::default());
+    ticket.finish(product).await.stored?;
+    between();
+    match cache.begin(&call, &policy).await {
+        Ok(Begun::Served(outcome)) => Ok(outcome.how),
+        Ok(Begun::Run(ticket)) => Ok(ticket.how().clone()),
+        Err(miss) => Err(miss.reason),
+    }
+}
+
+fn is_changed(how: Result<How, Reason>) -> bool {
+    matches!(how, Ok(How::Miss(Reason::Changed(_))))
+}
+
+fn off() -> Settings {
+    Settings {
+        enabled: false,
+        ..on()
+    }
+}
+
+/// Every way to the files of a workspace: with results kept and without, by the registry itself.
+fn with_files(settings: Settings) -> World {
+    let world = Making::with(settings).over(&Registry::new(builtin::files()).unwrap());
+    world.write("a", "one\n");
+    std::fs::create_dir(world.root().join("src")).unwrap();
+    world.write("src/b.rs", "fn b() {}\n");
+    world
+}
+
+#[tokio::test]
+async fn what_read_files_carries_them_however_it_was_answered() {
+    for settings in [on(), off()] {
+        for (tool, arguments, touch) in [
+            ("read_file", json!({"path": "a"}), "a"),
+            ("grep", json!({"pattern": "fn", "path": "src"}), "src/b.rs"),
+            ("glob", json!({"pattern": "**/*.rs"}), "src/new.rs"),
+            ("list_dir", json!({"path": "src"}), "src/new"),
+        ] {
+            let world = with_files(settings.clone());
+            for _ in 0..2 {
+                let answer = world.call(tool, arguments.clone()).await;
+                assert!(!answer.output.is_error, "{}", text(&answer));
+                assert_eq!(known(&answer), 1, "{tool}");
+                let held = lasts(&answer.witnesses, || {}).await;
+                assert_eq!(held, Ok(How::Hit), "{tool} {:?}", answer.how);
+            }
+            let answer = world.call(tool, arguments).await;
+            assert_eq!(answer.how == Answered::Hit, settings.enabled, "{tool}");
+            let after = lasts(&answer.witnesses, || world.write(touch, "fn other() {}")).await;
+            assert!(is_changed(after), "{tool}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_plain_registry_carries_them_too() {
+    let registry = Registry::new(builtin::files()).unwrap();
+    let world = with_files(off());
+    let call = cachalot_tools::Call {
+        id: "1".to_owned(),
+        name: "read_file".to_owned(),
+        arguments: json!({"path": "a"}).to_string(),
+    };
+    let prepared = registry.prepare(call);
+    let answers = registry
+        .run(vec![prepared], &world.batch("main", &[]))
+        .await;
+    assert_eq!(known(&answers[0]), 1);
+    let after = lasts(&answers[0].witnesses, || world.write("a", "two")).await;
+    assert!(is_changed(after));
+}
+
+#[tokio::test]
+async fn who_waited_for_the_same_call_carries_the_same() {
+    let gate = Arc::new(Semaphore::new(0));
+    let tool = Counting::file_reader("look").gated(&gate);
+    let world = world(&[&tool]);
+    world.write("a", "one");
+    let batch = vec![("look", json!({"path": "a"})); 2];
+    let mut running = Box::pin(world.calls(&batch));
+    while tool.runs() == 0 {
+        assert!((&mut running).now_or_never().is_none());
+    }
+    gate.add_permits(2);
+    let answers = running.await;
+    assert_eq!(answers[1].how, Answered::Coalesced);
+    for answer in &answers {
+        assert_eq!(known(answer), 1);
+        let after = lasts(&answer.witnesses, || world.write("a", "two")).await;
+        assert!(is_changed(after), "{:?}", answer.how);
+        world.write("a", "one");
+    }
+}
+
+#[tokio::test]
+async fn a_marker_carries_what_the_result_was_built_from() {
+    let settings = Settings {
+        delivery: Delivery::Marker,
+        ..on()
+    };
+    let world = Making::with(settings).of(&[&Counting::file_reader("look")]);
+    world.write("a", &"long ".repeat(1_000));
+    let arguments = json!({"path": "a"});
+    world
+        .calls_in("main", &[], &[("look", arguments.clone())])
+        .await;
+    let answer = world
+        .calls_in("main", &["call-0"], &[("look", arguments)])
+        .await
+        .remove(0);
+    assert!(text(&answer).contains("unchanged"), "{}", text(&answer));
+    assert_eq!(known(&answer), 1);
+    let after = lasts(&answer.witnesses, || world.write("a", "short")).await;
+    assert!(is_changed(after));
+}
+
+/// What a tool answers with results kept, and without.
+async fn both(tool: &Counting) -> [Answer; 2] {
+    let call = |settings: Settings| async {
+        let world = Making::with(settings).of(&[tool]);
+        world.write("a", "one");
+        world.call("look", json!({"path": "a"})).await
+    };
+    [call(on()).await, call(off()).await]
+}
+
+#[tokio::test]
+async fn what_always_answers_the_same_is_built_from_nothing() {
+    let tool = Counting::named("look").class(CacheClass::Immutable);
+    for answer in both(&tool).await {
+        assert_eq!(known(&answer), 0);
+        assert_eq!(lasts(&answer.witnesses, || {}).await, Ok(How::Hit));
+    }
+}
+
+#[tokio::test]
+async fn what_it_depends_on_is_unknown_where_nobody_vouches_for_it() {
+    let named = |_: &_| Effects::reading(vec![Touched::Named("memory".into())]);
+    let for_a_minute = |_: &_, _: &_, _| Output {
+        lifetime: Some(Duration::from_secs(60)),
+        ..Output::text("")
+    };
+    let private = |_: &_, _: &_, _| Output {
+        private: true,
+        ..Output::text("")
+    };
+    let writes = |_: &_| Effects {
+        reads: Extent::NOTHING,
+        writes: Extent::Unknown,
+    };
+    let a_file = |_: &_| Effects::reading(vec![Touched::Path("a".into())]);
+    for (tool, expected) in [
+        (Counting::unknown("look"), "may have changed"),
+        (Counting::reader("look").writing(), "may have changed"),
+        (
+            Counting::reader("look").touching(writes),
+            "may have changed",
+        ),
+        (Counting::reader("look").from("server"), "MCP server"),
+        (Counting::named("look"), "nobody said"),
+        (
+            Counting::named("look").class(CacheClass::Ttl(Duration::from_secs(9))),
+            "for a time only",
+        ),
+        (Counting::reader("look").touching(named), "something else"),
+        (
+            Counting::reader("look").touching(|_| reads_unknown()),
+            "not known what it read",
+        ),
+        (Counting::reader("look").touching(a_file), "noted nothing"),
+        (Counting::reader("look").doing(for_a_minute), "for a time"),
+        (Counting::reader("look").doing(private), "this user alone"),
+        (
+            Counting::reader("look").doing(|_, _, _| Output::error("no")),
+            "failed",
+        ),
+    ] {
+        for answer in both(&tool).await {
+            let why = why(&answer);
+            assert!(why.contains(expected), "{expected}: {why}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_time_that_the_user_states_is_not_made_longer_by_what_is_built_from_the_result() {
+    for tool in [
+        Counting::file_reader("look"),
+        Counting::named("look").class(CacheClass::Immutable),
+    ] {
+        let settings = Settings {
+            ttl: [("look".to_owned(), Duration::from_secs(60))].into(),
+            ..on()
+        };
+        let world = Making::with(settings).of(&[&tool]);
+        world.write("a", "one");
+        for _ in 0..2 {
+            let answer = world.call("look", json!({"path": "a"})).await;
+            assert!(why(&answer).contains("for a time only"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_what_did_not_run_nothing_is_known() {
+    for settings in [on(), off()] {
+        let world = Making::with(settings).of(&[&Counting::reader("look")]);
+        let answer = world.call("lok", json!({})).await;
+        assert_eq!(answer.how, Answered::Refused);
+        assert!(why(&answer).contains("did not run"));
+    }
+}
+
+#[tokio::test]
+async fn what_moved_while_it_was_read_is_unknown() {
+    let tool = Counting::file_reader("look").doing(|_, context, _| {
+        context.witness.spoil("a changed while it was read");
+        Output::text("half")
+    });
+    for answer in both(&tool).await {
+        assert_eq!(why(&answer), "a changed while it was read");
+    }
+}
+
+#[test]
+fn of_the_tools_for_files_those_that_read_are_vouched_for() {
+    let is_vouched_for = |tool: &&Arc<dyn Tool>| {
+        let about = tool.about();
+        about.read_only && matches!(about.class, CacheClass::Validated | CacheClass::Immutable)
+    };
+    let tools = builtin::files();
+    let names = tools.iter().filter(is_vouched_for);
+    let mut names: Vec<&str> = names.map(|tool| tool.about().name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["glob", "grep", "list_dir", "read_file"]);
+}
