@@ -1,5 +1,22 @@
 //! Handlers that come with the program. They see the runtime through [`AgentLookup`] only.
 
+mod add_date;
+mod add_directory_listing;
+mod add_environment_info;
+mod add_git_status;
+mod add_prompt_files;
+pub mod cache_response;
+mod elide_repeated_tool_results;
+mod flag;
+mod http_post;
+mod limit_large_tool_results;
+mod max_iterations;
+mod paragraph;
+mod redact_secrets;
+mod request;
+mod strip_unsupported_modalities;
+mod unload;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -107,8 +124,29 @@ impl Builtins {
     /// The builtins that come with the program and need nothing else.
     #[must_use]
     pub fn standard(parts: &Parts) -> Self {
-        let _ = parts;
-        Self::default()
+        let all: Vec<Arc<dyn Builtin>> = vec![
+            Arc::new(add_date::AddDate::new(parts)),
+            Arc::new(add_environment_info::AddEnvironmentInfo),
+            Arc::new(add_prompt_files::AddPromptFiles::new(parts)),
+            Arc::new(add_directory_listing::AddDirectoryListing),
+            Arc::new(add_git_status::AddGitStatus::new(parts)),
+            Arc::new(http_post::HttpPost::new(parts)),
+            Arc::new(max_iterations::MaxIterations),
+            Arc::new(unload::Unload::new(parts)),
+            Arc::new(strip_unsupported_modalities::StripUnsupportedModalities::new(parts)),
+            // Results are looked at without secrets and as a whole, and cut last.
+            Arc::new(redact_secrets::RedactSecrets::new(parts)),
+            Arc::new(elide_repeated_tool_results::ElideRepeatedToolResults::new(
+                parts,
+            )),
+            Arc::new(limit_large_tool_results::LimitLargeToolResults::new(parts)),
+        ];
+        let mut builtins = Self::default();
+        for builtin in all {
+            let registered = builtins.register(builtin);
+            debug_assert!(registered.is_ok(), "{registered:?}");
+        }
+        builtins
     }
 
     /// Adds one.
@@ -125,7 +163,9 @@ impl Builtins {
         }
         let mut own = builtin.sections().iter();
         if let Some(section) = own.find(|section| self.owner(section).is_some()) {
-            return Err(format!("`{name}`: another builtin has the section `{section}`"));
+            return Err(format!(
+                "`{name}`: another builtin has the section `{section}`"
+            ));
         }
         self.by_name.insert(name, self.registered.len());
         self.registered.push(builtin);
@@ -145,7 +185,8 @@ impl Builtins {
 
     /// The names of all sections.
     pub fn sections(&self) -> impl Iterator<Item = &'static str> {
-        self.iter().flat_map(|builtin| builtin.sections().iter().copied())
+        self.iter()
+            .flat_map(|builtin| builtin.sections().iter().copied())
     }
 
     /// The builtin that a section belongs to.

@@ -1,4 +1,29 @@
 //! Hooks as files name them.
+//!
+//! ```yaml
+//! hooks:
+//!   pre_tool_use:
+//!     - matcher: shell|edit_.*
+//!       hooks:
+//!         - {type: command, command: ./guard.sh, timeout: 10}
+//!   stop:
+//!     - {type: builtin, command: http_post, args: [https://example.com/done]}
+//! ```
+//!
+//! Problems have the codes of [`cachalot_core::tree`], and these:
+//!
+//! | code | what |
+//! |---|---|
+//! | `unknown-event` | there is no event of that name |
+//! | `unsupported-event` | another runtime has the event, and it never happens here |
+//! | `unknown-dialect` | there is no dialect of that name |
+//! | `unknown-handler`, `unsupported-handler` | there is no such `type`, or only elsewhere |
+//! | `unknown-builtin` | there is no builtin of that name |
+//! | `wrong-event` | a builtin on an event that it makes no sense for |
+//! | `bad-arguments` | arguments that a builtin does not take, or that nobody reads |
+//! | `bad-matcher` | a matcher that is no regular expression |
+//! | `nothing-to-block` | `on_error: block` where nothing can be blocked |
+//! | `unsupported-option` | an option of another runtime that is not honoured here |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,6 +32,13 @@ use std::time::Duration;
 use cachalot_core::Place;
 
 use crate::{Dialect, Event, Matcher};
+
+mod action;
+mod read;
+
+pub(crate) use action::quoted;
+pub(crate) use read::Reading;
+pub use read::read;
 
 /// How long a handler may take, unless its definition says otherwise.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);

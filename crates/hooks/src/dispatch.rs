@@ -7,7 +7,9 @@ use std::sync::Arc;
 use cachalot_core::{Clock, Problem};
 use cachalot_model::Models;
 use cachalot_storage::HttpClient;
+use futures_util::future::join_all;
 
+use crate::Event;
 use crate::builtin::Builtins;
 use crate::definition::Entry;
 use crate::event::EVENTS;
@@ -15,7 +17,14 @@ use crate::handler::Handler;
 use crate::input::Input;
 use crate::lookup::AgentView;
 use crate::verdict::Verdict;
-use crate::Event;
+
+mod assemble;
+mod hear;
+mod rewrite;
+mod select;
+mod tally;
+
+use tally::Tally;
 
 /// What handlers need of the world.
 #[derive(Clone)]
@@ -42,21 +51,25 @@ pub struct Hooks(Arc<[Vec<Ready>; EVENTS]>);
 struct Ready {
     entry: Entry,
     handler: Arc<dyn Handler>,
+    /// The number of the first hook of the event that runs the same in the same words: of those, one
+    /// is told.
+    same_as: usize,
 }
 
 impl Hooks {
-    /// The hooks that files and flags name for an agent, and behind them those that builtins add for
-    /// themselves.
+    /// The hooks that files and flags name for an agent, in this order, and behind them those that
+    /// builtins add for themselves, in the order in which they are registered.
     ///
     /// # Errors
-    /// A hook that cannot be made ready: a builtin that is not there, a model that cannot be found.
+    /// All hooks that cannot be made ready: a builtin that is not there, a model that cannot be
+    /// found; `on_error: block` where nothing can be blocked; a builtin that adds itself to an event
+    /// that it makes no sense for.
     pub fn assemble(
         entries: Vec<Entry>,
         agent: &dyn AgentView,
         surroundings: &Surroundings,
     ) -> Result<Self, Vec<Problem>> {
-        let _ = (entries, agent, surroundings);
-        Ok(Self::default())
+        assemble::assemble(entries, agent, surroundings).map(|hooks| Self(Arc::new(hooks)))
     }
 
     /// Whether anybody is to be told of an event: to be asked before an [`Input`] is put together.
@@ -65,19 +78,41 @@ impl Hooks {
         !self.0[event as usize].is_empty()
     }
 
-    /// Whether anybody is to be told of an event of this tool.
+    /// Whether anybody may be to be told of an event of this tool. In doubt yes: dialects have names
+    /// of their own for tools, and of a tool of a server more than its name counts.
     #[must_use]
     pub fn want_tool(&self, event: Event, tool: &str) -> bool {
-        let ready = &self.0[event as usize];
-        ready.iter().any(|ready| ready.entry.matcher.matches(tool))
+        self.0[event as usize]
+            .iter()
+            .any(|ready| select::may_be_for(ready, tool))
     }
 
-    /// Tells everybody who is to be told, and gives what they say together. Dropping the future ends
-    /// the handlers.
-    pub async fn fire(&self, input: Input) -> Verdict {
-        for ready in &self.0[input.event as usize] {
-            let _ = ready.handler.handle(&input).await;
+    /// Tells everybody who is to be told, and gives what they say together. Nothing that a handler
+    /// does makes this fail: errors, panics and handlers that take too long are part of the verdict.
+    /// Dropping the future ends the handlers.
+    pub fn fire(&self, input: Input) -> impl Future<Output = Verdict> + Send {
+        let is_wanted = self.want(input.event);
+        // Boxed, so that callers do not have to make room for it wherever they might fire.
+        let telling = is_wanted.then(|| Box::pin(self.tell(input)));
+        async move {
+            match telling {
+                Some(telling) => telling.await,
+                None => Verdict::default(),
+            }
         }
-        Verdict::default()
+    }
+
+    /// Each wave is told together, and is told what those before it rewrote. What they say counts in
+    /// the order of the configuration, whoever was done first.
+    async fn tell(&self, mut input: Input) -> Verdict {
+        let told = select::told(&self.0[input.event as usize], &input);
+        let mut tally = Tally::new(&input, told.len());
+        for wave in select::waves(input.event.contract(), &told) {
+            let reports = join_all(wave.iter().map(|ready| hear::hear(ready, &input))).await;
+            for (ready, report) in wave.iter().zip(reports) {
+                tally.add(&ready.entry, report, &mut input);
+            }
+        }
+        tally.verdict()
     }
 }

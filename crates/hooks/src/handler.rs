@@ -1,9 +1,26 @@
 //! What runs when an event fires.
 
-use async_trait::async_trait;
+mod builtin;
+mod command;
+mod expand;
+mod http;
+mod judgement;
+mod model;
+mod process;
+mod question;
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cachalot_core::Problem;
+
+use crate::definition::{Action, Entry};
+use crate::dispatch::Surroundings;
 use crate::input::Input;
 use crate::output::{Fault, Output};
+
+/// The most that a command or a server may say, in bytes; of a command, on each of its two outputs.
+const LONGEST: usize = 1 << 20;
 
 /// What runs when an event fires. Dropping the future of [`Handler::handle`] ends it, with all that it
 /// has started. Time limits and what a failure brings about are the dispatcher's.
@@ -14,4 +31,40 @@ pub trait Handler: Send + Sync {
     /// # Errors
     /// It has nothing to say: it broke down, was not there, or spoke nonsense.
     async fn handle(&self, input: &Input) -> Result<Output, Fault>;
+}
+
+/// What an entry names, ready to be told. Nothing is started or connected yet.
+///
+/// # Errors
+/// What can be known to fail each time: a builtin or a model that is not there, arguments that it
+/// does not take, no key, a malformed template or address.
+pub(crate) fn ready(
+    entry: &Entry,
+    surroundings: &Surroundings,
+) -> Result<Arc<dyn Handler>, Problem> {
+    let ready: Result<Arc<dyn Handler>, Problem> = match &entry.definition.action {
+        Action::Command { line } => command::ready(line, entry, surroundings),
+        Action::Builtin { name, arguments } => {
+            builtin::ready(name, arguments, entry.event, surroundings)
+        }
+        Action::Http { url, headers } => http::ready(url, headers, entry, surroundings),
+        Action::Model {
+            model,
+            prompt,
+            system_prompt,
+            schema,
+        } => {
+            let wanted = model::Wanted {
+                model,
+                prompt,
+                system_prompt: system_prompt.as_deref(),
+                schema: *schema,
+            };
+            model::ready(&wanted, entry, surroundings)
+        }
+    };
+    ready.map_err(|problem| match &entry.place {
+        Some(place) if problem.place.is_none() => problem.at(place),
+        _ => problem,
+    })
 }

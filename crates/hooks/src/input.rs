@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cachalot_core::{Cost, Digest, Spend, Witnesses};
+use cachalot_core::{Cost, Digest, Millis, Spend, Witnesses};
 use cachalot_model::{Message, OutputFormat, StopReason, Usage};
 use serde_json::{Map, Value};
 
@@ -15,6 +15,8 @@ use crate::Event;
 pub struct Input {
     /// What happened.
     pub event: Event,
+    /// When, if that is known.
+    pub at: Option<Millis>,
     /// The session.
     pub session_id: String,
     /// The turn: apart from all other turns. Empty outside of turns.

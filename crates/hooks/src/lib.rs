@@ -17,6 +17,8 @@ pub mod input;
 mod lookup;
 mod matcher;
 mod output;
+pub mod schema;
+pub mod source;
 mod verdict;
 
 pub use builtin::{Builtin, Builtins, Injection};

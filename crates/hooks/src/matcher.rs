@@ -2,10 +2,16 @@
 
 use regex::Regex;
 
-/// The tools that a hook is for: a regular expression that matches the whole name; all of them if it
-/// is empty or `*`.
+/// The tools that a hook is for: a regular expression that matches the whole name, upper and lower
+/// case apart; all of them if it is empty or `*`.
 #[derive(Debug, Clone, Default)]
-pub struct Matcher(Option<Regex>);
+pub struct Matcher(Option<Expression>);
+
+#[derive(Debug, Clone)]
+struct Expression {
+    written: String,
+    whole: Regex,
+}
 
 impl Matcher {
     /// Every tool.
@@ -19,19 +25,25 @@ impl Matcher {
         if pattern.is_empty() || pattern == "*" {
             return Ok(Self::ALL);
         }
-        Regex::new(&format!("^(?:{pattern})$")).map(|regex| Self(Some(regex)))
+        // By itself first: `a)|(b` is an expression only between our own parentheses.
+        Regex::new(pattern)?;
+        let whole = Regex::new(&format!("^(?:{pattern})$"))?;
+        Ok(Self(Some(Expression {
+            written: pattern.to_owned(),
+            whole,
+        })))
     }
 
     /// Whether a tool of this name is one of them.
     #[must_use]
     pub fn matches(&self, tool: &str) -> bool {
-        self.0.as_ref().is_none_or(|regex| regex.is_match(tool))
+        (self.0.as_ref()).is_none_or(|expression| expression.whole.is_match(tool))
     }
 
-    /// The expression; empty for every tool.
+    /// The expression as it is written; empty for every tool.
     #[must_use]
     pub fn pattern(&self) -> &str {
-        self.0.as_ref().map_or("", |regex| regex.as_str())
+        (self.0.as_ref()).map_or("", |expression| &expression.written)
     }
 }
 

@@ -55,7 +55,8 @@ pub struct Output {
     pub additional_context: Option<String>,
     /// Arguments in place of those of the same name.
     pub updated_input: Option<Map<String, Value>>,
-    /// Messages in place of those that were not sent yet.
+    /// Messages in place of those that were not sent yet, and of no others; in JSON, all messages with
+    /// those at the end.
     pub updated_messages: Option<Vec<Message>>,
     /// A result in place of the tool's; may be empty.
     pub updated_tool_response: Option<String>,
@@ -77,6 +78,8 @@ pub struct Fault {
     pub message: String,
     /// Whether it is the end of the turn that ended the handler: then nothing was denied.
     pub is_cancelled: bool,
+    /// What it cost all the same (a model that spoke nonsense).
+    pub spent: Spend,
 }
 
 impl Fault {
@@ -85,6 +88,7 @@ impl Fault {
         Self {
             message: message.into(),
             is_cancelled: false,
+            spent: Spend::default(),
         }
     }
 }

@@ -14,7 +14,8 @@ use crate::output::{Decision, Fault, Output, Synthetic};
 pub struct Verdict {
     /// The strongest decision, and the first reason for it. A block is a denial.
     pub decision: Option<(Decision, String)>,
-    /// Why the turn goes on although the model has nothing more to do ([`crate::contract::Blocks::GoingOn`]).
+    /// Why the turn goes on although the model has nothing more to do, each reason on its own lines
+    /// ([`crate::contract::Blocks::GoingOn`]).
     pub goes_on: Option<String>,
     /// For the user, in order: what handlers said, and what went wrong with others.
     pub messages: Vec<String>,
@@ -22,7 +23,7 @@ pub struct Verdict {
     pub context: Vec<String>,
     /// Arguments in place of those of the same name.
     pub updated_input: Option<Map<String, Value>>,
-    /// Messages in place of those that were not sent yet.
+    /// Messages in place of those that were not sent yet; at least one.
     pub updated_messages: Option<Vec<Message>>,
     /// A result in place of the tool's.
     pub updated_tool_response: Option<String>,

@@ -1,0 +1,170 @@
+//! What an event costs to which nobody listens, and one to which builtins do.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use cachalot_core::tree::Node;
+use cachalot_core::{Digest, SystemClock};
+use cachalot_hooks::input::ToolUse;
+use cachalot_hooks::{
+    Action, AgentView, Builtin, Builtins, Definition, Dialect, Entry, Event, Fault, Hooks, Input,
+    Matcher, Output, Surroundings,
+};
+use cachalot_model::{Catalog, Configured, Model, Models};
+use cachalot_storage::{HttpClient, HttpOptions};
+use criterion::{Criterion, criterion_group, criterion_main};
+use tokio::runtime::Runtime;
+
+/// How many inputs are put together at a time: few enough to stay near the processor.
+const BATCH: u64 = 32;
+
+/// Has nothing to say.
+struct Silent;
+
+#[async_trait]
+impl Builtin for Silent {
+    fn name(&self) -> &'static str {
+        "silent"
+    }
+
+    fn about(&self) -> &'static str {
+        "Has nothing to say."
+    }
+
+    fn events(&self) -> &'static [Event] {
+        &[Event::ToolGuard, Event::PreToolUse, Event::TurnEnd]
+    }
+
+    async fn run(&self, _: &[String], _: &Input) -> Result<Output, Fault> {
+        Ok(Output::default())
+    }
+}
+
+struct Nobody;
+
+impl AgentView for Nobody {
+    fn name(&self) -> &'static str {
+        "nobody"
+    }
+
+    fn models(&self) -> Vec<Model> {
+        Vec::new()
+    }
+
+    fn fingerprint(&self, _: &str) -> Option<Digest> {
+        None
+    }
+
+    fn section(&self, _: &str) -> Option<&Node> {
+        None
+    }
+}
+
+fn entry(event: Event, number: usize) -> Entry {
+    Entry {
+        event,
+        spoken: Arc::from(event.name()),
+        matcher: Matcher::of("shell|edit_.*").unwrap(),
+        only: None,
+        definition: Definition::of(Action::Builtin {
+            name: "silent".to_owned(),
+            arguments: vec![number.to_string()],
+        }),
+        dialect: Dialect::DockerAgent,
+        source: Arc::from("agent.yaml"),
+        place: None,
+    }
+}
+
+fn hooks(entries: Vec<Entry>) -> Hooks {
+    let mut builtins = Builtins::default();
+    builtins.register(Arc::new(Silent)).unwrap();
+    let clock = Arc::new(SystemClock);
+    let models = cachalot_model::Surroundings {
+        environment: BTreeMap::new(),
+        clock: clock.clone(),
+        http: HttpOptions::default(),
+        catalog: Catalog::built_in(),
+    };
+    let surroundings = Surroundings {
+        builtins: Arc::new(builtins),
+        models: Models::new(models, Configured::default()),
+        http: HttpClient::new(HttpOptions::default()).unwrap(),
+        environment: Arc::default(),
+        clock,
+        directory: PathBuf::from("/"),
+    };
+    Hooks::assemble(entries, &Nobody, &surroundings)
+        .map_err(drop)
+        .unwrap()
+}
+
+fn input(event: Event) -> Input {
+    let tool = ToolUse {
+        name: "shell".to_owned(),
+        ..ToolUse::default()
+    };
+    Input {
+        event,
+        tool: Some(tool).filter(|_| event.contract().tool_matched),
+        ..Input::default()
+    }
+}
+
+/// How long it takes to tell of an event so many times, without putting the inputs together.
+fn tell(runtime: &Runtime, hooks: &Hooks, event: Event, times: u64) -> Duration {
+    runtime.block_on(async {
+        let mut took = Duration::ZERO;
+        for _ in 0..times.div_ceil(BATCH) {
+            let inputs: Vec<Input> = (0..BATCH).map(|_| input(event)).collect();
+            let began = Instant::now();
+            for input in inputs {
+                black_box(hooks.fire(input).await);
+            }
+            took += began.elapsed();
+        }
+        took.mul_f64(times as f64 / (times.div_ceil(BATCH) * BATCH) as f64)
+    })
+}
+
+fn dispatch(criterion: &mut Criterion) {
+    let runtime = Runtime::new().unwrap();
+    let four = (0..4).map(|number| entry(Event::ToolGuard, number));
+    let four = four.chain((0..4).map(|number| entry(Event::PreToolUse, number)));
+    let four = hooks(four.chain([entry(Event::TurnEnd, 0)]).collect());
+    let mut group = criterion.benchmark_group("an event");
+    group.bench_function("nobody: asked whether anybody wants it", |bencher| {
+        bencher.iter(|| black_box(&four).want(black_box(Event::Stop)));
+    });
+    group.bench_function(
+        "nobody: asked whether anybody wants it of this tool",
+        |bencher| {
+            bencher.iter(|| black_box(&four).want_tool(black_box(Event::PostToolUse), "shell"));
+        },
+    );
+    for (name, event) in [
+        ("nobody: told", Event::Stop),
+        ("one builtin", Event::TurnEnd),
+        ("four builtins beside each other", Event::ToolGuard),
+        ("four builtins one after the other", Event::PreToolUse),
+    ] {
+        group.bench_function(name, |bencher| {
+            bencher.iter_custom(|times| tell(&runtime, &four, event, times));
+        });
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .measurement_time(Duration::from_secs(2))
+        .warm_up_time(Duration::from_millis(300));
+    targets = dispatch
+}
+criterion_main!(benches);

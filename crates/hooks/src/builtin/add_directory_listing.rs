@@ -1,0 +1,82 @@
+//! `add_directory_listing`: what is in the working directory.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use async_trait::async_trait;
+
+use super::paragraph::{add, in_one_line};
+use super::{Builtin, flag};
+use crate::Event;
+use crate::input::Input;
+use crate::output::{Fault, Output};
+
+const NAME: &str = "add_directory_listing";
+
+/// How many entries are shown.
+const MOST: usize = 100;
+
+/// Tells the model once what is in the working directory.
+pub(super) struct AddDirectoryListing;
+
+#[async_trait]
+impl Builtin for AddDirectoryListing {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "Tells the model what is in the working directory: at most 100 entries, sorted, without those whose names begin with a dot."
+    }
+
+    fn events(&self) -> &'static [Event] {
+        &[Event::SessionStart]
+    }
+
+    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
+        flag::no_arguments(NAME, arguments)
+    }
+
+    async fn run(&self, _: &[String], input: &Input) -> Result<Output, Fault> {
+        if input.cwd.as_os_str().is_empty() {
+            return Ok(Output::default());
+        }
+        let directory = input.cwd.clone();
+        let listing = tokio::task::spawn_blocking(move || listing(&directory)).await;
+        Ok(match listing {
+            Ok(Some(listing)) => add(listing, input),
+            _ => Output::default(),
+        })
+    }
+}
+
+/// `None` if there is nothing to show.
+fn listing(directory: &Path) -> Option<String> {
+    let mut first = BTreeSet::new();
+    let mut count = 0_usize;
+    for entry in std::fs::read_dir(directory).ok()?.flatten() {
+        let name = entry.file_name();
+        if name.as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        count += 1;
+        first.insert((name, is_directory));
+        if first.len() > MOST {
+            first.pop_last();
+        }
+    }
+    if count == 0 {
+        return None;
+    }
+    let mut lines = vec!["<directory_listing>".to_owned()];
+    lines.extend(first.iter().map(|(name, is_directory)| {
+        let slash = if *is_directory { "/" } else { "" };
+        format!("{}{slash}", in_one_line(&name.to_string_lossy()))
+    }));
+    if count > first.len() {
+        lines.push(format!("… and {} more", count - first.len()));
+    }
+    lines.push("</directory_listing>".to_owned());
+    Some(lines.join("\n"))
+}

@@ -1,0 +1,134 @@
+//! `add_prompt_files`: files such as `AGENTS.md`, which say how to work here.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use cachalot_core::Problem;
+use cachalot_core::tree::Node;
+
+use super::paragraph::is_news;
+use super::{Builtin, Injection, Parts};
+use crate::Event;
+use crate::input::Input;
+use crate::lookup::AgentView;
+use crate::output::{Fault, Output};
+
+mod find;
+mod wanted;
+
+use find::Found;
+use wanted::Wanted;
+
+const NAME: &str = "add_prompt_files";
+
+/// Gives the model files of the user, as soon as they are there and whenever they have changed.
+pub(super) struct AddPromptFiles {
+    home: Option<PathBuf>,
+}
+
+impl AddPromptFiles {
+    pub(super) fn new(parts: &Parts) -> Self {
+        let home = ["HOME", "USERPROFILE"]
+            .iter()
+            .find_map(|name| parts.environment.get(*name).filter(|home| !home.is_empty()));
+        Self {
+            home: home.map(PathBuf::from),
+        }
+    }
+}
+
+#[async_trait]
+impl Builtin for AddPromptFiles {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "Gives the model files such as `AGENTS.md`: of each name the nearest on the way from the working directory upwards (`--depth=N`: at most N directories up) and the one in the home directory; a name with a `/` or `~/` at its beginning is that file. At most 64 KiB of each; again only when they have changed. Agents with `add_prompt_files: [NAME, …]` have it."
+    }
+
+    fn events(&self) -> &'static [Event] {
+        &[Event::TurnStart]
+    }
+
+    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
+        Wanted::read(arguments).map(|_| ())
+    }
+
+    fn sections(&self) -> &'static [&'static str] {
+        &[NAME]
+    }
+
+    fn check_section(&self, _: &str, section: &Node, problems: &mut Vec<Problem>) {
+        if section.is_null() {
+            return;
+        }
+        let Some(items) = section.as_list() else {
+            let problem = section.wrong_type(&format!("`{NAME}`"), "a list of file names");
+            problems.push(problem.help(format!("write `{NAME}: [AGENTS.md]`")));
+            return;
+        };
+        for item in items {
+            let Some(text) = item.as_text() else {
+                problems.push(item.wrong_type(&format!("an item of `{NAME}`"), "text"));
+                continue;
+            };
+            if let Err(wrong) = wanted::check(text) {
+                let (what, help) = wrong.split_once("; ").unwrap_or((&wrong, "take it out"));
+                let problem = Problem::new("bad-value", what);
+                problems.push(problem.at(&item.place).help(help));
+            }
+        }
+    }
+
+    fn inject(&self, agent: &dyn AgentView) -> Vec<Injection> {
+        let items = agent
+            .section(NAME)
+            .and_then(Node::as_list)
+            .unwrap_or_default();
+        let arguments: Vec<String> = items
+            .iter()
+            .filter_map(|item| item.as_text().map(str::to_owned))
+            .collect();
+        // Options alone name no file.
+        if Wanted::read(&arguments).is_err() {
+            return Vec::new();
+        }
+        vec![Injection {
+            arguments,
+            ..Injection::of(Event::TurnStart)
+        }]
+    }
+
+    async fn run(&self, arguments: &[String], input: &Input) -> Result<Output, Fault> {
+        let wanted = Wanted::read(arguments).map_err(Fault::new)?;
+        let (directory, home) = (input.cwd.clone(), self.home.clone());
+        let found =
+            tokio::task::spawn_blocking(move || find::all(&wanted, &directory, home.as_deref()));
+        let found = found
+            .await
+            .map_err(|_| Fault::new(format!("`{NAME}` broke down; please report it")))?;
+        Ok(said(found, input))
+    }
+}
+
+/// The files that the conversation does not hold yet, and what the user has to know of the others.
+fn said(found: Vec<Found>, input: &Input) -> Output {
+    let mut paragraphs = Vec::new();
+    let mut notices = Vec::new();
+    for found in found {
+        match found {
+            Found::Text { name, text } => {
+                let text = text.trim_end();
+                paragraphs.push(format!("<file name=\"{name}\">\n{text}\n</file>"));
+            }
+            Found::Unfit(notice) => notices.push(notice),
+        }
+    }
+    paragraphs.retain(|paragraph| is_news(paragraph, &input.messages));
+    Output {
+        additional_context: (!paragraphs.is_empty()).then(|| paragraphs.join("\n")),
+        system_message: (!notices.is_empty()).then(|| notices.join("\n")),
+        ..Output::default()
+    }
+}

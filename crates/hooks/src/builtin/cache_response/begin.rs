@@ -1,0 +1,217 @@
+//! The first leg: a question is answered, or led.
+
+use cachalot_cache::{Begun, Join, Mode, Policy, Reason, Share};
+
+use super::question::Question;
+use super::settings::Settings;
+use super::store::FlatFile;
+use super::turns::{Running, Turn};
+use super::{CacheResponse, replay, settings_of};
+use crate::input::Input;
+use crate::output::{Fault, Output};
+
+/// How turns are shared and aged. They join nobody: a turn belongs to its conversation.
+pub(super) fn policy(question: &Question, mode: Mode) -> Policy {
+    let Settings {
+        ttl,
+        max_entries,
+        max_bytes,
+        ..
+    } = question.settings;
+    let is_bounded = max_entries.is_some() || max_bytes.is_some();
+    Policy {
+        mode,
+        ttl,
+        join: Join::Alone,
+        share: is_bounded.then(|| Share {
+            name: format!("turns of {}", question.agent),
+            entries: max_entries.unwrap_or(u64::MAX),
+            bytes: max_bytes.unwrap_or(u64::MAX),
+        }),
+        ..Policy::default()
+    }
+}
+
+impl CacheResponse {
+    /// Answers the question of a turn, or notes that a model will.
+    pub(super) async fn begin(&self, input: &Input) -> Result<Output, Fault> {
+        let (Some(prompt), Some(view)) = (&input.prompt, self.lookup.agent(&input.agent_name))
+        else {
+            return Ok(Output::default());
+        };
+        let Some(settings) = settings_of(&*view) else {
+            return Ok(Output::default());
+        };
+        let (store, is_new) = self
+            .stores
+            .of(&input.agent_name, &settings)
+            .map_err(|why| Fault::new(not_kept(&input.agent_name, &why)))?;
+        let flat = store.flat.clone();
+        let question = Question::of(&*view, settings, store, input, prompt, &self.seals);
+        match flat {
+            Some(file) => {
+                let mut output = self.begin_in_file(question, &*file, input).await;
+                if is_new {
+                    add_message(&mut output, &notice(&*file));
+                }
+                Ok(output)
+            }
+            None => Ok(self.begin_in_memory(question, input).await),
+        }
+    }
+
+    async fn begin_in_memory(&self, question: Question, input: &Input) -> Output {
+        let cache = question.store.cache.clone();
+        if let Some(reason) = &question.bypass {
+            if let Some(block) = frozen(&question, &reason.to_string()) {
+                return block;
+            }
+            let ticket = cache.bypass(
+                &question.call(),
+                &policy(&question, question.mode),
+                reason.clone(),
+            );
+            return self.lead(question, Some(ticket), input);
+        }
+        let mut mode = self.mode_for(&question).await;
+        loop {
+            let begun = cache
+                .begin(&question.call(), &policy(&question, mode))
+                .await;
+            match begun {
+                Err(miss) => return blocked(&miss.to_string()),
+                Ok(Begun::Run(ticket)) => return self.lead(question, Some(ticket), input),
+                Ok(Begun::Served(outcome)) => {
+                    let form = question.form.as_ref();
+                    match replay::of_entry(&outcome, form, &*self.clock).await {
+                        Ok(output) => return output,
+                        Err(why) => match without_the_entry(mode) {
+                            Some(next) => mode = next,
+                            None => return blocked(&format!("frozen: {why}")),
+                        },
+                    }
+                }
+            }
+        }
+    }
+
+    /// The mode of a lookup. Where answers must have a form, an entry that does not have it any more is
+    /// no hit, and must not be counted as one.
+    async fn mode_for(&self, question: &Question) -> Mode {
+        let mode = question.mode;
+        if question.form.is_none() {
+            return mode;
+        }
+        let found = question
+            .store
+            .cache
+            .probe(&question.call(), &policy(question, mode))
+            .await;
+        let is_unfit = match found {
+            Ok(outcome) => replay::of_entry(&outcome, question.form.as_ref(), &*self.clock)
+                .await
+                .is_err(),
+            Err(_) => false,
+        };
+        match without_the_entry(mode) {
+            Some(next) if is_unfit => next,
+            _ => mode,
+        }
+    }
+
+    async fn begin_in_file(
+        &self,
+        question: Question,
+        file: &dyn FlatFile,
+        input: &Input,
+    ) -> Output {
+        let mut message = None;
+        if question.bypass.is_none() && looks(question.mode) {
+            match file.get(&question.matched).await {
+                Ok(Some(text)) => {
+                    let form = question.form.as_ref();
+                    if let Ok(output) = replay::of_file(text, &file.name(), form) {
+                        return output;
+                    }
+                }
+                Ok(None) => {}
+                Err(why) => message = Some(why),
+            }
+        }
+        let reason = match &question.bypass {
+            Some(reason) => reason.clone(),
+            None => Reason::Absent,
+        };
+        if let Some(block) = frozen(&question, &reason.to_string()) {
+            return block;
+        }
+        let mut output = self.lead(question, None, input);
+        if let Some(why) = message {
+            add_message(&mut output, &why);
+        }
+        output
+    }
+
+    /// A model answers.
+    fn lead(
+        &self,
+        question: Question,
+        ticket: Option<cachalot_cache::Ticket>,
+        input: &Input,
+    ) -> Output {
+        let running = Running { question, ticket };
+        self.turns.put(input, Turn::Runs(Box::new(running)));
+        Output::default()
+    }
+}
+
+/// How to go on where an entry is there and no answer.
+fn without_the_entry(mode: Mode) -> Option<Mode> {
+    match mode {
+        Mode::On | Mode::Refresh => Some(Mode::Refresh),
+        Mode::ReadOnly | Mode::Off => Some(Mode::Off),
+        Mode::Frozen => None,
+    }
+}
+
+fn looks(mode: Mode) -> bool {
+    matches!(mode, Mode::On | Mode::ReadOnly | Mode::Frozen)
+}
+
+/// In a frozen run, whatever a user asks is answered from the cache or not at all.
+fn frozen(question: &Question, why: &str) -> Option<Output> {
+    let is_bound = question.mode == Mode::Frozen && !question.is_implicit;
+    is_bound.then(|| {
+        let agent = &question.agent;
+        blocked(&format!(
+            "frozen: the turn of `{agent}` is not answered by the cache ({why})"
+        ))
+    })
+}
+
+fn blocked(why: &str) -> Output {
+    Output {
+        block: Some(why.to_owned()),
+        ..Output::default()
+    }
+}
+
+fn add_message(output: &mut Output, text: &str) {
+    output.system_message = Some(match output.system_message.take() {
+        Some(before) => format!("{before}\n{text}"),
+        None => text.to_owned(),
+    });
+}
+
+fn not_kept(agent: &str, why: &str) -> String {
+    format!("the answers of `{agent}` are not kept: {why}")
+}
+
+fn notice(file: &dyn FlatFile) -> String {
+    format!(
+        "answers are kept in {}, which holds questions and answers only: it cannot hold the rest of \
+         the key, so an answer is given again after the instruction, the model, the tools, the user or \
+         the conversation before it have changed; without `path` all of that is told apart",
+        file.name()
+    )
+}

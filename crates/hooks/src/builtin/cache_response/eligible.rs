@@ -1,0 +1,93 @@
+//! Whether the answer of a turn may be given again.
+
+use cachalot_model::StopReason;
+
+use super::kept::check;
+use super::question::Question;
+use crate::input::{Answer, Input, TurnCall};
+
+/// Why the answer of a turn may not be given again, whatever it says.
+pub(super) fn judge(question: &Question, input: &Input, answer: &Answer) -> Result<(), String> {
+    let Answer {
+        text: _,
+        finish,
+        synthetic,
+        stop_hook_active,
+        calls,
+        worth: _,
+        added_by,
+    } = answer;
+    if *synthetic {
+        return Err("a hook answered".to_owned());
+    }
+    if *stop_hook_active {
+        return Err("the turn went on because a hook wanted it to".to_owned());
+    }
+    if input.agent_name != question.agent {
+        return Err(format!("another agent answered: `{}`", input.agent_name));
+    }
+    if says_more(question, input) {
+        return Err("the user said more during the turn".to_owned());
+    }
+    finished(finish.as_ref())?;
+    calls.iter().try_for_each(|call| lasts(question, call))?;
+    match added_by.first() {
+        Some(who) if question.settings.ttl.is_none() => Err(format!(
+            "`{who}` added to the message what may change; it would be kept with a `ttl`"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Why a text may not be given again.
+pub(super) fn judge_text(question: &Question, text: &str) -> Result<(), String> {
+    check(text, question.form.as_ref())
+}
+
+fn says_more(question: &Question, input: &Input) -> bool {
+    let differs = |then: Option<&str>, now: Option<&str>| match (then, now) {
+        (Some(then), Some(now)) => then != now,
+        _ => false,
+    };
+    let prompt = input.prompt.as_ref().map(|prompt| prompt.text.as_str());
+    differs(Some(&question.typed), prompt)
+        || differs(question.last.as_deref(), input.last_user_message.as_deref())
+}
+
+fn finished(finish: Option<&StopReason>) -> Result<(), String> {
+    Err(match finish {
+        Some(StopReason::End | StopReason::StopText) => return Ok(()),
+        None => "no model answered".to_owned(),
+        Some(StopReason::ToolUse) => "the turn ended in the middle of calls of tools".to_owned(),
+        Some(StopReason::Length) => "the answer was cut off: it reached its limit".to_owned(),
+        Some(StopReason::Refusal) => "the model refused".to_owned(),
+        Some(StopReason::Other(why)) => format!("the answer is not known to be whole ({why})"),
+    })
+}
+
+/// Whether what a call of a tool has brought in can be told to be still so.
+fn lasts(question: &Question, call: &TurnCall) -> Result<(), String> {
+    let TurnCall {
+        name,
+        read_only,
+        is_error,
+        witnesses,
+    } = call;
+    if !read_only {
+        return Err(format!("`{name}` may have changed something"));
+    }
+    if *is_error {
+        return Err(format!("`{name}` failed or was refused"));
+    }
+    match witnesses.items() {
+        Ok([]) => Ok(()),
+        _ if question.store.flat.is_some() => Err(format!(
+            "the answer was built from what `{name}` read, and a flat file cannot hold that"
+        )),
+        Ok(_) => Ok(()),
+        Err(_) if question.settings.ttl.is_some() => Ok(()),
+        Err(why) => Err(format!(
+            "`{name}` leaves no witness ({why}); the answer would be kept with a `ttl`"
+        )),
+    }
+}

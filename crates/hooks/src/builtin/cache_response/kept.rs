@@ -1,0 +1,85 @@
+//! An answer as an entry holds it.
+
+use bytes::Bytes;
+use cachalot_cache::DecodeError;
+use cachalot_model::OutputFormat;
+use serde::{Deserialize, Serialize};
+
+/// Raised when the layout changes; an answer in another one is not replayed.
+const FORMAT: u32 = 1;
+
+/// An answer, and where it comes from.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Kept {
+    format: u32,
+    pub(super) text: String,
+    /// The model that answered: `provider/model`.
+    pub(super) model: String,
+    /// The agent that answered.
+    pub(super) agent: String,
+    /// Why the answer ended.
+    pub(super) finish: String,
+}
+
+impl Kept {
+    pub(super) fn new(text: String, model: &str, agent: &str) -> Self {
+        Self {
+            format: FORMAT,
+            text,
+            model: model.to_owned(),
+            agent: agent.to_owned(),
+            finish: "stop".to_owned(),
+        }
+    }
+
+    pub(super) fn encode(&self) -> Result<Bytes, String> {
+        let bytes = serde_json::to_vec(self).map_err(|error| error.to_string())?;
+        Ok(bytes.into())
+    }
+}
+
+pub(super) fn decode(bytes: &[u8]) -> Result<Kept, DecodeError> {
+    let kept: Kept =
+        serde_json::from_slice(bytes).map_err(|error| DecodeError(error.to_string()))?;
+    if kept.format == FORMAT {
+        Ok(kept)
+    } else {
+        Err(DecodeError(format!(
+            "its format is {}, this version reads {FORMAT}",
+            kept.format
+        )))
+    }
+}
+
+/// Why a text is no answer to give again: it is empty, or a call of a tool that went wrong, or it has
+/// not the form that answers must have. Nothing of the text is shown.
+pub(super) fn check(text: &str, form: Option<&OutputFormat>) -> Result<(), String> {
+    if text.trim().is_empty() {
+        return Err("the answer is empty".to_owned());
+    }
+    if text.contains("<tool_call") {
+        return Err("the answer is the raw text of a call of a tool".to_owned());
+    }
+    form.map_or(Ok(()), |form| has_form(text, form))
+}
+
+fn has_form(text: &str, form: &OutputFormat) -> Result<(), String> {
+    // Nothing is fetched: what a schema refers to must be in it.
+    let schema = jsonschema::options()
+        .offline()
+        .build(&form.schema)
+        .map_err(|error| format!("the answer cannot be checked: its schema is none: {error}"))?;
+    let answer = serde_json::from_str(text)
+        .map_err(|_| "the answer should be JSON, and is not".to_owned())?;
+    match schema.iter_errors(&answer).next() {
+        None => Ok(()),
+        Some(wrong) => Err(format!(
+            "the answer has not the form that it should have: {}: {}",
+            match wrong.instance_path().as_str() {
+                "" => "the whole",
+                path => path,
+            },
+            wrong.masked()
+        )),
+    }
+}

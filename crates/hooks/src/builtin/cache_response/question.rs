@@ -1,0 +1,179 @@
+//! What a turn asks for, and the key of it.
+
+use std::sync::Arc;
+
+use cachalot_cache::{Call, Kind, Mode, Reason, Scope};
+use cachalot_core::{Canonical, Digest, Seals};
+use cachalot_model::OutputFormat;
+use serde_json::json;
+
+use super::settings::{Matching, Settings, Sharing};
+use super::store::Store;
+use crate::AgentView;
+use crate::input::{Input, Prompt};
+
+/// Raised when the meaning of a key changes: older answers are then never found.
+const FORMAT: u32 = 1;
+
+/// What a turn asks for.
+pub(super) struct Question {
+    pub(super) agent: String,
+    pub(super) settings: Settings,
+    pub(super) store: Arc<Store>,
+    /// As typed.
+    pub(super) typed: String,
+    /// What the user had said last when the turn began.
+    pub(super) last: Option<String>,
+    /// As it is compared.
+    pub(super) matched: String,
+    /// The form that the answer must have.
+    pub(super) form: Option<OutputFormat>,
+    pub(super) scope: Scope,
+    pub(super) input: Canonical,
+    /// Why there is no looking up and no storing.
+    pub(super) bypass: Option<Reason>,
+    /// Whether no user said it.
+    pub(super) is_implicit: bool,
+    pub(super) mode: Mode,
+}
+
+impl Question {
+    pub(super) fn of(
+        view: &dyn AgentView,
+        settings: Settings,
+        store: Arc<Store>,
+        input: &Input,
+        prompt: &Prompt,
+        seals: &Seals,
+    ) -> Self {
+        let fingerprint = view.fingerprint(&input.session_id);
+        let matched = settings.matched(&prompt.text);
+        Self {
+            agent: input.agent_name.clone(),
+            typed: prompt.text.clone(),
+            last: input.last_user_message.clone(),
+            is_implicit: prompt.implicit,
+            form: prompt.form.clone(),
+            scope: scope(&settings, input, &store.user),
+            bypass: why_not(&settings, &store, prompt, fingerprint),
+            mode: mode(store.mode, prompt.fresh),
+            input: key(&settings, input, prompt, &matched, fingerprint, seals),
+            matched,
+            settings,
+            store,
+        }
+    }
+
+    pub(super) fn call(&self) -> Call<'_> {
+        Call {
+            kind: Kind::Turn,
+            scope: &self.scope,
+            name: &self.agent,
+            input: &self.input,
+        }
+    }
+}
+
+fn scope(settings: &Settings, input: &Input, user: &str) -> Scope {
+    match settings.scope {
+        Sharing::Session => Scope::Session(input.session_id.clone()),
+        Sharing::User => Scope::User(user.to_owned()),
+        Sharing::Agent => Scope::Agent(input.agent_name.clone()),
+        Sharing::Global => Scope::Global,
+    }
+}
+
+/// What the command line says, with what the user wants now.
+fn mode(over: Mode, fresh: bool) -> Mode {
+    match over {
+        Mode::On if fresh => Mode::Refresh,
+        // Run without looking, and do not store.
+        Mode::ReadOnly if fresh => Mode::Off,
+        over => over,
+    }
+}
+
+/// Everything that can change the answer. The directory is what files that tools find are relative to.
+fn key(
+    settings: &Settings,
+    input: &Input,
+    prompt: &Prompt,
+    matched: &str,
+    fingerprint: Option<Digest>,
+    seals: &Seals,
+) -> Canonical {
+    // Whether it is implicit or to be fresh changes what is done, not what is answered.
+    let Prompt {
+        text: _,
+        prefix,
+        context,
+        implicit: _,
+        fresh: _,
+        attachments,
+        form,
+    } = prompt;
+    let hex = |digest: &Digest| digest.to_hex();
+    let before = match settings.matching {
+        Matching::Conversation => prefix.as_ref().map(hex),
+        Matching::Question => None,
+    };
+    let value = json!({
+        "format": FORMAT,
+        "agent": input.agent_name,
+        "fingerprint": fingerprint.as_ref().map(hex),
+        "directory": input.cwd.to_string_lossy(),
+        "match": match settings.matching {
+            Matching::Conversation => "conversation",
+            Matching::Question => "question",
+        },
+        "case_sensitive": settings.case_sensitive,
+        "trim_spaces": settings.trim_spaces,
+        "before": before,
+        "text": matched,
+        "context": context,
+        "attachments": attachments.iter().map(hex).collect::<Vec<_>>(),
+        "form": form.as_ref().map(|OutputFormat { name, schema, strict }| {
+            json!({ "name": name, "schema": schema, "strict": strict })
+        }),
+    });
+    Canonical::sealed(&value, seals)
+}
+
+/// Why a question is neither looked up nor its answer stored.
+fn why_not(
+    settings: &Settings,
+    store: &Store,
+    prompt: &Prompt,
+    fingerprint: Option<Digest>,
+) -> Option<Reason> {
+    let no_key = |why: &str| Some(Reason::NoKey(why.to_owned()));
+    if prompt.implicit {
+        return Some(Reason::Declined(
+            "no user asked: another agent gave the task".to_owned(),
+        ));
+    }
+    if store.flat.is_some() {
+        return beyond_a_file(prompt).map(|why| Reason::Declined(why.to_owned()));
+    }
+    if fingerprint.is_none() {
+        return no_key("it cannot be told which instruction, tools and model the agent has");
+    }
+    if settings.matching == Matching::Conversation && prompt.prefix.is_none() {
+        return no_key("it cannot be told what stands before the message");
+    }
+    if settings.scope == Sharing::User && store.user.trim().is_empty() {
+        return no_key("nobody says who the user is, and answers are shared by user");
+    }
+    None
+}
+
+/// What a flat file cannot tell apart from the question alone.
+fn beyond_a_file(prompt: &Prompt) -> Option<&'static str> {
+    if !prompt.attachments.is_empty() {
+        Some("the question has attachments, and a flat file cannot hold them")
+    } else if !prompt.context.is_empty() {
+        Some("hooks added to the question, and a flat file cannot hold that")
+    } else {
+        None
+    }
+}

@@ -1,0 +1,118 @@
+//! An answer that is given again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cachalot_cache::{Key, Outcome};
+use cachalot_core::{Clock, Millis};
+use cachalot_model::OutputFormat;
+
+use super::kept::{check, decode};
+use crate::output::{Output, Synthetic};
+
+/// The answer that an entry holds.
+///
+/// # Errors
+/// Why it is none.
+pub(super) async fn of_entry(
+    outcome: &Outcome,
+    form: Option<&OutputFormat>,
+    clock: &dyn Clock,
+) -> Result<Output, String> {
+    let kept = outcome
+        .body
+        .decoded(decode)
+        .await
+        .map_err(|failure| failure.to_string())?;
+    check(&kept.text, form)?;
+    let age = outcome
+        .entry
+        .as_ref()
+        .map(|entry| since(entry.created, clock.now()));
+    let mut metadata = BTreeMap::from([
+        ("key".to_owned(), outcome.key.to_string()),
+        ("model".to_owned(), kept.model.clone()),
+        ("agent".to_owned(), kept.agent.clone()),
+    ]);
+    if let Some(age) = age {
+        metadata.insert("age_seconds".to_owned(), age.as_secs().to_string());
+    }
+    Ok(synthetic(Synthetic {
+        content: kept.text.clone(),
+        provenance: Some(provenance(age, &outcome.key)),
+        metadata,
+        saved: outcome.settled().await.saved,
+    }))
+}
+
+/// The answer that a flat file holds, which knows neither its age nor what it cost.
+///
+/// # Errors
+/// Why it is none.
+pub(super) fn of_file(
+    text: String,
+    file: &str,
+    form: Option<&OutputFormat>,
+) -> Result<Output, String> {
+    check(&text, form)?;
+    Ok(synthetic(Synthetic {
+        content: text,
+        provenance: Some(format!("answered before, from {file}")),
+        metadata: BTreeMap::from([("file".to_owned(), file.to_owned())]),
+        ..Synthetic::default()
+    }))
+}
+
+fn synthetic(synthetic: Synthetic) -> Output {
+    Output {
+        synthetic: Some(synthetic),
+        ..Output::default()
+    }
+}
+
+fn since(then: Millis, now: Millis) -> Duration {
+    Duration::from_millis(u64::try_from(now.saturating_sub(then)).unwrap_or(0))
+}
+
+fn provenance(age: Option<Duration>, key: &Key) -> String {
+    let key = key.to_string();
+    let short = key.get(..8).unwrap_or(&key);
+    match age {
+        Some(age) => format!("answered before, {} (key {short})", ago(age)),
+        None => format!("answered before (key {short})"),
+    }
+}
+
+/// `just now`, `3 minutes ago`.
+fn ago(age: Duration) -> String {
+    let seconds = age.as_secs();
+    let (number, unit) = match seconds {
+        0 => return "just now".to_owned(),
+        1..60 => (seconds, "second"),
+        60..3_600 => (seconds / 60, "minute"),
+        3_600..86_400 => (seconds / 3_600, "hour"),
+        _ => (seconds / 86_400, "day"),
+    };
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {unit}{plural} ago")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_as_people_say_them() {
+        for (seconds, said) in [
+            (0, "just now"),
+            (1, "1 second ago"),
+            (59, "59 seconds ago"),
+            (60, "1 minute ago"),
+            (7_199, "1 hour ago"),
+            (86_399, "23 hours ago"),
+            (172_800, "2 days ago"),
+        ] {
+            assert_eq!(ago(Duration::from_secs(seconds)), said);
+        }
+    }
+}

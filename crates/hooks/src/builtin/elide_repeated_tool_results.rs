@@ -1,0 +1,213 @@
+//! `elide_repeated_tool_results`: what the model was told already is not told again.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use cachalot_core::Problem;
+use cachalot_core::tree::Node;
+use cachalot_model::{Block, Message, ToolResult};
+use serde_json::{Map, Value};
+
+use super::{Builtin, Injection, Parts, flag};
+use crate::Event;
+use crate::input::{Input, ToolUse};
+use crate::lookup::AgentView;
+use crate::output::{Fault, Output};
+
+const NAME: &str = "elide_repeated_tool_results";
+
+/// The conversations of so many turns are kept; beyond, those of the oldest are forgotten, and their
+/// results are repeated.
+const MOST_TURNS: usize = 256;
+
+/// Puts one line in place of a result that stands in the conversation already. It is looked for in the
+/// messages of the turn's last model call: what was rewritten, elided, cut, compacted away, or said to
+/// another agent is not there, and is not referred to.
+#[derive(Default)]
+pub(super) struct ElideRepeatedToolResults {
+    turns: Mutex<Turns>,
+}
+
+/// What the models of turns were told last.
+#[derive(Default)]
+struct Turns {
+    by_id: HashMap<String, Turn>,
+    begun: u64,
+}
+
+struct Turn {
+    session: String,
+    /// Grows from turn to turn.
+    number: u64,
+    messages: Vec<Arc<Message>>,
+}
+
+impl Turns {
+    fn note(&mut self, input: &Input) {
+        if input.turn_id.is_empty() {
+            return;
+        }
+        if let Some(turn) = self.by_id.get_mut(&input.turn_id) {
+            turn.messages.clone_from(&input.messages);
+            return;
+        }
+        if self.by_id.len() >= MOST_TURNS {
+            self.forget_the_oldest();
+        }
+        self.begun += 1;
+        let turn = Turn {
+            session: input.session_id.clone(),
+            number: self.begun,
+            messages: input.messages.clone(),
+        };
+        self.by_id.insert(input.turn_id.clone(), turn);
+    }
+
+    fn forget_the_oldest(&mut self) {
+        let oldest = self.by_id.iter().min_by_key(|(_, turn)| turn.number);
+        if let Some(id) = oldest.map(|(id, _)| id.clone()) {
+            self.by_id.remove(&id);
+        }
+    }
+
+    fn forget_session(&mut self, session: &str) {
+        self.by_id.retain(|_, turn| turn.session != session);
+    }
+}
+
+impl ElideRepeatedToolResults {
+    pub(super) fn new(_: &Parts) -> Self {
+        Self::default()
+    }
+
+    /// Every change is made in steps that cannot panic half-way, so a poisoned lock guards sound data.
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The line for this result, if there is to be one.
+    fn line(&self, input: &Input) -> Option<String> {
+        let (call, response) = (input.tool.as_ref()?, input.tool_response.as_ref()?);
+        if !call.read_only || response.is_error {
+            return None;
+        }
+        let messages = {
+            let turns = self.turns();
+            turns.by_id.get(&input.turn_id)?.messages.clone()
+        };
+        let earlier = earlier(&messages, call, &response.text)?;
+        let line = format!(
+            "[unchanged: the same result as that of the earlier call {earlier} of {} with the same arguments]",
+            call.name
+        );
+        (response.text.len() > line.len()).then_some(line)
+    }
+}
+
+/// The id of the last call before this one with the same arguments that was answered with this very
+/// text.
+fn earlier<'a>(messages: &'a [Arc<Message>], call: &ToolUse, text: &str) -> Option<&'a str> {
+    let results = messages.iter().rev().flat_map(|message| {
+        message
+            .content
+            .iter()
+            .rev()
+            .filter_map(|block| match block {
+                Block::ToolResult(result) => Some(result),
+                _ => None,
+            })
+    });
+    results
+        .filter(|result| result.id != call.id && is_verbatim(result, text))
+        .map(|result| result.id.as_str())
+        .find(|id| asks_the_same(messages, id, call))
+}
+
+/// Whether the result is this text and nothing else.
+fn is_verbatim(result: &ToolResult, text: &str) -> bool {
+    match result.content.as_slice() {
+        [Block::Text { text: told, .. }] => !result.is_error && told == text,
+        _ => false,
+    }
+}
+
+/// Whether every call of this id asked the tool for the same.
+fn asks_the_same(messages: &[Arc<Message>], id: &str, call: &ToolUse) -> bool {
+    let mut calls = messages
+        .iter()
+        .flat_map(|message| message.tool_uses())
+        .filter(|earlier| earlier.id == id)
+        .peekable();
+    calls.peek().is_some()
+        && calls.all(|earlier| {
+            earlier.name == call.name && arguments(&earlier.arguments).as_ref() == Some(&call.input)
+        })
+}
+
+/// Arguments as the model wrote them; none at all are no arguments.
+fn arguments(written: &str) -> Option<Map<String, Value>> {
+    match written.trim() {
+        "" => Some(Map::new()),
+        written => serde_json::from_str(written).ok(),
+    }
+}
+
+#[async_trait]
+impl Builtin for ElideRepeatedToolResults {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "Puts one line in place of the result of a tool that changes nothing, if the same call gave the same result before and that result still stands in the conversation, word by word. The tool runs all the same. Agents with `elide_repeated_tool_results: true` have it."
+    }
+
+    fn events(&self) -> &'static [Event] {
+        &[
+            Event::SessionStart,
+            Event::BeforeLlmCall,
+            Event::ToolResponseTransform,
+            Event::TurnEnd,
+            Event::AfterCompaction,
+            Event::SessionEnd,
+        ]
+    }
+
+    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
+        flag::no_arguments(NAME, arguments)
+    }
+
+    fn sections(&self) -> &'static [&'static str] {
+        &[NAME]
+    }
+
+    fn check_section(&self, name: &str, section: &Node, problems: &mut Vec<Problem>) {
+        flag::check(name, section, problems);
+    }
+
+    fn inject(&self, agent: &dyn AgentView) -> Vec<Injection> {
+        match flag::said(agent, NAME) {
+            Some(true) => self.events().iter().copied().map(Injection::of).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    async fn run(&self, _: &[String], input: &Input) -> Result<Output, Fault> {
+        match input.event {
+            Event::BeforeLlmCall => self.turns().note(input),
+            Event::ToolResponseTransform => {
+                return Ok(Output {
+                    updated_tool_response: self.line(input),
+                    ..Output::default()
+                });
+            }
+            Event::TurnEnd => drop(self.turns().by_id.remove(&input.turn_id)),
+            Event::SessionStart | Event::SessionEnd | Event::AfterCompaction => {
+                self.turns().forget_session(&input.session_id);
+            }
+            _ => {}
+        }
+        Ok(Output::default())
+    }
+}

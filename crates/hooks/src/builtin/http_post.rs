@@ -1,0 +1,190 @@
+//! `http_post`: tells a server what happens.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cachalot_storage::{HttpClient, Url, masked};
+
+use super::{Builtin, Parts, request};
+use crate::contract::CONTRACTS;
+use crate::definition::{Action, Definition, Entry};
+use crate::event::EVENTS;
+use crate::input::Input;
+use crate::output::{Fault, Output};
+use crate::{Dialect, Event, Matcher};
+
+const NAME: &str = "http_post";
+
+/// How long a server may take to answer.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// How many failures are remembered.
+const MOST_REMEMBERED: usize = 1000;
+
+/// Every event.
+static EVERY: [Event; EVENTS] = {
+    let mut every = [Event::SessionStart; EVENTS];
+    let mut at = 0;
+    while at < EVENTS {
+        every[at] = CONTRACTS[at].event;
+        at += 1;
+    }
+    every
+};
+
+/// Posts a text, or what the hook is told, to a server. Whatever the server does, the turn goes on.
+pub(super) struct HttpPost {
+    http: HttpClient,
+    limit: Duration,
+    /// The sessions and addresses of which the user knows that it does not work.
+    known: Mutex<BTreeSet<(String, String)>>,
+}
+
+impl HttpPost {
+    pub(super) fn new(parts: &Parts) -> Self {
+        Self {
+            http: parts.http.clone(),
+            limit: LIMIT,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Whether the user is to be told that it failed: once a session, and again if it has worked in
+    /// between.
+    fn is_new_failure(&self, input: &Input, url: &str, failed: bool) -> bool {
+        let at = (input.session_id.clone(), url.to_owned());
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if !failed {
+            known.remove(&at);
+            return false;
+        }
+        if known.len() >= MOST_REMEMBERED {
+            known.clear();
+        }
+        known.insert(at)
+    }
+}
+
+#[async_trait]
+impl Builtin for HttpPost {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "Posts to a URL: the text of the second argument or, without one, what hooks are told, as JSON. The turn goes on whatever the server does; that it does not work is said once a session."
+    }
+
+    fn events(&self) -> &'static [Event] {
+        &EVERY
+    }
+
+    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
+        Wanted::read(arguments).map(|_| ())
+    }
+
+    async fn run(&self, arguments: &[String], input: &Input) -> Result<Output, Fault> {
+        let wanted = Wanted::read(arguments).map_err(Fault::new)?;
+        let (content_type, body) = wanted.body(arguments, input)?;
+        let url = wanted.url;
+        let said = request::post(&self.http, url, content_type, body, self.limit).await;
+        let is_new = self.is_new_failure(input, url, said.is_err());
+        Ok(Output {
+            system_message: said
+                .err()
+                .filter(|_| is_new)
+                .map(|wrong| format!("`{NAME}` at {}: {wrong}", input.event)),
+            ..Output::default()
+        })
+    }
+}
+
+/// What is posted where.
+struct Wanted<'a> {
+    url: &'a str,
+    text: Option<&'a str>,
+}
+
+impl<'a> Wanted<'a> {
+    fn read(arguments: &'a [String]) -> Result<Self, String> {
+        let (url, text) = match arguments {
+            [url] => (url, None),
+            [url, text] => (url, Some(text.as_str())),
+            [] => {
+                return Err(format!(
+                    "`{NAME}` needs to know where to; write `args: [https://example.com/hook]`"
+                ));
+            }
+            [_, _, more, ..] => {
+                return Err(format!(
+                    "`{NAME}` takes a URL and a text, but is given `{more}`, too; put the text in quotes"
+                ));
+            }
+        };
+        let is_web = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+        if !is_web {
+            return Err(format!(
+                "`{}` is no URL that `{NAME}` can post to; write one that begins with https:// or http://",
+                masked(url)
+            ));
+        }
+        Ok(Self { url, text })
+    }
+
+    /// What is posted, and what it is.
+    fn body(&self, arguments: &[String], input: &Input) -> Result<(&'static str, Vec<u8>), Fault> {
+        const JSON: &str = "application/json";
+        Ok(match self.text {
+            Some(text) if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => {
+                (JSON, text.as_bytes().to_vec())
+            }
+            Some(text) => ("text/plain; charset=utf-8", text.as_bytes().to_vec()),
+            None => (
+                JSON,
+                Dialect::DockerAgent.write(&entry(arguments, input.event), input)?,
+            ),
+        })
+    }
+}
+
+/// The hook itself, as dialects want to know it.
+fn entry(arguments: &[String], event: Event) -> Entry {
+    Entry {
+        event,
+        spoken: event.name().into(),
+        matcher: Matcher::ALL,
+        only: None,
+        definition: Definition::of(Action::Builtin {
+            name: NAME.to_owned(),
+            arguments: arguments.to_vec(),
+        }),
+        dialect: Dialect::DockerAgent,
+        source: NAME.into(),
+        place: None,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use cachalot_storage::HttpOptions;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_never_answers_is_not_waited_for() {
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/hook", silent.local_addr().unwrap());
+        let builtin = HttpPost {
+            http: HttpClient::new(HttpOptions::default()).unwrap(),
+            limit: Duration::from_millis(100),
+            known: Mutex::default(),
+        };
+        let arguments = [url, "hello".to_owned()];
+        let output = builtin.run(&arguments, &Input::default()).await.unwrap();
+        let message = output.system_message.unwrap();
+        assert!(message.contains("no answer within 100ms"), "{message}");
+    }
+}

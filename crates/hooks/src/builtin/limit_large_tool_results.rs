@@ -1,0 +1,186 @@
+//! `limit_large_tool_results`: no results that fill the conversation.
+
+use std::collections::HashMap;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use tempfile::TempDir;
+
+use super::{Builtin, Injection, Parts, flag};
+use crate::Event;
+use crate::input::{Input, ToolUse};
+use crate::lookup::AgentView;
+use crate::output::{Fault, Output};
+
+mod cut;
+
+use cut::{Kept, cut};
+
+const NAME: &str = "limit_large_tool_results";
+
+/// Cuts results that are too long, and keeps the whole of them in files of the session.
+pub(super) struct LimitLargeToolResults {
+    shelf: Arc<Shelf>,
+}
+
+impl LimitLargeToolResults {
+    pub(super) fn new(parts: &Parts) -> Self {
+        let place = parts.environment.get("TMPDIR").map(String::as_str);
+        let place = place.filter(|place| !place.is_empty()).unwrap_or("/tmp");
+        Self {
+            shelf: Arc::new(Shelf {
+                place: PathBuf::from(place),
+                sessions: Mutex::default(),
+            }),
+        }
+    }
+
+    async fn limited(&self, input: &Input) -> Output {
+        let (Some(call), Some(response)) = (&input.tool, &input.tool_response) else {
+            return Output::default();
+        };
+        if !cut::is_large(&response.text) || limits_itself(call) {
+            return Output::default();
+        }
+        let stored = self.store(input, &call.name, &response.text).await;
+        let warning = stored.as_ref().err().map(|error| {
+            format!(
+                "the whole result of `{}` could not be kept: {error}",
+                call.name
+            )
+        });
+        let kept = if reads_a_file(call) {
+            Kept::Beginning
+        } else {
+            Kept::End
+        };
+        Output {
+            updated_tool_response: Some(cut(&response.text, kept, stored.ok().as_deref())),
+            system_message: warning,
+            ..Output::default()
+        }
+    }
+
+    /// Writes the text where it holds nobody up.
+    async fn store(&self, input: &Input, tool: &str, text: &str) -> io::Result<PathBuf> {
+        let (shelf, session) = (Arc::clone(&self.shelf), input.session_id.clone());
+        let (tool, text) = (tool.to_owned(), text.to_owned());
+        tokio::task::spawn_blocking(move || shelf.store(&session, &tool, &text)).await?
+    }
+
+    async fn clear(&self, session: &str) -> Result<(), Fault> {
+        let Some(directory) = self.shelf.sessions().remove(session) else {
+            return Ok(());
+        };
+        let place = directory.path().display().to_string();
+        let removed = tokio::task::spawn_blocking(move || directory.close()).await;
+        removed.map_err(io::Error::from).flatten().map_err(|error| {
+            Fault::new(format!(
+                "the long results of the session, in {place}, could not be removed: {error}; remove them by hand"
+            ))
+        })
+    }
+}
+
+/// Our own tool for reading files answers page by page, each bounded, and says how to go on.
+fn limits_itself(call: &ToolUse) -> bool {
+    call.category == "builtin" && call.name == "read_file"
+}
+
+/// Whether the model can read the rest where this came from: then it needs the beginning.
+fn reads_a_file(call: &ToolUse) -> bool {
+    let name = call.mcp.as_ref().map_or(&call.name, |(_, name)| name);
+    matches!(name.as_str(), "read_file" | "read_text_file" | "read")
+}
+
+/// The long results of all sessions: a directory each, for their owner only. What is left at the end is
+/// removed with the shelf.
+struct Shelf {
+    place: PathBuf,
+    sessions: Mutex<HashMap<String, TempDir>>,
+}
+
+impl Shelf {
+    /// Every change is made in steps that cannot panic half-way, so a poisoned lock guards sound data.
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, TempDir>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new file with this text, readable by its owner only.
+    fn store(&self, session: &str, tool: &str, text: &str) -> io::Result<PathBuf> {
+        let mut file = tempfile::Builder::new()
+            .prefix(&format!("{}-", harmless(tool)))
+            .suffix(".txt")
+            .tempfile_in(self.directory(session)?)?;
+        file.write_all(text.as_bytes())?;
+        let (_, path) = file.keep().map_err(|failed| failed.error)?;
+        Ok(path)
+    }
+
+    fn directory(&self, session: &str) -> io::Result<PathBuf> {
+        let mut sessions = self.sessions();
+        if let Some(directory) = sessions.get(session)
+            && directory.path().is_dir()
+        {
+            return Ok(directory.path().to_owned());
+        }
+        let made = directory_in(&self.place)?;
+        let path = made.path().to_owned();
+        sessions.insert(session.to_owned(), made);
+        Ok(path)
+    }
+}
+
+fn directory_in(place: &Path) -> io::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("cachalot-results-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    builder.tempdir_in(place)
+}
+
+/// A name of a tool as part of the name of a file.
+fn harmless(tool: &str) -> String {
+    const LONGEST: usize = 40;
+    let harmless = |c: char| match c.is_ascii_alphanumeric() || c == '_' {
+        true => c,
+        false => '-',
+    };
+    tool.chars().take(LONGEST).map(harmless).collect()
+}
+
+#[async_trait]
+impl Builtin for LimitLargeToolResults {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "Cuts results of tools that have more than 2,000 lines or 50 KiB: the model gets the end (of files that it reads, the beginning) and the path of a temporary file with the whole text, which is removed when the session ends. All agents have it. Results of our own `read_file`, which come page by page, are left alone."
+    }
+
+    fn events(&self) -> &'static [Event] {
+        &[Event::ToolResponseTransform, Event::SessionEnd]
+    }
+
+    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
+        flag::no_arguments(NAME, arguments)
+    }
+
+    fn inject(&self, _: &dyn AgentView) -> Vec<Injection> {
+        self.events().iter().copied().map(Injection::of).collect()
+    }
+
+    async fn run(&self, _: &[String], input: &Input) -> Result<Output, Fault> {
+        match input.event {
+            Event::ToolResponseTransform => Ok(self.limited(input).await),
+            Event::SessionEnd => self
+                .clear(&input.session_id)
+                .await
+                .map(|()| Output::default()),
+            _ => Ok(Output::default()),
+        }
+    }
+}

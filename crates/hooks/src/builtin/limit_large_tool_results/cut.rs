@@ -1,0 +1,155 @@
+//! Where a long text is cut, and what is said about it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// A longer result is cut.
+const LINES: usize = 2_000;
+const BYTES: usize = 50 << 10;
+
+/// What is kept, so that it is not too long with what is said about it.
+const KEPT_LINES: usize = LINES - 10;
+const KEPT_BYTES: usize = BYTES - (2 << 10);
+
+/// So much of a broken line is given up to keep whole lines only.
+const BROKEN: usize = 4 << 10;
+
+/// Whether a result is cut.
+pub(super) fn is_large(text: &str) -> bool {
+    text.len() > BYTES || text.lines().take(LINES + 1).count() > LINES
+}
+
+/// Which part of a text is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    Beginning,
+    End,
+}
+
+/// A part of the text, and beside it how much is missing and where the whole of it is.
+pub(super) fn cut(text: &str, kept: Kept, whole: Option<&Path>) -> String {
+    let part = match kept {
+        Kept::Beginning => beginning(text),
+        Kept::End => end(text),
+    };
+    let mut notice = format!(
+        "[this result was cut: it has {} lines and {} bytes, of which the {} {} bytes are shown",
+        text.lines().count(),
+        text.len(),
+        match kept {
+            Kept::Beginning => "first",
+            Kept::End => "last",
+        },
+        part.len(),
+    );
+    let _ = match whole {
+        Some(path) => write!(
+            notice,
+            "; until the session ends, all of it is in the file {}, for a shell to look at",
+            path.display()
+        ),
+        None => write!(notice, "; the rest is lost, so ask for less at once"),
+    };
+    match kept {
+        Kept::Beginning => {
+            notice.push_str("; ask for the lines behind these to go on reading]");
+            let gap = if part.ends_with('\n') { "" } else { "\n" };
+            format!("{part}{gap}{notice}\n")
+        }
+        Kept::End => format!("{notice}]\n{part}"),
+    }
+}
+
+/// The first lines; of a line that is too long itself, its beginning.
+fn beginning(text: &str) -> &str {
+    let bytes = text.floor_char_boundary(KEPT_BYTES);
+    let mut part = &text[..bytes];
+    if let Some((at, _)) = part.match_indices('\n').nth(KEPT_LINES - 1) {
+        return &part[..=at];
+    }
+    if bytes < text.len()
+        && let Some(at) = part.rfind('\n')
+        && part.len() - at <= BROKEN
+    {
+        part = &part[..=at];
+    }
+    part
+}
+
+/// The last lines; of a line that is too long itself, its end.
+fn end(text: &str) -> &str {
+    let from = text.ceil_char_boundary(text.len().saturating_sub(KEPT_BYTES));
+    let part = &text[from..];
+    let body = part.strip_suffix('\n').unwrap_or(part);
+    if let Some((at, _)) = body.rmatch_indices('\n').nth(KEPT_LINES - 1) {
+        return &part[at + 1..];
+    }
+    match body.find('\n') {
+        Some(at) if from > 0 && at <= BROKEN => &part[at + 1..],
+        _ => part,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(count: usize, length: usize) -> String {
+        let line = |number| format!("{number:0width$}\n", width = length - 1);
+        (1..=count).map(line).collect()
+    }
+
+    #[test]
+    fn what_is_large() {
+        for (text, large) in [
+            (String::new(), false),
+            (lines(2_000, 6), false),
+            (lines(2_001, 6), true),
+            ("x".repeat(BYTES), false),
+            ("x".repeat(BYTES + 1), true),
+        ] {
+            assert_eq!(is_large(&text), large);
+        }
+    }
+
+    #[test]
+    fn whole_lines_are_kept() {
+        let text = lines(5_000, 6);
+        assert_eq!(end(&text).lines().count(), KEPT_LINES);
+        assert!(end(&text).starts_with("03011\n") && end(&text).ends_with("05000\n"));
+        assert_eq!(beginning(&text).lines().count(), KEPT_LINES);
+        assert!(beginning(&text).ends_with("01990\n"));
+        let wide = lines(100, 1_000);
+        for part in [beginning(&wide), end(&wide)] {
+            assert!(part.len() > KEPT_BYTES - 1_000 && part.len() <= KEPT_BYTES);
+            assert_eq!(part.len() % 1_000, 0);
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_cut_between_characters() {
+        let text = format!("x{}", "🐳".repeat(20_000));
+        for part in [beginning(&text), end(&text)] {
+            assert!(part.len() <= KEPT_BYTES && part.len() > KEPT_BYTES - 4);
+            assert!(part.ends_with('🐳'));
+        }
+    }
+
+    #[test]
+    fn a_short_line_beside_one_that_is_too_long_does_not_crowd_it_out() {
+        let long = "x".repeat(60_000);
+        assert_eq!(end(&format!("{long}\nlast\n")).len(), KEPT_BYTES);
+        assert_eq!(beginning(&format!("first\n{long}")).len(), KEPT_BYTES);
+    }
+
+    #[test]
+    fn what_is_cut_is_not_large() {
+        let path = Path::new("/tmp/cachalot-results-abcdef/shell-abcdef.txt");
+        for text in [lines(5_000, 2), lines(5_000, 100), "ä".repeat(90_000)] {
+            for kept in [Kept::Beginning, Kept::End] {
+                assert!(!is_large(&cut(&text, kept, Some(path))));
+                assert!(!is_large(&cut(&text, kept, None)));
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `max_iterations`: a turn makes so many model calls and no more.
+
+use async_trait::async_trait;
+
+use super::Builtin;
+use crate::Event;
+use crate::input::Input;
+use crate::output::{Fault, Output};
+
+const NAME: &str = "max_iterations";
+
+/// Ends turns that go on for too long. Remembers nothing: the input says which call it is.
+pub(super) struct MaxIterations;
+
+#[async_trait]
+impl Builtin for MaxIterations {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "Ends a turn that wants to make more than so many model calls, also where the agent's own `max_iterations` allows more."
+    }
+
+    fn events(&self) -> &'static [Event] {
+        &[Event::BeforeLlmCall]
+    }
+
+    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
+        limit(arguments).map(|_| ())
+    }
+
+    async fn run(&self, arguments: &[String], input: &Input) -> Result<Output, Fault> {
+        let most = limit(arguments).map_err(Fault::new)?;
+        let reason = || {
+            let calls = if most == 1 { "call" } else { "calls" };
+            format!(
+                "the turn has made {most} model {calls}, and the hook `{NAME}` allows no more; raise its number, or ask for less at once"
+            )
+        };
+        Ok(Output {
+            block: (input.iteration > most).then(reason),
+            ..Output::default()
+        })
+    }
+}
+
+fn limit(arguments: &[String]) -> Result<u32, String> {
+    match arguments {
+        [number] => match number.trim().parse() {
+            Ok(0) | Err(_) => Err(format!(
+                "`{NAME}` needs a whole number from 1 to {}, but is given `{number}`; write `args: [\"25\"]`",
+                u32::MAX
+            )),
+            Ok(most) => Ok(most),
+        },
+        [] => Err(format!(
+            "`{NAME}` needs to know how many model calls a turn may make; write `args: [\"25\"]`"
+        )),
+        [_, more, ..] => Err(format!(
+            "`{NAME}` takes one number, but is given `{more}`, too; take it out"
+        )),
+    }
+}

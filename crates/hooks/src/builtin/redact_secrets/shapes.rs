@@ -1,0 +1,247 @@
+//! Credentials in texts that people and models go on working with, where more than the credential must
+//! not be lost.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use cachalot_core::secret::{MASK, mask_credentials};
+
+const BEGIN: &str = "-----BEGIN ";
+const KEY: &str = "PRIVATE KEY-----";
+const END: &str = "-----END ";
+const DASHES: &str = "-----";
+
+/// What has no run of so many characters of a key is a mention in code or prose.
+const SHORTEST: usize = 32;
+
+/// Long texts are cut between lines into pieces of about so many bytes, so that masking many
+/// credentials takes time in proportion to the text.
+const PIECE: usize = 64 << 10;
+
+/// What follows them is a credential, if it is not the next word of a sentence.
+const SCHEMES: [&str; 2] = ["Bearer ", "Basic "];
+
+/// `text` with [`mask_credentials`], but of a text with a private key only the key is masked, and what
+/// only mentions one, or goes on in words behind `Basic`, is left as it is.
+pub(super) fn mask(text: &str) -> Cow<'_, str> {
+    let keys = private_keys(text);
+    let cuts = cuts(text);
+    if keys.is_empty() && cuts.is_empty() {
+        return mask_credentials(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut from = 0;
+    for key in keys {
+        mask_between(text, from..key.start, &cuts, &mut shown);
+        shown.push_str(MASK);
+        from = key.end;
+    }
+    mask_between(text, from..text.len(), &cuts, &mut shown);
+    match shown == text {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(shown),
+    }
+}
+
+/// Masks a part of the text, piece by piece.
+fn mask_between(text: &str, part: Range<usize>, cuts: &[usize], shown: &mut String) {
+    let mut from = part.start;
+    let inside = cuts.iter().filter(|cut| part.contains(cut)).copied();
+    for cut in inside.chain([part.end]) {
+        shown.push_str(&mask_credentials(&text[from..cut]));
+        from = cut;
+    }
+}
+
+/// Where the text is cut, so that no piece looks like more than it is, in order.
+fn cuts(text: &str) -> Vec<usize> {
+    let ends = |needle: &'static str| {
+        text.match_indices(needle)
+            .map(|(at, found)| at + found.len())
+    };
+    let words = SCHEMES.into_iter().flat_map(ends).filter(|end| {
+        let next = text[*end..].split(|c: char| c.is_whitespace() || "\"',".contains(c));
+        next.take(1).all(is_of_a_sentence)
+    });
+    let mut cuts: Vec<usize> = words.chain(between_lines(text)).collect();
+    if text.contains(BEGIN) && text.contains(KEY) {
+        cuts.extend(ends(BEGIN).chain(ends(KEY)));
+    }
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts
+}
+
+/// Cuts before the ends of lines, where no credential is torn apart and none begins.
+fn between_lines(text: &str) -> impl Iterator<Item = usize> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let after = text.ceil_char_boundary(from + PIECE);
+        from = after + text[after..].find('\n')?;
+        Some(from)
+    })
+}
+
+/// Whether it is a word as sentences have them: `authentication`, `Auth`, `HTTP-auth;`. In tokens of
+/// eight bytes and more, upper and lower case are mixed, or digits are among them.
+fn is_of_a_sentence(word: &str) -> bool {
+    word.split(|c: char| "-/.:;!?()[]`*".contains(c))
+        .all(|part| {
+            let mut rest = part.chars();
+            let _ = rest.next();
+            part.chars().all(char::is_alphabetic)
+                && (rest.all(char::is_lowercase) || part.chars().all(char::is_uppercase))
+        })
+}
+
+/// The private keys in a text, from their first line to their last, in order. A key that breaks off
+/// reaches as far as it looks like one.
+fn private_keys(text: &str) -> Vec<Range<usize>> {
+    let mut keys: Vec<Range<usize>> = Vec::new();
+    for (begin, _) in text.match_indices(BEGIN) {
+        if keys.last().is_some_and(|last| begin < last.end) {
+            continue;
+        }
+        if let Some(end) = end_of_key(text, begin) {
+            keys.push(begin..end);
+        }
+    }
+    keys
+}
+
+/// Where the private key ends that begins there, if it is one.
+fn end_of_key(text: &str, begin: usize) -> Option<usize> {
+    let label = begin + BEGIN.len();
+    let body = label + end_of_label(&text[label..])?;
+    let rest = &text[body..];
+    let stop = rest.find(DASHES).unwrap_or(rest.len());
+    // Line breaks may be written as `\n`; headers (`Proc-Type: 4,ENCRYPTED`) may stand before the key.
+    let is_body = |c: char| is_base64(c) || ":,-\\ \t\r\n".contains(c);
+    let reach = rest[..stop].find(|c| !is_body(c)).unwrap_or(stop);
+    let inner = &rest[..reach];
+    if !inner
+        .split(|c| !is_base64(c))
+        .any(|run| run.len() >= SHORTEST)
+    {
+        return None;
+    }
+    let last = rest[reach..].strip_prefix(END);
+    match last.and_then(end_of_label) {
+        Some(length) => Some(body + reach + END.len() + length),
+        None => Some(body + broken_off(inner)),
+    }
+}
+
+/// Where a label ends that says of what there is a private key: `RSA PRIVATE KEY-----`.
+fn end_of_label(text: &str) -> Option<usize> {
+    let end = text.find(DASHES)? + DASHES.len();
+    let is_label = |c: char| c.is_ascii_uppercase() || c == ' ';
+    let label = text[..end].strip_suffix(KEY)?;
+    label.chars().all(is_label).then_some(end)
+}
+
+fn is_base64(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "+/=".contains(c)
+}
+
+/// How far a key reaches that nothing ends: to the last line without a space.
+fn broken_off(body: &str) -> usize {
+    let lines = body.split_inclusive('\n');
+    lines
+        .take_while(|line| !line.trim().contains(' ') || line.contains(": "))
+        .map(str::len)
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEM: &str = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMIIEpAIBAAKCAQEA7bq1kY2Zc0v8xQw3l+Zx9/abcdefghijk\nQw3l+Zx9/abcdefghijklmnopqrstu==\n-----END RSA PRIVATE KEY-----";
+
+    #[test]
+    fn of_a_text_with_a_private_key_only_the_key_is_masked() {
+        let text = format!("before\n{PEM}\nbetween\n{PEM}\nafter");
+        assert_eq!(mask(&text), "before\n[secret]\nbetween\n[secret]\nafter");
+        let quoted = format!("{{\"key\": \"{}\", \"n\": 1}}", PEM.replace('\n', "\\n"));
+        assert_eq!(mask(&quoted), "{\"key\": \"[secret]\", \"n\": 1}");
+    }
+
+    #[test]
+    fn a_private_key_that_breaks_off_is_masked_as_far_as_it_goes() {
+        let cut = &PEM[..PEM.len() - 40];
+        assert_eq!(mask(cut), MASK);
+        let noticed = format!("a\n{cut}\n[the rest was left out]\nb");
+        assert_eq!(mask(&noticed), "a\n[secret][the rest was left out]\nb");
+        let prose = format!("{cut}\nand so on it went\nx");
+        assert_eq!(mask(&prose), "[secret]and so on it went\nx");
+    }
+
+    #[test]
+    fn mentions_of_private_keys_stay() {
+        for text in [
+            "if text.contains(\"-----BEGIN RSA PRIVATE KEY-----\") { return; }",
+            "a file begins with -----BEGIN PRIVATE KEY----- and ends with -----END PRIVATE KEY-----",
+            "-----BEGIN PRIVATE KEY-----, then many lines of letters and digits, and at last -----END PRIVATE KEY-----",
+            "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\nnot a PRIVATE KEY----- at all",
+        ] {
+            assert_eq!(mask(text), text);
+            assert!(matches!(mask(text), Cow::Borrowed(_)));
+        }
+    }
+
+    #[test]
+    fn sentences_stay_and_tokens_do_not() {
+        for text in [
+            "Basic authentication is simple",
+            "Basic Programming, Bearer token-based",
+            "the Bearer AUTHENTICATION scheme",
+            "Basic understanding/knowledge.",
+        ] {
+            assert_eq!(mask(text), text);
+        }
+        for (text, shown) in [
+            (
+                "Authorization: Basic dXNlcjpwYXNz",
+                "Authorization: Basic [secret]",
+            ),
+            (
+                "Bearer abcdefgh12345678 and Basic knowledge",
+                "Bearer [secret] and Basic knowledge",
+            ),
+            (
+                "Basic knowledge of sk-abcdefghijklmnopqrstuv",
+                "Basic knowledge of [secret]",
+            ),
+            (
+                "https://bob:hunter2@host/?access_token=x1",
+                "https://bob:[secret]@host/?access_token=[secret]",
+            ),
+        ] {
+            assert_eq!(mask(text), shown);
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_masked_as_a_short_one_is_and_in_time() {
+        let line = |number: usize| {
+            format!(
+                "key sk-abcdefghijklmnopqrstuv{number:06} Bearer abcdefg{number:06} {BEGIN}{KEY}\n"
+            )
+        };
+        let text: String = (0..10_000).map(line).collect();
+        let began = std::time::Instant::now();
+        let shown = mask(&text);
+        assert!(began.elapsed() < std::time::Duration::from_secs(20));
+        let expected = format!("key [secret] Bearer [secret] {BEGIN}{KEY}\n").repeat(10_000);
+        assert!(shown == expected);
+    }
+
+    #[test]
+    fn what_is_masked_stays_as_it_is() {
+        let text = format!("Bearer abcdefgh12345678\n{PEM} sk-abcdefghijklmnopqrstuv");
+        let once = mask(&text).into_owned();
+        assert_eq!(mask(&once), once);
+        assert!(!once.contains("MII") && !once.contains("sk-"));
+    }
+}

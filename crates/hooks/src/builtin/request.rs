@@ -1,0 +1,33 @@
+//! Requests of builtins: something is posted, and only whether that went well matters.
+
+use std::time::Duration;
+
+use cachalot_storage::{HttpClient, Method, header, masked, success};
+
+/// Posts, and waits for the head of an answer that says it went well.
+///
+/// # Errors
+/// What went wrong and what to do, without what is secret in the address.
+pub(super) async fn post(
+    http: &HttpClient,
+    url: &str,
+    content_type: &str,
+    body: Vec<u8>,
+    limit: Duration,
+) -> Result<(), String> {
+    let request = http
+        .request(Method::POST, url)
+        .map_err(|error| error.to_string())?
+        .header(header::CONTENT_TYPE, content_type)
+        .body(body);
+    match tokio::time::timeout(limit, http.send(request)).await {
+        Ok(answer) => answer
+            .and_then(success)
+            .map(|_| ())
+            .map_err(|error| error.to_string()),
+        Err(_) => Err(format!(
+            "no answer within {limit:?} from `{}`; check the server",
+            masked(url)
+        )),
+    }
+}

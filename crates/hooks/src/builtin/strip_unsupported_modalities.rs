@@ -1,0 +1,141 @@
+//! `strip_unsupported_modalities`: no images for models that take none.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cachalot_core::Problem;
+use cachalot_core::tree::Node;
+use cachalot_model::{Block, Message, ToolResult};
+
+use super::{Builtin, Injection, Parts, flag};
+use crate::Event;
+use crate::input::Input;
+use crate::lookup::{AgentLookup, AgentView};
+use crate::output::{Fault, Output};
+
+const NAME: &str = "strip_unsupported_modalities";
+
+/// Puts a text in place of each image that the model does not take.
+pub(super) struct StripUnsupportedModalities {
+    lookup: Arc<dyn AgentLookup>,
+}
+
+impl StripUnsupportedModalities {
+    pub(super) fn new(parts: &Parts) -> Self {
+        Self {
+            lookup: Arc::clone(&parts.lookup),
+        }
+    }
+
+    /// Whether the model that is about to be asked takes no images: the agent's section says so, or
+    /// it is known of the model. Of a model that nobody knows, it is not assumed.
+    fn takes_none(&self, input: &Input) -> bool {
+        let Some(agent) = self.lookup.agent(&input.agent_name) else {
+            return false;
+        };
+        if let Some(said) = flag::said(&*agent, NAME) {
+            return said;
+        }
+        let models = agent.models();
+        let asked = models
+            .iter()
+            .find(|model| format!("{}/{}", model.provider(), model.name()) == input.model_id);
+        asked
+            .or(models.first())
+            .is_some_and(|model| model.limits().images == Some(false))
+    }
+}
+
+#[async_trait]
+impl Builtin for StripUnsupportedModalities {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "Puts a text in place of images that the model does not take, in messages and in results of tools. Agents have it whose model is listed with `images: false`; `strip_unsupported_modalities: true` says the same of any model, `false` turns it off."
+    }
+
+    fn events(&self) -> &'static [Event] {
+        &[Event::BeforeLlmCall]
+    }
+
+    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
+        flag::no_arguments(NAME, arguments)
+    }
+
+    fn sections(&self) -> &'static [&'static str] {
+        &[NAME]
+    }
+
+    fn check_section(&self, name: &str, section: &Node, problems: &mut Vec<Problem>) {
+        flag::check(name, section, problems);
+    }
+
+    fn inject(&self, agent: &dyn AgentView) -> Vec<Injection> {
+        let is_known = || {
+            agent
+                .models()
+                .iter()
+                .any(|model| model.limits().images == Some(false))
+        };
+        let is_on = flag::said(agent, NAME).unwrap_or_else(is_known);
+        is_on
+            .then(|| Injection::of(Event::BeforeLlmCall))
+            .into_iter()
+            .collect()
+    }
+
+    async fn run(&self, _: &[String], input: &Input) -> Result<Output, Fault> {
+        let from = input.messages.len().saturating_sub(input.unsent);
+        let unsent = &input.messages[from..];
+        let holds_images = unsent
+            .iter()
+            .any(|message| message.content.iter().any(is_image));
+        if !holds_images || !self.takes_none(input) {
+            return Ok(Output::default());
+        }
+        let model = match input.model_id.as_str() {
+            "" => "the model",
+            model => model,
+        };
+        let stripped = unsent.iter().map(|message| without_images(message, model));
+        Ok(Output {
+            updated_messages: Some(stripped.collect()),
+            ..Output::default()
+        })
+    }
+}
+
+/// Whether it is an image, or a result that holds one.
+fn is_image(block: &Block) -> bool {
+    match block {
+        Block::Image(_) => true,
+        Block::ToolResult(result) => result.content.iter().any(is_image),
+        _ => false,
+    }
+}
+
+fn without_images(message: &Message, model: &str) -> Message {
+    Message {
+        content: blocks(&message.content, model),
+        ..message.clone()
+    }
+}
+
+fn blocks(blocks: &[Block], model: &str) -> Vec<Block> {
+    blocks.iter().map(|block| replaced(block, model)).collect()
+}
+
+fn replaced(block: &Block, model: &str) -> Block {
+    match block {
+        Block::Image(_) => Block::text(format!(
+            "[There was an image here; it was left out, because {model} takes none.]"
+        )),
+        Block::ToolResult(result) => Block::ToolResult(ToolResult {
+            content: blocks(&result.content, model),
+            ..result.clone()
+        }),
+        other => other.clone(),
+    }
+}

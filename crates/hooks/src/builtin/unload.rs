@@ -1,0 +1,99 @@
+//! `unload`: an agent that goes takes its local models with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cachalot_storage::HttpClient;
+use futures_util::future::join_all;
+
+use super::{Builtin, Parts, flag, request};
+use crate::Event;
+use crate::input::Input;
+use crate::lookup::AgentLookup;
+use crate::output::{Fault, Output};
+
+mod runner;
+
+use runner::Loaded;
+
+const NAME: &str = "unload";
+
+/// How long a server may take to answer.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Frees the memory that the models of an agent take which has stopped for now.
+pub(super) struct Unload {
+    lookup: Arc<dyn AgentLookup>,
+    http: HttpClient,
+    limit: Duration,
+}
+
+impl Unload {
+    pub(super) fn new(parts: &Parts) -> Self {
+        Self {
+            lookup: Arc::clone(&parts.lookup),
+            http: parts.http.clone(),
+            limit: LIMIT,
+        }
+    }
+
+    /// The models that are loaded for an agent where they can be unloaded.
+    fn loaded(&self, agent: &str) -> Vec<Loaded> {
+        let mut loaded = Vec::new();
+        let agent = self.lookup.agent(agent);
+        for model in agent.iter().flat_map(|agent| agent.models()) {
+            if let Some(model) = Loaded::of(&model)
+                && !loaded.contains(&model)
+            {
+                loaded.push(model);
+            }
+        }
+        loaded
+    }
+
+    async fn unload(&self, model: Loaded) -> Option<String> {
+        let body = model.body().to_string().into_bytes();
+        let url = model.url.as_str();
+        let done = request::post(&self.http, url, "application/json", body, self.limit).await;
+        let wrong = done.err()?;
+        Some(format!("`{}` was not unloaded: {wrong}", model.name))
+    }
+}
+
+#[async_trait]
+impl Builtin for Unload {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "Has Ollama and Docker Model Runner free the memory that an agent's models take when another agent goes on, unless that one uses the same."
+    }
+
+    fn events(&self) -> &'static [Event] {
+        &[Event::OnAgentSwitch]
+    }
+
+    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
+        flag::no_arguments(NAME, arguments)
+    }
+
+    async fn run(&self, _: &[String], input: &Input) -> Result<Output, Fault> {
+        let Some(switch) = &input.switch else {
+            return Ok(Output::default());
+        };
+        let still_used = self.loaded(&switch.to_agent);
+        let mut left = self.loaded(&switch.from_agent);
+        left.retain(|model| !still_used.contains(model));
+        let wrong: Vec<String> = join_all(left.into_iter().map(|model| self.unload(model)))
+            .await
+            .into_iter()
+            .flatten()
+            .collect();
+        Ok(Output {
+            system_message: (!wrong.is_empty()).then(|| wrong.join("\n")),
+            ..Output::default()
+        })
+    }
+}

@@ -1,0 +1,200 @@
+//! The keys that handlers are told and say, and what their values are.
+
+use super::{Key, Kind};
+
+/// What a handler may say in `hook_specific_output`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Honoured {
+    /// `additional_context`: goes into the newest message before it is sent for the first time.
+    AdditionalContext,
+    /// `permission_decision` and `permission_decision_reason`.
+    PermissionDecision,
+    /// `updated_input`: arguments that take the place of those of the same name.
+    UpdatedInput,
+    /// `updated_messages`: messages in place of those that were not sent yet.
+    UpdatedMessages,
+    /// `updated_tool_response`: a result in place of the tool's.
+    UpdatedToolResponse,
+    /// `summary`: a summary in place of the model's.
+    Summary,
+    /// `synthetic_response` (`llm_response`): an answer in place of the model's.
+    SyntheticResponse,
+    /// `metadata`: names and values that travel with the verdict.
+    Metadata,
+}
+
+impl Honoured {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::AdditionalContext,
+        Self::PermissionDecision,
+        Self::UpdatedInput,
+        Self::UpdatedMessages,
+        Self::UpdatedToolResponse,
+        Self::Summary,
+        Self::SyntheticResponse,
+        Self::Metadata,
+    ];
+
+    /// The key in `hook_specific_output`.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        self.keys()[0].name
+    }
+
+    /// The keys in `hook_specific_output`: what is said, and what goes with it.
+    #[must_use]
+    pub fn keys(self) -> &'static [Key] {
+        match self {
+            Self::AdditionalContext => &[Key {
+                name: "additional_context",
+                kind: Kind::Text,
+                about: "For the model: goes into the newest message before it is sent for the first time.",
+            }],
+            Self::PermissionDecision => &[
+                Key {
+                    name: "permission_decision",
+                    kind: Kind::OneOf(&["allow", "ask", "deny"]),
+                    about: "What is to become of the call. Of several, the strongest: `deny`, then `ask`.",
+                },
+                Key {
+                    name: "permission_decision_reason",
+                    kind: Kind::Text,
+                    about: "Why.",
+                },
+            ],
+            Self::UpdatedInput => &[Key {
+                name: "updated_input",
+                kind: Kind::Mapping,
+                about: "Arguments in place of those of the same name; others stay.",
+            }],
+            Self::UpdatedMessages => &[Key {
+                name: "updated_messages",
+                kind: Kind::List,
+                about: "All messages, as they were told, with the last `unsent` of them rewritten; an empty list rewrites nothing.",
+            }],
+            Self::UpdatedToolResponse => &[Key {
+                name: "updated_tool_response",
+                kind: Kind::Text,
+                about: "A result in place of the tool's; may be empty.",
+            }],
+            Self::Summary => &[Key {
+                name: "summary",
+                kind: Kind::Text,
+                about: "A summary in place of the model's. The first counts.",
+            }],
+            Self::SyntheticResponse => &[
+                Key {
+                    name: "synthetic_response",
+                    kind: Kind::Synthetic,
+                    about: "An answer in place of the model's. The first counts, unless something was denied.",
+                },
+                Key {
+                    name: "llm_response",
+                    kind: Kind::Synthetic,
+                    about: "Another name of `synthetic_response`.",
+                },
+            ],
+            Self::Metadata => &[Key {
+                name: "metadata",
+                kind: Kind::Texts,
+                about: "Names and values that travel with the verdict; of two with one name, the later.",
+            }],
+        }
+    }
+}
+
+/// A group of fields of the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field {
+    /// `source`: `startup`, `resume`, `clear`, `compact`.
+    Source,
+    /// `prompt`: what the user said.
+    Prompt,
+    /// `messages`: the conversation with what is about to be sent; `unsent`: how many of them, at the
+    /// end, were not sent before.
+    Messages,
+    /// `usage`, `cost` (absent: unpriced), `finish_reason`.
+    Usage,
+    /// `tool_name`, `tool_use_id`, `tool_category`, `tool_read_only`, `tool_input`.
+    Tool,
+    /// `tool_response`, `tool_error`.
+    ToolResponse,
+    /// `stop_response`, `finish_reason`, `synthetic`, `stop_hook_active`, `turn_tool_calls`.
+    Answer,
+    /// `reason`.
+    Reason,
+    /// `from_agent`, `to_agent`, `agent_switch_kind`.
+    Agents,
+    /// `parent_session_id`.
+    Parent,
+    /// `input_tokens`, `output_tokens`, `context_limit`, `compaction_reason`.
+    Compaction,
+    /// `summary`.
+    Summary,
+    /// `max_iterations`.
+    Limit,
+    /// `notification_level`, `notification_message`, `notification_type`.
+    Notification,
+    /// `error_message`.
+    Error,
+}
+
+impl Field {
+    /// What all events are told: where, who, in which turn.
+    pub const COMMON: &'static [&'static str] = &[
+        "session_id",
+        "cwd",
+        "hook_event_name",
+        "transcript_path",
+        "permission_mode",
+        "agent_name",
+        "model_id",
+        "turn_id",
+        "iteration",
+        "last_user_message",
+    ];
+
+    /// The keys of the group.
+    #[must_use]
+    pub fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Source => &["source"],
+            Self::Prompt => &["prompt", "fresh", "implicit", "prefix"],
+            Self::Messages => &["messages", "unsent"],
+            Self::Usage => &["usage", "cost", "finish_reason"],
+            Self::Tool => &[
+                "tool_name",
+                "tool_use_id",
+                "tool_category",
+                "tool_read_only",
+                "tool_input",
+            ],
+            Self::ToolResponse => &["tool_response", "tool_error"],
+            Self::Answer => &[
+                "stop_response",
+                "finish_reason",
+                "synthetic",
+                "stop_hook_active",
+                "turn_tool_calls",
+            ],
+            Self::Reason => &["reason"],
+            Self::Agents => &["from_agent", "to_agent", "agent_switch_kind"],
+            Self::Parent => &["parent_session_id"],
+            Self::Compaction => &[
+                "input_tokens",
+                "output_tokens",
+                "context_limit",
+                "compaction_reason",
+            ],
+            Self::Summary => &["summary"],
+            Self::Limit => &["max_iterations"],
+            Self::Notification => &[
+                "notification_level",
+                "notification_message",
+                "notification_type",
+            ],
+            Self::Error => &["error_message"],
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What the values of keys are, and what they mean.
+
+/// A key, in the input or in the output.
+#[derive(Debug)]
+pub struct Key {
+    /// Its name.
+    pub name: &'static str,
+    /// What its value is.
+    pub kind: Kind,
+    /// What it means.
+    pub about: &'static str,
+}
+
+/// What a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A text.
+    Text,
+    /// One of these texts.
+    OneOf(&'static [&'static str]),
+    /// `true` or `false`.
+    Flag,
+    /// A whole number from 0.
+    Whole,
+    /// A number from 0.
+    Number,
+    /// A mapping with any values.
+    Mapping,
+    /// A mapping with texts.
+    Texts,
+    /// A list of mappings.
+    List,
+    /// An answer in place of the model's.
+    Synthetic,
+}
+
+impl Kind {
+    /// In a word, for tables.
+    #[must_use]
+    pub fn word(self) -> String {
+        let word = match self {
+            Self::Text => "text",
+            Self::OneOf(texts) => return format!("`{}`", texts.join("`, `")),
+            Self::Flag => "true or false",
+            Self::Whole => "whole number",
+            Self::Number => "number",
+            Self::Mapping => "mapping",
+            Self::Texts => "mapping of texts",
+            Self::List => "list of mappings",
+            Self::Synthetic => "mapping: `content`, `provenance`, `metadata`, `saved`",
+        };
+        word.to_owned()
+    }
+}
+
+const fn key(name: &'static str, kind: Kind, about: &'static str) -> Key {
+    Key { name, kind, about }
+}
+
+/// Every key of the input: those of [`super::Field::COMMON`], then those of each [`super::Field`].
+/// What is empty is left out.
+pub static INPUTS: &[Key] = &[
+    key("session_id", Kind::Text, "The session."),
+    key("cwd", Kind::Text, "The directory that tools work in."),
+    key("hook_event_name", Kind::Text, "The event."),
+    key(
+        "transcript_path",
+        Kind::Text,
+        "A file with the conversation; empty, because there is none.",
+    ),
+    key(
+        "permission_mode",
+        Kind::Text,
+        "How much is asked about: `default`.",
+    ),
+    key("agent_name", Kind::Text, "The agent at work."),
+    key("model_id", Kind::Text, "Its model: `provider/model`."),
+    key("turn_id", Kind::Text, "The turn: apart from all others."),
+    key(
+        "iteration",
+        Kind::Whole,
+        "Which model call of the turn, from 1.",
+    ),
+    key(
+        "last_user_message",
+        Kind::Text,
+        "What the user said last, as typed.",
+    ),
+    key(
+        "source",
+        Kind::Text,
+        "Why: `startup`, `resume`, `clear`, `compact` of a session; `manual`, `auto` of a compaction.",
+    ),
+    key("prompt", Kind::Text, "What the user says, as typed."),
+    key(
+        "fresh",
+        Kind::Flag,
+        "Whether the user wants a new answer, whatever was answered before.",
+    ),
+    key(
+        "implicit",
+        Kind::Flag,
+        "Whether no user said it: a task that another agent gave.",
+    ),
+    key(
+        "prefix",
+        Kind::Text,
+        "A digest of what stands before it in the conversation, tools and system text included.",
+    ),
+    key(
+        "messages",
+        Kind::List,
+        "The conversation, with what is about to be sent.",
+    ),
+    key(
+        "unsent",
+        Kind::Whole,
+        "How many messages, at the end, were not sent before: only these can be rewritten.",
+    ),
+    key(
+        "usage",
+        Kind::Mapping,
+        "Tokens: `input_tokens`, `output_tokens`, `cached_input_tokens`, `cached_write_tokens`, `reasoning_tokens`.",
+    ),
+    key(
+        "cost",
+        Kind::Number,
+        "US dollars; absent if the price is not known.",
+    ),
+    key("finish_reason", Kind::Text, "Why the model ended."),
+    key("tool_name", Kind::Text, "The tool."),
+    key(
+        "tool_use_id",
+        Kind::Text,
+        "The provider's name for the call.",
+    ),
+    key(
+        "tool_category",
+        Kind::Text,
+        "Where the tool comes from: `builtin`, `mcp`.",
+    ),
+    key(
+        "tool_read_only",
+        Kind::Flag,
+        "Whether it changes nothing, as far as we vouch for it.",
+    ),
+    key("tool_input", Kind::Mapping, "The arguments."),
+    key("tool_response", Kind::Text, "What the tool answered."),
+    key("tool_error", Kind::Flag, "Whether it failed."),
+    key("stop_response", Kind::Text, "The model's last text."),
+    key(
+        "synthetic",
+        Kind::Flag,
+        "Whether a hook answered instead of the model.",
+    ),
+    key(
+        "stop_hook_active",
+        Kind::Flag,
+        "Whether the turn goes on because a stop hook wanted it to: wanting it forever is a mistake.",
+    ),
+    key(
+        "turn_tool_calls",
+        Kind::List,
+        "The calls of tools in the turn: `name`, `read_only`, `error`.",
+    ),
+    key("reason", Kind::Text, "Why it ended."),
+    key("from_agent", Kind::Text, "Who stops for now."),
+    key("to_agent", Kind::Text, "Who goes on."),
+    key(
+        "agent_switch_kind",
+        Kind::Text,
+        "`transfer_task`, `transfer_task_return`.",
+    ),
+    key(
+        "parent_session_id",
+        Kind::Text,
+        "The session that gave the task of this one.",
+    ),
+    key("input_tokens", Kind::Whole, "Tokens of the history."),
+    key(
+        "output_tokens",
+        Kind::Whole,
+        "Tokens of the answer that made it too long.",
+    ),
+    key(
+        "context_limit",
+        Kind::Whole,
+        "How many tokens the model takes; 0 if that is not known.",
+    ),
+    key(
+        "compaction_reason",
+        Kind::Text,
+        "`threshold`, `overflow`, `manual`.",
+    ),
+    key("summary", Kind::Text, "The summary."),
+    key("max_iterations", Kind::Whole, "The limit that was reached."),
+    key(
+        "notification_level",
+        Kind::Text,
+        "`warning`, `error`, `info`.",
+    ),
+    key("notification_message", Kind::Text, "What the user is told."),
+    key(
+        "notification_type",
+        Kind::Text,
+        "`permission_prompt`, `idle_prompt`.",
+    ),
+    key("error_message", Kind::Text, "What failed."),
+];
+
+/// Every key of the output that all events have.
+pub static ANSWERS: &[Key] = &[
+    key("continue", Kind::Flag, "`false` blocks."),
+    key("stop_reason", Kind::Text, "Why, with `continue: false`."),
+    key(
+        "suppress_output",
+        Kind::Flag,
+        "Of no effect; strict hooks must not say it.",
+    ),
+    key("system_message", Kind::Text, "For the user."),
+    key("decision", Kind::OneOf(&["block"]), "`block` blocks."),
+    key("reason", Kind::Text, "Why, with `decision: block`."),
+    key(
+        "hook_specific_output",
+        Kind::Mapping,
+        "What only some events honour.",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::contract::{CONTRACTS, Field};
+
+    #[test]
+    fn every_key_of_the_input_has_one_kind_and_every_kind_a_key() {
+        let mut told: Vec<&str> = Field::COMMON.to_vec();
+        let fields = CONTRACTS.iter().flat_map(|contract| contract.fields);
+        told.extend(fields.flat_map(|field| field.keys()));
+        let told: BTreeSet<&str> = told.into_iter().collect();
+        let known: BTreeSet<&str> = INPUTS.iter().map(|key| key.name).collect();
+        assert_eq!(told, known);
+        assert_eq!(INPUTS.len(), known.len());
+    }
+}

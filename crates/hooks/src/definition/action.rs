@@ -1,0 +1,364 @@
+//! What one hook runs, and how.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cachalot_core::Problem;
+use cachalot_core::suggest::did_you_mean;
+use cachalot_core::tree::{Kind, Node, Section};
+
+use super::read::Reading;
+use super::{Action, DEFAULT_TIMEOUT, Definition, Judgement, OnError};
+use crate::contract::Blocks;
+use crate::{Dialect, Event};
+
+/// The longest time limit that can be written: a year. Nobody waits longer, and no clock overflows.
+const LONGEST: f64 = 366.0 * 86_400.0;
+
+/// The types of handlers.
+const TYPES: [&str; 4] = ["command", "builtin", "model", "http"];
+
+/// Types of handlers that other runtimes have, and what does the same here.
+const ELSEWHERE: [(&str, &str); 4] = [
+    (
+        "evaluator",
+        "a hook of type `model` with `schema: guard_decision` judges, too",
+    ),
+    (
+        "prompt",
+        "a hook of type `model` in a file of our own judges, too",
+    ),
+    (
+        "agent",
+        "a hook of type `model` in a file of our own judges, too",
+    ),
+    ("mcp_tool", "a command can call the tool"),
+];
+
+/// Reads a hook; `None` if there is nothing to run, for a reason that was reported.
+pub(super) fn definition(
+    reading: &mut Reading<'_>,
+    section: &mut Section<'_>,
+    event: Event,
+    dialect: Dialect,
+) -> Option<Definition> {
+    let action = action(reading, section, event)?;
+    let problems = &mut reading.problems;
+    Some(Definition {
+        name: section.text("name", problems).map(str::to_owned),
+        timeout: timeout(section, dialect, problems),
+        env: texts_by_name(section, "env", problems),
+        working_dir: section.text("working_dir", problems).map(str::to_owned),
+        on_error: on_error(section, event, problems),
+        strict_output: section.boolean("strict_output", problems).unwrap_or(false),
+        sequential: section.boolean("sequential", problems).unwrap_or(false),
+        action,
+    })
+}
+
+fn action(reading: &mut Reading<'_>, section: &mut Section<'_>, event: Event) -> Option<Action> {
+    let place = section.entry("type").map(|entry| entry.value.place.clone());
+    let written = section.required_text("type", &mut reading.problems);
+    let Some(written) = written else {
+        section.take_rest();
+        return None;
+    };
+    match written {
+        "command" => command(reading, section),
+        "builtin" if !reading.foreign => builtin(reading, section, event),
+        "model" if !reading.foreign => model(section, &mut reading.problems),
+        "http" => http(section, reading.foreign, &mut reading.problems),
+        other => {
+            // Its keys mean nothing to us, and what matters was said.
+            section.take_rest();
+            let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == other);
+            let problem = match elsewhere {
+                Some((_, instead)) => Problem::new(
+                    "unsupported-handler",
+                    format!("hooks of type `{other}` do not run here"),
+                )
+                .help(*instead),
+                None => Problem::new("unknown-handler", format!("there is no type `{other}`"))
+                    .help(did_you_mean(other, &TYPES)),
+            };
+            let problem = match &place {
+                Some(place) => problem.at(place),
+                None => problem,
+            };
+            match elsewhere {
+                Some(_) => reading.unsupported(problem),
+                None => reading.problems.push(problem),
+            }
+            None
+        }
+    }
+}
+
+fn command(reading: &mut Reading<'_>, section: &mut Section<'_>) -> Option<Action> {
+    let mut line = not_blank(section, "command", &mut reading.problems)?.to_owned();
+    let arguments = section
+        .entry("args")
+        .filter(|arguments| !arguments.value.is_null());
+    let texts = section.texts("args", &mut reading.problems);
+    match (arguments, reading.foreign) {
+        (Some(written), false) => reading.problems.push(
+            Problem::new(
+                "bad-arguments",
+                "`args` are for builtins, and a command has none",
+            )
+            .at(&written.key_place)
+            .help("write them into the line of `command`"),
+        ),
+        // Claude Code runs a command with arguments without a shell: nothing in them is special.
+        (Some(_), true) => {
+            line = quoted(&line);
+            for argument in texts.unwrap_or_default() {
+                line.push(' ');
+                line.push_str(&quoted(argument));
+            }
+        }
+        (None, _) => {}
+    }
+    Some(Action::Command { line })
+}
+
+/// The text as one word of a shell line.
+pub(crate) fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@%+,".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+fn builtin(reading: &mut Reading<'_>, section: &mut Section<'_>, event: Event) -> Option<Action> {
+    let name = not_blank(section, "command", &mut reading.problems)?;
+    let place = section.node("command").map(|node| node.place.clone());
+    let at = |problem: Problem| match &place {
+        Some(place) => problem.at(place),
+        None => problem,
+    };
+    let texts = section.texts("args", &mut reading.problems);
+    let arguments: Vec<String> = texts.into_iter().flatten().map(str::to_owned).collect();
+    let Some(builtin) = reading.builtins.get(name) else {
+        let names: Vec<&str> = reading.builtins.iter().map(|known| known.name()).collect();
+        reading.problems.push(at(Problem::new(
+            "unknown-builtin",
+            format!("there is no builtin `{name}`"),
+        )
+        .help(did_you_mean(name, &names))));
+        return None;
+    };
+    if !builtin.events().contains(&event) {
+        let events: Vec<&str> = builtin.events().iter().map(|event| event.name()).collect();
+        reading.problems.push(at(Problem::new(
+            "wrong-event",
+            format!("the builtin `{name}` makes no sense for `{event}`"),
+        )
+        .help(format!("it is for {}", events.join(", ")))));
+    }
+    if let Err(why) = builtin.check_arguments(&arguments) {
+        let problem = Problem::new("bad-arguments", format!("the builtin `{name}`: {why}"));
+        reading.problems.push(match section.node("args") {
+            Some(node) => problem.at(&node.head()),
+            None => at(problem),
+        });
+    }
+    Some(Action::Builtin {
+        name: name.to_owned(),
+        arguments,
+    })
+}
+
+fn model(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Action> {
+    let model = not_blank(section, "model", problems);
+    let prompt = not_blank(section, "prompt", problems);
+    let system_prompt = section.text("system_prompt", problems).map(str::to_owned);
+    let schema = choice(
+        section,
+        "schema",
+        &[
+            ("pre_tool_use_decision", Judgement::PreToolUse),
+            ("guard_decision", Judgement::Guard),
+        ],
+        problems,
+    );
+    Some(Action::Model {
+        model: model?.to_owned(),
+        prompt: prompt?.to_owned(),
+        system_prompt,
+        schema,
+    })
+}
+
+fn http(
+    section: &mut Section<'_>,
+    is_foreign: bool,
+    problems: &mut Vec<Problem>,
+) -> Option<Action> {
+    let url = not_blank(section, "url", problems)?;
+    if !(url.starts_with("http://") || url.starts_with("https://")) {
+        let problem = Problem::new(
+            "bad-value",
+            format!("`{url}` is no address of a web server"),
+        )
+        .help("write `https://` and the name of the server before it");
+        problems.push(match section.node("url") {
+            Some(node) => problem.at(&node.place),
+            None => problem,
+        });
+    }
+    let mut headers = texts_by_name(section, "headers", problems);
+    // Claude Code: variables in headers are those that the hook may see, and no others.
+    if is_foreign {
+        let allowed = section
+            .texts("allowedEnvVars", problems)
+            .unwrap_or_default();
+        for value in headers.values_mut() {
+            *value = with_variables(value, &allowed);
+        }
+    }
+    Some(Action::Http {
+        url: url.to_owned(),
+        headers,
+    })
+}
+
+/// `$NAME` and `${NAME}` as our own files write them, `${env.NAME}`; nothing for those that are not
+/// allowed.
+fn with_variables(value: &str, allowed: &[&str]) -> String {
+    let mut pieces = value.split('$');
+    let mut written = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (name, rest) = match piece.strip_prefix('{').and_then(|p| p.split_once('}')) {
+            Some(braced) => braced,
+            None => {
+                let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                piece.split_at(piece.find(|c| !is_part(c)).unwrap_or(piece.len()))
+            }
+        };
+        if allowed.contains(&name) {
+            written.push_str(&format!("${{env.{name}}}"));
+        } else if name.is_empty() {
+            written.push('$');
+        }
+        written.push_str(rest);
+    }
+    written
+}
+
+/// The time limit: in whole seconds in our files, in the unit of the runtime in others. Nothing, and
+/// what is not above zero, is the usual limit.
+fn timeout(section: &mut Section<'_>, dialect: Dialect, problems: &mut Vec<Problem>) -> Duration {
+    let Some(node) = section.present("timeout") else {
+        return DEFAULT_TIMEOUT;
+    };
+    let is_whole = matches!(node.kind, Kind::Integer(_) | Kind::Unsigned(_));
+    let number = node.as_f64().filter(|number| number.is_finite());
+    let number = number.filter(|_| is_whole || dialect != Dialect::DockerAgent);
+    let Some(number) = number else {
+        problems.push(node.wrong_type("`timeout`", "a whole number of seconds"));
+        return DEFAULT_TIMEOUT;
+    };
+    let seconds = match dialect.vocabulary().timeouts_in_milliseconds {
+        true => number / 1000.0,
+        false => number,
+    };
+    match seconds > 0.0 {
+        true => Duration::from_secs_f64(seconds.min(LONGEST)),
+        false => DEFAULT_TIMEOUT,
+    }
+}
+
+fn on_error(
+    section: &mut Section<'_>,
+    event: Event,
+    problems: &mut Vec<Problem>,
+) -> Option<OnError> {
+    let choices = [
+        ("warn", OnError::Warn),
+        ("ignore", OnError::Ignore),
+        ("block", OnError::Block),
+    ];
+    let chosen = choice(section, "on_error", &choices, problems)?;
+    if chosen == OnError::Block && event.contract().blocks != Blocks::Refusal {
+        let problem = Problem::new(
+            "nothing-to-block",
+            format!("`on_error: block` on `{event}`, where nothing can be blocked"),
+        )
+        .help("write `warn` or `ignore`");
+        problems.push(match section.node("on_error") {
+            Some(node) => problem.at(&node.place),
+            None => problem,
+        });
+    }
+    Some(chosen)
+}
+
+/// Claims `key`: one of several words.
+fn choice<T: Copy>(
+    section: &mut Section<'_>,
+    key: &'static str,
+    choices: &[(&str, T)],
+    problems: &mut Vec<Problem>,
+) -> Option<T> {
+    let node = section.present(key)?;
+    let written = section.text(key, problems)?;
+    let found = choices.iter().find(|(name, _)| *name == written);
+    if found.is_none() {
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        problems.push(
+            Problem::new("bad-value", format!("`{key}` cannot be `{written}`"))
+                .at(&node.place)
+                .help(did_you_mean(written, &names)),
+        );
+    }
+    found.map(|(_, value)| *value)
+}
+
+/// Claims `key`: a text that must be there, and say something.
+fn not_blank<'a>(
+    section: &mut Section<'a>,
+    key: &'static str,
+    problems: &mut Vec<Problem>,
+) -> Option<&'a str> {
+    let text = section.required_text(key, problems)?;
+    if !text.trim().is_empty() {
+        return Some(text);
+    }
+    let problem = Problem::new("missing-key", format!("`{key}` is blank"))
+        .help(format!("write a value for `{key}`"));
+    problems.push(match section.node(key) {
+        Some(node) => problem.at(&node.place),
+        None => problem,
+    });
+    None
+}
+
+/// Claims `key`: texts by name. Numbers and truth values are taken as their text.
+fn texts_by_name(
+    section: &mut Section<'_>,
+    key: &'static str,
+    problems: &mut Vec<Problem>,
+) -> BTreeMap<String, String> {
+    let mut texts = BTreeMap::new();
+    for entry in section.map(key, problems).unwrap_or_default() {
+        match text_of(&entry.value) {
+            Some(text) => drop(texts.insert(entry.key.clone(), text)),
+            None => {
+                let name = format!("`{}` in `{key}`", entry.key);
+                problems.push(entry.value.wrong_type(&name, "text"));
+            }
+        }
+    }
+    texts
+}
+
+fn text_of(node: &Node) -> Option<String> {
+    match &node.kind {
+        Kind::Text(text) => Some(text.clone()),
+        Kind::Null => Some(String::new()),
+        Kind::List(_) | Kind::Map(_) => None,
+        _ => Some(node.to_value().to_string()),
+    }
+}

@@ -1,0 +1,340 @@
+//! Events, matchers and groups of a `hooks:` section.
+
+use std::sync::Arc;
+
+use cachalot_core::suggest::{did_you_mean, nearest};
+use cachalot_core::tree::{self, Node, Section};
+use cachalot_core::{Place, Problem};
+
+use super::action;
+use super::{Definition, Entry};
+use crate::builtin::Builtins;
+use crate::dialect::{Dialect, Spoken};
+use crate::{Event, Matcher};
+
+/// Reads the `hooks:` section of one of our own files. `source` is the name to show for it. What is
+/// wrong with a hook is a problem, and the hook is left out.
+///
+/// A list may be left out around a single matcher or a single hook; a hook that stands where a matcher
+/// could is for all tools. `dialect:` beside the events holds for all of them, `dialect:` in a hook
+/// for that hook.
+pub fn read(
+    node: &Node,
+    source: &str,
+    builtins: &Builtins,
+    problems: &mut Vec<Problem>,
+) -> Vec<Entry> {
+    let mut reading = Reading::new(source, builtins, false);
+    reading.section(node, Dialect::DockerAgent);
+    problems.append(&mut reading.problems);
+    reading.entries
+}
+
+/// A section that is being read.
+pub(crate) struct Reading<'a> {
+    source: Arc<str>,
+    pub(super) builtins: &'a Builtins,
+    /// Whether the file is another runtime's: it may name what we do not have.
+    pub(super) foreign: bool,
+    /// What was read.
+    pub(crate) entries: Vec<Entry>,
+    /// What is wrong.
+    pub(crate) problems: Vec<Problem>,
+    /// What is not honoured.
+    pub(crate) warnings: Vec<Problem>,
+}
+
+/// What the hooks of a group have in common.
+#[derive(Clone)]
+struct Group {
+    spoken: Spoken,
+    dialect: Dialect,
+    matcher: Matcher,
+    sequential: bool,
+}
+
+impl<'a> Reading<'a> {
+    /// Nothing was read yet.
+    pub(crate) fn new(source: &str, builtins: &'a Builtins, foreign: bool) -> Self {
+        Self {
+            source: source.into(),
+            builtins,
+            foreign,
+            entries: Vec::new(),
+            problems: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Reads events and their hooks.
+    pub(crate) fn section(&mut self, node: &Node, dialect: Dialect) {
+        if node.is_null() {
+            return;
+        }
+        let Some(events) = node.as_map() else {
+            let problem = node.wrong_type("`hooks`", "a mapping of events");
+            self.problems.push(problem);
+            return;
+        };
+        let Some(dialect) = self.spoken_in(node.get("dialect"), dialect) else {
+            return;
+        };
+        let any_key = self.foreign;
+        for event in events
+            .iter()
+            .filter(|event| any_key || event.key != "dialect")
+        {
+            if let Some(spoken) = self.event(event, dialect) {
+                self.groups(&event.value, &spoken, dialect);
+            }
+        }
+    }
+
+    /// What another runtime has and we have not: worth a warning in its own files, wrong in ours.
+    pub(super) fn unsupported(&mut self, problem: Problem) {
+        match self.foreign {
+            true => self.warnings.push(problem),
+            false => self.problems.push(problem),
+        }
+    }
+
+    /// The dialect that is named, or the one around it; `None` if there is no such dialect: then
+    /// nobody knows what the hook means. Files of others name none.
+    fn spoken_in(&mut self, named: Option<&Node>, around: Dialect) -> Option<Dialect> {
+        match named.filter(|_| !self.foreign) {
+            Some(named) => self.dialect(named),
+            None => Some(around),
+        }
+    }
+
+    /// The dialect of that name; `None` if there is none, which is reported.
+    pub(crate) fn dialect(&mut self, node: &Node) -> Option<Dialect> {
+        let Some(name) = node.as_text() else {
+            let problem = node.wrong_type("`dialect`", "text");
+            self.problems.push(problem);
+            return None;
+        };
+        let found = name.parse().ok();
+        if found.is_none() {
+            let names = Dialect::ALL.map(Dialect::name);
+            self.problems.push(
+                Problem::new("unknown-dialect", format!("there is no dialect `{name}`"))
+                    .at(&node.place)
+                    .help(did_you_mean(name, &names)),
+            );
+        }
+        found
+    }
+
+    fn event(&mut self, event: &tree::Entry, dialect: Dialect) -> Option<Spoken> {
+        let name = event.key.as_str();
+        if let Some(spoken) = dialect.event(name) {
+            return Some(spoken);
+        }
+        if let Some(problem) = unheard(name, dialect, &event.key_place) {
+            self.unsupported(problem);
+            return None;
+        }
+        let problem = Problem::new("unknown-event", format!("there is no event `{name}`"))
+            .at(&event.key_place)
+            .help(remedy(name, dialect));
+        self.unsupported(problem);
+        None
+    }
+
+    /// A list of matchers or hooks, or a single one.
+    fn groups(&mut self, node: &Node, spoken: &Spoken, dialect: Dialect) {
+        let group = Group {
+            spoken: *spoken,
+            dialect,
+            matcher: Matcher::ALL,
+            sequential: false,
+        };
+        for item in items(node) {
+            if item.get("hooks").is_some() {
+                self.group(item, group.clone());
+            } else {
+                self.hook(item, &group);
+            }
+        }
+    }
+
+    /// `{matcher, preempt_yolo, hooks}`.
+    fn group(&mut self, node: &Node, mut group: Group) {
+        let Some(mut section) = Section::of(node, "a group of hooks", &mut self.problems) else {
+            return;
+        };
+        let read = self.problems.len();
+        let named = section.present("dialect");
+        let around = group.dialect;
+        group.dialect = match self.spoken_in(named, group.dialect) {
+            Some(dialect) => dialect,
+            None => return,
+        };
+        let is_foreign = group.dialect != Dialect::DockerAgent;
+        if group.dialect != around {
+            group.spoken = group.dialect.speak(group.spoken.event);
+        }
+        if group.spoken.event.contract().tool_matched || is_foreign {
+            group.matcher = match self.matcher(&mut section, group.dialect) {
+                Some(matcher) => matcher,
+                None => return,
+            };
+            // Our hooks of `pre_tool_use` are always asked before permissions are.
+            section.boolean("preempt_yolo", &mut self.problems);
+        }
+        group.sequential = section
+            .boolean("sequential", &mut self.problems)
+            .unwrap_or(false);
+        let hooks = section.present("hooks");
+        self.finish(section, group.dialect);
+        if self.problems.len() > read {
+            return;
+        }
+        for hook in hooks.into_iter().flat_map(items) {
+            self.hook(hook, &group);
+        }
+    }
+
+    /// The matcher; `None` if it is wrong: then the hooks must not be for all tools instead.
+    fn matcher(&mut self, section: &mut Section<'_>, dialect: Dialect) -> Option<Matcher> {
+        let Some(node) = section.present("matcher") else {
+            return Some(Matcher::ALL);
+        };
+        let Some(written) = node.as_text() else {
+            let problem = node.wrong_type("`matcher`", "text");
+            self.problems.push(problem);
+            return None;
+        };
+        let matcher = dialect.matcher(written);
+        if let Err(error) = &matcher {
+            let error = error.to_string();
+            let why = error.lines().last().unwrap_or_default().trim();
+            self.problems.push(
+                Problem::new(
+                    "bad-matcher",
+                    format!(
+                        "`{written}` is no regular expression: {}",
+                        why.strip_prefix("error: ").unwrap_or(why)
+                    ),
+                )
+                .at(&node.place)
+                .help("write names of tools with `|` between them, or `*` for all"),
+            );
+        }
+        matcher.ok()
+    }
+
+    fn hook(&mut self, node: &Node, group: &Group) {
+        let Some(mut section) = Section::of(node, "a hook", &mut self.problems) else {
+            return;
+        };
+        let named = section.present("dialect");
+        let Some(dialect) = self.spoken_in(named, group.dialect) else {
+            return;
+        };
+        let spoken = match dialect == group.dialect {
+            true => group.spoken,
+            false => dialect.speak(group.spoken.event),
+        };
+        let place = section.place().clone();
+        let read = self.problems.len();
+        let definition = action::definition(self, &mut section, spoken.event, dialect);
+        self.finish(section, dialect);
+        // What is wrong was said; half of it must not run.
+        if let Some(definition) = definition.filter(|_| self.problems.len() == read) {
+            self.add(definition, &spoken, dialect, group, place);
+        }
+    }
+
+    fn add(
+        &mut self,
+        mut definition: Definition,
+        spoken: &Spoken,
+        dialect: Dialect,
+        group: &Group,
+        place: Place,
+    ) {
+        definition.sequential |= group.sequential;
+        self.entries.push(Entry {
+            event: spoken.event,
+            spoken: spoken.name.into(),
+            matcher: group.matcher.clone(),
+            only: group.spoken.only,
+            definition,
+            dialect,
+            source: Arc::clone(&self.source),
+            place: Some(place),
+        });
+    }
+
+    /// Keys that nobody reads: in files of others they are options that we do not have.
+    fn finish(&mut self, mut section: Section<'_>, dialect: Dialect) {
+        if !self.foreign {
+            return section.finish(&mut self.problems);
+        }
+        for option in section.take_rest() {
+            let is_off = option.value.as_boolean() == Some(false) || option.value.is_null();
+            if is_off || dialect.vocabulary().remarks.contains(&option.key.as_str()) {
+                continue;
+            }
+            self.warnings.push(
+                Problem::new(
+                    "unsupported-option",
+                    format!("`{}` is not honoured: {}", option.key, ignored(&option.key)),
+                )
+                .at(&option.key_place),
+            );
+        }
+    }
+}
+
+/// What it means that an option is not honoured.
+fn ignored(option: &str) -> &'static str {
+    match option {
+        "async" | "asyncRewake" => "the hook is waited for",
+        "once" => "the hook runs every time",
+        "if" => "the hook runs whether or not it applies",
+        _ => "the hook runs without it",
+    }
+}
+
+fn items(node: &Node) -> &[Node] {
+    match node.as_list() {
+        Some(items) => items,
+        None if node.is_null() => &[],
+        None => std::slice::from_ref(node),
+    }
+}
+
+/// The problem that an event happens in another runtime only.
+fn unheard(name: &str, dialect: Dialect, place: &Place) -> Option<Problem> {
+    dialect.vocabulary().unheard.contains(&name).then(|| {
+        Problem::new(
+            "unsupported-event",
+            format!("`{name}` never happens here, so that its hooks would never run"),
+        )
+        .at(place)
+        .help("leave it out")
+    })
+}
+
+/// The nearest event, or whose event it is.
+fn remedy(name: &str, dialect: Dialect) -> String {
+    let other = Dialect::ALL
+        .into_iter()
+        .filter(|other| *other != dialect)
+        .find_map(|other| Some((other, other.event(name)?.event)));
+    if let Some((other, event)) = other {
+        return format!(
+            "`dialect: {other}` beside the events lets them be {other}'s; here it is called `{}`",
+            dialect.speak(event).name
+        );
+    }
+    let known = dialect.vocabulary().events.iter().map(|spoken| spoken.name);
+    let candidates: Vec<&str> = known.chain(Event::all().map(Event::name)).collect();
+    match nearest(name, candidates.iter().copied()) {
+        Some(candidate) => format!("did you mean `{candidate}`?"),
+        None => did_you_mean(name, &candidates),
+    }
+}

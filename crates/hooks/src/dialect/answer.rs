@@ -1,0 +1,314 @@
+//! What the keys of an output mean.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::messages::{self, Rewritten};
+use super::said::Said;
+use super::{Dialect, gemini, synthetic, tools};
+use crate::Event;
+use crate::contract::Honoured;
+use crate::definition::Entry;
+use crate::input::Input;
+use crate::output::{Decision, Output};
+
+/// What the model is told by a handler that gives no reason.
+const NO_REASON: &str = "a hook objects to this, and does not say why";
+
+/// Reads an output: its keys, and those in `hook_specific_output`, which may stand beside the others.
+///
+/// # Errors
+/// What cannot be understood.
+pub(super) fn read(
+    dialect: Dialect,
+    entry: &Entry,
+    input: &Input,
+    top: Said<'_>,
+    specific: Said<'_>,
+) -> Result<Output, String> {
+    let answer = Answer {
+        dialect,
+        event: entry.event,
+        input,
+        top,
+        specific,
+    };
+    let mut output = Output {
+        system_message: text(top, "system_message")?.filter(|text| !text.is_empty()),
+        additional_context: answer
+            .text("additional_context")?
+            .filter(|text| !text.is_empty()),
+        summary: answer.text("summary")?.filter(|text| !text.is_empty()),
+        metadata: metadata(answer.get("metadata"))?,
+        updated_tool_response: answer.tool_response(),
+        ..Output::default()
+    };
+    answer.decide(&mut output)?;
+    answer.permit(&mut output)?;
+    answer.halt(&mut output)?;
+    answer.rewrite_input(&mut output)?;
+    answer.rewrite_messages(&mut output)?;
+    let response = answer
+        .get("synthetic_response")
+        .or(answer.get("llm_response"));
+    if let Some(response) = response.filter(|_| answer.may_answer()) {
+        output.synthetic = Some(synthetic::read(response)?);
+    }
+    Ok(output)
+}
+
+/// What it means that a handler blocks. Where other runtimes tell the model why, and go on, so do we.
+pub(super) fn refuse(dialect: Dialect, event: Event, reason: Option<String>, output: &mut Output) {
+    let reason = reason.filter(|reason| !reason.trim().is_empty());
+    let told = || reason.clone().unwrap_or_else(|| NO_REASON.to_owned());
+    match (dialect, event) {
+        (Dialect::Claude | Dialect::Codex, Event::PostToolUse) => {
+            join(&mut output.additional_context, told());
+        }
+        (Dialect::Gemini, Event::PostToolUse) => output.updated_tool_response = Some(told()),
+        _ => output.block = Some(reason.unwrap_or_default()),
+    }
+}
+
+/// Names and values; values that are no text are taken as their JSON.
+pub(super) fn metadata(value: Option<&Value>) -> Result<BTreeMap<String, String>, String> {
+    let Some(value) = value else {
+        return Ok(BTreeMap::new());
+    };
+    let map = value.as_object().ok_or("`metadata` is no object")?;
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    };
+    Ok(map
+        .iter()
+        .map(|(name, value)| (name.clone(), text(value)))
+        .collect())
+}
+
+struct Answer<'a> {
+    dialect: Dialect,
+    event: Event,
+    input: &'a Input,
+    top: Said<'a>,
+    specific: Said<'a>,
+}
+
+impl<'a> Answer<'a> {
+    /// The value of a key of `hook_specific_output`.
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        self.specific.get(key).or_else(|| self.top.get(key))
+    }
+
+    fn text(&self, key: &str) -> Result<Option<String>, String> {
+        of_text(key, self.get(key))
+    }
+
+    /// Gemini CLI hands handlers the model's answer under the name by which they give one: behind a
+    /// model call it is no answer in place of the model's.
+    fn may_answer(&self) -> bool {
+        self.event.contract().honours(Honoured::SyntheticResponse)
+    }
+
+    /// `decision`, `reason`.
+    fn decide(&self, output: &mut Output) -> Result<(), String> {
+        let said = [self.top.get("decision"), self.specific.get("decision")];
+        let mut said = said.into_iter().flatten().filter(|said| !said.is_object());
+        let Some(decision) = said.next() else {
+            return Ok(());
+        };
+        let reason = self.text("reason")?;
+        match decision.as_str() {
+            Some("") => {}
+            Some("block" | "deny") => {
+                let is_told_nothing = reason.as_deref().unwrap_or_default().trim().is_empty();
+                if self.dialect == Dialect::Codex && self.event == Event::Stop && is_told_nothing {
+                    return Err(
+                        "`decision: block` needs a `reason`, which the agent goes on with"
+                            .to_owned(),
+                    );
+                }
+                refuse(self.dialect, self.event, reason, output);
+            }
+            // Gemini CLI's handlers say so when they have nothing against it.
+            Some("allow" | "approve") if self.dialect == Dialect::Gemini => {}
+            Some("allow" | "approve") => output.permission = Some((Decision::Allow, reason)),
+            Some("ask") => output.permission = Some((Decision::Ask, reason)),
+            _ => {
+                return Err(format!(
+                    "`decision` is {decision}; it can be `block`, `deny`, `approve` or `allow`"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// `permission_decision`, and the `decision` of a permission request.
+    fn permit(&self, output: &mut Output) -> Result<(), String> {
+        if let Some(decision) = self.get("permission_decision") {
+            let decision = match decision.as_str() {
+                Some("") => return Ok(()),
+                Some("allow") => Decision::Allow,
+                Some("deny") => Decision::Deny,
+                // Nobody comes back to decide later: the user has to.
+                Some("ask" | "defer") => Decision::Ask,
+                _ => {
+                    return Err(format!(
+                        "`permission_decision` is {decision}; it can be `allow`, `ask` or `deny`"
+                    ));
+                }
+            };
+            output.permission = Some((decision, self.text("permission_decision_reason")?));
+        }
+        let said = [self.specific.get("decision"), self.top.get("decision")];
+        let decision = said.into_iter().flatten().find(|said| said.is_object());
+        if let Some(decision) = decision {
+            let said = Said::of(Some(decision));
+            let behavior = said.get("behavior").unwrap_or(&Value::Null);
+            let decision = match behavior.as_str() {
+                Some("allow") => Decision::Allow,
+                Some("deny") => Decision::Deny,
+                _ => {
+                    return Err(format!(
+                        "`decision.behavior` is {behavior}; it can be `allow` or `deny`"
+                    ));
+                }
+            };
+            output.permission = Some((decision, text(said, "message")?));
+        }
+        Ok(())
+    }
+
+    /// `continue: false`, `stop_reason`.
+    fn halt(&self, output: &mut Output) -> Result<(), String> {
+        match self.top.get("continue") {
+            None | Some(Value::Bool(true)) => return Ok(()),
+            Some(Value::Bool(false)) => {}
+            Some(other) => {
+                return Err(format!(
+                    "`continue` is {other}; it can be `true` or `false`"
+                ));
+            }
+        }
+        let stop = text(self.top, "stop_reason")?;
+        let reason = match stop {
+            Some(reason) => Some(reason),
+            None => text(self.top, "reason")?,
+        };
+        let reason = reason.filter(|reason| !reason.trim().is_empty());
+        let ends = matches!(self.event, Event::Stop | Event::SubagentStop);
+        if ends && self.dialect.stop_goes_on() {
+            // The agent is about to stop: that is what it should do, whatever else was said.
+            output.block = None;
+            if let Some(reason) = reason {
+                join(&mut output.system_message, reason);
+            }
+        } else {
+            output.block = Some(reason.unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    fn rewrite_input(&self, output: &mut Output) -> Result<(), String> {
+        let of_decision = Said::of(self.get("decision")).get("updated_input");
+        let of_gemini = match self.dialect {
+            Dialect::Gemini => self.specific.get("tool_input"),
+            _ => None,
+        };
+        let updated = self.get("updated_input").or(of_decision).or(of_gemini);
+        let (Some(updated), Some(tool)) = (updated, &self.input.tool) else {
+            return Ok(());
+        };
+        let updated = updated.as_object().ok_or("`updated_input` is no object")?;
+        let changed = tools::changed(self.dialect, tool, self.input, updated);
+        output.updated_input = Some(changed).filter(|changed: &Map<_, _>| !changed.is_empty());
+        Ok(())
+    }
+
+    fn rewrite_messages(&self, output: &mut Output) -> Result<(), String> {
+        if self.event != Event::BeforeLlmCall {
+            return Ok(());
+        }
+        let rewritten = match self.get("updated_messages") {
+            Some(Value::Array(updated)) if updated.is_empty() => return Ok(()),
+            Some(Value::Array(updated)) => messages::rewritten(self.input, updated)?,
+            Some(_) => return Err("`updated_messages` is no list".to_owned()),
+            None => match self.requested()? {
+                Some(rewritten) => rewritten,
+                None => return Ok(()),
+            },
+        };
+        if rewritten.changed_sent {
+            join(
+                &mut output.system_message,
+                "a hook changed messages that were sent already; those stay as they were sent"
+                    .to_owned(),
+            );
+        }
+        output.updated_messages = rewritten.unsent;
+        Ok(())
+    }
+
+    /// The messages in `llm_request`, as Gemini CLI's handlers rewrite them.
+    fn requested(&self) -> Result<Option<Rewritten>, String> {
+        let request = match self.dialect {
+            Dialect::Gemini => self.specific.get("llm_request"),
+            _ => None,
+        };
+        let updated = Said::of(request).get("messages");
+        let Some(updated) = updated.and_then(Value::as_array) else {
+            return Ok(None);
+        };
+        messages::retold(self.input, &gemini::messages(self.input), updated).map(Some)
+    }
+
+    /// The result in place of the tool's, as text.
+    fn tool_response(&self) -> Option<String> {
+        let keys = ["updated_tool_response", "updated_tool_output"];
+        let mcp = self.get("updatedMCPToolOutput");
+        let response = keys.iter().find_map(|key| self.get(key)).or(mcp)?;
+        Some(response_text(response))
+    }
+}
+
+/// The text of a result: of a command's what it printed, of a server's its texts.
+fn response_text(response: &Value) -> String {
+    if let Some(text) = response.as_str() {
+        return text.to_owned();
+    }
+    let list = response.as_array().or(response["content"].as_array());
+    let texts = list.map(|list| list.iter().map(|part| part["text"].as_str()));
+    if let Some(texts) = texts.and_then(|texts| texts.collect::<Option<Vec<&str>>>()) {
+        return texts.join("\n");
+    }
+    match (response["stdout"].as_str(), response["stderr"].as_str()) {
+        (Some(stdout), None | Some("")) => stdout.to_owned(),
+        (Some(stdout), Some(stderr)) => format!("{stdout}\n{stderr}"),
+        (None, _) => response.to_string(),
+    }
+}
+
+fn text(said: Said<'_>, key: &str) -> Result<Option<String>, String> {
+    of_text(key, said.get(key))
+}
+
+fn of_text(key: &str, value: Option<&Value>) -> Result<Option<String>, String> {
+    match value {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(format!("`{key}` is no text")),
+    }
+}
+
+/// Adds a line.
+fn join(to: &mut Option<String>, line: String) {
+    match to {
+        Some(text) => {
+            text.push('\n');
+            text.push_str(&line);
+        }
+        None => *to = Some(line),
+    }
+}

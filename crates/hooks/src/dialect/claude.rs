@@ -1,0 +1,229 @@
+//! Claude Code's words.
+
+use serde_json::{Map, Value, json};
+
+use super::docker_agent;
+use super::tools;
+use super::vocabulary::{Argument, Form, Spoken, Tool, Vocabulary, argument, only, spoken, tool};
+use crate::Dialect;
+use crate::definition::{Entry, Only};
+use crate::event::Event;
+use crate::input::{Input, ToolUse};
+
+pub(super) static VOCABULARY: Vocabulary = Vocabulary {
+    events: &EVENTS,
+    unheard: &[
+        "Setup",
+        "UserPromptExpansion",
+        "SubagentStart",
+        "TeammateIdle",
+        "TaskCreated",
+        "TaskCompleted",
+        "PermissionDenied",
+        "StopFailure",
+        "InstructionsLoaded",
+        "ConfigChange",
+        "CwdChanged",
+        "FileChanged",
+        "WorktreeCreate",
+        "WorktreeRemove",
+        "Elicitation",
+        "ElicitationResult",
+    ],
+    tools: &TOOLS,
+    remarks: &["description", "statusMessage"],
+    arguments_beside: false,
+    timeouts_in_milliseconds: false,
+    plain_context: &[Event::SessionStart, Event::UserPromptSubmit],
+};
+
+static EVENTS: [Spoken; 12] = [
+    spoken("SessionStart", Event::SessionStart),
+    spoken("SessionEnd", Event::SessionEnd),
+    spoken("UserPromptSubmit", Event::UserPromptSubmit),
+    spoken("PreToolUse", Event::PreToolUse),
+    spoken("PermissionRequest", Event::PermissionRequest),
+    only("PostToolUse", Event::PostToolUse, Only::Successes),
+    only("PostToolUseFailure", Event::PostToolUse, Only::Failures),
+    spoken("Stop", Event::Stop),
+    spoken("SubagentStop", Event::SubagentStop),
+    spoken("PreCompact", Event::PreCompact),
+    spoken("PostCompact", Event::AfterCompaction),
+    spoken("Notification", Event::Notification),
+];
+
+const FILE: Argument = argument("path", "file_path", Form::AbsolutePath);
+
+/// Codex has the same names.
+pub(super) static TOOLS: [Tool; 10] = [
+    tool(
+        "shell",
+        &["Bash"],
+        &[
+            argument("command", "command", Form::Line),
+            argument("timeout", "timeout", Form::Milliseconds),
+        ],
+    ),
+    tool("read_file", &["Read"], &[FILE]),
+    tool("write_file", &["Write"], &[FILE]),
+    tool(
+        "edit_file",
+        &["Edit", "MultiEdit"],
+        &[
+            FILE,
+            argument("old_text", "old_string", Form::Same),
+            argument("new_text", "new_string", Form::Same),
+        ],
+    ),
+    // Whoever guards files by the tools that write them means this one, too.
+    tool(
+        "apply_patch",
+        &["apply_patch", "Edit", "MultiEdit", "Write"],
+        &[],
+    ),
+    tool("glob", &["Glob"], &[]),
+    tool("grep", &["Grep"], &[]),
+    tool(
+        "list_dir",
+        &["LS"],
+        &[argument("path", "path", Form::AbsolutePath)],
+    ),
+    tool("web_fetch", &["WebFetch"], &[]),
+    tool(
+        "transfer_task",
+        &["Task", "Agent"],
+        &[
+            argument("agent", "subagent_type", Form::Same),
+            argument("task", "prompt", Form::Same),
+        ],
+    ),
+];
+
+/// Why a session ends, in its words.
+const ENDS: [&str; 4] = ["clear", "logout", "prompt_input_exit", "other"];
+
+/// What its handlers are told.
+pub(super) fn told(entry: &Entry, input: &Input) -> Value {
+    Value::Object(fields(Dialect::Claude, entry, input))
+}
+
+/// What Codex' handlers are told, too.
+pub(super) fn fields(dialect: Dialect, entry: &Entry, input: &Input) -> Map<String, Value> {
+    let mut told = docker_agent::base(&entry.spoken, input);
+    if input.parent_session_id.is_some() || input.event == Event::SubagentStop {
+        told.insert("agent_id".to_owned(), input.session_id.as_str().into());
+        told.insert("agent_type".to_owned(), input.agent_name.as_str().into());
+    }
+    let about = match input.event {
+        Event::SessionStart => json!({
+            "source": input.source.as_deref().unwrap_or("startup"),
+            "model": input.model_id,
+        }),
+        Event::SessionEnd => json!({"reason": end(input)}),
+        Event::UserPromptSubmit => json!({"prompt": prompt(input)}),
+        Event::PreToolUse | Event::PermissionRequest => tool_fields(dialect, input),
+        Event::PostToolUse => after_tool(dialect, input),
+        Event::Stop | Event::SubagentStop => stop(input),
+        Event::PreCompact => json!({
+            "trigger": input.source.as_deref().unwrap_or("auto"),
+            "custom_instructions": "",
+        }),
+        Event::AfterCompaction => json!({
+            "trigger": input.source.as_deref().unwrap_or("auto"),
+            "compact_summary": summary(input),
+        }),
+        Event::Notification => notification(input),
+        _ => {
+            docker_agent::about(input, &mut told);
+            Value::Null
+        }
+    };
+    if let Value::Object(about) = about {
+        told.extend(about);
+    }
+    told
+}
+
+fn prompt(input: &Input) -> &str {
+    let prompt = input.prompt.as_ref().map(|prompt| prompt.text.as_str());
+    prompt
+        .or(input.last_user_message.as_deref())
+        .unwrap_or_default()
+}
+
+fn end(input: &Input) -> &str {
+    let reason = input.reason.as_deref();
+    reason
+        .filter(|reason| ENDS.contains(reason))
+        .unwrap_or("other")
+}
+
+fn summary(input: &Input) -> &str {
+    let compaction = input.compaction.as_ref();
+    let summary = compaction.and_then(|compaction| compaction.summary.as_deref());
+    summary.unwrap_or_default()
+}
+
+fn stop(input: &Input) -> Value {
+    let answer = input.answer.as_ref();
+    json!({
+        "stop_hook_active": answer.is_some_and(|answer| answer.stop_hook_active),
+        "last_assistant_message": answer.map_or("", |answer| answer.text.as_str()),
+    })
+}
+
+fn notification(input: &Input) -> Value {
+    let Some(notification) = &input.notification else {
+        return Value::Null;
+    };
+    json!({
+        "message": notification.message,
+        "notification_type": notification.kind.unwrap_or(notification.level),
+    })
+}
+
+fn tool_fields(dialect: Dialect, input: &Input) -> Value {
+    let Some(tool) = &input.tool else {
+        return Value::Null;
+    };
+    json!({
+        "tool_name": tools::told_name(dialect, tool),
+        "tool_input": tools::told_arguments(dialect, tool, input),
+        "tool_use_id": tool.id,
+    })
+}
+
+fn after_tool(dialect: Dialect, input: &Input) -> Value {
+    let mut about = tool_fields(dialect, input);
+    if let (Some(tool), Some(response)) = (&input.tool, &input.tool_response) {
+        about["tool_response"] = self::response(dialect, tool, input, &response.text);
+        if response.is_error {
+            about["error"] = response.text.as_str().into();
+            about["is_interrupt"] = false.into();
+        }
+    }
+    about
+}
+
+/// What a tool answered, in the form in which Claude Code's own tools answer.
+fn response(dialect: Dialect, tool: &ToolUse, input: &Input, text: &str) -> Value {
+    match tool.name.as_str() {
+        _ if tool.mcp.is_some() => json!([{"type": "text", "text": text}]),
+        "shell" => json!({
+            "stdout": text,
+            "stderr": "",
+            "interrupted": false,
+            "isImage": false,
+        }),
+        "write_file" | "edit_file" => {
+            let arguments = tools::told_arguments(dialect, tool, input);
+            let is_error = (input.tool_response.as_ref()).is_some_and(|told| told.is_error);
+            json!({
+                "filePath": arguments.get("file_path"),
+                "success": !is_error,
+                "content": text,
+            })
+        }
+        _ => text.into(),
+    }
+}

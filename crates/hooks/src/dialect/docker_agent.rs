@@ -1,0 +1,289 @@
+//! docker-agent's words, which are our own, too.
+
+use serde_json::{Map, Value, json};
+
+use super::messages;
+use super::tools;
+use super::vocabulary::{Form, Vocabulary, argument, tool};
+use crate::Dialect;
+use crate::contract::Field;
+use crate::definition::Entry;
+use crate::event::Event;
+use crate::input::{Answer, Input};
+use cachalot_model::{StopReason, Usage};
+
+pub(super) static VOCABULARY: Vocabulary = Vocabulary {
+    // Its names are the names of our events.
+    events: &[],
+    unheard: &[
+        "user_steering_messages_submit",
+        "user_followup_submit",
+        "before_agent_run",
+        "after_agent_complete",
+        "on_session_resume",
+        "on_tool_approval_decision",
+        "worktree_create",
+        "skill_content_guard",
+        "prompt_file_guard",
+    ],
+    tools: &[
+        tool(
+            "shell",
+            &[],
+            &[
+                argument("command", "cmd", Form::Line),
+                argument("working_directory", "cwd", Form::Same),
+            ],
+        ),
+        tool("list_dir", &["list_directory"], &[]),
+        tool(
+            "grep",
+            &["search_files_content"],
+            &[argument("pattern", "query", Form::Same)],
+        ),
+        tool("web_fetch", &["fetch"], &[]),
+    ],
+    remarks: &[],
+    arguments_beside: true,
+    timeouts_in_milliseconds: false,
+    plain_context: &[
+        Event::SessionStart,
+        Event::UserPromptSubmit,
+        Event::TurnStart,
+        Event::PreCompact,
+    ],
+};
+
+/// Everything that an event is about; what is empty is left out.
+pub(super) fn told(entry: &Entry, input: &Input) -> Value {
+    let mut told = common(&entry.spoken, input);
+    for field in input.event.contract().fields {
+        write(*field, input, &mut told);
+    }
+    Value::Object(told)
+}
+
+fn common(event_name: &str, input: &Input) -> Map<String, Value> {
+    let mut told = base(event_name, input);
+    put(&mut told, "agent_name", &input.agent_name);
+    put(&mut told, "model_id", &input.model_id);
+    put(&mut told, "turn_id", &input.turn_id);
+    if input.iteration > 0 {
+        told.insert("iteration".to_owned(), input.iteration.into());
+    }
+    put_some(
+        &mut told,
+        "last_user_message",
+        input.last_user_message.as_deref(),
+    );
+    told
+}
+
+/// What handlers of all dialects are told, always.
+pub(super) fn base(event_name: &str, input: &Input) -> Map<String, Value> {
+    let mut told = Map::new();
+    let mut always = |key: &str, value: &str| told.insert(key.to_owned(), Value::from(value));
+    always("session_id", &input.session_id);
+    always("cwd", &input.cwd.to_string_lossy());
+    always("hook_event_name", event_name);
+    // There is no file of the conversation, and no mode that permits more or less.
+    always("transcript_path", "");
+    always("permission_mode", "default");
+    told
+}
+
+/// What an event is about beside that, for other dialects that have no word for it.
+pub(super) fn about(input: &Input, told: &mut Map<String, Value>) {
+    for field in input.event.contract().fields {
+        write(*field, input, told);
+    }
+}
+
+fn write(field: Field, input: &Input, told: &mut Map<String, Value>) {
+    match field {
+        Field::Source => put_some(told, "source", input.source.as_deref()),
+        Field::Prompt => write_prompt(input, told),
+        Field::Messages => write_messages(input, told),
+        Field::Usage => write_usage(input, told),
+        Field::Tool => write_tool(input, told),
+        Field::ToolResponse => write_response(input, told),
+        Field::Answer => write_answer(input, told),
+        Field::Reason => put_some(told, "reason", input.reason.as_deref()),
+        Field::Agents => write_switch(input, told),
+        Field::Parent => {
+            put_some(
+                told,
+                "parent_session_id",
+                input.parent_session_id.as_deref(),
+            );
+        }
+        Field::Compaction => write_compaction(input, told),
+        Field::Summary => {
+            let compaction = input.compaction.as_ref();
+            let summary = compaction.and_then(|compaction| compaction.summary.as_deref());
+            put_some(told, "summary", summary);
+        }
+        Field::Limit => {
+            if let Some(limit) = input.max_iterations {
+                told.insert("max_iterations".to_owned(), limit.into());
+            }
+        }
+        Field::Notification => write_notification(input, told),
+        Field::Error => put_some(told, "error_message", input.error_message.as_deref()),
+    }
+}
+
+fn write_prompt(input: &Input, told: &mut Map<String, Value>) {
+    let Some(prompt) = &input.prompt else { return };
+    put(told, "prompt", &prompt.text);
+    put_true(told, "fresh", prompt.fresh);
+    put_true(told, "implicit", prompt.implicit);
+    if let Some(prefix) = &prompt.prefix {
+        told.insert("prefix".to_owned(), prefix.to_hex().into());
+    }
+}
+
+fn write_messages(input: &Input, told: &mut Map<String, Value>) {
+    if input.messages.is_empty() {
+        return;
+    }
+    let (messages, unsent) = messages::told(input);
+    told.insert("messages".to_owned(), Value::Array(messages));
+    told.insert("unsent".to_owned(), unsent.into());
+}
+
+fn write_usage(input: &Input, told: &mut Map<String, Value>) {
+    if let Some(usage) = &input.usage {
+        told.insert("usage".to_owned(), usage_of(usage));
+    }
+    // What has no price costs more than nothing.
+    if let Some(cost) = input.cost.filter(|cost| cost.unpriced == 0) {
+        told.insert("cost".to_owned(), cost.dollars().into());
+    }
+    let finish = input
+        .answer
+        .as_ref()
+        .and_then(|answer| answer.finish.as_ref());
+    put_some(told, "finish_reason", finish.map(finish_name));
+}
+
+fn usage_of(usage: &Usage) -> Value {
+    json!({
+        "input_tokens": usage.uncached_input,
+        "output_tokens": usage.output,
+        "cached_input_tokens": usage.cache_read,
+        "cached_write_tokens": usage.cache_write(),
+        "reasoning_tokens": usage.reasoning,
+    })
+}
+
+fn write_tool(input: &Input, told: &mut Map<String, Value>) {
+    let Some(tool) = &input.tool else { return };
+    put(told, "tool_name", &tool.name);
+    put(told, "tool_use_id", &tool.id);
+    put(told, "tool_category", &tool.category);
+    put_true(told, "tool_read_only", tool.read_only);
+    let arguments = tools::told_arguments(Dialect::DockerAgent, tool, input);
+    told.insert("tool_input".to_owned(), Value::Object(arguments));
+}
+
+fn write_response(input: &Input, told: &mut Map<String, Value>) {
+    let Some(response) = &input.tool_response else {
+        return;
+    };
+    put(told, "tool_response", &response.text);
+    put_true(told, "tool_error", response.is_error);
+}
+
+fn write_answer(input: &Input, told: &mut Map<String, Value>) {
+    let Some(answer) = &input.answer else { return };
+    put(told, "stop_response", &answer.text);
+    put_some(
+        told,
+        "finish_reason",
+        answer.finish.as_ref().map(finish_name),
+    );
+    put_true(told, "synthetic", answer.synthetic);
+    put_true(told, "stop_hook_active", answer.stop_hook_active);
+    if !answer.calls.is_empty() {
+        told.insert("turn_tool_calls".to_owned(), calls(answer));
+    }
+}
+
+fn calls(answer: &Answer) -> Value {
+    let calls = answer.calls.iter().map(
+        |call| json!({"name": call.name, "read_only": call.read_only, "error": call.is_error}),
+    );
+    calls.collect()
+}
+
+fn write_switch(input: &Input, told: &mut Map<String, Value>) {
+    let Some(switch) = &input.switch else { return };
+    put(told, "from_agent", &switch.from_agent);
+    put(told, "to_agent", &switch.to_agent);
+    put(told, "agent_switch_kind", switch.kind);
+}
+
+fn write_compaction(input: &Input, told: &mut Map<String, Value>) {
+    let Some(compaction) = &input.compaction else {
+        return;
+    };
+    let tokens = [
+        ("input_tokens", compaction.input_tokens),
+        ("output_tokens", compaction.output_tokens),
+        ("context_limit", compaction.context_limit),
+    ];
+    for (key, tokens) in tokens.into_iter().filter(|(_, tokens)| *tokens > 0) {
+        told.insert(key.to_owned(), tokens.into());
+    }
+    put(told, "compaction_reason", compaction.reason);
+}
+
+fn write_notification(input: &Input, told: &mut Map<String, Value>) {
+    let Some(notification) = &input.notification else {
+        return;
+    };
+    put(told, "notification_level", notification.level);
+    put(told, "notification_message", &notification.message);
+    put_some(told, "notification_type", notification.kind);
+}
+
+/// Why an answer ended, in the words of providers.
+pub(super) fn finish_name(finish: &StopReason) -> &str {
+    match finish {
+        StopReason::End => "stop",
+        StopReason::ToolUse => "tool_calls",
+        StopReason::Length => "length",
+        StopReason::StopText => "stop_sequence",
+        StopReason::Refusal => "refusal",
+        StopReason::Other(other) => other,
+    }
+}
+
+/// The reverse of [`finish_name`].
+pub(super) fn finish_of(name: &str) -> StopReason {
+    match name {
+        "stop" => StopReason::End,
+        "tool_calls" => StopReason::ToolUse,
+        "length" => StopReason::Length,
+        "stop_sequence" => StopReason::StopText,
+        "refusal" => StopReason::Refusal,
+        other => StopReason::Other(other.to_owned()),
+    }
+}
+
+fn put(told: &mut Map<String, Value>, key: &str, value: &str) {
+    if !value.is_empty() {
+        told.insert(key.to_owned(), value.into());
+    }
+}
+
+fn put_some(told: &mut Map<String, Value>, key: &str, value: Option<&str>) {
+    put(told, key, value.unwrap_or_default());
+}
+
+fn put_true(told: &mut Map<String, Value>, key: &str, value: bool) {
+    if value {
+        told.insert(key.to_owned(), true.into());
+    }
+}

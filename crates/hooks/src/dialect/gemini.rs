@@ -1,0 +1,191 @@
+//! Gemini CLI's words.
+
+use cachalot_core::clock::iso8601;
+use cachalot_model::Role;
+use serde_json::{Map, Value, json};
+
+use super::docker_agent;
+use super::tools;
+use super::vocabulary::{Argument, Form, Spoken, Tool, Vocabulary, argument, spoken, tool};
+use crate::Dialect;
+use crate::definition::Entry;
+use crate::event::Event;
+use crate::input::Input;
+
+pub(super) static VOCABULARY: Vocabulary = Vocabulary {
+    events: &EVENTS,
+    unheard: &["BeforeToolSelection"],
+    tools: &TOOLS,
+    remarks: &["description"],
+    arguments_beside: false,
+    timeouts_in_milliseconds: true,
+    plain_context: &[],
+};
+
+static EVENTS: [Spoken; 10] = [
+    spoken("SessionStart", Event::SessionStart),
+    spoken("SessionEnd", Event::SessionEnd),
+    spoken("BeforeAgent", Event::UserPromptSubmit),
+    spoken("AfterAgent", Event::Stop),
+    spoken("BeforeModel", Event::BeforeLlmCall),
+    spoken("AfterModel", Event::AfterLlmCall),
+    spoken("BeforeTool", Event::PreToolUse),
+    spoken("AfterTool", Event::PostToolUse),
+    spoken("Notification", Event::Notification),
+    spoken("PreCompress", Event::PreCompact),
+];
+
+const FILE: Argument = argument("path", "file_path", Form::AbsolutePath);
+const DIRECTORY: Argument = argument("path", "dir_path", Form::Same);
+
+static TOOLS: [Tool; 9] = [
+    tool(
+        "shell",
+        &["run_shell_command"],
+        &[
+            argument("command", "command", Form::Line),
+            argument("working_directory", "dir_path", Form::Same),
+        ],
+    ),
+    tool("read_file", &["read_file"], &[FILE]),
+    tool("write_file", &["write_file"], &[FILE]),
+    tool(
+        "edit_file",
+        &["replace"],
+        &[
+            FILE,
+            argument("old_text", "old_string", Form::Same),
+            argument("new_text", "new_string", Form::Same),
+        ],
+    ),
+    // Whoever guards files by the tools that write them means this one, too.
+    tool(
+        "apply_patch",
+        &["apply_patch", "replace", "write_file"],
+        &[],
+    ),
+    tool("glob", &["glob"], &[DIRECTORY]),
+    tool(
+        "grep",
+        &["search_file_content", "grep_search"],
+        &[DIRECTORY, argument("glob", "include", Form::Same)],
+    ),
+    tool("list_dir", &["list_directory"], &[DIRECTORY]),
+    tool("web_fetch", &["web_fetch"], &[]),
+];
+
+/// What its handlers are told.
+pub(super) fn told(entry: &Entry, input: &Input) -> Value {
+    let mut told = docker_agent::base(&entry.spoken, input);
+    if let Some(at) = input.at {
+        told.insert("timestamp".to_owned(), iso8601(at).into());
+    }
+    let answer = input.answer.as_ref();
+    let about = match input.event {
+        Event::SessionStart => json!({"source": input.source.as_deref().unwrap_or("startup")}),
+        Event::SessionEnd => json!({"reason": input.reason.as_deref().unwrap_or("other")}),
+        Event::UserPromptSubmit => json!({"prompt": prompt(input)}),
+        Event::Stop => json!({
+            "prompt": prompt(input),
+            "prompt_response": answer.map_or("", |answer| answer.text.as_str()),
+            "stop_hook_active": answer.is_some_and(|answer| answer.stop_hook_active),
+        }),
+        Event::BeforeLlmCall => json!({"llm_request": request(input)}),
+        Event::AfterLlmCall => json!({
+            "llm_request": request(input),
+            "llm_response": response(input),
+        }),
+        Event::PreToolUse | Event::PostToolUse => tool_fields(input),
+        Event::PreCompact => json!({"trigger": input.source.as_deref().unwrap_or("auto")}),
+        Event::Notification => notification(input),
+        _ => {
+            docker_agent::about(input, &mut told);
+            Value::Null
+        }
+    };
+    if let Value::Object(about) = about {
+        told.extend(about);
+    }
+    Value::Object(told)
+}
+
+fn prompt(input: &Input) -> &str {
+    let prompt = input.prompt.as_ref().map(|prompt| prompt.text.as_str());
+    prompt
+        .or(input.last_user_message.as_deref())
+        .unwrap_or_default()
+}
+
+/// Its handlers see the text of messages and nothing else; one for each message.
+pub(super) fn messages(input: &Input) -> Vec<Value> {
+    let messages = input.messages.iter().map(|message| {
+        let role = match message.role {
+            Role::User => "user",
+            Role::Assistant => "model",
+        };
+        json!({"role": role, "content": message.text()})
+    });
+    messages.collect()
+}
+
+fn request(input: &Input) -> Value {
+    let model = input.model_id.rsplit('/').next().unwrap_or_default();
+    json!({"model": model, "messages": messages(input), "config": {}})
+}
+
+fn response(input: &Input) -> Value {
+    let text = input
+        .answer
+        .as_ref()
+        .map_or("", |answer| answer.text.as_str());
+    let mut response = json!({
+        "text": text,
+        "candidates": [{
+            "content": {"role": "model", "parts": [text]},
+            "finishReason": "STOP",
+        }],
+    });
+    if let Some(usage) = &input.usage {
+        response["usageMetadata"] = json!({
+            "promptTokenCount": usage.total_input(),
+            "candidatesTokenCount": usage.output,
+            "totalTokenCount": usage.total_input().saturating_add(usage.output),
+        });
+    }
+    response
+}
+
+fn tool_fields(input: &Input) -> Value {
+    let Some(tool) = &input.tool else {
+        return Value::Null;
+    };
+    let mut about = json!({
+        "tool_name": tools::told_name(Dialect::Gemini, tool),
+        "tool_input": tools::told_arguments(Dialect::Gemini, tool, input),
+    });
+    if let Some((server, name)) = &tool.mcp {
+        about["mcp_context"] = json!({"server_name": server, "tool_name": name});
+    }
+    if let Some(response) = &input.tool_response {
+        let mut answered = Map::new();
+        answered.insert("llmContent".to_owned(), response.text.as_str().into());
+        answered.insert("returnDisplay".to_owned(), response.text.as_str().into());
+        if response.is_error {
+            answered.insert("error".to_owned(), json!({"message": response.text}));
+        }
+        about["tool_response"] = Value::Object(answered);
+    }
+    about
+}
+
+fn notification(input: &Input) -> Value {
+    let Some(notification) = &input.notification else {
+        return Value::Null;
+    };
+    let kind = match notification.kind {
+        Some("permission_prompt") => "ToolPermission",
+        Some(kind) => kind,
+        None => notification.level,
+    };
+    json!({"notification_type": kind, "message": notification.message, "details": {}})
+}

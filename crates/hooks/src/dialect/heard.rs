@@ -1,0 +1,107 @@
+//! What exit codes and outputs mean.
+
+use serde_json::Value;
+
+use super::answer;
+use super::said::Said;
+use super::strict;
+use super::{Dialect, Ended};
+use crate::Event;
+use crate::definition::Entry;
+use crate::input::Input;
+use crate::output::{Fault, Output};
+
+/// How much of what a handler complained about goes into a message, in characters.
+const LONGEST_COMPLAINT: usize = 2_000;
+
+/// Reads what a handler has said: exit code 0 is an answer, 2 blocks, any other is a fault.
+pub(super) fn read(
+    dialect: Dialect,
+    entry: &Entry,
+    input: &Input,
+    ended: &Ended,
+) -> Result<Output, Fault> {
+    match ended.code {
+        0 => answered(dialect, entry, input, &ended.stdout),
+        2 => Ok(refused(dialect, entry.event, ended)),
+        code => Err(Fault::new(match complaint(&ended.stderr) {
+            Some(complaint) => format!("it ended with exit code {code}: {complaint}"),
+            None => format!("it ended with exit code {code}"),
+        })),
+    }
+}
+
+/// Exit code 2: what it complained about is the reason.
+fn refused(dialect: Dialect, event: Event, ended: &Ended) -> Output {
+    let reason = complaint(&ended.stderr).or_else(|| complaint(&ended.stdout));
+    let mut output = Output::default();
+    answer::refuse(dialect, event, reason, &mut output);
+    output
+}
+
+fn complaint(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim();
+    match text.char_indices().nth(LONGEST_COMPLAINT) {
+        Some((end, _)) => Some(format!("{}…", &text[..end])),
+        None if text.is_empty() => None,
+        None => Some(text.to_owned()),
+    }
+}
+
+fn answered(
+    dialect: Dialect,
+    entry: &Entry,
+    input: &Input,
+    stdout: &[u8],
+) -> Result<Output, Fault> {
+    let said = stdout.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(stdout);
+    let said = said.trim_ascii();
+    match said.first() {
+        None => Ok(Output::default()),
+        Some(b'{') => understood(dialect, entry, input, said).map_err(Fault::new),
+        Some(_) if entry.definition.strict_output => Err(Fault::new(
+            "strict output: it said something that is no JSON object",
+        )),
+        Some(_) => Ok(remark(dialect, entry.event, said)),
+    }
+}
+
+fn understood(
+    dialect: Dialect,
+    entry: &Entry,
+    input: &Input,
+    said: &[u8],
+) -> Result<Output, String> {
+    let text = std::str::from_utf8(said).map_err(|error| {
+        format!(
+            "what it said is not UTF-8 from byte {}",
+            error.valid_up_to()
+        )
+    })?;
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| format!("what it said is no valid JSON: {error}"))?;
+    let top = Said::of(Some(&value));
+    let specific = top.get("hook_specific_output");
+    if specific.is_some_and(|specific| !specific.is_object()) {
+        return Err("`hook_specific_output` is no object".to_owned());
+    }
+    let specific = Said::of(specific);
+    if entry.definition.strict_output {
+        strict::check(dialect, entry, top, specific)?;
+    }
+    answer::read(dialect, entry, input, top, specific)
+}
+
+/// Text that is no JSON: context where the dialect says so, for Gemini CLI a message, otherwise
+/// nothing.
+fn remark(dialect: Dialect, event: Event, said: &[u8]) -> Output {
+    let text = String::from_utf8_lossy(said).into_owned();
+    let mut output = Output::default();
+    if dialect.vocabulary().plain_context.contains(&event) {
+        output.additional_context = Some(text);
+    } else if dialect == Dialect::Gemini {
+        output.system_message = Some(text);
+    }
+    output
+}

@@ -1,0 +1,374 @@
+//! The conversation as handlers see it, `{role, content, tool_calls, tool_call_id}`, and back.
+//!
+//! A message of ours becomes one piece or several: results of tools are pieces of their own. What the
+//! pieces cannot say (what a model thought, further fields of a provider) is kept from the message that
+//! they came from, and a message whose pieces came back as they were is kept as it was.
+
+use std::sync::Arc;
+
+use cachalot_model::{Block, Image, ImageSource, Message, Role, ToolResult, ToolUse};
+use serde_json::{Map, Value, json};
+
+use crate::input::Input;
+
+/// The pieces of the conversation, and how many of them, at the end, were not sent before.
+pub(super) fn told(input: &Input) -> (Vec<Value>, usize) {
+    let pieces = input.messages.iter().map(|message| pieces(message));
+    let pieces: Vec<Vec<Value>> = pieces.collect();
+    let sent = pieces.len().saturating_sub(input.unsent);
+    let unsent = pieces[sent..].iter().map(Vec::len).sum();
+    (pieces.concat(), unsent)
+}
+
+/// What a handler has made of the conversation.
+pub(super) struct Rewritten {
+    /// The messages in place of those that were not sent yet; `None`: as they were.
+    pub(super) unsent: Option<Vec<Message>>,
+    /// Whether it changed messages that were sent already, which cannot be.
+    pub(super) changed_sent: bool,
+}
+
+/// Reads a rewritten conversation: all of it, what was sent included.
+///
+/// # Errors
+/// What cannot be understood.
+pub(super) fn rewritten(input: &Input, updated: &[Value]) -> Result<Rewritten, String> {
+    let (pieces, unsent) = told(input);
+    let sent = pieces.len() - unsent;
+    if updated.len() < sent {
+        return Err(format!(
+            "`updated_messages` has {} messages, and {sent} were sent already; only those behind them can be changed or left out",
+            updated.len()
+        ));
+    }
+    let changed_sent = updated[..sent] != pieces[..sent];
+    let tail = &updated[sent..];
+    if tail == &pieces[sent..] {
+        return Ok(Rewritten {
+            unsent: None,
+            changed_sent,
+        });
+    }
+    let originals = &input.messages[input.messages.len().saturating_sub(input.unsent)..];
+    let unsent = match is_aligned(&pieces[sent..], tail) {
+        true => aligned(originals, tail)?,
+        false => regrouped(originals, tail)?,
+    };
+    Ok(Rewritten {
+        unsent: Some(unsent),
+        changed_sent,
+    })
+}
+
+/// Whether only what the pieces say has changed, and not how many they are and who says them.
+fn is_aligned(before: &[Value], after: &[Value]) -> bool {
+    before.len() == after.len()
+        && before
+            .iter()
+            .zip(after)
+            .all(|(before, after)| before["role"] == after["role"])
+}
+
+fn aligned(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec<Message>, String> {
+    let mut messages = Vec::with_capacity(originals.len());
+    for original in originals {
+        let before = pieces(original);
+        let (after, rest) = tail.split_at(before.len());
+        tail = rest;
+        messages.push(match before == after {
+            true => original.as_ref().clone(),
+            false => changed(original, after)?,
+        });
+    }
+    Ok(messages)
+}
+
+/// A message that says something else now, with what the pieces cannot say.
+fn changed(original: &Message, pieces: &[Value]) -> Result<Message, String> {
+    let silent = original.content.iter();
+    let silent = silent.filter(|block| matches!(block, Block::Reasoning(_) | Block::Other { .. }));
+    let mut content: Vec<Block> = silent.cloned().collect();
+    for piece in pieces {
+        content.extend(read(piece)?.content);
+    }
+    for block in &mut content {
+        restore(block, original);
+    }
+    Ok(Message {
+        role: original.role,
+        content,
+        extra: original.extra.clone(),
+    })
+}
+
+/// Gives a call of a tool, or its result, the further fields of the one with its id.
+fn restore(block: &mut Block, original: &Message) {
+    for before in &original.content {
+        match (&mut *block, before) {
+            (Block::ToolUse(call), Block::ToolUse(before)) if call.id == before.id => {
+                call.extra = before.extra.clone();
+            }
+            (Block::ToolResult(result), Block::ToolResult(before)) if result.id == before.id => {
+                result.extra = before.extra.clone();
+                result.is_error = before.is_error;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Messages out of pieces that were added, left out or put elsewhere.
+fn regrouped(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec<Message>, String> {
+    let mut originals = originals.to_vec();
+    let mut messages = Vec::new();
+    while !tail.is_empty() {
+        let kept = originals.iter().position(|original| {
+            let pieces = pieces(original);
+            tail.starts_with(&pieces)
+        });
+        match kept {
+            Some(index) => {
+                let original = originals.remove(index);
+                tail = &tail[pieces(&original).len()..];
+                messages.push(original.as_ref().clone());
+            }
+            None => {
+                add(&mut messages, read(&tail[0])?);
+                tail = &tail[1..];
+            }
+        }
+    }
+    Ok(messages)
+}
+
+/// Reads a conversation of which nothing is known.
+pub(super) fn parse(pieces: &[Value]) -> Result<Vec<Message>, String> {
+    regrouped(&[], pieces)
+}
+
+/// Adds a message; results of tools, and what the user says behind them, are one message.
+fn add(messages: &mut Vec<Message>, message: Message) {
+    let is_result = |block: &Block| matches!(block, Block::ToolResult(_));
+    match messages.last_mut() {
+        Some(last) if message.role == Role::User && last.content.last().is_some_and(is_result) => {
+            last.content.extend(message.content);
+        }
+        _ => messages.push(message),
+    }
+}
+
+fn pieces(message: &Message) -> Vec<Value> {
+    match message.role {
+        Role::User => user(message),
+        Role::Assistant => vec![assistant(message)],
+    }
+}
+
+fn user(message: &Message) -> Vec<Value> {
+    let mut pieces = Vec::new();
+    let mut said: Vec<&Block> = Vec::new();
+    for block in &message.content {
+        let Block::ToolResult(result) = block else {
+            said.push(block);
+            continue;
+        };
+        if !said.is_empty() {
+            pieces.push(piece("user", &std::mem::take(&mut said)));
+        }
+        let content: Vec<&Block> = result.content.iter().collect();
+        let mut piece = piece("tool", &content);
+        piece["tool_call_id"] = result.id.as_str().into();
+        if result.is_error {
+            piece["is_error"] = true.into();
+        }
+        pieces.push(piece);
+    }
+    if !said.is_empty() || pieces.is_empty() {
+        pieces.push(piece("user", &said));
+    }
+    pieces
+}
+
+fn assistant(message: &Message) -> Value {
+    let content: Vec<&Block> = message.content.iter().collect();
+    let mut piece = piece("assistant", &content);
+    let calls = message.tool_uses().map(|call| {
+        json!({
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        })
+    });
+    let calls: Vec<Value> = calls.collect();
+    if !calls.is_empty() {
+        piece["tool_calls"] = Value::Array(calls);
+    }
+    piece
+}
+
+/// `content`, or `multi_content` where there is more than text.
+fn piece(role: &str, blocks: &[&Block]) -> Value {
+    let parts: Vec<Value> = blocks.iter().filter_map(|block| part(block)).collect();
+    let texts: Option<Vec<&str>> = parts.iter().map(|part| part["text"].as_str()).collect();
+    match texts {
+        Some(texts) => json!({"role": role, "content": texts.concat()}),
+        None => json!({"role": role, "multi_content": parts}),
+    }
+}
+
+fn part(block: &Block) -> Option<Value> {
+    match block {
+        Block::Text { text, .. } => Some(json!({"type": "text", "text": text})),
+        Block::Image(image) => {
+            let url = match &image.source {
+                ImageSource::Url(url) => url.clone(),
+                ImageSource::Inline { media_type, base64 } => {
+                    format!("data:{media_type};base64,{base64}")
+                }
+            };
+            Some(json!({"type": "image_url", "image_url": {"url": url}}))
+        }
+        Block::ToolUse(_) | Block::ToolResult(_) | Block::Reasoning(_) | Block::Other { .. } => {
+            None
+        }
+    }
+}
+
+/// Reads one piece.
+fn read(piece: &Value) -> Result<Message, String> {
+    let piece = piece.as_object().ok_or("a message is no object")?;
+    let content = blocks(piece)?;
+    match piece.get("role").and_then(Value::as_str) {
+        Some("user") => Ok(Message::of(Role::User, content)),
+        Some("tool") => {
+            let id = piece.get("tool_call_id").and_then(Value::as_str);
+            let result = ToolResult {
+                id: id
+                    .ok_or("a message of a tool has no `tool_call_id`")?
+                    .to_owned(),
+                content,
+                is_error: piece.get("is_error").and_then(Value::as_bool) == Some(true),
+                extra: Map::new(),
+            };
+            Ok(Message::of(Role::User, vec![Block::ToolResult(result)]))
+        }
+        Some("assistant") => {
+            let mut content = content;
+            content.extend(calls(piece)?);
+            Ok(Message::of(Role::Assistant, content))
+        }
+        Some(role) => Err(format!(
+            "a message has the role `{role}`; there are `user`, `assistant` and `tool`"
+        )),
+        None => Err("a message has no `role`".to_owned()),
+    }
+}
+
+fn blocks(piece: &Map<String, Value>) -> Result<Vec<Block>, String> {
+    let parts = piece.get("multi_content").filter(|parts| !parts.is_null());
+    let parts = match parts.or(piece.get("content")) {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::String(text)) if text.is_empty() => return Ok(Vec::new()),
+        Some(Value::String(text)) => return Ok(vec![Block::text(text)]),
+        Some(Value::Array(parts)) => parts,
+        Some(_) => return Err("the content of a message is neither text nor a list".to_owned()),
+    };
+    parts.iter().map(block).collect()
+}
+
+fn block(part: &Value) -> Result<Block, String> {
+    if let Some(text) = part["text"].as_str() {
+        return Ok(Block::text(text));
+    }
+    let url = &part["image_url"];
+    let url = url.as_str().or(url["url"].as_str());
+    let url = url.ok_or("a part of a message is neither `text` nor `image_url`")?;
+    let inline = url
+        .strip_prefix("data:")
+        .and_then(|data| data.split_once(";base64,"));
+    let source = match inline {
+        Some((media_type, base64)) => ImageSource::Inline {
+            media_type: media_type.to_owned(),
+            base64: base64.to_owned(),
+        },
+        None => ImageSource::Url(url.to_owned()),
+    };
+    Ok(Block::Image(Image {
+        source,
+        extra: Map::new(),
+    }))
+}
+
+fn calls(piece: &Map<String, Value>) -> Result<Vec<Block>, String> {
+    let calls = piece.get("tool_calls").and_then(Value::as_array);
+    let call = |call: &Value| {
+        let function = &call["function"];
+        let texts = (
+            call["id"].as_str(),
+            function["name"].as_str(),
+            &function["arguments"],
+        );
+        let (Some(id), Some(name), Value::String(arguments)) = texts else {
+            return Err(
+                "a call of a tool needs `id`, `function.name` and `function.arguments`, which are text",
+            );
+        };
+        Ok(Block::ToolUse(ToolUse {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            arguments: arguments.clone(),
+            extra: Map::new(),
+        }))
+    };
+    let calls: Result<Vec<Block>, &str> = calls.into_iter().flatten().map(call).collect();
+    calls.map_err(str::to_owned)
+}
+
+/// What a handler that sees texts only, one for each message, has made of the conversation.
+///
+/// # Errors
+/// It did more than change texts.
+pub(super) fn retold(
+    input: &Input,
+    before: &[Value],
+    after: &[Value],
+) -> Result<Rewritten, String> {
+    if before.len() != after.len() || !is_aligned(before, after) {
+        return Err("`llm_request.messages` may change the text of messages, and not how many they are and who says them".to_owned());
+    }
+    let sent = before.len().saturating_sub(input.unsent);
+    let changed_sent = before[..sent] != after[..sent];
+    if before[sent..] == after[sent..] {
+        return Ok(Rewritten {
+            unsent: None,
+            changed_sent,
+        });
+    }
+    let mut unsent = Vec::new();
+    for (index, message) in input.messages.iter().enumerate().skip(sent) {
+        let mut message = message.as_ref().clone();
+        if before[index] != after[index] {
+            let text = after[index]["content"].as_str();
+            let text = text.ok_or("the content of a message in `llm_request` is no text")?;
+            replace_text(&mut message, text);
+        }
+        unsent.push(message);
+    }
+    Ok(Rewritten {
+        unsent: Some(unsent),
+        changed_sent,
+    })
+}
+
+/// Puts `text` where the first text of the message is, and takes the others out.
+fn replace_text(message: &mut Message, text: &str) {
+    let is_text = |block: &Block| matches!(block, Block::Text { .. });
+    let first = message.content.iter().position(is_text);
+    let at = first.unwrap_or(message.content.len());
+    message.content.retain(|block| !is_text(block));
+    if !text.is_empty() {
+        message
+            .content
+            .insert(at.min(message.content.len()), Block::text(text));
+    }
+}

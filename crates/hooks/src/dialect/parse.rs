@@ -1,0 +1,332 @@
+//! The reverse of writing, for our own words: what a handler would be told, out of a file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cachalot_core::suggest::did_you_mean;
+use cachalot_core::{Cost, Digest, Problem, Witnesses};
+use cachalot_model::Usage;
+use serde_json::{Map, Value};
+
+use super::docker_agent::finish_of;
+use super::messages;
+use crate::contract::Field;
+use crate::input::{
+    Answer, Compaction, Input, Notification, Prompt, Switch, ToolResponse, ToolUse, TurnCall,
+};
+use crate::{Dialect, Event};
+
+/// Reads what handlers of an event are told, in our own words: the JSON that [`Dialect::write`] writes.
+/// Every key may be left out.
+///
+/// # Errors
+/// It is no JSON, for another event, or has a key that the event does not have or of which the value is
+/// of the wrong type.
+pub fn parse_input(event: Event, json: &str) -> Result<Input, Problem> {
+    let value: Value = serde_json::from_str(json).map_err(|error| {
+        Problem::new(
+            "json-syntax",
+            format!("the input is no valid JSON: {error}"),
+        )
+        .help("write what a hook is told, as one JSON object")
+    })?;
+    let Value::Object(map) = value else {
+        return Err(
+            Problem::new("wrong-type", "the input must be a JSON object")
+                .help("write what a hook is told, as one JSON object"),
+        );
+    };
+    let told = Told { event, map: &map };
+    told.check()?;
+    told.input()
+}
+
+struct Told<'a> {
+    event: Event,
+    map: &'a Map<String, Value>,
+}
+
+impl Told<'_> {
+    fn check(&self) -> Result<(), Problem> {
+        let fields = self.event.contract().fields.iter();
+        let of_event = fields.flat_map(|field| field.keys());
+        let keys: Vec<&str> = Field::COMMON.iter().chain(of_event).copied().collect();
+        let mut unknown = self.map.keys().filter(|key| !keys.contains(&key.as_str()));
+        if let Some(key) = unknown.next() {
+            return Err(Problem::new(
+                "unknown-key",
+                format!("hooks of `{}` are not told `{key}`", self.event),
+            )
+            .help(did_you_mean(key, &keys)));
+        }
+        let name = self.text("hook_event_name")?.unwrap_or_default();
+        let is_other = Dialect::ALL.into_iter().all(|dialect| {
+            dialect
+                .event(&name)
+                .is_none_or(|known| known.event != self.event)
+        });
+        match is_other && !name.is_empty() {
+            true => Err(Problem::new(
+                "wrong-event",
+                format!(
+                    "the input is for `{name}`, and the event is `{}`",
+                    self.event
+                ),
+            )
+            .help("change one of the two")),
+            false => Ok(()),
+        }
+    }
+
+    fn input(&self) -> Result<Input, Problem> {
+        let messages = match self.list("messages")? {
+            Some(pieces) => messages::parse(pieces)
+                .map_err(|why| wrong("messages", &why))?
+                .into_iter()
+                .map(Arc::new)
+                .collect(),
+            None => Vec::new(),
+        };
+        let unsent = self.unsent(messages.len())?;
+        Ok(Input {
+            event: self.event,
+            session_id: self.text("session_id")?.unwrap_or_default(),
+            turn_id: self.text("turn_id")?.unwrap_or_default(),
+            cwd: self.text("cwd")?.map(PathBuf::from).unwrap_or_default(),
+            agent_name: self.text("agent_name")?.unwrap_or_default(),
+            model_id: self.text("model_id")?.unwrap_or_default(),
+            iteration: u32::try_from(self.whole("iteration")?.unwrap_or(0)).unwrap_or(u32::MAX),
+            last_user_message: self.text("last_user_message")?,
+            source: self.text("source")?,
+            reason: self.text("reason")?,
+            prompt: self.prompt()?,
+            messages,
+            unsent,
+            usage: self.usage()?,
+            cost: self.cost()?,
+            tool: self.tool()?,
+            tool_response: self.tool_response()?,
+            answer: self.answer()?,
+            switch: self.switch()?,
+            parent_session_id: self.text("parent_session_id")?,
+            compaction: self.compaction()?,
+            max_iterations: self
+                .whole("max_iterations")?
+                .map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
+            notification: self.notification()?,
+            error_message: self.text("error_message")?,
+            ..Input::default()
+        })
+    }
+
+    /// How many messages of ours were not sent, out of how many pieces: all, unless it is said.
+    fn unsent(&self, messages: usize) -> Result<usize, Problem> {
+        let (Some(pieces), Some(unsent)) = (self.list("messages")?, self.whole("unsent")?) else {
+            return Ok(messages);
+        };
+        let unsent = usize::try_from(unsent).unwrap_or(usize::MAX);
+        let Some(sent) = pieces.len().checked_sub(unsent) else {
+            return Err(wrong("unsent", "there are not so many messages"));
+        };
+        let sent = messages::parse(&pieces[..sent]).map_err(|why| wrong("messages", &why))?;
+        Ok(messages.saturating_sub(sent.len()))
+    }
+
+    fn prompt(&self) -> Result<Option<Prompt>, Problem> {
+        let Some(text) = self.text("prompt")? else {
+            return Ok(None);
+        };
+        let prefix = match self.text("prefix")? {
+            Some(hex) => Some(
+                hex.parse::<Digest>()
+                    .map_err(|_| wrong("prefix", "it is no digest of 64 hexadecimal digits"))?,
+            ),
+            None => None,
+        };
+        Ok(Some(Prompt {
+            text,
+            prefix,
+            implicit: self.flag("implicit")?,
+            fresh: self.flag("fresh")?,
+            ..Prompt::default()
+        }))
+    }
+
+    fn usage(&self) -> Result<Option<Usage>, Problem> {
+        let Some(usage) = self.object("usage")? else {
+            return Ok(None);
+        };
+        let usage = Told {
+            event: self.event,
+            map: usage,
+        };
+        let tokens = |key| Ok(usage.whole(key)?.unwrap_or(0));
+        Ok(Some(Usage {
+            uncached_input: tokens("input_tokens")?,
+            output: tokens("output_tokens")?,
+            cache_read: tokens("cached_input_tokens")?,
+            cache_write_other: tokens("cached_write_tokens")?,
+            reasoning: tokens("reasoning_tokens")?,
+            ..Usage::default()
+        }))
+    }
+
+    fn cost(&self) -> Result<Option<Cost>, Problem> {
+        let Some(value) = self.get("cost") else {
+            return Ok(None);
+        };
+        let dollars = value.as_f64().filter(|dollars| *dollars >= 0.0);
+        let dollars = dollars.ok_or_else(|| wrong("cost", "it is no number from 0 on"))?;
+        let picodollars = (dollars * 1e12).round() as u64;
+        Ok(Some(Cost::of_picodollars(picodollars)))
+    }
+
+    fn tool(&self) -> Result<Option<ToolUse>, Problem> {
+        let Some(name) = self.text("tool_name")? else {
+            return Ok(None);
+        };
+        Ok(Some(ToolUse {
+            name,
+            id: self.text("tool_use_id")?.unwrap_or_default(),
+            category: self.text("tool_category")?.unwrap_or_default(),
+            mcp: None,
+            read_only: self.flag("tool_read_only")?,
+            input: self.object("tool_input")?.cloned().unwrap_or_default(),
+        }))
+    }
+
+    fn tool_response(&self) -> Result<Option<ToolResponse>, Problem> {
+        let is_error = self.flag("tool_error")?;
+        let text = self.text("tool_response")?;
+        Ok((is_error || text.is_some()).then(|| ToolResponse {
+            text: text.unwrap_or_default(),
+            is_error,
+        }))
+    }
+
+    fn answer(&self) -> Result<Option<Answer>, Problem> {
+        let text = self.text("stop_response")?;
+        let finish = self.text("finish_reason")?;
+        if text.is_none() && finish.is_none() {
+            return Ok(None);
+        }
+        let calls = self.list("turn_tool_calls")?.unwrap_or_default();
+        Ok(Some(Answer {
+            text: text.unwrap_or_default(),
+            finish: finish.as_deref().map(finish_of),
+            synthetic: self.flag("synthetic")?,
+            stop_hook_active: self.flag("stop_hook_active")?,
+            calls: calls.iter().map(call).collect(),
+            ..Answer::default()
+        }))
+    }
+
+    fn switch(&self) -> Result<Option<Switch>, Problem> {
+        let kinds = ["transfer_task", "transfer_task_return"];
+        let kind = self.one_of("agent_switch_kind", &kinds)?;
+        let agents = (self.text("from_agent")?, self.text("to_agent")?);
+        Ok((agents != (None, None)).then(|| Switch {
+            from_agent: agents.0.unwrap_or_default(),
+            to_agent: agents.1.unwrap_or_default(),
+            kind: kind.unwrap_or_default(),
+        }))
+    }
+
+    fn compaction(&self) -> Result<Option<Compaction>, Problem> {
+        let reason = self.one_of("compaction_reason", &["threshold", "overflow", "manual"])?;
+        let summary = self.text("summary")?;
+        let tokens = |key| Ok::<u64, Problem>(self.whole(key)?.unwrap_or(0));
+        let compaction = Compaction {
+            input_tokens: tokens("input_tokens")?,
+            output_tokens: tokens("output_tokens")?,
+            context_limit: tokens("context_limit")?,
+            reason: reason.unwrap_or_default(),
+            summary,
+        };
+        let is_known = reason.is_some()
+            || compaction.summary.is_some()
+            || compaction.input_tokens > 0
+            || compaction.context_limit > 0;
+        Ok(is_known.then_some(compaction))
+    }
+
+    fn notification(&self) -> Result<Option<Notification>, Problem> {
+        let level = self.one_of("notification_level", &["warning", "error", "info"])?;
+        let kind = self.one_of("notification_type", &["permission_prompt", "idle_prompt"])?;
+        let message = self.text("notification_message")?;
+        Ok(message.map(|message| Notification {
+            level: level.unwrap_or("info"),
+            message,
+            kind,
+        }))
+    }
+
+    fn get(&self, key: &str) -> Option<&Value> {
+        self.map.get(key).filter(|value| !value.is_null())
+    }
+
+    fn text(&self, key: &str) -> Result<Option<String>, Problem> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(_) => Err(wrong(key, "it is no text")),
+        }
+    }
+
+    fn flag(&self, key: &str) -> Result<bool, Problem> {
+        match self.get(key) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(_) => Err(wrong(key, "it is neither `true` nor `false`")),
+        }
+    }
+
+    fn whole(&self, key: &str) -> Result<Option<u64>, Problem> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(value) => match value.as_u64() {
+                Some(number) => Ok(Some(number)),
+                None => Err(wrong(key, "it is no whole number from 0 on")),
+            },
+        }
+    }
+
+    fn list(&self, key: &str) -> Result<Option<&[Value]>, Problem> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Array(items)) => Ok(Some(items)),
+            Some(_) => Err(wrong(key, "it is no list")),
+        }
+    }
+
+    fn object(&self, key: &str) -> Result<Option<&Map<String, Value>>, Problem> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Object(map)) => Ok(Some(map)),
+            Some(_) => Err(wrong(key, "it is no object")),
+        }
+    }
+
+    fn one_of(&self, key: &str, words: &[&'static str]) -> Result<Option<&'static str>, Problem> {
+        let Some(text) = self.text(key)? else {
+            return Ok(None);
+        };
+        match words.iter().find(|word| **word == text) {
+            Some(word) => Ok(Some(*word)),
+            None => Err(wrong(key, &format!("it is `{text}`")).help(did_you_mean(&text, words))),
+        }
+    }
+}
+
+fn call(value: &Value) -> TurnCall {
+    TurnCall {
+        name: value["name"].as_str().unwrap_or_default().to_owned(),
+        read_only: value["read_only"] == true,
+        is_error: value["error"] == true,
+        witnesses: Witnesses::unknown("a file says what was called, not what it looked at"),
+    }
+}
+
+fn wrong(key: &str, why: &str) -> Problem {
+    Problem::new("bad-value", format!("`{key}`: {why}"))
+}

@@ -1,0 +1,67 @@
+//! A JSON object whose keys are written in `snake_case` or in `camelCase`.
+
+use serde_json::{Map, Value};
+
+/// An object that a handler has written. What is `null` was left out.
+#[derive(Clone, Copy)]
+pub(super) struct Said<'a>(Option<&'a Map<String, Value>>);
+
+impl<'a> Said<'a> {
+    pub(super) fn of(value: Option<&'a Value>) -> Self {
+        Self(value.and_then(Value::as_object))
+    }
+
+    /// The value of a key, which is named in `snake_case`.
+    pub(super) fn get(self, key: &str) -> Option<&'a Value> {
+        let map = self.0?;
+        let value = map.get(key).or_else(|| map.get(&camel(key)));
+        value.filter(|value| !value.is_null())
+    }
+
+    /// The keys as they are written.
+    pub(super) fn keys(self) -> impl Iterator<Item = &'a str> {
+        self.0
+            .into_iter()
+            .flat_map(|map| map.keys().map(String::as_str))
+    }
+}
+
+/// The key in `camelCase`.
+fn camel(key: &str) -> String {
+    let mut words = key.split('_');
+    let mut camel = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let mut letters = word.chars();
+        camel.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        camel.push_str(letters.as_str());
+    }
+    camel
+}
+
+/// The key in `snake_case`.
+pub(super) fn snake(key: &str) -> String {
+    let mut snake = String::with_capacity(key.len() + 4);
+    for letter in key.chars() {
+        if letter.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_found_in_both_cases() {
+        assert_eq!(camel("hook_specific_output"), "hookSpecificOutput");
+        assert_eq!(snake("hookSpecificOutput"), "hook_specific_output");
+        let object = serde_json::json!({"stopReason": "a", "system_message": "b", "reason": null});
+        let said = Said::of(Some(&object));
+        assert_eq!(said.get("stop_reason"), Some(&"a".into()));
+        assert_eq!(said.get("system_message"), Some(&"b".into()));
+        assert_eq!(said.get("reason"), None);
+    }
+}

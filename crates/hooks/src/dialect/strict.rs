@@ -1,0 +1,98 @@
+//! Strict output: what an event does not honour is a fault, not left out.
+
+use super::Dialect;
+use super::said::{Said, snake};
+use crate::Event;
+use crate::contract::Honoured;
+use crate::definition::Entry;
+
+/// The keys of an output.
+const KEYS: [&str; 6] = [
+    "continue",
+    "stop_reason",
+    "system_message",
+    "decision",
+    "reason",
+    "hook_specific_output",
+];
+
+/// Other names of what is honoured.
+const ALIASES: [(&str, Honoured); 2] = [
+    ("updated_tool_output", Honoured::UpdatedToolResponse),
+    ("updated_m_c_p_tool_output", Honoured::UpdatedToolResponse),
+];
+
+/// Looks at an output and at what it has in `hook_specific_output`.
+///
+/// # Errors
+/// The first thing that is not honoured.
+pub(super) fn check(
+    dialect: Dialect,
+    entry: &Entry,
+    top: Said<'_>,
+    specific: Said<'_>,
+) -> Result<(), String> {
+    for key in top.keys() {
+        let plain = snake(key);
+        let is_legacy = plain == "suppress_output" && dialect != Dialect::DockerAgent;
+        if !is_legacy && !KEYS.contains(&plain.as_str()) {
+            return Err(format!("strict output: `{key}` is no key of an output"));
+        }
+    }
+    let decision = top.get("decision").filter(|decision| *decision != "block");
+    if let (Dialect::DockerAgent, Some(decision)) = (dialect, decision) {
+        return Err(format!(
+            "strict output: `decision` is {decision}; it can be `block`"
+        ));
+    }
+    if let Some(name) = specific.get("hook_event_name")
+        && !name.as_str().is_some_and(|name| names(entry, name))
+    {
+        return Err(format!(
+            "strict output: it is for {name}, and this is `{}`",
+            entry.spoken
+        ));
+    }
+    for key in specific
+        .keys()
+        .filter(|key| snake(key) != "hook_event_name")
+    {
+        match meaning(dialect, entry.event, &snake(key)) {
+            None => {
+                return Err(format!(
+                    "strict output: `{key}` is no key of `hook_specific_output`"
+                ));
+            }
+            Some(what) if !entry.event.contract().honours(what) => {
+                return Err(format!(
+                    "strict output: `{key}` is not honoured on `{}`",
+                    entry.event
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn names(entry: &Entry, name: &str) -> bool {
+    *name == *entry.spoken
+        || Dialect::ALL
+            .into_iter()
+            .filter_map(|dialect| dialect.event(name))
+            .any(|spoken| spoken.event == entry.event)
+}
+
+/// What a key of `hook_specific_output` is about.
+fn meaning(dialect: Dialect, event: Event, key: &str) -> Option<Honoured> {
+    let of_request = match (dialect, event, key) {
+        (Dialect::Gemini, Event::PreToolUse, "tool_input") => Some(Honoured::UpdatedInput),
+        (Dialect::Gemini, Event::BeforeLlmCall, "llm_request") => Some(Honoured::UpdatedMessages),
+        (_, Event::PermissionRequest, "decision") => Some(Honoured::PermissionDecision),
+        _ => None,
+    };
+    let has = |what: &Honoured| what.keys().iter().any(|known| known.name == key);
+    let named = Honoured::ALL.into_iter().find(has);
+    let alias = ALIASES.iter().find(|(name, _)| *name == key);
+    of_request.or(named).or(alias.map(|(_, what)| *what))
+}

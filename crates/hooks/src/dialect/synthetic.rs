@@ -1,0 +1,88 @@
+//! Answers in place of the model's.
+
+use std::time::Duration;
+
+use cachalot_core::{Cost, Spend};
+use serde_json::Value;
+
+use super::said::Said;
+use crate::output::Synthetic;
+
+/// Reads `{content, provenance, metadata, saved}`, a text, or an answer as Gemini writes it.
+///
+/// # Errors
+/// What cannot be understood.
+pub(super) fn read(value: &Value) -> Result<Synthetic, String> {
+    if let Some(text) = value.as_str() {
+        return answering(text.to_owned(), Said::of(None));
+    }
+    if !value.is_object() {
+        return Err("`synthetic_response` is neither text nor an object".to_owned());
+    }
+    let said = Said::of(Some(value));
+    let content = match (
+        said.get("content"),
+        said.get("candidates"),
+        said.get("text"),
+    ) {
+        (Some(content), _, _) => content.as_str().map(str::to_owned),
+        (None, Some(candidates), _) => Some(spoken(candidates)),
+        (None, None, text) => text.and_then(Value::as_str).map(str::to_owned),
+    };
+    let content = content.ok_or("`synthetic_response` has no text in `content`")?;
+    answering(content, said)
+}
+
+fn answering(content: String, said: Said<'_>) -> Result<Synthetic, String> {
+    if content.is_empty() {
+        return Err("`synthetic_response` is empty".to_owned());
+    }
+    let provenance = match said.get("provenance") {
+        None => None,
+        Some(Value::String(text)) => Some(text.clone()),
+        Some(_) => return Err("`provenance` is no text".to_owned()),
+    };
+    Ok(Synthetic {
+        content,
+        provenance,
+        metadata: super::answer::metadata(said.get("metadata"))?,
+        saved: saved(said.get("saved"))?,
+    })
+}
+
+/// The texts of the first candidate, one after the other.
+fn spoken(candidates: &Value) -> String {
+    let parts = candidates[0]["content"]["parts"].as_array();
+    let text = |part: &Value| {
+        let text = part.as_str().or(part["text"].as_str());
+        text.unwrap_or_default().to_owned()
+    };
+    parts.into_iter().flatten().map(text).collect()
+}
+
+/// `{calls, seconds, input_tokens, output_tokens, cost}`, the cost in dollars.
+fn saved(value: Option<&Value>) -> Result<Spend, String> {
+    let Some(value) = value else {
+        return Ok(Spend::default());
+    };
+    if !value.is_object() {
+        return Err("`saved` is no object".to_owned());
+    }
+    let said = Said::of(Some(value));
+    let number = |key: &str| match said.get(key) {
+        None => Ok(None),
+        Some(value) => match value.as_f64().filter(|number| *number >= 0.0) {
+            Some(number) => Ok(Some(number)),
+            None => Err(format!("`saved.{key}` is no number from 0 on")),
+        },
+    };
+    let whole = |key: &str| Ok::<u64, String>(number(key)?.unwrap_or_default() as u64);
+    Ok(Spend {
+        calls: whole("calls")?,
+        time: Duration::try_from_secs_f64(number("seconds")?.unwrap_or_default())
+            .unwrap_or(Duration::MAX),
+        input_tokens: whole("input_tokens")?,
+        output_tokens: whole("output_tokens")?,
+        cost: Cost::of_picodollars((number("cost")?.unwrap_or_default() * 1e12) as u64),
+    })
+}

@@ -1,0 +1,123 @@
+//! Hooks of files and builtins, made ready to be told.
+
+use std::sync::Arc;
+
+use cachalot_core::Problem;
+
+use super::{Ready, Surroundings};
+use crate::builtin::{Builtin, Builtins, Injection};
+use crate::contract::Blocks;
+use crate::definition::{Action, Definition, Entry, OnError};
+use crate::event::EVENTS;
+use crate::handler;
+use crate::lookup::AgentView;
+use crate::{Dialect, Event};
+
+/// Those that are ready, by event.
+type ByEvent = [Vec<Ready>; EVENTS];
+
+pub(super) fn assemble(
+    entries: Vec<Entry>,
+    agent: &dyn AgentView,
+    surroundings: &Surroundings,
+) -> Result<ByEvent, Vec<Problem>> {
+    let mut hooks = ByEvent::default();
+    let mut problems = Vec::new();
+    let added = added(&surroundings.builtins, agent, &mut problems);
+    for entry in entries.into_iter().chain(added) {
+        let event = entry.event;
+        match ready(entry, &hooks[event as usize], surroundings) {
+            Ok(ready) => hooks[event as usize].push(ready),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if problems.is_empty() {
+        Ok(hooks)
+    } else {
+        Err(problems)
+    }
+}
+
+fn ready(entry: Entry, before: &[Ready], surroundings: &Surroundings) -> Result<Ready, Problem> {
+    check(&entry)?;
+    let handler = handler::ready(&entry, surroundings)?;
+    let same_as = before
+        .iter()
+        .position(|other| is_same(&other.entry, &entry))
+        .unwrap_or(before.len());
+    Ok(Ready {
+        entry,
+        handler,
+        same_as,
+    })
+}
+
+/// Whether they run the same, in the same words.
+fn is_same(one: &Entry, other: &Entry) -> bool {
+    one.dialect == other.dialect && one.definition == other.definition
+}
+
+fn check(entry: &Entry) -> Result<(), Problem> {
+    let event = entry.event;
+    let is_blocked = event.contract().blocks == Blocks::Refusal;
+    if is_blocked || entry.definition.on_error != Some(OnError::Block) {
+        return Ok(());
+    }
+    let title = entry.definition.title();
+    let problem = Problem::new(
+        "nothing-to-block",
+        format!("`{title}`: `on_error: block`, but nothing can be blocked at `{event}`"),
+    )
+    .help(format!("`warn` or `ignore`, or one of {}", blocking()));
+    Err(match &entry.place {
+        Some(place) => problem.at(place),
+        None => problem,
+    })
+}
+
+/// The events at which something can be blocked.
+fn blocking() -> String {
+    let events = Event::all().filter(|event| event.contract().blocks == Blocks::Refusal);
+    let names: Vec<String> = events.map(|event| format!("`{event}`")).collect();
+    names.join(", ")
+}
+
+/// The hooks that builtins add for themselves.
+fn added(builtins: &Builtins, agent: &dyn AgentView, problems: &mut Vec<Problem>) -> Vec<Entry> {
+    let mut added = Vec::new();
+    for builtin in builtins.iter() {
+        for injection in builtin.inject(agent) {
+            if builtin.events().contains(&injection.event) {
+                added.push(entry(&**builtin, injection));
+            } else {
+                problems.push(misplaced(&**builtin, injection.event));
+            }
+        }
+    }
+    added
+}
+
+fn entry(builtin: &dyn Builtin, injection: Injection) -> Entry {
+    Entry {
+        event: injection.event,
+        spoken: Arc::from(injection.event.name()),
+        matcher: injection.matcher,
+        only: None,
+        definition: Definition::of(Action::Builtin {
+            name: builtin.name().to_owned(),
+            arguments: injection.arguments,
+        }),
+        dialect: Dialect::DockerAgent,
+        source: Arc::from(builtin.name()),
+        place: None,
+    }
+}
+
+fn misplaced(builtin: &dyn Builtin, event: Event) -> Problem {
+    let name = builtin.name();
+    Problem::new(
+        "wrong-event",
+        format!("the builtin `{name}` adds itself to `{event}`, which is none of its events"),
+    )
+    .help("this is a mistake in the program and not in a file of yours: please report it")
+}

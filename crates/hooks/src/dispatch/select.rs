@@ -1,0 +1,69 @@
+//! Who is told of an event, and who waits for whom.
+
+use super::Ready;
+use crate::Event;
+use crate::contract::{Contract, Order};
+use crate::definition::Only;
+use crate::input::{Input, ToolUse};
+
+/// The hooks that are to be told, in order; of those that run the same in the same words, the first.
+pub(super) fn told<'a>(ready: &'a [Ready], input: &Input) -> Vec<&'a Ready> {
+    let mut told: Vec<&Ready> = Vec::with_capacity(ready.len());
+    for ready in ready.iter().filter(|ready| is_for(ready, input)) {
+        if told.iter().all(|other| other.same_as != ready.same_as) {
+            told.push(ready);
+        }
+    }
+    told
+}
+
+/// The hooks that are told together: where an event goes from one to the next, each by itself;
+/// otherwise all, but those that wait for the ones before them begin a wave.
+pub(super) fn waves<'a, 'b>(
+    contract: &Contract,
+    told: &'b [&'a Ready],
+) -> impl Iterator<Item = &'b [&'a Ready]> {
+    let all_wait = contract.order == Order::Sequential;
+    told.chunk_by(move |_, next| !all_wait && !next.entry.definition.sequential)
+}
+
+fn is_for(ready: &Ready, input: &Input) -> bool {
+    let entry = &ready.entry;
+    if !input.event.contract().tool_matched {
+        return entry.matcher.pattern().is_empty() || is_of_kind(ready, input);
+    }
+    let failed = (input.tool_response.as_ref()).is_some_and(|response| response.is_error);
+    let counts = match entry.only {
+        None => true,
+        Some(Only::Failures) => failed,
+        Some(Only::Successes) => !failed,
+    };
+    counts && (input.tool.as_ref()).is_none_or(|tool| entry.dialect.matches(&entry.matcher, tool))
+}
+
+/// Where there is no tool, files of other runtimes match what kind of event it is; where an event is
+/// of no kind, they match nothing, and the hook is for all.
+fn is_of_kind(ready: &Ready, input: &Input) -> bool {
+    let kind = match input.event {
+        Event::SessionStart | Event::PreCompact => input.source.as_deref(),
+        Event::SessionEnd => input.reason.as_deref(),
+        Event::Notification => input.notification.as_ref().and_then(|told| told.kind),
+        Event::SubagentStop => Some(input.agent_name.as_str()),
+        _ => return true,
+    };
+    kind.is_some_and(|kind| ready.entry.matcher.matches(kind))
+}
+
+/// Whether a hook may be for a tool of which only our own name is known. Other names of tools of
+/// servers depend on the server, and our own names of them begin with `mcp_`.
+pub(super) fn may_be_for(ready: &Ready, tool: &str) -> bool {
+    let entry = &ready.entry;
+    if entry.matcher.pattern().is_empty() || tool.starts_with("mcp_") {
+        return true;
+    }
+    let tool = ToolUse {
+        name: tool.to_owned(),
+        ..ToolUse::default()
+    };
+    entry.dialect.matches(&entry.matcher, &tool)
+}

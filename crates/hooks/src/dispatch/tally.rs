@@ -1,0 +1,227 @@
+//! What handlers say together.
+
+use cachalot_model::Message;
+
+use super::rewrite;
+use crate::contract::{Blocks, Contract, Failure, Honoured};
+use crate::definition::{Entry, OnError};
+use crate::input::Input;
+use crate::output::{Decision, Fault, Output};
+use crate::verdict::{Report, Verdict};
+
+/// How much of a handler's title a message shows, in characters.
+const TITLE: usize = 60;
+
+/// Makes a verdict of reports, which come in the order of the configuration.
+pub(super) struct Tally {
+    contract: &'static Contract,
+    verdict: Verdict,
+}
+
+impl Tally {
+    /// No report yet, of so many.
+    pub(super) fn new(input: &Input, reports: usize) -> Self {
+        let verdict = Verdict {
+            reports: Vec::with_capacity(reports),
+            ..Verdict::default()
+        };
+        Self {
+            contract: input.event.contract(),
+            verdict,
+        }
+    }
+
+    /// Adds what a handler said, and rewrites what those after it are told.
+    pub(super) fn add(&mut self, entry: &Entry, report: Report, input: &mut Input) {
+        match &report.said {
+            Ok(output) => {
+                self.hear(entry, output);
+                self.honour(output);
+                self.rewrite(entry, output, input);
+            }
+            Err(fault) => self.fail(entry, fault),
+        }
+        self.verdict.reports.push(report);
+    }
+
+    /// What came of it: nothing answers what was denied.
+    pub(super) fn verdict(mut self) -> Verdict {
+        if self.verdict.denial().is_some() {
+            self.verdict.synthetic = None;
+        }
+        self.verdict
+    }
+
+    /// What all events have: messages, blocks, costs; and decisions.
+    fn hear(&mut self, entry: &Entry, output: &Output) {
+        self.verdict.spent += output.spent;
+        self.tell(output.system_message.as_deref());
+        if let Some(reason) = &output.block {
+            self.block(entry, reason);
+        }
+        if let Some((decision, reason)) = &output.permission {
+            let reason = reason.as_deref().unwrap_or_default();
+            self.permit(entry, *decision, reason);
+        }
+    }
+
+    fn block(&mut self, entry: &Entry, reason: &str) {
+        match self.contract.blocks {
+            Blocks::Refusal => self.decide(entry, Decision::Deny, reason),
+            Blocks::GoingOn if entry.dialect.stop_goes_on() => self.go_on(entry, reason),
+            Blocks::GoingOn | Blocks::Nothing => {
+                let what = told(entry, "wanted to block", reason);
+                let event = self.contract.event;
+                self.tell(Some(&format!(
+                    "{what}; nothing can be blocked at `{event}`"
+                )));
+            }
+        }
+    }
+
+    /// The model is told all that is left to do.
+    fn go_on(&mut self, entry: &Entry, reason: &str) {
+        let reason = match reason {
+            "" => told(entry, "wants the work to go on", ""),
+            said => said.to_owned(),
+        };
+        match &mut self.verdict.goes_on {
+            Some(before) => {
+                before.push('\n');
+                before.push_str(&reason);
+            }
+            none => *none = Some(reason),
+        }
+    }
+
+    /// A decision that is not honoured is not dropped in silence: somebody relies on it.
+    fn permit(&mut self, entry: &Entry, decision: Decision, reason: &str) {
+        if self.contract.honours(Honoured::PermissionDecision) {
+            self.decide(entry, decision, reason);
+        } else if decision > Decision::Allow {
+            let what = told(entry, &format!("said `{}`", decision.name()), reason);
+            let event = self.contract.event;
+            self.tell(Some(&format!("{what}; `{event}` honours no decisions")));
+        }
+    }
+
+    /// The strongest counts; of two that are as strong, the first.
+    fn decide(&mut self, entry: &Entry, decision: Decision, reason: &str) {
+        let strongest = self
+            .verdict
+            .decision
+            .as_ref()
+            .map(|(strongest, _)| *strongest);
+        if Some(decision) <= strongest {
+            return;
+        }
+        let reason = match (reason, decision) {
+            ("", Decision::Allow) => told(entry, "allows it", ""),
+            ("", Decision::Ask) => told(entry, "wants the user to be asked", ""),
+            ("", Decision::Deny) => told(entry, "denies it", ""),
+            (said, _) => said.to_owned(),
+        };
+        self.verdict.decision = Some((decision, reason));
+    }
+
+    fn honour(&mut self, output: &Output) {
+        let (contract, verdict) = (self.contract, &mut self.verdict);
+        let context = output.additional_context.iter();
+        if contract.honours(Honoured::AdditionalContext) {
+            let context = context.filter(|text| !text.is_empty());
+            verdict.context.extend(context.cloned());
+        }
+        if contract.honours(Honoured::Summary) && verdict.summary.is_none() {
+            let summary = output.summary.as_ref();
+            verdict.summary = summary.filter(|text| !text.is_empty()).cloned();
+        }
+        if contract.honours(Honoured::SyntheticResponse) && verdict.synthetic.is_none() {
+            verdict.synthetic.clone_from(&output.synthetic);
+        }
+        if contract.honours(Honoured::Metadata) {
+            verdict.metadata.extend(output.metadata.clone());
+        }
+    }
+
+    fn rewrite(&mut self, entry: &Entry, output: &Output, input: &mut Input) {
+        if let Some(patch) = &output.updated_input
+            && self.contract.honours(Honoured::UpdatedInput)
+            && !patch.is_empty()
+        {
+            rewrite::arguments(input, patch);
+            let rewritten = self.verdict.updated_input.get_or_insert_default();
+            rewritten.extend(patch.clone());
+        }
+        if let Some(text) = &output.updated_tool_response
+            && self.contract.honours(Honoured::UpdatedToolResponse)
+        {
+            rewrite::response(input, text);
+            self.verdict.updated_tool_response = Some(text.clone());
+        }
+        if let Some(messages) = &output.updated_messages
+            && self.contract.honours(Honoured::UpdatedMessages)
+        {
+            self.rewrite_messages(entry, messages, input);
+        }
+    }
+
+    /// What was sent stays; and something has to be sent.
+    fn rewrite_messages(&mut self, entry: &Entry, tail: &[Message], input: &mut Input) {
+        let why = match (input.unsent, tail) {
+            (0, _) => "all of them were sent",
+            (_, []) => "nothing would be left to be sent",
+            _ if !rewrite::differ(input, tail) => return,
+            _ => {
+                rewrite::messages(input, tail);
+                self.verdict.updated_messages = Some(tail.to_vec());
+                return;
+            }
+        };
+        self.tell(Some(&told(
+            entry,
+            "rewrote messages, which is not honoured",
+            why,
+        )));
+    }
+
+    /// The end of a turn denies nothing; there is nobody left to be told.
+    fn fail(&mut self, entry: &Entry, fault: &Fault) {
+        self.verdict.spent += fault.spent;
+        if fault.is_cancelled {
+            return;
+        }
+        let what = told(entry, "failed", &fault.message);
+        if entry.definition.on_error != Some(OnError::Ignore) {
+            self.tell(Some(&what));
+        }
+        if denies(self.contract, entry) {
+            self.decide(entry, Decision::Deny, &what);
+        }
+    }
+
+    fn tell(&mut self, message: Option<&str>) {
+        let message = message.filter(|text| !text.is_empty());
+        self.verdict.messages.extend(message.map(str::to_owned));
+    }
+}
+
+/// Whether a failure is a denial. A hook that guards, and fails, has not said that all is well. Scripts
+/// written for other runtimes are written knowing that they deny nothing by failing; `on_error` can
+/// say otherwise.
+fn denies(contract: &Contract, entry: &Entry) -> bool {
+    match (entry.definition.on_error, contract.failure) {
+        (Some(OnError::Block), _) => true,
+        (_, Failure::Denial) => !entry.dialect.fails_open(),
+        (_, Failure::Warning) => false,
+    }
+}
+
+/// Which hook did what, and why.
+fn told(entry: &Entry, did: &str, why: &str) -> String {
+    let title = entry.definition.title();
+    let line = title.lines().next().unwrap_or_default();
+    let shown: String = line.chars().take(TITLE).collect();
+    let more = if shown.len() < title.len() { "…" } else { "" };
+    let colon = if why.is_empty() { "" } else { ": " };
+    format!("hook `{shown}{more}` ({}) {did}{colon}{why}", entry.source)
+}

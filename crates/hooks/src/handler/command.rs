@@ -1,0 +1,103 @@
+//! Commands: told on stdin, heard on stdout.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cachalot_core::Problem;
+
+use super::Handler;
+use super::expand::{self, Spelling};
+use super::process::Job;
+use crate::definition::Entry;
+use crate::dispatch::Surroundings;
+use crate::input::Input;
+use crate::output::{Fault, Output};
+
+struct Command {
+    line: String,
+    entry: Entry,
+    environment: Arc<BTreeMap<String, String>>,
+    /// Where paths begin that do not begin at the root.
+    directory: PathBuf,
+}
+
+pub(super) fn ready(
+    line: &str,
+    entry: &Entry,
+    surroundings: &Surroundings,
+) -> Result<Arc<dyn Handler>, Problem> {
+    let wrong = match line {
+        _ if line.trim().is_empty() => Some("is empty"),
+        _ if line.contains('\0') => Some("holds a NUL character, which no command can"),
+        _ => None,
+    };
+    if let Some(wrong) = wrong {
+        let event = entry.event;
+        return Err(
+            Problem::new("bad-value", format!("the command for `{event}` {wrong}"))
+                .help("give a shell line, such as `./check.sh`"),
+        );
+    }
+    Ok(Arc::new(Command {
+        line: line.to_owned(),
+        entry: entry.clone(),
+        environment: Arc::clone(&surroundings.environment),
+        directory: surroundings.directory.clone(),
+    }))
+}
+
+#[async_trait]
+impl Handler for Command {
+    async fn handle(&self, input: &Input) -> Result<Output, Fault> {
+        let environment = self.environment(input)?;
+        let job = Job {
+            line: &self.line,
+            directory: self.working_directory(input, &environment)?,
+            environment,
+            input: self.entry.dialect.write(&self.entry, input)?,
+        };
+        let ended = job.run().await?;
+        self.entry.dialect.read(&self.entry, input, &ended)
+    }
+}
+
+impl Command {
+    /// Ours, what the dialect adds, and what the definition adds.
+    fn environment(&self, input: &Input) -> Result<BTreeMap<String, String>, Fault> {
+        let mut environment = (*self.environment).clone();
+        environment.extend(self.entry.dialect.environment(input));
+        let mut added = BTreeMap::new();
+        for (name, text) in &self.entry.definition.env {
+            // As in a shell, what is not set is empty.
+            let value = expand::expand(text, Spelling::Braced, |name| {
+                Ok(environment.get(name).map_or("", String::as_str))
+            })?;
+            added.insert(name.clone(), value);
+        }
+        environment.extend(added);
+        Ok(environment)
+    }
+
+    fn working_directory(
+        &self,
+        input: &Input,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<PathBuf, Fault> {
+        let Some(named) = &self.entry.definition.working_dir else {
+            return Ok(self.directory.join(&input.cwd));
+        };
+        let set = |name: &str| expand::set(environment, name, "`working_dir`");
+        let expanded = expand::expand(named, Spelling::Shell, set)?;
+        // A tilde in the value of a variable is a name like any other.
+        let path = match named.strip_prefix('~') {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+                let below = expanded[1..].trim_start_matches('/');
+                Path::new(set("HOME")?).join(below)
+            }
+            _ => PathBuf::from(expanded),
+        };
+        Ok(self.directory.join(path))
+    }
+}

@@ -1,0 +1,116 @@
+//! Environment variables in what a definition says.
+
+use std::collections::BTreeMap;
+
+use crate::output::Fault;
+
+/// Which spellings stand for a variable. Anything else stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spelling {
+    /// `${env.NAME}`.
+    Braced,
+    /// That, `$NAME` and `${NAME}`.
+    Shell,
+}
+
+/// `text` with `value` of each variable in its place. What is put in is not expanded again.
+pub(super) fn expand<'a>(
+    text: &str,
+    spelling: Spelling,
+    mut value: impl FnMut(&str) -> Result<&'a str, Fault>,
+) -> Result<String, Fault> {
+    let mut expanded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        expanded.push_str(&rest[..at]);
+        rest = &rest[at..];
+        match variable(rest, spelling) {
+            Some((name, length)) => {
+                expanded.push_str(value(name)?);
+                rest = &rest[length..];
+            }
+            None => {
+                expanded.push('$');
+                rest = &rest[1..];
+            }
+        }
+    }
+    expanded.push_str(rest);
+    Ok(expanded)
+}
+
+/// The variable that a text begins with, and how many bytes name it.
+fn variable(text: &str, spelling: Spelling) -> Option<(&str, usize)> {
+    let Some(inside) = text.strip_prefix("${") else {
+        let bare = &text[1..];
+        let end = bare.find(|c| !is_of_a_name(c)).unwrap_or(bare.len());
+        let name = &bare[..end];
+        return (spelling == Spelling::Shell && is_name(name)).then_some((name, end + 1));
+    };
+    let end = inside.find('}')?;
+    let name = match (inside[..end].strip_prefix("env."), spelling) {
+        (Some(name), _) => name,
+        (None, Spelling::Shell) => &inside[..end],
+        (None, Spelling::Braced) => return None,
+    };
+    is_name(name).then_some((name, end + 3))
+}
+
+fn is_of_a_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+fn is_name(text: &str) -> bool {
+    text.chars().all(is_of_a_name) && text.starts_with(|c: char| !c.is_ascii_digit())
+}
+
+/// The value of a variable that has to be set.
+pub(super) fn set<'a>(
+    environment: &'a BTreeMap<String, String>,
+    name: &str,
+    what: &str,
+) -> Result<&'a str, Fault> {
+    environment.get(name).map(String::as_str).ok_or_else(|| {
+        Fault::new(format!(
+            "{what} needs the environment variable `{name}`, which is not set"
+        ))
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn expanded(text: &str, spelling: Spelling) -> String {
+        expand(text, spelling, |name| match name {
+            "HOME" => Ok("/home/a"),
+            "nested" => Ok("${env.HOME}"),
+            _ => Ok(""),
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn only_what_names_a_variable_is_expanded() {
+        for (text, braced, shell) in [
+            ("", "", ""),
+            ("${env.HOME}/x", "/home/a/x", "/home/a/x"),
+            ("a${env.HOME}${env.NO}b", "a/home/ab", "a/home/ab"),
+            ("$HOME/x", "$HOME/x", "/home/a/x"),
+            ("${HOME}x", "${HOME}x", "/home/ax"),
+            ("$HOMEx", "$HOMEx", ""),
+            ("${env.nested}", "${env.HOME}", "${env.HOME}"),
+            (
+                "$ $$ $1 ${ ${} ${env.}",
+                "$ $$ $1 ${ ${} ${env.}",
+                "$ $$ $1 ${ ${} ${env.}",
+            ),
+            ("${env.HOME", "${env.HOME", "${env.HOME"),
+            ("${env.A-B} é$é", "${env.A-B} é$é", "${env.A-B} é$é"),
+        ] {
+            assert_eq!(expanded(text, Spelling::Braced), braced, "{text}");
+            assert_eq!(expanded(text, Spelling::Shell), shell, "{text}");
+        }
+    }
+}

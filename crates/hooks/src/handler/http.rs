@@ -1,0 +1,155 @@
+//! Servers: told in the body of a POST request, heard in the body of the answer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cachalot_core::Problem;
+use cachalot_core::secret::{MASK, mask_credentials};
+use cachalot_storage::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use cachalot_storage::{HttpClient, Method, Response, StatusCode, Url, masked};
+use futures_util::TryStreamExt as _;
+
+use super::expand::{self, Spelling};
+use super::{Handler, LONGEST};
+use crate::definition::Entry;
+use crate::dialect::Ended;
+use crate::dispatch::Surroundings;
+use crate::input::Input;
+use crate::output::{Fault, Output};
+
+/// How much of the body of a refusal is read, in bytes, and shown, in characters.
+const READ: usize = 4 << 10;
+const SHOWN: usize = 300;
+
+struct Server {
+    url: String,
+    /// Names, and values before variables are expanded.
+    headers: Vec<(HeaderName, String)>,
+    entry: Entry,
+    http: HttpClient,
+    environment: Arc<BTreeMap<String, String>>,
+}
+
+pub(super) fn ready(
+    url: &str,
+    headers: &BTreeMap<String, String>,
+    entry: &Entry,
+    surroundings: &Surroundings,
+) -> Result<Arc<dyn Handler>, Problem> {
+    check(url)?;
+    let mut named = Vec::with_capacity(headers.len());
+    for (name, text) in headers {
+        let name = HeaderName::try_from(name).map_err(|_| {
+            Problem::new("bad-value", format!("`{name}` is no name of a header"))
+                .help("letters, digits and `-`, such as `Authorization`")
+        })?;
+        named.push((name, text.clone()));
+    }
+    Ok(Arc::new(Server {
+        url: url.to_owned(),
+        headers: named,
+        entry: entry.clone(),
+        http: surroundings.http.clone(),
+        environment: Arc::clone(&surroundings.environment),
+    }))
+}
+
+fn check(url: &str) -> Result<(), Problem> {
+    let wrong = |why: String| {
+        let shown = masked(url);
+        Problem::new("bad-value", format!("`{shown}` is no address: {why}"))
+            .help("an address begins with `https://` or `http://`")
+    };
+    let parsed = Url::parse(url).map_err(|error| wrong(error.to_string()))?;
+    match parsed.scheme() {
+        "http" | "https" => Ok(()),
+        other => Err(wrong(format!("`{other}` cannot be asked"))),
+    }
+}
+
+#[async_trait]
+impl Handler for Server {
+    async fn handle(&self, input: &Input) -> Result<Output, Fault> {
+        let (headers, secrets) = self.headers()?;
+        let told = self.entry.dialect.write(&self.entry, input)?;
+        let request = self
+            .http
+            .request(Method::POST, &self.url)
+            .map_err(|error| Fault::new(error.message))?;
+        let response = self
+            .http
+            .send(request.headers(headers).body(told))
+            .await
+            .map_err(|error| Fault::new(error.message))?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(self.refused(status, response, &secrets).await);
+        }
+        let body = cachalot_storage::body(response, LONGEST as u64)
+            .await
+            .map_err(|error| Fault::new(error.message))?;
+        let ended = Ended {
+            code: 0,
+            stdout: body.into(),
+            stderr: Vec::new(),
+        };
+        self.entry.dialect.read(&self.entry, input, &ended)
+    }
+}
+
+impl Server {
+    /// The headers as they are sent, and the values of variables in them.
+    fn headers(&self) -> Result<(HeaderMap, Vec<&str>), Fault> {
+        let mut secrets = Vec::new();
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        for (name, text) in &self.headers {
+            let what = format!("the header `{name}`");
+            let value = expand::expand(text, Spelling::Braced, |variable| {
+                let value = expand::set(&self.environment, variable, &what)?;
+                secrets.push(value);
+                Ok(value)
+            })?;
+            let mut value = HeaderValue::try_from(value).map_err(|_| {
+                Fault::new(format!(
+                    "{what} cannot be sent: there are line ends or control characters in it"
+                ))
+            })?;
+            value.set_sensitive(true);
+            headers.insert(name.clone(), value);
+        }
+        Ok((headers, secrets))
+    }
+
+    /// What a server says that did not do what it was asked to.
+    async fn refused(&self, status: StatusCode, response: Response, secrets: &[&str]) -> Fault {
+        let excerpt = excerpt(response, secrets).await;
+        let shown = masked(&self.url);
+        Fault::new(match excerpt.is_empty() {
+            true => format!("`{shown}` answered {status}"),
+            false => format!("`{shown}` answered {status}: {excerpt}"),
+        })
+    }
+}
+
+/// The beginning of a body in one line, with what must not be shown masked.
+async fn excerpt(response: Response, secrets: &[&str]) -> String {
+    let mut bytes = Vec::new();
+    let mut chunks = cachalot_storage::chunks(response);
+    // What cannot be read of it is missed by nobody: the status says enough.
+    while let Ok(Some(chunk)) = chunks.try_next().await {
+        bytes.extend_from_slice(&chunk[..chunk.len().min(READ - bytes.len())]);
+        if bytes.len() == READ {
+            break;
+        }
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let mut text = mask_credentials(&text).into_owned();
+    for secret in secrets.iter().filter(|secret| !secret.trim().is_empty()) {
+        text = text.replace(secret, MASK);
+    }
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = line.chars().filter(|c| !c.is_control());
+    line.take(SHOWN).collect()
+}

@@ -1,0 +1,282 @@
+//! What a model decides, found in its answer.
+
+use std::fmt;
+
+use cachalot_model::OutputFormat;
+use serde::Deserialize;
+use serde::de::{self, MapAccess, Visitor};
+use serde_json::{Value, json};
+
+use crate::definition::Judgement;
+use crate::output::{Decision, Fault};
+
+/// What was decided, and why.
+pub(super) type Decided = (Decision, Option<String>);
+
+impl Judgement {
+    /// The form as providers are told of it, which enforce it if they can.
+    pub(super) fn form(self) -> OutputFormat {
+        let decisions: Vec<&str> = self.decisions().iter().map(|one| one.name()).collect();
+        OutputFormat {
+            name: self.name().to_owned(),
+            schema: json!({
+                "type": "object",
+                "properties": {
+                    "decision": { "type": "string", "enum": decisions },
+                    "reason": { "type": "string" },
+                },
+                "required": ["decision", "reason"],
+                "additionalProperties": false,
+            }),
+            strict: true,
+        }
+    }
+
+    /// Its name in files.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::PreToolUse => "pre_tool_use_decision",
+            Self::Guard => "guard_decision",
+        }
+    }
+
+    fn decisions(self) -> &'static [Decision] {
+        match self {
+            Self::PreToolUse => &[Decision::Allow, Decision::Ask, Decision::Deny],
+            Self::Guard => &[Decision::Allow, Decision::Deny],
+        }
+    }
+
+    /// What an answer says. One of [`Judgement::Guard`] has to be the decision and nothing else. Of
+    /// [`Judgement::PreToolUse`] it may stand between other words, and of several the strongest counts.
+    ///
+    /// # Errors
+    /// There is no decision in it, or not such a one.
+    pub(super) fn read(self, answer: &str) -> Result<Decided, Fault> {
+        match self {
+            Self::Guard => self.exact(answer),
+            Self::PreToolUse => self.found(answer),
+        }
+    }
+
+    fn exact(self, answer: &str) -> Result<Decided, Fault> {
+        let said = serde_json::from_str::<Fields>(answer)
+            .map_err(|error| self.nonsense(&error.to_string(), answer))?;
+        let (mut decision, mut reason) = (None, None);
+        for (name, value) in &said.0 {
+            let place = match name.as_str() {
+                "decision" => &mut decision,
+                "reason" => &mut reason,
+                _ => return Err(self.nonsense(&format!("a field `{name}`"), answer)),
+            };
+            if place.replace(value).is_some() {
+                return Err(self.nonsense(&format!("two fields `{name}`"), answer));
+            }
+        }
+        let known = |value: &Value| {
+            let named = |decision: &&Decision| value.as_str() == Some(decision.name());
+            self.decisions().iter().find(named).copied()
+        };
+        match (decision.and_then(known), reason) {
+            (Some(decision), Some(Value::String(reason))) => Ok((decision, told(reason))),
+            (None, _) => Err(self.nonsense("no `decision` of those", answer)),
+            (Some(_), _) => Err(self.nonsense("no `reason` in words", answer)),
+        }
+    }
+
+    /// Looks at the outermost objects of the answer, and not at what they quote.
+    fn found(self, answer: &str) -> Result<Decided, Fault> {
+        let mut strongest: Option<Decided> = None;
+        let mut from = 0;
+        while let Some(at) = answer[from..].find('{').map(|at| from + at) {
+            let mut stream =
+                serde_json::Deserializer::from_str(&answer[at..]).into_iter::<Fields>();
+            let Some(Ok(fields)) = stream.next() else {
+                from = at + 1;
+                continue;
+            };
+            from = at + stream.byte_offset();
+            for decided in self.decided(&fields) {
+                if strongest.as_ref().is_none_or(|(most, _)| decided.0 > *most) {
+                    strongest = Some(decided);
+                }
+            }
+        }
+        strongest.ok_or_else(|| self.nonsense("no decision", answer))
+    }
+
+    /// What an object decides; more than once if it says so more than once.
+    fn decided(self, fields: &Fields) -> Vec<Decided> {
+        let known = |word: &str| {
+            let named = |decision: &&Decision| word.trim().eq_ignore_ascii_case(decision.name());
+            self.decisions().iter().find(named).copied()
+        };
+        let reason = fields.texts("reason").find_map(told);
+        fields
+            .texts("decision")
+            .filter_map(known)
+            .map(|decision| (decision, reason.clone()))
+            .collect()
+    }
+
+    fn nonsense(self, what: &str, answer: &str) -> Fault {
+        /// How much of an answer is shown, in characters.
+        const SHOWN: usize = 120;
+        let line = answer.split_whitespace().collect::<Vec<_>>().join(" ");
+        let shown: String = line
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(SHOWN)
+            .collect();
+        let decisions: Vec<&str> = self.decisions().iter().map(|one| one.name()).collect();
+        Fault::new(format!(
+            "the model's answer is no `{}` ({what}); wanted is {{\"decision\": \"{}\", \"reason\": …}}, and it said: {}",
+            self.name(),
+            decisions.join("|"),
+            match shown.is_empty() {
+                true => "nothing",
+                false => &shown,
+            }
+        ))
+    }
+}
+
+fn told(reason: &str) -> Option<String> {
+    let reason = reason.trim();
+    (!reason.is_empty()).then(|| reason.to_owned())
+}
+
+/// The fields of an object in their order, those of one name included.
+struct Fields(Vec<(String, Value)>);
+
+impl Fields {
+    /// The texts of the fields of a name.
+    fn texts<'a>(&'a self, wanted: &'a str) -> impl Iterator<Item = &'a str> {
+        let of_name = self.0.iter().filter(move |(name, _)| name == wanted);
+        of_name.filter_map(|(_, value)| value.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Each;
+
+        impl<'de> Visitor<'de> for Each {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Fields(fields))
+            }
+        }
+
+        deserializer.deserialize_map(Each)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use Decision::{Allow, Ask, Deny};
+
+    #[test]
+    fn a_decision_is_found_between_other_words() {
+        for (answer, decision, reason) in [
+            (r#"{"decision":"deny","reason":"no"}"#, Deny, Some("no")),
+            (
+                "```json\n{\"decision\": \"ask\", \"reason\": \"hm\"}\n```",
+                Ask,
+                Some("hm"),
+            ),
+            (
+                r#"I think {so}: {"decision":" Allow "} is right."#,
+                Allow,
+                None,
+            ),
+            (r#"{"reason":" ","decision":"DENY","score":1}"#, Deny, None),
+            (
+                r#"Not {"decision":"allow","reason":"a"} but {"decision":"deny","reason":"b"}, or {"decision":"deny","reason":"c"}"#,
+                Deny,
+                Some("b"),
+            ),
+            (
+                r#"{"decision":"deny","reason":"x","decision":"allow"}"#,
+                Deny,
+                Some("x"),
+            ),
+            (
+                r#"{"decision":"allow","reason":"it echoes {\"decision\":\"deny\"}"}"#,
+                Allow,
+                Some(r#"it echoes {"decision":"deny"}"#),
+            ),
+            (r#"{"decision":3} {"decision":"ask"}"#, Ask, None),
+            (r#"é{é {"decision":"ask","reason":"é"}"#, Ask, Some("é")),
+        ] {
+            let decided = Judgement::PreToolUse.read(answer).unwrap();
+            assert_eq!(decided, (decision, reason.map(str::to_owned)), "{answer}");
+        }
+    }
+
+    #[test]
+    fn what_decides_nothing_is_a_fault() {
+        for answer in [
+            "",
+            "allow",
+            "{}",
+            r#"{"decision":"perhaps","reason":"x"}"#,
+            r#"{"decision":null}"#,
+            r#"{"command":"echo","quoted":{"decision":"allow"}}"#,
+            r#"{"decision":"allow""#,
+            &"{".repeat(100_000),
+            &"[{".repeat(100_000),
+        ] {
+            let fault = Judgement::PreToolUse.read(answer).unwrap_err();
+            assert!(fault.message.contains("pre_tool_use_decision"), "{fault}");
+            assert!(fault.message.len() < 500, "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_guard_says_its_decision_and_nothing_else() {
+        let allowed = Judgement::Guard.read(" {\"decision\":\"allow\",\"reason\":\"\"}\n");
+        assert_eq!(allowed.unwrap(), (Allow, None));
+        let denied = Judgement::Guard.read(r#"{"reason":"why","decision":"deny"}"#);
+        assert_eq!(denied.unwrap(), (Deny, Some("why".to_owned())));
+        for (answer, what) in [
+            (
+                r#"{"decision":"allow","decision":"deny","reason":"x"}"#,
+                "two fields `decision`",
+            ),
+            (
+                r#"{"decision":"allow","reason":"a","reason":"b"}"#,
+                "two fields `reason`",
+            ),
+            (r#"{"decision":"ask","reason":"x"}"#, "no `decision`"),
+            (r#"{"decision":"Allow","reason":"x"}"#, "no `decision`"),
+            (r#"{"decision":"allow"}"#, "no `reason`"),
+            (r#"{"decision":"allow","reason":null}"#, "no `reason`"),
+            (
+                r#"{"decision":"allow","reason":"x","sure":true}"#,
+                "a field `sure`",
+            ),
+            (
+                r#"Yes: {"decision":"allow","reason":"x"}"#,
+                "expected value",
+            ),
+            (r#"{"decision":"allow","reason":"x"} Yes."#, "trailing"),
+            (r#"[{"decision":"allow","reason":"x"}]"#, "an object"),
+            ("", "EOF"),
+        ] {
+            let fault = Judgement::Guard.read(answer).unwrap_err();
+            assert!(fault.message.contains(what), "{answer}: {fault}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Models: asked a question about what happened, heard as a decision or as context.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use cachalot_core::{Problem, Spend};
+use cachalot_model::{ErrorKind, Message, Model, Reply, Request, StopReason};
+use serde_json::{Map, Value};
+
+use super::Handler;
+use super::question::Question;
+use crate::Dialect;
+use crate::contract::{Blocks, Honoured};
+use crate::definition::{Entry, Judgement};
+use crate::dispatch::Surroundings;
+use crate::input::Input;
+use crate::output::{Decision, Fault, Output};
+
+/// What a definition says.
+pub(super) struct Wanted<'a> {
+    pub(super) model: &'a str,
+    pub(super) prompt: &'a str,
+    pub(super) system_prompt: Option<&'a str>,
+    pub(super) schema: Option<Judgement>,
+}
+
+struct Judge {
+    model: Model,
+    question: Question,
+    system: Option<String>,
+    schema: Option<Judgement>,
+    /// As in our own dialect: templates are written in its words, whoever names the hook.
+    entry: Entry,
+}
+
+pub(super) fn ready(
+    wanted: &Wanted<'_>,
+    entry: &Entry,
+    surroundings: &Surroundings,
+) -> Result<Arc<dyn Handler>, Problem> {
+    if wanted.model.trim().is_empty() {
+        return Err(Problem::new("missing-key", "no model is named")
+            .help("`model` is one of `models:`, or `provider/model`"));
+    }
+    check(entry, wanted.schema)?;
+    let model = surroundings.models.find(wanted.model).and_then(|model| {
+        model.ready()?;
+        Ok(model)
+    });
+    let model = model.map_err(|error| {
+        let code = match error.kind {
+            ErrorKind::Unauthorized => "unset-variable",
+            _ => "unknown-model",
+        };
+        Problem::new(code, error.to_string())
+    })?;
+    let system = wanted.system_prompt.filter(|text| !text.trim().is_empty());
+    Ok(Arc::new(Judge {
+        model,
+        question: Question::of(wanted.prompt, entry.event.contract())?,
+        system: system.map(str::to_owned),
+        schema: wanted.schema,
+        entry: Entry {
+            spoken: Arc::from(entry.event.name()),
+            dialect: Dialect::DockerAgent,
+            ..entry.clone()
+        },
+    }))
+}
+
+/// Whether anything comes of the answer: what nobody will hear is not paid for.
+fn check(entry: &Entry, schema: Option<Judgement>) -> Result<(), Problem> {
+    let contract = entry.event.contract();
+    let decides = contract.honours(Honoured::PermissionDecision);
+    let is_heard = match schema {
+        None => contract.honours(Honoured::AdditionalContext),
+        Some(Judgement::PreToolUse) => decides,
+        Some(Judgement::Guard) => decides || contract.blocks != Blocks::Nothing,
+    };
+    if is_heard {
+        return Ok(());
+    }
+    let event = entry.event;
+    Err(match schema {
+        None => Problem::new(
+            "wrong-event",
+            format!("`{event}` takes no context, which the model's answer is without a `schema`"),
+        )
+        .help("give a `schema`, or name the model for another event"),
+        Some(schema) => Problem::new(
+            "wrong-event",
+            format!("`{event}` takes no `{}`", schema.name()),
+        )
+        .help("tool_guard, pre_tool_use and permission_request take decisions; a `guard_decision` is for all events at which something can be blocked"),
+    })
+}
+
+#[async_trait]
+impl Handler for Judge {
+    async fn handle(&self, input: &Input) -> Result<Output, Fault> {
+        let question = self.question.render(self.told(input)?)?;
+        let began = Instant::now();
+        let reply = self.ask(question).await?;
+        let spent = self.spent(&reply, began);
+        match self.heard(&reply) {
+            Ok(output) => Ok(Output { spent, ..output }),
+            Err(fault) => Err(Fault { spent, ..fault }),
+        }
+    }
+}
+
+impl Judge {
+    fn told(&self, input: &Input) -> Result<Map<String, Value>, Fault> {
+        let told = self.entry.dialect.write(&self.entry, input)?;
+        serde_json::from_slice(&told)
+            .map_err(|error| Fault::new(format!("the input cannot be read: {error}")))
+    }
+
+    async fn ask(&self, question: String) -> Result<Reply, Fault> {
+        let mut parameters = self.model.parameters().clone();
+        // Without tools, providers refuse to be told about them.
+        parameters.tool_choice = None;
+        parameters.parallel_tool_calls = None;
+        parameters.output = self.schema.map(Judgement::form);
+        let request = Request {
+            tools: Vec::new(),
+            system: self.system.clone(),
+            messages: vec![Message::user(question)],
+            parameters,
+        };
+        let failed = |error: cachalot_model::Error| Fault::new(error.to_string());
+        let body = request.body(self.model.wire(), false).map_err(failed)?;
+        self.model.ask(body).await.map_err(failed)
+    }
+
+    fn spent(&self, reply: &Reply, began: Instant) -> Spend {
+        let usage = reply.usage.unwrap_or_default();
+        Spend {
+            input_tokens: usage.total_input(),
+            output_tokens: usage.output,
+            cost: self.model.cost_of(reply),
+            ..Spend::one(began.elapsed())
+        }
+    }
+
+    fn heard(&self, reply: &Reply) -> Result<Output, Fault> {
+        match &reply.stop {
+            StopReason::Length => {
+                return Err(Fault::new(
+                    "the model's answer was cut off at the limit of its tokens: raise `max_tokens`",
+                ));
+            }
+            StopReason::Refusal => return Err(Fault::new("the model refused to answer")),
+            _ => {}
+        }
+        let answer = reply.message.text();
+        let Some(schema) = self.schema else {
+            let context = answer.trim();
+            return Ok(Output {
+                additional_context: (!context.is_empty()).then(|| context.to_owned()),
+                ..Output::default()
+            });
+        };
+        let (decision, reason) = schema.read(&answer)?;
+        if self
+            .entry
+            .event
+            .contract()
+            .honours(Honoured::PermissionDecision)
+        {
+            return Ok(Output {
+                permission: Some((decision, reason)),
+                ..Output::default()
+            });
+        }
+        Ok(Output {
+            block: (decision == Decision::Deny).then(|| reason.unwrap_or_default()),
+            ..Output::default()
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! JSON Schemas and tables of what handlers are told and say and of how files name them, made from the
+//! contracts ([`crate::CONTRACTS`]), so that they cannot say anything else.
+
+use serde_json::{Map, Value, json};
+
+use crate::Event;
+use crate::contract::{ANSWERS, Contract, Field, INPUTS, Key, Kind};
+
+mod files;
+mod tables;
+
+pub use files::hooks_schema;
+pub use tables::tables;
+
+/// The draft that the schemas are written in.
+const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
+
+/// What every input has.
+const ALWAYS: [&str; 3] = ["session_id", "cwd", "hook_event_name"];
+
+/// The JSON Schema (2020-12) of what handlers of an event are told in our own dialect.
+#[must_use]
+pub fn input_schema(event: Event) -> Value {
+    let mut properties: Map<String, Value> = inputs(event.contract()).map(property).collect();
+    properties.insert(
+        "hook_event_name".to_owned(),
+        json!({ "const": event.name() }),
+    );
+    json!({
+        "$schema": DRAFT,
+        "title": format!("What hooks are told at {event}"),
+        "description": sentence(event.contract().fires),
+        "type": "object",
+        "required": ALWAYS,
+        "properties": properties,
+    })
+}
+
+/// The JSON Schema (2020-12) of what handlers of an event may say in our own dialect.
+#[must_use]
+pub fn output_schema(event: Event) -> Value {
+    let honoured = event.contract().honours.iter();
+    let mut specific: Map<String, Value> = honoured
+        .flat_map(|honoured| honoured.keys())
+        .map(property)
+        .collect();
+    specific.insert(
+        "hook_event_name".to_owned(),
+        json!({ "const": event.name() }),
+    );
+    let mut properties: Map<String, Value> = ANSWERS.iter().map(property).collect();
+    properties["hook_specific_output"]["properties"] = Value::Object(specific);
+    properties["hook_specific_output"]["additionalProperties"] = json!(false);
+    json!({
+        "$schema": DRAFT,
+        "title": format!("What hooks may say at {event}"),
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+    })
+}
+
+/// The keys that handlers of an event are told, each once.
+fn inputs(contract: &Contract) -> impl Iterator<Item = &'static Key> {
+    let fields = contract.fields;
+    INPUTS.iter().filter(move |key| {
+        Field::COMMON.contains(&key.name)
+            || fields.iter().any(|field| field.keys().contains(&key.name))
+    })
+}
+
+fn property(key: &Key) -> (String, Value) {
+    let mut schema = of_kind(key.kind);
+    schema["description"] = key.about.into();
+    (key.name.to_owned(), schema)
+}
+
+fn of_kind(kind: Kind) -> Value {
+    match kind {
+        Kind::Text => json!({ "type": "string" }),
+        Kind::OneOf(texts) => json!({ "enum": texts }),
+        Kind::Flag => json!({ "type": "boolean" }),
+        Kind::Whole => json!({ "type": "integer", "minimum": 0 }),
+        Kind::Number => number(),
+        Kind::Mapping => json!({ "type": "object" }),
+        Kind::Texts => texts(),
+        Kind::List => json!({ "type": "array", "items": { "type": "object" } }),
+        Kind::Synthetic => synthetic(),
+    }
+}
+
+/// An answer in place of the model's.
+fn synthetic() -> Value {
+    json!({
+        "type": "object",
+        "required": ["content"],
+        "properties": {
+            "content": { "type": "string", "minLength": 1, "description": "The text." },
+            "provenance": { "type": "string", "description": "Where it comes from, in a few words." },
+            "metadata": texts(),
+            "saved": {
+                "description": "What was not spent because of it; the cost in US dollars.",
+                "type": "object",
+                "properties": {
+                    "calls": number(),
+                    "seconds": number(),
+                    "input_tokens": number(),
+                    "output_tokens": number(),
+                    "cost": number(),
+                },
+            },
+        },
+    })
+}
+
+fn number() -> Value {
+    json!({ "type": "number", "minimum": 0 })
+}
+
+/// A mapping with texts.
+fn texts() -> Value {
+    json!({ "type": "object", "additionalProperties": { "type": "string" } })
+}
+
+/// With a capital and a full stop.
+fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    let first = letters.next().map(char::to_uppercase);
+    first
+        .into_iter()
+        .flatten()
+        .chain(letters)
+        .chain(['.'])
+        .collect()
+}

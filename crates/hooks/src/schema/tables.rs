@@ -1,0 +1,157 @@
+//! The tables of `docs/HOOKS.md`.
+
+use std::fmt::Write as _;
+
+use super::inputs;
+use crate::Event;
+use crate::contract::{
+    ANSWERS, Blocks, CONTRACTS, Contract, Failure, Field, Honoured, INPUTS, Key, Order,
+};
+
+/// Markdown tables of the events, of what handlers are told, and of what they may say.
+#[must_use]
+pub fn tables() -> String {
+    [
+        events(),
+        rules(),
+        inputs_of_all(),
+        inputs_of_some(),
+        outputs_of_all(),
+        outputs_of_some(),
+    ]
+    .join("\n")
+}
+
+fn events() -> String {
+    let mut table = begin("Events", &["event", "fires"]);
+    for contract in &CONTRACTS {
+        row(
+            &mut table,
+            &[code(contract.event.name()), contract.fires.to_owned()],
+        );
+    }
+    table
+}
+
+fn rules() -> String {
+    let columns = [
+        "event",
+        "by tool",
+        "handlers run",
+        "a block",
+        "a failure",
+        "honoured",
+    ];
+    let mut table = begin("What holds of them", &columns);
+    for contract in &CONTRACTS {
+        row(&mut table, &contract_row(contract));
+    }
+    table
+}
+
+fn contract_row(contract: &Contract) -> [String; 6] {
+    let by_tool = if contract.tool_matched { "yes" } else { "" };
+    let order = match contract.order {
+        Order::Parallel => "beside each other",
+        Order::Sequential => "one after the other",
+    };
+    let blocks = match contract.blocks {
+        Blocks::Nothing => "is a message",
+        Blocks::Refusal => "forbids",
+        Blocks::GoingOn => "in the dialects of others: the agent goes on; otherwise a message",
+    };
+    let failure = match contract.failure {
+        Failure::Warning => "warns",
+        Failure::Denial => "forbids",
+    };
+    let honoured = contract.honours.iter().map(|honoured| honoured.key());
+    [
+        code(contract.event.name()),
+        by_tool.to_owned(),
+        order.to_owned(),
+        blocks.to_owned(),
+        failure.to_owned(),
+        codes(honoured),
+    ]
+}
+
+fn inputs_of_all() -> String {
+    let mut table = begin("What all are told", &["key", "value", "meaning"]);
+    for key in INPUTS.iter().filter(|key| is_common(key)) {
+        row(&mut table, &of_all(key));
+    }
+    table
+}
+
+fn inputs_of_some() -> String {
+    let mut table = begin("What some are told", &["key", "value", "meaning", "events"]);
+    for key in INPUTS.iter().filter(|key| !is_common(key)) {
+        let is_told = |contract: &Contract| inputs(contract).any(|told| told.name == key.name);
+        row(&mut table, &of_some(key, is_told));
+    }
+    table
+}
+
+fn outputs_of_all() -> String {
+    let mut table = begin("What all may say", &["key", "value", "meaning"]);
+    for key in ANSWERS {
+        row(&mut table, &of_all(key));
+    }
+    table
+}
+
+fn outputs_of_some() -> String {
+    let title = "What some may say, in `hook_specific_output`";
+    let mut table = begin(title, &["key", "value", "meaning", "events"]);
+    for honoured in Honoured::ALL {
+        for key in honoured.keys() {
+            row(
+                &mut table,
+                &of_some(key, |contract| contract.honours(honoured)),
+            );
+        }
+    }
+    table
+}
+
+fn is_common(key: &Key) -> bool {
+    Field::COMMON.contains(&key.name)
+}
+
+fn of_all(key: &Key) -> [String; 3] {
+    [code(key.name), key.kind.word(), key.about.to_owned()]
+}
+
+fn of_some(key: &Key, is_of: impl Fn(&Contract) -> bool) -> [String; 4] {
+    let [name, kind, about] = of_all(key);
+    let of = CONTRACTS.iter().filter(|contract| is_of(contract));
+    [
+        name,
+        kind,
+        about,
+        codes(of.map(|contract| contract.event).map(Event::name)),
+    ]
+}
+
+fn begin(title: &str, columns: &[&str]) -> String {
+    let mut table = format!("### {title}\n\n");
+    row(&mut table, columns);
+    row(&mut table, &vec!["---"; columns.len()]);
+    table
+}
+
+fn row<S: AsRef<str>>(table: &mut String, cells: &[S]) {
+    for cell in cells {
+        // Writing to a string cannot fail.
+        let _ = write!(table, "| {} ", cell.as_ref());
+    }
+    table.push_str("|\n");
+}
+
+fn code(word: &str) -> String {
+    format!("`{word}`")
+}
+
+fn codes<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.map(code).collect::<Vec<_>>().join(", ")
+}

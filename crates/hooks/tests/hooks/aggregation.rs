@@ -1,0 +1,414 @@
+//! What handlers say together: deny before ask before allow, and the order of the configuration.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cachalot_core::Spend;
+use cachalot_hooks::contract::{Blocks, Honoured};
+use cachalot_hooks::{
+    CONTRACTS, Decision, Dialect, Event, Fault, Input, Output, Synthetic, Verdict,
+};
+use proptest::prelude::*;
+
+use crate::made::Made;
+
+fn decides(decision: Decision, reason: &str) -> Output {
+    Output {
+        permission: Some((decision, Some(reason.to_owned()))),
+        ..Output::default()
+    }
+}
+
+fn blocks(reason: &str) -> Output {
+    Output {
+        block: Some(reason.to_owned()),
+        ..Output::default()
+    }
+}
+
+fn context(text: &str) -> Output {
+    Output {
+        additional_context: Some(text.to_owned()),
+        ..Output::default()
+    }
+}
+
+fn answers(text: &str) -> Output {
+    Output {
+        synthetic: Some(Synthetic {
+            content: text.to_owned(),
+            ..Synthetic::default()
+        }),
+        ..Output::default()
+    }
+}
+
+fn metadata(pairs: &[(&str, &str)]) -> Output {
+    let pairs = pairs
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Output {
+        metadata: pairs.collect(),
+        ..Output::default()
+    }
+}
+
+fn everything() -> Output {
+    Output {
+        permission: Some((Decision::Allow, None)),
+        additional_context: Some("context".to_owned()),
+        updated_input: Some([("command".to_owned(), "ls".into())].into_iter().collect()),
+        updated_messages: Some(vec![cachalot_model::Message::user("rewritten")]),
+        updated_tool_response: Some("rewritten".to_owned()),
+        summary: Some("summary".to_owned()),
+        ..answers("answer")
+    }
+}
+
+#[tokio::test]
+async fn the_most_restrictive_decision_counts() {
+    use Decision::{Allow, Ask, Deny};
+    let orders = [[Allow, Ask, Deny], [Deny, Ask, Allow], [Ask, Deny, Allow]];
+    for order in orders {
+        let mut made = Made::of(Event::ToolGuard);
+        for decision in order {
+            made = made.says(decides(decision, decision.name()));
+        }
+        assert_eq!(
+            made.verdict().await.decision,
+            Some((Deny, "deny".to_owned()))
+        );
+    }
+    let made = Made::of(Event::ToolGuard)
+        .says(decides(Allow, "a"))
+        .says(decides(Ask, "b"));
+    assert_eq!(made.verdict().await.decision, Some((Ask, "b".to_owned())));
+}
+
+#[tokio::test]
+async fn of_decisions_as_strong_the_first_reason_counts() {
+    let made = Made::of(Event::PreToolUse)
+        .says(decides(Decision::Ask, "first"))
+        .says(decides(Decision::Ask, "second"));
+    assert_eq!(made.verdict().await.decision.unwrap().1, "first");
+    let made = Made::of(Event::PreToolUse)
+        .says(blocks("blocked"))
+        .says(decides(Decision::Deny, "denied"));
+    assert_eq!(made.verdict().await.denial(), Some("blocked"));
+}
+
+#[tokio::test]
+async fn a_decision_without_a_reason_names_who_decided() {
+    for (output, reason) in [
+        (blocks(""), "hook `hook-0` (agent.yaml) denies it"),
+        (
+            Output {
+                permission: Some((Decision::Ask, None)),
+                ..Output::default()
+            },
+            "hook `hook-0` (agent.yaml) wants the user to be asked",
+        ),
+    ] {
+        let verdict = Made::of(Event::PreToolUse).says(output).verdict().await;
+        assert_eq!(verdict.decision.unwrap().1, reason);
+    }
+}
+
+#[tokio::test]
+async fn there_is_no_decision_on_events_that_honour_none_but_a_message() {
+    for contract in CONTRACTS
+        .iter()
+        .filter(|contract| !contract.honours(Honoured::PermissionDecision))
+    {
+        let made = Made::of(contract.event).says(decides(Decision::Deny, "no"));
+        let verdict = made.verdict().await;
+        assert_eq!(verdict.decision, None, "{}", contract.event);
+        let message = format!(
+            "hook `hook-0` (agent.yaml) said `deny`: no; `{}` honours no decisions",
+            contract.event
+        );
+        assert_eq!(verdict.messages, [message]);
+        let made = Made::of(contract.event).says(decides(Decision::Allow, "yes"));
+        assert_eq!(made.verdict().await.messages, Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn blocking_denies_wherever_something_can_be_blocked_and_is_a_message_elsewhere() {
+    for contract in &CONTRACTS {
+        let verdict = Made::of(contract.event)
+            .says(blocks("enough"))
+            .verdict()
+            .await;
+        assert_eq!(verdict.goes_on, None);
+        if contract.blocks == Blocks::Refusal {
+            assert_eq!(verdict.denial(), Some("enough"), "{}", contract.event);
+            assert!(verdict.messages.is_empty());
+        } else {
+            assert_eq!(verdict.decision, None, "{}", contract.event);
+            let message = format!(
+                "hook `hook-0` (agent.yaml) wanted to block: enough; nothing can be blocked at `{}`",
+                contract.event
+            );
+            assert_eq!(verdict.messages, [message]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn hooks_of_other_runtimes_that_block_stop_let_the_agent_go_on_told_why() {
+    let verdict = Made::of(Event::Stop)
+        .says(blocks("the tests fail"))
+        .but(|entry| entry.dialect = Dialect::Claude)
+        .says(blocks("not me"))
+        .says(blocks("the lints, too"))
+        .but(|entry| entry.dialect = Dialect::Claude)
+        .verdict()
+        .await;
+    assert_eq!(
+        verdict.goes_on.as_deref(),
+        Some("the tests fail\nthe lints, too")
+    );
+    assert_eq!(verdict.decision, None);
+    assert_eq!(verdict.messages.len(), 1);
+    assert!(verdict.messages[0].contains("not me"));
+}
+
+#[tokio::test]
+async fn what_an_event_does_not_honour_is_not_in_the_verdict() {
+    for contract in &CONTRACTS {
+        let mut output = everything();
+        output.metadata = metadata(&[("name", "value")]).metadata;
+        let input = Input {
+            messages: vec![cachalot_model::Message::user("written").into()],
+            unsent: 1,
+            ..Input::default()
+        };
+        let verdict = Made::of(contract.event).says(output).fire(input).await;
+        let said = [
+            (Honoured::AdditionalContext, !verdict.context.is_empty()),
+            (Honoured::PermissionDecision, verdict.decision.is_some()),
+            (Honoured::UpdatedInput, verdict.updated_input.is_some()),
+            (
+                Honoured::UpdatedMessages,
+                verdict.updated_messages.is_some(),
+            ),
+            (
+                Honoured::UpdatedToolResponse,
+                verdict.updated_tool_response.is_some(),
+            ),
+            (Honoured::Summary, verdict.summary.is_some()),
+            (Honoured::SyntheticResponse, verdict.synthetic.is_some()),
+            (Honoured::Metadata, !verdict.metadata.is_empty()),
+        ];
+        for (what, is_said) in said {
+            assert_eq!(
+                is_said,
+                contract.honours(what),
+                "{what:?} at {}",
+                contract.event
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn contexts_and_messages_come_in_the_order_of_the_configuration() {
+    let with_message = |text: &str, message: &str| Output {
+        system_message: Some(message.to_owned()),
+        ..context(text)
+    };
+    let verdict = Made::of(Event::UserPromptSubmit)
+        .hook(|_| async {
+            yields(20).await;
+            Ok(context("slow"))
+        })
+        .says(with_message("quick", "hello"))
+        .fails()
+        .says(with_message("", ""))
+        .says(with_message("last", "bye"))
+        .verdict()
+        .await;
+    assert_eq!(verdict.context, ["slow", "quick", "last"]);
+    assert_eq!(
+        verdict.messages,
+        ["hello", "hook `hook-2` (agent.yaml) failed: broken", "bye"]
+    );
+}
+
+#[tokio::test]
+async fn metadata_of_permission_requests_are_merged_and_the_later_wins() {
+    let verdict = Made::of(Event::PermissionRequest)
+        .says(metadata(&[("risk", "low"), ("by", "one")]))
+        .says(metadata(&[("risk", "high")]))
+        .verdict()
+        .await;
+    let merged = [("by", "one"), ("risk", "high")];
+    let merged: BTreeMap<String, String> = merged
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    assert_eq!(verdict.metadata, merged);
+}
+
+#[tokio::test]
+async fn the_first_summary_wins_and_compaction_is_allowed_by_default() {
+    let summary = |text: &str| Output {
+        summary: Some(text.to_owned()),
+        ..Output::default()
+    };
+    let verdict = Made::of(Event::BeforeCompaction)
+        .says(summary(""))
+        .says(summary("one"))
+        .says(summary("two"))
+        .verdict()
+        .await;
+    assert_eq!(verdict.summary.as_deref(), Some("one"));
+    assert_eq!(verdict.decision, None);
+}
+
+#[tokio::test]
+async fn the_first_answer_wins_and_later_hooks_are_told_nevertheless() {
+    for event in [
+        Event::UserPromptSubmit,
+        Event::PreUserTurn,
+        Event::BeforeLlmCall,
+    ] {
+        let verdict = Made::of(event)
+            .says(Output::default())
+            .says(answers("one"))
+            .says(answers("two"))
+            .verdict()
+            .await;
+        assert_eq!(verdict.synthetic.unwrap().content, "one");
+        assert_eq!(verdict.reports.len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn a_denial_beats_an_answer_wherever_it_stands() {
+    for event in [
+        Event::UserPromptSubmit,
+        Event::PreUserTurn,
+        Event::BeforeLlmCall,
+    ] {
+        let before = Made::of(event).says(blocks("no")).says(answers("yes"));
+        let behind = Made::of(event).says(answers("yes")).says(blocks("no"));
+        for made in [before, behind] {
+            let verdict = made.verdict().await;
+            assert_eq!(verdict.denial(), Some("no"));
+            assert_eq!(verdict.synthetic, None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_finding_out_cost_is_added_up() {
+    let spent = || Output {
+        spent: Spend {
+            input_tokens: 7,
+            ..Spend::one(Duration::from_millis(2))
+        },
+        ..Output::default()
+    };
+    let made = Made::of(Event::TurnEnd).says(spent()).says(spent()).fails();
+    let verdict = made.verdict().await;
+    assert_eq!((verdict.spent.calls, verdict.spent.input_tokens), (2, 14));
+}
+
+#[tokio::test]
+async fn reports_tell_what_each_hook_said() {
+    let verdict = Made::of(Event::UserPromptSubmit)
+        .says(context("it"))
+        .fails()
+        .verdict()
+        .await;
+    let said: Vec<_> = verdict
+        .reports
+        .iter()
+        .map(|report| (&*report.handler, &report.said))
+        .collect();
+    assert_eq!(
+        said,
+        [
+            ("hook-0", &Ok(context("it"))),
+            ("hook-1", &Err(Fault::new("broken")))
+        ]
+    );
+}
+
+/// Gives way so many times.
+async fn yields(times: usize) {
+    for _ in 0..times {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// What a hook says, or that it fails, and how many times it gives way before.
+type Plan = (Option<Output>, usize);
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let decision = prop_oneof![
+        Just(Decision::Allow),
+        Just(Decision::Ask),
+        Just(Decision::Deny)
+    ];
+    let text = "[a-c]{0,2}";
+    let output = (
+        proptest::option::weighted(0.2, text),
+        proptest::option::of((decision, proptest::option::of(text))),
+        proptest::option::of(text),
+        proptest::option::of((text, text)),
+        proptest::option::of(text),
+    );
+    let output = output.prop_map(|(block, permission, message, pair, argument)| Output {
+        block,
+        permission: permission.map(|(decision, reason)| (decision, reason)),
+        system_message: message,
+        metadata: pair.into_iter().collect(),
+        updated_input: argument.map(|name| [(name, 1.into())].into_iter().collect()),
+        ..Output::default()
+    });
+    (proptest::option::weighted(0.9, output), 0..6usize)
+}
+
+async fn come_of(event: Event, plans: &[Plan], in_turn: bool) -> Verdict {
+    let mut made = Made::of(event);
+    for (said, times) in plans.to_vec() {
+        let times = if in_turn { 0 } else { times };
+        made = made.hook(move |_| {
+            let said = said.clone().ok_or_else(|| Fault::new("broken"));
+            async move {
+                yields(times).await;
+                said
+            }
+        });
+    }
+    let mut verdict = made.verdict().await;
+    for report in &mut verdict.reports {
+        report.elapsed = Duration::ZERO;
+    }
+    verdict
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn a_verdict_does_not_depend_on_who_is_done_first_and_a_denial_always_wins(
+        plans in proptest::collection::vec(plan(), 0..7),
+        event in prop_oneof![Just(Event::ToolGuard), Just(Event::PermissionRequest)],
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let in_turn = runtime.block_on(come_of(event, &plans, true));
+        let mixed = runtime.block_on(come_of(event, &plans, false));
+        prop_assert_eq!(&in_turn, &mixed);
+        let denies = |plan: &Plan| match &plan.0 {
+            None => event == Event::ToolGuard,
+            Some(output) => {
+                let denied = output.permission.as_ref().is_some_and(|(decision, _)| *decision == Decision::Deny);
+                denied || output.block.is_some()
+            }
+        };
+        prop_assert_eq!(mixed.denial().is_some(), plans.iter().any(denies));
+    }
+}

@@ -1,0 +1,332 @@
+//! An agent as `cache_response` sees it, without a runtime: written by hand, turn by turn.
+
+mod making;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cachalot_cache::{Cache, Filter as Entries, Row, Stored, Witness};
+use cachalot_core::tree::{self, Node};
+use cachalot_core::{Cost, Digest, ManualClock, Problem, Spend, Witnesses};
+use cachalot_hooks::builtin::cache_response::CacheResponse;
+use cachalot_hooks::input::{Answer, Prompt, TurnCall};
+use cachalot_hooks::{AgentLookup, AgentView, Builtin as _, Event, Input, Output, Synthetic};
+use cachalot_model::{Model, OutputFormat, StopReason};
+
+pub(crate) use making::{Making, knowing, making, world};
+
+/// What every turn claims to be worth.
+pub(crate) const WORTH: Spend = Spend {
+    calls: 1,
+    time: Duration::from_secs(3),
+    input_tokens: 1_200,
+    output_tokens: 34,
+    cost: Cost {
+        picodollars: 3_500_000_000,
+        unpriced: 0,
+    },
+};
+
+/// What an agent's file says, and what it is made of now.
+pub(crate) struct Agent {
+    name: String,
+    sections: Node,
+    fingerprint: Mutex<Option<Digest>>,
+}
+
+impl Agent {
+    pub(crate) fn becomes(&self, fingerprint: Option<&str>) {
+        let digest = fingerprint.map(|text| Digest::of(text.as_bytes()));
+        *self.fingerprint.lock().unwrap() = digest;
+    }
+}
+
+impl AgentView for Agent {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn models(&self) -> Vec<Model> {
+        Vec::new()
+    }
+
+    fn fingerprint(&self, _: &str) -> Option<Digest> {
+        *self.fingerprint.lock().unwrap()
+    }
+
+    fn section(&self, name: &str) -> Option<&Node> {
+        self.sections.get(name)
+    }
+}
+
+/// Agents with the same sections.
+#[derive(Clone)]
+pub(crate) struct Team(Vec<Arc<Agent>>);
+
+impl AgentLookup for Team {
+    fn agent(&self, name: &str) -> Option<Arc<dyn AgentView>> {
+        let found = self.0.iter().find(|agent| agent.name == name)?;
+        Some(Arc::clone(found) as Arc<dyn AgentView>)
+    }
+}
+
+/// The builtin, with what is around it.
+pub(crate) struct World {
+    pub(crate) builtin: CacheResponse,
+    pub(crate) team: Team,
+    pub(crate) cache: Cache,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) home: Arc<tempfile::TempDir>,
+    pub(crate) opened: Arc<AtomicUsize>,
+    turns: AtomicUsize,
+}
+
+/// A turn: what the user says, and what becomes of it.
+#[derive(Clone)]
+pub(crate) struct Turn {
+    pub(crate) session: String,
+    pub(crate) id: String,
+    pub(crate) agent: String,
+    pub(crate) directory: PathBuf,
+    pub(crate) prompt: Prompt,
+    pub(crate) answer: Answer,
+}
+
+impl Turn {
+    /// The first message of a session `s`.
+    pub(crate) fn saying(text: &str) -> Self {
+        Self {
+            session: "s".to_owned(),
+            id: String::new(),
+            agent: "root".to_owned(),
+            directory: PathBuf::from("/work"),
+            prompt: Prompt {
+                text: text.to_owned(),
+                prefix: Some(Digest::of(b"a new session")),
+                ..Prompt::default()
+            },
+            answer: Answer {
+                finish: Some(StopReason::End),
+                worth: WORTH,
+                ..Answer::default()
+            },
+        }
+    }
+
+    pub(crate) fn in_session(mut self, session: &str) -> Self {
+        session.clone_into(&mut self.session);
+        self
+    }
+
+    pub(crate) fn to(mut self, agent: &str) -> Self {
+        agent.clone_into(&mut self.agent);
+        self
+    }
+
+    pub(crate) fn behind(mut self, conversation: &str) -> Self {
+        self.prompt.prefix = Some(Digest::of(conversation.as_bytes()));
+        self
+    }
+
+    pub(crate) fn prompted(mut self, change: impl FnOnce(&mut Prompt)) -> Self {
+        change(&mut self.prompt);
+        self
+    }
+
+    pub(crate) fn answered(mut self, change: impl FnOnce(&mut Answer)) -> Self {
+        change(&mut self.answer);
+        self
+    }
+
+    /// With a call of a read-only tool.
+    pub(crate) fn calling(self, name: &str, witnesses: Witnesses) -> Self {
+        let call = TurnCall {
+            name: name.to_owned(),
+            read_only: true,
+            is_error: false,
+            witnesses,
+        };
+        self.answered(|answer| answer.calls.push(call))
+    }
+
+    /// With the answer that has the form of this schema.
+    pub(crate) fn formed(self, schema: serde_json::Value) -> Self {
+        self.prompted(|prompt| {
+            prompt.form = Some(OutputFormat {
+                name: "answer".to_owned(),
+                schema,
+                strict: true,
+            });
+        })
+    }
+
+    pub(crate) fn input(&self, event: Event) -> Input {
+        Input {
+            event,
+            session_id: self.session.clone(),
+            turn_id: self.id.clone(),
+            cwd: self.directory.clone(),
+            agent_name: self.agent.clone(),
+            model_id: "openai/gpt-4o".to_owned(),
+            last_user_message: Some(self.prompt.text.clone()),
+            prompt: Some(self.prompt.clone()),
+            ..Input::default()
+        }
+    }
+}
+
+/// What came of a turn.
+#[derive(Debug)]
+pub(crate) enum Came {
+    /// It was answered without a model.
+    Replayed(Synthetic),
+    /// A model answered.
+    Ran,
+    /// It must not happen, and why.
+    Blocked(String),
+}
+
+impl Came {
+    #[track_caller]
+    pub(crate) fn replayed(self) -> Synthetic {
+        match self {
+            Self::Replayed(synthetic) => synthetic,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn is_replay(&self) -> bool {
+        matches!(self, Self::Replayed(_))
+    }
+}
+
+impl World {
+    pub(crate) fn agent(&self, name: &str) -> Arc<Agent> {
+        let mut agents = self.team.0.iter();
+        Arc::clone(agents.find(|agent| agent.name == name).unwrap())
+    }
+
+    pub(crate) async fn hear(&self, input: &Input) -> Output {
+        self.builtin.run(&[], input).await.unwrap()
+    }
+
+    /// The turn with an id of its own.
+    pub(crate) fn numbered(&self, turn: Turn) -> Turn {
+        let number = self.turns.fetch_add(1, Ordering::SeqCst);
+        Turn {
+            id: format!("turn-{number}"),
+            ..turn
+        }
+    }
+
+    pub(crate) async fn begin(&self, turn: &Turn) -> Output {
+        self.hear(&turn.input(Event::PreUserTurn)).await
+    }
+
+    pub(crate) async fn stop(&self, turn: &Turn, text: &str) -> Output {
+        let answer = Answer {
+            text: text.to_owned(),
+            ..turn.answer.clone()
+        };
+        self.hear(&Input {
+            answer: Some(answer),
+            ..turn.input(Event::Stop)
+        })
+        .await
+    }
+
+    pub(crate) async fn end(&self, turn: &Turn) {
+        self.hear(&turn.input(Event::TurnEnd)).await;
+    }
+
+    /// A whole turn; if a model must answer, it says `text`.
+    pub(crate) async fn ask(&self, turn: Turn, text: &str) -> Came {
+        let turn = self.numbered(turn);
+        let begun = self.begin(&turn).await;
+        let came = match (begun.block, begun.synthetic) {
+            (Some(why), _) => Came::Blocked(why),
+            (None, Some(synthetic)) => {
+                let replayed = turn.clone().answered(|answer| {
+                    answer.synthetic = true;
+                    answer.finish = None;
+                    answer.worth = Spend::default();
+                });
+                self.stop(&replayed, &synthetic.content).await;
+                Came::Replayed(synthetic)
+            }
+            (None, None) => {
+                self.stop(&turn, text).await;
+                Came::Ran
+            }
+        };
+        self.end(&turn).await;
+        came
+    }
+
+    /// Whether what a model says now is there when it is asked again.
+    pub(crate) async fn keeps(&self, turn: Turn, text: &str) -> bool {
+        assert!(!self.ask(turn.clone(), text).await.is_replay());
+        self.ask(turn, "something else").await.is_replay()
+    }
+
+    /// Why the answer of a turn is not kept.
+    pub(crate) async fn refusal(&self, turn: Turn, text: &str) -> String {
+        assert!(!self.ask(turn, text).await.is_replay());
+        let row = self.row().await;
+        assert_eq!(row.kind, "turn");
+        row.not_stored.expect("it was kept")
+    }
+
+    /// The newest row of the ledger.
+    pub(crate) async fn row(&self) -> Row {
+        self.rows().await.remove(0)
+    }
+
+    /// The rows of the ledger, the newest first.
+    pub(crate) async fn rows(&self) -> Vec<Row> {
+        self.cache.ledger().flush().await;
+        self.cache.ledger().recent(100).unwrap()
+    }
+
+    /// The entries of turns.
+    pub(crate) async fn entries(&self) -> Vec<Stored> {
+        let mut found = Vec::new();
+        let listed = self
+            .cache
+            .each(&Entries::default(), |stored| found.push(stored))
+            .await;
+        listed.unwrap();
+        found
+    }
+
+    pub(crate) fn after(&self, time: Duration) {
+        self.clock.advance(time);
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    /// What a tool that reads a file passes on.
+    pub(crate) fn read(&self, name: &str) -> Witnesses {
+        let witness = Witness::default();
+        witness.read(&self.path(name)).unwrap();
+        witness.witnesses()
+    }
+}
+
+/// What is wrong with a section.
+pub(crate) fn problems(section: &str) -> Vec<Problem> {
+    let world = world("{enabled: true}");
+    let node = tree::parse("agent.yaml", &format!("cache: {section}")).unwrap();
+    let mut problems = Vec::new();
+    let section = node.get("cache").unwrap();
+    world.builtin.check_section("cache", section, &mut problems);
+    problems
+}

@@ -1,0 +1,234 @@
+//! A builtin with an engine, a ledger and files of its own.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
+use cachalot_core::{Digest, DigestKey, ManualClock, Millis, Seals, tree};
+use cachalot_hooks::builtin::cache_response::{
+    CacheResponse, FlatFile, Keeping, Opener, Settings, Store,
+};
+use cachalot_memory::flat_json::{self, FlatJsonMemory};
+use cachalot_memory::in_process::InProcessMemory;
+use cachalot_memory::sqlite::{self, SqliteMemory};
+use cachalot_memory::{Filter, Memory, Page, Record};
+
+use super::{Agent, Team, World};
+
+/// Far from the epoch, and not a round number of seconds.
+const START: Millis = 1_750_000_000_123;
+
+/// A flat file, as the command line makes one of a memory.
+pub(crate) struct File {
+    pub(crate) memory: FlatJsonMemory,
+    pub(crate) path: PathBuf,
+}
+
+#[async_trait]
+impl FlatFile for File {
+    fn name(&self) -> String {
+        self.path
+            .file_name()
+            .unwrap()
+            .to_string_lossy()
+            .into_owned()
+    }
+
+    async fn get(&self, question: &str) -> Result<Option<String>, String> {
+        let found = self.memory.get(flat_json::SPACE, question, &[]).settle();
+        let found = found.await.map_err(|error| error.to_string())?;
+        let text = |record: Record| String::from_utf8(record.value.to_vec()).unwrap();
+        Ok(found.record.map(text))
+    }
+
+    async fn put(&self, question: &str, answer: &str) -> Result<(), String> {
+        let record = Record {
+            key: question.to_owned(),
+            value: Bytes::copy_from_slice(answer.as_bytes()),
+            labels: Vec::new(),
+            expires: None,
+            revision: 0,
+            updated: 0,
+        };
+        let put = self.memory.put(flat_json::SPACE, record, None).settle();
+        put.await.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    async fn remove(&self, question: &str) -> Result<(), String> {
+        if self.get(question).await?.is_none() {
+            return Ok(());
+        }
+        // Of all that begin so, the question itself is first.
+        let filter = Filter {
+            prefix: question,
+            ..Filter::default()
+        };
+        let erased = self
+            .memory
+            .erase(flat_json::SPACE, &filter, Page::keys(1))
+            .settle();
+        erased.await.map(|_| ()).map_err(|error| error.to_string())
+    }
+}
+
+/// What to make a world from.
+pub(crate) struct Making {
+    sections: String,
+    pub(crate) home: Arc<tempfile::TempDir>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) user: String,
+    pub(crate) mode: Mode,
+    pub(crate) seals: Arc<Seals>,
+    pub(crate) persistent: bool,
+    run: String,
+}
+
+/// Agents `root` and `other` with this section `cache`, in flow style.
+pub(crate) fn making(cache: &str) -> Making {
+    Making::with(&format!("cache: {cache}"))
+}
+
+/// The world of [`making`].
+pub(crate) fn world(cache: &str) -> World {
+    making(cache).make()
+}
+
+/// Seals that know these secrets.
+pub(crate) fn knowing(secrets: &[&str]) -> Arc<Seals> {
+    let seals = Seals::under(DigestKey::new([7; 32]));
+    secrets.iter().for_each(|secret| seals.learn(secret));
+    Arc::new(seals)
+}
+
+impl Making {
+    pub(crate) fn with(sections: &str) -> Self {
+        Self {
+            sections: sections.to_owned(),
+            home: Arc::new(tempfile::tempdir().unwrap()),
+            clock: Arc::new(ManualClock::at(START)),
+            user: "ann".to_owned(),
+            mode: Mode::On,
+            seals: Arc::new(Seals::none()),
+            persistent: true,
+            run: "run".to_owned(),
+        }
+    }
+
+    /// Beside another world: in the same directory, at the same time.
+    pub(crate) fn beside(mut self, other: &World) -> Self {
+        self.home = Arc::clone(&other.home);
+        self.clock = Arc::clone(&other.clock);
+        self
+    }
+
+    pub(crate) fn user(mut self, user: &str) -> Self {
+        user.clone_into(&mut self.user);
+        self
+    }
+
+    pub(crate) fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    pub(crate) fn seals(mut self, seals: &Arc<Seals>) -> Self {
+        self.seals = Arc::clone(seals);
+        self
+    }
+
+    pub(crate) fn in_process(mut self) -> Self {
+        self.persistent = false;
+        self
+    }
+
+    pub(crate) fn make(self) -> World {
+        let sections = tree::parse("agent.yaml", &self.sections).unwrap();
+        let agent = |name: &str| {
+            Arc::new(Agent {
+                name: name.to_owned(),
+                sections: sections.clone(),
+                fingerprint: Mutex::new(Some(Digest::of(b"as it was"))),
+            })
+        };
+        let team = Team(vec![agent("root"), agent("other")]);
+        let opened: Arc<AtomicUsize> = Arc::default();
+        let cache = engine(&self, "memory", Bounds::default());
+        let builtin = CacheResponse::new(
+            Arc::new(team.clone()),
+            opener(&self, &cache, &opened),
+            self.clock.clone(),
+            Arc::clone(&self.seals),
+        );
+        World {
+            builtin,
+            team,
+            cache,
+            clock: self.clock,
+            home: self.home,
+            opened,
+            turns: AtomicUsize::new(0),
+        }
+    }
+}
+
+fn engine(making: &Making, name: &str, bounds: Bounds) -> Cache {
+    let home = making.home.path();
+    let memory: Arc<dyn Memory> = if making.persistent {
+        let options = sqlite::Options::new(making.clock.clone());
+        Arc::new(SqliteMemory::open(&home.join(name), options).unwrap())
+    } else {
+        Arc::new(InProcessMemory::new(making.clock.clone()))
+    };
+    let warn: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(|line| panic!("{line}"));
+    Cache::exact(Options {
+        memory: Some(memory),
+        ledger: Ledger::at(&home.join("ledger"), making.run.clone(), Arc::clone(&warn)),
+        clock: making.clock.clone(),
+        seals: Arc::clone(&making.seals),
+        bounds,
+        warn,
+    })
+}
+
+/// Opens what the section asks for, the way the command line does.
+fn opener(making: &Making, cache: &Cache, opened: &Arc<AtomicUsize>) -> Opener {
+    let (cache, opened) = (cache.clone(), Arc::clone(opened));
+    let (mode, user) = (making.mode, making.user.clone());
+    let (clock, home) = (making.clock.clone(), Arc::clone(&making.home));
+    let small = Making {
+        sections: String::new(),
+        home: Arc::clone(&making.home),
+        clock: Arc::clone(&making.clock),
+        user: user.clone(),
+        mode,
+        seals: Arc::clone(&making.seals),
+        persistent: making.persistent,
+        run: "small".to_owned(),
+    };
+    Arc::new(move |settings: &Settings| {
+        opened.fetch_add(1, Ordering::SeqCst);
+        let flat = match &settings.path {
+            None => None,
+            Some(path) => {
+                let path = home.path().join(path);
+                let options = flat_json::Options::new(clock.clone());
+                let memory =
+                    FlatJsonMemory::open(&path, options).map_err(|error| error.to_string())?;
+                Some(Arc::new(File { memory, path }) as Arc<dyn FlatFile>)
+            }
+        };
+        let cache = match settings.keeping {
+            Keeping::Process => engine(&small, "small", Bounds::default()),
+            Keeping::Memory => cache.clone(),
+        };
+        Ok(Store {
+            cache,
+            mode,
+            user: user.clone(),
+            flat,
+        })
+    })
+}

@@ -1,0 +1,161 @@
+//! A place where handlers run in earnest.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cachalot_core::{ManualClock, Problem};
+use cachalot_hooks::{
+    Action, Builtins, Definition, Dialect, Entry, Event, Hooks, Input, Matcher, Report,
+    Surroundings, Verdict,
+};
+use cachalot_model::{Catalog, Configured, ModelSettings, Models};
+use cachalot_storage::{HttpClient, HttpOptions};
+use tempfile::TempDir;
+
+use crate::made::Nobody;
+
+/// Longer than any handler takes that does not hang, however busy the machine is.
+pub(crate) const AMPLE: Duration = Duration::from_secs(60);
+
+/// A directory of its own, an environment, and perhaps models.
+pub(crate) struct Bench {
+    pub(crate) directory: TempDir,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) models: Vec<(String, ModelSettings)>,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let path = std::env::var("PATH").unwrap();
+        let variables = [("PATH", path.as_str()), ("TEST_KEY", "sk-test")];
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            environment: variables
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            models: Vec::new(),
+        }
+    }
+
+    pub(crate) fn with(mut self, variable: &str, value: &str) -> Self {
+        self.environment
+            .insert(variable.to_owned(), value.to_owned());
+        self
+    }
+
+    /// The directory without symbolic links.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.directory.path().canonicalize().unwrap()
+    }
+
+    pub(crate) fn surroundings(&self) -> Surroundings {
+        let clock = Arc::new(ManualClock::at(0));
+        let models = cachalot_model::Surroundings {
+            environment: self.environment.clone(),
+            clock: clock.clone(),
+            http: HttpOptions::default(),
+            catalog: Catalog::built_in(),
+        };
+        let configured = Configured {
+            models: self.models.clone(),
+            ..Configured::default()
+        };
+        Surroundings {
+            builtins: Arc::new(Builtins::default()),
+            models: Models::new(models, configured),
+            http: HttpClient::new(HttpOptions::default()).unwrap(),
+            environment: Arc::new(self.environment.clone()),
+            clock,
+            directory: self.root(),
+        }
+    }
+
+    pub(crate) fn hooks(&self, entries: Vec<Entry>) -> Result<Hooks, Vec<Problem>> {
+        Hooks::assemble(entries, &Nobody, &self.surroundings())
+    }
+
+    /// What is wrong with a hook.
+    pub(crate) fn problem(&self, entry: Entry) -> Problem {
+        let Err(mut problems) = self.hooks(vec![entry]) else {
+            panic!("it is ready");
+        };
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        problems.remove(0)
+    }
+
+    /// What comes of a hook.
+    pub(crate) async fn verdict(&self, entry: Entry, mut input: Input) -> Verdict {
+        input.event = entry.event;
+        let hooks = self.hooks(vec![entry]).unwrap();
+        tokio::time::timeout(2 * AMPLE, hooks.fire(input))
+            .await
+            .expect("a hook that ends")
+    }
+
+    /// What a hook says.
+    pub(crate) async fn report(&self, entry: Entry, input: Input) -> Report {
+        let mut verdict = self.verdict(entry, input).await;
+        assert_eq!(verdict.reports.len(), 1);
+        verdict.reports.remove(0)
+    }
+
+    /// Why a hook says nothing.
+    pub(crate) async fn fault(&self, entry: Entry, input: Input) -> String {
+        self.report(entry, input).await.said.unwrap_err().message
+    }
+
+    pub(crate) fn read(&self, file: &str) -> String {
+        std::fs::read_to_string(self.directory.path().join(file)).unwrap()
+    }
+}
+
+/// A hook as a file names it.
+pub(crate) fn entry(event: Event, action: Action) -> Entry {
+    Entry {
+        event,
+        spoken: Arc::from(event.name()),
+        matcher: Matcher::ALL,
+        only: None,
+        definition: Definition {
+            timeout: AMPLE,
+            ..Definition::of(action)
+        },
+        dialect: Dialect::DockerAgent,
+        source: Arc::from("agent.yaml"),
+        place: None,
+    }
+}
+
+pub(crate) fn command(event: Event, line: impl Into<String>) -> Entry {
+    entry(event, Action::Command { line: line.into() })
+}
+
+/// Whether anything of these process groups is running, apart from what only waits to be noticed.
+pub(crate) fn running(groups: &[String]) -> Vec<String> {
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    processes
+        .filter_map(|process| std::fs::read_to_string(process.ok()?.path().join("stat")).ok())
+        .filter(|stat| {
+            let mut fields = stat[stat.rfind(')').unwrap() + 1..].split_whitespace();
+            let (state, group) = (fields.next().unwrap(), fields.nth(1).unwrap());
+            state != "Z" && groups.iter().any(|known| known == group)
+        })
+        .collect()
+}
+
+/// Waits until nothing of these process groups is running.
+pub(crate) async fn until_gone(groups: &[String]) {
+    let begun = Instant::now();
+    loop {
+        let left = running(groups);
+        if left.is_empty() {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "left: {left:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

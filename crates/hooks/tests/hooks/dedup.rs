@@ -1,0 +1,136 @@
+//! What runs the same in the same words runs once an event.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cachalot_hooks::definition::OnError;
+use cachalot_hooks::input::ToolUse;
+use cachalot_hooks::{
+    Action, AgentView, Builtin, Builtins, Dialect, Entry, Event, Fault, Hooks, Injection, Input,
+    Matcher, Output,
+};
+
+use crate::made::{Nobody, entry, surroundings};
+
+/// Counts how often it is told, and says with which arguments; adds itself behind `turn_end`.
+#[derive(Default)]
+struct Counts(AtomicUsize);
+
+#[async_trait]
+impl Builtin for Counts {
+    fn name(&self) -> &'static str {
+        "counts"
+    }
+
+    fn about(&self) -> &'static str {
+        "Counts."
+    }
+
+    fn events(&self) -> &'static [Event] {
+        &[Event::ToolGuard, Event::TurnEnd]
+    }
+
+    fn inject(&self, _: &dyn AgentView) -> Vec<Injection> {
+        vec![Injection::of(Event::TurnEnd)]
+    }
+
+    async fn run(&self, arguments: &[String], _: &Input) -> Result<Output, Fault> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(Output {
+            system_message: Some(arguments.join(" ")),
+            ..Output::default()
+        })
+    }
+}
+
+/// How often it is told of an event.
+async fn told(entries: Vec<Entry>, event: Event) -> usize {
+    let counts = Arc::new(Counts::default());
+    let mut builtins = Builtins::default();
+    builtins.register(counts.clone()).unwrap();
+    let hooks = Hooks::assemble(entries, &Nobody, &surroundings(builtins)).unwrap();
+    let verdict = hooks
+        .fire(Input {
+            event,
+            tool: Some(ToolUse {
+                name: "shell".to_owned(),
+                ..ToolUse::default()
+            }),
+            ..Input::default()
+        })
+        .await;
+    let told = counts.0.load(Ordering::SeqCst);
+    assert_eq!(verdict.reports.len(), told);
+    told
+}
+
+#[tokio::test]
+async fn the_same_twice_is_told_once() {
+    let twice = vec![
+        entry(Event::ToolGuard, "counts", &[]),
+        entry(Event::ToolGuard, "counts", &[]),
+    ];
+    assert_eq!(told(twice, Event::ToolGuard).await, 1);
+}
+
+#[tokio::test]
+async fn every_field_of_a_definition_keeps_two_apart() {
+    let changes: [fn(&mut Entry); 9] = [
+        |entry| entry.definition.name = Some("another".to_owned()),
+        |entry| {
+            entry.definition.action = Action::Builtin {
+                name: "counts".to_owned(),
+                arguments: vec!["argument".to_owned()],
+            };
+        },
+        |entry| entry.definition.timeout = Duration::from_secs(61),
+        |entry| drop(entry.definition.env.insert("A".to_owned(), "1".to_owned())),
+        |entry| entry.definition.working_dir = Some("/".to_owned()),
+        |entry| entry.definition.on_error = Some(OnError::Warn),
+        |entry| entry.definition.strict_output = true,
+        |entry| entry.definition.sequential = true,
+        |entry| entry.dialect = Dialect::Claude,
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut other = entry(Event::ToolGuard, "counts", &[]);
+        change(&mut other);
+        let both = vec![entry(Event::ToolGuard, "counts", &[]), other.clone(), other];
+        assert_eq!(told(both, Event::ToolGuard).await, 2, "change {number}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_are_apart_where_their_bounds_are() {
+    let both = vec![
+        entry(Event::ToolGuard, "counts", &["a b"]),
+        entry(Event::ToolGuard, "counts", &["a", "b"]),
+    ];
+    assert_eq!(told(both, Event::ToolGuard).await, 2);
+}
+
+#[tokio::test]
+async fn who_names_it_and_for_which_tools_makes_no_difference() {
+    let mut other = entry(Event::ToolGuard, "counts", &[]);
+    other.source = Arc::from("other.yaml");
+    other.matcher = Matcher::of("shell|grep").unwrap();
+    let mut elsewhere = entry(Event::ToolGuard, "counts", &[]);
+    elsewhere.matcher = Matcher::of("grep").unwrap();
+    let all = vec![
+        elsewhere.clone(),
+        other,
+        entry(Event::ToolGuard, "counts", &[]),
+        elsewhere,
+    ];
+    assert_eq!(told(all, Event::ToolGuard).await, 1);
+}
+
+#[tokio::test]
+async fn what_a_builtin_adds_for_itself_is_not_told_besides_what_a_file_names() {
+    assert_eq!(told(Vec::new(), Event::TurnEnd).await, 1);
+    let named = vec![entry(Event::TurnEnd, "counts", &[])];
+    assert_eq!(told(named, Event::TurnEnd).await, 1);
+    let other = vec![entry(Event::TurnEnd, "counts", &["argument"])];
+    assert_eq!(told(other, Event::TurnEnd).await, 2);
+}

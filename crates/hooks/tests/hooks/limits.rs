@@ -1,0 +1,335 @@
+//! Hooks that hang, break down or are in the way, and what can be said against hooks beforehand.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use cachalot_core::Place;
+use cachalot_hooks::contract::{Blocks, Failure};
+use cachalot_hooks::definition::OnError;
+use cachalot_hooks::{
+    AgentView, Builtin, Builtins, CONTRACTS, Dialect, Event, Fault, Hooks, Injection, Input, Output,
+};
+
+use crate::made::{Made, Nobody, entry, surroundings};
+
+/// How long hooks that hang may take.
+const LIMIT: Duration = Duration::from_millis(100);
+
+fn hangs(event: Event) -> Made {
+    Made::of(event)
+        .hook(|_| std::future::pending())
+        .but(|entry| entry.definition.timeout = LIMIT)
+}
+
+/// Says so when it is dropped.
+struct Dropped(Arc<AtomicBool>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A hook that hangs, and whether it has ended.
+fn watched(event: Event) -> (Made, Arc<AtomicBool>) {
+    let ended = Arc::new(AtomicBool::new(false));
+    let end = Arc::clone(&ended);
+    let made = Made::of(event).hook(move |_| {
+        let guard = Dropped(Arc::clone(&end));
+        async move {
+            let _guard = guard;
+            std::future::pending().await
+        }
+    });
+    (made, ended)
+}
+
+#[tokio::test]
+async fn a_hook_that_hangs_is_ended_on_every_event_and_denies_where_failing_does() {
+    let fire = |contract: &'static cachalot_hooks::Contract| async move {
+        let (made, ended) = watched(contract.event);
+        let began = Instant::now();
+        let verdict = made
+            .but(|entry| entry.definition.timeout = LIMIT)
+            .verdict()
+            .await;
+        assert!(began.elapsed() < Duration::from_secs(30));
+        assert!(ended.load(Ordering::SeqCst));
+        let why = "hook `hook-0` (agent.yaml) failed: no answer within 100ms; \
+                   a longer `timeout` gives it more time";
+        assert_eq!(verdict.messages, [why]);
+        let denial = (contract.failure == Failure::Denial).then_some(why);
+        assert_eq!(verdict.denial(), denial, "{}", contract.event);
+        assert!(verdict.reports[0].elapsed >= LIMIT);
+    };
+    futures_util::future::join_all(CONTRACTS.iter().map(fire)).await;
+}
+
+#[tokio::test]
+async fn each_hook_has_its_own_time() {
+    let verdict = hangs(Event::UserPromptSubmit)
+        .says(Output {
+            additional_context: Some("there".to_owned()),
+            ..Output::default()
+        })
+        .verdict()
+        .await;
+    assert_eq!(verdict.context, ["there"]);
+    assert!(verdict.reports[0].said.is_err());
+    assert!(verdict.reports[1].elapsed < LIMIT);
+}
+
+#[tokio::test]
+async fn a_panic_is_a_failure() {
+    for event in [Event::ToolGuard, Event::TurnStart] {
+        let verdict = Made::of(event)
+            .hook(|input| async move { panic!("at {}", input.event) })
+            .hook(|_| -> std::future::Ready<Result<Output, Fault>> { panic!("at once") })
+            .says(Output::default())
+            .verdict()
+            .await;
+        assert_eq!(
+            verdict.messages,
+            [
+                format!("hook `hook-0` (agent.yaml) failed: it panicked: at {event}"),
+                "hook `hook-1` (agent.yaml) failed: it panicked: at once".to_owned(),
+            ]
+        );
+        assert_eq!(verdict.reports[2].said, Ok(Output::default()));
+        assert_eq!(verdict.denial().is_some(), event == Event::ToolGuard);
+    }
+}
+
+#[tokio::test]
+async fn dropping_the_future_ends_the_handlers() {
+    for event in [Event::PreToolUse, Event::ToolGuard] {
+        let (made, ended) = watched(event);
+        let fired = tokio::time::timeout(Duration::from_millis(20), made.verdict()).await;
+        assert!(fired.is_err());
+        assert!(ended.load(Ordering::SeqCst));
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_ends_with_its_turn_denies_nothing() {
+    for on_error in [None, Some(OnError::Block)] {
+        let verdict = Made::of(Event::ToolGuard)
+            .hook(|_| async {
+                Err(Fault {
+                    message: "cancelled".to_owned(),
+                    is_cancelled: true,
+                    ..Fault::new("")
+                })
+            })
+            .but(|entry| entry.definition.on_error = on_error)
+            .verdict()
+            .await;
+        assert_eq!(verdict.decision, None);
+        assert!(verdict.messages.is_empty());
+        assert!(verdict.reports[0].said.as_ref().unwrap_err().is_cancelled);
+    }
+}
+
+#[tokio::test]
+async fn guards_that_fail_deny_whatever_they_say_of_failures() {
+    for contract in CONTRACTS
+        .iter()
+        .filter(|contract| contract.failure == Failure::Denial)
+    {
+        for on_error in [
+            None,
+            Some(OnError::Warn),
+            Some(OnError::Ignore),
+            Some(OnError::Block),
+        ] {
+            let made = Made::of(contract.event).fails();
+            let verdict = made
+                .but(|entry| entry.definition.on_error = on_error)
+                .verdict()
+                .await;
+            assert_eq!(
+                verdict.denial(),
+                Some("hook `hook-0` (agent.yaml) failed: broken")
+            );
+            let messages = usize::from(on_error != Some(OnError::Ignore));
+            assert_eq!(verdict.messages.len(), messages);
+        }
+    }
+}
+
+#[tokio::test]
+async fn other_hooks_that_fail_warn_or_are_ignored_or_block_as_they_say() {
+    for contract in CONTRACTS
+        .iter()
+        .filter(|contract| contract.failure == Failure::Warning)
+    {
+        let of = |on_error| {
+            let made = Made::of(contract.event).fails();
+            made.but(|entry| entry.definition.on_error = on_error)
+                .verdict()
+        };
+        for (on_error, messages) in [
+            (None, 1),
+            (Some(OnError::Warn), 1),
+            (Some(OnError::Ignore), 0),
+        ] {
+            let verdict = of(on_error).await;
+            assert_eq!(verdict.decision, None);
+            assert_eq!(verdict.messages.len(), messages);
+        }
+        if contract.blocks == Blocks::Refusal {
+            assert!(of(Some(OnError::Block)).await.denial().is_some());
+        }
+    }
+}
+
+#[tokio::test]
+async fn hooks_of_other_runtimes_that_fail_deny_only_if_they_say_so() {
+    for (on_error, denies) in [(None, false), (Some(OnError::Block), true)] {
+        let made = Made::of(Event::PreToolUse).fails().but(|entry| {
+            entry.dialect = Dialect::Claude;
+            entry.definition.on_error = on_error;
+        });
+        let verdict = made.verdict().await;
+        assert_eq!(verdict.denial().is_some(), denies);
+        assert_eq!(verdict.messages.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn strict_hooks_that_say_what_is_not_honoured_fail_and_others_are_not_heard() {
+    let output = || Output {
+        additional_context: Some("unheard".to_owned()),
+        system_message: Some("heard".to_owned()),
+        ..Output::default()
+    };
+    let verdict = Made::of(Event::TurnEnd).says(output()).verdict().await;
+    assert_eq!(
+        (verdict.messages, verdict.context),
+        (vec!["heard".to_owned()], vec![])
+    );
+    let strict = Made::of(Event::TurnEnd).says(output());
+    let verdict = strict
+        .but(|entry| entry.definition.strict_output = true)
+        .verdict()
+        .await;
+    assert_eq!(
+        verdict.messages,
+        [
+            "hook `hook-0` (agent.yaml) failed: it said `additional_context`, which `turn_end` does \
+          not honour; `strict_output` makes that a failure"
+        ]
+    );
+    let strict = Made::of(Event::ToolGuard).says(output());
+    let verdict = strict
+        .but(|entry| entry.definition.strict_output = true)
+        .verdict()
+        .await;
+    assert!(verdict.denial().is_some());
+}
+
+#[tokio::test]
+async fn a_block_where_nothing_can_be_blocked_warns_also_of_strict_hooks() {
+    let output = Output {
+        block: Some("enough".to_owned()),
+        ..Output::default()
+    };
+    let strict = Made::of(Event::TurnEnd).says(output);
+    let verdict = strict
+        .but(|entry| entry.definition.strict_output = true)
+        .verdict()
+        .await;
+    assert!(verdict.messages[0].contains("wanted to block: enough"));
+    assert!(verdict.reports[0].said.is_ok());
+}
+
+#[tokio::test]
+async fn messages_show_no_more_than_the_beginning_of_a_long_title() {
+    let name = format!("{}\nsecond line", "é".repeat(70));
+    let made = Made::of(Event::TurnEnd).fails();
+    let verdict = made
+        .but(|entry| entry.definition.name = Some(name))
+        .verdict()
+        .await;
+    let shown = "é".repeat(60);
+    assert_eq!(
+        verdict.messages,
+        [format!("hook `{shown}…` (agent.yaml) failed: broken")]
+    );
+}
+
+#[test]
+fn a_failure_cannot_block_where_nothing_can_be_blocked() {
+    let place = Place {
+        file: Arc::from("agent.yaml"),
+        line: 3,
+        column: 5,
+        start: 20,
+        len: 4,
+    };
+    let mut entries = Vec::new();
+    for event in Event::all() {
+        let mut entry = entry(event, "absent", &[]);
+        entry.definition.on_error = Some(OnError::Block);
+        entry.place = Some(place.clone());
+        entries.push(entry);
+    }
+    let problems = Hooks::assemble(entries, &Nobody, &surroundings(Builtins::default()));
+    let problems = problems.err().unwrap();
+    // One for each hook: either nothing can be blocked, or there is no such builtin.
+    assert_eq!(problems.len(), CONTRACTS.len());
+    for (problem, contract) in problems.iter().zip(&CONTRACTS) {
+        let is_blocking = contract.blocks == Blocks::Refusal;
+        assert_eq!(problem.code != "nothing-to-block", is_blocking, "{problem}");
+        assert_eq!(problem.place, Some(place.clone()));
+    }
+    assert!(
+        problems[0]
+            .to_string()
+            .contains("nothing can be blocked at `session_start`")
+    );
+}
+
+/// Adds itself where it makes no sense.
+struct Misplaced;
+
+#[async_trait]
+impl Builtin for Misplaced {
+    fn name(&self) -> &'static str {
+        "misplaced"
+    }
+
+    fn about(&self) -> &'static str {
+        "Is wrong."
+    }
+
+    fn events(&self) -> &'static [Event] {
+        &[Event::Stop]
+    }
+
+    fn inject(&self, _: &dyn AgentView) -> Vec<Injection> {
+        vec![Injection::of(Event::Stop), Injection::of(Event::TurnEnd)]
+    }
+
+    async fn run(&self, _: &[String], _: &Input) -> Result<Output, Fault> {
+        Ok(Output::default())
+    }
+}
+
+#[test]
+fn a_builtin_adds_itself_only_to_its_own_events() {
+    let mut builtins = Builtins::default();
+    builtins.register(Arc::new(Misplaced)).unwrap();
+    let problems = Hooks::assemble(Vec::new(), &Nobody, &surroundings(builtins))
+        .err()
+        .unwrap();
+    assert_eq!(problems.len(), 1);
+    assert_eq!(problems[0].code, "wrong-event");
+    assert!(
+        problems[0]
+            .message
+            .contains("`misplaced` adds itself to `turn_end`")
+    );
+}

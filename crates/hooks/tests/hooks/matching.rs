@@ -1,0 +1,182 @@
+//! Whom a hook is for.
+
+use cachalot_hooks::definition::Only;
+use cachalot_hooks::input::{Notification, ToolResponse, ToolUse};
+use cachalot_hooks::{Dialect, Event, Hooks, Input, Matcher, Output};
+
+use crate::made::Made;
+
+fn tool(name: &str, failed: bool) -> Input {
+    Input {
+        tool: Some(ToolUse {
+            name: name.to_owned(),
+            ..ToolUse::default()
+        }),
+        tool_response: Some(ToolResponse {
+            text: String::new(),
+            is_error: failed,
+        }),
+        ..Input::default()
+    }
+}
+
+fn for_tools(event: Event, pattern: &str) -> Made {
+    Made::of(event)
+        .says(Output::default())
+        .but(|entry| entry.matcher = Matcher::of(pattern).unwrap())
+}
+
+async fn is_told(made: Made, input: Input) -> bool {
+    !made.fire(input).await.reports.is_empty()
+}
+
+#[tokio::test]
+async fn a_matcher_matches_whole_names_with_upper_and_lower_case_apart() {
+    for (pattern, name, matches) in [
+        ("", "shell", true),
+        ("*", "shell", true),
+        ("shell", "shell", true),
+        ("shell", "shells", false),
+        ("shell", "my_shell", false),
+        ("Shell", "shell", false),
+        ("(?i)SHELL", "shell", true),
+        ("shell|edit_.*", "edit_file", true),
+        ("shell|edit_.*", "edit", false),
+        ("shell|edit_.*", "shellx", false),
+        (".*", "anything", true),
+    ] {
+        assert_eq!(
+            Matcher::of(pattern).unwrap().matches(name),
+            matches,
+            "{pattern} {name}"
+        );
+        let told = is_told(for_tools(Event::PreToolUse, pattern), tool(name, false)).await;
+        assert_eq!(told, matches, "{pattern} {name}");
+        let wanted = for_tools(Event::PreToolUse, pattern)
+            .hooks()
+            .want_tool(Event::PreToolUse, name);
+        assert_eq!(wanted, matches, "{pattern} {name}");
+    }
+}
+
+#[test]
+fn a_matcher_that_is_no_expression_is_an_error() {
+    for pattern in ["[", "a)|(b", "(", "?"] {
+        assert!(Matcher::of(pattern).is_err(), "{pattern}");
+    }
+}
+
+#[test]
+fn a_matcher_is_shown_as_written() {
+    assert_eq!(Matcher::of("shell|grep").unwrap().pattern(), "shell|grep");
+    assert_eq!(Matcher::of("*").unwrap(), Matcher::ALL);
+    assert_ne!(Matcher::of("shell").unwrap(), Matcher::ALL);
+}
+
+#[tokio::test]
+async fn names_of_the_dialect_match_as_our_own_do() {
+    let made = || for_tools(Event::PreToolUse, "Bash").but(|entry| entry.dialect = Dialect::Claude);
+    assert!(is_told(made(), tool("shell", false)).await);
+    assert!(!is_told(made(), tool("grep", false)).await);
+    assert!(made().hooks().want_tool(Event::PreToolUse, "shell"));
+    assert!(!made().hooks().want_tool(Event::PreToolUse, "grep"));
+    assert!(!is_told(for_tools(Event::PreToolUse, "Bash"), tool("shell", false)).await);
+}
+
+#[tokio::test]
+async fn tools_of_servers_may_be_wanted_until_their_server_is_known() {
+    let made = || {
+        for_tools(Event::PreToolUse, "mcp__git__.*").but(|entry| entry.dialect = Dialect::Claude)
+    };
+    assert!(
+        made()
+            .hooks()
+            .want_tool(Event::PreToolUse, "mcp_git_status")
+    );
+    let of = |server: &str| {
+        let mut input = tool("mcp_git_status", false);
+        let mcp = Some((server.to_owned(), "status".to_owned()));
+        input.tool.as_mut().unwrap().mcp = mcp;
+        input
+    };
+    assert!(is_told(made(), of("git")).await);
+    assert!(!is_told(made(), of("github")).await);
+}
+
+#[tokio::test]
+async fn hooks_may_be_only_for_failures_or_only_for_what_did_not_fail() {
+    for (only, failed, told) in [
+        (Only::Failures, true, true),
+        (Only::Failures, false, false),
+        (Only::Successes, true, false),
+        (Only::Successes, false, true),
+    ] {
+        let made = for_tools(Event::PostToolUse, "").but(|entry| entry.only = Some(only));
+        assert_eq!(is_told(made, tool("shell", failed)).await, told);
+    }
+}
+
+#[tokio::test]
+async fn without_a_tool_a_matcher_matches_the_kind_of_event() {
+    let source = |source: &str| Input {
+        source: Some(source.to_owned()),
+        ..Input::default()
+    };
+    let notification = |kind| Input {
+        notification: Some(Notification {
+            kind,
+            ..Notification::default()
+        }),
+        ..Input::default()
+    };
+    let ended = Input {
+        reason: Some("clear".to_owned()),
+        ..Input::default()
+    };
+    for (event, pattern, input, told) in [
+        (
+            Event::SessionStart,
+            "startup|resume",
+            source("resume"),
+            true,
+        ),
+        (
+            Event::SessionStart,
+            "startup|resume",
+            source("compact"),
+            false,
+        ),
+        (Event::SessionStart, "startup", Input::default(), false),
+        (Event::SessionStart, "", Input::default(), true),
+        (Event::PreCompact, "auto", source("manual"), false),
+        (Event::SessionEnd, "clear", ended, true),
+        (
+            Event::Notification,
+            "idle_prompt",
+            notification(Some("idle_prompt")),
+            true,
+        ),
+        (
+            Event::Notification,
+            "idle_prompt",
+            notification(None),
+            false,
+        ),
+        (Event::Stop, "anything", Input::default(), true),
+    ] {
+        let made = for_tools(event, pattern).but(|entry| entry.dialect = Dialect::Claude);
+        assert_eq!(is_told(made, input).await, told, "{event} {pattern}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_told_where_nobody_wants_to_be() {
+    let hooks = Made::of(Event::Stop).says(Output::default()).hooks();
+    for event in Event::all() {
+        assert_eq!(hooks.want(event), event == Event::Stop);
+    }
+    assert!(!hooks.want_tool(Event::PreToolUse, "shell"));
+    assert!(!Hooks::default().want(Event::Stop));
+    let verdict = hooks.fire(tool("shell", false)).await;
+    assert_eq!(verdict, cachalot_hooks::Verdict::default());
+}

@@ -1,0 +1,171 @@
+//! `strip_unsupported_modalities`: no images for models that take none.
+
+use std::sync::Arc;
+
+use cachalot_hooks::{Event, Input, Output};
+use cachalot_model::{Block, Image, ImageSource, Message, Role, ToolResult};
+use serde_json::Map;
+
+use crate::seam::{Agent, World};
+
+const NAME: &str = "strip_unsupported_modalities";
+
+fn image() -> Block {
+    Block::Image(Image {
+        source: ImageSource::Inline {
+            media_type: "image/png".to_owned(),
+            base64: "iVBORw0KGgo=".to_owned(),
+        },
+        extra: Map::new(),
+    })
+}
+
+fn result(content: Vec<Block>) -> Block {
+    Block::ToolResult(ToolResult {
+        id: "call-1".to_owned(),
+        content,
+        is_error: false,
+        extra: Map::new(),
+    })
+}
+
+fn said(content: Vec<Block>) -> Arc<Message> {
+    Arc::new(Message::of(Role::User, content))
+}
+
+fn call(model: &str, messages: Vec<Arc<Message>>, unsent: usize) -> Input {
+    Input {
+        event: Event::BeforeLlmCall,
+        agent_name: "root".to_owned(),
+        model_id: model.to_owned(),
+        messages,
+        unsent,
+        ..Input::default()
+    }
+}
+
+fn world(models: &[&str], sections: &str) -> World {
+    World::of(vec![Agent::of("root", models, sections)])
+}
+
+#[tokio::test]
+async fn images_that_were_not_sent_yet_become_texts_that_say_so() {
+    let world = world(&["openai/o3-mini"], "");
+    let before = said(vec![image()]);
+    let newest = said(vec![
+        Block::text("Look:"),
+        image(),
+        result(vec![Block::text("a chart"), image()]),
+        Block::text("What is it?"),
+    ]);
+    let messages = vec![Arc::clone(&before), said(vec![Block::text("hm")]), newest];
+    let input = call("openai/o3-mini", messages.clone(), 2);
+    let output = world.run(NAME, &[], &input).await.unwrap();
+    let left_out = "[There was an image here; it was left out, because openai/o3-mini takes none.]";
+    let expected = Message::of(
+        Role::User,
+        vec![
+            Block::text("Look:"),
+            Block::text(left_out),
+            result(vec![Block::text("a chart"), Block::text(left_out)]),
+            Block::text("What is it?"),
+        ],
+    );
+    // What stands for the tail is the whole tail; what was sent stays as it is.
+    assert_eq!(
+        output.updated_messages,
+        Some(vec![(*messages[1]).clone(), expected])
+    );
+    let sent = call("openai/o3-mini", vec![before], 0);
+    assert_eq!(
+        world.run(NAME, &[], &sent).await.unwrap(),
+        Output::default()
+    );
+}
+
+#[tokio::test]
+async fn a_model_that_takes_them_or_that_nobody_knows_gets_them() {
+    let world = world(&["openai/gpt-4o", "ollama/llava", "openai/o3-mini"], "");
+    for (model, is_stripped) in [
+        ("openai/gpt-4o", false),
+        ("ollama/llava", false),
+        ("openai/o3-mini", true),
+    ] {
+        let input = call(model, vec![said(vec![image()])], 1);
+        let output = world.run(NAME, &[], &input).await.unwrap();
+        assert_eq!(output.updated_messages.is_some(), is_stripped, "{model}");
+    }
+}
+
+#[tokio::test]
+async fn without_images_nothing_is_rewritten() {
+    let world = world(&["openai/o3-mini"], "");
+    let texts = vec![said(vec![
+        Block::text("hello"),
+        result(vec![Block::text("x")]),
+    ])];
+    let input = call("openai/o3-mini", texts, 1);
+    assert_eq!(
+        world.run(NAME, &[], &input).await.unwrap(),
+        Output::default()
+    );
+    // More that is unsent than there is: nothing to stumble over.
+    let input = call("openai/o3-mini", Vec::new(), 3);
+    assert_eq!(
+        world.run(NAME, &[], &input).await.unwrap(),
+        Output::default()
+    );
+}
+
+#[tokio::test]
+async fn the_section_overrules_what_is_known_of_the_model() {
+    let blind = world(&["ollama/llama3.2"], "strip_unsupported_modalities: true");
+    let input = call("ollama/llama3.2", vec![said(vec![image()])], 1);
+    let output = blind.run(NAME, &[], &input).await.unwrap();
+    assert!(output.updated_messages.is_some());
+    let seeing = world(&["openai/o3-mini"], "strip_unsupported_modalities: false");
+    let input = call("openai/o3-mini", vec![said(vec![image()])], 1);
+    assert_eq!(
+        seeing.run(NAME, &[], &input).await.unwrap(),
+        Output::default()
+    );
+}
+
+#[test]
+fn agents_have_it_whose_model_is_known_to_take_no_images_or_who_say_so() {
+    let world = World::new();
+    for (models, sections, expected) in [
+        (&["openai/o3-mini"][..], "", true),
+        (&["openai/gpt-4o", "openai/gpt-3.5-turbo"], "", true),
+        (&["openai/gpt-4o"], "", false),
+        (&["ollama/llama3.2"], "", false),
+        (
+            &["ollama/llama3.2"],
+            "strip_unsupported_modalities: true",
+            true,
+        ),
+        (
+            &["openai/o3-mini"],
+            "strip_unsupported_modalities: false",
+            false,
+        ),
+        (&[], "", false),
+    ] {
+        let agent = Agent::of("root", models, sections);
+        let injected = world.injected(NAME, &agent);
+        let of_model_calls = vec![(Event::BeforeLlmCall, Vec::new())];
+        assert_eq!(injected, if expected { of_model_calls } else { Vec::new() });
+    }
+}
+
+#[test]
+fn the_section_is_true_or_false() {
+    let world = World::new();
+    let yaml = "strip_unsupported_modalities: flase";
+    let problems = world.problems(NAME, yaml);
+    assert_eq!(problems[0].code, "wrong-type");
+    assert_eq!(problems[0].help.as_deref(), Some("did you mean `false`?"));
+    let place = problems[0].place.as_ref().unwrap();
+    assert_eq!(&yaml[place.start..place.start + place.len], "flase");
+    assert!(world.refusal(NAME, &["images"]).contains("`images`"));
+}

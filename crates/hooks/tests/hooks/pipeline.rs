@@ -1,0 +1,300 @@
+//! Rewrites: each hook of a sequential event sees what those before it made of the input.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cachalot_hooks::input::{ToolResponse, ToolUse};
+use cachalot_hooks::{Decision, Event, Input, Output, Verdict};
+use cachalot_model::Message;
+use serde_json::{Value, json};
+
+use crate::made::Made;
+
+fn tool(input: Value) -> Input {
+    Input {
+        tool: Some(ToolUse {
+            name: "shell".to_owned(),
+            input: input.as_object().unwrap().clone(),
+            ..ToolUse::default()
+        }),
+        tool_response: Some(ToolResponse {
+            text: "answered".to_owned(),
+            is_error: true,
+        }),
+        ..Input::default()
+    }
+}
+
+fn patch(patch: Value) -> Output {
+    Output {
+        updated_input: patch.as_object().cloned(),
+        ..Output::default()
+    }
+}
+
+fn response(text: &str) -> Output {
+    Output {
+        updated_tool_response: Some(text.to_owned()),
+        ..Output::default()
+    }
+}
+
+fn messages(texts: &[&str]) -> Vec<Message> {
+    texts.iter().map(|text| Message::user(*text)).collect()
+}
+
+/// A conversation of which the last `unsent` were not sent.
+fn conversation(texts: &[&str], unsent: usize) -> Input {
+    Input {
+        messages: messages(texts).into_iter().map(Arc::new).collect(),
+        unsent,
+        ..Input::default()
+    }
+}
+
+fn rewritten(texts: &[&str]) -> Output {
+    Output {
+        updated_messages: Some(messages(texts)),
+        ..Output::default()
+    }
+}
+
+async fn rewrite(texts: &[&str], unsent: usize, to: &[&str]) -> Verdict {
+    Made::of(Event::BeforeLlmCall)
+        .says(rewritten(to))
+        .fire(conversation(texts, unsent))
+        .await
+}
+
+#[tokio::test]
+async fn patches_of_arguments_compose_and_the_last_wins() {
+    let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let notes = |output: Output| {
+        let seen = Arc::clone(&seen);
+        move |input: Input| {
+            seen.lock().unwrap().push(input.tool.unwrap().input.into());
+            let output = output.clone();
+            async move { Ok(output) }
+        }
+    };
+    let verdict = Made::of(Event::ToolInputTransform)
+        .hook(notes(patch(json!({ "a": { "x": 1 }, "b": 2 }))))
+        .hook(notes(patch(json!({ "b": 3, "c": null }))))
+        .hook(notes(Output::default()))
+        .fire(tool(json!({ "a": { "x": 0, "y": 0 }, "d": 4 })))
+        .await;
+    assert_eq!(
+        *seen.lock().unwrap(),
+        [
+            json!({ "a": { "x": 0, "y": 0 }, "d": 4 }),
+            json!({ "a": { "x": 1 }, "b": 2, "d": 4 }),
+            json!({ "a": { "x": 1 }, "b": 3, "c": null, "d": 4 }),
+        ]
+    );
+    let updated = Value::from(verdict.updated_input.unwrap());
+    assert_eq!(updated, json!({ "a": { "x": 1 }, "b": 3, "c": null }));
+}
+
+#[tokio::test]
+async fn an_empty_patch_and_no_patch_rewrite_nothing() {
+    let made = Made::of(Event::PreToolUse)
+        .says(patch(json!({})))
+        .says(Output::default());
+    let verdict = made.fire(tool(json!({ "a": 1 }))).await;
+    assert_eq!(verdict.updated_input, None);
+}
+
+#[tokio::test]
+async fn results_compose_and_may_become_empty() {
+    let made = Made::of(Event::ToolResponseTransform)
+        .hook(|input| async move {
+            let before = input.tool_response.unwrap();
+            assert!(before.is_error);
+            Ok(response(&format!("{}!", before.text)))
+        })
+        .hook(|input| async move { Ok(response(&input.tool_response.unwrap().text.repeat(2))) });
+    let verdict = made.fire(tool(json!({}))).await;
+    assert_eq!(
+        verdict.updated_tool_response.as_deref(),
+        Some("answered!answered!")
+    );
+    let made = Made::of(Event::ToolResponseTransform)
+        .says(response(""))
+        .says(Output::default());
+    let verdict = made.fire(tool(json!({}))).await;
+    assert_eq!(verdict.updated_tool_response.as_deref(), Some(""));
+}
+
+#[tokio::test]
+async fn messages_compose_and_what_was_sent_stays() {
+    let verdict = Made::of(Event::BeforeLlmCall)
+        .says(rewritten(&["b", "c", "d"]))
+        .hook(|input| async move {
+            let told: Vec<String> = input
+                .messages
+                .iter()
+                .map(|message| message.text())
+                .collect();
+            assert_eq!((told.join(" "), input.unsent), ("sent b c d".to_owned(), 3));
+            Ok(rewritten(&["e"]))
+        })
+        .hook(|input| async move {
+            let told: Vec<String> = input
+                .messages
+                .iter()
+                .map(|message| message.text())
+                .collect();
+            assert_eq!((told.join(" "), input.unsent), ("sent e".to_owned(), 1));
+            Ok(Output::default())
+        })
+        .fire(conversation(&["sent", "new"], 1))
+        .await;
+    assert_eq!(verdict.updated_messages, Some(messages(&["e"])));
+    assert!(verdict.messages.is_empty());
+}
+
+#[tokio::test]
+async fn builtins_are_told_what_is_there_and_not_what_was_written_and_read_again() {
+    let input = conversation(&["sent", "new"], 1);
+    let messages = input.messages.clone();
+    let verdict = Made::of(Event::BeforeLlmCall)
+        .hook(move |told| {
+            let mut pairs = told.messages.iter().zip(&messages);
+            assert!(pairs.all(|(told, given)| Arc::ptr_eq(told, given)));
+            async { Ok(Output::default()) }
+        })
+        .fire(input)
+        .await;
+    assert!(verdict.reports[0].said.is_ok());
+}
+
+#[tokio::test]
+async fn the_same_messages_rewrite_nothing() {
+    let verdict = rewrite(&["sent", "new"], 1, &["new"]).await;
+    assert_eq!(verdict.updated_messages, None);
+    assert!(verdict.messages.is_empty());
+}
+
+#[tokio::test]
+async fn a_rewrite_that_leaves_nothing_or_has_nothing_to_rewrite_is_not_honoured() {
+    for (unsent, to, why) in [
+        (1, &[][..], "nothing would be left to be sent"),
+        (0, &["new"], "all of them were sent"),
+    ] {
+        let verdict = rewrite(&["sent", "new"], unsent, to).await;
+        assert_eq!(verdict.updated_messages, None);
+        let what = "hook `hook-0` (agent.yaml) rewrote messages, which is not honoured";
+        assert_eq!(verdict.messages, [format!("{what}: {why}")]);
+    }
+}
+
+#[tokio::test]
+async fn a_failure_keeps_what_was_rewritten_before_it() {
+    let made = Made::of(Event::ToolInputTransform)
+        .says(patch(json!({ "a": 1 })))
+        .fails()
+        .hook(|input| async move {
+            assert_eq!(input.tool.unwrap().input["a"], 1);
+            Ok(patch(json!({ "b": 2 })))
+        });
+    let verdict = made.fire(tool(json!({}))).await;
+    assert_eq!(
+        Value::from(verdict.updated_input.unwrap()),
+        json!({ "a": 1, "b": 2 })
+    );
+    assert_eq!(
+        verdict.messages,
+        ["hook `hook-1` (agent.yaml) failed: broken"]
+    );
+    assert_eq!(verdict.decision, None);
+}
+
+#[tokio::test]
+async fn a_rewrite_that_is_not_honoured_keeps_the_denial_beside_it() {
+    let output = Output {
+        block: Some("no".to_owned()),
+        ..rewritten(&[])
+    };
+    let made = Made::of(Event::BeforeLlmCall).says(output);
+    let verdict = made.fire(conversation(&["sent", "new"], 1)).await;
+    assert_eq!(verdict.denial(), Some("no"));
+    assert_eq!(verdict.updated_messages, None);
+}
+
+#[tokio::test]
+async fn a_block_does_not_stop_later_hooks() {
+    let denial = Output {
+        permission: Some((Decision::Deny, Some("no".to_owned()))),
+        ..Output::default()
+    };
+    let made = Made::of(Event::PreToolUse)
+        .says(denial)
+        .says(patch(json!({ "a": 1 })));
+    let verdict = made.fire(tool(json!({}))).await;
+    assert_eq!(verdict.reports.len(), 2);
+    assert_eq!(verdict.denial(), Some("no"));
+    assert!(verdict.updated_input.is_some());
+}
+
+#[tokio::test]
+async fn one_that_takes_too_long_does_not_end_the_next() {
+    let verdict = Made::of(Event::ToolInputTransform)
+        .hook(|_| std::future::pending())
+        .but(|entry| entry.definition.timeout = Duration::from_millis(100))
+        .says(patch(json!({ "a": 1 })))
+        .fire(tool(json!({})))
+        .await;
+    assert!(verdict.reports[0].said.is_err());
+    assert_eq!(
+        Value::from(verdict.updated_input.unwrap()),
+        json!({ "a": 1 })
+    );
+}
+
+/// Two hooks that each wait until both were told; whoever waits in vain says nothing.
+fn meet(event: Event) -> Made {
+    let meeting = Arc::new(tokio::sync::Barrier::new(2));
+    let hook = |meeting: Arc<tokio::sync::Barrier>| {
+        move |_: Input| {
+            let meeting = Arc::clone(&meeting);
+            async move {
+                meeting.wait().await;
+                Ok(Output::default())
+            }
+        }
+    };
+    let limit = Duration::from_millis(100);
+    Made::of(event)
+        .hook(hook(Arc::clone(&meeting)))
+        .but(|entry| entry.definition.timeout = limit)
+        .hook(hook(meeting))
+        .but(|entry| entry.definition.timeout = limit)
+}
+
+#[tokio::test]
+async fn hooks_that_rewrite_nothing_run_beside_each_other() {
+    let verdict = meet(Event::UserPromptSubmit).verdict().await;
+    assert!(verdict.reports.iter().all(|report| report.said.is_ok()));
+    let verdict = meet(Event::ToolInputTransform).verdict().await;
+    assert!(verdict.reports[0].said.is_err());
+}
+
+#[tokio::test]
+async fn a_hook_that_wants_to_waits_for_those_before_it_and_is_told_what_they_rewrote() {
+    let made = meet(Event::UserPromptSubmit).but(|entry| entry.definition.sequential = true);
+    let verdict = made.verdict().await;
+    assert!(verdict.reports[0].said.is_err());
+
+    let verdict = Made::of(Event::PostToolUse)
+        .says(response("shorter"))
+        .hook(|input| async move {
+            Ok(response(&format!(
+                "1: {}",
+                input.tool_response.unwrap().text
+            )))
+        })
+        .but(|entry| entry.definition.sequential = true)
+        .fire(tool(json!({})))
+        .await;
+    assert_eq!(verdict.updated_tool_response.as_deref(), Some("1: shorter"));
+}

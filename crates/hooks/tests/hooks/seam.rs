@@ -1,0 +1,423 @@
+//! Builtins see the runtime through a seam, behind which anybody can stand: here, agents by hand.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cachalot_core::tree::{self, Node};
+use cachalot_core::{Digest, ManualClock, Problem, Seals};
+use cachalot_hooks::builtin::Parts;
+use cachalot_hooks::builtin::cache_response::CacheResponse;
+use cachalot_hooks::input::{
+    Answer, Compaction, Notification, Prompt, Switch, ToolResponse, ToolUse,
+};
+use cachalot_hooks::{
+    AgentLookup, AgentView, Builtin, Builtins, Event, Fault, Hooks, Input, Output,
+};
+use cachalot_model::{Catalog, Configured, Message, Model, Models, Surroundings};
+use cachalot_storage::{HttpClient, HttpOptions};
+use tempfile::TempDir;
+
+use crate::made::{entry, surroundings};
+
+/// An agent by hand.
+pub(crate) struct Agent {
+    pub(crate) name: String,
+    pub(crate) models: Vec<Model>,
+    pub(crate) sections: Vec<(String, Node)>,
+}
+
+impl Agent {
+    /// An agent with these models and, in YAML, these sections.
+    pub(crate) fn of(name: &str, models: &[&str], sections: &str) -> Self {
+        let sections = match sections {
+            "" => Vec::new(),
+            text => tree::parse("agent.yaml", text)
+                .unwrap()
+                .as_map()
+                .unwrap()
+                .iter()
+                .map(|entry| (entry.key.clone(), entry.value.clone()))
+                .collect(),
+        };
+        Self {
+            name: name.to_owned(),
+            models: models.iter().map(|name| model(name)).collect(),
+            sections,
+        }
+    }
+}
+
+impl AgentView for Agent {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn models(&self) -> Vec<Model> {
+        self.models.clone()
+    }
+
+    fn fingerprint(&self, session: &str) -> Option<Digest> {
+        (!session.is_empty()).then(|| Digest::of(self.name.as_bytes()))
+    }
+
+    fn section(&self, name: &str) -> Option<&Node> {
+        let named = self.sections.iter().find(|(known, _)| known == name);
+        named.map(|(_, section)| section)
+    }
+}
+
+/// Agents by hand.
+#[derive(Default)]
+pub(crate) struct Team(pub(crate) Vec<Arc<Agent>>);
+
+impl AgentLookup for Team {
+    fn agent(&self, name: &str) -> Option<Arc<dyn AgentView>> {
+        let found = self.0.iter().find(|agent| agent.name == name)?;
+        Some(Arc::clone(found) as Arc<dyn AgentView>)
+    }
+}
+
+/// `provider/model`, or `provider/model@base_url`.
+pub(crate) fn model(name: &str) -> Model {
+    let (name, base_url) = match name.split_once('@') {
+        Some((name, url)) => (name, Some(url.to_owned())),
+        None => (name, None),
+    };
+    let surroundings = Surroundings {
+        environment: BTreeMap::new(),
+        clock: Arc::new(ManualClock::default()),
+        http: HttpOptions::default(),
+        catalog: Catalog::built_in(),
+    };
+    let settings = cachalot_model::ModelSettings {
+        base_url,
+        ..Default::default()
+    };
+    Models::new(surroundings, Configured::default())
+        .choose(Some(name), &settings)
+        .unwrap()
+}
+
+/// Noon of a day.
+pub(crate) const NOW: i64 = 1_795_262_400_000;
+
+/// What the builtins see: a directory, a home, agents.
+pub(crate) struct World {
+    pub(crate) directory: TempDir,
+    pub(crate) home: TempDir,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) builtins: Builtins,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::of(Vec::new())
+    }
+
+    pub(crate) fn of(agents: Vec<Agent>) -> Self {
+        let path = std::env::var("PATH").unwrap();
+        Self::with_path(agents, &path)
+    }
+
+    /// Where programs are looked for in `path`.
+    pub(crate) fn with_path(agents: Vec<Agent>, path: &str) -> Self {
+        let (directory, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let clock = Arc::new(ManualClock::at(NOW));
+        let environment = BTreeMap::from([
+            ("PATH".to_owned(), path.to_owned()),
+            ("HOME".to_owned(), home.path().display().to_string()),
+        ]);
+        let builtins = Builtins::standard(&Parts {
+            lookup: Arc::new(Team(agents.into_iter().map(Arc::new).collect())),
+            clock: Arc::clone(&clock) as _,
+            http: HttpClient::new(HttpOptions::default()).unwrap(),
+            seals: Arc::new(Seals::none()),
+            environment: Arc::new(environment.clone()),
+        });
+        Self {
+            directory,
+            home,
+            clock,
+            environment,
+            builtins,
+        }
+    }
+
+    pub(crate) fn builtin(&self, name: &str) -> &Arc<dyn Builtin> {
+        self.builtins.get(name).unwrap()
+    }
+
+    /// An event in the directory.
+    pub(crate) fn input(&self, event: Event) -> Input {
+        plausible(event, self.directory.path().to_owned())
+    }
+
+    /// Runs a builtin as the first file that names it would have it.
+    pub(crate) async fn run(
+        &self,
+        name: &str,
+        arguments: &[&str],
+        input: &Input,
+    ) -> Result<Output, Fault> {
+        let builtin = self.builtin(name);
+        assert!(builtin.events().contains(&input.event));
+        let arguments = texts(arguments);
+        builtin.check_arguments(&arguments).unwrap();
+        builtin.run(&arguments, input).await
+    }
+
+    /// What it adds for the model.
+    pub(crate) async fn context(&self, name: &str, arguments: &[&str], event: Event) -> String {
+        let output = self.run(name, arguments, &self.input(event)).await.unwrap();
+        output.additional_context.unwrap()
+    }
+
+    /// What is wrong with these arguments.
+    pub(crate) fn refusal(&self, name: &str, arguments: &[&str]) -> String {
+        let said = self.builtin(name).check_arguments(&texts(arguments));
+        said.unwrap_err()
+    }
+
+    /// What is wrong with a section, in YAML.
+    pub(crate) fn problems(&self, name: &str, yaml: &str) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let node = tree::parse("agent.yaml", yaml).unwrap();
+        let section = node.get(name).unwrap();
+        let owner = self.builtins.owner(name).unwrap();
+        owner.check_section(name, section, &mut problems);
+        problems
+    }
+
+    /// The events for which it adds itself to an agent, and with what arguments.
+    pub(crate) fn injected(&self, name: &str, agent: &Agent) -> Vec<(Event, Vec<String>)> {
+        let injections = self.builtin(name).inject(agent);
+        injections
+            .into_iter()
+            .map(|injection| (injection.event, injection.arguments))
+            .collect()
+    }
+}
+
+pub(crate) fn texts(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|&text| text.to_owned()).collect()
+}
+
+/// An event of the middle of a turn, with everything that it could be about.
+pub(crate) fn plausible(event: Event, cwd: PathBuf) -> Input {
+    let messages = ["What is in the file?", "Let me look."];
+    Input {
+        event,
+        session_id: "s-1".to_owned(),
+        turn_id: "s-1/t-1".to_owned(),
+        cwd,
+        agent_name: "root".to_owned(),
+        model_id: "openai/gpt-4o".to_owned(),
+        iteration: 1,
+        last_user_message: Some(messages[0].to_owned()),
+        source: Some("startup".to_owned()),
+        reason: Some("normal".to_owned()),
+        prompt: Some(Prompt {
+            text: messages[0].to_owned(),
+            prefix: Some(Digest::of(b"before")),
+            ..Prompt::default()
+        }),
+        messages: messages
+            .iter()
+            .map(|text| Arc::new(Message::user(*text)))
+            .collect(),
+        unsent: 1,
+        tool: Some(ToolUse {
+            name: "read_file".to_owned(),
+            id: "call-1".to_owned(),
+            category: "builtin".to_owned(),
+            ..ToolUse::default()
+        }),
+        tool_response: Some(ToolResponse {
+            text: "a line\n".to_owned(),
+            is_error: false,
+        }),
+        answer: Some(Answer {
+            text: "A line.".to_owned(),
+            ..Answer::default()
+        }),
+        switch: Some(Switch {
+            from_agent: "root".to_owned(),
+            to_agent: "helper".to_owned(),
+            kind: "transfer_task",
+        }),
+        compaction: Some(Compaction::default()),
+        max_iterations: Some(10),
+        notification: Some(Notification::default()),
+        error_message: Some("it broke".to_owned()),
+        ..Input::default()
+    }
+}
+
+/// Arguments that it accepts.
+fn accepted(builtin: &dyn Builtin) -> Vec<String> {
+    let candidates: [&[&str]; 4] = [
+        &[],
+        &["25"],
+        &["AGENTS.md"],
+        // Nobody listens there.
+        &["http://127.0.0.1:1/hook"],
+    ];
+    let mut candidates = candidates.iter().map(|arguments| texts(arguments));
+    candidates
+        .find(|arguments| builtin.check_arguments(arguments).is_ok())
+        .unwrap_or_else(|| panic!("`{}` accepts none of them", builtin.name()))
+}
+
+#[tokio::test]
+async fn every_builtin_runs_on_each_of_its_events_before_agents_made_by_hand() {
+    let agents = || {
+        vec![
+            Agent::of("root", &["openai/gpt-4o"], ""),
+            Agent::of("helper", &["openai/o3-mini"], ""),
+        ]
+    };
+    for (agents, what) in [(agents(), "agents"), (Vec::new(), "nobody")] {
+        let mut world = World::of(agents);
+        // The one that needs more than the others, and is registered by whoever has that.
+        let replays = CacheResponse::new(
+            Arc::new(Team::default()),
+            Arc::new(|_| Err("nothing is kept here".to_owned())),
+            Arc::clone(&world.clock) as _,
+            Arc::new(Seals::none()),
+        );
+        world.builtins.register(Arc::new(replays)).unwrap();
+        std::fs::write(world.directory.path().join("AGENTS.md"), "Be kind.").unwrap();
+        for builtin in world.builtins.iter() {
+            let name = builtin.name();
+            assert!(!builtin.about().is_empty() && !builtin.events().is_empty());
+            let arguments = accepted(&**builtin);
+            for &event in builtin.events() {
+                let full = world.input(event);
+                let said = builtin.run(&arguments, &full).await;
+                assert!(said.is_ok(), "{name} at {event} before {what}: {said:?}");
+                // An event that says nothing is no reason to break down.
+                let empty = Input {
+                    event,
+                    ..Input::default()
+                };
+                let said = builtin.run(&arguments, &empty).await;
+                assert!(said.is_ok(), "{name} at {event}, empty: {said:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn builtins_add_themselves_to_events_of_theirs_with_arguments_that_they_accept() {
+    let world = World::new();
+    let sections = "{add_date: true, add_environment_info: true, add_prompt_files: [AGENTS.md, --depth=1], strip_unsupported_modalities: true}";
+    for agent in [
+        Agent::of("root", &["openai/gpt-4o"], sections),
+        Agent::of("bare", &["openai/o3-mini"], ""),
+    ] {
+        for builtin in world.builtins.iter() {
+            for injection in builtin.inject(&agent) {
+                assert!(builtin.events().contains(&injection.event));
+                builtin.check_arguments(&injection.arguments).unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_agent_is_told_what_its_sections_ask_for_in_one_order() {
+    let world = World::new();
+    std::fs::write(world.directory.path().join("AGENTS.md"), "Be kind.").unwrap();
+    let sections = "{add_prompt_files: [AGENTS.md], add_date: true, add_environment_info: true}";
+    let agent = Agent::of("root", &["openai/gpt-4o"], sections);
+    let (start, turn) = (
+        world.input(Event::SessionStart),
+        world.input(Event::TurnStart),
+    );
+    let git = entry(Event::TurnStart, "add_git_status", &[]);
+    let hooks = Hooks::assemble(vec![git], &agent, &surroundings(world.builtins)).unwrap();
+    let verdict = hooks.fire(turn).await;
+    assert_eq!(
+        verdict.context,
+        [
+            "The time is 2026-11-21T12:00:00.000Z.",
+            "<file name=\"AGENTS.md\">\nBe kind.\n</file>",
+        ]
+    );
+    assert!(verdict.messages.is_empty(), "{:?}", verdict.messages);
+    let verdict = hooks.fire(start).await;
+    assert!(verdict.context[0].starts_with("<environment>\n"));
+    assert_eq!(verdict.context.len(), 1);
+}
+
+#[test]
+fn each_section_has_one_owner_which_accepts_that_it_is_left_empty() {
+    let world = World::new();
+    let sections: Vec<&str> = world.builtins.sections().collect();
+    let apart: BTreeSet<&str> = sections.iter().copied().collect();
+    assert_eq!(sections.len(), apart.len());
+    for section in [
+        "add_date",
+        "add_environment_info",
+        "add_prompt_files",
+        "strip_unsupported_modalities",
+    ] {
+        assert_eq!(world.builtins.owner(section).unwrap().name(), section);
+        assert_eq!(world.problems(section, &format!("{section}:")), []);
+        let agent = Agent::of("root", &["openai/gpt-4o"], &format!("{section}:"));
+        assert_eq!(world.injected(section, &agent), []);
+    }
+    assert!(world.builtins.owner("add_dates").is_none());
+}
+
+#[test]
+fn a_name_or_a_section_is_not_taken_twice() {
+    let mut world = World::new();
+    let date = Arc::clone(world.builtin("add_date"));
+    let refusal = world.builtins.register(date).unwrap_err();
+    assert!(refusal.contains("`add_date` already"), "{refusal}");
+}
+
+#[test]
+fn this_room_needs_no_agent_no_tool_and_no_prompt() {
+    let manifest = include_str!("../../Cargo.toml");
+    let dependencies = manifest.split("[dependencies]").nth(1).unwrap();
+    let dependencies = dependencies.split("\n[").next().unwrap();
+    let ours: Vec<&str> = dependencies
+        .lines()
+        .filter_map(|line| line.split(['.', ' ', '=']).next())
+        .filter(|name| name.starts_with("cachalot-"))
+        .collect();
+    let allowed = [
+        "cachalot-cache",
+        "cachalot-core",
+        "cachalot-model",
+        "cachalot-storage",
+    ];
+    assert_eq!(ours, allowed);
+    let mut count = 0;
+    sources(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+        &mut |path, text| {
+            count += 1;
+            for room in ["agent", "tools", "prompt", "workflow", "gateway", "memory"] {
+                let named = format!("cachalot_{room}");
+                assert!(!text.contains(&named), "{} names {named}", path.display());
+            }
+        },
+    );
+    assert!(count > 20, "{count}");
+}
+
+fn sources(directory: &Path, look: &mut dyn FnMut(&Path, &str)) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, look);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            look(&path, &std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! The weaknesses B1 to B15 that are known of docker-agent's response cache, each with a test. Those of
+//! its flat file (B1, B11, B12, B14, B15, and B9 as far as file modes go) are tested where that file is
+//! implemented, in the crate `memory`; here is what the builtin makes of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use cachalot_cache::{Filter, Stored};
+use cachalot_core::{Digest, Spend, Witnesses};
+use cachalot_hooks::{Builtin as _, Event, Input};
+use cachalot_model::StopReason;
+
+use crate::answering::{Came, Making, Turn, WORTH, knowing, making, world};
+
+const ON: &str = "{enabled: true}";
+const FILE: &str = "{enabled: true, path: answers.json}";
+
+#[tokio::test]
+async fn b1_a_store_adopts_what_other_processes_have_stored() {
+    let here = world(FILE);
+    let there = making(FILE).beside(&here).make();
+    here.ask(Turn::saying("one"), "1").await;
+    there.ask(Turn::saying("two"), "2").await;
+    here.ask(Turn::saying("three"), "3").await;
+    for world in [&here, &there] {
+        for (question, answer) in [("one", "1"), ("two", "2"), ("three", "3")] {
+            let replay = world.ask(Turn::saying(question), "").await.replayed();
+            assert_eq!(replay.content, answer);
+        }
+    }
+}
+
+#[tokio::test]
+async fn b2_spaces_that_are_not_trimmed_are_really_kept() {
+    let kept = world("{enabled: true, match: question, trim_spaces: false}");
+    kept.ask(Turn::saying("a"), "without").await;
+    assert!(!kept.ask(Turn::saying(" a "), "with").await.is_replay());
+    assert_eq!(
+        kept.ask(Turn::saying("a"), "").await.replayed().content,
+        "without"
+    );
+    assert_eq!(
+        kept.ask(Turn::saying(" a "), "").await.replayed().content,
+        "with"
+    );
+    let trimmed = world("{enabled: true, match: question, trim_spaces: true}");
+    assert!(!trimmed.ask(Turn::saying("a"), "so").await.is_replay());
+    assert!(trimmed.ask(Turn::saying("\t a\n"), "").await.is_replay());
+}
+
+#[tokio::test]
+async fn b3_tasks_of_other_agents_are_neither_looked_up_nor_stored() {
+    for section in [ON, "{enabled: true, match: question}", FILE] {
+        let world = world(section);
+        let said = Turn::saying("Please proceed.");
+        let task = said.clone().prompted(|prompt| prompt.implicit = true);
+        assert!(matches!(
+            world.ask(task.clone(), "the first task").await,
+            Came::Ran
+        ));
+        assert!(matches!(
+            world.ask(task.clone(), "the second").await,
+            Came::Ran
+        ));
+        assert!(!world.ask(said, "a user's").await.is_replay(), "{section}");
+        assert!(!world.ask(task, "the third").await.is_replay(), "{section}");
+    }
+}
+
+#[tokio::test]
+async fn b3_an_answer_behind_a_delegation_is_not_stored_under_the_task() {
+    let world = world(ON);
+    let turn = Turn::saying("Find out, and tell me.")
+        .calling("transfer_task", Witnesses::unknown("another agent's work"))
+        .answered(|answer| answer.calls[0].read_only = false);
+    assert!(!world.keeps(turn, "Found out.").await);
+    let task = Turn::saying("Please proceed.");
+    assert!(!world.ask(task, "so").await.is_replay());
+}
+
+#[tokio::test]
+async fn b4_the_key_knows_who_is_asked_by_whom_where_and_after_what() {
+    let world = world(ON);
+    let yes = Turn::saying("yes").behind("Shall I delete it?");
+    assert!(world.keeps(yes.clone(), "Deleted.").await);
+    let others = [
+        yes.clone().behind("Shall I keep it?"),
+        yes.clone().to("other"),
+        Turn {
+            directory: "/elsewhere".into(),
+            ..yes.clone()
+        },
+        yes.clone()
+            .prompted(|prompt| prompt.context.push("Monday".into())),
+    ];
+    for other in others {
+        assert!(!world.ask(other, "Something else.").await.is_replay());
+    }
+    let bob = making(ON).beside(&world).user("bob").make();
+    assert!(!bob.ask(yes.clone(), "Bob's.").await.is_replay());
+    assert!(world.ask(yes.clone(), "").await.is_replay());
+    for change in ["another instruction", "another model", "another tool"] {
+        world.agent("root").becomes(Some(change));
+        assert!(!world.ask(yes.clone(), "so").await.is_replay(), "{change}");
+    }
+}
+
+#[tokio::test]
+async fn b5_an_answer_that_was_reached_through_side_effects_is_not_stored() {
+    for section in [ON, FILE, "{enabled: true, ttl: 1h}"] {
+        let turn = Turn::saying("Send the mail.")
+            .calling("send_mail", Witnesses::default())
+            .answered(|answer| answer.calls[0].read_only = false);
+        let world = world(section);
+        let why = world.refusal(turn.clone(), "Sent.").await;
+        assert!(
+            why.contains("`send_mail` may have changed something"),
+            "{why}"
+        );
+        assert!(!world.ask(turn, "Sent.").await.is_replay());
+    }
+}
+
+#[tokio::test]
+async fn b6_truncated_refused_and_made_up_answers_are_not_stored() {
+    for section in [ON, FILE] {
+        for finish in [
+            Some(StopReason::Length),
+            Some(StopReason::Refusal),
+            Some(StopReason::Other("content_filter".into())),
+            None,
+        ] {
+            let world = world(section);
+            let turn = Turn::saying("?").answered(|answer| answer.finish = finish.clone());
+            assert!(!world.keeps(turn, "so").await, "{section} {finish:?}");
+        }
+        let world = world(section);
+        let made_up = Turn::saying("?").answered(|answer| answer.synthetic = true);
+        assert!(!world.keeps(made_up, "so").await, "{section}");
+    }
+}
+
+#[tokio::test]
+async fn b7_an_answer_of_another_agent_than_was_asked_is_stored_for_neither() {
+    let world = world(ON);
+    let turn = world.numbered(Turn::saying("?"));
+    world.begin(&turn).await;
+    world.stop(&turn.clone().to("other"), "so").await;
+    world.end(&turn).await;
+    let why = world.row().await.not_stored.unwrap();
+    assert_eq!(why, "another agent answered: `other`");
+    for agent in ["root", "other"] {
+        let again = world.ask(Turn::saying("?").to(agent), "so").await;
+        assert!(!again.is_replay(), "{agent}");
+    }
+}
+
+#[tokio::test]
+async fn b8_answers_expire_are_bounded_bypassed_listed_and_erased() {
+    let turn = || Turn::saying("?");
+    let expiring = world("{enabled: true, ttl: 1m}");
+    assert!(expiring.keeps(turn(), "so").await);
+    let entries = expiring.entries().await;
+    let lives = entries[0].provenance.expires.unwrap() - entries[0].provenance.created;
+    assert_eq!((entries.len(), lives), (1, 60_000));
+    let fresh = turn().prompted(|prompt| prompt.fresh = true);
+    assert!(!expiring.ask(fresh, "so").await.is_replay());
+    expiring.after(Duration::from_secs(60));
+    assert!(!expiring.ask(turn(), "so").await.is_replay());
+    expiring
+        .cache
+        .erase(&Filter::default(), false)
+        .await
+        .unwrap();
+    assert!(expiring.entries().await.is_empty());
+    assert!(!expiring.ask(turn(), "so").await.is_replay());
+    // That the number and the bytes of answers are bounded: `response_cache::bounds_hold`.
+}
+
+#[tokio::test]
+async fn b9_secrets_are_stored_neither_from_answers_nor_from_questions() {
+    let secret = "hunter2hunter2";
+    let seals = knowing(&[secret]);
+    for section in [ON, FILE] {
+        let world = making(section).seals(&seals).make();
+        world
+            .ask(Turn::saying("Which password?"), &format!("It is {secret}."))
+            .await;
+        world
+            .ask(Turn::saying(&format!("Is it {secret}?")), "Yes.")
+            .await;
+        world.cache.close().await;
+        let files = std::fs::read_dir(world.home.path()).unwrap();
+        for file in files.map(|file| file.unwrap().path()) {
+            let bytes = std::fs::read(&file).unwrap();
+            assert!(!seals.occur_in(&bytes), "{section} {}", file.display());
+        }
+    }
+    let world = making(FILE).seals(&seals).make();
+    let why = world
+        .refusal(Turn::saying(&format!("Is it {secret}?")), "Yes.")
+        .await;
+    assert!(why.contains("the question holds a secret"), "{why}");
+}
+
+#[tokio::test]
+async fn b10_case_makes_a_difference_unless_somebody_says_that_it_makes_none() {
+    let by_conversation = world(ON);
+    by_conversation
+        .ask(Turn::saying("What is PATH?"), "so")
+        .await;
+    assert!(
+        !by_conversation
+            .ask(Turn::saying("What is path?"), "so")
+            .await
+            .is_replay()
+    );
+    let folded = world("{enabled: true, case_sensitive: false}");
+    folded.ask(Turn::saying("What is ÄÖ?"), "so").await;
+    assert!(
+        folded
+            .ask(Turn::saying("what is äö?"), "")
+            .await
+            .is_replay()
+    );
+    // As docker-agent has it, for questions alone.
+    let by_question = world("{enabled: true, match: question}");
+    by_question.ask(Turn::saying("What is PATH?"), "so").await;
+    assert!(
+        by_question
+            .ask(Turn::saying("what is path?"), "")
+            .await
+            .is_replay()
+    );
+}
+
+#[tokio::test]
+async fn b10_what_was_stored_without_regard_to_case_is_not_served_where_case_counts() {
+    let folded = world("{enabled: true, case_sensitive: false}");
+    folded.ask(Turn::saying("PATH?"), "so").await;
+    let exact = making(ON).beside(&folded).make();
+    assert!(!exact.ask(Turn::saying("path?"), "so").await.is_replay());
+}
+
+#[tokio::test]
+async fn b11_two_stores_within_one_tick_of_the_file_system_are_both_seen() {
+    let here = world(FILE);
+    let there = making(FILE).beside(&here).make();
+    for number in 0..20 {
+        let question = format!("question {number}");
+        let (writer, reader) = if number % 2 == 0 {
+            (&here, &there)
+        } else {
+            (&there, &here)
+        };
+        writer.ask(Turn::saying(&question), "so").await;
+        assert!(
+            reader.ask(Turn::saying(&question), "").await.is_replay(),
+            "{number}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn b12_an_answer_that_cannot_be_stored_is_told_and_the_turn_is_not_lost() {
+    let world = world("{enabled: true, path: answers.json}");
+    let turn = world.numbered(Turn::saying("?"));
+    world.begin(&turn).await;
+    // A directory in its place: nothing can be put there.
+    std::fs::create_dir(world.path("answers.json")).unwrap();
+    let answer = cachalot_hooks::input::Answer {
+        text: "so".to_owned(),
+        ..turn.answer.clone()
+    };
+    let stopped = Input {
+        answer: Some(answer),
+        ..turn.input(Event::Stop)
+    };
+    let fault = world.builtin.run(&[], &stopped).await.unwrap_err();
+    assert!(
+        fault.message.starts_with("the answer was not kept"),
+        "{fault}"
+    );
+    let row = world.row().await;
+    assert!(row.not_stored.unwrap().contains("memory fault"));
+    assert_eq!(row.paid, WORTH);
+}
+
+#[tokio::test]
+async fn b13_a_replay_names_its_age_its_key_its_model_and_what_it_saves() {
+    let world = world(ON);
+    world.ask(Turn::saying("?"), "so").await;
+    world.after(Duration::from_secs(7_200));
+    let turn = world.numbered(Turn::saying("?"));
+    let other_model = Input {
+        model_id: "anthropic/claude".to_owned(),
+        ..turn.input(Event::PreUserTurn)
+    };
+    let replay = world.hear(&other_model).await.synthetic.unwrap();
+    assert!(replay.provenance.unwrap().contains("2 hours ago"));
+    assert_eq!(replay.metadata["model"], "openai/gpt-4o");
+    let names: BTreeSet<&str> = replay.metadata.keys().map(String::as_str).collect();
+    assert_eq!(names, ["age_seconds", "agent", "key", "model"].into());
+    assert_eq!(replay.saved, WORTH);
+    assert_ne!(replay.saved, Spend::default());
+}
+
+#[tokio::test]
+async fn b14_who_reads_is_in_nobodys_way() {
+    let here = world(FILE);
+    here.ask(Turn::saying("one"), "1").await;
+    let open = std::fs::File::open(here.path("answers.json")).unwrap();
+    here.ask(Turn::saying("two"), "2").await;
+    drop(open);
+    assert!(here.ask(Turn::saying("two"), "").await.is_replay());
+}
+
+#[tokio::test]
+async fn b15_a_store_writes_one_entry_and_leaves_the_others_as_they_lie() {
+    let world = world(ON);
+    for number in 0..20 {
+        world
+            .ask(Turn::saying(&format!("question {number}")), "so")
+            .await;
+    }
+    let lying = |entries: Vec<Stored>| -> BTreeMap<_, _> {
+        let described = |entry: Stored| {
+            (
+                entry.key,
+                (entry.provenance.revision, entry.provenance.created),
+            )
+        };
+        entries.into_iter().map(described).collect()
+    };
+    let before = lying(world.entries().await);
+    world.after(Duration::from_secs(1));
+    world.ask(Turn::saying("one more"), "so").await;
+    let after = lying(world.entries().await);
+    assert_eq!((before.len(), after.len()), (20, 21));
+    assert!(
+        before
+            .iter()
+            .all(|(key, then)| after.get(key) == Some(then))
+    );
+}
+
+#[tokio::test]
+async fn a_flat_file_comes_with_a_notice_once() {
+    let world = world(FILE);
+    let first = world.numbered(Turn::saying("one"));
+    let said = world.begin(&first).await.system_message.unwrap();
+    assert!(
+        said.contains("answers.json") && said.contains("cannot hold the rest of the key"),
+        "{said}"
+    );
+    world.end(&first).await;
+    let second = world.numbered(Turn::saying("two"));
+    assert_eq!(world.begin(&second).await.system_message, None);
+    let without = Making::with("cache: {enabled: true}").make();
+    let turn = without.numbered(Turn::saying("one"));
+    assert_eq!(without.begin(&turn).await.system_message, None);
+}
+
+#[tokio::test]
+async fn what_a_flat_file_cannot_hold_stays_out_of_it() {
+    let asked = || Turn::saying("?");
+    let world = world(FILE);
+    world.write("a", "one");
+    for (turn, expected) in [
+        (
+            asked().calling("read_file", world.read("a")),
+            "a flat file cannot hold that",
+        ),
+        (
+            asked().calling("web_fetch", Witnesses::unknown("the net")),
+            "a flat file cannot hold that",
+        ),
+        (
+            asked().prompted(|prompt| prompt.attachments.push(Digest::of(b"picture"))),
+            "has attachments",
+        ),
+        (
+            asked().prompted(|prompt| prompt.context.push("Monday".into())),
+            "hooks added to the question",
+        ),
+        (
+            asked().answered(|answer| answer.added_by.push("add_date".into())),
+            "`add_date` added",
+        ),
+    ] {
+        let why = world.refusal(turn.clone(), "so").await;
+        assert!(why.contains(expected), "{expected}: {why}");
+        assert!(!world.ask(turn, "so").await.is_replay(), "{expected}");
+    }
+    let calculating = asked().calling("calculate", Witnesses::default());
+    assert!(world.keeps(calculating, "so").await);
+    let why = world.rows().await[0].not_stored.clone().unwrap();
+    assert_eq!(why, "kept in answers.json");
+}
