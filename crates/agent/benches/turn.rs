@@ -1,6 +1,7 @@
 //! A turn's own overhead at 200 messages: everything but the provider and the tools. The provider is
 //! the simulator, on a thread of its own; the time from asking it to its last byte is measured within
-//! the same turn and taken out. The tools answer at once. Medians over interleaved turns.
+//! the same turn and taken out. The tools answer at once, and so does a hook that answers whole turns.
+//! Medians over interleaved turns.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -10,10 +11,15 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use cachalot_agent::{
-    AgentDefinition, Cancel, Chat, Error, Event, House, Listener, Team, Toolboxes, Written,
+    AgentDefinition, Cancel, Chat, Error, Event, HookSetup, House, Listener, Roster, Team,
+    Toolboxes, Written,
 };
 use cachalot_cache::Witness;
-use cachalot_core::{Clock, Seals, Spend, SystemClock, tree};
+use cachalot_core::{Clock, Seals, Spend, SystemClock, Witnesses, tree};
+use cachalot_hooks::{
+    AgentView, Builtin, Builtins, Fault, Injection, Input, Output as Said,
+    Surroundings as HookSurroundings, Synthetic,
+};
 use cachalot_memory::Memory;
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::sqlite::{Options as SqliteOptions, SqliteMemory};
@@ -39,6 +45,42 @@ impl Listener for Provider {
         if let Event::Answered { elapsed, .. } = event {
             *self.0.lock().unwrap() += *elapsed;
         }
+    }
+}
+
+/// What a hook has an answer to.
+const KNOWN: &str = "you know";
+
+/// A hook that answers whole turns.
+struct Knowing;
+
+#[async_trait]
+impl Builtin for Knowing {
+    fn name(&self) -> &'static str {
+        "knowing"
+    }
+
+    fn about(&self) -> &'static str {
+        "Knows."
+    }
+
+    fn events(&self) -> &'static [cachalot_hooks::Event] {
+        &[cachalot_hooks::Event::PreUserTurn]
+    }
+
+    fn inject(&self, _: &dyn AgentView) -> Vec<Injection> {
+        vec![Injection::of(cachalot_hooks::Event::PreUserTurn)]
+    }
+
+    async fn run(&self, _: &[String], input: &Input) -> Result<Said, Fault> {
+        let is_known = input.last_user_message.as_deref() == Some(KNOWN);
+        Ok(Said {
+            synthetic: is_known.then(|| Synthetic {
+                content: "words of an answer ".repeat(40),
+                ..Synthetic::default()
+            }),
+            ..Said::default()
+        })
     }
 }
 
@@ -85,6 +127,7 @@ impl Toolbox for AtOnce {
                 how: Answered::Ran(None),
                 elapsed: Duration::ZERO,
                 saved: Spend::default(),
+                witnesses: Witnesses::default(),
             };
             batch.watcher.ended(&answer);
             answer
@@ -143,6 +186,7 @@ impl World {
             text: &text,
             directory: root,
             environment: &environment,
+            builtins: &Builtins::default(),
         };
         let team = Team::load(&tree::parse("team.yaml", &text).unwrap(), &written).unwrap();
         let models = Models::new(
@@ -157,6 +201,20 @@ impl World {
         let provider = Arc::new(Provider::default());
         let naming = Arc::clone(names);
         let seals = Arc::new(Seals::none());
+        let mut builtins = Builtins::default();
+        builtins.register(Arc::new(Knowing)).unwrap();
+        let hooks = HookSetup {
+            surroundings: HookSurroundings {
+                builtins: Arc::new(builtins),
+                models: models.clone(),
+                http: HttpClient::new(HttpOptions::default()).unwrap(),
+                environment: Arc::new(environment.clone()),
+                clock: Arc::clone(&clock),
+                directory: root.to_owned(),
+            },
+            roster: Arc::new(Roster::default()),
+            entries: Vec::new(),
+        };
         let house = House {
             toolboxes: Arc::new(Bench),
             tools: Context {
@@ -173,6 +231,7 @@ impl World {
             sessions: Sessions::new(memory, Arc::clone(&clock), seals),
             clock,
             context: Vec::new(),
+            hooks: Some(hooks),
             listener: Arc::clone(&provider) as _,
             approver: Arc::new(cachalot_agent::event::Nobody),
             name_session: Arc::new(move || format!("s{}", naming.fetch_add(1, Ordering::SeqCst))),
@@ -268,9 +327,13 @@ async fn main() {
     for (name, memory) in memories {
         for model in &models {
             let world = World::over(Arc::clone(&memory), model, root.path(), &names).await;
-            let kinds = [("answer", "tell me"), ("call, result, answer", "look")];
-            let mut own = [Vec::new(), Vec::new()];
-            let mut all = [Vec::new(), Vec::new()];
+            let kinds = [
+                ("answer", "tell me"),
+                ("call, result, answer", "look"),
+                ("answered by a hook", KNOWN),
+            ];
+            let mut own = [Vec::new(), Vec::new(), Vec::new()];
+            let mut all = [Vec::new(), Vec::new(), Vec::new()];
             for _ in 0..ROUNDS {
                 for (at, (_, said)) in kinds.iter().enumerate() {
                     let (time, provider) = world.turn(said).await;

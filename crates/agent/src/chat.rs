@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cachalot_hooks::Event as When;
 use cachalot_tools::Toolbox;
 
 use crate::definition::{AgentDefinition, Team};
@@ -9,7 +10,7 @@ use crate::desk::Desk;
 use crate::house::House;
 use crate::report::{Sum, TurnReport};
 use crate::shared::Shared;
-use crate::turn::Turn;
+use crate::turn::{Task, Turn};
 use crate::{Cancel, Error, ErrorKind};
 
 /// A chat with a team.
@@ -32,7 +33,8 @@ impl Chat {
             Some(name) => named(&team, name, String::new)?,
         };
         let shared = Shared::new(house, team);
-        let desk = Desk::begin(&shared, &agent, None, 0).await?;
+        let mut desk = Desk::begin(&shared, &agent, None, 0).await?;
+        desk.started("startup").await;
         Ok(Self {
             shared,
             agent,
@@ -67,7 +69,8 @@ impl Chat {
         };
         let agent = named(&team, &opened.head.agent, held)?;
         let shared = Shared::new(house, team);
-        let desk = Desk::resume(&shared, &agent, opened).await?;
+        let mut desk = Desk::resume(&shared, &agent, opened).await?;
+        desk.started("resume").await;
         Ok(Self {
             shared,
             agent,
@@ -108,17 +111,65 @@ impl Chat {
     /// kept. What was said stays in the session, and so does what had come of an answer; the chat can
     /// go on.
     pub async fn turn(&mut self, said: &str, cancel: &Cancel) -> Result<TurnReport, Error> {
+        self.turn_of(said, false, cancel).await
+    }
+
+    /// As of [`Chat::turn`], for whoever does not want an answer that was given before: hooks that
+    /// answer turns are told so.
+    ///
+    /// # Errors
+    /// As of [`Chat::turn`].
+    pub async fn turn_afresh(&mut self, said: &str, cancel: &Cancel) -> Result<TurnReport, Error> {
+        self.turn_of(said, true, cancel).await
+    }
+
+    async fn turn_of(
+        &mut self,
+        said: &str,
+        is_fresh: bool,
+        cancel: &Cancel,
+    ) -> Result<TurnReport, Error> {
         // Of a turn whose future was dropped.
         self.total += self.shared.take_sum();
-        let turn = Turn::new(&self.shared, &self.agent, &mut self.desk);
-        let ended = turn.run_until(said, cancel).await;
+        let task = Task {
+            said,
+            is_implicit: false,
+            is_fresh,
+        };
+        let turn = Turn::new(&self.shared, &self.agent, &mut self.desk, task);
+        let ended = turn.run_until(cancel).await;
         let sum = self.shared.take_sum();
         self.total += sum;
         ended.map(|ended| TurnReport {
             text: ended.text,
             stop: ended.stop,
             sum,
+            synthetic: ended.synthetic,
         })
+    }
+
+    /// Summarizes what was said so far, and begins the conversation anew with the summary: the next
+    /// message begins with it. Whether it did; where it did not, the listener is warned, and the
+    /// conversation goes on as it was. What it costs is part of [`Chat::total`].
+    ///
+    /// # Errors
+    /// The session could not be kept; then it is as it was.
+    pub async fn compact(&mut self, cancel: &Cancel) -> Result<bool, Error> {
+        self.total += self.shared.take_sum();
+        let task = Task {
+            said: "",
+            is_implicit: false,
+            is_fresh: false,
+        };
+        let turn = Turn::new(&self.shared, &self.agent, &mut self.desk, task);
+        let compacted = turn.compact(cancel).await;
+        self.total += self.shared.take_sum();
+        compacted
+    }
+
+    /// Tells hooks that the user is waited for.
+    pub async fn awaits_user(&self) {
+        self.desk.herald.tell(When::OnUserInput, |_| {}).await;
     }
 
     /// Ends the session and begins a new one with the same agent. What the user allowed for the rest
@@ -127,15 +178,16 @@ impl Chat {
     /// # Errors
     /// As of [`Chat::begin`]; then the old session goes on.
     pub async fn renew(&mut self) -> Result<(), Error> {
-        let desk = Desk::begin(&self.shared, &self.agent, None, 0).await?;
-        self.desk.leave().await;
+        let mut desk = Desk::begin(&self.shared, &self.agent, None, 0).await?;
+        self.desk.leave(&self.shared, "clear").await;
+        desk.started("clear").await;
         self.desk = desk;
         Ok(())
     }
 
     /// Ends the chat: what the tools kept for the session is let go. The session itself is kept.
-    pub async fn close(self) -> Sum {
-        self.desk.leave().await;
+    pub async fn close(mut self) -> Sum {
+        self.desk.leave(&self.shared, "stream_ended").await;
         let mut total = self.total;
         total += self.shared.take_sum();
         total

@@ -2,29 +2,39 @@
 
 mod changes;
 mod remains;
+mod unsent;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cachalot_core::Spend;
+use cachalot_core::{Digest, Spend};
 use cachalot_model::wire::Rendered;
-use cachalot_model::{Block, Format, Message, Model, Parameters, Role, ToolDefinition, Usage};
-use cachalot_prompt::{
-    Head, Level, Namespace, Prompt, Session, Tail, Target, contiguous, simple_plan,
+use cachalot_model::{
+    Block, Format, Message, Model, OutputFormat, Parameters, Role, ToolDefinition, Usage,
 };
+use cachalot_prompt::{Head, Level, Namespace, Prompt, Session, Target, contiguous, simple_plan};
+use serde_json::{Map, Value};
 
 use crate::definition::AgentDefinition;
 use crate::house::House;
 use crate::{Error, ErrorKind};
 
 pub(crate) use remains::{Progress, Remains, results};
+pub(crate) use unsent::{changed, is_as_good};
 
 /// Characters of the first message that become the title of the session.
 const TITLE: usize = 60;
 
 /// How often a message is written to a memory that is busy.
 const WRITINGS: u32 = 2;
+
+/// The note of a session that holds the summary of what was said before it was begun anew.
+const SUMMARY: &str = "summary";
+
+/// The field of a result that hooks have changed: it is kept and never sent, since no format sends
+/// fields that begin with `@`.
+pub(crate) const CHANGED: &str = "@changed";
 
 /// What a model is shown of an agent, once for a whole session.
 #[derive(Debug, Clone)]
@@ -60,6 +70,8 @@ pub(crate) struct Conversation {
     calls: BTreeSet<String>,
     /// The ids of calls whose results are in the conversation, verbatim.
     results: Arc<BTreeSet<String>>,
+    /// The newest message, before it is part of the session.
+    held: Option<Message>,
 }
 
 impl Conversation {
@@ -144,6 +156,7 @@ impl Conversation {
             has_tools: first.is_some_and(|piece| piece.level == Level::Tool),
             calls: BTreeSet::new(),
             results: Arc::default(),
+            held: None,
             session,
             model,
         };
@@ -157,9 +170,14 @@ impl Conversation {
     fn note(&mut self, message: &Message) {
         let calls = message.tool_uses().map(|call| call.id.clone());
         self.calls.extend(calls);
-        // A failure, or what stands for a result that never came, is no result to refer to.
+        // A failure, or what stands for a result that never came, is no result to refer to; nor is
+        // what hooks have made of one.
         let results = message.content.iter().filter_map(|block| match block {
-            Block::ToolResult(result) if !result.is_error => Some(result.id.clone()),
+            Block::ToolResult(result)
+                if !result.is_error && !result.extra.contains_key(CHANGED) =>
+            {
+                Some(result.id.clone())
+            }
             _ => None,
         });
         let mut results = results.peekable();
@@ -170,6 +188,24 @@ impl Conversation {
 
     pub(crate) fn id(&self) -> &str {
         &self.session.head.id
+    }
+
+    pub(crate) fn agent(&self) -> &str {
+        &self.session.head.agent
+    }
+
+    pub(crate) fn prompt(&self) -> &Prompt {
+        &self.session.prompt
+    }
+
+    /// The name of everything that stands before the next message.
+    pub(crate) fn prefix(&self) -> Option<Digest> {
+        self.session.prompt.tip().map(|id| id.0)
+    }
+
+    /// The form that answers must have.
+    pub(crate) fn form(&self) -> Option<OutputFormat> {
+        self.model.parameters().output.clone()
     }
 
     pub(crate) fn model(&self) -> &Model {
@@ -193,20 +229,60 @@ impl Conversation {
 
     /// Adds a message, durably.
     pub(crate) async fn say(&mut self, message: Message) -> Result<(), Error> {
-        if self.session.head.title.is_none() && message.role == Role::User {
-            self.session.head.title = Some(title(&message));
+        let notes = self.session.head.notes.clone();
+        self.say_all(vec![message], notes).await
+    }
+
+    /// Adds messages, durably: all in one step, with the session's notes, or none.
+    async fn say_all(
+        &mut self,
+        messages: Vec<Message>,
+        notes: Map<String, Value>,
+    ) -> Result<(), Error> {
+        let mut rendered = Vec::with_capacity(messages.len());
+        for message in messages {
+            if self.session.head.title.is_none() && message.role == Role::User {
+                self.session.head.title = Some(title(&message));
+            }
+            let pieces = self.model.wire().message(&message)?;
+            rendered.push((Arc::new(message), pieces));
         }
-        let pieces = self.model.wire().message(&message)?;
-        let message = Arc::new(message);
         let mut writings = 1;
         loop {
-            match self.session.append(Arc::clone(&message), &pieces).await {
+            match self.session.append_all(&rendered, notes.clone()).await {
                 Ok(()) => break,
                 Err(error) if error.worth_retrying && writings < WRITINGS => writings += 1,
                 Err(error) => return Err(Error::session(&error)),
             }
         }
-        self.note(&message);
+        for (message, _) in &rendered {
+            self.note(message);
+        }
+        Ok(())
+    }
+
+    /// Whether nothing was said yet, or nothing since the session was begun anew.
+    pub(crate) fn is_new(&self) -> bool {
+        let last = self.session.prompt.last();
+        last.is_none_or(|piece| piece.level != Level::Message)
+    }
+
+    /// What was said before the session was begun anew, if nothing was said since.
+    pub(crate) fn summary(&self) -> Option<&str> {
+        let summary = self.session.head.notes.get(SUMMARY);
+        summary.filter(|_| self.is_new())?.as_str()
+    }
+
+    /// Begins anew with a summary of what was said: the next message begins with it. The tools and the
+    /// system's text stay as they were sent.
+    pub(crate) async fn restart(&mut self, summary: &str) -> Result<(), Error> {
+        let mut notes = self.session.head.notes.clone();
+        notes.insert(SUMMARY.to_owned(), Value::from(summary));
+        unsent::all_sent(&mut notes);
+        let restarted = self.session.restart(notes).await;
+        restarted.map_err(|error| Error::session(&error))?;
+        self.calls.clear();
+        self.results = Arc::default();
         Ok(())
     }
 
@@ -217,12 +293,22 @@ impl Conversation {
 
     /// The next request.
     pub(crate) fn body(&mut self) -> Bytes {
-        let wire = self.model.wire();
-        let parameters = self.parameters();
+        let (wire, parameters) = (self.model.wire(), self.parameters());
         self.session.namespace = Some(Namespace::of(wire.format(), &parameters));
-        let plan = simple_plan(&self.session.prompt, wire);
-        let tail = wire.tail(&parameters, true);
-        contiguous(&self.session.prompt, wire, &plan, &tail)
+        self.body_of(&self.session.prompt, &parameters)
+    }
+
+    /// A request that ends with one more message, which does not become part of the conversation.
+    pub(crate) fn body_with(&self, message: Message) -> Result<Bytes, Error> {
+        let pieces = self.model.wire().message(&message)?;
+        let prompt = self.session.prompt.append(&pieces, Arc::new(message));
+        Ok(self.body_of(&prompt, &self.parameters()))
+    }
+
+    fn body_of(&self, prompt: &Prompt, parameters: &Parameters) -> Bytes {
+        let wire = self.model.wire();
+        let plan = simple_plan(prompt, wire);
+        contiguous(prompt, wire, &plan, &wire.tail(parameters, true))
     }
 
     fn parameters(&self) -> Parameters {
@@ -246,17 +332,13 @@ impl Conversation {
         ))
     }
 
-    /// Makes the conversation one that can go on: calls without results get some, and what was not
-    /// answered gets an answer, from what a turn left behind as far as there is something. Nothing
-    /// that was sent is changed.
-    pub(crate) async fn mend(&mut self, remains: Remains) -> Result<(), Error> {
-        if let Tail::OpenCalls(ids) = self.session.tail() {
-            self.say(remains.results(ids)).await?;
+    /// Notes anew what the conversation holds.
+    fn forget_and_note(&mut self) {
+        self.calls.clear();
+        self.results = Arc::default();
+        for message in self.session.prompt.messages() {
+            self.note(&message);
         }
-        if self.session.tail() == Tail::Unanswered {
-            self.say(remains.answer()).await?;
-        }
-        Ok(())
     }
 
     /// The session as it is now, when somebody else has gone on with it.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The first agent, or the one called `root`, is the entry. Problems have the codes of the sections
-//! that they are in, and of this room: `no-agents`, `unknown-agent`, `unknown-model`,
+//! that they are in, of the builtins that keys belong to, and of this room: `no-agents`, `unknown-agent`, `unknown-model`,
 //! `delegates-to-itself`, `bad-permission`, `conflicting-keys`, `unreadable-instruction`.
 
 mod agent;
@@ -26,7 +26,11 @@ use cachalot_model::{Configured, Models};
 
 use crate::permissions::Permissions;
 
-pub use agent::{AgentDefinition, DEFAULT_ITERATIONS, DEFAULT_REPETITIONS};
+pub use cachalot_hooks::Builtins;
+
+pub use agent::{
+    AgentDefinition, DEFAULT_COMPACTION_THRESHOLD, DEFAULT_ITERATIONS, DEFAULT_REPETITIONS,
+};
 
 use agent::Written as WrittenAgent;
 
@@ -65,7 +69,7 @@ pub struct Team {
 }
 
 /// How a file was written: what its sections cannot tell by themselves.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Written<'a> {
     /// The text of the file.
     pub text: &'a str,
@@ -73,6 +77,8 @@ pub struct Written<'a> {
     pub directory: &'a Path,
     /// What `${NAME}` in it stands for.
     pub environment: &'a BTreeMap<String, String>,
+    /// The builtins that hooks may name, and that keys of agents may belong to.
+    pub builtins: &'a Builtins,
 }
 
 impl Written<'_> {
@@ -145,7 +151,7 @@ impl Team {
         };
         let agents: Vec<WrittenAgent> = entries
             .iter()
-            .filter_map(|entry| agent::read(entry, written.directory, problems))
+            .filter_map(|entry| agent::read(entry, written, problems))
             .collect();
         let names: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
         for agent in &agents {

@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_core::{Effects, Extent};
+use cachalot_hooks::Event as When;
+use cachalot_hooks::input::{Answer, Switch};
 use cachalot_tools::{About, Arguments, Context, Output, Tool};
 use serde_json::{Value, json};
 
 use crate::definition::AgentDefinition;
 use crate::desk::Desk;
+use crate::herald::Herald;
 use crate::shared::Shared;
-use crate::turn::Turn;
+use crate::turn::{Ended, Task, Turn};
+use crate::{Error, ErrorKind};
 
 /// The name of the tool.
 const NAME: &str = "transfer_task";
@@ -27,6 +31,9 @@ pub(crate) fn is_delegation(tool: &str) -> bool {
 pub(crate) struct TransferTask {
     about: About,
     shared: Shared,
+    /// Who gives tasks.
+    name: String,
+    herald: Herald,
     /// To whom.
     agents: Vec<String>,
     depth: u32,
@@ -37,6 +44,7 @@ impl TransferTask {
     pub(crate) fn of(
         agent: &AgentDefinition,
         shared: &Shared,
+        herald: &Herald,
         depth: u32,
     ) -> Option<Arc<dyn Tool>> {
         if agent.sub_agents.is_empty() || depth >= DEEPEST {
@@ -68,6 +76,8 @@ impl TransferTask {
         Some(Arc::new(Self {
             about: About::acting(NAME, description, parameters),
             shared: shared.clone(),
+            name: agent.name.clone(),
+            herald: herald.clone(),
             agents: agent.sub_agents.clone(),
             depth,
         }))
@@ -103,15 +113,11 @@ impl Tool for TransferTask {
             "" => text("task").to_owned(),
             expected => format!("{}\n\nExpected output: {expected}", text("task")),
         };
+        self.switch(&self.name, name, "transfer_task").await;
         let parent = Some(context.session.clone());
-        let mut desk = match Desk::begin(&self.shared, agent, parent, self.depth + 1).await {
-            Ok(desk) => desk,
-            Err(error) => return Output::error(format!("`{name}` cannot begin: {error}")),
-        };
         // Whoever ends the turn that made this call drops it, and all that it does.
-        let turn = Turn::new(&self.shared, agent, &mut desk);
-        let ended = turn.run(&task).await;
-        desk.leave().await;
+        let ended = Box::pin(self.carry_out(agent, &task, parent)).await;
+        self.switch(name, &self.name, "transfer_task_return").await;
         match ended {
             Ok(ended) => match ended.stop.notice() {
                 None => Output::text(ended.text),
@@ -121,7 +127,65 @@ impl Tool for TransferTask {
                         .to_owned(),
                 ),
             },
-            Err(error) => Output::error(format!("`{name}` failed: {error}")),
+            Err(error) => Output::error(error.message),
         }
+    }
+}
+
+impl TransferTask {
+    async fn carry_out(
+        &self,
+        agent: &AgentDefinition,
+        task: &str,
+        parent: Option<String>,
+    ) -> Result<Ended, Error> {
+        let name = &agent.name;
+        let failed = |what: &str, error: &Error| {
+            Error::new(ErrorKind::Model, format!("`{name}` {what}: {error}"))
+        };
+        let begun = Box::pin(Desk::begin(&self.shared, agent, parent, self.depth + 1)).await;
+        let mut desk = begun.map_err(|error| failed("cannot begin", &error))?;
+        desk.started("startup").await;
+        let task = Task {
+            said: task,
+            is_implicit: true,
+            is_fresh: false,
+        };
+        let turn = Turn::new(&self.shared, agent, &mut desk, task);
+        let ended = Box::pin(turn.run()).await;
+        self.tell_of_stop(&desk, &ended).await;
+        desk.leave(&self.shared, "stream_ended").await;
+        ended.map_err(|error| failed("failed", &error))
+    }
+
+    /// Tells the hooks of the agent that gave the task how it was answered.
+    async fn tell_of_stop(&self, desk: &Desk, ended: &Result<Ended, Error>) {
+        let told = self.herald.tell(When::SubagentStop, |input| {
+            let session = desk.conversation.id().to_owned();
+            input.parent_session_id = Some(std::mem::replace(&mut input.session_id, session));
+            desk.conversation.agent().clone_into(&mut input.agent_name);
+            input.answer = Some(ended.as_ref().map_or_else(
+                |_| Answer::default(),
+                |ended| Answer {
+                    text: ended.text.clone(),
+                    finish: ended.finish.clone(),
+                    synthetic: ended.synthetic.is_some(),
+                    ..Answer::default()
+                },
+            ));
+        });
+        told.await;
+    }
+
+    /// Tells hooks that another agent goes on.
+    async fn switch(&self, from: &str, to: &str, kind: &'static str) {
+        let told = self.herald.tell(When::OnAgentSwitch, |input| {
+            input.switch = Some(Switch {
+                from_agent: from.to_owned(),
+                to_agent: to.to_owned(),
+                kind,
+            });
+        });
+        told.await;
     }
 }

@@ -1,7 +1,9 @@
-//! An agent at work: its tools and its conversation.
+//! An agent at work: its tools, its conversation and its hooks.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use cachalot_hooks::Event as When;
+use cachalot_model::Usage;
 use cachalot_prompt::Session;
 use cachalot_tools::{Tool, Toolbox};
 
@@ -9,19 +11,29 @@ use crate::Error;
 use crate::conversation::{Conversation, Shown};
 use crate::definition::AgentDefinition;
 use crate::delegate::TransferTask;
+use crate::herald::{Added, Herald};
+use crate::roster;
 use crate::shared::Shared;
 
 /// An agent at work.
 pub(crate) struct Desk {
     pub(crate) toolbox: Arc<dyn Toolbox>,
     pub(crate) conversation: Conversation,
+    pub(crate) herald: Herald,
+    /// What goes into the next message because the session has begun.
+    pub(crate) opening: Added,
+    /// What the last request used.
+    pub(crate) usage: Option<Usage>,
+    /// Whether the conversation was to be summarized, and could not: it would be paid for each time.
+    pub(crate) gave_up: bool,
     shown: Shown,
     /// Whether the user was told that the conversation is nearly as long as it may be.
     warned: bool,
 }
 
 impl Desk {
-    /// A new session of an agent, `depth` delegations deep.
+    /// A new session of an agent, `depth` delegations deep. Hooks are told once it is
+    /// [`Desk::started`].
     pub(crate) async fn begin(
         shared: &Shared,
         agent: &AgentDefinition,
@@ -29,15 +41,11 @@ impl Desk {
         depth: u32,
     ) -> Result<Self, Error> {
         let id = (shared.house.name_session)();
-        let (toolbox, shown) = equip(shared, agent, &id, depth).await?;
+        let herald = Herald::of(shared, agent, &id, parent.as_deref())?;
+        let (toolbox, shown) = equip(shared, agent, &herald, &id, depth).await?;
         let conversation = Conversation::begin(&shared.house, agent, &shown, id, parent).await?;
         toolbox.reset(conversation.id()).await;
-        Ok(Self {
-            toolbox,
-            conversation,
-            shown,
-            warned: false,
-        })
+        Ok(Self::of(toolbox, conversation, herald, shown).listed(shared, agent))
     }
 
     /// A session that was begun before.
@@ -46,18 +54,52 @@ impl Desk {
         agent: &AgentDefinition,
         session: Session,
     ) -> Result<Self, Error> {
-        let (toolbox, shown) = equip(shared, agent, &session.head.id, 0).await?;
+        let head = &session.head;
+        let herald = Herald::of(shared, agent, &head.id, head.parent.as_deref())?;
+        let (toolbox, shown) = equip(shared, agent, &herald, &head.id, 0).await?;
         let (conversation, notices) =
             Conversation::resume(&shared.house, agent, &shown, session).await?;
         for notice in notices {
-            shared.warn(&agent.name, &notice);
+            herald.warn(&notice).await;
         }
-        Ok(Self {
+        Ok(Self::of(toolbox, conversation, herald, shown).listed(shared, agent))
+    }
+
+    fn of(
+        toolbox: Arc<dyn Toolbox>,
+        conversation: Conversation,
+        herald: Herald,
+        shown: Shown,
+    ) -> Self {
+        Self {
             toolbox,
             conversation,
+            herald,
+            opening: Added::default(),
+            usage: None,
+            gave_up: false,
             shown,
             warned: false,
-        })
+        }
+    }
+
+    /// Lets builtins know what the model is shown.
+    fn listed(self, shared: &Shared, agent: &AgentDefinition) -> Self {
+        if let Some(setup) = &shared.house.hooks {
+            let conversation = &self.conversation;
+            let shown = roster::fingerprint(conversation.prompt(), conversation.model());
+            setup.roster.note(&agent.name, conversation.id(), shown);
+        }
+        self
+    }
+
+    /// Tells hooks that the session has begun, or begun anew: `startup`, `resume`, `clear`, `compact`.
+    pub(crate) async fn started(&mut self, how: &str) {
+        let told = self.herald.tell(When::SessionStart, |input| {
+            input.source = Some(how.to_owned());
+        });
+        let verdict = told.await;
+        self.opening.add(verdict);
     }
 
     /// Goes on from where somebody else has gone with the session.
@@ -69,12 +111,11 @@ impl Desk {
         let reopened = self.conversation.reopen(&shared.house, agent, &self.shown);
         let (conversation, notices) = reopened.await?;
         self.conversation = conversation;
-        shared.warn(
-            &agent.name,
-            "the session was continued elsewhere; the chat goes on from there",
-        );
+        self.herald
+            .warn("the session was continued elsewhere; the chat goes on from there")
+            .await;
         for notice in notices {
-            shared.warn(&agent.name, &notice);
+            self.herald.warn(&notice).await;
         }
         Ok(())
     }
@@ -84,9 +125,27 @@ impl Desk {
         &mut self.warned
     }
 
-    /// The session is over: what the tools kept for it is let go.
-    pub(crate) async fn leave(&self) {
-        self.toolbox.reset(self.conversation.id()).await;
+    /// The conversation is a short one again.
+    pub(crate) fn emptied(&mut self) {
+        self.warned = false;
+        self.usage = None;
+        self.gave_up = false;
+    }
+
+    /// The session is over, for this reason: what the tools kept for it is let go.
+    pub(crate) async fn leave(&mut self, shared: &Shared, reason: &str) {
+        // Of a turn whose future was dropped. If it cannot be kept, nobody is there to be told.
+        let _ = self.conversation.say_held_back().await;
+        self.herald
+            .tell(When::SessionEnd, |input| {
+                input.reason = Some(reason.to_owned());
+            })
+            .await;
+        let id = self.conversation.id();
+        self.toolbox.reset(id).await;
+        if let Some(setup) = &shared.house.hooks {
+            setup.roster.forget(self.conversation.agent(), id);
+        }
     }
 }
 
@@ -94,15 +153,28 @@ impl Desk {
 async fn equip(
     shared: &Shared,
     agent: &AgentDefinition,
+    herald: &Herald,
     session: &str,
     depth: u32,
 ) -> Result<(Arc<dyn Toolbox>, Shown), Error> {
-    let own: Vec<Arc<dyn Tool>> = TransferTask::of(agent, shared, depth).into_iter().collect();
-    let warn = |message: &str| shared.warn(&agent.name, message);
+    let own: Vec<Arc<dyn Tool>> = TransferTask::of(agent, shared, herald, depth)
+        .into_iter()
+        .collect();
+    let warnings = Mutex::new(Vec::new());
+    let warn = |message: &str| {
+        shared.warn(&agent.name, message);
+        let mut warnings = warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        warnings.push(message.to_owned());
+    };
     let toolboxes = &shared.house.toolboxes;
-    let toolbox = toolboxes
-        .toolbox(&shared.team, agent, session, own, &warn)
-        .await?;
+    let made = toolboxes.toolbox(&shared.team, agent, session, own, &warn);
+    let toolbox = made.await?;
+    let warnings = warnings
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    for warning in warnings {
+        herald.notify("warning", None, &warning).await;
+    }
     let mut system = vec![agent.instruction.trim_end().to_owned()];
     system.extend(toolboxes.instructions(&shared.team, agent));
     system.retain(|text| crate::said::is_visible(text));

@@ -1,11 +1,14 @@
 //! What a turn tells while it runs, and whom it asks. The command line shows it; tests collect it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_core::Cost;
 use cachalot_model::Usage;
 use cachalot_tools::{Answer, Call};
+
+use crate::Provenance;
 
 /// Something that happened in a turn. `agent` is the agent at work: sub-agents tell of themselves.
 #[derive(Debug, Clone)]
@@ -56,6 +59,22 @@ pub enum Event<'a> {
         /// The result.
         answer: &'a Answer,
     },
+    /// A hook has answered in place of the model; its text was told before.
+    Synthetic {
+        /// The agent.
+        agent: &'a str,
+        /// Where the answer comes from, and what was saved.
+        provenance: &'a Provenance,
+    },
+    /// What was said so far was summarized, and the conversation goes on from the summary.
+    Compacted {
+        /// The agent.
+        agent: &'a str,
+        /// How many tokens the conversation had, as far as is known.
+        tokens: u64,
+        /// The summary.
+        summary: &'a str,
+    },
     /// Something that the user should know, and that is no failure.
     Warning {
         /// The agent.
@@ -87,6 +106,10 @@ pub struct Question<'a> {
     pub arguments: &'a cachalot_tools::Arguments,
     /// The rule under `permissions.ask` that wants it asked about; `None` if no rule speaks of it.
     pub rule: Option<&'a str>,
+    /// Why a hook wants it asked about, if one does.
+    pub why: Option<&'a str>,
+    /// Names and values that hooks have for whoever is asked.
+    pub notes: &'a BTreeMap<String, String>,
 }
 
 /// What somebody answered to a [`Question`].

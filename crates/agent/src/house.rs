@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_core::Clock;
+use cachalot_hooks::{Entry, Surroundings};
 use cachalot_model::Models;
 use cachalot_prompt::Sessions;
 use cachalot_tools::{Context, Tool, Toolbox};
 
 use crate::definition::{AgentDefinition, Team};
 use crate::event::{Approver, Listener};
-use crate::{ContextSource, Error};
+use crate::{ContextSource, Error, Roster};
 
 /// Makes the tools of agents.
 #[async_trait]
@@ -51,10 +52,24 @@ pub struct House {
     pub clock: Arc<dyn Clock>,
     /// What is added to the newest message.
     pub context: Vec<Arc<dyn ContextSource>>,
+    /// Hooks. Without them nobody is told of anything, and agents that name some are refused.
+    pub hooks: Option<HookSetup>,
     /// Who is told.
     pub listener: Arc<dyn Listener>,
     /// Who is asked.
     pub approver: Arc<dyn Approver>,
     /// Names for sessions, apart from all others.
     pub name_session: Arc<dyn Fn() -> String + Send + Sync>,
+}
+
+/// What hooks need of the world.
+#[derive(Clone)]
+pub struct HookSetup {
+    /// What handlers need.
+    pub surroundings: Surroundings,
+    /// How builtins see agents: the one that they were registered with, and that of no other team.
+    pub roster: Arc<Roster>,
+    /// Hooks that no agent names (the user's configuration, `hooks.d`, flags): they come behind the
+    /// agent's own.
+    pub entries: Vec<Entry>,
 }

@@ -4,6 +4,10 @@
 //! come about. What a turn needs of the world (models, tools, sessions, somebody to ask) is handed
 //! in as a [`House`].
 //!
+//! Hooks are told of what happens in a turn, and what they return is honoured: the loop asks nobody
+//! else whether a message may be said, a call made or a model asked, or what is to be answered
+//! instead. What they are there for it does not know.
+//!
 //! Whatever happens in a turn (a failure, an interruption, a budget that is used up), its session
 //! stays one that every provider accepts: calls have results, user and model take turns, and nothing
 //! that was sent is changed.
@@ -21,20 +25,25 @@ mod delegate;
 mod desk;
 mod error;
 pub mod event;
+mod herald;
 pub mod house;
 pub mod permissions;
+mod provenance;
 mod repetition;
 mod report;
+mod roster;
 mod said;
 mod shared;
 mod turn;
 
 pub use cancel::Cancel;
 pub use chat::Chat;
-pub use context::{ContextSource, Date};
+pub use context::ContextSource;
 pub use definition::{AgentDefinition, Team, Written};
 pub use error::{Error, ErrorKind};
 pub use event::{Approval, Approver, Event, Listener, Question};
-pub use house::{House, Toolboxes};
+pub use house::{HookSetup, House, Toolboxes};
 pub use permissions::Permissions;
+pub use provenance::Provenance;
 pub use report::{Stop, Sum, TurnReport};
+pub use roster::Roster;

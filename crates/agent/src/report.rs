@@ -3,6 +3,8 @@
 use cachalot_core::Spend;
 use cachalot_model::Usage;
 
+use crate::Provenance;
+
 /// Why a turn ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
@@ -20,6 +22,8 @@ pub enum Stop {
     Budget(String),
     /// It was cancelled.
     Interrupted,
+    /// A hook did not let it begin or go on; says why.
+    Hook(String),
 }
 
 impl Stop {
@@ -40,6 +44,7 @@ impl Stop {
             ),
             Self::Budget(which) => format!("stopped: {which}"),
             Self::Interrupted => "interrupted; the session is kept".to_owned(),
+            Self::Hook(why) => format!("stopped by a hook: {why}"),
         })
     }
 }
@@ -47,13 +52,15 @@ impl Stop {
 /// What a turn came to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnReport {
-    /// The model's last text in this turn, if it said any; of an answer that was interrupted, what
+    /// The last text of the model, or of a hook that answered for it, in this turn; of an answer that was interrupted, what
     /// had come of it.
     pub text: String,
     /// Why it ended.
     pub stop: Stop,
     /// What it used, sub-agents included.
     pub sum: Sum,
+    /// Where the text comes from, if no model gave it.
+    pub synthetic: Option<Provenance>,
 }
 
 /// What turns used, cost and saved.
@@ -67,7 +74,7 @@ pub struct Sum {
     pub usage: Usage,
     /// What was paid, for models.
     pub paid: Spend,
-    /// What was saved, by tools that need not run.
+    /// What was saved, by tools that need not run and models that need not be asked.
     pub saved: Spend,
 }
 

@@ -1,15 +1,20 @@
 //! What all turns of a chat share, those of sub-agents included.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use cachalot_core::Spend;
+use cachalot_hooks::{AgentLookup, Hooks};
+use cachalot_model::Usage;
 use cachalot_model::budget::Meter;
 use cachalot_tools::Answer;
 
-use crate::definition::Team;
+use crate::definition::{AgentDefinition, Team};
 use crate::event::Event;
 use crate::house::House;
 use crate::report::Sum;
+use crate::{Error, ErrorKind};
 
 /// What the user allowed for the rest of the chat.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +36,8 @@ pub(crate) struct Shared {
     /// What has been used since it was last asked.
     sum: Arc<Mutex<Sum>>,
     always: Arc<Mutex<BTreeSet<Always>>>,
+    /// Those of each agent, once they were asked for.
+    hooks: Arc<Mutex<BTreeMap<String, Hooks>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -40,13 +47,86 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     pub(crate) fn new(house: House, team: Arc<Team>) -> Self {
         let meter = Meter::new(team.budget.clone(), Arc::clone(&house.clock));
+        if let Some(setup) = &house.hooks {
+            setup.roster.enter(&team, &house.models);
+        }
         Self {
             house,
             team,
             meter,
             sum: Arc::default(),
             always: Arc::default(),
+            hooks: Arc::default(),
         }
+    }
+
+    /// The hooks of an agent: its own, and behind them those that no agent names.
+    pub(crate) fn hooks(&self, agent: &AgentDefinition) -> Result<Hooks, Error> {
+        if let Some(known) = lock(&self.hooks).get(&agent.name) {
+            return Ok(known.clone());
+        }
+        let hooks = self.assemble(agent)?;
+        lock(&self.hooks).insert(agent.name.clone(), hooks.clone());
+        Ok(hooks)
+    }
+
+    fn assemble(&self, agent: &AgentDefinition) -> Result<Hooks, Error> {
+        let wrong = |what: &str| {
+            let message = format!("the hooks of `{}`: {what}", agent.name);
+            Error::new(ErrorKind::Definition, message)
+        };
+        let Some(setup) = &self.house.hooks else {
+            // To leave out a hook that forbids something would be worse than not to begin.
+            return match agent.hooks.is_empty() && agent.sections.is_empty() {
+                true => Ok(Hooks::default()),
+                false => Err(wrong(
+                    "there are no hooks here; take `hooks` and the keys that belong to builtins out",
+                )),
+            };
+        };
+        let view = setup.roster.agent(&agent.name);
+        let view = view.ok_or_else(|| wrong("the agent is not in the team"))?;
+        let mut entries = agent.hooks.clone();
+        entries.extend(setup.entries.iter().cloned());
+        Hooks::assemble(entries, &*view, &setup.surroundings).map_err(|problems| {
+            let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            wrong(&told.join("; "))
+        })
+    }
+
+    /// A name for a turn, apart from all others.
+    pub(crate) fn name_turn(&self, session: &str) -> String {
+        let number = self
+            .house
+            .hooks
+            .as_ref()
+            .map(|setup| setup.roster.next_turn());
+        let now = self.house.clock.now();
+        format!("{session}.{now}.{}", number.unwrap_or_default())
+    }
+
+    /// The directory that tools work in.
+    pub(crate) fn directory(&self) -> PathBuf {
+        let setup = self.house.hooks.as_ref();
+        setup.map_or_else(PathBuf::new, |setup| setup.surroundings.directory.clone())
+    }
+
+    /// Counts what was paid for models beside those of turns.
+    pub(crate) fn pay(&self, spent: Spend) {
+        if spent.calls == 0 && spent.cost.is_zero() {
+            return;
+        }
+        let usage = Usage::of(spent.input_tokens, spent.output_tokens);
+        self.meter.record(Some(&usage), spent.cost);
+        self.add(Sum {
+            paid: spent,
+            ..Sum::default()
+        });
+    }
+
+    /// What has been used since it was last taken.
+    pub(crate) fn sum(&self) -> Sum {
+        *lock(&self.sum)
     }
 
     pub(crate) fn add(&self, part: Sum) {

@@ -2,45 +2,83 @@
 
 mod ask;
 mod calls;
+mod compact;
+mod ending;
 mod halt;
+mod open;
 mod permit;
+mod phases;
+mod results;
+mod send;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use cachalot_model::Message;
-use cachalot_model::{ErrorKind as ModelErrorKind, StopReason};
+use cachalot_hooks::input::{Prompt, TurnCall};
+use cachalot_model::StopReason;
 
-use crate::conversation::{Progress, Remains};
+use crate::conversation::Progress;
 use crate::definition::AgentDefinition;
 use crate::desk::Desk;
+use crate::provenance::Provenance;
 use crate::repetition::Repetition;
-use crate::report::Stop;
+use crate::report::{Stop, Sum};
 use crate::said::{Said, is_visible};
 use crate::shared::Shared;
-use crate::{Cancel, Error, ErrorKind, context};
+use crate::{Cancel, Error, ErrorKind};
 use halt::Halt;
+use open::Opened;
+use send::Sent;
 
 /// So many answers in a row may be cut off in the middle of a call before the turn ends.
 const MOST_CUT_OFF: u32 = 3;
+
+/// What a turn is about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Task<'a> {
+    /// What is said.
+    pub(crate) said: &'a str,
+    /// Whether another agent says it.
+    pub(crate) is_implicit: bool,
+    /// Whether an answer that was given before does not count.
+    pub(crate) is_fresh: bool,
+}
 
 /// A turn of one agent.
 pub(crate) struct Turn<'a> {
     shared: &'a Shared,
     agent: &'a AgentDefinition,
     desk: &'a mut Desk,
+    task: Task<'a>,
     halt: Halt,
-    /// The last text that the model said.
+    /// The last text that was said to the user.
     text: String,
     /// The answer under way, as far as it was shown.
     partial: String,
     /// The calls under way.
     progress: Arc<Mutex<Option<Progress>>>,
+    /// What hooks are told of the user's message.
+    prompt: Prompt,
+    /// Who added something to the messages of this turn beside [`Prompt::context`].
+    added_by: Vec<String>,
+    /// The calls so far, as hooks are told of them.
+    calls: Vec<TurnCall>,
+    /// Why the last answer of a model ended.
+    finish: Option<StopReason>,
+    /// Whose answer the last one was, if no model's.
+    synthetic: Option<Provenance>,
+    /// Whether a hook wanted the turn to go on.
+    is_going_on: bool,
+    /// What had been used before the turn.
+    before: Sum,
 }
 
 /// How a turn ended, and with which text.
 pub(crate) struct Ended {
     pub(crate) text: String,
     pub(crate) stop: Stop,
+    /// Why the last answer of a model ended.
+    pub(crate) finish: Option<StopReason>,
+    pub(crate) synthetic: Option<Provenance>,
 }
 
 /// What came of the rounds of a turn.
@@ -51,87 +89,157 @@ enum Round {
     Stopped(Stop),
 }
 
+/// What comes after an answer.
+enum Next {
+    /// Another model call.
+    Call,
+    /// Nothing.
+    End(Round),
+}
+
 impl<'a> Turn<'a> {
-    pub(crate) fn new(shared: &'a Shared, agent: &'a AgentDefinition, desk: &'a mut Desk) -> Self {
+    pub(crate) fn new(
+        shared: &'a Shared,
+        agent: &'a AgentDefinition,
+        desk: &'a mut Desk,
+        task: Task<'a>,
+    ) -> Self {
         Self {
+            before: shared.sum(),
             shared,
             agent,
             desk,
+            task,
             halt: Halt::default(),
             text: String::new(),
             partial: String::new(),
             progress: Arc::default(),
+            prompt: Prompt::default(),
+            added_by: Vec::new(),
+            calls: Vec::new(),
+            finish: None,
+            synthetic: None,
+            is_going_on: false,
         }
     }
 
     /// Carries the turn out, unless it is cancelled or its time is up before: then the conversation
     /// is left so that it can go on.
-    pub(crate) async fn run_until(mut self, said: &str, cancel: &Cancel) -> Result<Ended, Error> {
+    pub(crate) async fn run_until(mut self, cancel: &Cancel) -> Result<Ended, Error> {
         self.halt = Halt::when(cancel, &self.shared.meter);
-        self.run(said).await
+        self.run().await
     }
 
     /// Carries the turn out.
-    pub(crate) async fn run(mut self, said: &str) -> Result<Ended, Error> {
-        match self.rounds(said).await? {
-            Round::Over(ended) => Ok(ended),
-            Round::Stopped(stop) => self.stopped(stop).await,
-        }
-    }
-
-    async fn rounds(&mut self, said: &str) -> Result<Round, Error> {
-        if !is_visible(said) {
+    pub(crate) async fn run(mut self) -> Result<Ended, Error> {
+        if !is_visible(self.task.said) {
             let nothing = "nothing was said: the message is empty";
             return Err(Error::new(ErrorKind::Input, nothing));
         }
+        self.desk.herald.begin_turn(self.task.said);
+        let ended = match Box::pin(self.rounds()).await {
+            Ok(Round::Over(ended)) => Ok(ended),
+            Ok(Round::Stopped(stop)) => Box::pin(self.stopped(stop)).await,
+            Err(error) => Err(error),
+        };
+        Box::pin(self.farewell(&ended)).await;
+        ended
+    }
+
+    async fn rounds(&mut self) -> Result<Round, Error> {
         if let Some(over) = self.over_budget() {
             return Ok(Round::Over(self.ended(over)));
         }
-        if let Err(stop) = self.open(said).await? {
+        self.settle().await?;
+        if let Err(stop) = self.compact_if_full().await? {
             return Ok(Round::Stopped(stop));
+        }
+        match Box::pin(self.open()).await? {
+            Opened::Held => {}
+            Opened::Denied(why) => return Ok(Round::Over(self.ended(Stop::Hook(why)))),
+            Opened::Stopped(stop) => return Ok(Round::Stopped(stop)),
+            Opened::Answered => {
+                if !self.goes_on().await {
+                    return Ok(Round::Over(self.ended(Stop::End)));
+                }
+            }
         }
         let mut repetition = Repetition::default();
         let mut cut_off = 0;
         for iteration in 1..=self.agent.max_iterations {
-            if let Some(over) = self.over_budget() {
-                return Ok(Round::Stopped(over));
-            }
-            let reply = match self.halt.clone().unless(self.ask(iteration)).await {
-                Ok(Ok(reply)) => reply,
-                Ok(Err(error)) => return Err(self.broken_off(error).await),
-                Err(stop) => return Ok(Round::Stopped(stop)),
-            };
-            let reason = reply.stop.clone();
-            let conversation = &self.desk.conversation;
-            let said = Said::of(reply, conversation.calls(), conversation.may_call());
-            if is_visible(&said.text) {
-                self.text = said.text;
-            }
-            self.desk.conversation.say(said.message).await?;
-            self.partial.clear();
-            if said.calls.is_empty() {
-                let ended = self.answered(&reason, said.is_empty, iteration)?;
-                return Ok(Round::Over(ended));
-            }
-            let is_cut_off = reason == StopReason::Length;
-            cut_off = if is_cut_off { cut_off + 1 } else { 0 };
-            let times = repetition.note(&said.calls);
-            let is_stuck = times >= self.agent.max_repetitions;
-            let calls = match is_stuck {
-                true => calls::repeated(said.calls, times),
-                false => calls::complete(said.calls, is_cut_off),
-            };
-            if let Err(stop) = self.run_calls(calls).await? {
-                return Ok(Round::Stopped(stop));
-            }
-            if is_stuck {
-                return Ok(Round::Stopped(Stop::Repetition(times)));
-            }
-            if cut_off >= MOST_CUT_OFF {
-                return Ok(Round::Stopped(Stop::Length));
+            self.desk.herald.iterate(iteration);
+            let round = self.round(iteration, &mut repetition, &mut cut_off);
+            let next = Box::pin(round).await?;
+            if let Next::End(round) = next {
+                return Ok(round);
             }
         }
+        self.limit_reached().await;
         Ok(Round::Stopped(Stop::Iterations(self.agent.max_iterations)))
+    }
+
+    /// One model call, and what it calls for.
+    async fn round(
+        &mut self,
+        iteration: u32,
+        repetition: &mut Repetition,
+        cut_off: &mut u32,
+    ) -> Result<Next, Error> {
+        let stopped = |stop| Ok(Next::End(Round::Stopped(stop)));
+        if let Some(over) = self.over_budget() {
+            return stopped(over);
+        }
+        match self.send(iteration).await? {
+            Sent::Asking => {}
+            Sent::Answered => return Ok(self.unless_done(Stop::End).await),
+            Sent::Stopped(stop) => return stopped(stop),
+        }
+        let reply = match self.halt.clone().unless(self.ask(iteration)).await {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(error)) => return Err(self.broken_off(error).await),
+            Err(stop) => return stopped(stop),
+        };
+        let (reason, heard) = (reply.stop.clone(), self.heard_of(&reply));
+        let conversation = &self.desk.conversation;
+        let said = Said::of(reply, conversation.calls(), conversation.may_call());
+        if is_visible(&said.text) {
+            self.text = said.text;
+        }
+        self.desk.conversation.say(said.message).await?;
+        self.partial.clear();
+        self.finish = Some(reason.clone());
+        self.synthetic = None;
+        self.heard(&heard).await;
+        if said.calls.is_empty() {
+            let stop = self.answered(&reason, said.is_empty, iteration).await?;
+            return Ok(self.unless_done(stop).await);
+        }
+        let is_cut_off = reason == StopReason::Length;
+        *cut_off = if is_cut_off { *cut_off + 1 } else { 0 };
+        let times = repetition.note(&said.calls);
+        let is_stuck = times >= self.agent.max_repetitions;
+        let calls = match is_stuck {
+            true => calls::repeated(said.calls, times),
+            false => calls::complete(said.calls, is_cut_off),
+        };
+        if let Err(stop) = self.run_calls(calls).await {
+            return stopped(stop);
+        }
+        if is_stuck {
+            return stopped(Stop::Repetition(times));
+        }
+        if *cut_off >= MOST_CUT_OFF {
+            return stopped(Stop::Length);
+        }
+        Ok(Next::Call)
+    }
+
+    /// Ends a turn whose last word was the model's, unless a hook wants it to go on.
+    async fn unless_done(&mut self, stop: Stop) -> Next {
+        if self.goes_on_behind(&stop).await {
+            return Next::Call;
+        }
+        Next::End(Round::Over(self.ended(stop)))
     }
 
     /// Why no further model call may be made.
@@ -141,117 +249,12 @@ impl<'a> Turn<'a> {
         Some(Stop::Budget(over.message))
     }
 
-    /// Says the user's message, in a conversation that is fit for it.
-    async fn open(&mut self, said: &str) -> Result<Result<(), Stop>, Error> {
-        let message = match self.halt.unless(self.with_context(said)).await {
-            Ok(message) => message,
-            Err(stop) => return Ok(Err(stop)),
-        };
-        match self.say_next(message.clone()).await {
-            Err(error) if error.kind == ErrorKind::Conflict => {
-                self.desk.reopen(self.shared, self.agent).await?;
-                self.say_next(message).await
-            }
-            done => done,
-        }
-        .map(Ok)
-    }
-
-    async fn say_next(&mut self, message: Message) -> Result<(), Error> {
-        let conversation = &mut self.desk.conversation;
-        conversation.mend(Remains::default()).await?;
-        conversation.say(message).await
-    }
-
-    /// The user's message, with what changes from turn to turn behind it.
-    async fn with_context(&self, said: &str) -> Message {
-        let mut paragraphs = Vec::new();
-        for source in &self.shared.house.context {
-            paragraphs.extend(source.paragraph(self.agent, said).await);
-        }
-        context::message(said, &paragraphs)
-    }
-
-    /// Ends a turn whose last word was the model's.
-    fn answered(
-        &mut self,
-        stop: &StopReason,
-        is_empty: bool,
-        iteration: u32,
-    ) -> Result<Ended, Error> {
-        let agent = &self.agent.name;
-        match stop {
-            StopReason::Length => return Ok(self.ended(Stop::Length)),
-            StopReason::Refusal => return Ok(self.ended(Stop::Refusal)),
-            StopReason::Other(reason) => self.shared.warn(
-                agent,
-                &format!("the provider ended the answer for another reason: {reason}"),
-            ),
-            StopReason::End | StopReason::ToolUse | StopReason::StopText => {}
-        }
-        match (is_empty, iteration) {
-            (false, _) => {}
-            (true, 1) => {
-                return Err(Error::new(
-                    ErrorKind::Model,
-                    format!(
-                        "{}: `{}` gave an empty answer; ask again, or ask something else",
-                        self.desk.conversation.model().provider(),
-                        self.desk.conversation.model().name()
-                    ),
-                ));
-            }
-            // It has done something, and has nothing to say about it.
-            (true, _) => self.shared.warn(agent, "the model said nothing more"),
-        }
-        Ok(self.ended(Stop::End))
-    }
-
     fn ended(&mut self, stop: Stop) -> Ended {
         Ended {
             text: std::mem::take(&mut self.text),
             stop,
-        }
-    }
-
-    /// Ends a turn whose last word was not the model's, or did not come to its end.
-    async fn stopped(&mut self, stop: Stop) -> Result<Ended, Error> {
-        if is_visible(&self.partial) {
-            self.text = self.partial.clone();
-        }
-        let remains = self.remains();
-        if let Some(progress) = &remains.progress {
-            self.shared.add_answers(&progress.ended);
-        }
-        self.desk.conversation.mend(remains).await?;
-        Ok(self.ended(stop))
-    }
-
-    /// The model failed. What had come of its answer was shown, and is kept.
-    async fn broken_off(&mut self, error: cachalot_model::Error) -> Error {
-        let remains = self.remains();
-        if is_visible(&remains.text) {
-            // If that fails, too, the model's failure is still what has to be told.
-            let _ = self.desk.conversation.mend(remains).await;
-        }
-        let is_too_long = error.kind == ModelErrorKind::TooLong;
-        let mut error = Error::from(error);
-        if is_too_long {
-            error.message.push_str(
-                "; what was said cannot be taken back: begin a new session, or resume this one with a model that takes more",
-            );
-        }
-        error
-    }
-
-    fn remains(&mut self) -> Remains {
-        Remains {
-            text: std::mem::take(&mut self.partial),
-            progress: self
-                .progress
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
+            finish: self.finish.clone(),
+            synthetic: self.synthetic.clone(),
         }
     }
 }

@@ -282,6 +282,31 @@ impl Prompt {
         self.tip.as_ref().map_or(0, |node| node.total)
     }
 
+    /// The tools and the system's text of this prompt, without its messages.
+    #[must_use]
+    pub fn frozen(&self) -> Self {
+        let is_message = |node: &Arc<Node>| node.level == Level::Message;
+        let mut tip = self.tip.clone();
+        while let Some(node) = tip.take_if(|node| is_message(node)) {
+            tip.clone_from(&node.parent);
+        }
+        Self { tip }
+    }
+
+    /// This prompt without its last messages; without all of them if there are not so many.
+    #[must_use]
+    pub fn without_last(&self, messages: usize) -> Self {
+        let mut tip = self.tip.clone();
+        let mut left = messages;
+        while left > 0
+            && let Some(node) = tip.take_if(|node| node.level == Level::Message)
+        {
+            left -= usize::from(node.source.is_some());
+            tip.clone_from(&node.parent);
+        }
+        Self { tip }
+    }
+
     /// The pieces behind `base`, in order; `None` if this prompt was not made from `base` by
     /// appending.
     pub(crate) fn since(&self, base: &Self) -> Option<Vec<&Arc<Node>>> {

@@ -8,6 +8,7 @@ use cachalot_memory::Lease;
 use cachalot_model::Message;
 use cachalot_model::wire::{Rendered, Wire};
 use futures_util::future::{join, try_join};
+use serde_json::{Map, Value};
 
 use crate::chain::{Node, Prompt};
 use crate::error::{Error, ErrorKind};
@@ -118,6 +119,28 @@ impl Session {
         self.commit(longer, self.head.clone(), Change::Extend).await
     }
 
+    /// Appends several messages, each rendered as pieces, in one step: all of them, or none. `notes`
+    /// take the place of those of the head.
+    ///
+    /// # Errors
+    /// Those of [`Session::append`]; then the session is as it was before.
+    pub async fn append_all(
+        &mut self,
+        messages: &[(Arc<Message>, Vec<Rendered>)],
+        notes: Map<String, Value>,
+    ) -> Result<(), Error> {
+        let longer = with_all(self.prompt.clone(), messages);
+        self.commit(longer, self.head_with(notes), Change::Extend)
+            .await
+    }
+
+    fn head_with(&self, notes: Map<String, Value>) -> Head {
+        Head {
+            notes,
+            ..self.head.clone()
+        }
+    }
+
     /// Saves what has changed: the prompt (several messages at once, if it was appended to without
     /// saving), head, totals, namespace.
     ///
@@ -179,6 +202,34 @@ impl Session {
         };
         self.commit(prompt, head, Change::Replace).await?;
         Ok(broken)
+    }
+
+    /// Begins the conversation anew: its messages go, the tools and the system's text stay, byte for
+    /// byte. `notes` take the place of those of the head, in the same step.
+    ///
+    /// # Errors
+    /// Those of [`Session::append`]; then the session is as it was.
+    pub async fn restart(&mut self, notes: Map<String, Value>) -> Result<(), Error> {
+        let head = self.head_with(notes);
+        self.commit(self.prompt.frozen(), head, Change::Replace)
+            .await
+    }
+
+    /// Puts messages, each rendered as pieces, in place of the last `unsent` ones, which must never
+    /// have been sent: what was sent stays. `notes` take the place of those of the head, in the same
+    /// step.
+    ///
+    /// # Errors
+    /// Those of [`Session::append`]; then the session is as it was.
+    pub async fn amend(
+        &mut self,
+        unsent: usize,
+        messages: &[(Arc<Message>, Vec<Rendered>)],
+        notes: Map<String, Value>,
+    ) -> Result<(), Error> {
+        let prompt = with_all(self.prompt.without_last(unsent), messages);
+        self.commit(prompt, self.head_with(notes), Change::Replace)
+            .await
     }
 
     fn unsayable(&self, wire: &dyn Wire, error: cachalot_model::Error) -> Error {
@@ -397,6 +448,13 @@ impl Session {
         };
         Err(Error::new(kind, id, message))
     }
+}
+
+/// The prompt and these messages.
+fn with_all(prompt: Prompt, messages: &[(Arc<Message>, Vec<Rendered>)]) -> Prompt {
+    messages.iter().fold(prompt, |prompt, (message, pieces)| {
+        prompt.append(pieces, Arc::clone(message))
+    })
 }
 
 /// What is to be written.

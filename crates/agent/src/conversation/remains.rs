@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use cachalot_model::{Block, Extra, Message, Role, ToolResult};
 use cachalot_tools::{Answer, Output};
 
+use super::changed;
 use crate::said::is_visible;
 
 /// What stands for an answer that never came, so that user and model keep taking turns.
@@ -18,6 +19,9 @@ const BROKEN_OFF: &str = "(the answer broke off here)";
 const INTERRUPTED: &str =
     "The call was interrupted. Whether it had an effect is not known; look before you repeat it.";
 
+/// What stands for a result that hooks were to see before the model, and did not.
+const WITHHELD: &str = "The call was made, but the turn was interrupted before its result could be passed on. Make it again if you need the result and repeating it does no harm.";
+
 /// What stands for the result of a call that was not begun.
 const NOT_BEGUN: &str = "The call was not made: the turn was interrupted before.";
 
@@ -29,6 +33,26 @@ const EMPTY_RESULT: &str = "(nothing)";
 pub(crate) struct Progress {
     pub(crate) began: BTreeSet<String>,
     pub(crate) ended: Vec<Answer>,
+    /// Of those that ended, the calls whose results hooks are still to see.
+    pub(crate) unseen: BTreeSet<String>,
+    /// Those whose results hooks have changed.
+    pub(crate) changed: BTreeSet<String>,
+}
+
+impl Progress {
+    /// Hooks have seen the result of a call.
+    pub(crate) fn seen(&mut self, answer: &Answer, is_changed: bool) {
+        let id = &answer.call.id;
+        self.unseen.remove(id);
+        if is_changed {
+            self.changed.insert(id.clone());
+        }
+        for ended in &mut self.ended {
+            if ended.call.id == *id {
+                ended.clone_from(answer);
+            }
+        }
+    }
 }
 
 /// What a turn left behind; nothing, if nobody knows.
@@ -45,7 +69,9 @@ impl Remains {
     pub(super) fn results(&self, ids: Vec<String>) -> Message {
         let results = ids.into_iter().map(|id| {
             let output = self.output(&id);
-            block(id, output)
+            let progress = self.progress.as_ref();
+            let is_changed = progress.is_some_and(|progress| progress.changed.contains(&id));
+            block(id, output, is_changed)
         });
         Message::of(Role::User, results.collect())
     }
@@ -56,6 +82,7 @@ impl Remains {
         };
         let ended = progress.ended.iter().find(|answer| answer.call.id == id);
         match ended {
+            Some(_) if progress.unseen.contains(id) => Output::error(WITHHELD),
             Some(answer) => answer.output.clone(),
             None if progress.began.contains(id) => Output::error(INTERRUPTED),
             None => Output::error(NOT_BEGUN),
@@ -71,25 +98,26 @@ impl Remains {
     }
 }
 
-/// The results of calls, in their order, one for each.
-pub(crate) fn results(calls: &[String], answers: &[Answer]) -> Message {
+/// The results of calls, in their order, one for each. `changed` are those that hooks have changed.
+pub(crate) fn results(calls: &[String], answers: &[Answer], changed: &BTreeSet<String>) -> Message {
     let results = calls.iter().map(|id| {
         let answer = answers.iter().find(|answer| answer.call.id == *id);
         let output = answer.map(|answer| answer.output.clone());
         block(
             id.clone(),
             output.unwrap_or_else(|| Output::error(INTERRUPTED)),
+            changed.contains(id),
         )
     });
     Message::of(Role::User, results.collect())
 }
 
-fn block(id: String, output: Output) -> Block {
+fn block(id: String, output: Output, is_changed: bool) -> Block {
     let is_empty = output.content.iter().all(|block| match block {
         Block::Text { text, .. } => !is_visible(text),
         _ => false,
     });
-    Block::ToolResult(ToolResult {
+    let mut result = ToolResult {
         id,
         content: match is_empty {
             true => vec![Block::text(EMPTY_RESULT)],
@@ -97,5 +125,9 @@ fn block(id: String, output: Output) -> Block {
         },
         is_error: output.is_error,
         extra: Extra::new(),
-    })
+    };
+    if is_changed {
+        changed(&mut result);
+    }
+    Block::ToolResult(result)
 }

@@ -2,13 +2,33 @@
 
 use std::path::Path;
 
+use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Entry, Node, Section};
 use cachalot_core::{Place, Problem};
+use cachalot_hooks::{Builtins, Entry as Hook};
 
 /// Model calls in a turn, unless the file says otherwise.
 pub const DEFAULT_ITERATIONS: u32 = 50;
 /// Identical consecutive batches of calls at which a turn is ended, unless the file says otherwise.
 pub const DEFAULT_REPETITIONS: u32 = 5;
+/// The part of what its model takes from which on a conversation is summarized, unless the file says
+/// otherwise.
+pub const DEFAULT_COMPACTION_THRESHOLD: f64 = 0.9;
+
+/// The keys of an agent that the runtime knows itself.
+const KEYS: [&str; 11] = [
+    "model",
+    "description",
+    "instruction",
+    "instruction_file",
+    "toolsets",
+    "sub_agents",
+    "max_iterations",
+    "max_consecutive_tool_calls",
+    "recall",
+    "compaction_threshold",
+    "hooks",
+];
 
 /// One agent.
 #[derive(Debug, Clone)]
@@ -29,10 +49,23 @@ pub struct AgentDefinition {
     pub max_iterations: u32,
     /// Identical consecutive batches of calls at which a turn is ended.
     pub max_repetitions: u32,
-    /// Whether the newest message tells the time.
-    pub add_date: bool,
     /// How many memories that match the user's message are put into the newest message.
     pub recall: u32,
+    /// The part of what its model takes from which on the conversation is summarized; 0: never.
+    pub compaction_threshold: f64,
+    /// Its own hooks, in the order of the file.
+    pub hooks: Vec<Hook>,
+    /// Further keys, in the order of the file: each belongs to a builtin.
+    pub sections: Vec<Entry>,
+}
+
+impl AgentDefinition {
+    /// The value of a key that belongs to a builtin.
+    #[must_use]
+    pub fn section(&self, name: &str) -> Option<&Node> {
+        let entry = self.sections.iter().find(|entry| entry.key == name)?;
+        Some(&entry.value)
+    }
 }
 
 /// An agent, and where it is written.
@@ -47,7 +80,7 @@ pub(super) struct Written {
 /// Reads an agent; `None` if it has no model.
 pub(super) fn read(
     entry: &Entry,
-    directory: &Path,
+    written: &super::Written<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<Written> {
     let mut section = Section::of(&entry.value, "an agent", problems)?;
@@ -60,18 +93,20 @@ pub(super) fn read(
             .text("description", problems)
             .unwrap_or_default()
             .to_owned(),
-        instruction: instruction(&mut section, directory, problems),
+        instruction: instruction(&mut section, written.directory, problems),
         toolsets: section.present("toolsets").cloned(),
         sub_agents,
         max_iterations: limit(&mut section, "max_iterations", 1, problems)
             .unwrap_or(DEFAULT_ITERATIONS),
         max_repetitions: limit(&mut section, "max_consecutive_tool_calls", 2, problems)
             .unwrap_or(DEFAULT_REPETITIONS),
-        add_date: section.boolean("add_date", problems).unwrap_or(false),
         recall: section
             .integer("recall", 0..=MOST, problems)
             .and_then(|number| u32::try_from(number).ok())
             .unwrap_or(0),
+        compaction_threshold: threshold(&mut section, problems),
+        hooks: hooks(&mut section, written.builtins, problems),
+        sections: sections(&mut section, written.builtins, problems),
     };
     let place = section.node("model").map(|node| node.place.clone());
     section.finish(problems);
@@ -121,6 +156,63 @@ fn sub_agents(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Vec<(St
         }
     }
     named
+}
+
+/// Claims `compaction_threshold`.
+fn threshold(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> f64 {
+    let key = "compaction_threshold";
+    let Some(part) = section.number(key, problems) else {
+        return DEFAULT_COMPACTION_THRESHOLD;
+    };
+    if (0.0..=1.0).contains(&part) {
+        return part;
+    }
+    let problem = Problem::new(
+        "out-of-range",
+        format!("`{key}` must be from 0 to 1, but it is {part}"),
+    )
+    .help("write the part of what the model takes (0.9), or 0 for never");
+    problems.push(match section.node(key) {
+        Some(node) => problem.at(&node.place),
+        None => problem,
+    });
+    DEFAULT_COMPACTION_THRESHOLD
+}
+
+/// Claims `hooks`.
+fn hooks(section: &mut Section<'_>, builtins: &Builtins, problems: &mut Vec<Problem>) -> Vec<Hook> {
+    let Some(node) = section.present("hooks") else {
+        return Vec::new();
+    };
+    cachalot_hooks::definition::read(node, &node.place.file, builtins, problems)
+}
+
+/// Claims what is left: keys of builtins. Of any other one it is said that nobody knows it.
+fn sections(
+    section: &mut Section<'_>,
+    builtins: &Builtins,
+    problems: &mut Vec<Problem>,
+) -> Vec<Entry> {
+    let mut claimed = Vec::new();
+    for entry in section.take_rest() {
+        let Some(owner) = builtins.owner(&entry.key) else {
+            let known: Vec<&str> = KEYS.into_iter().chain(builtins.sections()).collect();
+            problems.push(
+                Problem::new(
+                    "unknown-key",
+                    format!("unknown key `{}` in an agent", entry.key),
+                )
+                .at(&entry.key_place)
+                .help(did_you_mean(&entry.key, &known)),
+            );
+            continue;
+        };
+        if !entry.value.is_null() {
+            owner.check_section(&entry.key, &entry.value, problems);
+            claimed.push(entry.clone());
+        }
+    }
+    claimed
 }
 
 /// `instruction`, or the text of the file that `instruction_file` names.

@@ -1,9 +1,12 @@
 //! One model call.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use cachalot_core::Spend;
-use cachalot_model::{Delta, Reply, Usage};
+use bytes::Bytes;
+use cachalot_core::{Cost, Spend};
+use cachalot_hooks::Event as When;
+use cachalot_hooks::input::Answer;
+use cachalot_model::{Delta, Reply, StopReason, Usage};
 
 use super::Turn;
 use crate::event::Event;
@@ -37,45 +40,117 @@ impl Turn<'_> {
             Delta::ToolUse { .. } | Delta::Arguments { .. } => {}
         };
         let reply = model.stream(body, &mut on).await?;
-        let elapsed = began.elapsed();
+        self.account(&reply, began.elapsed());
+        self.desk.usage = reply.usage;
+        Ok(reply)
+    }
+
+    /// Asks the model something beside the conversation. Nothing is shown.
+    pub(super) async fn ask_aside(&mut self, body: Bytes) -> Result<Reply, cachalot_model::Error> {
+        let agent = self.agent.name.as_str();
+        let iteration = 0;
+        let listener = &self.shared.house.listener;
+        listener.tell(&Event::Asked { agent, iteration });
+        let model = self.desk.conversation.model().clone();
+        let began = Instant::now();
+        let reply = model.stream(body, &mut |_| {}).await?;
+        self.account(&reply, began.elapsed());
+        Ok(reply)
+    }
+
+    /// Counts an answer, and tells of it.
+    fn account(&mut self, reply: &Reply, elapsed: Duration) {
         let usage = reply.usage.unwrap_or_default();
-        let cost = model.cost_of(&reply);
+        let cost = self.desk.conversation.model().cost_of(reply);
         let paid = Spend {
             input_tokens: usage.total_input(),
             output_tokens: usage.output,
             cost,
             ..Spend::one(elapsed)
         };
-        desk.conversation.count(usage, paid);
-        shared.meter.record(reply.usage.as_ref(), cost);
-        shared.add(Sum {
+        self.desk.conversation.count(usage, paid);
+        self.shared.meter.record(reply.usage.as_ref(), cost);
+        self.shared.add(Sum {
             model_calls: 1,
             usage,
             paid,
             ..Sum::default()
         });
-        listener.tell(&Event::Answered {
-            agent,
+        self.shared.house.listener.tell(&Event::Answered {
+            agent: &self.agent.name,
             usage: reply.usage.as_ref(),
             cost,
             elapsed,
         });
-        if let Some(warning) = nearly_full(usage, model.limits().context, desk.fullness()) {
-            shared.warn(agent, &warning);
+    }
+
+    /// Tells hooks, and the user, what came of a model call. Its answer is part of the session.
+    pub(super) async fn heard(&mut self, answer: &Heard) {
+        let Heard { usage, cost, .. } = *answer;
+        // If the turn has to end, whatever comes next notices.
+        let _ = self
+            .tell(When::AfterLlmCall, |input| {
+                input.usage = usage;
+                input.cost = (cost.unpriced == 0).then_some(cost);
+                input.answer = Some(Answer {
+                    finish: Some(answer.finish.clone()),
+                    ..Answer::default()
+                });
+            })
+            .await;
+        let takes = self.desk.conversation.model().limits().context;
+        let usage = usage.unwrap_or_default();
+        let is_summarized = self.agent.compaction_threshold > 0.0;
+        if let Some(warning) = nearly_full(usage, takes, is_summarized, self.desk.fullness()) {
+            self.warn(&warning).await;
         }
-        Ok(reply)
+    }
+
+    /// Warns the user, and tells hooks of it, unless the turn has to end before.
+    pub(super) async fn warn(&self, message: &str) {
+        self.shared.warn(&self.agent.name, message);
+        let herald = &self.desk.herald;
+        let _ = self
+            .halt
+            .unless(herald.notify("warning", None, message))
+            .await;
+    }
+
+    /// What hooks are told of an answer.
+    pub(super) fn heard_of(&self, reply: &Reply) -> Heard {
+        Heard {
+            usage: reply.usage,
+            cost: self.desk.conversation.model().cost_of(reply),
+            finish: reply.stop.clone(),
+        }
     }
 }
 
+/// What an answer used.
+pub(super) struct Heard {
+    usage: Option<Usage>,
+    cost: Cost,
+    finish: StopReason,
+}
+
 /// What to say when a conversation comes near to what its model takes; once in a session.
-fn nearly_full(usage: Usage, takes: Option<u64>, warned: &mut bool) -> Option<String> {
+fn nearly_full(
+    usage: Usage,
+    takes: Option<u64>,
+    is_summarized: bool,
+    warned: &mut bool,
+) -> Option<String> {
     let takes = takes.filter(|takes| *takes > 0)?;
     let used = usage.total_input().saturating_add(usage.output);
     let percent = used.saturating_mul(100) / takes;
     if percent < NEARLY_FULL || std::mem::replace(warned, true) {
         return None;
     }
+    let remedy = match is_summarized {
+        true => "it is summarized when there is little left (compaction_threshold)",
+        false => "begin a new session before it is full",
+    };
     Some(format!(
-        "the conversation takes {used} of the {takes} tokens that the model takes; begin a new session before it is full"
+        "the conversation takes {used} of the {takes} tokens that the model takes; {remedy}"
     ))
 }

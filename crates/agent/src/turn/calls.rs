@@ -2,12 +2,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cachalot_tools::{Answer, Batch, Call, Output, Prepared, Verdict, Watcher};
+use cachalot_hooks::Event as When;
+use cachalot_hooks::input::TurnCall;
+use cachalot_tools::{Answer, Answered, Batch, Call, Watcher};
 
 use super::Turn;
-use crate::Error;
+use super::phases::Candidate;
 use crate::conversation::{Progress, results};
 use crate::event::Event;
+use crate::herald::Herald;
 use crate::report::Stop;
 use crate::shared::Shared;
 
@@ -37,35 +40,46 @@ pub(super) fn complete(calls: Vec<Call>, is_cut_off: bool) -> Vec<Judged> {
     calls
 }
 
+/// What came of the calls of an answer.
+struct Made {
+    answers: Vec<Answer>,
+    /// As hooks are told of them.
+    calls: Vec<TurnCall>,
+    /// Who added something to their results.
+    added_by: Vec<String>,
+    /// Why a hook wants the turn to end.
+    denial: Option<String>,
+}
+
 impl Turn<'_> {
-    /// Makes the calls that may be made, and says the results of all; unless the turn has to end before.
-    pub(super) async fn run_calls(
-        &mut self,
-        calls: Vec<Judged>,
-    ) -> Result<Result<(), Stop>, Error> {
+    /// Makes the calls that may be made, and holds the results of all; unless the turn has to end.
+    pub(super) async fn run_calls(&mut self, calls: Vec<Judged>) -> Result<(), Stop> {
         self.set_progress(Some(Progress::default()));
         let ids: Vec<String> = calls.iter().map(|(call, _)| call.id.clone()).collect();
-        let answers = match self.halt.unless(self.answers(calls)).await {
-            Ok(answers) => answers,
-            Err(stop) => return Ok(Err(stop)),
-        };
-        let message = results(&ids, &answers);
-        self.desk.conversation.say(message).await?;
-        self.shared.add_answers(&answers);
+        let made = self.halt.unless(Box::pin(self.make(calls))).await?;
+        let changed = self.with_progress(|progress| std::mem::take(&mut progress.changed));
+        let message = results(&ids, &made.answers, &changed.unwrap_or_default());
+        self.desk.conversation.hold(Some(message));
+        self.shared.add_answers(&made.answers);
         self.set_progress(None);
-        Ok(Ok(()))
+        self.calls.extend(made.calls);
+        self.added_by.extend(made.added_by);
+        match made.denial {
+            Some(why) => Err(Stop::Hook(why)),
+            None => Ok(()),
+        }
     }
 
-    async fn answers(&self, calls: Vec<Judged>) -> Vec<Answer> {
+    async fn make(&self, calls: Vec<Judged>) -> Made {
         let mut prepared = Vec::with_capacity(calls.len());
+        let mut permitted = Vec::with_capacity(calls.len());
         for (call, why) in calls {
-            prepared.push(match why {
-                Some(why) => Prepared {
-                    call,
-                    verdict: Verdict::Refused(Output::error(why)),
-                },
-                None => self.permit(self.desk.toolbox.prepare(call)).await,
-            });
+            let candidate = match why {
+                Some(why) => Candidate::refused(call, why),
+                None => Box::pin(self.permit(call)).await,
+            };
+            prepared.push(candidate.prepared.clone());
+            permitted.push(candidate);
         }
         let mut context = self.shared.house.tools.clone();
         self.desk.conversation.id().clone_into(&mut context.session);
@@ -74,21 +88,46 @@ impl Turn<'_> {
             verbatim: self.desk.conversation.results(),
             watcher: Arc::new(Told {
                 shared: self.shared.clone(),
+                herald: self.desk.herald.clone(),
                 agent: self.agent.name.clone(),
                 progress: Arc::clone(&self.progress),
             }),
         };
-        self.desk.toolbox.run(prepared, &batch).await
+        let mut answers = self.desk.toolbox.run(prepared, &batch).await;
+        let shown = Box::pin(self.show(&mut answers, permitted)).await;
+        Made {
+            calls: answers.iter().zip(&shown.read_only).map(told).collect(),
+            answers,
+            added_by: shown.added_by,
+            denial: shown.denial,
+        }
     }
 
     fn set_progress(&self, progress: Option<Progress>) {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+    }
+
+    /// `None` if no calls are under way.
+    pub(super) fn with_progress<T>(&self, look: impl FnOnce(&mut Progress) -> T) -> Option<T> {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.as_mut().map(look)
+    }
+}
+
+/// A call as hooks are told of it at the end.
+fn told((answer, read_only): (&Answer, &bool)) -> TurnCall {
+    TurnCall {
+        name: answer.call.name.clone(),
+        read_only: *read_only,
+        is_error: answer.output.is_error,
+        witnesses: answer.witnesses.clone(),
     }
 }
 
 /// Notes how far the calls have come, and passes it on to the listener.
 struct Told {
     shared: Shared,
+    herald: Herald,
     agent: String,
     progress: Arc<Mutex<Option<Progress>>>,
 }
@@ -114,7 +153,19 @@ impl Watcher for Told {
     }
 
     fn ended(&self, answer: &Answer) {
-        self.note(|progress| progress.ended.push(answer.clone()));
+        let tool = &answer.call.name;
+        let is_unseen = answer.how != Answered::Refused
+            && self.herald.wants_of(When::ToolResponseTransform, tool);
+        self.note(|progress| {
+            progress.ended.push(answer.clone());
+            if is_unseen {
+                progress.unseen.insert(answer.call.id.clone());
+            }
+        });
+        if is_unseen {
+            // It is told of once hooks have seen it.
+            return;
+        }
         self.shared.house.listener.tell(&Event::ToolEnded {
             agent: &self.agent,
             answer,

@@ -5,6 +5,7 @@ use std::future::Future;
 use cachalot_model::budget::Meter;
 
 use crate::Cancel;
+use crate::herald::GRACE;
 use crate::report::Stop;
 
 /// What ends a turn from outside: its switch, and the budget's time. Neither for a sub-agent: whoever
@@ -28,6 +29,26 @@ impl Halt {
             () = cancel.cancelled() => Err(Stop::Interrupted),
             over = time_over(meter) => Err(Stop::Budget(over)),
             done = work => Ok(done),
+        }
+    }
+
+    /// Does what belongs to the end of a turn. Once the turn has to end from outside, it may take a
+    /// little longer, and is dropped then.
+    pub(super) async fn with_grace<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let Some((cancel, meter)) = &self.0 else {
+            return Some(work.await);
+        };
+        let grace_is_over = async {
+            tokio::select! {
+                () = cancel.cancelled() => {}
+                _ = time_over(meter) => {}
+            }
+            tokio::time::sleep(GRACE).await;
+        };
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = grace_is_over => None,
         }
     }
 }

@@ -5,22 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_agent::{AgentDefinition, ContextSource, Date};
-use cachalot_core::{Clock, ManualClock};
+use cachalot_agent::{AgentDefinition, ContextSource};
+use cachalot_core::ManualClock;
 use cachalot_simulator::ScriptedReply;
 use serde_json::json;
 
 use crate::bodies::{self, Turn, turns};
 use crate::turns::CODER;
 use crate::world::{NOW, WIRES, World};
-
-struct Shared(Arc<ManualClock>);
-
-impl AsRef<dyn Clock> for Shared {
-    fn as_ref(&self) -> &(dyn Clock + 'static) {
-        &*self.0
-    }
-}
 
 /// Remembers something else each time, and nothing when nobody asks for it.
 #[derive(Default)]
@@ -47,10 +39,8 @@ async fn it_goes_into_the_newest_message_only_and_stays_there() {
         ];
         let mut world = World::new(wire, &file, replies).await;
         let clock = Arc::new(ManualClock::at(NOW));
-        world.sources = vec![
-            Arc::new(Date(Shared(Arc::clone(&clock)))),
-            Arc::new(Recollection::default()),
-        ];
+        world.clock = Arc::clone(&clock) as _;
+        world.sources = vec![Arc::new(Recollection::default())];
         let mut chat = world.chat().await;
         world.turn(&mut chat, "Do you remember?").await;
         clock.advance(Duration::from_secs(86_400));
@@ -94,10 +84,7 @@ async fn it_goes_into_the_newest_message_only_and_stays_there() {
 #[tokio::test]
 async fn without_it_nothing_is_added() {
     let mut world = World::new(WIRES[0], CODER, vec![ScriptedReply::text("one")]).await;
-    world.sources = vec![
-        Arc::new(Date(Shared(Arc::new(ManualClock::at(NOW))))),
-        Arc::new(Recollection::default()),
-    ];
+    world.sources = vec![Arc::new(Recollection::default())];
     let mut chat = world.chat().await;
     world.turn(&mut chat, "Do you remember?").await;
     assert_eq!(

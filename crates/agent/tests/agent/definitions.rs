@@ -1,12 +1,14 @@
 //! Agent files.
 
-use cachalot_agent::definition::{DEFAULT_ITERATIONS, DEFAULT_REPETITIONS, KEYS};
+use cachalot_agent::definition::{
+    DEFAULT_COMPACTION_THRESHOLD, DEFAULT_ITERATIONS, DEFAULT_REPETITIONS, KEYS,
+};
 use cachalot_agent::{Team, Written};
 use cachalot_core::{ManualClock, Problem, tree};
 use cachalot_model::{Catalog, Models, Surroundings};
 use cachalot_storage::HttpOptions;
 
-use crate::world::{environment, load};
+use crate::world::{environment, load, some_builtins};
 
 fn problems(text: &str) -> Vec<Problem> {
     load(text, std::path::Path::new(".")).unwrap_err()
@@ -57,7 +59,8 @@ fn a_small_file_has_defaults() {
     assert_eq!(agent.max_iterations, DEFAULT_ITERATIONS);
     assert_eq!(agent.max_repetitions, DEFAULT_REPETITIONS);
     assert!(agent.toolsets.is_none() && agent.sub_agents.is_empty());
-    assert!(!agent.add_date && agent.recall == 0);
+    assert!(agent.hooks.is_empty() && agent.sections.is_empty() && agent.recall == 0);
+    assert!((agent.compaction_threshold - DEFAULT_COMPACTION_THRESHOLD).abs() < f64::EPSILON);
     assert!(team.budget.is_unlimited() && team.mcps.is_none() && team.tools.is_none());
 }
 
@@ -99,7 +102,9 @@ agents:
     assert_eq!(agent.name, "root");
     assert_eq!(agent.sub_agents, ["helper"]);
     assert_eq!((agent.max_iterations, agent.max_repetitions), (3, 2));
-    assert!(agent.add_date && agent.recall == 4 && agent.toolsets.is_some());
+    let date = agent.section("add_date").and_then(tree::Node::as_boolean);
+    assert_eq!(date, Some(true));
+    assert!(agent.recall == 4 && agent.toolsets.is_some());
     assert_eq!(team.agents.len(), 2);
     assert!(team.agent("helper").is_some() && team.agent("nobody").is_none());
     assert!(team.configured.model("fast").is_some() && team.configured.provider("lab").is_some());
@@ -157,6 +162,7 @@ fn environment_variables_are_expanded_in_models() {
         text,
         directory: std::path::Path::new("."),
         environment: &environment,
+        builtins: &some_builtins(),
     };
     let read = Team::load(&tree::parse("team.yaml", text).unwrap(), &written);
     // Quoted: a text, where a number is wanted.
@@ -304,6 +310,7 @@ fn a_team_may_be_part_of_a_larger_file() {
         text,
         directory: std::path::Path::new("."),
         environment: &environment,
+        builtins: &some_builtins(),
     };
     let root = tree::parse("team.yaml", text).unwrap();
     let mut problems = Vec::new();

@@ -2,22 +2,29 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod bodies;
+mod ear;
 mod slow_memory;
 mod told;
 mod world;
 
 mod budget;
 mod cancelling;
+mod compaction;
 mod context;
 mod definitions;
 mod delegation;
 mod faults;
+mod held_back;
+mod hooks;
 mod kept;
 mod law;
 mod limits;
 mod odd_answers;
 mod permissions;
 mod resuming;
+mod seam;
 mod sharing;
 mod storms;
+mod synthetic;
+mod tool_phases;
 mod turns;

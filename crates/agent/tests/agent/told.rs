@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use cachalot_agent::{Approval, Approver, Cancel, Event, Listener, Question};
+use cachalot_agent::{Approval, Approver, Cancel, Event, Listener, Provenance, Question};
 use cachalot_core::Cost;
 use cachalot_model::Block;
 use cachalot_tools::{Answer, Answered};
@@ -19,6 +19,8 @@ pub(crate) enum Note {
     Began(String),
     Ended(Ended),
     Warning(String, String),
+    Synthetic(Provenance),
+    Compacted(u64, String),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -113,6 +115,10 @@ fn note(event: &Event<'_>) -> Note {
             is_error: answer.output.is_error,
             text: text_of(answer),
         }),
+        Event::Synthetic { provenance, .. } => Note::Synthetic((*provenance).clone()),
+        Event::Compacted {
+            tokens, summary, ..
+        } => Note::Compacted(*tokens, owned(summary)),
         Event::Warning { agent, message } => Note::Warning(owned(agent), owned(message)),
     }
 }
@@ -132,6 +138,7 @@ pub(crate) struct Asked {
     pub(crate) tool: String,
     pub(crate) arguments: serde_json::Value,
     pub(crate) rule: Option<String>,
+    pub(crate) why: Option<String>,
 }
 
 /// Answers questions as it was told to, and otherwise with no.
@@ -172,6 +179,7 @@ impl Approver for Answers {
             tool: question.call.name.clone(),
             arguments: question.arguments.clone().into(),
             rule: question.rule.map(str::to_owned),
+            why: question.why.map(str::to_owned),
         });
         let cancel = self.cancel.lock().unwrap().take();
         if let Some(cancel) = cancel {

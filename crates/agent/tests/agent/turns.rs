@@ -146,7 +146,7 @@ async fn what_happens_is_told_in_order() {
                 Note::Answered(..) => "answered".to_owned(),
                 Note::Began(tool) => format!("began {tool}"),
                 Note::Ended(ended) => format!("ended {} {}", ended.tool, ended.how),
-                Note::Warning(_, message) => panic!("{message}"),
+                other => panic!("{other:?}"),
             };
             if kinds.last() != Some(&kind) {
                 kinds.push(kind);

@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_agent::{
-    AgentDefinition, Cancel, Chat, ContextSource, Error, House, Team, Toolboxes, TurnReport,
-    Written,
+    AgentDefinition, Cancel, Chat, ContextSource, Error, HookSetup, House, Roster, Team, Toolboxes,
+    TurnReport, Written,
 };
 use cachalot_cache::{Ledger, Mode, Witness};
 use cachalot_core::{Clock, ManualClock, Millis, Problem, Seals, tree};
+use cachalot_hooks::{Builtin, Builtins, Entry, Surroundings as HookSurroundings};
 use cachalot_memory::Memory;
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::sqlite::{self, SqliteMemory};
-use cachalot_model::{Catalog, Models, Pauses, Surroundings};
+use cachalot_model::{Catalog, Message, Models, Pauses, Surroundings};
 use cachalot_prompt::{Listing, Overview, Sessions};
 use cachalot_simulator::{Options, Running, Script, ScriptedReply, Simulator};
 use cachalot_storage::{HttpClient, HttpOptions};
@@ -26,6 +27,7 @@ use cachalot_tools::cached::{self, CachedTools, Settings, Writers};
 use cachalot_tools::{Context, Registry, Tool, Toolbox, Workspace};
 
 use crate::bodies;
+use crate::ear::{Ear, Hearing, SpeakingClock};
 use crate::told::{Answers, Told};
 
 /// 2026-11-21 02:42:00 UTC.
@@ -102,6 +104,13 @@ pub(crate) struct World {
     pub(crate) instructions: Vec<String>,
     /// Keys of the model, beside where it is.
     pub(crate) model_keys: String,
+    /// Who hears what hooks are told.
+    pub(crate) ear: Arc<Ear>,
+    /// Hooks that no agent names.
+    pub(crate) hooks: Vec<Entry>,
+    /// Further builtins.
+    pub(crate) builtins: Vec<Arc<dyn Builtin>>,
+    pub(crate) roster: Arc<Roster>,
     pub(crate) wire: Wire,
     file: String,
     memory: Arc<dyn Memory>,
@@ -142,6 +151,10 @@ impl World {
             tools: Vec::new(),
             instructions: Vec::new(),
             model_keys: String::new(),
+            ear: Arc::default(),
+            hooks: Vec::new(),
+            builtins: Vec::new(),
+            roster: Arc::default(),
             wire,
             file: file.to_owned(),
             memory: Arc::new(InProcessMemory::new(Arc::clone(&clock))),
@@ -200,7 +213,20 @@ impl World {
             "{}\nmodels:\n  test: {{{model}, token_key: TEST_KEY{keys}}}\n",
             self.file
         );
-        Arc::new(load(&text, self.root.path()).unwrap())
+        let builtins = self.all_builtins();
+        Arc::new(load_with(&text, self.root.path(), &builtins).unwrap())
+    }
+
+    fn all_builtins(&self) -> Builtins {
+        let mut builtins = Builtins::default();
+        let own: [Arc<dyn Builtin>; 2] = [
+            Arc::new(Hearing(Arc::clone(&self.ear))),
+            Arc::new(SpeakingClock(Arc::clone(&self.clock))),
+        ];
+        for builtin in own.iter().chain(&self.builtins) {
+            builtins.register(Arc::clone(builtin)).unwrap();
+        }
+        builtins
     }
 
     pub(crate) fn house(&self) -> House {
@@ -221,7 +247,20 @@ impl World {
         )
         .pausing_with(Arc::clone(&self.pauses) as Arc<dyn Pauses>);
         let names = Arc::clone(&self.names);
+        let hooks = HookSetup {
+            surroundings: HookSurroundings {
+                builtins: Arc::new(self.all_builtins()),
+                models: models.clone(),
+                http: HttpClient::new(HttpOptions::default()).unwrap(),
+                environment: Arc::new(environment.clone()),
+                clock: Arc::clone(&self.clock),
+                directory: self.root.path().to_owned(),
+            },
+            roster: Arc::clone(&self.roster),
+            entries: self.hooks.clone(),
+        };
         House {
+            hooks: Some(hooks),
             toolboxes: Arc::new(Bench {
                 tools: self.tools.clone(),
                 instructions: self.instructions.clone(),
@@ -306,6 +345,21 @@ impl World {
         assert_eq!(self.simulator.violations(), [] as [String; 0]);
         bodies::check(&self.simulator.received());
     }
+
+    /// As of [`World::check`], where the conversation began anew with the request of this number.
+    pub(crate) fn check_from(mut self, restarted: usize) {
+        self.is_checked = true;
+        assert_eq!(self.simulator.violations(), [] as [String; 0]);
+        let received = self.simulator.received();
+        bodies::check(&received[..restarted]);
+        bodies::check(&received[restarted..]);
+    }
+
+    /// The messages of a session.
+    pub(crate) async fn messages(&self, session: &str) -> Vec<Arc<Message>> {
+        let opened = self.house().sessions.open(session).await.unwrap();
+        opened.unwrap().prompt.messages()
+    }
 }
 
 impl Drop for World {
@@ -331,11 +385,27 @@ pub(crate) fn environment() -> BTreeMap<String, String> {
 
 /// The team that a file describes.
 pub(crate) fn load(text: &str, directory: &Path) -> Result<Team, Vec<Problem>> {
+    load_with(text, directory, &some_builtins())
+}
+
+/// An ear, and a clock that speaks.
+pub(crate) fn some_builtins() -> Builtins {
+    let mut builtins = Builtins::default();
+    let clock = Arc::new(ManualClock::at(NOW));
+    builtins
+        .register(Arc::new(Hearing(Arc::default())))
+        .unwrap();
+    builtins.register(Arc::new(SpeakingClock(clock))).unwrap();
+    builtins
+}
+
+fn load_with(text: &str, directory: &Path, builtins: &Builtins) -> Result<Team, Vec<Problem>> {
     let environment = environment();
     let written = Written {
         text,
         directory,
         environment: &environment,
+        builtins,
     };
     Team::load(&tree::parse("team.yaml", text)?, &written)
 }

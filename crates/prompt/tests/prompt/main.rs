@@ -13,6 +13,7 @@ mod model;
 mod plan;
 mod processes;
 mod rerender;
+mod restart;
 mod sessions;
 mod small;
 mod tail;

@@ -1,0 +1,212 @@
+//! Telling the hooks of an agent at work what happens.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cachalot_hooks::input::{Notification, ToolUse};
+use cachalot_hooks::{Event as When, Hooks, Input, Verdict};
+
+use crate::Error;
+use crate::definition::AgentDefinition;
+use crate::shared::Shared;
+
+/// So long, hooks may take once a turn was interrupted.
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
+
+/// Tells the hooks of an agent in a session what happens, and the user what they say to that. Clones
+/// tell of the same turn.
+#[derive(Clone)]
+pub(crate) struct Herald {
+    shared: Shared,
+    hooks: Hooks,
+    agent: Arc<str>,
+    model: Arc<str>,
+    session: Arc<str>,
+    parent: Option<Arc<str>>,
+    now: Arc<Mutex<Now>>,
+}
+
+/// Where a turn stands.
+#[derive(Debug, Clone, Default)]
+struct Now {
+    turn: String,
+    iteration: u32,
+    said: Option<String>,
+}
+
+impl Herald {
+    /// For a session that may not have begun.
+    pub(crate) fn of(
+        shared: &Shared,
+        agent: &AgentDefinition,
+        session: &str,
+        parent: Option<&str>,
+    ) -> Result<Self, Error> {
+        let model = shared.house.models.find(&agent.model)?;
+        Ok(Self {
+            hooks: shared.hooks(agent)?,
+            shared: shared.clone(),
+            agent: agent.name.as_str().into(),
+            model: format!("{}/{}", model.provider(), model.name()).into(),
+            session: session.into(),
+            parent: parent.map(Into::into),
+            now: Arc::default(),
+        })
+    }
+
+    /// A turn begins.
+    pub(crate) fn begin_turn(&self, said: &str) {
+        let turn = self.shared.name_turn(&self.session);
+        self.set(|now| {
+            *now = Now {
+                turn,
+                iteration: 0,
+                said: Some(said.to_owned()),
+            };
+        });
+    }
+
+    /// Another model call of the turn is due.
+    pub(crate) fn iterate(&self, iteration: u32) {
+        self.set(|now| now.iteration = iteration);
+    }
+
+    /// The turn is over.
+    pub(crate) fn end_turn(&self) {
+        self.set(|now| {
+            now.turn.clear();
+            now.iteration = 0;
+        });
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Now)) {
+        change(&mut self.now.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Whether anybody is to be told of it.
+    pub(crate) fn wants(&self, when: When) -> bool {
+        self.hooks.want(when)
+    }
+
+    /// Whether anybody is to be told of it for this tool.
+    pub(crate) fn wants_of(&self, when: When, tool: &str) -> bool {
+        self.hooks.want_tool(when, tool)
+    }
+
+    /// Tells whoever wants to know of a call of a tool.
+    pub(crate) async fn tell_of(
+        &self,
+        when: When,
+        tool: &ToolUse,
+        fill: impl FnOnce(&mut Input),
+    ) -> Verdict {
+        if !self.wants_of(when, &tool.name) {
+            return Verdict::default();
+        }
+        let told = self.tell(when, |input| {
+            input.tool = Some(tool.clone());
+            fill(input);
+        });
+        told.await
+    }
+
+    /// Tells whoever wants to know. `fill` adds what the event is about, and is called only if
+    /// somebody does.
+    pub(crate) async fn tell(&self, when: When, fill: impl FnOnce(&mut Input)) -> Verdict {
+        if !self.wants(when) {
+            return Verdict::default();
+        }
+        let mut input = Box::new(self.input(when));
+        fill(&mut input);
+        // In a box, so that turns within turns do not need room for it each.
+        Box::pin(self.fire(input)).await
+    }
+
+    async fn fire(&self, input: Box<Input>) -> Verdict {
+        let verdict = self.hooks.fire(*input).await;
+        self.note(&verdict);
+        verdict
+    }
+
+    fn input(&self, when: When) -> Input {
+        let now = self
+            .now
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        Input {
+            event: when,
+            session_id: self.session.to_string(),
+            turn_id: now.turn,
+            cwd: self.shared.directory(),
+            agent_name: self.agent.to_string(),
+            model_id: self.model.to_string(),
+            iteration: now.iteration,
+            last_user_message: now.said,
+            parent_session_id: self.parent.as_deref().map(str::to_owned),
+            ..Input::default()
+        }
+    }
+
+    /// What hooks say to the user, and what they spent.
+    fn note(&self, verdict: &Verdict) {
+        for message in &verdict.messages {
+            self.shared.warn(&self.agent, message);
+        }
+        self.shared.pay(verdict.spent);
+    }
+
+    /// Warns the user, and tells hooks of it.
+    pub(crate) async fn warn(&self, message: &str) {
+        self.shared.warn(&self.agent, message);
+        self.notify("warning", None, message).await;
+    }
+
+    /// The user is told something.
+    pub(crate) async fn notify(
+        &self,
+        level: &'static str,
+        kind: Option<&'static str>,
+        message: &str,
+    ) {
+        self.tell(When::Notification, |input| {
+            input.notification = Some(Notification {
+                level,
+                message: message.to_owned(),
+                kind,
+            });
+        })
+        .await;
+    }
+
+    /// Something failed, and the user is told.
+    pub(crate) async fn fail(&self, message: &str) {
+        self.tell(When::OnError, |input| {
+            input.error_message = Some(message.to_owned());
+        })
+        .await;
+        self.notify("error", None, message).await;
+    }
+}
+
+/// What hooks add to a message, and who does.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Added {
+    pub(crate) paragraphs: Vec<String>,
+    pub(crate) by: Vec<String>,
+}
+
+impl Added {
+    /// What the handlers of an event add.
+    pub(crate) fn add(&mut self, verdict: Verdict) {
+        let adds = |report: &&cachalot_hooks::Report| {
+            let said = report.said.as_ref();
+            said.is_ok_and(|output| output.additional_context.is_some())
+        };
+        if !verdict.context.is_empty() {
+            let by = verdict.reports.iter().filter(adds);
+            self.by.extend(by.map(|report| report.handler.clone()));
+        }
+        self.paragraphs.extend(verdict.context);
+    }
+}

@@ -1,0 +1,192 @@
+//! Summarizing what was said, so that a conversation that has become too long can go on.
+
+use cachalot_hooks::Event as When;
+use cachalot_hooks::input::Compaction;
+use cachalot_model::{Message, StopReason};
+
+use super::Turn;
+use crate::event::Event;
+use crate::report::Stop;
+use crate::said::is_visible;
+use crate::{Cancel, Error};
+
+/// What the model is asked for. It stands behind the conversation, so that all of that is read as it
+/// was sent before.
+const WISH: &str = "This conversation is about to be continued from a summary alone. Write that summary now: what the user wants, what was decided and why, what was done (with the names of files, commands and values that matter), what is known to be true, what failed, and what is still to be done. Leave out what no longer matters. Write plain text, call no tool, and write nothing but the summary.";
+
+/// Why a conversation is summarized.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// The user wants it.
+    Manual,
+    /// It has become long.
+    Threshold,
+}
+
+impl Why {
+    fn source(self) -> &'static str {
+        match self {
+            Self::Manual => "manual",
+            Self::Threshold => "auto",
+        }
+    }
+
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Manual => "manual",
+            Self::Threshold => "threshold",
+        }
+    }
+}
+
+/// What may come of wanting a summary.
+enum Summary {
+    Is(String),
+    /// There is none, and why.
+    Not(String),
+}
+
+impl Turn<'_> {
+    /// Summarizes the conversation because the user wants it; whether it was.
+    pub(crate) async fn compact(mut self, cancel: &Cancel) -> Result<bool, Error> {
+        self.halt = super::Halt::when(cancel, &self.shared.meter);
+        self.settle().await?;
+        let compacted = match self.over_budget() {
+            Some(over) => Err(over),
+            None => self.compact_now(Why::Manual).await?,
+        };
+        match compacted {
+            Ok(is_shorter) => Ok(is_shorter),
+            Err(stop) => {
+                let notice = stop.notice().unwrap_or_default();
+                self.warn(&format!("nothing was summarized: {notice}"))
+                    .await;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Summarizes the conversation if it has become so long as the agent says.
+    pub(super) async fn compact_if_full(&mut self) -> Result<Result<(), Stop>, Error> {
+        let threshold = self.agent.compaction_threshold;
+        let takes = self.desk.conversation.model().limits().context;
+        let (Some(usage), Some(takes)) = (self.desk.usage, takes) else {
+            return Ok(Ok(()));
+        };
+        let used = usage.total_input().saturating_add(usage.output);
+        if self.desk.gave_up || threshold <= 0.0 || !is_beyond(used, takes, threshold) {
+            return Ok(Ok(()));
+        }
+        let compacted = Box::pin(self.compact_now(Why::Threshold)).await?;
+        Ok(compacted.map(|_| ()))
+    }
+
+    /// Whether it was summarized. Where it was not, the user is told why, and the conversation is as
+    /// it was.
+    async fn compact_now(&mut self, why: Why) -> Result<Result<bool, Stop>, Error> {
+        if self.desk.conversation.is_new() {
+            self.warn("nothing was said yet that could be summarized")
+                .await;
+            return Ok(Ok(false));
+        }
+        let summary = match self.summarize(why).await {
+            Ok(Summary::Is(summary)) => summary,
+            Ok(Summary::Not(reason)) => {
+                self.desk.gave_up = true;
+                let warning =
+                    format!("the conversation was not summarized, and goes on as it was: {reason}");
+                self.warn(&warning).await;
+                return Ok(Ok(false));
+            }
+            Err(stop) => return Ok(Err(stop)),
+        };
+        let mut compaction = self.compaction(why);
+        self.desk.conversation.restart(&summary).await?;
+        self.desk.emptied();
+        self.shared.house.listener.tell(&Event::Compacted {
+            agent: &self.agent.name,
+            tokens: compaction
+                .input_tokens
+                .saturating_add(compaction.output_tokens),
+            summary: &summary,
+        });
+        compaction.summary = Some(summary);
+        let told = self.tell(When::AfterCompaction, |input| {
+            input.compaction = Some(compaction);
+        });
+        // What was said is summarized, whatever comes.
+        let _ = told.await;
+        match self.halt.clone().unless(self.desk.started("compact")).await {
+            Ok(()) => Ok(Ok(true)),
+            Err(stop) => Ok(Err(stop)),
+        }
+    }
+
+    /// A summary: a hook's, or the model's.
+    async fn summarize(&mut self, why: Why) -> Result<Summary, Stop> {
+        let compaction = self.compaction(why);
+        let told = self.tell(When::PreCompact, |input| {
+            input.source = Some(why.source().to_owned());
+            input.compaction = Some(compaction.clone());
+        });
+        let first = told.await?;
+        if let Some(reason) = first.denial() {
+            return Ok(unwanted(reason));
+        }
+        let told = self.tell(When::BeforeCompaction, |input| {
+            input.compaction = Some(compaction);
+        });
+        let second = told.await?;
+        if let Some(reason) = second.denial() {
+            return Ok(unwanted(reason));
+        }
+        match second.summary.filter(|summary| is_visible(summary)) {
+            Some(summary) => Ok(Summary::Is(summary)),
+            None => self.ask_for_summary(&first.context).await,
+        }
+    }
+
+    async fn ask_for_summary(&mut self, wishes: &[String]) -> Result<Summary, Stop> {
+        let wish = [&[WISH.to_owned()], wishes].concat().join("\n\n");
+        let body = match self.desk.conversation.body_with(Message::user(wish)) {
+            Ok(body) => body,
+            Err(error) => return Ok(Summary::Not(error.message)),
+        };
+        let reply = match self.halt.clone().unless(self.ask_aside(body)).await? {
+            Ok(reply) => reply,
+            Err(error) => return Ok(Summary::Not(error.to_string())),
+        };
+        let text = reply.message.text();
+        Ok(match reply.stop {
+            StopReason::Length => Summary::Not("the summary was cut off".to_owned()),
+            StopReason::Refusal => Summary::Not("the model refused".to_owned()),
+            _ if !is_visible(&text) => Summary::Not("the model said nothing".to_owned()),
+            _ => Summary::Is(text.trim().to_owned()),
+        })
+    }
+
+    fn compaction(&self, why: Why) -> Compaction {
+        let usage = self.desk.usage.unwrap_or_default();
+        let takes = self.desk.conversation.model().limits().context;
+        Compaction {
+            input_tokens: usage.total_input(),
+            output_tokens: usage.output,
+            context_limit: takes.unwrap_or(0),
+            reason: why.reason(),
+            summary: None,
+        }
+    }
+}
+
+fn unwanted(reason: &str) -> Summary {
+    Summary::Not(format!("a hook does not want it: {reason}"))
+}
+
+/// Whether so many tokens are this part of what a model takes, or more.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "no model takes so many tokens that a float could not count them"
+)]
+fn is_beyond(used: u64, takes: u64, part: f64) -> bool {
+    takes > 0 && used as f64 >= takes as f64 * part
+}

@@ -1,0 +1,195 @@
+//! The beginning of a turn: what the user says, what hooks say to that, and what is added to it.
+
+use cachalot_hooks::input::Prompt;
+use cachalot_hooks::{Event as When, Input, Synthetic, Verdict};
+use cachalot_model::{Block, Message};
+
+use super::Turn;
+use crate::conversation::Remains;
+use crate::event::Event;
+use crate::herald::Added;
+use crate::provenance::Provenance;
+use crate::report::{Stop, Sum};
+use crate::said::is_visible;
+use crate::{Error, ErrorKind, context};
+
+/// What came of the user's message.
+pub(super) enum Opened {
+    /// It is held, and goes to the model.
+    Held,
+    /// A hook has answered it.
+    Answered,
+    /// A hook does not let it be said.
+    Denied(String),
+    /// The turn has to end.
+    Stopped(Stop),
+}
+
+impl Turn<'_> {
+    /// Makes the conversation fit for what the user says.
+    pub(super) async fn settle(&mut self) -> Result<(), Error> {
+        match self.desk.conversation.mend(Remains::default()).await {
+            Err(error) if error.kind == ErrorKind::Conflict => self.reopen().await,
+            done => done,
+        }
+    }
+
+    /// Goes on from where somebody else has gone with the session.
+    pub(super) async fn reopen(&mut self) -> Result<(), Error> {
+        Box::pin(self.desk.reopen(self.shared, self.agent)).await?;
+        self.desk.conversation.mend(Remains::default()).await
+    }
+
+    /// Tells hooks what the user says, and holds it as it is to be sent.
+    pub(super) async fn open(&mut self) -> Result<Opened, Error> {
+        self.prompt = self.prompt_of_task();
+        for when in [When::UserPromptSubmit, When::PreUserTurn] {
+            if when == When::UserPromptSubmit && self.task.is_implicit {
+                continue;
+            }
+            let verdict = match self.tell_of_prompt(when).await {
+                Ok(verdict) => verdict,
+                Err(stop) => return Ok(Opened::Stopped(stop)),
+            };
+            if let Some(why) = verdict.denial() {
+                return Ok(Opened::Denied(why.to_owned()));
+            }
+            self.prompt.context.extend(verdict.context);
+            if let Some(synthetic) = self.usable(verdict.synthetic).await {
+                return Box::pin(self.answer_turn(&synthetic)).await;
+            }
+        }
+        let mut added = Added::default();
+        match self.tell_of_prompt(When::TurnStart).await {
+            Ok(verdict) => added.add(verdict),
+            Err(stop) => return Ok(Opened::Stopped(stop)),
+        }
+        match self.halt.unless(self.ask_sources()).await {
+            Ok(further) => {
+                added.paragraphs.extend(further.paragraphs);
+                added.by.extend(further.by);
+            }
+            Err(stop) => return Ok(Opened::Stopped(stop)),
+        }
+        let message = self.message(added);
+        self.desk.conversation.hold(Some(message));
+        Ok(Opened::Held)
+    }
+
+    fn prompt_of_task(&self) -> Prompt {
+        let conversation = &self.desk.conversation;
+        Prompt {
+            text: self.task.said.to_owned(),
+            prefix: conversation.prefix(),
+            implicit: self.task.is_implicit,
+            fresh: self.task.is_fresh,
+            form: conversation.form(),
+            ..Prompt::default()
+        }
+    }
+
+    async fn tell_of_prompt(&self, when: When) -> Result<Verdict, Stop> {
+        self.tell(when, |input| input.prompt = Some(self.prompt.clone()))
+            .await
+    }
+
+    /// Tells hooks, unless the turn has to end before.
+    pub(super) async fn tell(
+        &self,
+        when: When,
+        fill: impl FnOnce(&mut Input),
+    ) -> Result<Verdict, Stop> {
+        match self.desk.herald.wants(when) {
+            true => self.halt.unless(self.desk.herald.tell(when, fill)).await,
+            false => Ok(Verdict::default()),
+        }
+    }
+
+    async fn ask_sources(&self) -> Added {
+        let mut added = Added::default();
+        for source in &self.shared.house.context {
+            if let Some(paragraph) = source.paragraph(self.agent, self.task.said).await {
+                added.paragraphs.push(paragraph);
+                added.by.push(source.name().to_owned());
+            }
+        }
+        added
+    }
+
+    /// The user's message: what was said before the session was begun anew, what the user says, and
+    /// what changes from turn to turn behind it.
+    fn message(&mut self, added: Added) -> Message {
+        let opening = std::mem::take(&mut self.desk.opening);
+        let mut paragraphs = opening.paragraphs;
+        paragraphs.extend(self.prompt.context.iter().cloned());
+        paragraphs.extend(added.paragraphs);
+        self.added_by.extend(opening.by);
+        self.added_by.extend(added.by);
+        let mut message = context::message(self.task.said, &paragraphs);
+        if let Some(summary) = self.desk.conversation.summary() {
+            let block = Block::text(format!("<summary>\n{summary}\n</summary>"));
+            message.content.insert(0, block);
+        }
+        message
+    }
+
+    /// An answer of a hook, if there is something in it.
+    pub(super) async fn usable(&self, synthetic: Option<Synthetic>) -> Option<Synthetic> {
+        let synthetic = synthetic?;
+        if is_visible(&synthetic.content) {
+            return Some(synthetic);
+        }
+        let nothing = "a hook gave an empty answer, which is left out";
+        self.desk.herald.warn(nothing).await;
+        None
+    }
+
+    /// The turn is answered by a hook: what the user says and the answer are kept, and nobody is
+    /// asked.
+    async fn answer_turn(&mut self, synthetic: &Synthetic) -> Result<Opened, Error> {
+        let said = self.message(Added::default());
+        match self.answer(Some(said.clone()), synthetic).await {
+            Err(error) if error.kind == ErrorKind::Conflict => {
+                self.reopened_behind_hooks().await?;
+                self.answer(Some(said), synthetic).await?;
+            }
+            done => done?,
+        }
+        Ok(Opened::Answered)
+    }
+
+    /// Goes on elsewhere than hooks were told.
+    pub(super) async fn reopened_behind_hooks(&mut self) -> Result<(), Error> {
+        self.reopen().await?;
+        self.prompt.prefix = self.desk.conversation.prefix();
+        let somebody = "somebody who continued the session elsewhere";
+        self.added_by.push(somebody.to_owned());
+        Ok(())
+    }
+
+    /// Says what a hook answers in place of a model, behind what it answers to.
+    pub(super) async fn answer(
+        &mut self,
+        said: Option<Message>,
+        synthetic: &Synthetic,
+    ) -> Result<(), Error> {
+        let (provenance, message) = Provenance::message(synthetic);
+        let messages = said.into_iter().chain([message]).collect();
+        self.desk.conversation.say_all_unsent(messages).await?;
+        self.shared.add(Sum {
+            saved: synthetic.saved,
+            ..Sum::default()
+        });
+        let (agent, listener) = (self.agent.name.as_str(), &self.shared.house.listener);
+        let text = synthetic.content.as_str();
+        listener.tell(&Event::Text { agent, text });
+        listener.tell(&Event::Synthetic {
+            agent,
+            provenance: &provenance,
+        });
+        self.text.clone_from(&synthetic.content);
+        self.synthetic = Some(provenance);
+        self.finish = None;
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! What a call goes through before it is made: its arguments are rewritten, guarded, and judged by
+//! hooks and rules.
+
+use std::collections::BTreeMap;
+
+use cachalot_hooks::input::ToolUse;
+use cachalot_hooks::{Decision, Event as When, Verdict as Heard};
+use cachalot_tools::{Arguments, Call, Origin, Output, Prepared, Verdict};
+use serde_json::{Map, Value};
+
+use super::Turn;
+use crate::herald::Added;
+
+/// A call that may be made, or not.
+pub(super) struct Candidate {
+    pub(super) prepared: Prepared,
+    /// What hooks want the model to be told with its result.
+    pub(super) added: Added,
+    /// What hooks decided, the strongest.
+    pub(super) decision: Option<(Decision, String)>,
+    /// What hooks have for whoever is asked.
+    pub(super) notes: BTreeMap<String, String>,
+}
+
+impl Candidate {
+    /// A call that was looked up.
+    pub(super) fn of(prepared: Prepared) -> Self {
+        Self {
+            prepared,
+            added: Added::default(),
+            decision: None,
+            notes: BTreeMap::new(),
+        }
+    }
+
+    /// A call that is not made.
+    pub(super) fn refused(call: Call, why: String) -> Self {
+        Self::of(Prepared {
+            call,
+            verdict: Verdict::Refused(Output::error(why)),
+        })
+    }
+
+    /// As hooks are told of it. Of a call that is wrong, as far as it can be read.
+    pub(super) fn told(&self) -> Option<ToolUse> {
+        let call = &self.prepared.call;
+        let (input, origin, read_only) = match &self.prepared.verdict {
+            Verdict::Ready {
+                arguments,
+                origin,
+                read_only,
+            } => (arguments.clone(), origin, *read_only),
+            Verdict::Refused(_) => {
+                let arguments: Map<String, Value> = serde_json::from_str(&call.arguments).ok()?;
+                (arguments, &Origin::BuiltIn, false)
+            }
+        };
+        Some(ToolUse {
+            name: call.name.clone(),
+            id: call.id.clone(),
+            category: category(origin).to_owned(),
+            mcp: of_server(origin, &call.name),
+            read_only,
+            input,
+        })
+    }
+
+    /// The arguments, if the call can be made.
+    pub(super) fn ready(&self) -> Option<(&Arguments, bool)> {
+        match &self.prepared.verdict {
+            Verdict::Ready {
+                arguments,
+                read_only,
+                ..
+            } => Some((arguments, *read_only)),
+            Verdict::Refused(_) => None,
+        }
+    }
+
+    /// Takes over what hooks decided.
+    ///
+    /// # Errors
+    /// Why the call must not be made.
+    pub(super) fn decide(&mut self, heard: &Heard) -> Result<(), String> {
+        if let Some(why) = heard.denial() {
+            return Err(format!(
+                "The call of `{}` is denied by a hook: {why}\nDo not try it again; find another way or tell the user.",
+                self.prepared.call.name
+            ));
+        }
+        let strength = |decision: &Option<(Decision, String)>| decision.as_ref().map(|(is, _)| *is);
+        if strength(&heard.decision) > strength(&self.decision) {
+            self.decision.clone_from(&heard.decision);
+        }
+        self.notes.extend(heard.metadata.clone());
+        Ok(())
+    }
+
+    /// Whether hooks decided so.
+    pub(super) fn is(&self, decision: Decision) -> bool {
+        self.decision
+            .as_ref()
+            .is_some_and(|(is, _)| *is == decision)
+    }
+}
+
+fn category(origin: &Origin) -> &'static str {
+    match origin {
+        Origin::BuiltIn => "builtin",
+        Origin::Mcp(_) => "mcp",
+    }
+}
+
+/// The server of a tool, and the tool's name there, as far as it can be told from its name here.
+fn of_server(origin: &Origin, name: &str) -> Option<(String, String)> {
+    let Origin::Mcp(server) = origin else {
+        return None;
+    };
+    let fits = |sign: char| sign.is_ascii_alphanumeric() || sign == '_' || sign == '-';
+    let plain: String = server
+        .chars()
+        .map(|sign| if fits(sign) { sign } else { '_' })
+        .collect();
+    let there = name.strip_prefix(&format!("mcp_{plain}_"));
+    Some((server.clone(), there.unwrap_or(name).to_owned()))
+}
+
+impl Turn<'_> {
+    /// Lets a call be made, or makes a result of why not.
+    pub(super) async fn permit(&self, call: Call) -> Candidate {
+        let mut candidate = Candidate::of(self.desk.toolbox.prepare(call));
+        if let Err(why) = self.phases(&mut candidate).await {
+            candidate.prepared.verdict = Verdict::Refused(Output::error(why));
+        }
+        candidate
+    }
+
+    /// # Errors
+    /// Why the call must not be made.
+    async fn phases(&self, candidate: &mut Candidate) -> Result<(), String> {
+        self.transform(candidate).await?;
+        self.guard(candidate).await?;
+        self.before_use(candidate).await?;
+        self.judge(candidate).await
+    }
+
+    /// Hooks rewrite the arguments. They may right what is wrong with them, too.
+    async fn transform(&self, candidate: &mut Candidate) -> Result<(), String> {
+        let heard = self.tell_of(When::ToolInputTransform, candidate).await;
+        candidate.decide(&heard)?;
+        self.rewrite(candidate, heard.updated_input);
+        Ok(())
+    }
+
+    /// Hooks look at the arguments as they are now.
+    pub(super) async fn guard(&self, candidate: &mut Candidate) -> Result<(), String> {
+        if candidate.ready().is_none() {
+            return Ok(());
+        }
+        let heard = self.tell_of(When::ToolGuard, candidate).await;
+        // What a guard allows is not allowed for that: others have their say.
+        let heard = Heard {
+            decision: heard.decision.filter(|(is, _)| *is != Decision::Allow),
+            ..heard
+        };
+        candidate.decide(&heard)
+    }
+
+    async fn before_use(&self, candidate: &mut Candidate) -> Result<(), String> {
+        if candidate.ready().is_none() {
+            return Ok(());
+        }
+        let heard = self.tell_of(When::PreToolUse, candidate).await;
+        candidate.decide(&heard)?;
+        let rewritten = heard.updated_input.clone();
+        candidate.added.add(heard);
+        match self.rewrite(candidate, rewritten) {
+            true => self.guard(candidate).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Tells hooks of a call.
+    pub(super) async fn tell_of(&self, when: When, candidate: &Candidate) -> Heard {
+        let herald = &self.desk.herald;
+        if !herald.wants_of(when, &candidate.prepared.call.name) {
+            return Heard::default();
+        }
+        match candidate.told() {
+            Some(tool) => herald.tell_of(when, &tool, |_| {}).await,
+            None => Heard::default(),
+        }
+    }
+
+    /// Puts arguments in place of those of the same name, and has them checked anew; whether there
+    /// were some.
+    pub(super) fn rewrite(
+        &self,
+        candidate: &mut Candidate,
+        updated: Option<Map<String, Value>>,
+    ) -> bool {
+        let Some(updated) = updated.filter(|updated| !updated.is_empty()) else {
+            return false;
+        };
+        let Some(tool) = candidate.told() else {
+            return false;
+        };
+        let mut arguments = tool.input;
+        arguments.extend(updated);
+        let call = Call {
+            arguments: Value::Object(arguments).to_string(),
+            ..candidate.prepared.call.clone()
+        };
+        candidate.prepared = self.desk.toolbox.prepare(call);
+        if let Verdict::Refused(output) = &mut candidate.prepared.verdict {
+            let note = "(The arguments were rewritten by a hook before they were checked.)";
+            output.content.push(cachalot_model::Block::text(note));
+        }
+        true
+    }
+}

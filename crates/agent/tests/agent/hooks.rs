@@ -1,0 +1,591 @@
+//! What hooks are told in a turn and around it, and what becomes of what they say.
+
+use std::sync::Arc;
+
+use cachalot_agent::{Cancel, Chat, ContextSource, ErrorKind, Stop};
+use cachalot_core::{Cost, Spend};
+use cachalot_hooks::{Dialect, Event, Output};
+use cachalot_simulator::{Fault, ScriptedReply};
+use serde_json::json;
+
+use crate::bodies::{Turn, turns};
+use crate::ear::{Says, adds, blocks, entry};
+use crate::told::Note;
+use crate::turns::{CODER, TALKER};
+use crate::world::{WIRES, Wire, World};
+
+pub(crate) fn read(path: &str) -> ScriptedReply {
+    ScriptedReply::call("read_file", json!({"path": path}))
+}
+
+/// What the user said in the newest request.
+fn said(world: &World) -> Vec<String> {
+    let turns = turns(&world.last_body()).into_iter();
+    let said = turns.filter_map(|turn| match turn {
+        Turn::User(text) => Some(text.replace("\n\n", "\n").replace('\n', "|")),
+        _ => None,
+    });
+    said.collect()
+}
+
+fn reasons(world: &World) -> Vec<String> {
+    let ends = world.ear.heard_of(Event::TurnEnd);
+    ends.into_iter().filter_map(|input| input.reason).collect()
+}
+
+#[tokio::test]
+async fn a_turn_with_a_tool_tells_of_everything_in_order() {
+    for wire in WIRES {
+        let replies = vec![
+            read("a"),
+            ScriptedReply::text("It says A."),
+            ScriptedReply::text("Bye."),
+        ];
+        let world = World::new(wire, CODER, replies).await;
+        world.ear.listen_to_all();
+        world.write("a", "A");
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "What does a say?").await;
+        chat.awaits_user().await;
+        let events = world.ear.events();
+        assert_eq!(
+            events,
+            [
+                "session_start",
+                "user_prompt_submit",
+                "pre_user_turn",
+                "turn_start",
+                "before_llm_call",
+                "after_llm_call",
+                "tool_input_transform",
+                "tool_guard",
+                "pre_tool_use",
+                "tool_response_transform",
+                "post_tool_use",
+                "before_llm_call",
+                "after_llm_call",
+                "stop",
+                "turn_end",
+                "on_user_input",
+            ]
+        );
+        world.turn(&mut chat, "Bye!").await;
+        chat.close().await;
+        assert_eq!(world.ear.events().last(), Some(&"session_end"));
+        let heard = world.ear.heard();
+        for input in &heard {
+            assert_eq!(
+                (&*input.agent_name, &*input.session_id),
+                ("root", "session-0")
+            );
+            assert!(input.model_id.contains('/'), "{}", input.model_id);
+            assert_eq!(input.cwd, world.root.path());
+        }
+        let first = &heard[1..15];
+        assert!(first.iter().all(|input| input.turn_id == first[0].turn_id));
+        assert!(!first[0].turn_id.is_empty() && heard[15].turn_id.is_empty());
+        let second = world.ear.heard_of(Event::UserPromptSubmit).pop().unwrap();
+        assert_ne!(second.turn_id, first[0].turn_id);
+        assert_eq!(second.last_user_message.as_deref(), Some("Bye!"));
+        let iterations: Vec<u32> = first.iter().map(|input| input.iteration).collect();
+        assert_eq!(iterations, [0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2]);
+        world.check();
+    }
+}
+
+/// after_llm_call: model id, usage and cost · before_llm_call once per iteration.
+#[tokio::test]
+async fn a_model_call_tells_what_is_sent_and_what_it_cost() {
+    let replies = vec![read("a"), ScriptedReply::text("It says A.")];
+    let world = World::new(Wire::Messages, CODER, replies).await;
+    world.ear.listen_to_all();
+    let mut chat = world.chat().await;
+    let report = world.turn(&mut chat, "go").await;
+    let before = world.ear.heard_of(Event::BeforeLlmCall);
+    let told: Vec<_> = before
+        .iter()
+        .map(|input| (input.messages.len(), input.unsent))
+        .collect();
+    assert_eq!(told, [(1, 1), (3, 1)]);
+    let after = world.ear.heard_of(Event::AfterLlmCall);
+    let cost: u64 = after
+        .iter()
+        .map(|input| input.cost.unwrap().picodollars)
+        .sum();
+    assert_eq!(cost, report.sum.paid.cost.picodollars);
+    let output: u64 = after.iter().map(|input| input.usage.unwrap().output).sum();
+    assert_eq!(output, report.sum.usage.output);
+    let stop = world.ear.heard_of(Event::Stop).pop().unwrap();
+    let answer = stop.answer.unwrap();
+    assert_eq!((&*answer.text, answer.synthetic), ("It says A.", false));
+    assert_eq!(answer.worth.cost.picodollars, cost);
+    assert_eq!(answer.calls.len(), 1);
+    let call = &answer.calls[0];
+    // There is no such file.
+    assert!(call.read_only && call.is_error && call.name == "read_file");
+    world.check();
+}
+
+/// Adds a paragraph.
+struct Weather;
+
+#[async_trait::async_trait]
+impl ContextSource for Weather {
+    fn name(&self) -> &'static str {
+        "weather"
+    }
+
+    async fn paragraph(&self, _: &cachalot_agent::AgentDefinition, _: &str) -> Option<String> {
+        Some("It rains.".to_owned())
+    }
+}
+
+#[tokio::test]
+async fn what_hooks_add_goes_into_the_newest_message_in_one_block() {
+    for wire in WIRES {
+        let replies = vec![ScriptedReply::text("1"), ScriptedReply::text("2")];
+        let mut world = World::new(wire, TALKER, replies).await;
+        world.sources = vec![Arc::new(Weather)];
+        world.ear.listen([Event::Stop, Event::PreUserTurn]);
+        world.ear.say(Event::SessionStart, adds("Begun."));
+        world.ear.say(Event::UserPromptSubmit, adds("Submitted."));
+        world.ear.say(Event::TurnStart, adds("Started."));
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "a").await;
+        world.turn(&mut chat, "b").await;
+        assert_eq!(
+            said(&world),
+            [
+                format!(
+                    "a{}<context>|Begun.|Submitted.|Started.|It rains.|</context>",
+                    joint(wire)
+                ),
+                format!(
+                    "b{}<context>|Submitted.|Started.|It rains.|</context>",
+                    joint(wire)
+                ),
+            ]
+        );
+        let stops = world.ear.heard_of(Event::Stop);
+        let added: Vec<_> = stops
+            .iter()
+            .map(|input| input.answer.clone().unwrap().added_by)
+            .collect();
+        assert_eq!(
+            added,
+            [vec!["ear", "ear", "weather"], vec!["ear", "weather"]]
+        );
+        let prompt = world.ear.heard_of(Event::PreUserTurn)[0]
+            .prompt
+            .clone()
+            .unwrap();
+        assert_eq!(
+            (&*prompt.text, prompt.context),
+            ("a", vec!["Submitted.".to_owned()])
+        );
+        assert!(!prompt.implicit && !prompt.fresh && prompt.prefix.is_some());
+        world.check();
+    }
+}
+
+fn joint(wire: Wire) -> &'static str {
+    if wire == Wire::Chat { "|" } else { "" }
+}
+
+#[tokio::test]
+async fn the_name_of_the_prefix_is_another_for_each_turn_and_the_same_elsewhere() {
+    let prefixes = |world: &World| -> Vec<_> {
+        let heard = world.ear.heard_of(Event::PreUserTurn);
+        heard
+            .iter()
+            .map(|input| input.prompt.clone().unwrap().prefix.unwrap())
+            .collect()
+    };
+    let mut of_two = Vec::new();
+    for _ in 0..2 {
+        let replies = vec![ScriptedReply::text("1"), ScriptedReply::text("2")];
+        let world = World::new(Wire::Messages, TALKER, replies).await;
+        world.ear.listen([Event::PreUserTurn]);
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "a").await;
+        chat.turn_afresh("b", &Cancel::default()).await.unwrap();
+        let fresh = world.ear.heard_of(Event::PreUserTurn)[1]
+            .prompt
+            .clone()
+            .unwrap()
+            .fresh;
+        assert!(fresh);
+        of_two.push(prefixes(&world));
+        world.check();
+    }
+    assert_eq!(of_two[0], of_two[1]);
+    assert_ne!(of_two[0][0], of_two[0][1]);
+}
+
+#[tokio::test]
+async fn a_prompt_that_is_denied_is_not_said() {
+    for event in [Event::UserPromptSubmit, Event::PreUserTurn] {
+        let world = World::new(Wire::Messages, TALKER, vec![ScriptedReply::text("yes")]).await;
+        world.ear.listen_to_all();
+        world.ear.on(event, |input| {
+            let prompt = input.prompt.as_ref()?;
+            prompt
+                .text
+                .contains("secret")
+                .then(|| Says::This(blocks("no secrets here")))
+        });
+        let mut chat = world.chat().await;
+        let report = world.turn(&mut chat, "a secret").await;
+        assert_eq!(report.stop, Stop::Hook("no secrets here".to_owned()));
+        assert_eq!((report.text.as_str(), report.sum.model_calls), ("", 0));
+        assert_eq!(world.session(chat.session()).await.messages, 0);
+        assert_eq!(reasons(&world), ["hook_blocked"]);
+        assert_eq!(world.turn(&mut chat, "hello").await.text, "yes");
+        assert_eq!(said(&world), ["hello"]);
+        assert_eq!(reasons(&world), ["hook_blocked", "normal"]);
+        world.check();
+    }
+}
+
+/// turn_end: error, cancel, every way to end.
+#[tokio::test]
+async fn a_turn_tells_why_it_ended() {
+    let file = CODER.replace(
+        "toolsets:",
+        "max_iterations: 4\n    max_consecutive_tool_calls: 3\n    toolsets:",
+    );
+    let mut replies: Vec<ScriptedReply> = (0..4).map(|at| read(&at.to_string())).collect();
+    replies.extend([read("x"), read("x"), read("x")]);
+    replies.push(ScriptedReply::error(400));
+    replies.push(ScriptedReply::text("slow").with_fault(Fault::slow(
+        std::time::Duration::from_secs(5),
+        std::time::Duration::ZERO,
+    )));
+    let world = World::new(Wire::Chat, &file, replies).await;
+    world.ear.listen_to_all();
+    let mut chat = world.chat().await;
+    assert_eq!(world.turn(&mut chat, "1").await.stop, Stop::Iterations(4));
+    assert_eq!(world.turn(&mut chat, "2").await.stop, Stop::Repetition(3));
+    let error = chat.turn("3", &Cancel::default()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Model);
+    let cancel = Cancel::default();
+    let asked = world.bodies().len();
+    world
+        .told
+        .cancel_when(&cancel, |note| matches!(note, Note::Asked(..)));
+    let report = chat.turn("4", &cancel).await.unwrap();
+    world.told.react(|_| {});
+    assert_eq!(report.stop, Stop::Interrupted);
+    assert!(world.bodies().len() <= asked + 1);
+    assert_eq!(
+        reasons(&world),
+        ["max_iterations", "loop_detected", "error", "canceled"]
+    );
+    let limits = world.ear.heard_of(Event::OnMaxIterations);
+    assert_eq!(
+        limits
+            .iter()
+            .map(|input| input.max_iterations)
+            .collect::<Vec<_>>(),
+        [Some(4)]
+    );
+    let errors = world.ear.heard_of(Event::OnError);
+    assert_eq!(errors[0].error_message.as_deref(), Some(&*error.message));
+    let told: Vec<_> = world
+        .ear
+        .heard_of(Event::Notification)
+        .into_iter()
+        .filter_map(|input| input.notification)
+        .map(|told| (told.level, told.message))
+        .collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told[0].1.contains("max_iterations") && told[1].1.contains("3 times in a row"));
+    assert_eq!(told[2], ("error", error.message));
+    world.check();
+}
+
+#[tokio::test]
+async fn a_used_up_budget_is_told_of() {
+    let file = format!("{TALKER}budget: {{max_tokens: 1}}\n");
+    let world = World::new(Wire::Chat, &file, vec![ScriptedReply::text("one")]).await;
+    world.ear.listen([Event::TurnEnd]);
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "a").await;
+    assert!(matches!(
+        world.turn(&mut chat, "b").await.stop,
+        Stop::Budget(_)
+    ));
+    assert_eq!(reasons(&world), ["normal", "budget_exceeded"]);
+    world.check();
+}
+
+#[tokio::test]
+async fn a_stop_hook_may_want_the_turn_to_go_on() {
+    for wire in WIRES {
+        let replies = vec![
+            ScriptedReply::text("Done."),
+            ScriptedReply::text("Tested, too."),
+        ];
+        let mut world = World::new(wire, TALKER, replies).await;
+        world.hooks = vec![entry(Event::Stop, Dialect::Claude)];
+        world.ear.on(Event::Stop, |input| {
+            let is_active = input.answer.as_ref()?.stop_hook_active;
+            (!is_active).then(|| Says::This(blocks("Test it, too.")))
+        });
+        let mut chat = world.chat().await;
+        let report = world.turn(&mut chat, "Do it.").await;
+        assert_eq!(
+            (report.text.as_str(), report.stop),
+            ("Tested, too.", Stop::End)
+        );
+        assert_eq!(said(&world), ["Do it.", "Test it, too."]);
+        let answers = world.ear.heard_of(Event::Stop);
+        let active: Vec<bool> = answers
+            .iter()
+            .map(|input| input.answer.clone().unwrap().stop_hook_active)
+            .collect();
+        assert!(
+            active.contains(&false) && active.last() == Some(&true),
+            "{active:?}"
+        );
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn a_stop_hook_that_is_never_content_is_bounded() {
+    let file = TALKER.replace("{model: test,", "{model: test, max_iterations: 3,");
+    let replies = (0..3)
+        .map(|at| ScriptedReply::text(at.to_string()))
+        .collect();
+    let mut world = World::new(Wire::Messages, &file, replies).await;
+    world.hooks = vec![entry(Event::Stop, Dialect::Claude)];
+    world
+        .ear
+        .on(Event::Stop, |_| Some(Says::This(blocks("More."))));
+    let mut chat = world.chat().await;
+    let report = world.turn(&mut chat, "go").await;
+    assert_eq!(
+        (report.stop, report.text.as_str()),
+        (Stop::Iterations(3), "2")
+    );
+    world.check();
+}
+
+/// The answer is there: nobody has to wait for what hooks think of it.
+#[tokio::test]
+async fn a_turn_that_is_cancelled_behind_its_answer_has_one() {
+    let world = World::new(Wire::Chat, TALKER, vec![ScriptedReply::text("a")]).await;
+    let cancel = Cancel::default();
+    let switch = cancel.clone();
+    world.ear.on(Event::Stop, move |_| {
+        switch.cancel();
+        Some(Says::Nothing)
+    });
+    let mut chat = world.chat().await;
+    let report = chat.turn("go", &cancel).await.unwrap();
+    assert_eq!((report.text.as_str(), report.stop), ("a", Stop::End));
+    world.check();
+}
+
+#[tokio::test]
+async fn a_hook_that_hangs_at_the_end_of_a_cancelled_turn_is_waited_for_a_little() {
+    let world = World::new(Wire::Chat, TALKER, Vec::new()).await;
+    let cancel = Cancel::default();
+    let switch = cancel.clone();
+    world.ear.on(Event::TurnStart, move |_| {
+        switch.cancel();
+        Some(Says::Nothing)
+    });
+    world.ear.on(Event::TurnEnd, |_| Some(Says::Nothing));
+    let mut chat = world.chat().await;
+    let began = std::time::Instant::now();
+    let report = chat.turn("go", &cancel).await.unwrap();
+    assert_eq!(report.stop, Stop::Interrupted);
+    assert!(began.elapsed() < std::time::Duration::from_secs(10));
+    assert_eq!(reasons(&world), ["canceled"]);
+    assert_eq!(world.session(chat.session()).await.messages, 0);
+    world.check();
+}
+
+#[tokio::test]
+async fn what_hooks_say_and_spend_is_passed_on() {
+    let world = World::new(Wire::Chat, TALKER, vec![ScriptedReply::text("a")]).await;
+    let spent = Spend {
+        calls: 1,
+        input_tokens: 10,
+        output_tokens: 5,
+        cost: Cost::of_picodollars(7_000_000),
+        ..Spend::default()
+    };
+    let output = Output {
+        system_message: Some("judged".to_owned()),
+        spent,
+        ..Output::default()
+    };
+    world.ear.say(Event::UserPromptSubmit, output);
+    let mut chat = world.chat().await;
+    let report = world.turn(&mut chat, "go").await;
+    assert_eq!(report.sum.paid.calls, 2);
+    assert!(report.sum.paid.cost.picodollars > 7_000_000);
+    let warnings = world.told.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("judged"));
+    world.check();
+}
+
+#[tokio::test]
+async fn a_handler_that_fails_or_hangs_ends_no_turn() {
+    let world = World::new(Wire::Chat, TALKER, vec![ScriptedReply::text("a")]).await;
+    world.ear.on(Event::UserPromptSubmit, |_| Some(Says::Fails));
+    let mut chat = world.chat().await;
+    let report = world.turn(&mut chat, "go").await;
+    assert_eq!((report.stop, report.text.as_str()), (Stop::End, "a"));
+    assert!(world.told.warnings()[0].contains("the ear is deaf"));
+    world.check();
+}
+
+#[tokio::test]
+async fn sessions_tell_how_they_begin_and_why_they_end() {
+    let replies = vec![ScriptedReply::text("a"), ScriptedReply::text("b")];
+    let world = World::new(Wire::Messages, TALKER, replies).await;
+    world.ear.listen([Event::SessionStart, Event::SessionEnd]);
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "1").await;
+    chat.renew().await.unwrap();
+    let session = chat.session().to_owned();
+    chat.close().await;
+    let mut chat = world.resume(&session).await.unwrap();
+    world.turn(&mut chat, "2").await;
+    let told: Vec<_> = world
+        .ear
+        .heard()
+        .into_iter()
+        .map(|input| {
+            (
+                input.event.name(),
+                input.source.or(input.reason).unwrap(),
+                input.session_id,
+            )
+        })
+        .collect();
+    let told: Vec<_> = told
+        .iter()
+        .map(|(event, how, session)| (*event, how.as_str(), session.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("session_start", "startup", "session-0"),
+            ("session_end", "clear", "session-0"),
+            ("session_start", "clear", "session-1"),
+            ("session_end", "stream_ended", "session-1"),
+            ("session_start", "resume", "session-1"),
+        ]
+    );
+    world.check();
+}
+
+const TEAM: &str = "
+agents:
+  root: {model: test, instruction: You lead., sub_agents: [helper]}
+  helper: {model: test, instruction: You help.}
+";
+
+/// user_prompt_submit is skipped for sub-sessions · on_agent_switch fields · subagent_stop on the
+/// caller's hooks.
+#[tokio::test]
+async fn a_task_for_another_agent_is_told_of() {
+    for wire in WIRES {
+        let transfer =
+            ScriptedReply::call("transfer_task", json!({"agent": "helper", "task": "Help."}));
+        let replies = vec![
+            transfer,
+            ScriptedReply::text("Helped."),
+            ScriptedReply::text("Done."),
+        ];
+        let world = World::new(wire, TEAM, replies).await;
+        world.ear.listen_to_all();
+        let mut chat = world.chat().await;
+        assert_eq!(world.turn(&mut chat, "go").await.text, "Done.");
+        let of_helper: Vec<_> = world
+            .ear
+            .heard()
+            .into_iter()
+            .filter(|input| input.session_id == "session-1")
+            .map(|input| (input.event.name(), input.agent_name))
+            .collect();
+        let of_helper: Vec<_> = of_helper
+            .iter()
+            .map(|(event, agent)| (*event, agent.as_str()))
+            .collect();
+        assert_eq!(
+            of_helper,
+            [
+                ("session_start", "helper"),
+                ("pre_user_turn", "helper"),
+                ("turn_start", "helper"),
+                ("before_llm_call", "helper"),
+                ("after_llm_call", "helper"),
+                ("stop", "helper"),
+                ("turn_end", "helper"),
+                ("subagent_stop", "helper"),
+                ("session_end", "helper"),
+            ]
+        );
+        let switches: Vec<_> = world
+            .ear
+            .heard_of(Event::OnAgentSwitch)
+            .into_iter()
+            .map(|input| input.switch.unwrap())
+            .map(|switch| {
+                format!(
+                    "{} -> {}: {}",
+                    switch.from_agent, switch.to_agent, switch.kind
+                )
+            })
+            .collect();
+        assert_eq!(
+            switches,
+            [
+                "root -> helper: transfer_task",
+                "helper -> root: transfer_task_return"
+            ]
+        );
+        let stop = world.ear.heard_of(Event::SubagentStop).pop().unwrap();
+        assert_eq!(stop.answer.unwrap().text, "Helped.");
+        assert_eq!(stop.parent_session_id.as_deref(), Some("session-0"));
+        let implicit = world.ear.heard_of(Event::PreUserTurn);
+        let implicit: Vec<bool> = implicit
+            .into_iter()
+            .map(|input| input.prompt.unwrap().implicit)
+            .collect();
+        assert_eq!(implicit, [false, true]);
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn hooks_that_nobody_could_run_are_refused() {
+    let file = TALKER.replace("{model: test,", "{model: test, add_date: true,");
+    let world = World::new(Wire::Chat, &file, Vec::new()).await;
+    let mut house = world.house();
+    house.hooks = None;
+    let error = Chat::begin(house, world.team(), None).await.err().unwrap();
+    assert_eq!(error.kind, ErrorKind::Definition);
+    assert!(error.message.contains("the hooks of `root`"), "{error}");
+    world.check();
+}
+
+#[tokio::test]
+async fn an_agents_own_hooks_come_from_its_file() {
+    let file = TALKER.replace(
+        "{model: test,",
+        "{model: test, hooks: {user_prompt_submit: [{type: builtin, command: ear}]},",
+    );
+    let world = World::new(Wire::Chat, &file, vec![ScriptedReply::text("a")]).await;
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "go").await;
+    assert_eq!(world.ear.events(), ["user_prompt_submit"]);
+    world.check();
+}

@@ -1,0 +1,94 @@
+//! Conversations that begin anew, and messages that are replaced before they are sent.
+
+use std::sync::Arc;
+
+use cachalot_model::Message;
+use cachalot_model::wire::{Rendered, Wire, anthropic::Messages};
+use cachalot_prompt::{ErrorKind, Prompt};
+use serde_json::{Map, Value, json};
+
+use crate::{WIRES, frozen, head, ids, in_process, run, said, say};
+
+fn notes(text: &str) -> Map<String, Value> {
+    Map::from_iter([("summary".to_owned(), json!(text))])
+}
+
+fn rendered(message: Message) -> (Arc<Message>, Vec<Rendered>) {
+    let pieces = Messages.message(&message).unwrap();
+    (Arc::new(message), pieces)
+}
+
+#[test]
+fn what_comes_before_the_messages_stays_byte_for_byte() {
+    for wire in WIRES {
+        let begun = frozen(wire);
+        let longer = said(&begun, wire, Message::user("a"));
+        let longer = said(&longer, wire, Message::assistant("b"));
+        assert_eq!(ids(&longer.frozen()), ids(&begun));
+        assert_eq!(
+            ids(&longer.without_last(1)),
+            ids(&longer)[..longer.len() - 1]
+        );
+        assert_eq!(ids(&longer.without_last(9)), ids(&begun));
+        assert_eq!(ids(&longer.without_last(0)), ids(&longer));
+        assert!(Prompt::default().frozen().is_empty());
+    }
+}
+
+#[test]
+fn a_session_begins_anew_durably() {
+    for begun in [frozen(&Messages), Prompt::default()] {
+        run(async {
+            let (sessions, _) = in_process();
+            let mut session = sessions
+                .create_from(head("one"), begun.clone())
+                .await
+                .unwrap();
+            say(&mut session, Message::user("a")).await;
+            say(&mut session, Message::assistant("b")).await;
+            session.restart(notes("what was said")).await.unwrap();
+            assert_eq!(ids(&session.prompt), ids(&begun));
+            let mut opened = sessions.open("one").await.unwrap().unwrap();
+            assert_eq!(ids(&opened.prompt), ids(&begun));
+            assert_eq!(opened.head.notes["summary"], "what was said");
+            say(&mut opened, Message::user("c")).await;
+            let again = sessions.open("one").await.unwrap().unwrap();
+            assert_eq!(again.prompt.messages().len(), 1);
+            // Whoever has it open from before cannot overwrite that.
+            let error = session.restart(Map::new()).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Conflict);
+            assert_eq!(session.head.notes["summary"], "what was said");
+            // Nothing is left behind that a sweep would find.
+            sessions.remove("one").await.unwrap();
+            assert_eq!(sessions.sweep().await.unwrap().pieces, 0);
+        });
+    }
+}
+
+#[test]
+fn what_was_not_sent_is_replaced_and_what_was_stays() {
+    run(async {
+        let (sessions, _) = in_process();
+        let begun = frozen(&Messages);
+        let mut session = sessions.create_from(head("one"), begun).await.unwrap();
+        say(&mut session, Message::user("a")).await;
+        say(&mut session, Message::assistant("b")).await;
+        let sent = session.prompt.clone();
+        say(&mut session, Message::user("a secret")).await;
+        say(&mut session, Message::assistant("nothing")).await;
+        let instead = [
+            Message::user("***"),
+            Message::assistant("nothing"),
+            Message::user("c"),
+        ];
+        let instead = instead.map(rendered);
+        session.amend(2, &instead, notes("x")).await.unwrap();
+        let opened = sessions.open("one").await.unwrap().unwrap();
+        assert_eq!(ids(&opened.prompt), ids(&session.prompt));
+        assert_eq!(ids(&opened.prompt)[..sent.len()], ids(&sent));
+        let messages = opened.prompt.messages();
+        let texts: Vec<String> = messages.iter().map(|message| message.text()).collect();
+        assert_eq!(texts, ["a", "b", "***", "nothing", "c"]);
+        assert_eq!(opened.head.notes["summary"], "x");
+    });
+}
