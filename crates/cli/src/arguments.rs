@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 /// Runs YAML agents whose steps are memoized: nothing is paid for twice, and every payment can be explained.
@@ -38,8 +38,16 @@ pub(crate) enum Command {
     Hash(Hash),
     /// Explain why a call was answered as it was.
     Why(Why),
-    /// Print the JSON Schema of agent files.
-    Schema,
+    /// Try hooks out.
+    #[command(subcommand)]
+    Hooks(HooksCommand),
+    /// Print the JSON Schema of agent files, or of hooks: what files say, and what handlers are told
+    /// and say.
+    Schema {
+        /// Of what.
+        #[arg(value_enum, default_value_t = SchemaOf::Agent)]
+        of: SchemaOf,
+    },
     /// Print completions for a shell.
     Completions {
         /// For which shell.
@@ -120,10 +128,12 @@ pub(crate) struct Chat {
     /// Allow every tool call that no rule denies, without asking.
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Run every tool call: no result is answered from the cache, and none is kept.
+    #[command(flatten)]
+    pub(crate) hook: HookFlags,
+    /// Run every tool call and every turn: nothing is answered from the cache, and nothing is kept.
     #[arg(long, group = "chat_mode")]
     pub(crate) no_cache: bool,
-    /// Run every tool call, and keep the results in place of those that are there.
+    /// Run every tool call and every turn, and keep what comes of it in place of what is there.
     #[arg(long, group = "chat_mode")]
     pub(crate) refresh: bool,
     /// With the question on stdin: one JSON document on stdout with the answer and the report.
@@ -135,6 +145,70 @@ pub(crate) struct Chat {
     /// Also what the model thinks, and of every tool call why it was not answered from the cache.
     #[arg(long, short, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
+}
+
+/// Hooks that the command line adds to those of files.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct HookFlags {
+    /// A file with hooks: ours, or another runtime's (.claude/settings.json, .codex/hooks.json,
+    /// .gemini/settings.json). May be repeated.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hooks: Vec<PathBuf>,
+    /// Run this command before every tool call. May be repeated, like those that follow.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) hook_pre_tool_use: Vec<String>,
+    /// Run this command after every tool call.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) hook_post_tool_use: Vec<String>,
+    /// Run this command when a session begins.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) hook_session_start: Vec<String>,
+    /// Run this command when a session ends.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) hook_session_end: Vec<String>,
+    /// Run this command when the user is waited for.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) hook_on_user_input: Vec<String>,
+    /// Run this command when an agent has nothing more to do.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) hook_stop: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HooksCommand {
+    /// Fire one event, and show what each handler says and what comes of it.
+    Test(HooksTest),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HooksTest {
+    /// The event: pre_tool_use, stop, …
+    pub(crate) event: String,
+    /// What handlers are told: a JSON object in our own words; `-` for stdin.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: PathBuf,
+    /// The agent file whose hooks are tried. Without it and --hooks, those that lie beside the input
+    /// are: hooks.yaml, .claude/settings.json and their like.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// The agent in it; otherwise the one that the input names, `root`, or the first of the file.
+    #[arg(long, value_name = "NAME", requires = "file")]
+    pub(crate) agent: Option<String>,
+    /// A file with hooks to try. May be repeated.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hooks: Vec<PathBuf>,
+    /// As JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What a schema is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SchemaOf {
+    /// Agent files.
+    Agent,
+    /// Hooks.
+    Hooks,
 }
 
 #[derive(Debug, Subcommand)]
@@ -225,7 +299,7 @@ pub(crate) enum CacheCommand {
         #[command(flatten)]
         which: Which,
         /// Erase every entry.
-        #[arg(long, conflicts_with_all = ["pattern", "action", "tag"])]
+        #[arg(long, conflicts_with_all = ["pattern", "kind", "action", "tag"])]
         all: bool,
         /// Only tell what would be erased.
         #[arg(long)]
@@ -282,12 +356,24 @@ pub(crate) enum CacheCommand {
 pub(crate) struct Which {
     /// Handles that match; `*` stands for any text.
     pub(crate) pattern: Option<String>,
-    /// Entries of this action.
+    /// Entries of this kind: steps of workflows, tool calls, whole answers of agents, or requests.
+    #[arg(long, value_enum)]
+    pub(crate) kind: Option<Kind>,
+    /// Entries of this action, tool or agent.
     #[arg(long)]
     pub(crate) action: Option<String>,
     /// Entries with this tag; may be repeated.
     #[arg(long)]
     pub(crate) tag: Vec<String>,
+}
+
+/// What kind of work an entry answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    Action,
+    Tool,
+    Turn,
+    Request,
 }
 
 #[derive(Debug, Args)]

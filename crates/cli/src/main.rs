@@ -6,6 +6,7 @@ mod backend;
 mod chat;
 mod commands;
 mod home;
+mod hooks;
 mod input;
 mod interrupts;
 mod models;
@@ -72,7 +73,10 @@ fn dispatch(command: &Command) -> Result<()> {
         }
         Command::Hash(hash) => wait_for(commands::hash::hash(hash, &surroundings)),
         Command::Why(why) => commands::why::why(why, &surroundings, warning()),
-        Command::Schema => commands::schema::schema(),
+        Command::Hooks(command) => {
+            wait_for(commands::hooks::run(command, &surroundings, &warning()))
+        }
+        Command::Schema { of } => commands::schema::schema(*of, &surroundings),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Arguments::command(), "cachalot", &mut script);

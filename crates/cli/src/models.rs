@@ -98,20 +98,12 @@ pub(crate) fn catalog(surroundings: &Surroundings) -> Result<Catalog> {
 
 /// The file that was named, or the usual one if it is there.
 fn own_prices(surroundings: &Surroundings) -> Option<PathBuf> {
-    let set = |name: &str| {
-        surroundings
-            .environment
-            .get(name)
-            .filter(|value| !value.is_empty())
-    };
-    if let Some(named) = set("CACHALOT_MODELS") {
+    let named = surroundings.environment.get("CACHALOT_MODELS");
+    if let Some(named) = named.filter(|named| !named.is_empty()) {
         return Some(surroundings.directory.join(named));
     }
-    let configuration = set("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".config")))?;
-    Some(configuration.join("cachalot/models.yaml")).filter(|path| path.exists())
+    let usual = surroundings.configuration()?.join("models.yaml");
+    Some(usual).filter(|path| path.exists())
 }
 
 #[cfg(test)]

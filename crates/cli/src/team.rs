@@ -10,6 +10,7 @@ use cachalot_tools::cached::Settings;
 use cachalot_tools::settings::{read_servers, read_toolsets};
 
 use crate::agent_file::{AgentFile, Kind, in_order};
+use crate::hooks;
 use crate::models::models;
 use crate::outcome::Result;
 use crate::wiring::Surroundings;
@@ -42,10 +43,12 @@ pub(crate) fn load(file: &Path, surroundings: &Surroundings) -> Result<Team> {
 /// # Errors
 /// Everything that is wrong with it.
 pub(crate) fn read(source: AgentFile, root: &Node, surroundings: &Surroundings) -> Result<Team> {
+    let builtins = hooks::for_reading(surroundings)?;
     let written = Written {
         text: &source.text,
         directory: source.path.parent().unwrap_or(Path::new("")),
         environment: &surroundings.environment,
+        builtins: &builtins,
     };
     let mut problems = problems_of_tools(root, &surroundings.environment);
     let loaded = Team::load(root, &written);

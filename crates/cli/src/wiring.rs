@@ -45,6 +45,28 @@ impl Surroundings {
         Home::find(given, &self.environment, configured, &self.directory)
     }
 
+    /// Whoever the system says is logged in; empty if it does not say.
+    pub(crate) fn user(&self) -> String {
+        let names = ["USER", "LOGNAME", "USERNAME"].iter();
+        let mut users = names.filter_map(|name| self.environment.get(*name));
+        users
+            .find(|user| !user.trim().is_empty())
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// The directory of the user's own configuration: `cachalot` in `XDG_CONFIG_HOME` or `~/.config`.
+    pub(crate) fn configuration(&self) -> Option<PathBuf> {
+        let set = |name: &str| {
+            let value = self.environment.get(name);
+            value.filter(|value| !value.is_empty()).map(PathBuf::from)
+        };
+        let configuration = set("XDG_CONFIG_HOME")
+            .filter(|path| path.is_absolute())
+            .or_else(|| set("HOME").map(|home| home.join(".config")))?;
+        Some(configuration.join("cachalot"))
+    }
+
     pub(crate) fn storage(&self) -> Result<Storage> {
         let options = HttpOptions {
             environment: self.environment.clone(),

@@ -9,18 +9,22 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use async_trait::async_trait;
-use cachalot_agent::{Approver, ContextSource, Date, House, Listener, Team};
+use cachalot_agent::{Approver, ContextSource, HookSetup, House, Listener, Roster, Team};
 use cachalot_cache::{Cache, Mode};
-use cachalot_core::{Clock, Seals};
+use cachalot_core::Seals;
+use cachalot_hooks::{AgentLookup, Builtins};
 use cachalot_memory::Memory;
 use cachalot_memory::in_process::InProcessMemory;
+use cachalot_model::Models;
 use cachalot_prompt::Sessions;
 use cachalot_tools::cached::{CachedTools, Writers};
 use cachalot_tools::settings::{self, Servers};
 use cachalot_tools::{Context, Workspace};
 use cachalot_workflow::runtime::Houses;
 
+use crate::arguments::HookFlags;
 use crate::home::Home;
+use crate::hooks::{self, Answers};
 use crate::models::models;
 use crate::outcome::{Result, Trouble};
 use crate::wiring::{Surroundings, Warn, run_id};
@@ -36,6 +40,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) seals: Arc<Seals>,
     /// How the command line overrides what files say.
     pub(crate) mode: Mode,
+    /// Hooks that the command line names.
+    pub(crate) hooks: HookFlags,
     pub(crate) warn: Warn,
     /// Told what is no warning: the figures of a session that ends.
     pub(crate) tell: Warn,
@@ -53,6 +59,7 @@ struct Inner {
     cache: Cache,
     seals: Arc<Seals>,
     mode: Mode,
+    hooks: HookFlags,
     warn: Warn,
     tell: Warn,
     /// The user's own data, skills among them.
@@ -84,6 +91,7 @@ impl Workbench {
             cache,
             seals,
             mode,
+            hooks,
             warn,
             tell,
         } = parts;
@@ -114,6 +122,7 @@ impl Workbench {
             cache,
             seals,
             mode,
+            hooks,
             warn,
             tell,
             writers: Writers::new(),
@@ -133,17 +142,17 @@ impl Workbench {
         approver: Arc<dyn Approver>,
     ) -> Result<House> {
         let inner = &self.0;
-        let mut context: Vec<Arc<dyn ContextSource>> = vec![Arc::new(Date(SharedClock(
-            Arc::clone(&inner.context.clock),
-        )))];
+        let mut context: Vec<Arc<dyn ContextSource>> = Vec::new();
         if let Some(memory) = &inner.memory {
             context.push(Arc::new(recall::Recollection {
                 memory: Arc::clone(memory),
                 clock: Arc::clone(&inner.context.clock),
             }));
         }
+        let models = models(&inner.surroundings, team.configured.clone(), &inner.seals)?;
         Ok(House {
-            models: models(&inner.surroundings, team.configured.clone(), &inner.seals)?,
+            hooks: Some(self.hook_setup(&models)?),
+            models,
             toolboxes: Arc::new(self.clone()),
             tools: inner.context.clone(),
             sessions: inner.sessions.clone(),
@@ -153,6 +162,41 @@ impl Workbench {
             approver,
             name_session: Arc::new(run_id),
         })
+    }
+
+    /// Hooks of a team: its builtins see its agents, and no others.
+    fn hook_setup(&self, models: &Models) -> Result<HookSetup> {
+        let inner = &self.0;
+        let roster = Arc::new(Roster::default());
+        let lookup = Arc::clone(&roster) as Arc<dyn AgentLookup>;
+        let builtins = self.builtins_for(lookup)?;
+        let entries = hooks::entries(&inner.surroundings, &inner.hooks, &builtins, &inner.warn)?;
+        Ok(HookSetup {
+            surroundings: cachalot_hooks::Surroundings {
+                builtins: Arc::new(builtins),
+                models: models.clone(),
+                http: inner.context.http.clone(),
+                environment: Arc::clone(&inner.context.environment),
+                clock: Arc::clone(&inner.context.clock),
+                directory: inner.context.workspace.root().to_owned(),
+            },
+            roster,
+            entries,
+        })
+    }
+
+    fn builtins_for(&self, lookup: Arc<dyn AgentLookup>) -> Result<Builtins> {
+        let inner = &self.0;
+        let answers = Answers {
+            cache: inner.cache.clone(),
+            clock: Arc::clone(&inner.context.clock),
+            seals: Arc::clone(&inner.seals),
+            mode: inner.mode,
+            user: inner.surroundings.user(),
+            directory: inner.surroundings.directory.clone(),
+            warn: Arc::clone(&inner.warn),
+        };
+        hooks::builtins(&inner.surroundings, lookup, &inner.seals, answers.opener())
     }
 
     /// What the tool calls of a session were answered from, in words.
@@ -210,15 +254,6 @@ impl Workbench {
     }
 }
 
-/// A clock that is handed on.
-struct SharedClock(Arc<dyn Clock>);
-
-impl AsRef<dyn Clock> for SharedClock {
-    fn as_ref(&self) -> &(dyn Clock + 'static) {
-        &*self.0
-    }
-}
-
 #[async_trait]
 impl Houses for Workbench {
     async fn house(
@@ -228,5 +263,21 @@ impl Houses for Workbench {
     ) -> std::result::Result<House, String> {
         self.furnish(team, listener, Arc::new(cachalot_agent::event::Nobody))
             .map_err(|trouble| trouble.to_string())
+    }
+
+    fn adds_hooks(&self) -> bool {
+        let inner = &self.0;
+        let silent: Warn = Arc::new(|_| {});
+        // What is wrong with them is told when an agent begins.
+        hooks::for_reading(&inner.surroundings)
+            .and_then(|builtins| {
+                hooks::entries(&inner.surroundings, &inner.hooks, &builtins, &silent)
+            })
+            .map_or(true, |entries| !entries.is_empty())
+    }
+
+    fn builtins(&self) -> Arc<Builtins> {
+        // Whoever checks a file needs no more of them than their names and sections.
+        Arc::new(hooks::for_reading(&self.0.surroundings).unwrap_or_default())
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use cachalot_agent::definition::Builtins;
 use cachalot_agent::{House, Listener, Team};
 use cachalot_cache::Cache;
 use cachalot_core::{Clock, Seals};
@@ -33,6 +34,12 @@ pub trait Houses: Send + Sync {
     /// # Errors
     /// What keeps it from being made ready, and what to do.
     async fn house(&self, team: &Arc<Team>, listener: Arc<dyn Listener>) -> Result<House, String>;
+
+    /// Whether the user's configuration adds hooks to every agent.
+    fn adds_hooks(&self) -> bool;
+
+    /// The builtins that files with teams are read with.
+    fn builtins(&self) -> Arc<Builtins>;
 }
 
 /// What a run hands to its steps.

@@ -14,6 +14,9 @@ use crate::workbench::Workbench;
 pub(super) enum Command {
     Help,
     New,
+    /// A new answer to this message, or to the next one.
+    Fresh(Option<String>),
+    Compact,
     Session,
     Stats,
     Tools,
@@ -22,10 +25,14 @@ pub(super) enum Command {
     Unknown(String),
 }
 
-const KNOWN: [&str; 6] = ["/help", "/new", "/session", "/stats", "/tools", "/quit"];
+const KNOWN: [&str; 8] = [
+    "/help", "/new", "/fresh", "/compact", "/session", "/stats", "/tools", "/quit",
+];
 
 const HELP: &str = "\
 /new      end the session and begin a new one
+/fresh    a new answer to the message behind it, or to the next one, whatever was answered before
+/compact  summarize what was said so far, and go on from the summary
 /session  tell the session's name
 /stats    tell what the session's tool calls were answered from
 /tools    list the tools
@@ -42,9 +49,16 @@ impl Command {
         if word.is_empty() || !word.chars().all(|sign| sign.is_ascii_alphabetic()) {
             return None;
         }
+        if let Some(text) = line.strip_prefix("/fresh ").map(str::trim)
+            && !text.is_empty()
+        {
+            return Some(Self::Fresh(Some(text.to_owned())));
+        }
         Some(match line.trim_end() {
             "/help" => Self::Help,
             "/new" => Self::New,
+            "/fresh" => Self::Fresh(None),
+            "/compact" => Self::Compact,
             "/session" => Self::Session,
             "/stats" => Self::Stats,
             "/tools" => Self::Tools,
@@ -53,7 +67,7 @@ impl Command {
         })
     }
 
-    /// Tells what it asks for. `/quit` and `/new` ask for nothing to be told.
+    /// Tells what it asks for. Those that do something ask for nothing to be told.
     pub(super) fn tell(&self, chat: &Chat, bench: &Workbench, show: &Show) {
         match self {
             Self::Help => render::err(HELP),
@@ -67,7 +81,7 @@ impl Command {
                 "there is no command {name}; {} (a blank in front makes it a message)",
                 did_you_mean(name, &KNOWN)
             )),
-            Self::New | Self::Quit => {}
+            Self::New | Self::Fresh(_) | Self::Compact | Self::Quit => {}
         }
     }
 }
@@ -96,6 +110,9 @@ mod tests {
     fn commands_are_told_from_messages() {
         assert_eq!(Command::of("/quit"), Some(Command::Quit));
         assert_eq!(Command::of("/new "), Some(Command::New));
+        assert_eq!(Command::of("/fresh"), Some(Command::Fresh(None)));
+        let afresh = Command::Fresh(Some("How deep?\nSay.".to_owned()));
+        assert_eq!(Command::of("/fresh  How deep?\nSay. "), Some(afresh));
         for message in [
             "",
             "/",

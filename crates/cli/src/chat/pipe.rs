@@ -11,7 +11,8 @@ use serde_json::json;
 use super::approval::Everything;
 use super::show::{Level, Show};
 use super::sum;
-use super::turn::{Ended, turn};
+use super::turn::{Ended, Said, turn};
+use super::words;
 use crate::commands::chat::{Setting, close, told};
 use crate::interrupts::Interrupts;
 use crate::outcome::{Result, Trouble};
@@ -40,7 +41,11 @@ pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
         }
     };
     let cancel = Cancel::default();
-    let turned = turn(&mut chat, &question, &cancel, &show, &mut interrupts).await;
+    let said = Said {
+        text: &question,
+        is_fresh: false,
+    };
+    let turned = turn(&mut chat, said, &cancel, &show, &mut interrupts).await;
     let session = bench.keeps_sessions().then(|| chat.session().to_owned());
     let answered = Answered {
         agent: chat.agent().name.clone(),
@@ -107,6 +112,7 @@ impl Answered {
             return render::json(&json!({
                 "answer": report.text,
                 "ended": word(&report.stop),
+                "answered_by": report.synthetic.as_ref().map(words::synthetic),
                 "agent": self.agent,
                 "session": self.session,
                 "report": sum::json(&self.total, self.cut_off),
@@ -119,7 +125,7 @@ impl Answered {
     }
 
     fn sum_up(&self) {
-        if self.total.model_calls > 0 || self.cut_off > 0 {
+        if self.total.model_calls > 0 || self.total.saved.calls > 0 || self.cut_off > 0 {
             let line = format!("in all {}", sum::line(&self.total, self.cut_off));
             render::err(&Style::of_stderr().strong(&line));
         }
@@ -146,6 +152,7 @@ fn word(stop: &Stop) -> &'static str {
         Stop::Repetition(_) => "repetition",
         Stop::Budget(_) => "budget",
         Stop::Interrupted => "interrupted",
+        Stop::Hook(_) => "hook",
     }
 }
 

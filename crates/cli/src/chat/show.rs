@@ -371,6 +371,14 @@ impl Listener for Show {
             Event::Answered { .. } => self.answered(),
             Event::ToolBegan { agent, call } => self.began(agent, call),
             Event::ToolEnded { agent, answer } => self.ended(agent, answer),
+            Event::Synthetic { agent, provenance } => {
+                self.answered();
+                self.note(&self.owned(agent, &words::synthetic(provenance)));
+            }
+            Event::Compacted { agent, tokens, .. } => {
+                let what = format!("what was said so far ({tokens} tokens) was summarized");
+                self.note(&self.owned(agent, &what));
+            }
             Event::Warning { agent, message } => self.warn(&self.owned(agent, message)),
         }
     }

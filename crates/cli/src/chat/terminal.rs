@@ -9,7 +9,7 @@ use super::command::Command;
 use super::prompt::{Line, Prompt};
 use super::show::{Level, Show};
 use super::sum;
-use super::turn::{Ended, turn};
+use super::turn::{Ended, Said, turn};
 use crate::commands::chat::{Setting, close, told};
 use crate::interrupts::{Interrupts, Signal};
 use crate::outcome::Result;
@@ -53,6 +53,7 @@ pub(crate) async fn converse(setting: &Setting<'_>) -> Result<()> {
         under_way,
         bench,
         is_empty: setting.arguments.session.is_none(),
+        is_fresh: false,
         chat,
         cut_off: 0,
     };
@@ -70,6 +71,8 @@ struct Talk<'a> {
     chat: Chat,
     /// Nothing was said in the session yet.
     is_empty: bool,
+    /// Whether the next message is to get a new answer.
+    is_fresh: bool,
     cut_off: u32,
 }
 
@@ -128,6 +131,7 @@ impl Talk<'_> {
     async fn talk(&mut self, interrupts: &mut Interrupts) -> Result<()> {
         let mut was_interrupted = false;
         loop {
+            self.chat.awaits_user().await;
             let line = self.listen(interrupts).await;
             let is_interrupted = line == Line::Interrupted;
             let next = match line {
@@ -139,8 +143,11 @@ impl Talk<'_> {
                 }
                 Line::Text(text) if text.trim().is_empty() => Next::GoOn,
                 Line::Text(text) => match Command::of(&text) {
-                    Some(command) => self.obey(&command, interrupts).await,
-                    None => self.turn(&text, interrupts).await?,
+                    Some(command) => self.obey(&command, interrupts).await?,
+                    None => {
+                        let is_fresh = std::mem::take(&mut self.is_fresh);
+                        self.turn(&text, is_fresh, interrupts).await?
+                    }
                 },
             };
             was_interrupted = is_interrupted;
@@ -169,10 +176,16 @@ impl Talk<'_> {
         }
     }
 
-    async fn obey(&mut self, command: &Command, interrupts: &mut Interrupts) -> Next {
+    async fn obey(&mut self, command: &Command, interrupts: &mut Interrupts) -> Result<Next> {
         match command {
-            Command::Quit => return Next::Leave,
-            Command::New => return self.renew(interrupts).await,
+            Command::Quit => return Ok(Next::Leave),
+            Command::New => return Ok(self.renew(interrupts).await),
+            Command::Compact => return Ok(self.compact(interrupts).await),
+            Command::Fresh(None) => {
+                self.is_fresh = true;
+                render::err("the next message gets a new answer");
+            }
+            Command::Fresh(Some(text)) => return self.turn(text, true, interrupts).await,
             other => {
                 self.show.set_width(self.prompt.width());
                 other.tell(&self.chat, &self.bench, &self.show);
@@ -182,7 +195,40 @@ impl Talk<'_> {
                 }
             }
         }
-        Next::GoOn
+        Ok(Next::GoOn)
+    }
+
+    /// Summarizes what was said so far. If that fails, the conversation goes on as it was.
+    async fn compact(&mut self, interrupts: &mut Interrupts) -> Next {
+        let cancel = Cancel::default();
+        let before = self.chat.total();
+        let mut leave = false;
+        let compacted = {
+            let compacting = self.chat.compact(&cancel);
+            tokio::pin!(compacting);
+            loop {
+                tokio::select! {
+                    compacted = &mut compacting => break compacted,
+                    signal = interrupts.next() => {
+                        leave |= signal == Signal::End;
+                        cancel.cancel();
+                    }
+                }
+            }
+        };
+        self.show.pause();
+        let total = self.chat.total();
+        match compacted {
+            Ok(_) if total.model_calls > before.model_calls => {
+                self.account("so far ", &total, self.cut_off);
+            }
+            Ok(_) => {}
+            Err(error) => complain(&error),
+        }
+        match leave {
+            true => Next::Leave,
+            false => Next::GoOn,
+        }
     }
 
     /// Begins a new session. If that fails, the old one goes on.
@@ -211,7 +257,12 @@ impl Talk<'_> {
     }
 
     /// One turn. What goes wrong is told; the chat goes on.
-    async fn turn(&mut self, text: &str, interrupts: &mut Interrupts) -> Result<Next> {
+    async fn turn(
+        &mut self,
+        text: &str,
+        is_fresh: bool,
+        interrupts: &mut Interrupts,
+    ) -> Result<Next> {
         let cancel = Cancel::default();
         self.under_way
             .lock()
@@ -220,7 +271,8 @@ impl Talk<'_> {
         self.show.set_width(self.prompt.width());
         self.is_empty = false;
         let answers_before = self.chat.total().model_calls;
-        let turned = turn(&mut self.chat, text, &cancel, &self.show, interrupts).await;
+        let said = Said { text, is_fresh };
+        let turned = turn(&mut self.chat, said, &cancel, &self.show, interrupts).await;
         let cut_off = self.show.take_cut_off();
         self.cut_off += cut_off;
         let style = Style::of_stderr();
@@ -268,7 +320,7 @@ fn complain(error: &cachalot_agent::Error) {
 }
 
 fn sum_up(total: &Sum, cut_off: u32) {
-    if total.model_calls > 0 || cut_off > 0 {
+    if total.model_calls > 0 || total.saved.calls > 0 || cut_off > 0 {
         let line = format!("in all {}", sum::line(total, cut_off));
         render::err(&Style::of_stderr().strong(&line));
     }

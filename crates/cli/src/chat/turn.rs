@@ -22,10 +22,18 @@ pub(super) struct Turned {
     pub(super) leave: bool,
 }
 
+/// What the user says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Said<'a> {
+    pub(super) text: &'a str,
+    /// Whether a new answer is wanted, whatever was answered before.
+    pub(super) is_fresh: bool,
+}
+
 /// Carries a turn out. Ctrl-C cancels it, and it ends in order; another one leaves it at once.
 pub(super) async fn turn(
     chat: &mut Chat,
-    said: &str,
+    said: Said<'_>,
     cancel: &Cancel,
     show: &Show,
     interrupts: &mut Interrupts,
@@ -33,7 +41,12 @@ pub(super) async fn turn(
     let mut leave = false;
     let mut interrupted = false;
     let ended = {
-        let turn = chat.turn(said, cancel);
+        let turn = async {
+            match said.is_fresh {
+                true => chat.turn_afresh(said.text, cancel).await,
+                false => chat.turn(said.text, cancel).await,
+            }
+        };
         tokio::pin!(turn);
         loop {
             tokio::select! {

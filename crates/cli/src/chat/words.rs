@@ -1,10 +1,13 @@
-//! Tool calls in words.
+//! Tool calls, and answers that no model gave, in words.
 
+use cachalot_agent::Provenance;
 use cachalot_cache::Reason;
+use cachalot_core::Spend;
 use cachalot_model::Block;
 use cachalot_tools::{Answer, Answered, Arguments, Call};
 use serde_json::Value;
 
+use crate::render;
 use crate::render::visible::{on_one_line, visible};
 
 /// So many characters of a call's arguments are shown in a line.
@@ -24,6 +27,16 @@ pub(crate) fn call(call: &Call) -> String {
     format!("{} {}", on_one_line(&call.name), cut(line.trim(), LONGEST))
         .trim_end()
         .to_owned()
+}
+
+/// Where an answer comes from that no model gave, and what was saved.
+pub(crate) fn synthetic(provenance: &Provenance) -> String {
+    let from = provenance.provenance.as_deref();
+    let from = on_one_line(from.unwrap_or("answered by a hook"));
+    if provenance.saved == Spend::default() {
+        return from;
+    }
+    format!("{from}: saved {}", render::spend(&provenance.saved))
 }
 
 /// Every argument with its name, each on lines of its own; nothing if the few words say it all.

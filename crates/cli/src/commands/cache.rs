@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::io::{BufReader, Write as _};
 use std::path::Path;
 
-use cachalot_cache::{Bounds, Cache, Criterion, Filter, HANDLE_LABEL, Key, Scope, Stored, Totals};
+use cachalot_cache::{
+    Bounds, Cache, Criterion, Filter, HANDLE_LABEL, Key, Kind, Scope, Stored, Totals,
+};
 use cachalot_core::clock::iso8601;
 use cachalot_memory::Label;
 use cachalot_workflow::actions::cache::TAG_LABEL;
 use serde_json::{Value, json};
 
-use crate::arguments::{CacheCommand, Where, Which};
+use crate::arguments::{self, CacheCommand, Where, Which};
 use crate::home::Home;
 use crate::outcome::{Result, Trouble};
 use crate::render;
@@ -66,7 +68,7 @@ impl Inspection<'_> {
                 if !all && filter == Filter::default() {
                     return Err(Trouble::usage(
                         cachalot_core::Problem::new("nothing-named", "cache rm: nothing is named")
-                            .help("give a pattern, --action, --tag, or --all"),
+                            .help("give a pattern, --kind, --action, --tag, or --all"),
                     ));
                 }
                 rm(&self.open(place)?.cache, &filter, *dry_run, *json).await
@@ -85,22 +87,16 @@ impl Inspection<'_> {
 
     /// The scopes that whoever asks shares: those of this user and directory, and what the handle names.
     fn own_scopes(&self, handle: &str) -> Vec<Scope> {
-        let Surroundings {
-            environment,
-            directory,
-            ..
-        } = self.surroundings;
-        let users = ["USER", "LOGNAME", "USERNAME"].iter();
-        let user = users
-            .filter_map(|name| environment.get(*name))
-            .find(|user| !user.trim().is_empty());
+        let user = self.surroundings.user();
+        let user = (!user.is_empty()).then_some(Scope::User(user));
         let agent = handle
             .strip_prefix("cache:")
             .and_then(|rest| rest.split_once(':'));
-        let workspace = Scope::Workspace(directory.to_string_lossy().into_owned());
+        let workspace =
+            Scope::Workspace(self.surroundings.directory.to_string_lossy().into_owned());
         [Scope::Global, workspace]
             .into_iter()
-            .chain(user.map(|user| Scope::User(user.clone())))
+            .chain(user)
             .chain(agent.map(|(agent, _)| Scope::Agent(agent.to_owned())))
             .collect()
     }
@@ -298,9 +294,19 @@ fn filter(which: &Which) -> Filter {
     }
     Filter {
         key,
+        kind: which.kind.map(kind),
         name: which.action.clone(),
         criteria,
         expired_before: None,
+    }
+}
+
+fn kind(named: arguments::Kind) -> Kind {
+    match named {
+        arguments::Kind::Action => Kind::Action,
+        arguments::Kind::Tool => Kind::Tool,
+        arguments::Kind::Turn => Kind::Turn,
+        arguments::Kind::Request => Kind::Request,
     }
 }
 
@@ -419,7 +425,10 @@ fn line(stored: &Stored) -> Vec<String> {
         (false, Some(at)) => format!("until {}", iso8601(at)),
         (false, None) => "for ever".to_owned(),
     };
-    let name = handle(stored).map_or_else(|| stored.key.to_string(), ToOwned::to_owned);
+    let name = handle(stored).map_or_else(
+        || format!("{}:{} {}", stored.kind.as_str(), stored.name, stored.key),
+        ToOwned::to_owned,
+    );
     vec![
         name,
         render::bytes(stored.bytes),

@@ -126,6 +126,7 @@ impl Setting<'_> {
             cache,
             seals,
             mode: self.mode(),
+            hooks: self.arguments.hook.clone(),
             warn,
             tell: Arc::new(move |message| tell.note(message)),
         })

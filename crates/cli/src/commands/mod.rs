@@ -3,6 +3,7 @@
 pub(crate) mod cache;
 pub(crate) mod chat;
 pub(crate) mod hash;
+pub(crate) mod hooks;
 pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod sessions;

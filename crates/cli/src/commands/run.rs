@@ -18,7 +18,7 @@ use cachalot_workflow::script::python3::{Python3Options, Python3Runner};
 use serde_json::{Map, Value, json};
 
 use super::validate::{Loaded, load};
-use crate::arguments::Run;
+use crate::arguments::{HookFlags, Run};
 use crate::backend::Backend;
 use crate::interrupts::Interrupts;
 use crate::outcome::{Result, Sources, Trouble};
@@ -200,6 +200,7 @@ fn wire(
         cache: cache.clone(),
         seals: Arc::clone(&seals),
         mode: mode(arguments),
+        hooks: HookFlags::default(),
         warn: Arc::clone(&warn),
         // The run's own report tells what was saved.
         tell: Arc::new(|_| {}),

@@ -1,10 +1,42 @@
 //! `cachalot schema`.
 
-use crate::outcome::Result;
-use crate::render;
+use cachalot_hooks::Event;
+use cachalot_hooks::schema::{hooks_schema, input_schema, output_schema};
+use serde_json::{Map, Value, json};
 
-pub(crate) fn schema() -> Result<()> {
-    render::json(&cachalot_workflow::format::schema(
-        &cachalot_workflow::actions::builtin(),
-    ))
+use crate::arguments::SchemaOf;
+use crate::outcome::Result;
+use crate::wiring::Surroundings;
+use crate::{hooks, render};
+
+pub(crate) fn schema(of: SchemaOf, surroundings: &Surroundings) -> Result<()> {
+    match of {
+        SchemaOf::Agent => render::json(&of_agents(surroundings)?),
+        SchemaOf::Hooks => {
+            let events: Map<_, _> = Event::all()
+                .map(|event| {
+                    let told = input_schema(event);
+                    let schemas = json!({"input": told, "output": output_schema(event)});
+                    (event.name().to_owned(), schemas)
+                })
+                .collect();
+            render::json(&json!({"hooks": hooks_schema(), "events": events}))
+        }
+    }
+}
+
+/// The schema of agent files, with hooks and the sections of builtins.
+fn of_agents(surroundings: &Surroundings) -> Result<Value> {
+    let actions = cachalot_workflow::actions::builtin();
+    let mut schema = cachalot_workflow::format::schema(&actions);
+    let agent = &mut schema["$defs"]["agent"]["properties"];
+    // A schema of its own inside the other: its references mean its own definitions.
+    agent["hooks"] = hooks_schema();
+    agent["hooks"]["$id"] = json!("urn:cachalot:hooks");
+    for builtin in hooks::for_reading(surroundings)?.iter() {
+        for section in builtin.sections() {
+            agent[*section] = builtin.section_schema(section);
+        }
+    }
+    Ok(schema)
 }

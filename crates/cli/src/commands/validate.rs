@@ -11,7 +11,7 @@ use crate::arguments::Validate;
 use crate::backend::Backend;
 use crate::outcome::{Result, Sources, Trouble};
 use crate::wiring::Surroundings;
-use crate::{render, team};
+use crate::{hooks, render, team};
 
 /// A workflow and its text.
 pub(crate) struct Loaded {
@@ -55,7 +55,8 @@ fn workflow(
     surroundings: &Surroundings,
 ) -> Result<std::result::Result<(format::Agent, Backend), Vec<Problem>>> {
     let environment = &surroundings.environment;
-    let loaded = format::load(&source.name, &source.text, registry, environment);
+    let builtins = hooks::for_reading(surroundings)?;
+    let loaded = format::load(&source.name, &source.text, registry, environment, &builtins);
     // Most workflows have no agents, and need not be read twice.
     let root = match &loaded {
         Ok(agent) if agent.team.is_none() => None,

@@ -8,6 +8,7 @@ pub(crate) mod progress;
 pub(crate) mod stdout;
 pub(crate) mod style;
 pub(crate) mod table;
+pub(crate) mod verdict;
 pub(crate) mod visible;
 
 use std::io::Write as _;

@@ -54,7 +54,8 @@ impl Toolboxes for Workbench {
                 seals: Arc::clone(&inner.seals),
                 log: Arc::clone(&inner.tell) as Arc<dyn Fn(&str) + Send + Sync>,
                 persistent: inner.memory.as_ref().map(|_| inner.cache.clone()),
-                user: user(&inner.context.environment),
+                // Whose results are shared by `scope: user`.
+                user: inner.surroundings.user(),
                 writers: inner.writers.clone(),
             },
         )
@@ -94,15 +95,6 @@ fn toolsets(
         .toolsets
         .as_ref()
         .map(|node| read_toolsets(node, &servers, environment, problems))
-        .unwrap_or_default()
-}
-
-/// Whose results are shared by `scope: user`: whoever the system says is logged in.
-fn user(environment: &BTreeMap<String, String>) -> String {
-    ["USER", "LOGNAME", "USERNAME"]
-        .iter()
-        .find_map(|name| environment.get(*name))
-        .cloned()
         .unwrap_or_default()
 }
 

@@ -62,7 +62,9 @@ impl Action for Run {
         let given = Given::seen(&RUN, arguments);
         let team = team(&given, runtime)?;
         let agent = agent(&given, &team)?;
-        if let Some(why) = why_not_memoizable(agent) {
+        let houses = runtime.houses.as_ref();
+        let adds_hooks = houses.is_some_and(|houses| houses.adds_hooks());
+        if let Some(why) = why_not_memoizable(agent, adds_hooks) {
             return Err(given.failure("not_memoizable", why));
         }
         let AgentDefinition {
@@ -75,8 +77,11 @@ impl Action for Run {
             description: _,
             toolsets: _,
             sub_agents: _,
-            add_date: _,
+            // One turn is not summarized.
+            compaction_threshold: _,
             recall: _,
+            hooks: _,
+            sections: _,
         } = agent;
         let identity = runtime
             .models
@@ -205,11 +210,13 @@ async fn account(given: &Given<'_>, name: &str, sum: &Sum, runtime: &Runtime) {
 }
 
 /// Why a whole run of this agent must not be answered from an earlier one.
-fn why_not_memoizable(agent: &AgentDefinition) -> Option<&'static str> {
+fn why_not_memoizable(agent: &AgentDefinition, adds_hooks: bool) -> Option<&'static str> {
     if agent.toolsets.is_some() || !agent.sub_agents.is_empty() {
         Some("the agent has tools or sub-agents, whose effects a hit would swallow")
-    } else if agent.add_date || agent.recall > 0 {
-        Some("the agent is told the time or what is remembered, which changes")
+    } else if agent.recall > 0 {
+        Some("the agent is told what is remembered, which changes")
+    } else if adds_hooks || !agent.hooks.is_empty() || !agent.sections.is_empty() {
+        Some("the agent has hooks, which may answer otherwise another time")
     } else {
         None
     }
@@ -250,10 +257,15 @@ fn load(given: &Given<'_>, file: &str, runtime: &Runtime) -> Result<Team, Failur
     let path = runtime.directory.join(file);
     let text = std::fs::read_to_string(&path)
         .map_err(|error| given.failure("not_found", format_args!("{}: {error}", path.display())))?;
+    let builtins = match &runtime.houses {
+        Some(houses) => houses.builtins(),
+        None => Arc::default(),
+    };
     let written = Written {
         text: &text,
         directory: path.parent().unwrap_or(Path::new("")),
         environment: &runtime.environment,
+        builtins: &builtins,
     };
     tree::parse(file, &text)
         .and_then(|root| Team::load(&root, &written))
@@ -299,6 +311,7 @@ fn stop(stop: &Stop) -> &'static str {
         Stop::Repetition(_) => "repetition",
         Stop::Budget(_) => "budget",
         Stop::Interrupted => "interrupted",
+        Stop::Hook(_) => "hook",
     }
 }
 

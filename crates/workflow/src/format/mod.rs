@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cachalot_agent::definition::Builtins;
 use cachalot_agent::{Team, Written};
 use cachalot_core::Problem;
 use cachalot_core::tree::{self, Entry, Section};
@@ -51,7 +52,7 @@ const UNSUPPORTED: &[&str] = &[
 ];
 
 /// Loads the agent file with this text. `file` is the name to show in problems, `environment` what
-/// `${NAME}` in the settings stands for.
+/// `${NAME}` in the settings stands for, `builtins` what hooks of agents may name.
 ///
 /// # Errors
 /// Everything that is wrong with it, in the order of the file.
@@ -60,10 +61,11 @@ pub fn load(
     text: &str,
     registry: &Registry,
     environment: &BTreeMap<String, String>,
+    builtins: &Builtins,
 ) -> Result<Agent, Vec<Problem>> {
     let tree = tree::parse(file, text)?;
     let mut problems = Vec::new();
-    let agent = read(&tree, text, registry, environment, &mut problems);
+    let agent = read(&tree, text, registry, environment, builtins, &mut problems);
     match agent {
         Some(agent) if problems.is_empty() => Ok(agent),
         _ => {
@@ -78,6 +80,7 @@ fn read(
     text: &str,
     registry: &Registry,
     environment: &BTreeMap<String, String>,
+    builtins: &Builtins,
     problems: &mut Vec<Problem>,
 ) -> Option<Agent> {
     let mut section = Section::of(tree, "an agent file", problems)?;
@@ -103,6 +106,7 @@ fn read(
         text,
         directory: &directory_of(tree),
         environment,
+        builtins,
     };
     let team = match section.has("agents") {
         true => Some(Team::read(&mut section, &written, problems)),

@@ -156,6 +156,7 @@ pub fn configure(
         &text,
         &runtime.actions,
         &runtime.environment,
+        &cachalot_agent::definition::Builtins::default(),
     );
     let agent = loaded.unwrap_or_else(|problems| {
         let told: Vec<String> = problems.iter().map(ToString::to_string).collect();

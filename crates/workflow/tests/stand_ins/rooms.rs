@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use cachalot_agent::definition::Builtins;
 use cachalot_agent::{
-    AgentDefinition, Date, Error, ErrorKind, House, Listener, Team, Toolboxes, event::Nobody,
+    AgentDefinition, Error, ErrorKind, House, Listener, Team, Toolboxes, event::Nobody,
 };
 use cachalot_cache::Witness;
 use cachalot_core::{Clock, Seals};
@@ -52,14 +53,6 @@ impl Rooms {
     }
 }
 
-struct TimeOf(Arc<dyn Clock>);
-
-impl AsRef<dyn Clock> for TimeOf {
-    fn as_ref(&self) -> &(dyn Clock + 'static) {
-        &*self.0
-    }
-}
-
 #[async_trait]
 impl Houses for Rooms {
     async fn house(&self, team: &Arc<Team>, listener: Arc<dyn Listener>) -> Result<House, String> {
@@ -70,13 +63,22 @@ impl Houses for Rooms {
             tools: self.context.clone(),
             sessions: self.sessions.clone(),
             clock: Arc::clone(&self.context.clock),
-            context: vec![Arc::new(Date(TimeOf(Arc::clone(&self.context.clock))))],
+            context: Vec::new(),
+            hooks: None,
             listener,
             approver: Arc::new(Nobody),
             name_session: Arc::new(move || {
                 format!("session-{}", begun.fetch_add(1, Ordering::SeqCst))
             }),
         })
+    }
+
+    fn adds_hooks(&self) -> bool {
+        false
+    }
+
+    fn builtins(&self) -> Arc<Builtins> {
+        Arc::default()
     }
 }
 

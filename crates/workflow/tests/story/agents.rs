@@ -76,16 +76,15 @@ async fn an_agent_without_tools_is_answered_from_the_cache() {
 }
 
 #[tokio::test]
-async fn an_agent_with_effects_or_a_clock_runs_uncached_and_says_why() {
+async fn an_agent_with_effects_or_recollections_runs_uncached_and_says_why() {
     let effects = "the agent has tools or sub-agents, whose effects a hit would swallow";
-    let changing = "the agent is told the time or what is remembered, which changes";
+    let changing = "the agent is told what is remembered, which changes";
     for (more, reason) in [
         ("    toolsets: [{type: filesystem}]\n", effects),
         (
             "    sub_agents: [helper]\n  helper: {model: small, instruction: You help.}\n",
             effects,
         ),
-        ("    add_date: true\n", changing),
         ("    recall: 3\n", changing),
     ] {
         let provider = Provider::replies([reply("Hello.")]);

@@ -209,7 +209,13 @@ fn everything_is_told_at_once() {
 /// Loads a whole file with one node, and tells where its problems are.
 fn loaded(node: &str) -> Vec<(String, &'static str, u32)> {
     let text = format!("name: agent\nnodes:\n  - name: n\n{node}");
-    match cachalot_workflow::format::load("agent.yaml", &text, &registry(), &BTreeMap::new()) {
+    match cachalot_workflow::format::load(
+        "agent.yaml",
+        &text,
+        &registry(),
+        &BTreeMap::new(),
+        &cachalot_agent::definition::Builtins::default(),
+    ) {
         Ok(_) => Vec::new(),
         Err(problems) => {
             let told = problems.iter().map(|problem| {

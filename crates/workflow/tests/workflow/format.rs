@@ -26,7 +26,14 @@ fn environment() -> BTreeMap<String, String> {
 
 fn load(text: &str) -> Result<Agent, String> {
     let registry = registry(&Arc::new(Told::default()));
-    format::load("a.yaml", text, &registry, &environment()).map_err(|problems| {
+    format::load(
+        "a.yaml",
+        text,
+        &registry,
+        &environment(),
+        &cachalot_agent::definition::Builtins::default(),
+    )
+    .map_err(|problems| {
         for problem in &problems {
             assert!(
                 codes::ALL.iter().any(|(code, _)| *code == problem.code),
@@ -424,7 +431,13 @@ nodes:
       return {\"deleted\": result.get(\"deleted_count\", 0)}
 ";
     for text in [extraction, management] {
-        let agent = format::load("a.yaml", text, &registry, &BTreeMap::new());
+        let agent = format::load(
+            "a.yaml",
+            text,
+            &registry,
+            &BTreeMap::new(),
+            &cachalot_agent::definition::Builtins::default(),
+        );
         let agent = agent.unwrap_or_else(|problems| panic!("{}", shown(&problems)));
         assert!(agent.has_code_in(Language::Python));
         assert!(!agent.has_code_in(Language::Python3));

@@ -127,7 +127,8 @@ agents:
     sub_agents: [other]
     max_iterations: 0
     max_consecutive_tool_calls: 3
-    add_date: true
+    compaction_threshold: 0.8
+    hooks: {stop: [{type: command, command: 'true'}]}
     recall: 2
   other: {model: mapping}
 permissions: {allow: [a], ask: [b], deny: ['c:path=x']}
@@ -176,7 +177,7 @@ edges:
   - {from: join, to: end, when: 'true', condition: {type: expression, value: state.x}}
 ".replace("when: 'true', ", "when: true, ").as_str(),
     ] {
-        let loaded = format::load("a.yaml", text, &registry, &BTreeMap::new());
+        let loaded = format::load("a.yaml", text, &registry, &BTreeMap::new(), &cachalot_agent::definition::Builtins::default());
         loaded.unwrap_or_else(|problems| panic!("{}", crate::world::shown(&problems)));
         assert!(validator.accepts(text), "{text}");
     }
@@ -222,7 +223,14 @@ fn what_a_schema_can_tell_is_refused_as_by_the_loader() {
         "nodes: [{name: a, uses: agent.run, with: {}}]",
     ] {
         assert!(
-            format::load("a.yaml", text, &registry, &BTreeMap::new()).is_err(),
+            format::load(
+                "a.yaml",
+                text,
+                &registry,
+                &BTreeMap::new(),
+                &cachalot_agent::definition::Builtins::default()
+            )
+            .is_err(),
             "{text}"
         );
         assert!(!validator.accepts(text), "{text}");

@@ -326,7 +326,13 @@ impl World {
     }
 
     pub(crate) fn load(&self, text: &str) -> Agent {
-        match format::load("agent.yaml", text, &self.runtime.actions, &BTreeMap::new()) {
+        match format::load(
+            "agent.yaml",
+            text,
+            &self.runtime.actions,
+            &BTreeMap::new(),
+            &cachalot_agent::definition::Builtins::default(),
+        ) {
             Ok(agent) => agent,
             Err(problems) => panic!("{}", shown(&problems)),
         }

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::io::Write as _;
 
-use cachalot_agent::Sum;
+use cachalot_agent::{Provenance, Sum};
 use cachalot_core::clock::iso8601;
 use cachalot_model::{Block, Message, Role, ToolResult, wire};
 use cachalot_prompt::{Session, prefix};
 use serde_json::json;
 
-use crate::chat::sum;
+use crate::chat::{sum, words};
 use crate::outcome::Result;
 use crate::render;
 use crate::render::visible::{on_one_line, visible};
@@ -75,6 +75,9 @@ pub(super) fn people(session: &Session) -> Result<()> {
             if let Block::ToolUse(call) = block {
                 called.insert(&call.id, &call.name);
             }
+        }
+        if let Some(provenance) = Provenance::of(message) {
+            text += &format!("  ({})\n", words::synthetic(&provenance));
         }
     }
     render::out(&text)

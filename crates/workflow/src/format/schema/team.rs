@@ -201,8 +201,12 @@ fn agent() -> Value {
             "sub_agents": texts("Agents that it may delegate to."),
             "max_iterations": limit("Model calls in a turn; 0 for no limit."),
             "max_consecutive_tool_calls": limit("Identical batches of calls in a row that end a turn; 0 for no limit."),
-            "add_date": boolean("Whether it is told the time."),
             "recall": limit("How many memories that match the message it is told."),
+            "compaction_threshold": {
+                "description": "The part of what its model takes from which on the conversation is summarized; 0 for never.",
+                "type": "number", "minimum": 0, "maximum": 1,
+            },
+            "hooks": mapping("Who is told of what happens, and may have a say in it."),
         }),
     );
     agent["required"] = json!(["model"]);

@@ -173,7 +173,13 @@ fn an_instruction_is_read_from_its_file_once() {
     let text = "agents: {root: {model: gpt-4o, instruction_file: told.md}}\nnodes: [{name: a}]";
     let load = || {
         let name = file.to_str().unwrap();
-        format::load(name, text, &actions::builtin(), &BTreeMap::new())
+        format::load(
+            name,
+            text,
+            &actions::builtin(),
+            &BTreeMap::new(),
+            &cachalot_agent::definition::Builtins::default(),
+        )
     };
     assert_eq!(
         load().unwrap().team.unwrap().entry().instruction.trim_end(),

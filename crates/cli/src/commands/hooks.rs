@@ -1,0 +1,183 @@
+//! `cachalot hooks …`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cachalot_agent::Roster;
+use cachalot_core::suggest::did_you_mean;
+use cachalot_core::tree::Node;
+use cachalot_core::{Digest, Problem, Seals};
+use cachalot_hooks::builtin::cache_response::Opener;
+use cachalot_hooks::dialect::parse_input;
+use cachalot_hooks::{AgentLookup, AgentView, Builtins, Entry, Event, Hooks, Input};
+use cachalot_model::{Configured, Model};
+
+use crate::arguments::{HookFlags, HooksCommand, HooksTest};
+use crate::models::models;
+use crate::outcome::{Result, Sources, Trouble};
+use crate::render::verdict;
+use crate::wiring::{Surroundings, Warn};
+use crate::{hooks, render, team};
+
+/// Files with hooks, where people keep them.
+const USUAL: [&str; 7] = [
+    "hooks.yaml",
+    "hooks.yml",
+    ".claude/settings.json",
+    ".claude/settings.local.json",
+    ".codex/hooks.json",
+    ".gemini/settings.json",
+    "hooks.json",
+];
+
+pub(crate) async fn run(
+    command: &HooksCommand,
+    surroundings: &Surroundings,
+    warn: &Warn,
+) -> Result<()> {
+    match command {
+        HooksCommand::Test(arguments) => test(arguments, surroundings, warn).await,
+    }
+}
+
+/// Fires one event, and shows what each handler says.
+///
+/// # Errors
+/// What is wrong with the event, the input, a file or a hook; and that the event was denied.
+async fn test(arguments: &HooksTest, surroundings: &Surroundings, warn: &Warn) -> Result<()> {
+    let event = event(&arguments.event)?;
+    let mut input = input(event, &arguments.input, surroundings)?;
+    if input.cwd.as_os_str().is_empty() {
+        input.cwd.clone_from(&surroundings.directory);
+    }
+    let hooks = assemble(arguments, surroundings, &mut input, warn)?;
+    let verdict = hooks.fire(input).await;
+    if arguments.json {
+        return render::json(&verdict::as_json(event, &verdict));
+    }
+    render::out(&verdict::as_text(event, &verdict))
+}
+
+/// The event of that name.
+fn event(name: &str) -> Result<Event> {
+    name.parse().map_err(|_| {
+        let names: Vec<&str> = Event::all().map(Event::name).collect();
+        Trouble::usage(
+            Problem::new("unknown-event", format!("there is no event `{name}`"))
+                .help(did_you_mean(name, &names)),
+        )
+    })
+}
+
+fn input(event: Event, file: &Path, surroundings: &Surroundings) -> Result<Input> {
+    let (name, text) = if file == Path::new("-") {
+        let text = std::io::read_to_string(std::io::stdin())?;
+        ("stdin".to_owned(), text)
+    } else {
+        let name = file.display().to_string();
+        let text = std::fs::read_to_string(surroundings.directory.join(file));
+        let unreadable = |error| Trouble::usage(crate::agent_file::unreadable(&name, &error));
+        (name.clone(), text.map_err(unreadable)?)
+    };
+    parse_input(event, &text).map_err(|problem| Trouble::Usage {
+        problems: vec![Problem {
+            message: format!("{name}: {}", problem.message),
+            ..problem
+        }],
+        sources: Sources::from([(name, text)]),
+    })
+}
+
+/// The hooks that are tried, ready to be told.
+fn assemble(
+    arguments: &HooksTest,
+    surroundings: &Surroundings,
+    input: &mut Input,
+    warn: &Warn,
+) -> Result<Hooks> {
+    let roster = Arc::new(Roster::default());
+    let lookup = Arc::clone(&roster) as Arc<dyn AgentLookup>;
+    let opener: Opener = Arc::new(|_| Err("nothing is kept while hooks are tried".to_owned()));
+    let seals = Arc::new(Seals::none());
+    let builtins = Arc::new(hooks::builtins(surroundings, lookup, &seals, opener)?);
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut configured = Configured::default();
+    let mut view: Arc<dyn AgentView> = Arc::new(Anybody);
+    if let Some(file) = &arguments.file {
+        let team = team::load(file, surroundings)?;
+        let wanted = arguments.agent.as_deref();
+        let named = wanted.unwrap_or(&input.agent_name);
+        let agent = match (team.agent(named), wanted) {
+            (Some(agent), _) => agent,
+            (None, Some(name)) => return Err(unknown_agent(name, &team)),
+            (None, None) => team.entry(),
+        };
+        entries.clone_from(&agent.hooks);
+        configured.clone_from(&team.configured);
+        input.agent_name.clone_from(&agent.name);
+        roster.enter(&team, &models(surroundings, configured.clone(), &seals)?);
+        view = roster.agent(&agent.name).unwrap_or(view);
+    }
+    let beside = match arguments.file.is_none() && arguments.hooks.is_empty() {
+        true => beside(&arguments.input, surroundings),
+        false => Vec::new(),
+    };
+    let read = hooks::read_files(&beside, surroundings, &builtins)?;
+    read.warnings
+        .iter()
+        .for_each(|warning| warn(&warning.to_string()));
+    entries.extend(read.entries);
+    let flags = HookFlags {
+        hooks: arguments.hooks.clone(),
+        ..HookFlags::default()
+    };
+    entries.extend(hooks::entries(surroundings, &flags, &builtins, warn)?);
+    let around = cachalot_hooks::Surroundings {
+        builtins: Arc::clone(&builtins) as Arc<Builtins>,
+        models: models(surroundings, configured, &seals)?,
+        http: surroundings.storage()?.http().clone(),
+        environment: Arc::new(surroundings.environment.clone()),
+        clock: Arc::clone(&surroundings.clock),
+        directory: surroundings.directory.clone(),
+    };
+    Hooks::assemble(entries, &*view, &around).map_err(|problems| Trouble::Usage {
+        problems,
+        sources: Sources::new(),
+    })
+}
+
+fn unknown_agent(name: &str, team: &cachalot_agent::Team) -> Trouble {
+    let names: Vec<&str> = team.agents.iter().map(|agent| &*agent.name).collect();
+    let message = format!("there is no agent `{name}` in the file");
+    Trouble::usage(Problem::new("unknown-agent", message).help(did_you_mean(name, &names)))
+}
+
+/// The files with hooks that lie beside the input.
+fn beside(input: &Path, surroundings: &Surroundings) -> Vec<PathBuf> {
+    let folder = input.parent().unwrap_or(Path::new(""));
+    let files = USUAL.iter().map(|name| folder.join(name));
+    files
+        .filter(|file| surroundings.directory.join(file).is_file())
+        .collect()
+}
+
+/// An agent that says nothing.
+struct Anybody;
+
+impl AgentView for Anybody {
+    fn name(&self) -> &'static str {
+        ""
+    }
+
+    fn models(&self) -> Vec<Model> {
+        Vec::new()
+    }
+
+    fn fingerprint(&self, _: &str) -> Option<Digest> {
+        None
+    }
+
+    fn section(&self, _: &str) -> Option<&Node> {
+        None
+    }
+}

@@ -1,0 +1,152 @@
+//! Hooks: the builtins, the files and flags that name hooks, and where answers are kept.
+
+mod answers;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cachalot_core::{Problem, Seals};
+use cachalot_hooks::builtin::cache_response::{CacheResponse, Opener};
+use cachalot_hooks::builtin::{Builtins, Parts};
+use cachalot_hooks::source::{self, Read};
+use cachalot_hooks::{AgentLookup, Entry, Event};
+
+use crate::arguments::HookFlags;
+use crate::outcome::{Result, Sources, Trouble};
+use crate::wiring::{Surroundings, Warn};
+
+pub(crate) use answers::Answers;
+
+/// The builtins, for agents that `lookup` finds, with answers that `opener` keeps.
+///
+/// # Errors
+/// The client for requests cannot be made.
+pub(crate) fn builtins(
+    surroundings: &Surroundings,
+    lookup: Arc<dyn AgentLookup>,
+    seals: &Arc<Seals>,
+    opener: Opener,
+) -> Result<Builtins> {
+    let mut builtins = Builtins::standard(&Parts {
+        lookup: Arc::clone(&lookup),
+        clock: Arc::clone(&surroundings.clock),
+        http: surroundings.storage()?.http().clone(),
+        seals: Arc::clone(seals),
+        environment: Arc::new(surroundings.environment.clone()),
+    });
+    let clock = Arc::clone(&surroundings.clock);
+    let cache_response = CacheResponse::new(lookup, opener, clock, Arc::clone(seals));
+    builtins
+        .register(Arc::new(cache_response))
+        .map_err(Trouble::failed)?;
+    Ok(builtins)
+}
+
+/// The builtins that files are read with: they see no agent, and keep nothing.
+///
+/// # Errors
+/// As of [`builtins`].
+pub(crate) fn for_reading(surroundings: &Surroundings) -> Result<Builtins> {
+    let opener: Opener = Arc::new(|_| Err("nothing is kept while a file is read".to_owned()));
+    builtins(surroundings, Arc::new(()), &Arc::new(Seals::none()), opener)
+}
+
+/// The hooks that no agent names: those of the user's configuration, then those of the files and the
+/// commands that the command line names.
+///
+/// # Errors
+/// What is wrong with the user's `hooks.yaml`, or with a file that the command line names.
+pub(crate) fn entries(
+    surroundings: &Surroundings,
+    flags: &HookFlags,
+    builtins: &Builtins,
+    warn: &Warn,
+) -> Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    let mut take = |read: Read| {
+        let warnings = read.warnings.iter();
+        warnings.for_each(|warning| warn(&warning.to_string()));
+        entries.extend(read.entries);
+    };
+    if let Some(configuration) = surroundings.configuration() {
+        let own = configuration.join("hooks.yaml");
+        if own.exists() {
+            take(read_files(&[own], surroundings, builtins)?);
+        }
+        take(source::read_directory(
+            &configuration.join("hooks.d"),
+            builtins,
+        ));
+    }
+    take(read_files(&flags.hooks, surroundings, builtins)?);
+    entries.extend(of_flags(flags));
+    Ok(entries)
+}
+
+/// The hooks of files that somebody named.
+///
+/// # Errors
+/// Everything that is wrong with them.
+pub(crate) fn read_files(
+    files: &[PathBuf],
+    surroundings: &Surroundings,
+    builtins: &Builtins,
+) -> Result<Read> {
+    let mut all = Read::default();
+    let mut problems: Vec<Problem> = Vec::new();
+    let mut sources: Sources = BTreeMap::new();
+    for file in files {
+        let path = surroundings.directory.join(file);
+        let read = source::read_file(&path, None, builtins, &mut problems);
+        if let Ok(text) = std::fs::read_to_string(&path) {
+            sources.insert(path.display().to_string(), text);
+        }
+        all.entries.extend(read.entries);
+        all.warnings.extend(read.warnings);
+    }
+    match problems.is_empty() {
+        true => Ok(all),
+        false => Err(Trouble::Usage { problems, sources }),
+    }
+}
+
+fn of_flags(flags: &HookFlags) -> impl Iterator<Item = Entry> {
+    let HookFlags {
+        hooks: _,
+        hook_pre_tool_use,
+        hook_post_tool_use,
+        hook_session_start,
+        hook_session_end,
+        hook_on_user_input,
+        hook_stop,
+    } = flags;
+    let flags: [(&str, Event, &Vec<String>); 6] = [
+        ("--hook-pre-tool-use", Event::PreToolUse, hook_pre_tool_use),
+        (
+            "--hook-post-tool-use",
+            Event::PostToolUse,
+            hook_post_tool_use,
+        ),
+        (
+            "--hook-session-start",
+            Event::SessionStart,
+            hook_session_start,
+        ),
+        ("--hook-session-end", Event::SessionEnd, hook_session_end),
+        (
+            "--hook-on-user-input",
+            Event::OnUserInput,
+            hook_on_user_input,
+        ),
+        ("--hook-stop", Event::Stop, hook_stop),
+    ];
+    let entries: Vec<Entry> = flags
+        .into_iter()
+        .flat_map(|(flag, event, lines)| {
+            let entries = lines.iter();
+            entries.filter_map(move |line| source::of_flag(flag, event, line))
+        })
+        .collect();
+    entries.into_iter()
+}
