@@ -24,6 +24,7 @@ use async_trait::async_trait;
 use cachalot_core::tree::Node;
 use cachalot_core::{Clock, Problem, Seals};
 use cachalot_storage::HttpClient;
+use serde_json::{Value, json};
 
 use crate::input::Input;
 use crate::lookup::{AgentLookup, AgentView};
@@ -59,6 +60,12 @@ pub trait Builtin: Send + Sync {
     /// What is wrong with one of its sections.
     fn check_section(&self, name: &str, section: &Node, problems: &mut Vec<Problem>) {
         let _ = (name, section, problems);
+    }
+
+    /// The JSON Schema of one of its sections; by default that it is `true` or `false`.
+    fn section_schema(&self, name: &str) -> Value {
+        let _ = name;
+        json!({ "description": self.about(), "type": "boolean" })
     }
 
     /// The hooks that it adds to an agent because of the agent's sections, behind those that files

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 use cachalot_core::tree::Node;
+use serde_json::{Value, json};
 
 use super::paragraph::is_news;
 use super::{Builtin, Injection, Parts};
@@ -57,6 +58,10 @@ impl Builtin for AddPromptFiles {
 
     fn sections(&self) -> &'static [&'static str] {
         &[NAME]
+    }
+
+    fn section_schema(&self, _: &str) -> Value {
+        json!({ "description": self.about(), "type": "array", "items": { "type": "string" } })
     }
 
     fn check_section(&self, _: &str, section: &Node, problems: &mut Vec<Problem>) {

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cachalot_core::tree::Node;
 use cachalot_core::{Clock, Problem, Seals};
+use serde_json::Value;
 
 pub use settings::{Keeping, Matching, Settings, Sharing};
 pub use store::{FlatFile, Opener, Store};
@@ -99,6 +100,10 @@ impl Builtin for CacheResponse {
 
     fn sections(&self) -> &'static [&'static str] {
         &[SECTION]
+    }
+
+    fn section_schema(&self, _: &str) -> Value {
+        settings::schema(self.about())
     }
 
     fn check_section(&self, _name: &str, section: &Node, problems: &mut Vec<Problem>) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use cachalot_core::tree::{Node, Section};
 use cachalot_core::{Place, Problem};
 use cachalot_model::duration;
+use serde_json::{Value, json};
 
 /// How an agent's answers are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +87,30 @@ const KEEPINGS: [(&str, Keeping); 2] = [("memory", Keeping::Memory), ("process",
 
 /// What a flat file cannot hold.
 const BESIDE_A_FILE: [&str; 5] = ["ttl", "max_entries", "max_bytes", "scope", "store"];
+
+/// The JSON Schema of the section.
+pub(super) fn schema(about: &str) -> Value {
+    let words = |words: Vec<&str>| json!({ "enum": words });
+    let number = json!({ "type": "integer", "minimum": 1 });
+    let flag = json!({ "type": "boolean" });
+    json!({
+        "description": about,
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "enabled": flag,
+            "case_sensitive": flag,
+            "trim_spaces": flag,
+            "path": { "type": "string" },
+            "ttl": { "anyOf": [{ "type": "number", "exclusiveMinimum": 0 }, { "type": "string" }] },
+            "max_entries": number,
+            "max_bytes": number,
+            "scope": words(SCOPES.map(|(word, _)| word).into()),
+            "match": words(MATCHINGS.map(|(word, _)| word).into()),
+            "store": words(KEEPINGS.map(|(word, _)| word).into()),
+        },
+    })
+}
 
 impl Settings {
     /// Reads a section `cache:`; `None` if it is no mapping. What is wrong is reported and taken as left
