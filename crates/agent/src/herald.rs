@@ -32,6 +32,8 @@ struct Now {
     turn: String,
     iteration: u32,
     said: Option<String>,
+    /// The hooks that changed what the model is sent, or said something in its place.
+    rewritten_by: Vec<String>,
 }
 
 impl Herald {
@@ -62,6 +64,7 @@ impl Herald {
                 turn,
                 iteration: 0,
                 said: Some(said.to_owned()),
+                rewritten_by: Vec::new(),
             };
         });
     }
@@ -81,6 +84,12 @@ impl Herald {
 
     fn set(&self, change: impl FnOnce(&mut Now)) {
         change(&mut self.now.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The hooks that changed what the model is sent in this turn.
+    pub(crate) fn rewritten_by(&self) -> Vec<String> {
+        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        now.rewritten_by.clone()
     }
 
     /// Whether anybody is to be told of it.
@@ -136,6 +145,7 @@ impl Herald {
             .clone();
         Input {
             event: when,
+            at: Some(self.shared.house.clock.now()),
             session_id: self.session.to_string(),
             turn_id: now.turn,
             cwd: self.shared.directory(),
@@ -150,6 +160,12 @@ impl Herald {
 
     /// What hooks say to the user, and what they spent.
     fn note(&self, verdict: &Verdict) {
+        let rewriters = verdict.reports.iter().filter(|report| report.rewrites());
+        let mut rewriters = rewriters.peekable();
+        if rewriters.peek().is_some() {
+            let names = rewriters.map(|report| report.handler.clone());
+            self.set(|now| now.rewritten_by.extend(names));
+        }
         for message in &verdict.messages {
             self.shared.warn(&self.agent, message);
         }

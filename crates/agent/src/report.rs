@@ -52,8 +52,8 @@ impl Stop {
 /// What a turn came to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnReport {
-    /// The last text of the model, or of a hook that answered for it, in this turn; of an answer that was interrupted, what
-    /// had come of it.
+    /// The last text of the model, or of a hook that answered for it, in this turn; of an answer that
+    /// was interrupted, what had come of it.
     pub text: String,
     /// Why it ended.
     pub stop: Stop,
@@ -70,6 +70,8 @@ pub struct Sum {
     pub model_calls: u32,
     /// Tool calls that have results, those that were refused included.
     pub tool_calls: u32,
+    /// Answers that hooks gave, and that a model would have been paid for.
+    pub saved_answers: u32,
     /// Tokens.
     pub usage: Usage,
     /// What was paid, for models.
@@ -82,6 +84,7 @@ impl std::ops::AddAssign for Sum {
     fn add_assign(&mut self, other: Self) {
         self.model_calls = self.model_calls.saturating_add(other.model_calls);
         self.tool_calls = self.tool_calls.saturating_add(other.tool_calls);
+        self.saved_answers = self.saved_answers.saturating_add(other.saved_answers);
         self.usage += other.usage;
         self.paid += other.paid;
         self.saved += other.saved;

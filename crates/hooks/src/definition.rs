@@ -25,6 +25,7 @@
 //! | `nothing-to-block` | `on_error: block` where nothing can be blocked |
 //! | `unsupported-option` | an option of another runtime that is not honoured here |
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,15 +111,18 @@ impl Definition {
         }
     }
 
-    /// Its name, or what is run, for messages.
+    /// Its name, or what is run, for messages; an address without what may be secret in it.
     #[must_use]
-    pub fn title(&self) -> &str {
-        self.name.as_deref().unwrap_or(match &self.action {
-            Action::Command { line } => line,
-            Action::Builtin { name, .. } => name,
-            Action::Http { url, .. } => url,
-            Action::Model { model, .. } => model,
-        })
+    pub fn title(&self) -> Cow<'_, str> {
+        if let Some(name) = &self.name {
+            return name.into();
+        }
+        match &self.action {
+            Action::Command { line } => line.into(),
+            Action::Builtin { name, .. } => name.into(),
+            Action::Http { url, .. } => cachalot_storage::masked(url),
+            Action::Model { model, .. } => model.into(),
+        }
     }
 }
 

@@ -50,11 +50,28 @@ impl Verdict {
     }
 }
 
+impl Report {
+    /// Whether it is somebody's own hook, and changed what a model is sent or says: nobody can tell
+    /// whether it would do the same another time.
+    #[must_use]
+    pub fn rewrites(&self) -> bool {
+        let changes = |output: &Output| {
+            output.updated_input.is_some()
+                || output.updated_messages.is_some()
+                || output.updated_tool_response.is_some()
+                || output.synthetic.is_some()
+        };
+        !self.is_builtin && self.said.as_ref().is_ok_and(changes)
+    }
+}
+
 /// What became of one handler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     /// Its name.
     pub handler: String,
+    /// Whether it is a builtin: told the same, it says the same, but for what it adds to a message.
+    pub is_builtin: bool,
     /// How long it took.
     pub elapsed: Duration,
     /// What it said, or why it has nothing to say.

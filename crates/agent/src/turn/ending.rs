@@ -82,6 +82,8 @@ impl Turn<'_> {
 
     /// What hooks are told of how the turn was answered.
     pub(super) fn answer_of_turn(&self) -> Answer {
+        let mut added_by = self.added_by.clone();
+        added_by.extend(self.desk.herald.rewritten_by());
         Answer {
             text: self.text.clone(),
             finish: self.finish.clone(),
@@ -89,7 +91,7 @@ impl Turn<'_> {
             stop_hook_active: self.is_going_on,
             calls: self.calls.clone(),
             worth: self.worth(),
-            added_by: self.added_by.clone(),
+            added_by,
         }
     }
 

@@ -177,6 +177,7 @@ impl Turn<'_> {
         let messages = said.into_iter().chain([message]).collect();
         self.desk.conversation.say_all_unsent(messages).await?;
         self.shared.add(Sum {
+            saved_answers: u32::from(synthetic.saved.calls > 0),
             saved: synthetic.saved,
             ..Sum::default()
         });

@@ -16,11 +16,7 @@ pub(crate) fn line(sum: &Sum, cut_off: u32) -> String {
     }
     line += &format!(", {} out · {}", sum.usage.output, sum.paid.cost);
     if sum.saved.calls > 0 {
-        line += &format!(
-            " · saved {}, {}",
-            render::count(sum.saved.calls, "tool call", "tool calls"),
-            render::spend(&sum.saved)
-        );
+        line += &format!(" · saved {}, {}", saved(sum), render::spend(&sum.saved));
     }
     if cut_off > 0 {
         let answers = render::count(u64::from(cut_off), "answer that was", "answers that were");
@@ -29,11 +25,22 @@ pub(crate) fn line(sum: &Sum, cut_off: u32) -> String {
     line
 }
 
+/// `1 answer, 2 tool calls`.
+fn saved(sum: &Sum) -> String {
+    let answers = u64::from(sum.saved_answers);
+    let tool_calls = sum.saved.calls.saturating_sub(answers);
+    let answers = (answers > 0).then(|| render::count(answers, "answer", "answers"));
+    let tools = (tool_calls > 0).then(|| render::count(tool_calls, "tool call", "tool calls"));
+    let saved: Vec<String> = answers.into_iter().chain(tools).collect();
+    saved.join(", ")
+}
+
 /// The same for programs.
 pub(crate) fn json(sum: &Sum, cut_off: u32) -> Value {
     json!({
         "model_calls": sum.model_calls,
         "tool_calls": sum.tool_calls,
+        "saved_answers": sum.saved_answers,
         "input_tokens": sum.usage.total_input(),
         "cached_input_tokens": sum.usage.cache_read,
         "output_tokens": sum.usage.output,

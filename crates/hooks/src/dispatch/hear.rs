@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::Ready;
 use crate::contract::{Contract, Honoured};
-use crate::definition::Entry;
+use crate::definition::{Action, Entry};
 use crate::input::Input;
 use crate::output::{Fault, Output};
 use crate::verdict::Report;
@@ -22,7 +22,8 @@ pub(super) async fn hear(ready: &Ready, input: &Input) -> Report {
         Err(fault) => Err(fault),
     };
     Report {
-        handler: ready.entry.definition.title().to_owned(),
+        handler: ready.entry.definition.title().into_owned(),
+        is_builtin: matches!(ready.entry.definition.action, Action::Builtin { .. }),
         elapsed: began.elapsed(),
         said,
     }

@@ -375,7 +375,7 @@ fn a_wrong_hook_takes_no_other_with_it() {
 ",
     );
     assert_eq!(problems.len(), 1);
-    let titles: Vec<&str> = entries
+    let titles: Vec<_> = entries
         .iter()
         .map(|entry| entry.definition.title())
         .collect();

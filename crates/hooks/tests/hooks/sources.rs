@@ -202,7 +202,7 @@ fn what_others_have_and_we_have_not_is_a_warning() {
     {
         assert!(said[index].contains(word), "{}", said[index]);
     }
-    let lines: Vec<&str> = read
+    let lines: Vec<_> = read
         .entries
         .iter()
         .map(|entry| entry.definition.title())
@@ -304,7 +304,7 @@ fn a_folder_is_read_in_the_order_of_names_and_a_malformed_file_is_left_out() {
     files.write("hooks.d/readme.txt", "stop: {type: command, command: d}");
     files.write("hooks.d/more/40.yaml", "stop: {type: command, command: e}");
     let read = source::read_directory(&files.0.path().join("hooks.d"), &builtins());
-    let lines: Vec<&str> = read
+    let lines: Vec<_> = read
         .entries
         .iter()
         .map(|entry| entry.definition.title())

@@ -4,6 +4,7 @@ use cachalot_model::StopReason;
 
 use super::kept::check;
 use super::question::Question;
+use super::settings::Matching;
 use crate::input::{Answer, Input, TurnCall};
 
 /// Why the answer of a turn may not be given again, whatever it says.
@@ -29,6 +30,9 @@ pub(super) fn judge(question: &Question, input: &Input, answer: &Answer) -> Resu
     if says_more(question, input) {
         return Err("the user said more during the turn".to_owned());
     }
+    if stands_elsewhere(question, input) {
+        return Err("the session was continued elsewhere during the turn".to_owned());
+    }
     finished(finish.as_ref())?;
     calls.iter().try_for_each(|call| lasts(question, call))?;
     match added_by.first() {
@@ -52,6 +56,13 @@ fn says_more(question: &Question, input: &Input) -> bool {
     let prompt = input.prompt.as_ref().map(|prompt| prompt.text.as_str());
     differs(Some(&question.typed), prompt)
         || differs(question.last.as_deref(), input.last_user_message.as_deref())
+}
+
+/// Whether something else stands before the question than when it was asked.
+fn stands_elsewhere(question: &Question, input: &Input) -> bool {
+    let prompt = input.prompt.as_ref();
+    question.settings.matching == Matching::Conversation
+        && prompt.is_some_and(|prompt| prompt.prefix != question.prefix)
 }
 
 fn finished(finish: Option<&StopReason>) -> Result<(), String> {

@@ -26,6 +26,8 @@ pub(super) struct Question {
     pub(super) last: Option<String>,
     /// As it is compared.
     pub(super) matched: String,
+    /// What stands before it.
+    pub(super) prefix: Option<Digest>,
     /// The form that the answer must have.
     pub(super) form: Option<OutputFormat>,
     pub(super) scope: Scope,
@@ -54,6 +56,7 @@ impl Question {
             last: input.last_user_message.clone(),
             is_implicit: prompt.implicit,
             form: prompt.form.clone(),
+            prefix: prompt.prefix,
             scope: scope(&settings, input, &store.user),
             bypass: why_not(&settings, &store, prompt, fingerprint),
             mode: mode(store.mode, prompt.fresh),
