@@ -20,6 +20,8 @@ mod examples;
 mod files;
 #[path = "docs/home.rs"]
 mod home;
+#[path = "docs/hooks.rs"]
+mod hooks;
 #[path = "docs/transcript.rs"]
 mod transcript;
 #[path = "docs/yaml.rs"]

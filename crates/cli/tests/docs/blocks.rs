@@ -5,15 +5,18 @@
 //! - `fragment=file`: keys of an agent file without its nodes; a node is added, and an agent where
 //!   there are keys that only agents need.
 //! - `fragment=agent`: keys of an agent, put under `agents:` of a team first.
+//! - `fragment=hooks`: a file of hooks; the same, but for what `file` writes.
 //! - `team`: a team of agents, which must be valid; it is talked to, and not run.
 //! - `input=…`: handed to `--input`; may be repeated.
-//! - `file=NAME`: also written under this name where the commands of the document run.
+//! - `file=NAME`: also written under this name where the commands of the document run; a fragment of
+//!   an agent as the whole agent file.
 //! - `exit=N`: how the run ends, if not with 0.
 //! - `wrong=CODE`: `validate` must refuse it with a problem of this code, and only such.
 //! - `needs=PROGRAM`: it is run only where there is this program.
 //! - `no-run=REASON`: it must be valid, but is not run.
 //!
 //! `json`: must be JSON.
+//! - `file=NAME`: as above.
 //! - `state`: every field must be in the final state of the `yaml` block before it, with this value;
 //!   the text `"…"` stands for any value, and within a text `…` for any part.
 //!
@@ -22,6 +25,7 @@
 //! - `fresh`: in a new home, as if nothing had been run before.
 //! - `exit=N`: how the last command ends, if not with 0.
 //! - `no-run=REASON`: not run here.
+//! - `file=NAME`, of `sh`: a script, written under this name instead.
 //!
 //! `text`, `rust`, `toml`: for people to read.
 
@@ -64,7 +68,8 @@ pub(crate) enum Marker {
 impl Block {
     /// Whether it is a team, or a part of one.
     pub(crate) fn is_team(&self) -> bool {
-        self.marker(Marker::Team).is_some() || self.marker(Marker::Fragment) == Some("agent")
+        let fragment = self.marker(Marker::Fragment);
+        self.marker(Marker::Team).is_some() || matches!(fragment, Some("agent" | "hooks"))
     }
 
     /// The value of a marker.
@@ -144,8 +149,8 @@ fn parse(info: &str, place: &str) -> (Language, Vec<(Marker, String)>) {
                 "fragment", "input", "file", "exit", "wrong", "needs", "no-run", "team",
             ],
         ),
-        Some("json") => (Language::Json, &["state"]),
-        Some("sh") => (Language::Sh, &["fresh", "exit", "no-run"]),
+        Some("json") => (Language::Json, &["state", "file"]),
+        Some("sh") => (Language::Sh, &["fresh", "exit", "no-run", "file"]),
         Some("console") => (Language::Console, &["fresh", "exit", "no-run"]),
         Some("text" | "rust" | "toml") => (Language::Prose, &[]),
         other => {

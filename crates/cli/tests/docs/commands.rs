@@ -3,10 +3,11 @@
 #![cfg(unix)]
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
 
 use crate::blocks::{self, Block, Language, Marker};
 use crate::home::Home;
-use crate::transcript;
+use crate::{transcript, yaml};
 
 /// A command, and what it must print if the document says.
 #[derive(Debug, PartialEq)]
@@ -76,6 +77,21 @@ fn problem(block: &Block, home: &Home) -> Option<String> {
     None
 }
 
+/// Writes the file that a block is, if it is one.
+fn write(block: &Block, home: &Home) {
+    let Some(name) = block.marker(Marker::File) else {
+        return;
+    };
+    let text = match block.marker(Marker::Fragment) {
+        Some("agent") => yaml::agent_file(block),
+        _ => block.text.clone(),
+    };
+    let path = home.write(name, &text);
+    if block.language == Language::Sh {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
 #[test]
 fn every_command_does_what_the_document_says() {
     let mut homes: BTreeMap<String, Home> = BTreeMap::new();
@@ -88,10 +104,9 @@ fn every_command_does_what_the_document_says() {
         let home = homes
             .entry(block.document.clone())
             .or_insert_with(Home::new);
-        if let Some(name) = block.marker(Marker::File) {
-            home.write(name, &block.text);
-        }
+        write(&block, home);
         match (block.language, block.marker(Marker::NoRun)) {
+            (Language::Sh, _) if block.marker(Marker::File).is_some() => {}
             (Language::Sh | Language::Console, None) => {
                 run += 1;
                 problems.extend(

@@ -12,9 +12,10 @@ use crate::home::{Home, state};
 use crate::transcript;
 
 const REFERENCE: &str = "docs/YAML_REFERENCE.md";
+const HOOKS: &str = "docs/HOOKS.md";
 
 /// The part of a document under a heading, up to the next one of the same or a higher level.
-fn section<'a>(text: &'a str, heading: &str) -> &'a str {
+pub(crate) fn section<'a>(text: &'a str, heading: &str) -> &'a str {
     let start = text
         .find(&format!("\n{heading}\n"))
         .unwrap_or_else(|| panic!("there is no heading `{heading}`"));
@@ -207,6 +208,14 @@ fn every_code_of_a_problem_is_described() {
     for (code, _) in format::codes::ALL {
         assert!(described.contains(*code), "{code} is not described");
     }
+    let of_hooks = files::text(HOOKS);
+    let of_hooks = named(section(&of_hooks, "## Problems in a file"));
+    let of_hooks = of_hooks.iter().flat_map(|codes| codes.split("`, `"));
+    let described: BTreeSet<&str> = described
+        .iter()
+        .map(String::as_str)
+        .chain(of_hooks)
+        .collect();
     // What the documents say that a file is refused for.
     for block in blocks::all() {
         if let Some(code) = block.marker(blocks::Marker::Wrong) {

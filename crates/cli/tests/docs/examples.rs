@@ -12,6 +12,7 @@ const TRIED: &[&str] = &[
     "examples/coder.yaml",
     "examples/document_extraction.yaml",
     "examples/fan_out.yaml",
+    "examples/faq.yaml",
     "examples/invalidation.yaml",
     "examples/story/cache_management.yaml",
     "examples/story/cached_llm_agent.yaml",
@@ -181,4 +182,23 @@ fn the_coder_works_on_files() {
     let after = std::fs::read_to_string(home.work().join(file)).unwrap();
     assert_eq!(after, before.replace("TODO", "DONE"), "{}", ended.stderr);
     assert!(home.model_calls() > 2);
+}
+
+/// The second time, the question is not a model's any more.
+#[test]
+fn the_faq_answers_a_question_once() {
+    let home = Home::new();
+    let ask = |question: &str| {
+        let ended = home.shell(&format!(
+            "echo '{question}' | cachalot chat examples/faq.yaml"
+        ));
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        ended
+    };
+    let first = ask("How deep can a sperm whale dive?");
+    let again = ask("  how deep can a SPERM whale dive?");
+    assert_eq!(again.stdout, first.stdout);
+    assert!(again.stderr.contains("answered before"), "{}", again.stderr);
+    assert!(again.stderr.contains("saved 1 answer"), "{}", again.stderr);
+    assert_eq!(home.model_calls(), 1);
 }

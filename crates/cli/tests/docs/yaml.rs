@@ -12,7 +12,7 @@ use crate::transcript;
 const OF_AGENTS: [&str; 3] = ["mcps", "permissions", "tools"];
 
 /// A block as an agent file.
-fn agent_file(block: &Block) -> String {
+pub(crate) fn agent_file(block: &Block) -> String {
     let text = &block.text;
     let indented = |by: &str| {
         text.lines()
@@ -38,7 +38,7 @@ fn agent_file(block: &Block) -> String {
             };
             format!("{text}\n{agents}{nodes}")
         }
-        Some("agent") => {
+        Some("agent" | "hooks") => {
             let model = match has("model") {
                 true => "",
                 false => "    model: gpt-4o-mini\n",
@@ -225,6 +225,7 @@ fn a_block_that_is_not_as_its_document_says_is_found() {
         "```yaml team\nagents: {root: {model: nothing}}\n```\n",
         "```yaml team\nnodes: [{name: a}]\n```\n",
         "```yaml fragment=agent\ntoolsets: [{type: filesystem, tools: [raed_file]}]\n```\n",
+        "```yaml fragment=hooks\nhooks: {stopp: {type: command, command: ls}}\n```\n",
         "```yaml fragment=file\ntools: {cacheToolResult: true}\n```\n",
     ] {
         assert!(check(wrong).is_some(), "{wrong}");
@@ -236,6 +237,7 @@ fn a_block_that_is_not_as_its_document_says_is_found() {
         "```yaml team\nagents: {root: {model: gpt-4o, toolsets: [{type: filesystem}]}}\n```\n",
         "```yaml team wrong=unknown-toolset\nagents: {root: {model: gpt-4o, toolsets: [{type: filesytem}]}}\n```\n",
         "```yaml fragment=agent\ntoolsets: [{type: filesystem, tools: [read_file]}]\n```\n",
+        "```yaml fragment=hooks\nhooks: {stop: {type: command, command: ls}}\n```\n",
         "```yaml fragment=file\ntools: {cacheToolResults: true}\n```\n",
         "```yaml fragment=file team\nbudget: {max_cost: 1}\nagents: {root: {model: gpt-4o}}\n```\n",
         "```yaml fragment=node\n- name: a\n  uses: llm.call\n  with: {model: claude-sonnet-5, prompt: Hi}\n```\n",
