@@ -198,9 +198,15 @@ impl Conversation {
         &self.session.prompt
     }
 
-    /// The name of everything that stands before the next message.
-    pub(crate) fn prefix(&self) -> Option<Digest> {
-        self.session.prompt.tip().map(|id| id.0)
+    /// The name of everything that stands before what is said next: what was sent, and the summary of
+    /// what was said before, with which the next message begins.
+    pub(crate) fn prefix(&self) -> Digest {
+        let sent = self.session.prompt.tip().map(|id| id.0);
+        let sent = sent.unwrap_or_else(|| Digest::of(&[]));
+        match self.summary() {
+            Some(summary) => Digest::of_parts(&[sent.as_bytes(), summary.as_bytes()]),
+            None => sent,
+        }
     }
 
     /// The form that answers must have.

@@ -87,7 +87,12 @@ impl Desk {
     fn listed(self, shared: &Shared, agent: &AgentDefinition) -> Self {
         if let Some(setup) = &shared.house.hooks {
             let conversation = &self.conversation;
-            let shown = roster::fingerprint(conversation.prompt(), conversation.model());
+            let shown = roster::fingerprint(
+                conversation.prompt(),
+                conversation.model(),
+                self.herald.hooks(),
+                &shared.team.permissions,
+            );
             setup.roster.note(&agent.name, conversation.id(), shown);
         }
         self

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use cachalot_core::Digest;
 use cachalot_hooks::input::{Notification, ToolUse};
 use cachalot_hooks::{Event as When, Hooks, Input, Verdict};
 
@@ -90,6 +91,11 @@ impl Herald {
     pub(crate) fn rewritten_by(&self) -> Vec<String> {
         let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         now.rewritten_by.clone()
+    }
+
+    /// A digest of who is told of what.
+    pub(crate) fn hooks(&self) -> Digest {
+        self.hooks.identity()
     }
 
     /// Whether anybody is to be told of it.

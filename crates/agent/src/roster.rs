@@ -11,6 +11,7 @@ use cachalot_model::{Model, Models};
 use cachalot_prompt::{Level, Prompt};
 
 use crate::definition::{AgentDefinition, Team};
+use crate::permissions::Permissions;
 
 /// How builtins see the agents of a team. Made before the team is read, since its files name
 /// builtins, which are handed this; filled when a chat begins. For one team: names of agents are
@@ -97,11 +98,23 @@ impl AgentView for Listed {
 }
 
 /// What a model is shown before the messages (tools and the system's text, as they are sent, which may
-/// not be those that its agent has by now), and which model with which parameters it is.
-pub(crate) fn fingerprint(prompt: &Prompt, model: &Model) -> Digest {
+/// not be those that its agent has by now), which model with which parameters it is, which hooks have
+/// a say, and what the agent may do.
+pub(crate) fn fingerprint(
+    prompt: &Prompt,
+    model: &Model,
+    hooks: Digest,
+    permissions: &Permissions,
+) -> Digest {
     let mut pieces = prompt.backwards();
     let frozen = pieces.find(|piece| piece.level != Level::Message);
     let frozen = frozen.map_or(Digest::of(&[]), |piece| piece.id.0);
     let identity = Canonical::value(&model.identity()).digest();
-    Digest::of_parts(&[frozen.as_bytes(), identity.as_bytes()])
+    let permissions = format!("{permissions:?}");
+    Digest::of_parts(&[
+        frozen.as_bytes(),
+        identity.as_bytes(),
+        hooks.as_bytes(),
+        permissions.as_bytes(),
+    ])
 }

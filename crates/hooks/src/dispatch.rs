@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cachalot_core::{Clock, Problem};
+use cachalot_core::{Clock, Digest, Problem};
 use cachalot_model::Models;
 use cachalot_storage::HttpClient;
 use futures_util::future::join_all;
@@ -70,6 +70,30 @@ impl Hooks {
         surroundings: &Surroundings,
     ) -> Result<Self, Vec<Problem>> {
         assemble::assemble(entries, agent, surroundings).map(|hooks| Self(Arc::new(hooks)))
+    }
+
+    /// A digest of who is told of what, in which order: what hooks say may be different where it is.
+    #[must_use]
+    pub fn identity(&self) -> Digest {
+        let ready = self.0.iter().flatten();
+        let told: Vec<String> = ready
+            .map(|Ready { entry, .. }| {
+                let Entry {
+                    event,
+                    spoken,
+                    matcher,
+                    only,
+                    definition,
+                    dialect,
+                    source: _,
+                    place: _,
+                } = entry;
+                let matcher = matcher.pattern();
+                format!("{event} {spoken} {matcher:?} {only:?} {dialect} {definition:?}")
+            })
+            .collect();
+        let told: Vec<&[u8]> = told.iter().map(String::as_bytes).collect();
+        Digest::of_parts(&told)
     }
 
     /// Whether anybody is to be told of an event: to be asked before an [`Input`] is put together.

@@ -71,9 +71,11 @@ pub struct Input {
 pub struct Prompt {
     /// As typed.
     pub text: String,
-    /// What stands before it in the conversation, tools and system text included, as it is sent.
+    /// What stands before it in the conversation, tools and system text included, as it is sent; and
+    /// the summary that it begins with, if there is one.
     pub prefix: Option<Digest>,
-    /// What hooks have added to it so far, in the order in which it is sent.
+    /// What hooks have added to it so far, when the session began and since, in the order in which it
+    /// is sent.
     pub context: Vec<String>,
     /// Whether no user said it: a task that another agent gave.
     pub implicit: bool,

@@ -80,10 +80,11 @@ impl Turn<'_> {
         let conversation = &self.desk.conversation;
         Prompt {
             text: self.task.said.to_owned(),
-            prefix: conversation.prefix(),
+            prefix: Some(conversation.prefix()),
             implicit: self.task.is_implicit,
             fresh: self.task.is_fresh,
             form: conversation.form(),
+            context: self.desk.opening.paragraphs.clone(),
             ..Prompt::default()
         }
     }
@@ -119,11 +120,10 @@ impl Turn<'_> {
     /// The user's message: what was said before the session was begun anew, what the user says, and
     /// what changes from turn to turn behind it.
     fn message(&mut self, added: Added) -> Message {
-        let opening = std::mem::take(&mut self.desk.opening);
-        let mut paragraphs = opening.paragraphs;
-        paragraphs.extend(self.prompt.context.iter().cloned());
+        // What was said when the session began is part of the context.
+        self.desk.opening = Added::default();
+        let mut paragraphs = self.prompt.context.clone();
         paragraphs.extend(added.paragraphs);
-        self.added_by.extend(opening.by);
         self.added_by.extend(added.by);
         let mut message = context::message(self.task.said, &paragraphs);
         if let Some(summary) = self.desk.conversation.summary() {
@@ -161,7 +161,7 @@ impl Turn<'_> {
     /// Goes on elsewhere than hooks were told.
     pub(super) async fn reopened_behind_hooks(&mut self) -> Result<(), Error> {
         self.reopen().await?;
-        self.prompt.prefix = self.desk.conversation.prefix();
+        self.prompt.prefix = Some(self.desk.conversation.prefix());
         let somebody = "somebody who continued the session elsewhere";
         self.added_by.push(somebody.to_owned());
         Ok(())

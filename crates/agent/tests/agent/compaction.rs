@@ -221,3 +221,28 @@ async fn what_a_hook_adds_is_part_of_the_wish_for_a_summary() {
     assert_eq!(body["tools"], world.bodies()[0]["tools"]);
     world.check();
 }
+
+/// What hooks were told stands before two messages, between which there is this summary.
+async fn prefixes(summary: &str) -> (cachalot_core::Digest, cachalot_core::Digest) {
+    let replies = ["One.", summary, "Two."].map(ScriptedReply::text);
+    let world = World::new(Wire::Messages, CODER, replies.into()).await;
+    world.ear.listen([Event::PreUserTurn]);
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "a").await;
+    assert!(chat.compact(&Cancel::default()).await.unwrap());
+    world.turn(&mut chat, "a").await;
+    let heard = world.ear.heard();
+    let told = heard.iter().map(|input| input.prompt.as_ref().unwrap());
+    let told: Vec<_> = told.map(|prompt| prompt.prefix.unwrap()).collect();
+    world.check_from(2);
+    (told[0], told[1])
+}
+
+/// Whoever gives answers again would take one conversation for another otherwise.
+#[tokio::test]
+async fn a_summary_stands_before_the_next_message_and_other_summaries_are_other_conversations() {
+    let (begun, one) = prefixes("They said one.").await;
+    let (begun_again, other) = prefixes("They said another.").await;
+    assert_eq!(begun, begun_again);
+    assert!(one != begun && other != begun && one != other);
+}

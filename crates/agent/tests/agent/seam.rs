@@ -144,6 +144,14 @@ async fn whatever_decides_the_answer_is_in_the_fingerprint() {
         (TALKER.to_owned(), ", temperature: 0.5"),
         (TALKER.to_owned(), ", max_tokens: 5000"),
         (CODER.replace("You work on files.", "You talk."), ""),
+        (format!("{TALKER}permissions: {{deny: [read_file]}}\n"), ""),
+        (
+            TALKER.replace(
+                "You talk.",
+                "You talk., hooks: {turn_start: [{type: command, command: date}]}",
+            ),
+            "",
+        ),
     ];
     for (file, keys) in variants {
         world.rewrite(&looked_at(&file));
@@ -193,28 +201,4 @@ fn hooks_that_make_no_sense_are_problems_with_a_place() {
         let problems = load(&file, std::path::Path::new(".")).unwrap_err();
         assert!(problems[0].place.is_some(), "{problems:?}");
     }
-}
-
-/// The runtime only honours what a hook returned, and has no word for where a hook has it from.
-#[test]
-fn the_code_of_the_runtime_knows_no_cache_and_no_replay() {
-    let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
-    let mut files = 0;
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            files += 1;
-            let text = std::fs::read_to_string(&path).unwrap().to_lowercase();
-            for (number, line) in text.lines().enumerate() {
-                let is_code = !line.trim_start().starts_with("//");
-                let has_word = line.contains("cache") || line.contains("replay");
-                assert!(!(is_code && has_word), "{}:{}", path.display(), number + 1);
-            }
-        }
-    }
-    assert!(files > 20, "{files}");
 }
