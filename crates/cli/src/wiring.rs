@@ -45,14 +45,15 @@ impl Surroundings {
         Home::find(given, &self.environment, configured, &self.directory)
     }
 
-    /// Whoever the system says is logged in; empty if it does not say.
+    /// Whoever the system says is logged in, or else the number of the user that the process belongs
+    /// to; empty if there are no such numbers.
     pub(crate) fn user(&self) -> String {
         let names = ["USER", "LOGNAME", "USERNAME"].iter();
         let mut users = names.filter_map(|name| self.environment.get(*name));
         users
             .find(|user| !user.trim().is_empty())
             .cloned()
-            .unwrap_or_default()
+            .unwrap_or_else(user_number)
     }
 
     /// The directory of the user's own configuration: `cachalot` in `XDG_CONFIG_HOME` or `~/.config`.
@@ -79,6 +80,16 @@ impl Surroundings {
             http,
         }))
     }
+}
+
+#[cfg(unix)]
+fn user_number() -> String {
+    format!("uid:{}", rustix::process::getuid().as_raw())
+}
+
+#[cfg(not(unix))]
+fn user_number() -> String {
+    String::new()
 }
 
 /// A memory and the engine over it.

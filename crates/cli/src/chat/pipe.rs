@@ -11,7 +11,7 @@ use serde_json::json;
 use super::approval::Everything;
 use super::show::{Level, Show};
 use super::sum;
-use super::turn::{Ended, Said, turn};
+use super::turn::{Ended, Said, end, turn};
 use super::words;
 use crate::commands::chat::{Setting, close, told};
 use crate::interrupts::Interrupts;
@@ -60,7 +60,7 @@ pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
         _ => Ok(()),
     };
     // Tells what the tool calls were answered from.
-    chat.close().await;
+    end(chat, &mut interrupts).await;
     if setting.level() != Level::Quiet {
         answered.sum_up();
     }

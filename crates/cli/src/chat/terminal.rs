@@ -9,7 +9,7 @@ use super::command::Command;
 use super::prompt::{Line, Prompt};
 use super::show::{Level, Show};
 use super::sum;
-use super::turn::{Ended, Said, turn};
+use super::turn::{Ended, Said, end, turn};
 use crate::commands::chat::{Setting, close, told};
 use crate::interrupts::{Interrupts, Signal};
 use crate::outcome::Result;
@@ -93,7 +93,7 @@ impl Talk<'_> {
         if self.is_empty {
             self.bench.forget(&session).await;
         }
-        let total = self.chat.close().await;
+        let total = end(self.chat, interrupts).await;
         close(&self.bench, interrupts).await;
         if self.setting.level() != Level::Quiet {
             sum_up(&total, self.cut_off);
@@ -131,7 +131,13 @@ impl Talk<'_> {
     async fn talk(&mut self, interrupts: &mut Interrupts) -> Result<()> {
         let mut was_interrupted = false;
         loop {
-            self.chat.awaits_user().await;
+            let told = tokio::select! {
+                () = self.chat.awaits_user() => None,
+                signal = interrupts.next() => Some(signal),
+            };
+            if told == Some(Signal::End) {
+                return Ok(());
+            }
             let line = self.listen(interrupts).await;
             let is_interrupted = line == Line::Interrupted;
             let next = match line {
@@ -279,7 +285,7 @@ impl Talk<'_> {
         match &turned.ended {
             Ended::Report(report) => {
                 if let Some(notice) = report.stop.notice() {
-                    render::err(&style.notable(&notice));
+                    render::err(&style.notable(&visible(&notice)));
                 }
                 self.account("", &report.sum, cut_off);
             }

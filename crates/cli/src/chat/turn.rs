@@ -1,6 +1,6 @@
 //! A turn that can be interrupted.
 
-use cachalot_agent::{Cancel, Chat, Error, Stop, TurnReport};
+use cachalot_agent::{Cancel, Chat, Error, Stop, Sum, TurnReport};
 use cachalot_model::ErrorKind;
 
 use super::show::Show;
@@ -72,6 +72,15 @@ pub(super) async fn turn(
     };
     show.end_turn(cut_off);
     Turned { ended, leave }
+}
+
+/// Ends a chat; what all of it used. Who presses Ctrl-C does not wait for what hooks do at its end.
+pub(super) async fn end(chat: Chat, interrupts: &mut Interrupts) -> Sum {
+    let so_far = chat.total();
+    tokio::select! {
+        total = chat.close() => total,
+        _ = interrupts.next() => so_far,
+    }
 }
 
 /// Whether a model had begun to answer, or may have.

@@ -43,7 +43,7 @@ pub(crate) async fn run(
 /// Fires one event, and shows what each handler says.
 ///
 /// # Errors
-/// What is wrong with the event, the input, a file or a hook; and that the event was denied.
+/// What is wrong with the event, the input, a file or a hook. What hooks say is no error.
 async fn test(arguments: &HooksTest, surroundings: &Surroundings, warn: &Warn) -> Result<()> {
     let event = event(&arguments.event)?;
     let mut input = input(event, &arguments.input, surroundings)?;
@@ -71,8 +71,7 @@ fn event(name: &str) -> Result<Event> {
 
 fn input(event: Event, file: &Path, surroundings: &Surroundings) -> Result<Input> {
     let (name, text) = if file == Path::new("-") {
-        let text = std::io::read_to_string(std::io::stdin())?;
-        ("stdin".to_owned(), text)
+        ("stdin".to_owned(), from_stdin()?)
     } else {
         let name = file.display().to_string();
         let text = std::fs::read_to_string(surroundings.directory.join(file));
@@ -85,6 +84,17 @@ fn input(event: Event, file: &Path, surroundings: &Surroundings) -> Result<Input
             ..problem
         }],
         sources: Sources::from([(name, text)]),
+    })
+}
+
+/// The input on stdin.
+fn from_stdin() -> Result<String> {
+    std::io::read_to_string(std::io::stdin()).map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidData => {
+            let message = "the input on stdin is not UTF-8 text";
+            Trouble::usage(Problem::new("not-utf8", message))
+        }
+        _ => Trouble::failed(format!("the input on stdin: {error}")),
     })
 }
 

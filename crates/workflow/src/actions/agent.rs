@@ -132,6 +132,9 @@ impl Action for Run {
             // Its own budget ends an agent; that of the run ends the run.
             runtime.meter.check().map_err(over)?;
         }
+        if let Stop::Hook(why) = &turn.stop {
+            return Err(given.failure("denied", format_args!("a hook stopped the agent: {why}")));
+        }
         if turn.stop != Stop::End {
             spending::decline("the agent did not come to an end by itself");
         }

@@ -1,0 +1,350 @@
+//! Chats with hooks: real scripts that deny, add, answer and fail.
+
+#[cfg(unix)]
+mod compaction;
+mod faults;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::hooks::{project, with_the_examples, words};
+use crate::provider::{OBEDIENT, Provider, SHELL, session};
+use crate::support::{Home, Ran};
+
+fn obedient(home: Home) -> (Home, Provider) {
+    home.write("agent.yaml", SHELL);
+    (home, Provider::scripted(OBEDIENT))
+}
+
+/// Asks with the hooks of a file; what is not denied is allowed.
+fn ask(home: &Home, provider: &Provider, hooks: &str, question: &str) -> Ran {
+    home.ask(
+        provider,
+        &["agent.yaml", "--yes", "--hooks", hooks],
+        question,
+    )
+}
+
+/// The text of the last request.
+fn asked_last(provider: &Provider) -> String {
+    String::from_utf8_lossy(&provider.received().last().unwrap().body).into_owned()
+}
+
+#[test]
+fn a_guard_of_claude_code_denies_and_the_tool_is_never_run() {
+    let (home, provider) = obedient(project("claude"));
+    let build = home.write("build/marker", "here");
+    let hooks = ".claude/settings.json";
+    let ran = ask(&home, &provider, hooks, "run rm -rf build tests").ok();
+    assert!(build.exists(), "{ran}");
+    assert!(
+        ran.stdout.contains("rm -rf is not allowed here"),
+        "the model is told why: {ran}"
+    );
+    assert!(ran.stderr.contains("refused"), "{ran}");
+    // What its script allows runs.
+    let ran = ask(&home, &provider, hooks, "run ls build; echo tests").ok();
+    assert!(ran.stdout.contains("marker"), "{ran}");
+}
+
+#[test]
+fn the_guards_of_all_dialects_deny_in_a_chat() {
+    for (dialect, file) in [
+        ("codex", ".codex/hooks.json"),
+        ("gemini", ".gemini/settings.json"),
+        ("docker-agent", "hooks.yml"),
+    ] {
+        let (home, provider) = obedient(project(dialect));
+        let build = home.write("build/marker", "here");
+        let ran = ask(&home, &provider, file, "run rm -rf build").ok();
+        assert!(build.exists(), "{dialect}: {ran}");
+        assert!(ran.stdout.contains("rm -rf"), "{dialect}: {ran}");
+        assert!(ran.stderr.contains("refused"), "{dialect}: {ran}");
+        ask(&home, &provider, file, "run touch made").ok();
+        assert!(home.join("made").exists(), "{dialect}");
+    }
+}
+
+#[test]
+fn an_ask_of_a_hook_is_asked_through_a_pipe_in_vain() {
+    let (home, provider) = obedient(project("claude"));
+    let ran = home
+        .ask(
+            &provider,
+            &["agent.yaml", "--hooks", ".claude/settings.json"],
+            "run git push tests",
+        )
+        .ok();
+    assert!(ran.stderr.contains("nobody can be asked"), "{ran}");
+}
+
+#[test]
+fn the_context_of_a_prompt_script_reaches_the_model() {
+    let provider = Provider::scripted("otherwise: {text: The tests pass.}");
+    let home = project("claude");
+    home.write("agent.yaml", SHELL);
+    let ran = ask(&home, &provider, ".claude/settings.json", "say tests").ok();
+    let name = home.path().file_name().unwrap().to_str().unwrap();
+    let context = format!("The project is called {name}.");
+    let messages = provider.received()[0].json()["messages"].clone();
+    let told = messages[1]["content"].to_string();
+    assert!(told.contains(&context), "{messages}");
+    assert!(told.contains("say tests"), "{messages}");
+    assert_eq!(messages[0]["content"], "Run what you are told.");
+    // It goes in once, and stays where it was sent.
+    let next = home.ask(
+        &provider,
+        &["agent.yaml", "--session", &session(&ran)],
+        "more",
+    );
+    next.ok();
+    let body = asked_last(&provider);
+    assert_eq!(body.matches(&context).count(), 1, "{body}");
+}
+
+#[test]
+fn a_stop_hook_of_claude_code_sends_the_agent_back_once() {
+    const SCRIPT: &str = "
+rules: [{user: run the tests, steps: [{text: The tests pass.}]}]
+otherwise: {text: Done.}
+";
+    let (home, provider) = (project("claude"), Provider::scripted(SCRIPT));
+    home.write("agent.yaml", SHELL);
+    let ran = ask(&home, &provider, ".claude/settings.json", "hello").ok();
+    assert_eq!(ran.stdout, "The tests pass.\n");
+    assert_eq!(provider.received().len(), 2, "{ran}");
+    assert!(
+        asked_last(&provider).contains("run the tests before you stop"),
+        "{}",
+        asked_last(&provider)
+    );
+}
+
+#[test]
+fn a_stop_hook_of_docker_agent_is_told_of_the_answer() {
+    let (home, provider) = obedient(project("docker-agent"));
+    let ran = ask(&home, &provider, "hooks.yml", "hello").ok();
+    assert_eq!(ran.stdout, "I was told: hello\n");
+    assert!(
+        ran.stderr.contains("root answered: I was told: hello"),
+        "{ran}"
+    );
+}
+
+#[test]
+fn before_model_of_gemini_answers_instead_of_the_model() {
+    let (home, provider) = obedient(project("gemini"));
+    let ran = ask(&home, &provider, ".gemini/settings.json", "ping").ok();
+    assert_eq!(ran.stdout, "pong\n", "{ran}");
+    assert_eq!(provider.received().len(), 0);
+    // The session has it, and the model is told of it.
+    let arguments = ["agent.yaml", "--session", &session(&ran)];
+    let next = home.ask(&provider, &arguments, "hello").ok();
+    assert_eq!(next.stdout, "I was told: hello\n");
+    let messages = provider.received()[0].json()["messages"].clone();
+    assert_eq!(messages[2]["role"], "assistant", "{messages}");
+    assert!(messages[2].to_string().contains("pong"), "{messages}");
+}
+
+#[test]
+fn a_script_of_fifteen_lines_answers_a_turn() {
+    let (home, provider) = obedient(with_the_examples());
+    let script = std::fs::read_to_string(home.join("examples/hooks/faq.sh")).unwrap();
+    assert!(script.lines().count() <= 15, "{script}");
+    let hooks = "examples/hooks/hooks.yml";
+    let ran = ask(&home, &provider, hooks, "What are your opening hours?").ok();
+    assert_eq!(
+        ran.stdout,
+        "We are open from 9 to 17 o'clock, Monday to Friday.\n"
+    );
+    assert!(ran.stderr.contains("the FAQ"), "{ran}");
+    assert_eq!(provider.received().len(), 0);
+    let shown = home.run(&["sessions", "show", &session(&ran)]).ok();
+    assert!(shown.stdout.contains("  (the FAQ)\n"), "{shown}");
+    // Whoever hears of the end is told that no model gave the answer.
+    let arguments = [
+        "agent.yaml",
+        "--json",
+        "--hooks",
+        hooks,
+        "--hook-stop",
+        "cat > stop.json",
+    ];
+    let told = home
+        .ask(&provider, &arguments, "May I have my money back?")
+        .ok()
+        .json();
+    let stop: Value =
+        serde_json::from_slice(&std::fs::read(home.join("stop.json")).unwrap()).unwrap();
+    assert_eq!(stop["synthetic"], true, "{stop}");
+    assert_eq!(stop["stop_response"], told["answer"]);
+    assert_eq!(told["answered_by"], "the FAQ");
+    assert_eq!(told["report"]["model_calls"], 0);
+    let other = ask(&home, &provider, hooks, "hello").ok();
+    assert_eq!(other.stdout, "I was told: hello\n");
+}
+
+#[test]
+fn the_flags_of_the_command_line_are_hooks() {
+    let (home, provider) = obedient(Home::new());
+    let flags = [
+        "agent.yaml",
+        "--yes",
+        "--hook-session-start",
+        "echo start >> told",
+        "--hook-pre-tool-use",
+        "echo pre >> told",
+        "--hook-post-tool-use",
+        "echo post >> told",
+        "--hook-stop",
+        "echo stop >> told",
+        "--hook-session-end",
+        "echo end >> told",
+    ];
+    home.ask(&provider, &flags, "run true").ok();
+    let told = std::fs::read_to_string(home.join("told")).unwrap();
+    assert_eq!(told, "start\npre\npost\nstop\nend\n");
+
+    let deny = "echo 'not on a Sunday' >&2; exit 2";
+    let ran = home
+        .ask(
+            &provider,
+            &["agent.yaml", "--yes", "--hook-pre-tool-use", deny],
+            "run touch made",
+        )
+        .ok();
+    assert!(!home.join("made").exists());
+    assert!(ran.stdout.contains("not on a Sunday"), "{ran}");
+}
+
+#[test]
+fn what_a_hook_is_told_is_what_happens() {
+    let (home, provider) = obedient(Home::new());
+    let flags = [
+        "agent.yaml",
+        "--yes",
+        "--hook-pre-tool-use",
+        "cat > pre.json",
+        "--hook-stop",
+        "cat > stop.json",
+    ];
+    let ran = home.ask(&provider, &flags, "run echo hi").ok();
+    let read = |name: &str| -> Value {
+        serde_json::from_slice(&std::fs::read(home.join(name)).unwrap()).unwrap()
+    };
+    let pre = read("pre.json");
+    assert_eq!(pre["hook_event_name"], "pre_tool_use");
+    assert_eq!(pre["tool_name"], "shell");
+    assert_eq!(pre["tool_input"]["command"], "echo hi");
+    assert_eq!(pre["session_id"], session(&ran));
+    assert_eq!(pre["agent_name"], "root");
+    let cwd = PathBuf::from(pre["cwd"].as_str().unwrap());
+    assert_eq!(cwd, home.path().canonicalize().unwrap());
+    let stop = read("stop.json");
+    assert_eq!(stop["stop_response"], "It said: hi\n[exit status 0]");
+    assert_ne!(stop["synthetic"], true);
+    // What it was told can be tried again.
+    home.write(
+        "hooks.yaml",
+        "hooks: {stop: [{type: command, command: 'true'}]}\n",
+    );
+    for (event, file) in [("stop", "stop.json"), ("pre_tool_use", "pre.json")] {
+        home.run(&["hooks", "test", event, "--input", file]).ok();
+    }
+}
+
+/// A guard in the user's own configuration, which says `who`.
+fn guard(who: &str) -> String {
+    format!(
+        "hooks:\n  pre_tool_use:\n    - matcher: shell\n      hooks: [{{type: command, command: \"echo {who} >&2; exit 2\"}}]\n"
+    )
+}
+
+#[test]
+fn the_hooks_of_the_users_configuration_hold_for_every_agent() {
+    let (home, provider) = obedient(Home::new());
+    let configured = |command: &mut Command, home: &Home| {
+        command.env("XDG_CONFIG_HOME", home.join("configuration"));
+    };
+    let ask = |question: &str| {
+        home.ask_with(
+            &provider,
+            &["agent.yaml", "--yes"],
+            question.as_bytes(),
+            |command| configured(command, &home),
+        )
+    };
+    home.write("configuration/cachalot/hooks.yaml", guard("ours alone"));
+    let ran = ask("run touch made").ok();
+    assert!(ran.stdout.contains("ours alone"), "{ran}");
+    std::fs::remove_file(home.join("configuration/cachalot/hooks.yaml")).unwrap();
+
+    // A folder of them: those of another runtime, too; what is wrong with one leaves the others.
+    home.write(
+        "configuration/cachalot/hooks.d/10-ours.yaml",
+        guard("of the folder"),
+    );
+    home.write(
+        "configuration/cachalot/hooks.d/20-broken.yaml",
+        "hooks:\n  pre_tol_use: []\n",
+    );
+    let ran = ask("run touch made").ok();
+    assert!(ran.stdout.contains("of the folder"), "{ran}");
+    let warning = ran
+        .stderr
+        .lines()
+        .find(|line| line.starts_with("warning: "))
+        .unwrap_or_else(|| panic!("no warning: {ran}"));
+    for expected in ["20-broken.yaml", "pre_tol_use"] {
+        assert!(warning.contains(expected), "{expected}: {ran}");
+    }
+    assert!(!home.join("made").exists());
+
+    // The one file that the user wrote by hand has to be right.
+    home.write(
+        "configuration/cachalot/hooks.yaml",
+        "hooks:\n  pre_tol_use: []\n",
+    );
+    let before = provider.received().len();
+    let ran = ask("run touch made").fails(2);
+    let said = words(&ran.stderr);
+    for expected in [
+        "hooks.yaml:2:",
+        "pre_tol_use",
+        "did you mean `pre_tool_use`?",
+    ] {
+        assert!(said.contains(expected), "{expected}: {ran}");
+    }
+    assert_eq!(provider.received().len(), before, "nothing is paid for");
+}
+
+#[test]
+fn without_xdg_the_configuration_is_in_the_home() {
+    let (home, provider) = obedient(Home::new());
+    home.write(".config/cachalot/hooks.yaml", guard("at home"));
+    let ran = home
+        .ask(&provider, &["agent.yaml", "--yes"], "run touch made")
+        .ok();
+    assert!(ran.stdout.contains("at home"), "{ran}");
+    assert!(!home.join("made").exists());
+}
+
+#[test]
+fn they_hold_for_the_agents_of_workflows_too() {
+    let (home, provider) = obedient(Home::new());
+    home.write(".config/cachalot/hooks.yaml", guard("in workflows"));
+    let node =
+        "nodes: [{name: ask, uses: agent.run, with: {input: run touch made}, output: answer}]";
+    home.write(
+        "work.yaml",
+        format!("{SHELL}permissions: {{allow: [shell]}}\n{node}\n"),
+    );
+    let mut command = home.command(&["run", "work.yaml", "-q"]);
+    provider.known_to(&mut command);
+    let ran: Ran = command.output().unwrap().into();
+    let answer = ran.ok().json()["answer"]["text"].to_string();
+    assert!(answer.contains("in workflows"), "{answer}");
+    assert!(!home.join("made").exists());
+}

@@ -1,0 +1,41 @@
+//! What handlers of hooks say, any bytes: an output or a fault, in every dialect, and no panic.
+//!
+//! The first byte picks the dialect, the second the event, the third the exit code.
+//!
+//! `cargo +nightly fuzz run hook_output`
+#![no_main]
+
+use std::path::Path;
+
+use cachalot_hooks::dialect::Ended;
+use cachalot_hooks::{Dialect, Event, Input, source};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let [dialect, event, code, stdout @ ..] = bytes else {
+        return;
+    };
+    let dialect = Dialect::ALL[usize::from(*dialect) % Dialect::ALL.len()];
+    let events: Vec<Event> = Event::all().collect();
+    let event = events[usize::from(*event) % events.len()];
+    let Some(mut entry) = source::of_flag("fuzz", event, "true") else {
+        return;
+    };
+    entry.dialect = dialect;
+    entry.spoken = dialect.event_name(event).into();
+    let input = Input {
+        event,
+        cwd: Path::new("/work").to_owned(),
+        ..Input::default()
+    };
+    let ended = Ended {
+        code: i32::from(*code % 4),
+        stdout: stdout.to_vec(),
+        stderr: Vec::new(),
+    };
+    // Strict or not, it says something or is at fault.
+    for strict in [false, true] {
+        entry.definition.strict_output = strict;
+        let _ = dialect.read(&entry, &input, &ended);
+    }
+});
