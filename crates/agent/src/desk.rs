@@ -92,6 +92,7 @@ impl Desk {
                 conversation.model(),
                 self.herald.hooks(),
                 &shared.team.permissions,
+                roster::origins(&shared.team, agent, &shared.house.tools),
             );
             setup.roster.note(&agent.name, conversation.id(), shown);
         }

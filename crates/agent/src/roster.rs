@@ -9,6 +9,7 @@ use cachalot_core::{Canonical, Digest};
 use cachalot_hooks::{AgentLookup, AgentView};
 use cachalot_model::{Model, Models};
 use cachalot_prompt::{Level, Prompt};
+use cachalot_tools::Context;
 
 use crate::definition::{AgentDefinition, Team};
 use crate::permissions::Permissions;
@@ -99,12 +100,13 @@ impl AgentView for Listed {
 
 /// What a model is shown before the messages (tools and the system's text, as they are sent, which may
 /// not be those that its agent has by now), which model with which parameters it is, which hooks have
-/// a say, and what the agent may do.
+/// a say, what the agent may do, and where its tools come from.
 pub(crate) fn fingerprint(
     prompt: &Prompt,
     model: &Model,
     hooks: Digest,
     permissions: &Permissions,
+    origins: Digest,
 ) -> Digest {
     let mut pieces = prompt.backwards();
     let frozen = pieces.find(|piece| piece.level != Level::Message);
@@ -116,5 +118,27 @@ pub(crate) fn fingerprint(
         identity.as_bytes(),
         hooks.as_bytes(),
         permissions.as_bytes(),
+        origins.as_bytes(),
     ])
+}
+
+/// Where an agent's tools come from: what the file says of toolsets and servers, and the variables that
+/// it names there. A model sees the same tools of a server for tests and of the real one.
+pub(crate) fn origins(team: &Team, agent: &AgentDefinition, tools: &Context) -> Digest {
+    let sections = [&team.mcps, &agent.toolsets].into_iter().flatten();
+    let mut written: String = sections
+        .map(|section| section.to_value().to_string())
+        .collect();
+    let named: Vec<String> = tools
+        .environment
+        .iter()
+        .filter(|(name, _)| written.contains(&format!("${{{name}")))
+        .map(|(name, value)| format!("\0{name}={value}"))
+        .collect();
+    written.extend(named.iter().map(String::as_str));
+    match tools.seals.key() {
+        // A value may be a secret that can be guessed.
+        Some(key) if !named.is_empty() => key.digest(written.as_bytes()),
+        _ => Digest::of(written.as_bytes()),
+    }
 }

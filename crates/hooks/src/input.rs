@@ -77,6 +77,8 @@ pub struct Prompt {
     /// What hooks have added to it so far, when the session began and since, in the order in which it
     /// is sent.
     pub context: Vec<String>,
+    /// Whether results of tools stand before it in the conversation.
+    pub after_results: bool,
     /// Whether no user said it: a task that another agent gave.
     pub implicit: bool,
     /// Whether the user wants a new answer, whatever was answered before.

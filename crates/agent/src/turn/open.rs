@@ -85,6 +85,7 @@ impl Turn<'_> {
             fresh: self.task.is_fresh,
             form: conversation.form(),
             context: self.desk.opening.paragraphs.clone(),
+            after_results: !conversation.results().is_empty() || conversation.summary().is_some(),
             ..Prompt::default()
         }
     }

@@ -23,7 +23,7 @@ impl Turn<'_> {
         let is_allowed = matches!(heard.decision, Some((Heard::Allow, _)));
         candidate.decide(&heard)?;
         if self.rewrite(candidate, heard.updated_input) {
-            self.guard(candidate).await?;
+            self.guard_anew(candidate).await?;
             // What it is now may be denied, or wrong.
             self.question(candidate)?;
         }

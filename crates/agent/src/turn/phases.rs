@@ -175,9 +175,20 @@ impl Turn<'_> {
         let rewritten = heard.updated_input.clone();
         candidate.added.add(heard);
         match self.rewrite(candidate, rewritten) {
-            true => self.guard(candidate).await,
+            true => self.guard_anew(candidate).await,
             false => Ok(()),
         }
+    }
+
+    /// Hooks look at arguments that others rewrote: also those that guard by `pre_tool_use`, as other
+    /// runtimes have it. What they rewrite now is left out, or it might have no end.
+    pub(super) async fn guard_anew(&self, candidate: &mut Candidate) -> Result<(), String> {
+        self.guard(candidate).await?;
+        if candidate.ready().is_none() {
+            return Ok(());
+        }
+        let heard = self.tell_of(When::PreToolUse, candidate).await;
+        candidate.decide(&heard)
     }
 
     /// Tells hooks of a call.

@@ -145,6 +145,8 @@ async fn whatever_decides_the_answer_is_in_the_fingerprint() {
         (TALKER.to_owned(), ", max_tokens: 5000"),
         (CODER.replace("You work on files.", "You talk."), ""),
         (format!("{TALKER}permissions: {{deny: [read_file]}}\n"), ""),
+        (format!("{TALKER}mcps: {{db: {{command: a}}}}\n"), ""),
+        (format!("{TALKER}mcps: {{db: {{command: b}}}}\n"), ""),
         (
             TALKER.replace(
                 "You talk.",

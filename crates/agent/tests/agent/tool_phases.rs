@@ -464,3 +464,28 @@ async fn delegation_is_guarded_like_any_call() {
     assert_eq!(world.sessions().await.len(), 1);
     world.check();
 }
+
+/// Whoever guards by `pre_tool_use` sees what is really run, whoever rewrote it.
+#[tokio::test]
+async fn no_rewriting_gets_past_a_guard() {
+    for rewriting in [Event::PreToolUse, Event::PermissionRequest] {
+        let (world, scribe) = world(Wire::Chat, "", &["a"], false).await;
+        world.ear.on(Event::PreToolUse, |input| {
+            let text = input.tool.as_ref()?.input.get("text")?.as_str()?;
+            (text == "forbidden").then(|| Says::This(blocks("not that")))
+        });
+        world.ear.on(rewriting, |_| {
+            let input = json!({"text": "forbidden"});
+            Some(Says::This(Output {
+                permission: Some((Decision::Allow, None)),
+                updated_input: input.as_object().cloned(),
+                ..Output::default()
+            }))
+        });
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "go").await;
+        assert!(scribe.told().is_empty(), "{rewriting}");
+        assert!(result(&world).contains("not that"), "{}", result(&world));
+        world.check();
+    }
+}

@@ -437,3 +437,18 @@ async fn bounds_hold() {
     assert!(!world.ask(Turn::saying("one"), "so").await.is_replay());
     assert!(world.ask(Turn::saying("three"), "").await.is_replay());
 }
+
+#[tokio::test]
+async fn where_the_conversation_does_not_count_an_answer_behind_results_of_tools_needs_a_ttl() {
+    let mut turn = Turn::saying("What did it say?");
+    turn.prompt.after_results = true;
+    let why = world("{enabled: true, match: question}")
+        .refusal(turn.clone(), "A")
+        .await;
+    assert!(why.contains("earlier in the session"), "{why}");
+    for kept in ["{enabled: true, match: question, ttl: 1h}", ON] {
+        let world = world(kept);
+        assert!(!world.ask(turn.clone(), "A").await.is_replay());
+        assert!(world.ask(turn.clone(), "").await.is_replay(), "{kept}");
+    }
+}

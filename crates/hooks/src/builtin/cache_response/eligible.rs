@@ -33,6 +33,13 @@ pub(super) fn judge(question: &Question, input: &Input, answer: &Answer) -> Resu
     if stands_elsewhere(question, input) {
         return Err("the session was continued elsewhere during the turn".to_owned());
     }
+    if may_be_outdated(question, input) {
+        return Err(
+            "tools were called earlier in the session, and nobody could tell whether what they \
+             found still holds; the answer would be kept with a `ttl`"
+                .to_owned(),
+        );
+    }
     finished(finish.as_ref())?;
     calls.iter().try_for_each(|call| lasts(question, call))?;
     match added_by.first() {
@@ -56,6 +63,15 @@ fn says_more(question: &Question, input: &Input) -> bool {
     let prompt = input.prompt.as_ref().map(|prompt| prompt.text.as_str());
     differs(Some(&question.typed), prompt)
         || differs(question.last.as_deref(), input.last_user_message.as_deref())
+}
+
+/// Whether the answer may be made from what tools found earlier in the session. Where the conversation
+/// is part of the question, that stands in it.
+fn may_be_outdated(question: &Question, input: &Input) -> bool {
+    let prompt = input.prompt.as_ref();
+    question.settings.matching == Matching::Question
+        && question.settings.ttl.is_none()
+        && prompt.is_some_and(|prompt| prompt.after_results)
 }
 
 /// Whether something else stands before the question than when it was asked.

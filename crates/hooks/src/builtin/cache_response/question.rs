@@ -114,6 +114,8 @@ fn key(
         fresh: _,
         attachments,
         form,
+        // Where that matters, the conversation is in the key.
+        after_results: _,
     } = prompt;
     let hex = |digest: &Digest| digest.to_hex();
     let before = match settings.matching {
