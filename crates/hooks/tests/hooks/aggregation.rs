@@ -363,7 +363,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     );
     let output = output.prop_map(|(block, permission, message, pair, argument)| Output {
         block,
-        permission: permission.map(|(decision, reason)| (decision, reason)),
+        permission,
         system_message: message,
         metadata: pair.into_iter().collect(),
         updated_input: argument.map(|name| [(name, 1.into())].into_iter().collect()),
@@ -374,7 +374,7 @@ fn plan() -> impl Strategy<Value = Plan> {
 
 async fn come_of(event: Event, plans: &[Plan], in_turn: bool) -> Verdict {
     let mut made = Made::of(event);
-    for (said, times) in plans.to_vec() {
+    for (said, times) in plans.iter().cloned() {
         let times = if in_turn { 0 } else { times };
         made = made.hook(move |_| {
             let said = said.clone().ok_or_else(|| Fault::new("broken"));
