@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cachalot_core::{Digest, Spend};
+use cachalot_hooks::Transcript;
 use cachalot_model::wire::Rendered;
 use cachalot_model::{
     Block, Format, Message, Model, OutputFormat, Parameters, Role, ToolDefinition, Usage,
@@ -72,6 +73,8 @@ pub(crate) struct Conversation {
     results: Arc<BTreeSet<String>>,
     /// The newest message, before it is part of the session.
     held: Option<Message>,
+    /// The messages of the session, for hooks that read them.
+    transcript: Transcript,
 }
 
 impl Conversation {
@@ -157,6 +160,7 @@ impl Conversation {
             calls: BTreeSet::new(),
             results: Arc::default(),
             held: None,
+            transcript: Transcript::default(),
             session,
             model,
         };
@@ -167,7 +171,8 @@ impl Conversation {
     }
 
     /// What was said is noted.
-    fn note(&mut self, message: &Message) {
+    fn note(&mut self, message: &Arc<Message>) {
+        self.transcript.add(message);
         let calls = message.tool_uses().map(|call| call.id.clone());
         self.calls.extend(calls);
         // A failure, or what stands for a result that never came, is no result to refer to; nor is
@@ -207,6 +212,11 @@ impl Conversation {
             Some(summary) => Digest::of_parts(&[sent.as_bytes(), summary.as_bytes()]),
             None => sent,
         }
+    }
+
+    /// What was said, for hooks that read it.
+    pub(crate) fn transcript(&self) -> &Transcript {
+        &self.transcript
     }
 
     /// The form that answers must have.
@@ -340,6 +350,7 @@ impl Conversation {
 
     /// Notes anew what the conversation holds.
     fn forget_and_note(&mut self) {
+        self.transcript.forget();
         self.calls.clear();
         self.results = Arc::default();
         for message in self.session.prompt.messages() {

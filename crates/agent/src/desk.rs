@@ -71,6 +71,7 @@ impl Desk {
         herald: Herald,
         shown: Shown,
     ) -> Self {
+        herald.follow(conversation.transcript());
         Self {
             toolbox,
             conversation,
@@ -117,6 +118,7 @@ impl Desk {
         let reopened = self.conversation.reopen(&shared.house, agent, &self.shown);
         let (conversation, notices) = reopened.await?;
         self.conversation = conversation;
+        self.herald.follow(self.conversation.transcript());
         self.herald
             .warn("the session was continued elsewhere; the chat goes on from there")
             .await;

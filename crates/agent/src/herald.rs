@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cachalot_core::Digest;
 use cachalot_hooks::input::{Notification, ToolUse};
-use cachalot_hooks::{Event as When, Hooks, Input, Verdict};
+use cachalot_hooks::{Event as When, Hooks, Input, Transcript, Verdict};
 
 use crate::Error;
 use crate::definition::AgentDefinition;
@@ -25,6 +25,8 @@ pub(crate) struct Herald {
     session: Arc<str>,
     parent: Option<Arc<str>>,
     now: Arc<Mutex<Now>>,
+    /// What was said in the session, once it has begun.
+    transcript: Arc<Mutex<Option<Transcript>>>,
 }
 
 /// Where a turn stands.
@@ -54,7 +56,17 @@ impl Herald {
             session: session.into(),
             parent: parent.map(Into::into),
             now: Arc::default(),
+            transcript: Arc::default(),
         })
+    }
+
+    /// From now on, hooks are told what is said there.
+    pub(crate) fn follow(&self, transcript: &Transcript) {
+        let mut own = self
+            .transcript
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *own = Some(transcript.clone());
     }
 
     /// A turn begins.
@@ -152,6 +164,11 @@ impl Herald {
         Input {
             event: when,
             at: Some(self.shared.house.clock.now()),
+            transcript: self
+                .transcript
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
             session_id: self.session.to_string(),
             turn_id: now.turn,
             cwd: self.shared.directory(),

@@ -26,6 +26,7 @@ mod said;
 mod strict;
 mod synthetic;
 mod tools;
+mod transcript;
 mod vocabulary;
 
 pub use parse::parse_input;

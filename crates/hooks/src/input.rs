@@ -7,7 +7,7 @@ use cachalot_core::{Cost, Digest, Millis, Spend, Witnesses};
 use cachalot_model::{Message, OutputFormat, StopReason, Usage};
 use serde_json::{Map, Value};
 
-use crate::Event;
+use crate::{Event, Transcript};
 
 /// What handlers are told. Builtins read it as it is; for all others it is written as JSON, in the
 /// words of their dialect. What an event is not about is empty.
@@ -64,6 +64,8 @@ pub struct Input {
     pub notification: Option<Notification>,
     /// What failed.
     pub error_message: Option<String>,
+    /// What was said in the session so far.
+    pub transcript: Option<Transcript>,
 }
 
 /// What the user says.

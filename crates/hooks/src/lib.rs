@@ -19,6 +19,7 @@ mod matcher;
 mod output;
 pub mod schema;
 pub mod source;
+mod transcript;
 mod verdict;
 
 pub use builtin::{Builtin, Builtins, Injection};
@@ -32,4 +33,5 @@ pub use input::Input;
 pub use lookup::{AgentLookup, AgentView};
 pub use matcher::Matcher;
 pub use output::{Decision, Fault, Output, Synthetic};
+pub use transcript::Transcript;
 pub use verdict::{Report, Verdict};

@@ -348,3 +348,23 @@ fn they_hold_for_the_agents_of_workflows_too() {
     assert!(answer.contains("in workflows"), "{answer}");
     assert!(!home.join("made").exists());
 }
+
+/// As scripts do that look at how a session went.
+#[test]
+fn a_stop_hook_of_claude_code_reads_the_transcript() {
+    let (home, provider) = obedient(Home::new());
+    home.write(
+        ".claude/settings.json",
+        r#"{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "sh ./look.sh"}]}]}}"#,
+    );
+    home.write(
+        "look.sh",
+        "#!/bin/sh\npath=$(sed -n 's/.*\"transcript_path\" *: *\"\\([^\"]*\\)\".*/\\1/p')\ngrep -o '\"name\":\"Bash\"' \"$path\" > seen\ngrep -c . \"$path\" >> seen\n",
+    );
+    ask(&home, &provider, ".claude/settings.json", "run echo tests").ok();
+    // The question, the call, its result, the answer.
+    assert_eq!(
+        std::fs::read_to_string(home.join("seen")).unwrap(),
+        "\"name\":\"Bash\"\n4\n"
+    );
+}

@@ -66,7 +66,7 @@ pub static INPUTS: &[Key] = &[
     key(
         "transcript_path",
         Kind::Text,
-        "A file with the conversation; empty, because there is none.",
+        "A file with the conversation, for handlers of other dialects; empty for our own.",
     ),
     key(
         "permission_mode",

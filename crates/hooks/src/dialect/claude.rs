@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::docker_agent;
 use super::tools;
+use super::transcript;
 use super::vocabulary::{Argument, Form, Spoken, Tool, Vocabulary, argument, only, spoken, tool};
 use crate::Dialect;
 use crate::definition::{Entry, Only};
@@ -110,6 +111,8 @@ pub(super) fn told(entry: &Entry, input: &Input) -> Value {
 /// What Codex' handlers are told, too.
 pub(super) fn fields(dialect: Dialect, entry: &Entry, input: &Input) -> Map<String, Value> {
     let mut told = docker_agent::base(&entry.spoken, input);
+    let transcript = transcript::path(entry.dialect, input);
+    told.insert("transcript_path".to_owned(), transcript.into());
     if input.parent_session_id.is_some() || input.event == Event::SubagentStop {
         told.insert("agent_id".to_owned(), input.session_id.as_str().into());
         told.insert("agent_type".to_owned(), input.agent_name.as_str().into());

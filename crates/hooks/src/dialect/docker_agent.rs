@@ -86,7 +86,7 @@ pub(super) fn base(event_name: &str, input: &Input) -> Map<String, Value> {
     always("session_id", &input.session_id);
     always("cwd", &input.cwd.to_string_lossy());
     always("hook_event_name", event_name);
-    // There is no file of the conversation, and no mode that permits more or less.
+    // Our own handlers are told what was said; and no mode permits more or less.
     always("transcript_path", "");
     always("permission_mode", "default");
     told

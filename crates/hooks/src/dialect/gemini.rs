@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::docker_agent;
 use super::tools;
+use super::transcript;
 use super::vocabulary::{Argument, Form, Spoken, Tool, Vocabulary, argument, spoken, tool};
 use crate::Dialect;
 use crate::definition::Entry;
@@ -77,6 +78,8 @@ static TOOLS: [Tool; 9] = [
 /// What its handlers are told.
 pub(super) fn told(entry: &Entry, input: &Input) -> Value {
     let mut told = docker_agent::base(&entry.spoken, input);
+    let transcript = transcript::path(entry.dialect, input);
+    told.insert("transcript_path".to_owned(), transcript.into());
     if let Some(at) = input.at {
         told.insert("timestamp".to_owned(), iso8601(at).into());
     }

@@ -8,7 +8,7 @@ use cachalot_hooks::input::{
     Answer, Compaction, Notification, Prompt, Switch, ToolResponse, ToolUse, TurnCall,
 };
 use cachalot_hooks::{
-    Action, Decision, Definition, Dialect, Entry, Event, Fault, Input, Matcher, Output,
+    Action, Decision, Definition, Dialect, Entry, Event, Fault, Input, Matcher, Output, Transcript,
 };
 use cachalot_model::{Block, Message, Reasoning, Role, StopReason, ToolResult, Usage};
 use proptest::prelude::*;
@@ -187,4 +187,64 @@ fn full(event: Event) -> Input {
         unsent: 2,
         ..called
     }
+}
+
+/// The lines of the file that handlers of a dialect are told of.
+fn transcript_of(dialect: Dialect, input: &Input) -> (std::path::PathBuf, Vec<Value>) {
+    let path = told(dialect, input)["transcript_path"].clone();
+    let path = std::path::PathBuf::from(path.as_str().unwrap());
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    (path, lines.collect())
+}
+
+#[test]
+fn what_was_said_lies_in_a_file_that_grows_and_is_gone_in_the_end() {
+    let said = conversation().messages;
+    let transcript = Transcript::default();
+    let input = Input {
+        event: Event::Stop,
+        session_id: "s".to_owned(),
+        cwd: "/work".into(),
+        transcript: Some(transcript.clone()),
+        ..Input::default()
+    };
+    // Our own handlers are told what was said, and a file is not made for them.
+    assert_eq!(told(Dialect::DockerAgent, &input)["transcript_path"], "");
+    said[..2].iter().for_each(|message| transcript.add(message));
+    let (path, lines) = transcript_of(Dialect::Claude, &input);
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0]["type"], "user");
+    assert_eq!(
+        lines[0]["message"],
+        json!({"role": "user", "content": [{"type": "text", "text": "hello"}]})
+    );
+    let call = &lines[1]["message"]["content"][2];
+    assert_eq!(
+        (&call["type"], &call["id"]),
+        (&json!("tool_use"), &json!("c-1"))
+    );
+    assert_eq!(lines[1]["parentUuid"], lines[0]["uuid"]);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    transcript.add(&said[2]);
+    let (same, lines) = transcript_of(Dialect::Codex, &input);
+    assert_eq!((&same, lines.len()), (&path, 3));
+    let result = &lines[2]["message"]["content"][0];
+    assert_eq!(
+        (&result["type"], &result["content"]),
+        (&json!("tool_result"), &json!("secret"))
+    );
+    // What was said is something else now.
+    transcript.forget();
+    assert!(!path.exists());
+    transcript.add(&said[2]);
+    let (other, lines) = transcript_of(Dialect::Gemini, &input);
+    assert_eq!(lines.len(), 1);
+    drop((input, transcript));
+    assert!(!other.exists());
 }
