@@ -139,7 +139,14 @@ fn run(directory: &Path, path: &str) -> (Result<Map<String, Value>, RunFailure>,
 
 async fn run_once(directory: &Path, path: &str) -> (Result<Map<String, Value>, RunFailure>, u32) {
     let (actions, done) = registry();
-    let agent = format::load("counting.yaml", AGENT, &actions, &BTreeMap::new()).unwrap();
+    let agent = format::load(
+        "counting.yaml",
+        AGENT,
+        &actions,
+        &BTreeMap::new(),
+        &format::Builtins::default(),
+    )
+    .unwrap();
     let memory =
         JournalMemory::open(&directory.join("memory.jsonl"), Arc::new(SystemClock)).unwrap();
     let runtime = runtime(directory, Arc::new(memory), actions);
@@ -208,9 +215,15 @@ fn a_failure_of_the_action_fails_the_node_and_is_not_kept() {
 fn what_the_action_does_not_take_is_found_when_the_file_is_loaded() {
     let (actions, _) = registry();
     let misspelt = AGENT.replace("at_least", "at_lest");
-    let problems = format::load("counting.yaml", &misspelt, &actions, &BTreeMap::new())
-        .map(drop)
-        .unwrap_err();
+    let problems = format::load(
+        "counting.yaml",
+        &misspelt,
+        &actions,
+        &BTreeMap::new(),
+        &format::Builtins::default(),
+    )
+    .map(drop)
+    .unwrap_err();
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(
         problems[0].to_string().contains("at_least"),

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cachalot_agent::definition::Builtins;
+pub use cachalot_agent::definition::Builtins;
 use cachalot_agent::{Team, Written};
 use cachalot_core::Problem;
 use cachalot_core::tree::{self, Entry, Section};
