@@ -225,6 +225,7 @@ impl World {
                 http: HttpClient::new(HttpOptions::default()).unwrap(),
                 memory: None,
                 seals: Arc::clone(&seals),
+                gate: None,
                 witness: Witness::default(),
             },
             models,

@@ -111,6 +111,7 @@ impl Workbench {
             http: surroundings.storage()?.http().clone(),
             memory: memory.clone(),
             seals: Arc::clone(&seals),
+            gate: None,
             witness: cachalot_cache::Witness::default(),
         };
         Ok(Self(Arc::new(Inner {

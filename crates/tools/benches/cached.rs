@@ -192,6 +192,7 @@ fn batch(root: &Path) -> Batch {
             http: HttpClient::new(HttpOptions::default()).unwrap(),
             memory: None,
             seals: Arc::new(Seals::none()),
+            gate: None,
             witness: Witness::default(),
         },
         verbatim: Arc::new(BTreeSet::new()),

@@ -7,6 +7,7 @@ mod blocking;
 pub mod builtin;
 pub mod cached;
 pub mod filter;
+mod gate;
 pub mod mcp;
 mod process;
 pub mod registry;
@@ -16,6 +17,7 @@ pub mod toolbox;
 pub mod workspace;
 
 pub use cached::CachedTools;
+pub use gate::Gate;
 pub use registry::{Registry, RegistryError};
 pub use tool::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
 pub use toolbox::{Answer, Answered, Batch, Call, Prepared, Toolbox, Verdict, Watcher};

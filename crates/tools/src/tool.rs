@@ -12,6 +12,7 @@ use cachalot_model::Block;
 use cachalot_storage::HttpClient;
 use serde_json::Value;
 
+use crate::gate::Gate;
 use crate::workspace::Workspace;
 
 /// The arguments of a call, cast and checked against the tool's schema.
@@ -102,8 +103,19 @@ pub struct Context {
     pub memory: Option<Arc<dyn Memory>>,
     /// The secrets that must not leave.
     pub seals: Arc<Seals>,
+    /// Which tools may be used; `None`: all. Whoever carries a call out, or hands it on, asks it
+    /// first, before hooks, permissions and anything that could answer in the tool's place.
+    pub gate: Option<Gate>,
     /// Where the call notes what it looks at, before it looks. Of this call alone.
     pub witness: Witness,
+}
+
+impl Context {
+    /// The result of a call of this tool, if it may not be used.
+    #[must_use]
+    pub fn denial(&self, tool: &str) -> Option<Output> {
+        self.gate.as_ref()?.denial(tool)
+    }
 }
 
 /// What a tool answered.

@@ -25,6 +25,7 @@ fn batch(directory: &Path) -> Batch {
             http: HttpClient::new(HttpOptions::default()).unwrap(),
             memory: None,
             seals: Arc::new(Seals::none()),
+            gate: None,
             witness: Witness::default(),
         },
         verbatim: Arc::new(BTreeSet::new()),

@@ -53,6 +53,10 @@ impl CachedTools {
     pub(super) async fn perform(&self, prepared: Prepared, batch: &Batch) -> Answer {
         let Prepared { call, verdict } = prepared;
         batch.watcher.began(&call);
+        let verdict = match batch.context.denial(&call.name) {
+            Some(output) => Verdict::Refused(output),
+            None => verdict,
+        };
         let answer = match (verdict, self.profiles.get(&call.name)) {
             (Verdict::Refused(output), _) => refuse(call, output),
             // It was prepared when there was such a tool.

@@ -19,6 +19,10 @@ impl Registry {
     pub(super) async fn perform(&self, prepared: Prepared, batch: &Batch) -> Answer {
         let Prepared { call, verdict } = prepared;
         batch.watcher.began(&call);
+        let verdict = match batch.context.denial(&call.name) {
+            Some(output) => Verdict::Refused(output),
+            None => verdict,
+        };
         let answer = match verdict {
             Verdict::Refused(output) => refuse(call, output),
             Verdict::Ready { arguments, .. } => match self.tool(&call.name) {

@@ -32,6 +32,7 @@ pub(crate) fn context(workspace: Workspace) -> Context {
         http: HttpClient::new(HttpOptions::default()).unwrap(),
         memory: None,
         seals: Arc::new(Seals::none()),
+        gate: None,
         witness: Witness::default(),
     }
 }

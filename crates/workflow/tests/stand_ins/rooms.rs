@@ -45,6 +45,7 @@ impl Rooms {
                 http: HttpClient::new(HttpOptions::default()).unwrap(),
                 memory: None,
                 seals: Arc::clone(&seals),
+                gate: None,
                 witness: Witness::default(),
             },
             sessions: Sessions::new(memory, clock, seals),

@@ -333,6 +333,7 @@ impl World {
                 http: self.http.clone(),
                 memory: None,
                 seals: Arc::clone(&self.seals),
+                gate: None,
                 witness: Witness::default(),
             },
             verbatim: Arc::new(

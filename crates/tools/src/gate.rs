@@ -1,0 +1,112 @@
+//! The gate: which tools a fork may use.
+//!
+//! A fork shows its model every tool that its parent shows, since the tools are the beginning of the
+//! prefix that both share. What it may use of them is said here, and checked where calls are carried
+//! out: a call that the gate does not let through is never looked at by hooks, permissions, or
+//! anything that could answer it from memory, and the tool is never entered.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::tool::Output;
+
+/// An allow-list of tools, carried in the [`crate::Context`] of every call. Clones share it.
+///
+/// A gate can only become narrower: see [`Gate::within`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gate {
+    /// For whom: `the review`.
+    holder: Arc<str>,
+    allowed: Arc<BTreeSet<String>>,
+}
+
+impl Gate {
+    /// Lets `holder` (`the review`, as denials name it) use these tools and no others.
+    pub fn new<T: Into<String>>(
+        holder: impl Into<Arc<str>>,
+        allowed: impl IntoIterator<Item = T>,
+    ) -> Self {
+        Self {
+            holder: holder.into(),
+            allowed: Arc::new(allowed.into_iter().map(Into::into).collect()),
+        }
+    }
+
+    /// This gate behind another one: what both let through. Whoever works on behalf of a gated fork
+    /// gets no more than the fork.
+    #[must_use]
+    pub fn within(&self, outer: Option<&Self>) -> Self {
+        let Some(outer) = outer else {
+            return self.clone();
+        };
+        Self {
+            holder: Arc::clone(&self.holder),
+            allowed: Arc::new(&*self.allowed & &*outer.allowed),
+        }
+    }
+
+    /// Whether a tool of exactly this name may be used.
+    #[must_use]
+    pub fn allows(&self, tool: &str) -> bool {
+        self.allowed.contains(tool)
+    }
+
+    /// The tools that may be used, by name.
+    pub fn allowed(&self) -> impl Iterator<Item = &str> {
+        self.allowed.iter().map(String::as_str)
+    }
+
+    /// The result of a call that does not come through; `None` if it does.
+    #[must_use]
+    pub fn denial(&self, tool: &str) -> Option<Output> {
+        if self.allows(tool) {
+            return None;
+        }
+        let shown: String = tool.chars().take(80).collect();
+        Some(Output::error(format!(
+            "`{shown}` did not run: {} may not use it. {} Do not call it again.",
+            self.holder,
+            self.rule()
+        )))
+    }
+
+    /// What may be used, as a sentence for the model.
+    #[must_use]
+    pub fn rule(&self) -> String {
+        if self.allowed.is_empty() {
+            return "No tool may be used here.".to_owned();
+        }
+        let names: Vec<String> = self.allowed().map(|name| format!("`{name}`")).collect();
+        format!("Only these tools may be used here: {}.", names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_lets_through_what_it_names_and_says_so_of_the_rest() {
+        let gate = Gate::new("the review", ["memory", "read_file"]);
+        assert!(gate.denial("memory").is_none());
+        let denial = gate.denial("shell").map(|output| {
+            assert!(output.is_error);
+            format!("{:?}", output.content)
+        });
+        let denial = denial.unwrap_or_default();
+        for part in ["`shell`", "the review", "`memory`, `read_file`", "Do not call it again"] {
+            assert!(denial.contains(part), "{part} is not in {denial}");
+        }
+        assert!(!gate.allows("Memory") && !gate.allows("memory "));
+    }
+
+    #[test]
+    fn a_gate_behind_another_is_never_wider() {
+        let outer = Gate::new("the fork", ["memory", "grep"]);
+        let inner = Gate::new("the agent", ["grep", "shell"]).within(Some(&outer));
+        assert_eq!(inner.allowed().collect::<Vec<_>>(), ["grep"]);
+        assert_eq!(inner.within(None), inner);
+        let none = Gate::new("x", Vec::<String>::new());
+        assert!(none.rule().starts_with("No tool"));
+    }
+}
