@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::accounting;
+use crate::accountant::Accounted;
 use crate::ids::Ids;
 use crate::reply::{ScriptedCall, ScriptedReply, ScriptedStop, ScriptedUsage};
 use crate::tokens;
@@ -161,24 +161,19 @@ impl Tokens {
     }
 }
 
-impl From<accounting::anthropic::Usage> for Tokens {
-    fn from(usage: accounting::anthropic::Usage) -> Self {
+impl From<Accounted> for Tokens {
+    fn from(input: Accounted) -> Self {
+        let Accounted {
+            uncached,
+            read,
+            written,
+            written_1h,
+        } = input;
         Self {
-            uncached: usage.uncached,
-            read: usage.read,
-            written: usage.written_5m,
-            written_1h: usage.written_1h,
-            ..Self::default()
-        }
-    }
-}
-
-impl From<accounting::openai::Usage> for Tokens {
-    fn from(usage: accounting::openai::Usage) -> Self {
-        Self {
-            uncached: usage.total - usage.cached - usage.written,
-            read: usage.cached,
-            written: usage.written,
+            uncached,
+            read,
+            written,
+            written_1h,
             ..Self::default()
         }
     }

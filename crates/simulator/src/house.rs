@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use cachalot_core::{Clock, Digest};
 
-use crate::accounting::{self, Rules};
+use crate::accountant::{Accounted, Charge, Stores};
+use crate::accounting::Rules;
 use crate::answer::{Answer, Tokens};
 use crate::delivery::{self, Attendance, Delivery};
 use crate::ids::Ids;
@@ -40,15 +41,8 @@ pub(crate) struct House {
 #[derive(Default)]
 pub(crate) struct State {
     progress: Progress,
-    anthropic: accounting::anthropic::Store,
-    openai: accounting::openai::Store,
+    stores: Stores,
     items: responses::Items,
-}
-
-/// What a request costs, to be written into the cache when its response begins.
-enum Charge {
-    Anthropic(accounting::anthropic::Charge),
-    OpenAi(accounting::openai::Charge),
 }
 
 /// A request on its way.
@@ -111,6 +105,9 @@ impl House {
             Ok(request) => request,
             Err(refusal) => return self.refuse(visit, &refusal),
         };
+        if let Some(refusal) = self.beyond_context(&visit, &request) {
+            return self.refuse(visit, &refusal);
+        }
         let scene = self.scene(&request);
         if let Some(FaultKind::Status {
             status,
@@ -129,7 +126,7 @@ impl House {
         if !delivery.first_byte.is_zero() {
             tokio::time::sleep(delivery.first_byte).await;
         }
-        self.begin(&charge);
+        self.state().stores.begin(&charge);
         let rendered = self.render(&visit, &request, &scene.reply, &charge);
         self.send(visit, rendered, delivery)
     }
@@ -182,6 +179,16 @@ impl House {
         Err(Refusal::with_status(404, message).code("model_not_found"))
     }
 
+    /// Why a prompt is refused that is longer than the script's models take.
+    fn beyond_context(&self, visit: &Visit, request: &Request) -> Option<Refusal> {
+        let most = self.script.context?;
+        let tokens = match &request.prompt {
+            Prompt::Anthropic(prompt) => prompt.tokens(),
+            Prompt::OpenAi(prompt) => prompt.tokens(),
+        };
+        (tokens > most).then(|| visit.format.too_long(tokens, most))
+    }
+
     fn scene(&self, request: &Request) -> Scene {
         let mut state = self.state();
         let mut scene = self.script.scene(&request.dialogue, &mut state.progress);
@@ -200,35 +207,9 @@ impl House {
     }
 
     fn charge(&self, request: &Request, at: i64) -> Charge {
-        let mut state = self.state();
-        match &request.prompt {
-            Prompt::Anthropic(prompt) => Charge::Anthropic(accounting::anthropic::charge(
-                prompt,
-                &self.rules.anthropic,
-                &state.anthropic,
-                at,
-            )),
-            Prompt::OpenAi(prompt) => {
-                let most = self.script.requests_per_minute;
-                let machine = state.openai.route(prompt, most, at);
-                Charge::OpenAi(accounting::openai::charge(
-                    prompt,
-                    &self.rules.openai,
-                    &state.openai,
-                    machine,
-                    at,
-                ))
-            }
-        }
-    }
-
-    /// The response begins: what it wrote into the cache is there from now on.
-    fn begin(&self, charge: &Charge) {
-        let mut state = self.state();
-        match charge {
-            Charge::Anthropic(charge) => state.anthropic.begin(charge),
-            Charge::OpenAi(charge) => state.openai.begin(charge),
-        }
+        let most = self.script.requests_per_minute;
+        let stores = &mut self.state().stores;
+        stores.charge(&request.prompt, &self.rules, most, at)
     }
 
     fn render(
@@ -243,10 +224,7 @@ impl House {
             Format::Chat | Format::Responses => "call_",
         };
         let answer = Answer::new(reply, request, &visit.ids, id_prefix);
-        let mut tokens: Tokens = match charge {
-            Charge::Anthropic(charge) => charge.usage.into(),
-            Charge::OpenAi(charge) => charge.usage.into(),
-        };
+        let mut tokens = Tokens::from(Accounted::from(charge));
         (tokens.output, tokens.reasoning) = answer.tokens();
         if let Some(usage) = &reply.usage {
             tokens = tokens.with(usage);

@@ -28,6 +28,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod accountant;
 pub mod accounting;
 mod answer;
 mod delivery;
@@ -45,7 +46,9 @@ mod server;
 pub mod tokens;
 mod wire;
 
+pub use accountant::{Accountant, Accounted, Refused};
 pub use received::Received;
 pub use reply::{Fault, FaultKind, ScriptedCall, ScriptedReply, ScriptedStop, ScriptedUsage};
 pub use script::Script;
 pub use server::{Options, Running, Simulator};
+pub use wire::Format;

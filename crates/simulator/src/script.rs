@@ -26,6 +26,7 @@ use template::{Template, Values};
 /// models: [gpt-*, claude-*]       # others are unknown; none: any model
 /// reasoning_models: [deepseek-*]  # whose chat answers show `reasoning`; none: all, if it is scripted
 /// pace: {first_byte: 200ms, per_event: 20ms}
+/// context: 200000                 # the most tokens of a prompt; longer ones are refused; none: any length
 /// requests_per_minute: 15         # OpenAI routing overflows beyond this; none: never
 /// unknown_parameters: accept      # or `refuse`, the default, as the providers do
 /// rules:                          # the first that fits holds
@@ -56,6 +57,8 @@ pub struct Script {
     /// Whose chat answers show reasoning, if it is said.
     reasoning_models: Option<Vec<Pattern>>,
     pub(crate) pace: Pace,
+    /// The most tokens of a prompt.
+    pub(crate) context: Option<u64>,
     pub(crate) requests_per_minute: Option<u64>,
     pub(crate) accepts_unknown_parameters: bool,
     plot: Plot,
@@ -173,6 +176,7 @@ impl Script {
             models: Vec::new(),
             reasoning_models: None,
             pace: Pace::default(),
+            context: None,
             requests_per_minute: None,
             accepts_unknown_parameters: false,
             plot,
@@ -198,6 +202,13 @@ impl Script {
     #[must_use]
     pub fn with_reasoning_models<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.reasoning_models = Some(names.into_iter().map(Pattern::new).collect());
+        self
+    }
+
+    /// The same script; prompts of more tokens than this are refused, in the words of their format.
+    #[must_use]
+    pub fn with_context(mut self, tokens: u64) -> Self {
+        self.context = Some(tokens);
         self
     }
 

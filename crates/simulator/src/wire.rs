@@ -20,9 +20,12 @@ use crate::ids::Ids;
 
 /// An API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub enum Format {
+    /// OpenAI Chat Completions.
     Chat,
+    /// OpenAI Responses.
     Responses,
+    /// Anthropic Messages.
     Messages,
 }
 
@@ -145,6 +148,27 @@ impl Format {
             Self::Messages => event("error", &anthropic::error(refusal, request_id)),
             Self::Chat => data(&openai::error(refusal)),
             Self::Responses => responses::error_event(refusal, at),
+        }
+    }
+
+    /// Says that a prompt is longer than its model takes.
+    pub(crate) fn too_long(self, tokens: u64, most: u64) -> Refusal {
+        let refusal = |message: String| Refusal::with_status(400, message);
+        match self {
+            Self::Messages => refusal(format!(
+                "prompt is too long: {tokens} tokens > {most} maximum"
+            )),
+            Self::Chat => refusal(format!(
+                "This model's maximum context length is {most} tokens. However, your messages resulted in {tokens} tokens. Please reduce the length of the messages."
+            ))
+            .param("messages")
+            .code("context_length_exceeded"),
+            Self::Responses => refusal(
+                "Your input exceeds the context window of this model. Please adjust your input and try again."
+                    .to_owned(),
+            )
+            .param("input")
+            .code("context_length_exceeded"),
         }
     }
 

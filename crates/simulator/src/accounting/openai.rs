@@ -62,6 +62,16 @@ pub struct Prompt {
     pub lifetime: Option<String>,
 }
 
+impl Prompt {
+    /// All its tokens.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        let contents = self.blocks.iter().map(|block| &block.content);
+        let all = std::iter::once(&self.settings).chain(contents);
+        all.map(Content::tokens).sum()
+    }
+}
+
 /// Input tokens. Cached and written ones are part of the total.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {

@@ -49,6 +49,7 @@ fn whole(mut file: Section<'_>, problems: &mut Vec<Problem>) -> Script {
         };
         pace.finish(problems);
     }
+    script.context = file.integer("context", 1..=u64::MAX, problems);
     script.requests_per_minute = file.integer("requests_per_minute", 1..=u64::MAX, problems);
     let words = ["refuse", "accept"];
     let unknown = word(&mut file, "unknown_parameters", &words, problems);

@@ -1,6 +1,7 @@
 //! The simulator from the outside: real HTTP, and its accounting against the providers' examples.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
+mod accountant;
 mod anthropic_cache;
 mod built_in;
 mod chat;

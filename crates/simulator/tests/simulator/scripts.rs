@@ -122,6 +122,36 @@ async fn pace_key_and_models_are_those_of_the_script() {
 }
 
 #[tokio::test]
+async fn a_prompt_that_is_too_long_is_refused_in_the_words_of_its_format() {
+    let expected = [
+        (MESSAGES, Value::Null, " tokens > 500 maximum"),
+        (
+            CHAT,
+            json!("context_length_exceeded"),
+            "maximum context length is 500 tokens",
+        ),
+        (
+            RESPONSES,
+            json!("context_length_exceeded"),
+            "exceeds the context window",
+        ),
+    ];
+    let script = Script::parse("s.yaml", "context: 500").unwrap();
+    let running = start(script).await;
+    for (path, code, words) in expected {
+        let got = post(&running, path, &smallest(path, &"word ".repeat(500))).await;
+        let error = got.json()["error"].clone();
+        let message = error["message"].as_str().unwrap();
+        assert_eq!((got.status, &error["code"]), (400, &code), "{message}");
+        assert!(message.contains(words), "{message}");
+        let fine = post(&running, path, &smallest(path, &"word ".repeat(300))).await;
+        assert_eq!(fine.status, 200);
+    }
+    // It is no fault of the client's form.
+    assert_eq!(running.violations(), [] as [String; 0]);
+}
+
+#[tokio::test]
 async fn an_overcrowded_route_misses() {
     let running = start(Script::parse("s.yaml", "requests_per_minute: 2").unwrap()).await;
     let request = smallest(CHAT, &"word ".repeat(2_000));
@@ -195,6 +225,7 @@ fn what_is_wrong_is_said_with_its_place() {
             1,
         ),
         ("requests_per_minute: 0", "out-of-range", 1),
+        ("context: 0", "out-of-range", 1),
         ("a: [", "yaml-syntax", 1),
     ];
     for (text, code, line) in wrong {

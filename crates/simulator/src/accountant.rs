@@ -1,0 +1,166 @@
+//! What requests read from and write to the providers' prompt caches: for the server, and for whoever
+//! wants to know without one.
+
+use std::fmt;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use cachalot_core::{Digest, Millis};
+
+use crate::accounting::{self, Rules};
+use crate::wire::responses::Items;
+use crate::wire::{Format, Judge, Prompt, Refusal};
+
+/// Both providers' caches.
+#[derive(Default)]
+pub(crate) struct Stores {
+    anthropic: accounting::anthropic::Store,
+    openai: accounting::openai::Store,
+}
+
+/// What a request costs, to be written into the cache when its response begins.
+pub(crate) enum Charge {
+    Anthropic(accounting::anthropic::Charge),
+    OpenAi(accounting::openai::Charge),
+}
+
+impl Stores {
+    /// What this prompt costs now. With `most` requests a minute on one route the next machine gets it.
+    pub(crate) fn charge(
+        &mut self,
+        prompt: &Prompt,
+        rules: &Rules,
+        most: Option<u64>,
+        at: Millis,
+    ) -> Charge {
+        match prompt {
+            Prompt::Anthropic(prompt) => Charge::Anthropic(accounting::anthropic::charge(
+                prompt,
+                &rules.anthropic,
+                &self.anthropic,
+                at,
+            )),
+            Prompt::OpenAi(prompt) => {
+                let machine = self.openai.route(prompt, most, at);
+                Charge::OpenAi(accounting::openai::charge(
+                    prompt,
+                    &rules.openai,
+                    &self.openai,
+                    machine,
+                    at,
+                ))
+            }
+        }
+    }
+
+    /// The response begins: what it wrote into the cache is there from now on.
+    pub(crate) fn begin(&mut self, charge: &Charge) {
+        match charge {
+            Charge::Anthropic(charge) => self.anthropic.begin(charge),
+            Charge::OpenAi(charge) => self.openai.begin(charge),
+        }
+    }
+}
+
+/// Input tokens of a request. They add up to the whole input.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Accounted {
+    /// Neither read from the cache nor written to it.
+    pub uncached: u64,
+    /// Read from the cache.
+    pub read: u64,
+    /// Written for five minutes (Anthropic), or for the one time that there is (OpenAI).
+    pub written: u64,
+    /// Written for an hour.
+    pub written_1h: u64,
+}
+
+impl From<&Charge> for Accounted {
+    fn from(charge: &Charge) -> Self {
+        match charge {
+            Charge::Anthropic(charge) => Self {
+                uncached: charge.usage.uncached,
+                read: charge.usage.read,
+                written: charge.usage.written_5m,
+                written_1h: charge.usage.written_1h,
+            },
+            Charge::OpenAi(charge) => Self {
+                uncached: charge.usage.total - charge.usage.cached - charge.usage.written,
+                read: charge.usage.cached,
+                written: charge.usage.written,
+                written_1h: 0,
+            },
+        }
+    }
+}
+
+/// A request that the provider would refuse, in its words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused(pub String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self(refusal.message)
+    }
+}
+
+/// Tells what requests cost, one after the other, as the server does, without one: the same reading
+/// of the formats, the same rules, caches that are empty at first. One organisation sends them all.
+pub struct Accountant {
+    rules: Rules,
+    /// What clients of Anthropic send with every request.
+    headers: HeaderMap,
+    stores: Stores,
+    items: Items,
+}
+
+impl Accountant {
+    /// One that goes by these rules.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        let version = HeaderValue::from_static("2023-06-01");
+        Self {
+            rules,
+            headers: HeaderMap::from_iter([(
+                HeaderName::from_static("anthropic-version"),
+                version,
+            )]),
+            stores: Stores::default(),
+            items: Items::default(),
+        }
+    }
+
+    /// What a request with this body costs that begins at `at`. Its response begins before the next
+    /// request is sent: what it writes can be read from then on. Fields that nobody knows are left to
+    /// the provider.
+    ///
+    /// # Errors
+    /// The provider would refuse it; the caches stay as they are.
+    pub fn account(
+        &mut self,
+        format: Format,
+        body: &[u8],
+        at: Millis,
+    ) -> Result<Accounted, Refused> {
+        let value = serde_json::from_slice(body)
+            .map_err(|error| Refused(format!("the body is not JSON: {error}")))?;
+        let judge = Judge {
+            headers: &self.headers,
+            rules: &self.rules,
+            namespace: Digest::of(&[]),
+            accepts_unknown: true,
+            items: &self.items,
+        };
+        let request = format.read(&value, &judge)?;
+        let charge = self.stores.charge(&request.prompt, &self.rules, None, at);
+        self.stores.begin(&charge);
+        Ok(Accounted::from(&charge))
+    }
+}
