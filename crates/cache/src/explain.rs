@@ -4,6 +4,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::Kind;
 use crate::ledger::{Ledger, LedgerError, Row};
 
 /// A place where two inputs differ.
@@ -36,7 +37,8 @@ pub struct Explanation {
 const COMPARED: u32 = 200;
 
 impl Ledger {
-    /// Explains the last call under a key or a handle, or, without one, the last call of all.
+    /// Explains the last call under a key or a handle (of a payment for a conversation: its session),
+    /// or, without one, the last call of all that an entry could have answered.
     /// `None` if the ledger knows no such call.
     ///
     /// # Errors
@@ -44,7 +46,7 @@ impl Ledger {
     pub fn explain(&self, key_or_handle: Option<&str>) -> Result<Option<Explanation>, LedgerError> {
         let found = match key_or_handle {
             Some(text) => self.calls_of(text, 1)?,
-            None => self.recent(1)?,
+            None => self.last_call()?,
         };
         match found.into_iter().next() {
             Some(call) => self.explain_call(call).map(Some),
@@ -68,7 +70,8 @@ impl Ledger {
             differences: Vec::new(),
             hidden_difference: false,
         };
-        if explanation.same.is_some() {
+        let is_payment = explanation.call.kind == Kind::Prefix.as_str();
+        if explanation.same.is_some() || is_payment {
             return Ok(explanation);
         }
         if explanation.call.input_digest.is_none() {

@@ -91,6 +91,9 @@ pub enum Kind {
     Turn,
     /// A request through the gateway or the MCP proxy.
     Request,
+    /// A request of a conversation, whose beginning the provider may have in its own cache. No entry
+    /// is of this kind: only payments are.
+    Prefix,
 }
 
 impl Kind {
@@ -102,6 +105,7 @@ impl Kind {
             Self::Tool => "tool",
             Self::Turn => "turn",
             Self::Request => "request",
+            Self::Prefix => "prefix",
         }
     }
 }

@@ -36,7 +36,7 @@ pub use engine::{Bounds, Options};
 pub use erase::{Criterion, Erased, ErasedEntry, Filter, Stored};
 pub use explain::{Difference, Explanation};
 pub use key::{Call, Key, Kind, Scope};
-pub use ledger::{Answered, HANDLE_LABEL, Ledger, LedgerError, Row, Totals};
+pub use ledger::{Answered, HANDLE_LABEL, Ledger, LedgerError, Payment, Row, Totals};
 pub use outcome::{How, Outcome, Provenance, Revision, Settled};
 pub use policy::{DEFAULT_MAX_BYTES, DEFAULT_PATIENCE, Domain, Join, Mode, Orphan, Policy, Share};
 pub use reason::{Failure, FrozenMiss, Reason};

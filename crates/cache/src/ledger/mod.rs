@@ -5,6 +5,7 @@
 //! Whoever accounts never waits: rows go to a thread that writes them in batches.
 
 mod file;
+mod payment;
 mod query;
 mod row;
 mod tally;
@@ -19,6 +20,7 @@ use cachalot_core::{Canonical, Millis, Seals, Spend};
 use cachalot_memory::Label;
 
 pub use file::LedgerError;
+pub use payment::Payment;
 pub use row::{Answered, Row, Totals};
 use tally::Recent;
 pub(crate) use tally::Tally;

@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 
 use super::file::open_to_read;
 use super::{Answered, Ledger, LedgerError, Row, Totals};
-use crate::Key;
+use crate::{Key, Kind};
 
 impl Ledger {
     /// The last `limit` calls, newest first.
@@ -17,6 +17,12 @@ impl Ledger {
     /// If the file cannot be read. A ledger that was never written is empty.
     pub fn recent(&self, limit: u32) -> Result<Vec<Row>, LedgerError> {
         self.rows("1 ORDER BY id DESC LIMIT ?1", params![limit])
+    }
+
+    /// The last call that an entry could have answered.
+    pub(crate) fn last_call(&self) -> Result<Vec<Row>, LedgerError> {
+        let payment = Kind::Prefix.as_str();
+        self.rows("kind <> ?1 ORDER BY id DESC LIMIT 1", params![payment])
     }
 
     /// The calls under a key or a handle, newest first.

@@ -65,7 +65,7 @@ pub struct Row {
     pub at: Millis,
     /// The run that it belongs to.
     pub run: String,
-    /// `action`, `tool`, `turn`, `request`.
+    /// `action`, `tool`, `turn`, `request`, `prefix`.
     pub kind: String,
     /// What was called.
     pub name: String,

@@ -1,6 +1,6 @@
 //! `why`, in words.
 
-use cachalot_cache::{Answered, Difference, Explanation, Row};
+use cachalot_cache::{Answered, Difference, Explanation, Kind, Row};
 use cachalot_core::clock::iso8601;
 use serde_json::Value;
 
@@ -16,6 +16,10 @@ const BEFORE: usize = 30;
 pub(crate) fn render(explanation: &Explanation) -> String {
     let mut lines = vec![headline(&explanation.call)];
     lines.extend(details(&explanation.call));
+    if is_payment(&explanation.call) {
+        lines.extend(known(&explanation.call));
+        return lines.join("\n") + "\n";
+    }
     match (&explanation.same, &explanation.nearest) {
         (Some(same), _) => lines.push(format!(
             "the same call was answered before: {} at {}",
@@ -43,11 +47,34 @@ pub(crate) fn render(explanation: &Explanation) -> String {
     lines.join("\n") + "\n"
 }
 
+/// Whether it is a model's answer in a conversation, which no entry could have saved.
+fn is_payment(row: &Row) -> bool {
+    row.kind == Kind::Prefix.as_str()
+}
+
+/// What is known of a payment, a line for each.
+fn known(call: &Row) -> Vec<String> {
+    let fields = call.input.as_ref().and_then(Value::as_object);
+    let fields = fields.into_iter().flatten();
+    fields
+        .map(|(name, value)| {
+            let value = match value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            format!("  {:<23} {value}", name.replace('_', " "))
+        })
+        .collect()
+}
+
 fn shown_key(row: &Row) -> &str {
     row.handle.as_deref().unwrap_or(&row.key)
 }
 
 fn headline(call: &Row) -> String {
+    if is_payment(call) {
+        return format!("{}: paid, {}", call.name, spend(&call.paid));
+    }
     let how = match call.answered {
         Answered::Hit => format!("answered from the cache, saved {}", spend(&call.saved)),
         Answered::Coalesced => "answered by a run that was already under way".to_owned(),
