@@ -138,6 +138,22 @@ impl Catalog {
         })
     }
 
+    /// What is known of a model of which nothing is known but its name, as a request names it: its
+    /// own name (`claude-sonnet-5`), or behind that of its provider (`openai/gpt-5`, and as gateways
+    /// write it, `anthropic/claude-sonnet-4.5`).
+    #[must_use]
+    pub fn find_by_name(&self, model: &str) -> Option<&Listed> {
+        match model.rsplit_once('/') {
+            Some((before, name)) => {
+                let provider = before.rsplit('/').next().unwrap_or(before);
+                self.find(provider, name)
+                    .or_else(|| self.find(provider, &name.replace('.', "-")))
+                    .or_else(|| self.find_by_name(name))
+            }
+            None => self.find(crate::provider::owner(model)?, model),
+        }
+    }
+
     /// The names of the models of a provider that are listed.
     pub fn models(&self, provider: &str) -> impl Iterator<Item = &str> {
         self.providers

@@ -11,7 +11,7 @@ pub enum ErrorKind {
     Unauthorized,
     /// The request is wrong (400, 404, 413, 422): the same again fails again.
     Rejected,
-    /// The conversation is longer than the model takes.
+    /// The conversation is longer than the model takes, whatever the provider calls that.
     TooLong,
     /// Too many requests (429).
     Limited,
@@ -78,6 +78,39 @@ impl Error {
                 | ErrorKind::CutOff
         )
     }
+}
+
+/// Codes and types of providers that mean [`ErrorKind::TooLong`].
+const TOO_LONG_CODES: [&str; 6] = [
+    "context_length_exceeded",
+    "string_above_max_length",
+    "request_too_large",
+    "exceed_context_size_error",
+    "model_context_window_exceeded",
+    "model_max_prompt_tokens_exceeded",
+];
+
+/// Words of providers that mean [`ErrorKind::TooLong`]: most have no code for it.
+const TOO_LONG_WORDS: [&str; 13] = [
+    "context length",
+    "context window",
+    "context size",
+    "context limit",
+    "prompt is too long",
+    "prompt too long",
+    "input is too long",
+    "maximum prompt length",
+    "exceeds the maximum number of tokens",
+    "exceeded model token limit",
+    "prompt token count",
+    "too many tokens: ",
+    "reduce the length of the messages",
+];
+
+/// Whether a provider says by its code, or in its words, that a conversation is too long.
+pub(crate) fn is_about_length(code: &str, message: &str) -> bool {
+    let message = message.to_lowercase();
+    TOO_LONG_CODES.contains(&code) || TOO_LONG_WORDS.iter().any(|words| message.contains(words))
 }
 
 impl fmt::Display for Error {

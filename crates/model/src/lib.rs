@@ -9,6 +9,7 @@ pub mod catalog;
 mod client;
 mod duration;
 pub mod error;
+pub mod marking;
 mod message;
 mod provider;
 mod reply;
@@ -21,6 +22,7 @@ pub use catalog::{Catalog, Limits, Listed, Price, Rates};
 pub use client::{Pauses, SystemPauses};
 pub use duration::duration;
 pub use error::{Error, ErrorKind};
+pub use marking::{Marking, Style};
 pub use message::{
     Block, Extra, Image, ImageSource, Message, Reasoning, Role, ToolResult, ToolUse,
 };

@@ -15,13 +15,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use cachalot_core::suggest::{did_you_mean, nearest};
-use cachalot_core::{Clock, DigestKey};
+use cachalot_core::{Clock, DigestKey, Seals};
 use cachalot_storage::{HttpClient, HttpOptions};
 
 use crate::catalog::{Catalog, Limits};
 use crate::client::{Pauses, SystemPauses};
 use crate::error::{Error, ErrorKind};
-use crate::{Format, Parameters, ReasoningWish};
+use crate::{Format, Marking, Parameters, ReasoningWish};
 
 mod address;
 mod configured;
@@ -33,12 +33,20 @@ mod settings;
 
 pub use configured::Configured;
 pub(crate) use key::Key;
+#[cfg(test)]
+pub(crate) use known::Known as KnownProviders;
 pub use model::Model;
 pub(crate) use model::{Resolved, TimeLimits};
+pub(crate) use settings::read_format;
 pub use settings::{ModelSettings, Timeouts};
 
 use configured::sentence;
 use known::{Known, Provider};
+
+/// The provider whose model a bare name is.
+pub(crate) fn owner(model: &str) -> Option<&'static str> {
+    Known::built_in().owner(model)
+}
 
 /// The provider of a model that says where it is and not whose.
 const CUSTOM: &str = "custom";
@@ -81,6 +89,8 @@ pub struct Models {
     pauses: Arc<dyn Pauses>,
     /// What secrets are digested under; made by the first that needs it, if none was given.
     digests: Arc<OnceLock<DigestKey>>,
+    /// Who knows the keys.
+    seals: Arc<Seals>,
     clients: Arc<Mutex<Clients>>,
 }
 
@@ -106,6 +116,7 @@ impl Models {
             known: Known::built_in(),
             pauses: Arc::new(SystemPauses),
             digests: Arc::default(),
+            seals: Arc::default(),
             clients: Arc::default(),
         }
     }
@@ -118,6 +129,26 @@ impl Models {
         self
     }
 
+    /// The same models, whose keys `seals` know as secrets: at once those in the environment that any
+    /// provider takes which comes with the program or is configured, so that nothing depends on which
+    /// model is asked first; the others, which a call or a header names, before they are sent. What is
+    /// too short or too plain for a key (`x`, `not-needed`) is none.
+    #[must_use]
+    pub fn teaching(mut self, seals: Arc<Seals>) -> Self {
+        self.seals = seals;
+        self.teach();
+        self
+    }
+
+    fn teach(&self) {
+        let variables = self.known.key_variables();
+        for variable in variables.chain(self.configured.key_variables()) {
+            if let Some(key) = self.surroundings.environment.get(variable) {
+                key::teach(key, &self.seals);
+            }
+        }
+    }
+
     /// The same models, which wait between tries as `pauses` says.
     #[must_use]
     pub fn pausing_with(mut self, pauses: Arc<dyn Pauses>) -> Self {
@@ -128,10 +159,12 @@ impl Models {
     /// Models in the same surroundings, as another file configures them.
     #[must_use]
     pub fn configured_as(&self, configured: Configured) -> Self {
-        Self {
+        let models = Self {
             configured: Arc::new(configured),
             ..self.clone()
-        }
+        };
+        models.teach();
+        models
     }
 
     /// What was configured.
@@ -239,6 +272,7 @@ impl Models {
         let time = TimeLimits::of(&settings.timeouts);
         let resolved = Resolved {
             url: address::endpoint(&place.url, format, crate::wire::of(format).path()),
+            marking: Marking::find(settings.prices.as_deref().unwrap_or(&name), &model, format),
             shown: cachalot_storage::masked(place.url.as_str()).into_owned(),
             base: place.url,
             key_header: key::header(&settings, &known, format),
@@ -257,6 +291,7 @@ impl Models {
             time,
         };
         resolved.prepare_digests()?;
+        resolved.teach(&self.seals);
         Ok(Model::of(resolved))
     }
 

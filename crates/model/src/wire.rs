@@ -9,11 +9,12 @@
 use bytes::Bytes;
 
 use crate::error::Error;
-use crate::{Delta, Format, Message, Parameters, Reply, ToolDefinition};
+use crate::{Delta, Format, Marking, Message, Parameters, Reply, ToolDefinition, Usage};
 
 pub mod anthropic;
 pub mod chat;
 pub(crate) mod extra;
+mod marked;
 pub(crate) mod openai;
 pub mod responses;
 pub mod sse;
@@ -118,6 +119,37 @@ pub fn of(format: Format) -> &'static dyn Wire {
         Format::Responses => &responses::Responses,
         Format::Messages => &anthropic::Messages,
     }
+}
+
+/// What was used, as an answer of any provider reports it (its `usage`): in the words of `format`, or
+/// of another format if it has none of those. `None` if it counts no tokens.
+#[must_use]
+pub fn usage(format: Format, reported: &serde_json::Value) -> Option<Usage> {
+    let others = [Format::Chat, Format::Messages, Format::Responses];
+    let says = |format: Format| {
+        let names: &[&str] = match format {
+            Format::Chat => &["prompt_tokens"],
+            Format::Messages => &["cache_read_input_tokens", "cache_creation_input_tokens"],
+            Format::Responses => &["input_tokens_details"],
+        };
+        names.iter().any(|name| reported.get(name).is_some())
+    };
+    match others
+        .into_iter()
+        .find(|format| says(*format))
+        .unwrap_or(format)
+    {
+        Format::Chat => chat::usage(reported),
+        Format::Responses => responses::usage(reported),
+        Format::Messages => anthropic::usage(reported),
+    }
+}
+
+/// The format's rules, for a provider that takes cache markers so. Other rules than those of [`of`]
+/// where they have to make room for markers, and no markers where it takes none.
+#[must_use]
+pub fn marked(format: Format, marking: &Marking) -> &'static dyn Wire {
+    marked::wire(format, marking)
 }
 
 /// The pieces of a request, for whoever keeps no conversation.

@@ -2,6 +2,7 @@
 
 mod coder;
 mod faults;
+mod review;
 mod translator;
 
 use serde_json::Value;
@@ -24,6 +25,7 @@ pub(crate) fn reasons(model: &str) -> bool {
 pub(crate) fn reply(dialogue: &Dialogue) -> ScriptedReply {
     let reply = faults::reply(dialogue)
         .or_else(|| demanded_call(dialogue))
+        .or_else(|| review::reply(dialogue))
         .or_else(|| coder::reply(dialogue))
         .or_else(|| demanded_schema(dialogue))
         .or_else(|| translator::reply(dialogue))

@@ -9,7 +9,7 @@ use cachalot_storage::{ErrorKind as StorageErrorKind, Response};
 
 use super::pause;
 use super::said::Said;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, is_about_length};
 use crate::provider::{Key, Resolved};
 
 /// Codes that say that nothing is left to pay with.
@@ -362,19 +362,8 @@ fn kind(status: u16, said: &Said) -> ErrorKind {
     {
         return ErrorKind::OutOfCredit;
     }
-    let too_long = ["context_length_exceeded", "request_too_large"].contains(&code)
-        || says(&[
-            "maximum context length",
-            "context window",
-            "context length",
-            "context size",
-            "prompt is too long",
-            "input is too long",
-            "exceeds the maximum number of tokens",
-            "reduce the length of the messages",
-        ]);
     match status {
-        400 | 413 | 422 | 500 if too_long => ErrorKind::TooLong,
+        400 | 413 | 422 | 500 if is_about_length(code, &message) => ErrorKind::TooLong,
         401 | 403 | 407 => ErrorKind::Unauthorized,
         408 => ErrorKind::TimedOut,
         429 => ErrorKind::Limited,

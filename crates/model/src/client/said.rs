@@ -38,6 +38,7 @@ impl Said {
     /// Reads an error in JSON:
     /// - OpenAI and those like it: `{"error": {"message", "type", "code"}}`, Google with a list around it;
     /// - Anthropic: `{"type": "error", "error": {"type", "message"}, "request_id"}`;
+    /// - OpenRouter: the first, and in `metadata.raw` what the provider behind it said;
     /// - Ollama: `{"error": "…"}`; vLLM: `{"detail": …}`; Mistral: `{"message", "type", "code"}`.
     pub(super) fn of(value: &Value) -> Self {
         let outer = match value {
@@ -63,6 +64,10 @@ impl Said {
             .and_then(|text| words(&text))
             .or(detail)
             .or_else(|| words(value.as_str().unwrap_or_default()));
+        let message = match behind(inner) {
+            Some(raw) => words(&format!("{}: {raw}", message.unwrap_or_default())),
+            None => message,
+        };
         // A code that only repeats the status says nothing.
         let code = text(inner, "code")
             .filter(|code| code.parse::<u16>().is_err())
@@ -82,6 +87,16 @@ impl Said {
             status,
             request_id: text(outer, "request_id"),
         }
+    }
+}
+
+/// What a provider behind a gateway said.
+fn behind(error: &Value) -> Option<String> {
+    let raw = error.get("metadata")?.get("raw")?;
+    match raw {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
     }
 }
 
@@ -164,6 +179,11 @@ mod tests {
                 r#"[{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}]"#,
                 Some("API key not valid."),
                 Some("INVALID_ARGUMENT"),
+            ),
+            (
+                r#"{"error":{"code":400,"message":"Provider returned error","metadata":{"raw":"too much"}}}"#,
+                Some("Provider returned error: too much"),
+                None,
             ),
             (
                 r#"{"error":"model 'x' not found"}"#,

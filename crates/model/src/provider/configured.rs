@@ -78,6 +78,13 @@ impl Configured {
         find(&self.providers, name)
     }
 
+    /// The environment variables that are said to hold keys.
+    pub(super) fn key_variables(&self) -> impl Iterator<Item = &str> {
+        let named = self.models.iter().chain(&self.providers);
+        let settings = named.map(|(_, settings)| settings).chain([&self.defaults]);
+        settings.filter_map(|settings| settings.token_key.as_deref())
+    }
+
     fn read_model(
         &self,
         entry: &Entry,

@@ -1,10 +1,11 @@
 //! What of a model's configuration changes its answers.
 
-use cachalot_core::{DigestKey, Secret};
+use cachalot_core::{DigestKey, Seals, Secret};
 use cachalot_storage::header::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
 use super::configuration;
+use super::key::{self, Key};
 use super::model::Resolved;
 use super::settings::ModelSettings;
 use crate::Format;
@@ -75,6 +76,19 @@ pub(super) fn headers(settings: &ModelSettings, format: Format) -> Result<Vec<He
 }
 
 impl Resolved {
+    /// From now on `seals` know the key that goes with requests.
+    pub(super) fn teach(&self, seals: &Seals) {
+        if let Key::Given { secret, .. } = &self.key {
+            key::teach(secret.expose(), seals);
+        }
+        // A header may stand for the key.
+        let standing = self
+            .headers
+            .iter()
+            .filter(|header| header.name == self.key_header);
+        standing.for_each(|header| key::teach(header.value.expose(), seals));
+    }
+
     /// Makes a key to digest secrets under, if there are some and there is none yet.
     pub(super) fn prepare_digests(&self) -> Result<(), Error> {
         let has_secrets =

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use cachalot_core::Secret;
 use cachalot_core::secret::mask_credentials;
+use cachalot_core::{Seals, Secret};
 use cachalot_storage::header::{AUTHORIZATION, HeaderName};
 
 use super::known::Provider;
@@ -84,6 +84,29 @@ impl Key {
     }
 }
 
+/// Whether nobody writes this text unless it is a key. What people write where no key is needed (`x`,
+/// `test`, `not-needed`) is made of ordinary words: whoever took it for a secret would mask it wherever
+/// it stands, and keep no answer that holds it.
+fn is_telling(text: &str) -> bool {
+    /// Even a key of letters alone is no word from this length on.
+    const LONG: usize = 20;
+    /// Of letters and digits, as every provider makes them, so many are not met by chance.
+    const LONG_ENOUGH: usize = 8;
+    let length = text.chars().count();
+    let is_mixed =
+        text.contains(|c: char| c.is_alphabetic()) && text.contains(|c: char| c.is_ascii_digit());
+    length >= LONG || (length >= LONG_ENOUGH && is_mixed)
+}
+
+/// From now on `seals` know the key in this text: the whole of it, or what follows the scheme of a
+/// header (`Bearer …`).
+pub(super) fn teach(text: &str, seals: &Seals) {
+    let key = text.trim().rsplit(' ').next().unwrap_or_default();
+    if is_telling(key) {
+        seals.learn(key);
+    }
+}
+
 /// What to do about a variable that is not set.
 pub(crate) fn missing(variable: &str) -> String {
     // Somebody may have taken the key itself for its variable.
@@ -105,4 +128,41 @@ pub(super) fn header(settings: &ModelSettings, known: &Provider, format: Format)
         .or(known.key_header.as_ref())
         .and_then(|name| HeaderName::try_from(name.as_str()).ok())
         .unwrap_or(usual)
+}
+
+#[cfg(test)]
+mod tests {
+    use cachalot_core::DigestKey;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_learnt_and_words_in_their_place_are_not() {
+        for (text, key) in [
+            ("sk-proj-4f9aQ2", Some("sk-proj-4f9aQ2")),
+            ("Bearer sk-proj-4f9aQ2", Some("sk-proj-4f9aQ2")),
+            (" sk-proj-4f9aQ2\n", Some("sk-proj-4f9aQ2")),
+            (
+                "QWxhZGRpbkpvcHBlblNlc2FtZQ",
+                Some("QWxhZGRpbkpvcHBlblNlc2FtZQ"),
+            ),
+            ("", None),
+            ("x", None),
+            ("sk-1234", None),
+            ("12345678", None),
+            ("simulated", None),
+            ("not-needed", None),
+            ("sk-no-key-required", None),
+        ] {
+            let seals = Seals::under(DigestKey::new([7; 32]));
+            teach(text, &seals);
+            let shown = seals
+                .redact("sk-proj-4f9aQ2 QWxhZGRpbkpvcHBlblNlc2FtZQ")
+                .into_owned();
+            match key {
+                Some(key) => assert!(!shown.contains(key), "{text}: {shown}"),
+                None => assert!(seals.is_empty(), "{text}"),
+            }
+        }
+    }
 }

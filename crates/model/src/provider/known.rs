@@ -62,6 +62,12 @@ impl Known {
         self.providers.iter().map(|(name, _)| name.as_str())
     }
 
+    /// The environment variables that hold keys.
+    pub(super) fn key_variables(&self) -> impl Iterator<Item = &str> {
+        let providers = self.providers.iter();
+        providers.flat_map(|(_, provider)| provider.key_variables.iter().map(String::as_str))
+    }
+
     /// The provider whose model a bare name is.
     pub(crate) fn owner(&self, model: &str) -> Option<&str> {
         self.prefixes

@@ -18,7 +18,7 @@ use crate::catalog::{Limits, Price};
 use crate::client::{self, Pauses};
 use crate::error::{Error, ErrorKind};
 use crate::wire::Wire;
-use crate::{Delta, Format, Parameters, Reply, Usage};
+use crate::{Delta, Format, Marking, Parameters, Reply, Usage};
 
 /// A model, resolved and ready to be asked. Cheap to clone; clones share connections.
 #[derive(Clone)]
@@ -42,6 +42,8 @@ pub(crate) struct Resolved {
     pub(crate) headers: Vec<Header>,
     pub(crate) parameters: Parameters,
     pub(crate) limits: Limits,
+    /// How the provider takes cache markers.
+    pub(crate) marking: &'static Marking,
     pub(crate) price: Option<Price>,
     pub(crate) time: TimeLimits,
     pub(crate) retries: u32,
@@ -111,10 +113,16 @@ impl Model {
         &self.shared.parameters.model
     }
 
-    /// The rules of its format.
+    /// The rules of its format, with cache markers where the provider takes some.
     #[must_use]
     pub fn wire(&self) -> &'static dyn Wire {
-        crate::wire::of(self.shared.format)
+        crate::wire::marked(self.shared.format, self.shared.marking)
+    }
+
+    /// How its provider takes cache markers.
+    #[must_use]
+    pub fn marking(&self) -> &'static Marking {
+        self.shared.marking
     }
 
     /// Where the provider is, fit to be shown: what is secret in it is masked.

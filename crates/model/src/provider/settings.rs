@@ -49,7 +49,7 @@ pub struct ModelSettings {
     pub provider_opts: Extra,
     /// `cost`: what tokens cost.
     pub cost: Option<Price>,
-    /// `prices`: the provider whose prices and limits apply.
+    /// `prices`: the provider whose prices and limits apply, and who takes cache markers as it does.
     pub prices: Option<String>,
     /// `context`: how many tokens the model takes.
     pub context: Option<u64>,

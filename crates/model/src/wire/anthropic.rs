@@ -20,6 +20,7 @@ use super::{Layout, MarkerTime, Rendered, StreamReader, Wire};
 use crate::error::Error;
 use crate::{Format, Message, Parameters, Reply, ToolDefinition};
 
+pub(super) use answer::reported as usage;
 pub use tail::{DEFAULT_MAX_TOKENS, DEFAULT_MAX_TOKENS_WITH_EFFORT};
 
 /// Anthropic Messages.

@@ -28,10 +28,12 @@ use crate::{Format, Message, Parameters, Reply, ToolDefinition};
 mod answer;
 mod calls;
 mod content;
-mod message;
+pub(super) mod message;
 mod reasoning;
 mod stream;
 mod tail;
+
+pub(super) use answer::reported as usage;
 
 /// OpenAI Chat Completions.
 #[derive(Debug, Clone, Copy, Default)]
@@ -72,14 +74,11 @@ impl Wire for Chat {
     }
 
     fn system(&self, text: &str) -> Rendered {
-        openai::rendered(object([
-            ("role", Value::from("system")),
-            ("content", Value::from(text)),
-        ]))
+        message::system(text, message::Form::default())
     }
 
     fn message(&self, message: &Message) -> Result<Vec<Rendered>, Error> {
-        message::pieces(message)
+        message::pieces(message, message::Form::default())
     }
 
     fn tail(&self, parameters: &Parameters, stream: bool) -> Bytes {

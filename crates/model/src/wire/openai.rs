@@ -38,6 +38,57 @@ pub(crate) fn rendered(object: Object) -> Rendered {
     }
 }
 
+/// The names of cache markers: those of whoever writes fields by hand would stand beside ours.
+const MARKERS: [&str; 2] = ["cache_control", "prompt_cache_breakpoint"];
+
+/// A piece whose field `content` may carry a marker: in the last of its parts, if that is a text with
+/// something to see in it. Markers that are in its parts already are left out.
+pub(crate) fn markable(mut object: Object, content: &str) -> Rendered {
+    if let Some(Value::Array(parts)) = object.get_mut(content) {
+        for part in parts.iter_mut().filter_map(Value::as_object_mut) {
+            MARKERS.iter().for_each(|marker| {
+                part.shift_remove(*marker);
+            });
+        }
+    }
+    let mut mark_at = None;
+    let mut json = Vec::new();
+    for (name, value) in &object {
+        json.push(if json.is_empty() { b'{' } else { b',' });
+        write(&mut json, &Value::from(name.as_str()));
+        json.push(b':');
+        write(&mut json, value);
+        if name == content && ends_with_text(value) {
+            // Before the brace of the part and the bracket of the array.
+            mark_at = u32::try_from(json.len() - 2).ok();
+        }
+    }
+    json.push(b'}');
+    Rendered {
+        bytes: json.into(),
+        mark_at,
+    }
+}
+
+fn write(json: &mut Vec<u8>, value: &Value) {
+    // Writing a value into memory does not fail.
+    serde_json::to_writer(json, value).unwrap_or_default();
+}
+
+/// Whether the last of these parts is a text with something to see in it.
+fn ends_with_text(parts: &Value) -> bool {
+    let last = parts.as_array().and_then(|parts| parts.last()?.as_object());
+    last.is_some_and(|part| {
+        let is_text = matches!(text_of(part, "type"), Some("text" | "input_text"));
+        is_text && text_of(part, "text").is_some_and(is_visible)
+    })
+}
+
+/// Whether there is something to see in a text.
+pub(crate) fn is_visible(text: &str) -> bool {
+    text.contains(|character: char| !character.is_whitespace())
+}
+
 /// Fields that are groups of settings: what the user says of one setting leaves the others alone.
 const GROUPS: [&str; 3] = ["reasoning", "stream_options", "text"];
 

@@ -22,9 +22,11 @@ use crate::{Format, Message, Parameters, Reply, ToolDefinition};
 
 mod answer;
 mod growing;
-mod message;
+pub(super) mod message;
 mod stream;
 mod tail;
+
+pub(super) use answer::reported as usage;
 
 /// The field of a text block's extra that holds what the block's item holds beside its content.
 const ITEM: &str = "item";
@@ -67,19 +69,11 @@ impl Wire for Responses {
     }
 
     fn system(&self, text: &str) -> Rendered {
-        let part = object([
-            ("type", Value::from("input_text")),
-            ("text", Value::from(text)),
-        ]);
-        openai::rendered(object([
-            ("type", Value::from("message")),
-            ("role", Value::from("developer")),
-            ("content", Value::from(vec![Value::Object(part)])),
-        ]))
+        message::system(text, false)
     }
 
     fn message(&self, message: &Message) -> Result<Vec<Rendered>, Error> {
-        message::pieces(message)
+        message::pieces(message, false)
     }
 
     fn tail(&self, parameters: &Parameters, stream: bool) -> Bytes {

@@ -507,3 +507,19 @@ fn the_documentation_is_right() {
     }
     assert!(rows > 15, "{rows}");
 }
+
+#[test]
+fn a_provider_of_ones_own_takes_markers_as_the_one_whose_prices_it_has() {
+    let of = |keys: &str| {
+        let yaml = format!(
+            "models: {{m: {{provider: mine, model: anthropic/claude-opus-5{keys}}}}}\n\
+             providers: {{mine: {{base_url: 'https://gateway.example/v1'}}}}"
+        );
+        let model = find(&yaml, "m").unwrap();
+        let marker = model.wire().marker(cachalot_model::wire::MarkerTime::FiveMinutes);
+        (marker.is_some(), model.marking().most)
+    };
+    assert_eq!(of(""), (false, 0));
+    assert_eq!(of(", prices: openrouter"), (true, 4));
+    assert_eq!(of(", format: messages"), (true, 4));
+}

@@ -6,5 +6,6 @@ mod catalog;
 mod chat;
 mod client;
 mod configuration;
+mod marked;
 mod responses;
 mod sse;

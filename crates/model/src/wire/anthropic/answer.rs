@@ -144,6 +144,11 @@ fn usage(value: Value) -> Option<(Usage, Extra)> {
     Some((usage, rest))
 }
 
+/// What an answer's `usage` says.
+pub(crate) fn reported(value: &Value) -> Option<Usage> {
+    usage(value.clone()).map(|(usage, _)| usage)
+}
+
 fn take_object(fields: &mut Fields, name: &str) -> Fields {
     match fields.shift_remove(name) {
         Some(Value::Object(object)) => object,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, is_about_length};
 
 /// The error in `{"type":"error","error":{"type":…,"message":…},"request_id":…}`.
 pub(super) fn read(fields: &Map<String, Value>) -> Error {
@@ -23,17 +23,12 @@ pub(super) fn read(fields: &Map<String, Value>) -> Error {
 fn kind(code: &str, message: &str) -> ErrorKind {
     match code {
         "authentication_error" | "permission_error" => ErrorKind::Unauthorized,
-        "invalid_request_error" if is_about_length(message) => ErrorKind::TooLong,
-        "invalid_request_error" | "not_found_error" | "request_too_large" | "billing_error" => {
-            ErrorKind::Rejected
+        "invalid_request_error" | "request_too_large" if is_about_length(code, message) => {
+            ErrorKind::TooLong
         }
+        "invalid_request_error" | "not_found_error" | "billing_error" => ErrorKind::Rejected,
         "rate_limit_error" => ErrorKind::Limited,
         "timeout_error" => ErrorKind::TimedOut,
         _ => ErrorKind::Unavailable,
     }
-}
-
-/// The API has no code for it.
-fn is_about_length(message: &str) -> bool {
-    message.contains("prompt is too long") || message.contains("exceed context limit")
 }

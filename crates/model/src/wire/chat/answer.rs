@@ -10,6 +10,11 @@ use crate::wire::extra;
 use crate::wire::openai::{self, Object, UsageNames, malformed, text_of};
 use crate::{Delta, Extra, Format, Message, Reply, Role, StopReason};
 
+/// What an answer's `usage` says.
+pub(crate) fn reported(usage: &Value) -> Option<crate::Usage> {
+    openai::usage(usage, &USAGE)
+}
+
 const USAGE: UsageNames = UsageNames {
     input: "prompt_tokens",
     input_details: "prompt_tokens_details",

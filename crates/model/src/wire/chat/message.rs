@@ -7,22 +7,62 @@ use crate::wire::openai::{self, Object, object};
 use crate::wire::{Rendered, extra};
 use crate::{Block, Extra, Format, Image, Message, Role, ToolResult, ToolUse};
 
-/// The pieces of a message, in the order that the API demands: results of tools, each a message of
-/// its own, and behind them what else the user says. Further fields of a message of the user go with
-/// what the user says, those of a result with the result.
-pub(super) fn pieces(message: &Message) -> Result<Vec<Rendered>, Error> {
-    match message.role {
-        Role::User => user(message),
-        Role::Assistant => Ok(assistant(message)?.into_iter().collect()),
+/// Whose text is written as parts, so that a marker may stand in the last of them; all other text is
+/// a string. The same for a whole session: a text that is a string here and parts there is two texts
+/// to a provider.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::wire) struct Form {
+    /// The system's and the user's.
+    pub(in crate::wire) told: bool,
+    /// That of tools.
+    pub(in crate::wire) results: bool,
+    /// The model's own.
+    pub(in crate::wire) answers: bool,
+}
+
+/// The content of a message that is nothing but text.
+fn content(text: &str, as_parts: bool) -> Value {
+    match as_parts && openai::is_visible(text) {
+        true => Value::Array(vec![text_part(text, &Extra::new())]),
+        false => Value::from(text),
     }
 }
 
-fn user(message: &Message) -> Result<Vec<Rendered>, Error> {
+fn rendered(fields: Object, as_parts: bool) -> Rendered {
+    match as_parts {
+        true => openai::markable(fields, "content"),
+        false => openai::rendered(fields),
+    }
+}
+
+/// A piece of the system's text.
+pub(in crate::wire) fn system(text: &str, form: Form) -> Rendered {
+    let fields = object([
+        ("role", Value::from("system")),
+        ("content", content(text, form.told)),
+    ]);
+    rendered(fields, form.told)
+}
+
+/// The pieces of a message, in the order that the API demands: results of tools, each a message of
+/// its own, and behind them what else the user says. Further fields of a message of the user go with
+/// what the user says, those of a result with the result.
+pub(in crate::wire) fn pieces(message: &Message, form: Form) -> Result<Vec<Rendered>, Error> {
+    match message.role {
+        Role::User => user(message, form),
+        Role::Assistant => Ok(assistant(message, form)?.into_iter().collect()),
+    }
+}
+
+fn user(message: &Message, form: Form) -> Result<Vec<Rendered>, Error> {
     let mut pieces = Vec::new();
-    let mut content = UserContent::default();
+    let mut content = UserContent {
+        structured: form.told,
+        ..UserContent::default()
+    };
     for block in &message.content {
         if let Block::ToolResult(result) = block {
-            pieces.push(tool_message(result, &mut content)?);
+            pieces.push(tool_message(result, &mut content, form)?);
         }
     }
     for block in &message.content {
@@ -31,21 +71,25 @@ fn user(message: &Message) -> Result<Vec<Rendered>, Error> {
     if let Some(content) = content.value() {
         let mut fields = object([("role", Value::from("user")), ("content", content)]);
         extra::add(&mut fields, Format::Chat, &message.extra);
-        pieces.push(openai::rendered(fields));
+        pieces.push(rendered(fields, form.told));
     }
     Ok(pieces)
 }
 
 /// A result; what of it is not text goes to `attachments`.
-fn tool_message(result: &ToolResult, attachments: &mut UserContent) -> Result<Rendered, Error> {
+fn tool_message(
+    result: &ToolResult,
+    attachments: &mut UserContent,
+    form: Form,
+) -> Result<Rendered, Error> {
     let ToolResult {
         id,
-        content,
+        content: blocks,
         is_error,
         extra,
     } = result;
     let mut texts = Vec::new();
-    for block in content {
+    for block in blocks {
         match block {
             Block::Text { text, .. } => texts.push(text.clone()),
             Block::Image(image) => texts.push(attachments.attach(id, image_part(image))),
@@ -63,10 +107,13 @@ fn tool_message(result: &ToolResult, attachments: &mut UserContent) -> Result<Re
     let mut fields = object([
         ("role", Value::from("tool")),
         ("tool_call_id", Value::from(id.as_str())),
-        ("content", Value::from(openai::told(&text, *is_error))),
+        (
+            "content",
+            content(&openai::told(&text, *is_error), form.results),
+        ),
     ]);
     extra::add(&mut fields, Format::Chat, extra);
-    Ok(openai::rendered(fields))
+    Ok(rendered(fields, form.results))
 }
 
 /// The content of a user's message: one string as long as there is nothing but text without further
@@ -123,7 +170,7 @@ impl UserContent {
     }
 
     fn value(self) -> Option<Value> {
-        if self.structured {
+        if self.structured && !self.parts.is_empty() {
             return Some(Value::Array(self.parts));
         }
         if self.texts.is_empty() {
@@ -170,8 +217,11 @@ struct AssistantFields {
     known: bool,
 }
 
-fn assistant(message: &Message) -> Result<Option<Rendered>, Error> {
-    let mut sorted = AssistantFields::default();
+fn assistant(message: &Message, form: Form) -> Result<Option<Rendered>, Error> {
+    let mut sorted = AssistantFields {
+        structured: form.answers,
+        ..AssistantFields::default()
+    };
     for block in &message.content {
         sorted.push(block)?;
     }
@@ -188,7 +238,9 @@ fn assistant(message: &Message) -> Result<Option<Rendered>, Error> {
         fields.insert("tool_calls".into(), sorted.calls.into());
     }
     extra::add(&mut fields, Format::Chat, &message.extra);
-    Ok(Some(openai::rendered(fields)))
+    // Calls stand behind the content, and take no marker.
+    let is_markable = form.answers && !fields.contains_key("tool_calls");
+    Ok(Some(rendered(fields, is_markable)))
 }
 
 impl AssistantFields {
@@ -241,7 +293,7 @@ impl AssistantFields {
 
     /// `null` where something else says all there is to say.
     fn content(&mut self) -> Value {
-        if self.structured {
+        if self.structured && !self.parts.is_empty() {
             Value::Array(std::mem::take(&mut self.parts))
         } else if self.text.is_empty() && !(self.calls.is_empty() && self.refusal.is_empty()) {
             Value::Null

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Object, text_of};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, is_about_length};
 
 /// How much of a server's text an error repeats, in characters.
 const EXCERPT: usize = 300;
@@ -62,7 +62,7 @@ pub(crate) fn provider_error(reported: &Value) -> Error {
         code.unwrap_or_default(),
         text_of(fields, "type").unwrap_or_default(),
     );
-    if kind == ErrorKind::Rejected && is_about_length(&message) {
+    if kind == ErrorKind::Rejected && is_about_length(code.unwrap_or_default(), &message) {
         kind = ErrorKind::TooLong;
     }
     Error {
@@ -70,14 +70,6 @@ pub(crate) fn provider_error(reported: &Value) -> Error {
         code: code.map(str::to_owned),
         ..Error::new(kind, message)
     }
-}
-
-/// Most servers but OpenAI have no code for it.
-fn is_about_length(message: &str) -> bool {
-    let message = message.to_lowercase();
-    ["context length", "context window", "context size"]
-        .iter()
-        .any(|words| message.contains(words))
 }
 
 fn status_of(value: &Value) -> Option<u16> {
@@ -99,7 +91,7 @@ fn kind(status: Option<u16>, code: &str, kind: &str) -> ErrorKind {
 
 fn by_name(name: &str) -> Option<ErrorKind> {
     Some(match name {
-        "context_length_exceeded" | "string_above_max_length" => ErrorKind::TooLong,
+        too_long if is_about_length(too_long, "") => ErrorKind::TooLong,
         "invalid_api_key" | "authentication_error" | "permission_error" | "permission_denied" => {
             ErrorKind::Unauthorized
         }

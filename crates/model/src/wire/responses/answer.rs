@@ -9,6 +9,11 @@ use crate::wire::extra;
 use crate::wire::openai::{self, Object, UsageNames, malformed, text_of};
 use crate::{Block, Format, Message, Reasoning, Reply, Role, StopReason, ToolUse};
 
+/// What an answer's `usage` says.
+pub(crate) fn reported(usage: &Value) -> Option<crate::Usage> {
+    openai::usage(usage, &USAGE)
+}
+
 const USAGE: UsageNames = UsageNames {
     input: "input_tokens",
     input_details: "input_tokens_details",

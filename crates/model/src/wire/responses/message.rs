@@ -8,21 +8,42 @@ use crate::wire::openai::{self, Object, object};
 use crate::wire::{Rendered, extra};
 use crate::{Block, Extra, Format, Image, Message, Role, ToolResult, ToolUse};
 
+/// A piece of the system's text; one that a marker may stand in, if wanted.
+pub(in crate::wire) fn system(text: &str, is_markable: bool) -> Rendered {
+    let part = input_text(text, &Extra::new());
+    rendered(
+        message_item("developer", vec![part]),
+        "content",
+        is_markable,
+    )
+}
+
 /// The items of a message: results of tools first, what else the user says behind them; the blocks
-/// of the assistant in their order.
-pub(super) fn pieces(message: &Message) -> Result<Vec<Rendered>, Error> {
+/// of the assistant in their order. Markers may stand in what the model is told, if wanted: then
+/// results are parts, too.
+pub(in crate::wire) fn pieces(
+    message: &Message,
+    is_markable: bool,
+) -> Result<Vec<Rendered>, Error> {
     match message.role {
-        Role::User => user(message),
+        Role::User => user(message, is_markable),
         Role::Assistant => assistant(message),
     }
 }
 
-fn user(message: &Message) -> Result<Vec<Rendered>, Error> {
+fn rendered(fields: Object, content: &str, is_markable: bool) -> Rendered {
+    match is_markable {
+        true => openai::markable(fields, content),
+        false => openai::rendered(fields),
+    }
+}
+
+fn user(message: &Message, is_markable: bool) -> Result<Vec<Rendered>, Error> {
     let mut pieces = Vec::new();
     let mut parts = Vec::new();
     for block in &message.content {
         match block {
-            Block::ToolResult(result) => pieces.push(tool_output(result)?),
+            Block::ToolResult(result) => pieces.push(tool_output(result, is_markable)?),
             Block::ToolUse(_) | Block::Reasoning(_) => {
                 return Err(openai::misplaced(block, "a message of the user"));
             }
@@ -32,7 +53,7 @@ fn user(message: &Message) -> Result<Vec<Rendered>, Error> {
     if !parts.is_empty() {
         let mut fields = message_item("user", parts);
         extra::add(&mut fields, Format::Responses, &message.extra);
-        pieces.push(openai::rendered(fields));
+        pieces.push(rendered(fields, "content", is_markable));
     }
     Ok(pieces)
 }
@@ -78,8 +99,8 @@ fn input_image(image: &Image) -> Value {
     Value::Object(part)
 }
 
-/// A result: one string as long as it is nothing but text, parts otherwise.
-fn tool_output(result: &ToolResult) -> Result<Rendered, Error> {
+/// A result: one string as long as it is nothing but text and carries no marker, parts otherwise.
+fn tool_output(result: &ToolResult, is_markable: bool) -> Result<Rendered, Error> {
     let ToolResult {
         id,
         content,
@@ -88,7 +109,7 @@ fn tool_output(result: &ToolResult) -> Result<Rendered, Error> {
     } = result;
     let mut parts = Vec::new();
     let mut texts = Vec::new();
-    let mut structured = false;
+    let mut structured = is_markable;
     for block in content {
         match block {
             Block::Text { text, extra } => {
@@ -102,7 +123,7 @@ fn tool_output(result: &ToolResult) -> Result<Rendered, Error> {
         }
         parts.extend(input_part(block));
     }
-    let output = if structured {
+    let output = if structured && !parts.is_empty() {
         if *is_error {
             mark_failure(&mut parts);
         }
@@ -116,7 +137,7 @@ fn tool_output(result: &ToolResult) -> Result<Rendered, Error> {
         ("output", output),
     ]);
     extra::add(&mut fields, Format::Responses, extra);
-    Ok(openai::rendered(fields))
+    Ok(rendered(fields, "output", is_markable))
 }
 
 /// Says in the first text part, or in one of its own, that the tool failed.

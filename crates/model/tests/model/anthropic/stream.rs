@@ -343,7 +343,7 @@ fn errors_of_the_provider_have_their_kind_and_end_the_answer() {
         ("permission_error", "no", ErrorKind::Unauthorized),
         ("billing_error", "no credit", ErrorKind::Rejected),
         ("not_found_error", "model: x", ErrorKind::Rejected),
-        ("request_too_large", "too large", ErrorKind::Rejected),
+        ("request_too_large", "too large", ErrorKind::TooLong),
         (
             "invalid_request_error",
             "messages: at least one",

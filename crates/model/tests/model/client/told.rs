@@ -44,6 +44,21 @@ async fn too_long_a_conversation_is_recognised() {
         ),
         (413, "Request exceeds the maximum size", "request_too_large"),
         (400, "the request exceeds the available context size", "x"),
+        (
+            400,
+            "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000",
+            "invalid_request_error",
+        ),
+        (
+            400,
+            "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+            "invalid_argument",
+        ),
+        (
+            400,
+            "Your input exceeds the context window of this model.",
+            "x",
+        ),
         (500, "input is too long for the context window", "x"),
     ] {
         let server = Server::start([refusal(status, message, code)]).await;
@@ -52,6 +67,10 @@ async fn too_long_a_conversation_is_recognised() {
         assert!(error.message.contains("shorten the conversation"));
         assert_eq!(server.asked().len(), 1);
     }
+    let behind = r#"{"error":{"code":400,"message":"Provider returned error","metadata":{"raw":"{\"message\":\"prompt is too long: 9 tokens > 8 maximum\"}"}}}"#;
+    let server = Server::start([Answer::json(400, behind)]).await;
+    let error = ask(&model(&server)).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TooLong);
     let server = Server::start([refusal(
         429,
         "Request too large: limit 30000 tokens per min",

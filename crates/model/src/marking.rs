@@ -1,0 +1,243 @@
+//! Where and how providers take cache markers: a data file.
+
+use std::sync::LazyLock;
+
+use cachalot_core::Problem;
+use cachalot_core::tree::{self, Node, Section};
+
+use crate::Format;
+use crate::provider::read_format;
+
+const BUILT_IN: &str = include_str!("../data/markers.yaml");
+
+/// What a marker looks like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Style {
+    /// There are none.
+    #[default]
+    None,
+    /// Anthropic's `cache_control`, in a content block; elsewhere in a part of a message.
+    CacheControl,
+    /// `OpenAI`'s `prompt_cache_breakpoint`, in a part of what the model is told. What it says itself
+    /// takes none.
+    Breakpoints,
+}
+
+/// How a provider takes markers for a model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Marking {
+    /// What they look like.
+    pub style: Style,
+    /// How many there may be in one request.
+    pub most: usize,
+    /// How many positions before a marker are searched for what was kept, its own included: content
+    /// blocks. 1 is an exact match.
+    pub lookback: u32,
+    /// Whether consecutive calls of tools are one position, and consecutive results.
+    pub runs_count_once: bool,
+    /// Whether a marker may ask for an hour.
+    pub one_hour: bool,
+    /// Whether results of tools may carry one where they are messages of their own.
+    pub in_results: bool,
+    /// Tokens below which nothing is kept, where nothing is known of the model.
+    pub minimum: u64,
+}
+
+/// Which requests a [`Marking`] is for.
+#[derive(Debug)]
+struct Row {
+    format: Option<Format>,
+    providers: Vec<String>,
+    models: Vec<String>,
+    marking: Marking,
+}
+
+impl Marking {
+    /// How this provider takes markers for this model, if it is asked in this format.
+    #[must_use]
+    pub fn find(provider: &str, model: &str, format: Format) -> &'static Self {
+        static ROWS: LazyLock<(Vec<Row>, Marking)> = LazyLock::new(|| {
+            let (rows, problems) = parse(BUILT_IN);
+            debug_assert!(problems.is_empty(), "{problems:?}");
+            (rows, Marking::default())
+        });
+        let (rows, none) = &*ROWS;
+        let row = rows.iter().find(|row| row.fits(provider, model, format));
+        row.map_or(none, |row| &row.marking)
+    }
+}
+
+impl Row {
+    fn fits(&self, provider: &str, model: &str, format: Format) -> bool {
+        let model = model.rsplit('/').next().unwrap_or(model);
+        let is_named = |models: &[String]| models.iter().any(|part| model.contains(part.as_str()));
+        self.format.is_none_or(|own| own == format)
+            && (self.providers.is_empty() || self.providers.iter().any(|own| own == provider))
+            && (self.models.is_empty() || is_named(&self.models))
+    }
+
+    fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut section = Section::of(node, "a row of `rows`", problems)?;
+        let style = read_style(&mut section, problems);
+        let mut texts = |key| {
+            let texts = section.texts(key, problems).unwrap_or_default();
+            texts.into_iter().map(str::to_owned).collect()
+        };
+        let (providers, models) = (texts("providers"), texts("models"));
+        let format = read_format(&mut section, problems);
+        let mut is = |key| section.boolean(key, problems).unwrap_or(false);
+        let (runs_count_once, one_hour) = (is("runs_count_once"), is("one_hour"));
+        let in_results = is("in_results");
+        let mut number = |key, most| section.integer(key, 0..=most, problems).unwrap_or(0);
+        let (most, lookback) = (number("most", 100), number("lookback", 1_000));
+        let minimum = number("minimum", 1_000_000);
+        section.finish(problems);
+        Some(Self {
+            format,
+            providers,
+            models,
+            marking: Marking {
+                style: style?,
+                most: usize::try_from(most).unwrap_or(0),
+                lookback: u32::try_from(lookback).unwrap_or(0),
+                runs_count_once,
+                one_hour,
+                in_results,
+                minimum,
+            },
+        })
+    }
+}
+
+fn read_style(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Style> {
+    let place = section.place().clone();
+    match section.required_text("style", problems)? {
+        "cache_control" => Some(Style::CacheControl),
+        "breakpoints" => Some(Style::Breakpoints),
+        "none" => Some(Style::None),
+        other => {
+            let what = format!("there is no style `{other}`");
+            problems.push(Problem::new("bad-value", what).at(&place));
+            None
+        }
+    }
+}
+
+fn parse(text: &str) -> (Vec<Row>, Vec<Problem>) {
+    let mut problems = Vec::new();
+    let mut rows = Vec::new();
+    match tree::parse("markers.yaml", text) {
+        Err(found) => problems = found,
+        Ok(node) => {
+            if let Some(mut file) = Section::of(&node, "a file of markers", &mut problems) {
+                for node in file.list("rows", &mut problems).unwrap_or_default() {
+                    rows.extend(Row::read(node, &mut problems));
+                }
+                file.finish(&mut problems);
+            }
+        }
+    }
+    (rows, problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_with_the_program_is_right() {
+        let (rows, problems) = parse(BUILT_IN);
+        assert_eq!(problems, []);
+        for row in &rows {
+            let has_none = row.marking.style == Style::None;
+            assert_eq!(row.marking == Marking::default(), has_none, "{row:?}");
+            assert!(
+                has_none || row.marking.most > 0 && row.marking.lookback > 0,
+                "{row:?}"
+            );
+            // Markers of this style stand in parts of messages of these formats.
+            let fits =
+                row.marking.style != Style::Breakpoints || row.format != Some(Format::Messages);
+            assert!(fits, "{row:?}");
+            for provider in &row.providers {
+                let known = crate::provider::KnownProviders::built_in();
+                assert!(known.provider(provider).is_some(), "{provider}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_row_that_fits_holds() {
+        let style = |provider, model, format| Marking::find(provider, model, format).style;
+        let cases = [
+            (
+                "anthropic",
+                "claude-opus-5",
+                Format::Messages,
+                Style::CacheControl,
+            ),
+            ("anthropic", "claude-opus-5", Format::Chat, Style::None),
+            (
+                "openrouter",
+                "anthropic/claude-sonnet-5",
+                Format::Chat,
+                Style::CacheControl,
+            ),
+            (
+                "openrouter",
+                "anthropic/claude-sonnet-5",
+                Format::Responses,
+                Style::None,
+            ),
+            (
+                "openrouter",
+                "qwen/qwen3-coder",
+                Format::Chat,
+                Style::CacheControl,
+            ),
+            ("openrouter", "openai/gpt-5.6", Format::Chat, Style::None),
+            (
+                "litellm",
+                "us.anthropic.claude-opus-5-v1:0",
+                Format::Chat,
+                Style::CacheControl,
+            ),
+            ("litellm", "gpt-5.6", Format::Chat, Style::None),
+            ("openai", "gpt-5.6-mini", Format::Chat, Style::Breakpoints),
+            (
+                "openai",
+                "gpt-6.1-sol",
+                Format::Responses,
+                Style::Breakpoints,
+            ),
+            ("openai", "gpt-5.6-chat-latest", Format::Chat, Style::None),
+            ("openai", "gpt-5.5", Format::Responses, Style::None),
+            ("openai", "gpt-4o", Format::Chat, Style::None),
+            ("azure", "gpt-5.6", Format::Responses, Style::None),
+            ("ollama", "claude", Format::Chat, Style::None),
+        ];
+        for (provider, model, format, expected) in cases {
+            assert_eq!(
+                style(provider, model, format),
+                expected,
+                "{provider} {model} {format:?}"
+            );
+        }
+        let marking = |provider, model| Marking::find(provider, model, Format::Chat);
+        assert!(!marking("openrouter", "qwen/qwen3-max").one_hour);
+        assert!(marking("openrouter", "anthropic/claude-opus-5").in_results);
+        assert!(!marking("litellm", "claude-opus-5").in_results);
+    }
+
+    #[test]
+    fn a_style_that_nobody_knows_is_told() {
+        let (rows, problems) = parse("rows: [{style: cache-control}]");
+        assert!(rows.is_empty());
+        assert_eq!(problems.len(), 1);
+        assert!(
+            problems[0].to_string().contains("`cache-control`"),
+            "{}",
+            problems[0]
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! A review of a conversation: tries what it may not do, keeps one thing, and ends.
+//!
+//! It exercises what a review must get right: a tool that it is shown and may not use does not run.
+
+use serde_json::json;
+
+use crate::dialogue::Dialogue;
+use crate::reply::ScriptedReply;
+
+/// How a review is known: it begins with these words.
+const WORDS: &str = "look back over this conversation";
+/// What it tries, if the request has it.
+const TRIED: &str = "shell";
+const MEMORY: &str = "memory";
+
+/// The next step, if a review is asked for.
+pub(super) fn reply(dialogue: &Dialogue) -> Option<ScriptedReply> {
+    let is_review = |text: &String| text.to_lowercase().contains(WORDS);
+    if !dialogue.user.iter().any(is_review) {
+        return None;
+    }
+    let steps = [TRIED, MEMORY]
+        .into_iter()
+        .filter(|tool| dialogue.offers(tool));
+    Some(match steps.collect::<Vec<_>>().get(dialogue.step) {
+        Some(&TRIED) => ScriptedReply::call(TRIED, json!({"command": "git log -5"})),
+        Some(_) => ScriptedReply::call(
+            MEMORY,
+            json!({
+                "action": "store",
+                "key": "simulated review",
+                "value": "The user talks to the Cachalot simulator.",
+            }),
+        ),
+        None => end(dialogue),
+    })
+}
+
+/// Says what was kept.
+fn end(dialogue: &Dialogue) -> ScriptedReply {
+    let kept = dialogue.calls.iter().any(|call| {
+        let result = dialogue.result_of(call);
+        call.name == MEMORY && result.is_some_and(|result| result.text.contains("\"stored\":true"))
+    });
+    ScriptedReply::text(match kept {
+        true => "[simulated] I remember whom the user talks to.",
+        false => "[simulated] Nothing to keep.",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialogue::{Call, CallResult, OfferedTool};
+
+    fn reviewing(tools: &[&str]) -> Dialogue {
+        let tool = |name: &&str| OfferedTool {
+            name: (*name).to_owned(),
+            schema: json!({"type": "object"}),
+        };
+        Dialogue {
+            user: vec!["Look back over this conversation. …".to_owned()],
+            tools: tools.iter().map(tool).collect(),
+            ..Dialogue::default()
+        }
+    }
+
+    fn called(dialogue: &Dialogue) -> Option<String> {
+        let calls = reply(dialogue)?.tool_calls;
+        calls.first().map(|call| call.name.clone())
+    }
+
+    #[test]
+    fn it_tries_a_shell_stores_a_memory_and_says_so() {
+        let mut dialogue = reviewing(&["memory", "shell"]);
+        assert_eq!(called(&dialogue).as_deref(), Some("shell"));
+        dialogue.step = 1;
+        assert_eq!(called(&dialogue).as_deref(), Some("memory"));
+        dialogue.step = 2;
+        dialogue.calls.push(Call {
+            id: "1".to_owned(),
+            name: "memory".to_owned(),
+            arguments: json!({}),
+        });
+        dialogue.results.push(CallResult {
+            call_id: "1".to_owned(),
+            text: r#"{"key":"simulated review","replaced":false,"stored":true}"#.to_owned(),
+            is_error: false,
+        });
+        let text = reply(&dialogue).and_then(|reply| reply.text);
+        assert_eq!(
+            text.as_deref(),
+            Some("[simulated] I remember whom the user talks to.")
+        );
+    }
+
+    #[test]
+    fn without_tools_it_keeps_nothing() {
+        let text = reply(&reviewing(&[])).and_then(|reply| reply.text);
+        assert_eq!(text.as_deref(), Some("[simulated] Nothing to keep."));
+        let dialogue = Dialogue {
+            user: vec!["Look back.".to_owned()],
+            ..Dialogue::default()
+        };
+        assert!(reply(&dialogue).is_none());
+    }
+}
