@@ -12,10 +12,20 @@ use cachalot_memory::sqlite::{Options, SqliteMemory};
 use cachalot_memory::{Memory, Record};
 use cachalot_model::wire::{Rendered, Wire as _, anthropic::Messages};
 use cachalot_model::{Message, Parameters, Role, ToolDefinition};
-use cachalot_prompt::{Head, Plan, Prompt, Session, Sessions, contiguous, segments, simple_plan};
+use cachalot_prompt::{
+    Head, Occasion, Plan, Prompt, Rules, Session, Sessions, contiguous, plan, segments,
+};
 use serde_json::json;
 
 const MESSAGES: usize = 200;
+
+const RULES: Rules = Rules {
+    most: 4,
+    lookback: 20,
+    runs_count_once: true,
+    one_hour: true,
+    minimum: 1_024,
+};
 
 /// A little more than a kilobyte, with what has to be escaped.
 fn message(number: usize) -> Arc<Message> {
@@ -82,7 +92,14 @@ fn bodies(prompt: &Prompt, tail: &Bytes) {
     let next = message(MESSAGES);
     let rendered = pieces(&next);
     let longer = || prompt.append(&rendered, Arc::clone(&next));
-    let plan_of = |prompt: &Prompt| simple_plan(prompt, &Messages);
+    let occasion = Occasion {
+        previous_end: prompt
+            .len()
+            .checked_sub(3)
+            .and_then(|end| end.try_into().ok()),
+        ..Occasion::default()
+    };
+    let plan_of = |prompt: &Prompt| plan(prompt, &RULES, &occasion).plan;
     let body = contiguous(&longer(), &Messages, &plan_of(&longer()), tail);
     let plain = contiguous(&longer(), &Messages, &Plan::none(), tail);
     let value: serde_json::Value = serde_json::from_slice(&plain).unwrap();

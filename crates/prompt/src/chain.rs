@@ -10,6 +10,7 @@ use cachalot_model::wire::Rendered;
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 
+use crate::plan::places::{Place, Places};
 use crate::record::Stored;
 
 /// Where a piece stands. Providers hash in this order, so what changes at one level is lost for it
@@ -41,7 +42,7 @@ impl fmt::Display for Level {
 pub struct NodeId(pub Digest);
 
 impl NodeId {
-    fn of(parent: Option<Self>, level: Level, bytes: &[u8]) -> Self {
+    pub(crate) fn of(parent: Option<Self>, level: Level, bytes: &[u8]) -> Self {
         let mut hasher = sha2::Sha256::new();
         hasher.update(parent.map_or([0; 32], |parent| *parent.0.as_bytes()));
         hasher.update([level as u8]);
@@ -83,10 +84,8 @@ pub struct Node {
     pub depth: u32,
     /// How many bytes the pieces have up to the end of this one, without what joins them.
     pub total: u64,
-    /// The last piece before the messages, up to this one, that may carry a marker.
-    pub(crate) frozen_mark: Option<u32>,
-    /// The last message, up to this piece, that may carry a marker: the index of its piece.
-    pub(crate) newest_mark: Option<u32>,
+    /// Where markers may stand up to this piece.
+    pub(crate) places: Places,
     /// A comma and the bytes, in one: half as many segments.
     pub(crate) behind_comma: Bytes,
     /// Under which key a memory keeps it, once that is known.
@@ -176,14 +175,15 @@ impl Prompt {
         let behind_comma = behind_comma.freeze();
         let depth = parent.as_ref().map_or(0, |node| node.depth + 1);
         let mark_at = mark_at.filter(|at| (*at as usize) < bytes.len());
-        let here = mark_at.map(|_| depth);
-        let (frozen, newest) = parent
+        let total = self.bytes() + bytes.len() as u64;
+        let here = mark_at.map(|_| Place {
+            node: depth,
+            bytes: total,
+        });
+        let before = parent
             .as_ref()
-            .map_or((None, None), |node| (node.frozen_mark, node.newest_mark));
-        let (frozen_mark, newest_mark) = match level {
-            Level::Message => (frozen, here.or(newest)),
-            Level::Tool | Level::System => (here.or(frozen), newest),
-        };
+            .map_or_else(Places::default, |node| node.places);
+        let places = before.with(level, here, source.as_deref());
         Self {
             tip: Some(Arc::new(Node {
                 level,
@@ -192,9 +192,8 @@ impl Prompt {
                 source,
                 id: NodeId::of(self.tip(), level, bytes),
                 depth,
-                total: self.bytes() + bytes.len() as u64,
-                frozen_mark,
-                newest_mark,
+                total,
+                places,
                 behind_comma,
                 record: OnceLock::new(),
                 parent,

@@ -38,12 +38,25 @@ pub struct Head {
     /// The session that it was forked from, or that delegated to it.
     #[serde(default)]
     pub parent: Option<String>,
+    /// The session whose prefix it goes on with, if it is a fork that does: requests are routed as
+    /// those of that one are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// When it was created; given by [`crate::Sessions`].
     #[serde(default)]
     pub created: Millis,
     /// Whatever else is to be kept with it.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub notes: Map<String, Value>,
+}
+
+/// The session that a fork goes on with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Its name.
+    pub session: String,
+    /// When it was created.
+    pub created: Millis,
 }
 
 impl Head {
@@ -65,9 +78,20 @@ impl Head {
             format,
             base_url: None,
             parent: None,
+            origin: None,
             created: 0,
             notes: Map::new(),
         }
+    }
+
+    /// The session that the provider knows: its own origin, or this session itself. The origin of forks
+    /// that go on with its prefix.
+    #[must_use]
+    pub fn lineage(&self) -> Origin {
+        self.origin.clone().unwrap_or_else(|| Origin {
+            session: self.id.clone(),
+            created: self.created,
+        })
     }
 
     /// The parameters of a request of this session: with a key that leads requests with the same
@@ -77,9 +101,10 @@ impl Head {
         let mut parameters = parameters.clone();
         // Others that speak the format may refuse a field that they do not know.
         if parameters.cache_key.is_none() && matches!(self.provider.as_str(), "openai" | "azure") {
-            parameters.cache_key = Some(match self.id.len() {
-                0..=LONGEST_KEY => self.id.clone(),
-                _ => Digest::of(self.id.as_bytes()).to_hex(),
+            let id = self.origin.as_ref().map_or(&self.id, |it| &it.session);
+            parameters.cache_key = Some(match id.len() {
+                0..=LONGEST_KEY => id.clone(),
+                _ => Digest::of(id.as_bytes()).to_hex(),
             });
         }
         parameters

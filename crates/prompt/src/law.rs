@@ -135,7 +135,7 @@ pub(crate) fn divergence(previous: &Prompt, next: &Prompt) -> Option<Break> {
 }
 
 /// The pieces that have bytes.
-fn sent(prompt: &Prompt) -> Vec<&Node> {
+pub(crate) fn sent(prompt: &Prompt) -> Vec<&Node> {
     let mut nodes = prompt.nodes();
     nodes.retain(|node| !node.bytes.is_empty());
     nodes

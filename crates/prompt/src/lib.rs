@@ -7,14 +7,18 @@
 //! with all that may differ. So the bytes of one request are a prefix of those of the next;
 //! [`extends`] checks that for whoever wants it checked.
 //!
-//! [`Sessions`] keep prompts in a memory, so that another process goes on with the identical prefix.
+//! [`Sessions`] keep prompts in a memory, so that another process goes on with the identical prefix. A
+//! [`Tree`] tells what prompts have in common.
 
 mod body;
 mod chain;
+pub mod diagnosis;
 mod error;
+pub mod foreign;
 mod head;
 mod hex_digest;
 mod law;
+pub mod log;
 pub mod namespace;
 mod pins;
 mod plan;
@@ -24,16 +28,20 @@ mod session;
 mod sessions;
 mod store;
 mod tail;
+mod tree;
+mod watch;
 
 pub use body::{contiguous, prefix, segments};
 pub use chain::{Level, Node, NodeId, Prompt};
 pub use error::{Error, ErrorKind};
-pub use head::{Head, Totals};
+pub use head::{Head, Origin, Totals};
 pub use law::{Break, Cause, Sent, extends};
 pub use namespace::Namespace;
-pub use plan::{MOST_MARKS, Mark, Plan, simple_plan};
+pub use plan::{Keep, MOST_MARKS, Mark, Note, Occasion, Part, Plan, Planned, Rules, plan};
 pub use removal::Swept;
 pub use session::{Session, Target};
 pub use sessions::{Listing, Overview, Sessions, Summary};
 pub use store::{PIECES, SESSIONS};
 pub use tail::Tail;
+pub use tree::{End, Forest, Run, Sharing, Tree};
+pub use watch::{Asked, Watch};

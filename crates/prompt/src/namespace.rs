@@ -94,6 +94,29 @@ impl Namespace {
         Self { fields }
     }
 
+    /// Of the body of a request of any client: its members beside the pieces, by their names on the
+    /// wire, as they are written. Not to be compared with a namespace of [`Parameters`], whose fields
+    /// have names of our own.
+    #[must_use]
+    pub fn of_members(format: Format, members: &[(&[u8], &[u8])]) -> Self {
+        let said = members.iter().filter(|(_, value)| *value != b"null");
+        let mut fields: Vec<Field> = said
+            .filter_map(|(name, value)| {
+                let name = std::str::from_utf8(name).ok()?;
+                let level =
+                    extra_level(name, format).filter(|_| !OF_ONE_REQUEST.contains(&name))?;
+                Some(Field {
+                    level,
+                    name: name.to_owned(),
+                    digest: Canonical::json(value)
+                        .map_or_else(|_| Digest::of(value), |value| value.digest()),
+                })
+            })
+            .collect();
+        fields.sort_by(|one, other| (one.level, &one.name).cmp(&(other.level, &other.name)));
+        Self { fields }
+    }
+
     /// The fields, in the order of levels, then names.
     #[must_use]
     pub fn fields(&self) -> &[Field] {
@@ -166,6 +189,24 @@ const WITHOUT_EFFECT: [&str; 26] = [
     "top_logprobs",
     "top_p",
     "user",
+];
+
+/// Members of other clients' bodies that name one request, or are for a gateway before the model.
+const OF_ONE_REQUEST: [&str; 14] = [
+    "api_base",
+    "api_key",
+    "conversation",
+    "extra_headers",
+    "headers",
+    "max_retries",
+    "num_retries",
+    "previous_response_id",
+    "prompt_cache_retention",
+    "request_id",
+    "session_id",
+    "timeout",
+    "trace",
+    "usage",
 ];
 
 /// The level of a further field of the wire.

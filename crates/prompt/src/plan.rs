@@ -1,8 +1,21 @@
 //! Where cache markers go.
+//!
+//! A provider keeps a request's beginning up to a marker, and a later request with the same beginning
+//! reads it there for a fraction of the price. Keeping it costs, too: so a marker goes where the same
+//! bytes will stand again, and nowhere else.
 
-use cachalot_model::wire::{MarkerTime, Wire};
+mod keep;
+mod note;
+pub(crate) mod places;
+mod planner;
+mod rules;
 
-use crate::chain::Prompt;
+use cachalot_model::wire::MarkerTime;
+
+pub use keep::Keep;
+pub use note::{Note, Part};
+pub use planner::{Occasion, Planned, plan};
+pub use rules::Rules;
 
 /// Providers take no more markers than this in one request.
 pub const MOST_MARKS: usize = 4;
@@ -10,7 +23,7 @@ pub const MOST_MARKS: usize = 4;
 /// A marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
-    /// The index of the piece that it goes into; see [`Prompt::nodes`].
+    /// The index of the piece that it goes into; see [`Prompt::nodes`](crate::Prompt::nodes).
     pub node: u32,
     /// How long the prefix is to be kept.
     pub time: MarkerTime,
@@ -46,24 +59,10 @@ impl Plan {
     pub fn marks(&self) -> &[Mark] {
         &self.marks
     }
-}
 
-/// The simple rule: five minutes at the end of the frozen part (the last of the system's text, or
-/// the last tool if there is none) and at the newest message. A piece where no marker may stand
-/// passes it on to the one before; none leaves its part (tools and system, messages). A format
-/// without markers gets none. Costs the same however long the prompt is.
-#[must_use]
-pub fn simple_plan(prompt: &Prompt, wire: &dyn Wire) -> Plan {
-    if wire.marker(MarkerTime::FiveMinutes).is_none() {
-        return Plan::none();
+    /// The piece of the last marker: what [`Occasion::previous_end`] of the next request is.
+    #[must_use]
+    pub fn end(&self) -> Option<u32> {
+        self.marks.last().map(|mark| mark.node)
     }
-    let Some(tip) = prompt.last() else {
-        return Plan::none();
-    };
-    let mark = |node| Mark {
-        node,
-        time: MarkerTime::FiveMinutes,
-    };
-    let nodes = [tip.frozen_mark, tip.newest_mark];
-    Plan::of(nodes.into_iter().flatten().map(mark))
 }

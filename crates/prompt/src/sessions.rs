@@ -1,5 +1,6 @@
 //! The sessions of a memory.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use cachalot_core::{Clock, Digest, Millis, Seals};
@@ -13,12 +14,23 @@ use crate::record::{Saved, Stored};
 use crate::removal::Swept;
 use crate::session::{Change, Session, Untidy};
 use crate::store::{SESSIONS, Store};
+use crate::tree::{Forest, Tree};
 
 /// So many candidates are named.
 const CANDIDATES: u32 = 10;
 
 /// How often a session is read again that changes while it is read.
 const READINGS: usize = 8;
+
+/// Records of pieces that were read before, and where they are in a [`Forest`].
+type Known = HashMap<Digest, usize>;
+
+/// A session that was read.
+struct Reading {
+    record: Record,
+    saved: Saved,
+    pieces: Vec<Stored>,
+}
 
 /// The sessions of a memory, which may be shared with other processes.
 #[derive(Clone)]
@@ -129,9 +141,27 @@ impl Sessions {
         let Some(id) = self.resolve(id).await? else {
             return Ok(None);
         };
+        let Some(Reading {
+            record,
+            saved,
+            pieces,
+        }) = self.read(&id, &HashMap::new()).await?
+        else {
+            return Ok(None);
+        };
+        let prompt = pieces
+            .into_iter()
+            .fold(Prompt::default(), |prompt, piece| prompt.restored(piece));
+        self.is_named(&id, &saved, prompt.tip(), prompt.len() as u64)?;
+        Ok(Some(self.session(id, saved, record, prompt)))
+    }
+
+    /// The session of exactly this name as it is at one moment; `None` if there is none. Of its pieces
+    /// those that stand behind the `known` ones.
+    async fn read(&self, id: &str, known: &Known) -> Result<Option<Reading>, Error> {
         let mut missing = None;
         for _ in 0..READINGS {
-            let Some(record) = self.store.head(&id).await? else {
+            let Some(record) = self.store.head(id).await? else {
                 return Ok(None);
             };
             // Its pieces may go while they are read, but then the record changes, or goes, too.
@@ -139,14 +169,23 @@ impl Sessions {
                 break;
             }
             let saved = Saved::decode(&record.value);
-            let saved = saved.map_err(|why| self.store.unreadable(&id, why))?;
-            match self.load(&id, &saved).await? {
-                Some(prompt) => return Ok(Some(self.session(id, saved, record, prompt))),
+            let saved = saved.map_err(|why| self.store.unreadable(id, why))?;
+            match self.pieces(id, &saved, known).await? {
+                Some(pieces) => {
+                    return Ok(Some(Reading {
+                        record,
+                        saved,
+                        pieces,
+                    }));
+                }
                 None => missing = Some(record.value),
             }
         }
-        let location = self.store.location();
-        Err(Error::damaged(&id, location, "a piece of it is missing"))
+        Err(self.damaged(id, "a piece of it is missing"))
+    }
+
+    fn damaged(&self, id: &str, what: &str) -> Error {
+        Error::damaged(id, self.store.location(), what)
     }
 
     fn session(&self, id: String, saved: Saved, record: Record, prompt: Prompt) -> Session {
@@ -169,32 +208,45 @@ impl Sessions {
         }
     }
 
-    /// The saved prompt; `None` if a piece is missing.
-    async fn load(&self, id: &str, saved: &Saved) -> Result<Option<Prompt>, Error> {
-        let damaged = |what: &str| Error::damaged(id, self.store.location(), what);
+    /// The pieces of a saved prompt, in order, from behind the last known one; `None` if one is
+    /// missing.
+    async fn pieces(
+        &self,
+        id: &str,
+        saved: &Saved,
+        known: &Known,
+    ) -> Result<Option<Vec<Stored>>, Error> {
         let mut pieces: Vec<Stored> = Vec::new();
         let mut next: Option<Digest> = saved.tip;
-        while let Some(key) = next {
+        while let Some(key) = next.filter(|key| !known.contains_key(key)) {
             let Some(piece) = self.store.piece(id, key).await? else {
                 return Ok(None);
             };
             next = piece.parent;
             pieces.push(piece);
             if pieces.len() as u64 > saved.pieces {
-                return Err(damaged("it has more pieces than its record says"));
+                return Err(self.damaged(id, "it has more pieces than its record says"));
             }
         }
         pieces.reverse();
         if pieces.windows(2).any(|pair| pair[0].level > pair[1].level) {
-            return Err(damaged("its pieces are not in order"));
+            return Err(self.damaged(id, "its pieces are not in order"));
         }
-        let prompt = pieces
-            .into_iter()
-            .fold(Prompt::default(), |prompt, piece| prompt.restored(piece));
-        if prompt.tip() != saved.prompt_id() || prompt.len() as u64 != saved.pieces {
-            return Err(damaged("its pieces are not those that its record names"));
+        Ok(Some(pieces))
+    }
+
+    /// Whether what was read is the prompt that the session's record names.
+    fn is_named(
+        &self,
+        id: &str,
+        saved: &Saved,
+        tip: Option<NodeId>,
+        pieces: u64,
+    ) -> Result<(), Error> {
+        if tip == saved.prompt_id() && pieces == saved.pieces {
+            return Ok(());
         }
-        Ok(Some(prompt))
+        Err(self.damaged(id, "its pieces are not those that its record names"))
     }
 
     /// The full name of the session of this name, or of the only one whose name begins so.
@@ -285,6 +337,72 @@ impl Sessions {
                 saved: record.updated,
             },
         }
+    }
+
+    /// What sessions have in common: their prompts as a tree, the first created first. Every piece is
+    /// read once, and at no time are there more bytes of them than one session adds; what is kept is
+    /// by the number of pieces.
+    ///
+    /// # Errors
+    /// The memory fails. A damaged session is listed as such.
+    pub async fn tree(&self, listing: &Listing<'_>) -> Result<Tree, Error> {
+        let mut listed = self.list(listing).await?;
+        let created = |summary: &Summary| summary.state.as_ref().map_or(0, |it| it.head.created);
+        listed.sort_by(|one, other| (created(one), &one.id).cmp(&(created(other), &other.id)));
+        let (mut forest, mut known) = (Forest::default(), Known::new());
+        let mut unreadable = Vec::new();
+        for Summary { id, state, .. } in listed {
+            let planted = match state {
+                Ok(_) => self.plant(&id, &mut forest, &mut known).await,
+                Err(error) => Err(error),
+            };
+            match planted {
+                Ok(()) => {}
+                Err(error) if matches!(error.kind, ErrorKind::Damaged | ErrorKind::TooNew) => {
+                    unreadable.push((id, error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Tree {
+            unreadable,
+            ..forest.tree()
+        })
+    }
+
+    /// Adds a session to a forest, if it is still there. `known` are the records that are in it.
+    async fn plant(&self, id: &str, forest: &mut Forest, known: &mut Known) -> Result<(), Error> {
+        let Some(Reading { saved, pieces, .. }) = self.read(id, known).await? else {
+            return Ok(());
+        };
+        let root = pieces.first().map_or(saved.tip, |piece| piece.parent);
+        let root = root.and_then(|key| known.get(&key).copied());
+        let before = root.map(|root| forest.piece(root));
+        let in_order = match (before, pieces.first()) {
+            (Some(before), Some(first)) => before.level <= first.level,
+            _ => true,
+        };
+        if !in_order {
+            return Err(self.damaged(id, "its pieces are not in order"));
+        }
+        let mut ids = Vec::with_capacity(pieces.len());
+        let mut tip = before.map(|before| before.id);
+        for piece in &pieces {
+            let id = NodeId::of(tip, piece.level, &piece.bytes);
+            ids.push(id);
+            tip = Some(id);
+        }
+        let depth = before.map_or(0, |before| u64::from(before.depth) + 1);
+        self.is_named(id, &saved, tip, depth + ids.len() as u64)?;
+        let mut end = root;
+        for (piece, id) in pieces.iter().zip(ids) {
+            let (bytes, source) = (piece.bytes.len(), piece.source.as_ref());
+            let at = forest.add(end, id, piece.level, bytes, source);
+            known.insert(piece.key, at);
+            end = Some(at);
+        }
+        forest.end(id, end);
+        Ok(())
     }
 
     /// Removes the session of exactly this name, damaged or not, and every piece that no other

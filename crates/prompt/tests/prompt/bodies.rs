@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cachalot_model::wire::{MarkerTime, Pieces, Rendered, Wire};
 use cachalot_model::{Message, Parameters, ToolChoice};
-use cachalot_prompt::{Mark, Plan, Prompt, contiguous, prefix, segments, simple_plan};
+use cachalot_prompt::{Mark, Plan, Prompt, contiguous, prefix, segments};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::{WIRES, conversation, frozen, said, small::Small};
+use crate::{WIRES, conversation, frozen, marks, said, small::Small};
 
 /// What one test case is about.
 #[derive(Debug, Clone)]
@@ -113,7 +113,7 @@ proptest! {
     fn the_contiguous_body_is_the_joined_segments_and_parses(case in case()) {
         for wire in WIRES {
             let (prompt, tail) = (case.prompt(wire), tail(wire, true));
-            for plan in [Plan::none(), simple_plan(&prompt, wire), case.plan()] {
+            for plan in [Plan::none(), marks(&prompt), case.plan()] {
                 let segments = segments(&prompt, wire, &plan, &tail);
                 let body = contiguous(&prompt, wire, &plan, &tail);
                 prop_assert_eq!(&joined(&segments), &body);
@@ -226,19 +226,19 @@ fn the_body_looks_as_it_should() {
     let body = contiguous(
         &prompt,
         &wire,
-        &simple_plan(&prompt, &wire),
+        &marks(&prompt),
         &Bytes::from_static(b",\"model\":\"m\"}"),
     );
     assert_eq!(
         std::str::from_utf8(&body).unwrap(),
-        r#"{"tools":[{"tool":"grep"},{"tool":"read_file"}],"system":[{"system":"You help."},{"system":"Today is a day.","mark":5}],"said":[{"role":"user","block":{"type":"text","text":"a"},"mark":5}],"model":"m"}"#
+        r#"{"tools":[{"tool":"grep"},{"tool":"read_file"}],"system":[{"system":"You help.","mark":5},{"system":"Today is a day.","mark":5}],"said":[{"role":"user","block":{"type":"text","text":"a"},"mark":5}],"model":"m"}"#
     );
     let wire = Small { apart: false };
     let prompt = said(&frozen(&wire), &wire, Message::user("a"));
     let body = contiguous(
         &prompt,
         &wire,
-        &simple_plan(&prompt, &wire),
+        &marks(&prompt),
         &Bytes::from_static(b",\"model\":\"m\"}"),
     );
     assert_eq!(
@@ -251,7 +251,7 @@ fn the_body_looks_as_it_should() {
 fn no_piece_is_copied_into_a_segment() {
     let wire = Small { apart: true };
     let prompt = said(&frozen(&wire), &wire, Message::user("a"));
-    let plan = simple_plan(&prompt, &wire);
+    let plan = marks(&prompt);
     let segments = segments(&prompt, &wire, &plan, &Bytes::from_static(b"}"));
     assert!(segments.len() < prompt.len() + 24);
     for node in prompt.nodes() {

@@ -1,12 +1,20 @@
 //! The check of the law, and namespaces.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cachalot_core::Digest;
+use cachalot_memory::Record;
 use cachalot_model::wire::{Rendered, Wire};
 use cachalot_model::{Format, Message, OutputFormat, Parameters, ReasoningWish, ToolChoice};
-use cachalot_prompt::{Break, Cause, Level, Namespace, Prompt, Sent, extends};
+use cachalot_prompt::{
+    Break, Cause, Level, Listing, Namespace, NodeId, PIECES, Prompt, Sent, Session, Sessions,
+    extends,
+};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::{WIRES, conversation, frozen, said, small::Small};
+use crate::{WIRES, conversation, frozen, head, in_process, run, said, small::Small, tree};
 
 const WIRE: Small = Small { apart: true };
 
@@ -239,6 +247,197 @@ fn the_order_of_keys_does_not_matter_and_the_format_does() {
     );
     let text = serde_json::to_string(&of(&one)).unwrap();
     assert_eq!(serde_json::from_str::<Namespace>(&text).unwrap(), of(&one));
+}
+
+/// What may become of a conversation between two requests.
+#[derive(Debug, Clone)]
+enum Step {
+    /// The user, the model or tools say something.
+    Say { branch: usize, message: Message },
+    /// A hook adds something to what is sent next, and that is noted.
+    Add { branch: usize, text: String },
+    /// Several messages in one step.
+    SayAll {
+        branch: usize,
+        messages: Vec<Message>,
+    },
+    /// A conversation goes on from here beside this one.
+    Fork { branch: usize, text: String },
+    /// It is opened again, as by another process.
+    Resume { branch: usize },
+    /// Its messages go, and a summary takes their place.
+    Restart { branch: usize, summary: String },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let text = || conversation::text();
+    (0_usize..6).prop_flat_map(move |branch| {
+        prop_oneof![
+            6 => conversation::message().prop_map(move |message| Step::Say { branch, message }),
+            2 => text().prop_map(move |text| Step::Add { branch, text }),
+            1 => conversation::messages(4)
+                .prop_map(move |messages| Step::SayAll { branch, messages }),
+            3 => text().prop_map(move |text| Step::Fork { branch, text }),
+            2 => Just(Step::Resume { branch }),
+            1 => text().prop_map(move |summary| Step::Restart { branch, summary }),
+        ]
+    })
+}
+
+/// A conversation, and what of it was sent last.
+struct Branch {
+    session: Session,
+    sent: Vec<u8>,
+}
+
+struct World {
+    wire: &'static dyn Wire,
+    sessions: Sessions,
+    branches: Vec<Branch>,
+}
+
+impl World {
+    fn body(&self, prompt: &Prompt) -> Vec<u8> {
+        cachalot_prompt::prefix(prompt, self.wire).concat()
+    }
+
+    /// The request of a branch now begins with the last one, byte for byte.
+    fn send(&mut self, branch: usize) {
+        let body = self.body(&self.branches[branch].session.prompt);
+        let sent = &mut self.branches[branch].sent;
+        assert!(body.starts_with(sent), "the prefix breaks");
+        *sent = body;
+    }
+
+    async fn say(&mut self, branch: usize, messages: &[Message]) {
+        let rendered = messages.iter().map(|message| {
+            let pieces = self.wire.message(message).unwrap();
+            (Arc::new(message.clone()), pieces)
+        });
+        let rendered: Vec<_> = rendered.collect();
+        let session = &mut self.branches[branch].session;
+        let notes = session.head.notes.clone();
+        session.append_all(&rendered, notes).await.unwrap();
+    }
+
+    async fn take(&mut self, step: Step) {
+        let count = self.branches.len();
+        let branch = match step {
+            Step::Say { branch, message } => {
+                self.say(branch % count, &[message]).await;
+                branch % count
+            }
+            Step::Add { branch, text } => {
+                let mut message = Message::user(text);
+                message
+                    .extra
+                    .insert("@added".to_owned(), json!({"by": "a hook"}));
+                self.say(branch % count, &[message]).await;
+                branch % count
+            }
+            Step::SayAll { branch, messages } => {
+                self.say(branch % count, &messages).await;
+                branch % count
+            }
+            Step::Fork { branch, text } => {
+                self.fork(branch % count).await;
+                self.say(count, &[Message::user(text)]).await;
+                self.send(count);
+                branch % count
+            }
+            Step::Resume { branch } => {
+                let branch = &mut self.branches[branch % count].session;
+                let name = branch.head.id.clone();
+                *branch = self.sessions.open(&name).await.unwrap().unwrap();
+                return self.send(self.named(&name));
+            }
+            Step::Restart { branch, summary } => {
+                let branch = branch % count;
+                let session = &mut self.branches[branch].session;
+                session.restart(serde_json::Map::new()).await.unwrap();
+                // What comes before the messages was sent, and stays.
+                let kept = self.body(&self.branches[branch].session.prompt.frozen());
+                assert!(self.branches[branch].sent.starts_with(&kept));
+                self.branches[branch].sent = kept;
+                self.say(branch, &[Message::user(summary)]).await;
+                branch
+            }
+        };
+        self.send(branch);
+    }
+
+    fn named(&self, name: &str) -> usize {
+        let mut branches = self.branches.iter();
+        branches.position(|it| it.session.head.id == name).unwrap()
+    }
+
+    async fn fork(&mut self, of: usize) {
+        let parent = &self.branches[of];
+        let mut head = head(&format!("s{}", self.branches.len()));
+        head.parent = Some(parent.session.head.id.clone());
+        let (prompt, sent) = (parent.session.prompt.clone(), parent.sent.clone());
+        let session = self.sessions.create_from(head, prompt).await.unwrap();
+        self.branches.push(Branch { session, sent });
+    }
+}
+
+/// The name of the prefix that ends with a stored piece, and its bytes, by the records alone.
+fn unpacked(records: &[Record]) -> BTreeMap<NodeId, u64> {
+    let by_key: BTreeMap<&str, &Record> = records
+        .iter()
+        .map(|record| (record.key.strip_prefix("piece/").unwrap(), record))
+        .collect();
+    fn id(by_key: &BTreeMap<&str, &Record>, record: &Record) -> (NodeId, u64) {
+        let value = &record.value;
+        let (level, flags, mut rest) = (value[1], value[2], &value[3..]);
+        let mut hashed = vec![0; 32];
+        if flags & 1 != 0 {
+            let (parent, behind) = rest.split_at(32);
+            let parent = Digest(parent.try_into().unwrap()).to_hex();
+            hashed = id(by_key, by_key[&*parent]).0.0.as_bytes().to_vec();
+            rest = behind;
+        }
+        rest = &rest[if flags & 2 == 0 { 0 } else { 4 }..];
+        let length = u64::from_le_bytes(rest[..8].try_into().unwrap());
+        hashed.push(level);
+        hashed.extend(&rest[8..][..usize::try_from(length).unwrap()]);
+        (NodeId(Digest::of(&hashed)), length)
+    }
+    records.iter().map(|record| id(&by_key, record)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Whatever happens to conversations, what was sent is what the next request begins with, and the
+    /// memory has every prefix once.
+    #[test]
+    fn what_was_sent_stays_and_is_stored_once(
+        steps in proptest::collection::vec(step(), 1..40),
+        wire in 0..WIRES.len(),
+    ) {
+        run(async {
+            let (sessions, memory) = in_process();
+            let wire = WIRES[wire];
+            let session = sessions.create_from(head("s0"), frozen(wire)).await.unwrap();
+            let branches = vec![Branch { session, sent: Vec::new() }];
+            let mut world = World { wire, sessions, branches };
+            world.send(0);
+            for step in steps {
+                world.take(step).await;
+            }
+            let prompts = world.branches.iter();
+            let prompts: Vec<(String, Prompt)> = prompts
+                .map(|it| (it.session.head.id.clone(), it.session.prompt.clone()))
+                .collect();
+            let tree = world.sessions.tree(&Listing::default()).await.unwrap();
+            assert!(tree.unreadable.is_empty());
+            tree::is_that_of(&tree, &prompts);
+            let stored = unpacked(&tree::records(&*memory, PIECES).await);
+            assert_eq!(tree.sharing.pieces, stored.len() as u64);
+            assert_eq!(tree.sharing.stored_bytes, stored.values().sum::<u64>());
+        });
+    }
 }
 
 proptest! {

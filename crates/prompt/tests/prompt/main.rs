@@ -5,10 +5,13 @@ mod bodies;
 mod chain;
 mod conversation;
 mod damage;
+mod diagnosis;
 mod double;
 mod failures;
+mod foreign;
 mod interleavings;
 mod law;
+mod log;
 mod model;
 mod plan;
 mod processes;
@@ -17,6 +20,8 @@ mod restart;
 mod sessions;
 mod small;
 mod tail;
+mod tree;
+mod watch;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +32,7 @@ use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::sqlite::{Options, SqliteMemory};
 use cachalot_model::wire::{Rendered, Wire};
 use cachalot_model::{Format, Message};
-use cachalot_prompt::{Head, Prompt, Session, Sessions};
+use cachalot_prompt::{Head, Occasion, Plan, Prompt, Rules, Session, Sessions, plan as plan_of};
 
 /// Every wire: a small one of ours with and without an array for the system, and the real ones.
 const WIRES: [&(dyn Wire + 'static); 5] = [
@@ -37,6 +42,20 @@ const WIRES: [&(dyn Wire + 'static); 5] = [
     &cachalot_model::wire::responses::Responses,
     &cachalot_model::wire::anthropic::Messages,
 ];
+
+/// Anthropic's rules, but that nothing is too short.
+const RULES: Rules = Rules {
+    most: 4,
+    lookback: 20,
+    runs_count_once: true,
+    one_hour: true,
+    minimum: 0,
+};
+
+/// The markers of a first request.
+fn marks(prompt: &Prompt) -> Plan {
+    plan_of(prompt, &RULES, &Occasion::default()).plan
+}
 
 fn run<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,35 +1,72 @@
-//! Where the simple rule puts markers.
+//! Where the planner puts markers.
 
-use cachalot_model::wire::{MarkerTime, Wire, anthropic::Messages};
-use cachalot_model::{Format, Message, Role};
-use cachalot_prompt::{MOST_MARKS, Mark, Plan, Prompt, simple_plan};
+mod accounting;
+mod keep;
+
+use cachalot_model::wire::{MarkerTime, Rendered, Wire, anthropic::Messages};
+use cachalot_model::{Block, Format, Limits, Marking, Message, Role};
+use cachalot_prompt::{
+    Keep, Mark, Note, Occasion, Part, Plan, Planned, Prompt, Rules, contiguous, plan,
+};
 use proptest::prelude::*;
+use serde_json::Value;
 
-use crate::{WIRES, conversation, frozen, said, small::Small};
+use crate::{RULES, WIRES, conversation, frozen, said, small::Small};
 
-fn marked(prompt: &Prompt, wire: &dyn Wire) -> Vec<u32> {
-    let plan = simple_plan(prompt, wire);
-    plan.marks().iter().map(|mark| mark.node).collect()
+/// A first request.
+fn first() -> Occasion {
+    Occasion::default()
+}
+
+/// The request behind one that was planned so.
+fn behind(planned: &Planned) -> Occasion {
+    Occasion {
+        previous_end: planned.plan.end(),
+        ..Occasion::default()
+    }
+}
+
+fn nodes(planned: &Planned) -> Vec<u32> {
+    planned.plan.marks().iter().map(|mark| mark.node).collect()
+}
+
+fn marked(prompt: &Prompt) -> Vec<u32> {
+    nodes(&plan(prompt, &RULES, &first()))
+}
+
+/// A call of a tool and its result, so often.
+fn rounds(mut prompt: Prompt, wire: &dyn Wire, times: usize) -> Prompt {
+    for _ in 0..times {
+        let call = vec![conversation::call("a")];
+        prompt = said(&prompt, wire, Message::of(Role::Assistant, call));
+        let result = vec![conversation::result("a", "1")];
+        prompt = said(&prompt, wire, Message::of(Role::User, result));
+    }
+    prompt
 }
 
 #[test]
-fn the_end_of_the_frozen_part_and_the_newest_message() {
+fn the_parts_of_a_prompt_end_with_markers() {
+    // Two tools, two texts: the first of them does not change from session to session.
     let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
+    assert_eq!(marked(&frozen(&Messages)), [2, 3]);
+    assert_eq!(marked(&prompt), [2, 3, 4]);
     let prompt = said(&prompt, &Messages, Message::assistant("b"));
-    assert_eq!(marked(&prompt, &Messages), [3, 5]);
-    assert_eq!(marked(&frozen(&Messages), &Messages), [3]);
-    assert!(marked(&Prompt::default(), &Messages).is_empty());
+    let prompt = said(&prompt, &Messages, Message::user("c"));
+    assert_eq!(marked(&prompt), [2, 3, 5, 6]);
+    // What a turn says and hears does not end it.
+    let prompt = rounds(prompt, &Messages, 2);
+    assert_eq!(marked(&prompt), [2, 3, 5, 10]);
+    assert!(marked(&Prompt::default()).is_empty());
 }
 
 #[test]
-fn the_last_tool_if_there_is_no_system() {
+fn the_last_tool_is_the_end_of_the_first_part_or_of_the_frozen_one() {
     let tools = ["a", "b"].map(|name| Messages.tool(&conversation::tool(name)));
-    let prompt = said(
-        &Prompt::begin(&tools, &[]),
-        &Messages,
-        Message::user("question"),
-    );
-    assert_eq!(marked(&prompt, &Messages), [1, 2]);
+    let one_text = Prompt::begin(&tools, &[Messages.system("text")]);
+    assert_eq!(marked(&one_text), [1, 2]);
+    let prompt = said(&Prompt::begin(&tools, &[]), &Messages, Message::user("a"));
+    assert_eq!(marked(&prompt), [1, 2]);
 }
 
 #[test]
@@ -38,29 +75,227 @@ fn a_piece_that_cannot_carry_a_marker_passes_it_on() {
     let system = [Messages.system("text"), Messages.system("")];
     let thought = conversation::reasoning(Format::Messages, "hm");
     let prompt = Prompt::begin(&tools, &system);
-    assert_eq!(marked(&prompt, &Messages), [1]);
+    assert_eq!(marked(&prompt), [0, 1]);
     let prompt = said(&prompt, &Messages, Message::user("a"));
     let prompt = said(
         &prompt,
         &Messages,
-        Message::of(Role::Assistant, vec![thought]),
+        Message::of(Role::Assistant, vec![thought.clone()]),
     );
-    assert_eq!(marked(&prompt, &Messages), [1, 3]);
-    // Never from the messages into the frozen part, nor the other way round.
-    let thought = conversation::reasoning(Format::Messages, "hm");
+    assert_eq!(marked(&prompt), [0, 1, 3]);
+    // Never from the messages into the frozen part.
     let prompt = said(
         &Prompt::begin(&tools, &[]),
         &Messages,
         Message::of(Role::Assistant, vec![thought]),
     );
-    assert_eq!(marked(&prompt, &Messages), [0]);
+    assert_eq!(marked(&prompt), [0]);
+}
+
+/// A conversation whose first request was planned, and that has so many more rounds now.
+fn longer(times: usize) -> (Prompt, Prompt, Planned) {
+    let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
+    let prompt = said(&prompt, &Messages, Message::assistant("b"));
+    let prompt = said(&prompt, &Messages, Message::user("c"));
+    let planned = plan(&prompt, &RULES, &first());
+    (prompt.clone(), rounds(prompt, &Messages, times), planned)
 }
 
 #[test]
-fn a_format_without_markers_gets_none() {
+fn what_the_request_before_wrote_is_marked_if_no_look_back_comes_there() {
+    // Call and result are two positions; with the newest, 19 may lie behind what was written.
+    for (times, expected) in [(9, vec![2, 3, 5, 24]), (10, vec![3, 5, 6, 26])] {
+        let (_, prompt, before) = longer(times);
+        let planned = plan(&prompt, &RULES, &behind(&before));
+        assert_eq!(nodes(&planned), expected, "{times} rounds");
+        let gave_way = planned.notes == [Note::GaveWay(Part::Stable)];
+        assert_eq!(gave_way, times == 10);
+    }
+}
+
+#[test]
+fn an_exact_match_is_marked_exactly() {
+    let rules = Rules {
+        lookback: 1,
+        ..RULES
+    };
+    let (before, prompt, _) = longer(1);
+    let planned = plan(&before, &rules, &first());
+    let planned = plan(&prompt, &rules, &behind(&planned));
+    assert_eq!(nodes(&planned), [3, 5, 6, 8]);
+}
+
+#[test]
+fn runs_of_calls_and_results_count_once() {
+    let (prompt, _, before) = longer(0);
+    let many = |block: fn(&str) -> Block| (0..30).map(|id| block(&id.to_string())).collect();
+    let prompt = said(
+        &prompt,
+        &Messages,
+        Message::of(Role::Assistant, many(conversation::call)),
+    );
+    let results = many(|id| conversation::result(id, "1"));
+    let prompt = said(&prompt, &Messages, Message::of(Role::User, results));
+    let planned = plan(&prompt, &RULES, &behind(&before));
+    assert_eq!(nodes(&planned), [2, 3, 5, 8]);
+    let each_counts = Rules {
+        runs_count_once: false,
+        ..RULES
+    };
+    let planned = plan(&prompt, &each_counts, &behind(&before));
+    assert_eq!(nodes(&planned), [3, 5, 6, 8]);
+}
+
+#[test]
+fn the_end_of_the_turn_before_is_looked_back_from_too() {
+    let (prompt, _, before) = longer(0);
+    let answer = Message::of(Role::Assistant, vec![Block::text("b"); 18]);
+    let prompt = said(&prompt, &Messages, answer);
+    let prompt = said(&prompt, &Messages, Message::user("d"));
+    // 19 positions behind from the newest, but fewer from the answer.
+    assert_eq!(
+        nodes(&plan(&prompt, &RULES, &behind(&before))),
+        [2, 3, 7, 8]
+    );
+    let answer = Message::of(Role::Assistant, vec![Block::text("b"); 20]);
+    let prompt = said(&longer(0).0, &Messages, answer);
+    let prompt = said(&prompt, &Messages, Message::user("d"));
+    assert_eq!(
+        nodes(&plan(&prompt, &RULES, &behind(&before))),
+        [3, 6, 7, 8]
+    );
+}
+
+#[test]
+fn what_is_surely_too_short_gets_no_marker_and_is_reported() {
+    let piece = |bytes: usize| {
+        let text = "x".repeat(bytes - Messages.system("").bytes.len());
+        Messages.system(&text)
+    };
+    let rules = Rules {
+        minimum: 1_000,
+        ..RULES
+    };
+    // A token has two bytes at least, and four in the estimate.
+    for (bytes, kept) in [(1_998, false), (2_000, true), (4_000, true)] {
+        let prompt = Prompt::begin(&[], &[piece(bytes)]);
+        let planned = plan(&prompt, &rules, &first());
+        assert_eq!(nodes(&planned), if kept { vec![0] } else { vec![] });
+        let short = Note::BelowMinimum {
+            part: Part::Frozen,
+            tokens: 500,
+            minimum: 1_000,
+        };
+        assert_eq!(planned.notes, if kept { vec![] } else { vec![short] });
+    }
+    // One note for the longest part that is too short.
+    let prompt = Prompt::begin(&[], &[piece(100), piece(300)]);
+    let long = said(&prompt, &Messages, Message::user("y".repeat(2_000)));
+    for (prompt, part, marks) in [
+        (
+            &said(&prompt, &Messages, Message::user("a")),
+            Part::Whole,
+            0,
+        ),
+        (&long, Part::Frozen, 1),
+    ] {
+        let planned = plan(prompt, &rules, &first());
+        assert_eq!(planned.plan.marks().len(), marks);
+        let [Note::BelowMinimum { part: found, .. }] = planned.notes[..] else {
+            panic!("{:?}", planned.notes);
+        };
+        assert_eq!(found, part);
+        let told = planned.notes[0].to_string();
+        assert!(
+            told.contains("1000 or more") && told.contains("estimated"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn the_minimum_of_the_catalog_wins() {
+    let marking = Marking::find("anthropic", "claude-opus-4-5", Format::Messages);
+    let limits = Limits {
+        minimum_cacheable: Some(4_096),
+        ..Limits::default()
+    };
+    assert_eq!(Rules::new(marking, &limits).minimum, 4_096);
+    let unknown = Rules::new(marking, &Limits::default());
+    assert_eq!(
+        (unknown.minimum, unknown.lookback, unknown.most),
+        (512, 20, 4)
+    );
+}
+
+#[test]
+fn the_last_request_marks_only_what_was_written() {
+    let (sent, _, before) = longer(0);
+    let last = Occasion {
+        is_last: true,
+        ..behind(&before)
+    };
+    let prompt = said(&sent, &Messages, Message::assistant("d"));
+    let prompt = said(&prompt, &Messages, Message::user("summarize"));
+    assert_eq!(nodes(&plan(&prompt, &RULES, &last)), [2, 3, 6]);
+    // The newest message of the one before is another one here: what it wrote is not there.
+    let other = sent.nodes()[..6].to_vec();
+    let (pieces, source): (Vec<Rendered>, _) = (
+        Messages
+            .message(&Message::user("c, and summarize"))
+            .unwrap(),
+        std::sync::Arc::new(Message::user("c, and summarize")),
+    );
+    let mut prompt = Prompt::begin(&rendered(&other[..2]), &rendered(&other[2..4]));
+    for node in &other[4..] {
+        prompt = prompt.append(&rendered(&[node]), node.source.clone().unwrap());
+    }
+    let prompt = prompt.append(&pieces, source);
+    assert_eq!(nodes(&plan(&prompt, &RULES, &last)), [2, 3, 4]);
+    // Where nothing was sent, nothing is read.
+    let only = Occasion {
+        is_last: true,
+        ..first()
+    };
+    assert_eq!(plan(&prompt, &RULES, &only).plan, Plan::none());
+}
+
+fn rendered(nodes: &[&cachalot_prompt::Node]) -> Vec<Rendered> {
+    let piece = |node: &&cachalot_prompt::Node| Rendered {
+        bytes: node.bytes.clone(),
+        mark_at: node.mark_at,
+    };
+    nodes.iter().map(piece).collect()
+}
+
+#[test]
+fn an_end_of_another_conversation_is_ignored() {
+    let (_, prompt, _) = longer(2);
+    for end in [prompt.len() as u32, u32::MAX] {
+        let occasion = Occasion {
+            previous_end: Some(end),
+            ..first()
+        };
+        assert_eq!(
+            plan(&prompt, &RULES, &occasion),
+            plan(&prompt, &RULES, &first())
+        );
+    }
+}
+
+#[test]
+fn who_takes_no_markers_gets_none() {
+    let none = Rules::new(&Marking::default(), &Limits::default());
+    let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
+    assert_eq!(plan(&prompt, &none, &first()), Planned::default());
     let wire = Small { apart: false };
+    let tail = wire.tail(&cachalot_model::Parameters::default(), true);
     let prompt = said(&frozen(&wire), &wire, Message::user("a"));
-    assert_eq!(simple_plan(&prompt, &wire), Plan::none());
+    let planned = plan(&prompt, &RULES, &first());
+    assert_eq!(
+        contiguous(&prompt, &wire, &planned.plan, &tail),
+        contiguous(&prompt, &wire, &Plan::none(), &tail)
+    );
 }
 
 #[test]
@@ -72,23 +307,93 @@ fn a_plan_has_few_marks_in_order() {
     let plan = Plan::of([7, 1, 9, 1, 3, 5].map(mark));
     let nodes: Vec<u32> = plan.marks().iter().map(|mark| mark.node).collect();
     assert_eq!(nodes, [3, 5, 7, 9]);
+    assert_eq!((plan.end(), Plan::none().end()), (Some(9), None));
+}
+
+/// The wires that take markers: Anthropic's own, and those of gateways and of `OpenAI`.
+fn marked_wires() -> Vec<&'static dyn Wire> {
+    let of = |provider, model, format| {
+        cachalot_model::wire::marked(format, Marking::find(provider, model, format))
+    };
+    vec![
+        &Messages,
+        of("openrouter", "anthropic/claude-opus-5", Format::Chat),
+        of("litellm", "claude-opus-5", Format::Chat),
+        of("openai", "gpt-5.6", Format::Chat),
+        of("openai", "gpt-5.6", Format::Responses),
+    ]
+}
+
+fn without_markers(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.shift_remove("cache_control");
+            fields.shift_remove("prompt_cache_breakpoint");
+            fields.values_mut().for_each(without_markers);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_markers),
+        _ => {}
+    }
+}
+
+fn occasion() -> impl Strategy<Value = Occasion> {
+    let keep = prop_oneof![
+        Just(Keep::Auto),
+        Just(Keep::FiveMinutes),
+        Just(Keep::OneHour)
+    ];
+    let end = proptest::option::of(0_u32..30);
+    (end, any::<bool>(), any::<bool>(), keep).prop_map(
+        |(previous_end, human_paced, is_last, keep)| Occasion {
+            previous_end,
+            human_paced,
+            is_last,
+            keep,
+        },
+    )
 }
 
 proptest! {
     #[test]
-    fn the_simple_rule_keeps_the_rules(messages in conversation::messages(10)) {
-        for wire in WIRES {
+    fn a_plan_keeps_the_rules(
+        messages in conversation::messages(12),
+        occasion in occasion(),
+        (most, lookback, one_hour) in (0_usize..5, 1_u32..8, any::<bool>()),
+    ) {
+        let rules = Rules { most, lookback, one_hour, ..RULES };
+        for wire in marked_wires().into_iter().chain(WIRES) {
             let prompt = messages.iter().fold(frozen(wire), |prompt, message| said(&prompt, wire, message.clone()));
-            let plan = simple_plan(&prompt, wire);
-            prop_assert!(plan.marks().len() <= MOST_MARKS);
-            let nodes = prompt.nodes();
-            for mark in plan.marks() {
+            let planned = plan(&prompt, &rules, &occasion);
+            prop_assert_eq!(&planned, &plan(&prompt, &rules, &occasion));
+            let (marks, nodes) = (planned.plan.marks(), prompt.nodes());
+            prop_assert!(marks.len() <= most);
+            prop_assert!(marks.windows(2).all(|pair| pair[0].node < pair[1].node));
+            let hour = |mark: &Mark| mark.time == MarkerTime::OneHour;
+            prop_assert!(marks.windows(2).all(|pair| hour(&pair[0]) || !hour(&pair[1])));
+            prop_assert!(one_hour || !marks.iter().any(hour));
+            for mark in marks {
                 prop_assert!(nodes[mark.node as usize].mark_at.is_some());
             }
-            // Appending moves the newest marker only.
-            let longer = said(&prompt, wire, Message::user("more"));
-            let next = simple_plan(&longer, wire);
-            prop_assert_eq!(next.marks().first(), plan.marks().first());
+        }
+    }
+
+    /// Bytes and values: markers add fields, and change nothing else.
+    #[test]
+    fn markers_change_nothing_else(messages in conversation::messages(12), occasion in occasion()) {
+        for wire in marked_wires() {
+            let prompt = messages.iter().fold(frozen(wire), |prompt, message| said(&prompt, wire, message.clone()));
+            let tail = wire.tail(&cachalot_model::Parameters::default(), true);
+            let planned = plan(&prompt, &RULES, &occasion);
+            let plain = contiguous(&prompt, wire, &Plan::none(), &tail);
+            let marked = contiguous(&prompt, wire, &planned.plan, &tail);
+            let added: usize = planned.plan.marks().iter().map(|mark| wire.marker(mark.time).unwrap().len()).sum();
+            prop_assert_eq!(marked.len(), plain.len() + added);
+            let mut marked: Value = serde_json::from_slice(&marked).unwrap();
+            let mut plain: Value = serde_json::from_slice(&plain).unwrap();
+            without_markers(&mut marked);
+            // What looks like a marker in the plain body is somebody's text, or a part that came so.
+            without_markers(&mut plain);
+            prop_assert_eq!(marked, plain);
         }
     }
 }

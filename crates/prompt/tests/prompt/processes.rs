@@ -6,12 +6,13 @@ use std::process::{Child, Command, Stdio};
 
 use bytes::Bytes;
 use cachalot_core::Digest;
+use cachalot_model::wire::Wire;
 use cachalot_model::wire::anthropic::Messages;
-use cachalot_model::{Message, Role};
-use cachalot_prompt::{ErrorKind, Prompt, contiguous, simple_plan};
+use cachalot_model::{Message, Parameters, Role};
+use cachalot_prompt::{ErrorKind, Head, Listing, Plan, Prompt, Session, contiguous, prefix};
 
-use crate::conversation::{call, result};
-use crate::{frozen, head, ids, in_file, run, say, try_say};
+use crate::conversation::{call, reasoning, result};
+use crate::{WIRES, frozen, head, ids, in_file, run, say, try_say};
 
 const ROLE: &str = "PROMPT_TEST_ROLE";
 const FILE: &str = "PROMPT_TEST_FILE";
@@ -48,7 +49,7 @@ fn tell(what: impl std::fmt::Display) {
 
 fn body(prompt: &Prompt) -> Bytes {
     let tail = Bytes::from_static(b",\"model\":\"m\"}");
-    contiguous(prompt, &Messages, &simple_plan(prompt, &Messages), &tail)
+    contiguous(prompt, &Messages, &crate::marks(prompt), &tail)
 }
 
 /// The life of a child; as a test of its own, nothing.
@@ -63,7 +64,7 @@ fn child() {
             "resume" => resume(&path).await,
             "talk" => talk(&path).await,
             "share" => share(&path).await,
-            other => panic!("no role {other}"),
+            wire => turns(&path, WIRES[wire.parse::<usize>().unwrap()]).await,
         }
     });
 }
@@ -103,6 +104,80 @@ async fn share(path: &Path) {
         }
     }
     tell(conflicts);
+}
+
+/// Has turns with a tool in two conversations, one a fork of the other, says what was sent, and waits
+/// to be killed.
+async fn turns(path: &Path, wire: &dyn Wire) {
+    let sessions = in_file(path);
+    let prompt = frozen(wire);
+    let mut main = sessions.create_from(head("one"), prompt).await.unwrap();
+    turn(&mut main, wire, "a \u{1F433} \"quoted\" \u{0} question").await;
+    turn(&mut main, wire, "another").await;
+    let of = Head {
+        parent: Some("one".to_owned()),
+        ..head("fork")
+    };
+    let mut fork = sessions.create_from(of, main.prompt.clone()).await.unwrap();
+    turn(&mut fork, wire, "a review").await;
+    turn(&mut main, wire, "and on").await;
+    for session in [&main, &fork] {
+        let sent = prefix(&session.prompt, wire).concat();
+        tell(format!("{} {}", sent.len(), Digest::of(&sent)));
+    }
+    std::future::pending().await
+}
+
+/// A question, a call of a tool and its result in one step, and an answer.
+async fn turn(session: &mut Session, wire: &dyn Wire, question: &str) {
+    let thought = reasoning(wire.format(), "a thought");
+    let both = vec![thought, call("a")];
+    for messages in [
+        vec![Message::user(question)],
+        vec![
+            Message::of(Role::Assistant, both),
+            Message::of(Role::User, vec![result("a", "1")]),
+        ],
+        vec![Message::assistant("an answer")],
+    ] {
+        let longer = messages.into_iter();
+        let longer = longer.fold(session.prompt.clone(), |prompt, message| {
+            crate::said(&prompt, wire, message)
+        });
+        session.prompt = longer;
+        session.save().await.unwrap();
+    }
+}
+
+/// In every format, for the conversation and for a fork of it.
+#[test]
+fn what_was_sent_before_a_kill_is_what_the_next_request_begins_with() {
+    let home = tempfile::tempdir().unwrap();
+    for (number, wire) in WIRES.into_iter().enumerate() {
+        let path = home.path().join(format!("{number}.db"));
+        let mut child = start(&number.to_string(), &path);
+        let told: Vec<String> = said(&mut child).take(2).collect();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        run(async {
+            let sessions = in_file(&path);
+            for (id, told) in ["one", "fork"].into_iter().zip(told) {
+                let (length, digest) = told.split_once(' ').unwrap();
+                let length: usize = length.parse().unwrap();
+                let mut session = sessions.open(id).await.unwrap().unwrap();
+                let resumed = prefix(&session.prompt, wire).concat();
+                assert_eq!(resumed.len(), length);
+                turn(&mut session, wire, "the next").await;
+                let tail = wire.tail(&Parameters::default(), true);
+                let body = contiguous(&session.prompt, wire, &Plan::none(), &tail);
+                assert_eq!(Digest::of(&body[..length]).to_string(), digest);
+                serde_json::from_slice::<serde_json::Value>(&body).unwrap();
+            }
+            let tree = sessions.tree(&Listing::default()).await.unwrap();
+            assert_eq!((tree.sharing.prompts, tree.sharing.leaves), (2, 2));
+            assert_eq!(sessions.sweep().await.unwrap().pieces, 0);
+        });
+    }
 }
 
 #[test]

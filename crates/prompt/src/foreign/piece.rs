@@ -1,0 +1,211 @@
+//! One tool, block of the system's text, or message of somebody else's request.
+
+use std::borrow::Cow;
+use std::hash::Hasher as _;
+use std::ops::Range;
+
+use cachalot_model::wire::MarkerTime;
+
+use super::scan::{Scanned, Scanner};
+
+/// The members that are cache markers.
+const MARKERS: [&[u8]; 2] = [b"cache_control", b"prompt_cache_breakpoint"];
+
+/// Blocks within blocks (what a tool answered), and no deeper.
+const DEEPEST_BLOCK: u32 = 2;
+
+/// Where a marker was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MarkerPlace {
+    /// Where one may stand.
+    Proper,
+    /// On an empty text: providers refuse that.
+    EmptyText,
+    /// On what the model thought: providers refuse that.
+    Reasoning,
+    /// On a block within a block.
+    Within,
+}
+
+/// A piece, read in one pass.
+pub(super) struct Piece<'a> {
+    /// As it is in the body, its markers taken out.
+    pub(super) bytes: Cow<'a, [u8]>,
+    /// Where a marker may stand, within `bytes`.
+    pub(super) mark_at: Option<u32>,
+    /// The markers that were in it.
+    pub(super) markers: Vec<(MarkerTime, MarkerPlace)>,
+    /// Tells it from others, whatever becomes of its form: of its longest string. `None` if it has
+    /// none.
+    pub(super) print: Option<u64>,
+    /// Who speaks, as it is written; empty if that is not said.
+    pub(super) role: &'a [u8],
+}
+
+/// What is found in a piece while it is read.
+struct Walk<'a> {
+    /// The markers' bytes, with a comma each.
+    cuts: Vec<Range<usize>>,
+    markers: Vec<(MarkerTime, MarkerPlace)>,
+    role: &'a [u8],
+    /// The closing brace behind which the last block ends, if a marker may stand there.
+    last: Option<usize>,
+    has_blocks: bool,
+}
+
+impl<'a> Piece<'a> {
+    /// Reads the value that comes next. `whole` says that a marker goes into the piece itself if it
+    /// has no blocks: a tool, or a block of the system's text.
+    pub(super) fn read(scanner: &mut Scanner<'a>, text: &'a [u8], whole: bool) -> Scanned<Self> {
+        scanner.take_longest();
+        let first = scanner.peek();
+        let from = scanner.at();
+        let mut walk = Walk {
+            cuts: Vec::new(),
+            markers: Vec::new(),
+            role: b"",
+            last: None,
+            has_blocks: false,
+        };
+        if first == Some(b'{') {
+            let end = walk.block(scanner, 0)?;
+            if whole && !walk.has_blocks {
+                walk.last = end;
+            }
+        } else {
+            scanner.value()?;
+        }
+        let (bytes, mark_at) = walk.without_markers(&text[from..scanner.at()], from);
+        Ok(Self {
+            bytes,
+            mark_at,
+            markers: walk.markers,
+            print: print(scanner.take_longest()),
+            role: walk.role,
+        })
+    }
+}
+
+impl<'a> Walk<'a> {
+    /// Reads an object; where its closing brace is, if a marker may stand before it.
+    fn block(&mut self, scanner: &mut Scanner<'a>, depth: u32) -> Scanned<Option<usize>> {
+        let (mut kind, mut empty): (&[u8], bool) = (b"", false);
+        let first_marker = self.markers.len();
+        // Behind the opening brace, then behind each member.
+        let mut behind = scanner.at() + 1;
+        scanner.members(|name, scanner| {
+            let text = scanner.peek() == Some(b'"');
+            match name {
+                _ if MARKERS.contains(&name) && scanner.peek() == Some(b'{') => {
+                    let time = time(scanner.value()?);
+                    self.markers.push((time, MarkerPlace::Proper));
+                    self.cut(behind..scanner.at());
+                }
+                b"content" if depth < DEEPEST_BLOCK && scanner.peek() == Some(b'[') => {
+                    self.blocks(scanner, depth)?;
+                }
+                b"role" if depth == 0 && text => self.role = scanner.string()?,
+                b"type" if text => kind = scanner.string()?,
+                b"text" if text => empty = scanner.saying()?.trim_ascii().is_empty(),
+                _ => drop(scanner.value()?),
+            }
+            behind = scanner.at();
+            Ok(())
+        })?;
+        let place = match kind {
+            b"thinking" | b"redacted_thinking" | b"reasoning" => MarkerPlace::Reasoning,
+            b"text" | b"input_text" if empty => MarkerPlace::EmptyText,
+            _ if depth == DEEPEST_BLOCK => MarkerPlace::Within,
+            _ => MarkerPlace::Proper,
+        };
+        for (_, found) in &mut self.markers[first_marker..] {
+            if *found == MarkerPlace::Proper {
+                *found = place;
+            }
+        }
+        Ok((place == MarkerPlace::Proper).then(|| scanner.at() - 1))
+    }
+
+    fn blocks(&mut self, scanner: &mut Scanner<'a>, depth: u32) -> Scanned<()> {
+        let mut last = None;
+        scanner.elements(|scanner| {
+            last = match scanner.peek() {
+                Some(b'{') => self.block(scanner, depth + 1)?,
+                _ => scanner.value().map(|_| None)?,
+            };
+            Ok(())
+        })?;
+        if depth == 0 {
+            self.has_blocks = true;
+            self.last = last;
+        }
+        Ok(())
+    }
+
+    /// Takes a member out. It begins behind what stands before it, so its comma goes with it.
+    fn cut(&mut self, member: Range<usize>) {
+        match self.cuts.last_mut() {
+            Some(before) if before.end == member.start => before.end = member.end,
+            _ => self.cuts.push(member),
+        }
+    }
+
+    /// What is left of the bytes, which begin at `from`, and where a marker may stand in it.
+    fn without_markers(&self, raw: &'a [u8], from: usize) -> (Cow<'a, [u8]>, Option<u32>) {
+        let last = self.last.map(|last| last - from);
+        if self.cuts.is_empty() {
+            return (Cow::Borrowed(raw), last.and_then(|at| at.try_into().ok()));
+        }
+        let mut kept = Vec::with_capacity(raw.len());
+        let (mut at, mut mark_at) = (0, last);
+        for cut in &self.cuts {
+            let (start, mut end) = (cut.start - from, cut.end - from);
+            kept.extend_from_slice(&raw[at..start]);
+            // The first member has its comma behind it.
+            if kept.last() == Some(&b'{') {
+                let blanks = raw[end..].iter().take_while(|b| b.is_ascii_whitespace());
+                let comma = end + blanks.count();
+                if raw.get(comma) == Some(&b',') {
+                    end = comma + 1;
+                }
+            }
+            if last.is_some_and(|last| last >= end) {
+                mark_at = mark_at.map(|mark_at| mark_at - (end - start));
+            }
+            at = end;
+        }
+        kept.extend_from_slice(&raw[at..]);
+        (
+            Cow::Owned(kept),
+            mark_at.and_then(|at| u32::try_from(at).ok()),
+        )
+    }
+}
+
+pub(super) fn time(marker: &[u8]) -> MarkerTime {
+    match memchr::memmem::find(marker, b"\"1h\"") {
+        Some(_) => MarkerTime::OneHour,
+        None => MarkerTime::FiveMinutes,
+    }
+}
+
+/// A number that two strings have in common if they are the same; of long ones, their ends and their
+/// middle count.
+fn print(string: &[u8]) -> Option<u64> {
+    const SAMPLE: usize = 64;
+    if string.is_empty() {
+        return None;
+    }
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write_usize(string.len());
+    if string.len() <= 3 * SAMPLE {
+        hasher.write(string);
+    } else {
+        let middle = string.len() / 2;
+        hasher.write(&string[..SAMPLE]);
+        hasher.write(&string[middle..middle + SAMPLE]);
+        hasher.write(&string[string.len() - SAMPLE..]);
+    }
+    Some(hasher.finish())
+}
