@@ -1,24 +1,21 @@
 //! What an event costs to which nobody listens, and one to which builtins do.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::collections::BTreeMap;
 use std::hint::black_box;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use cachalot_core::tree::Node;
-use cachalot_core::{Digest, SystemClock};
 use cachalot_hooks::input::ToolUse;
-use cachalot_hooks::{
-    Action, AgentView, Builtin, Builtins, Definition, Dialect, Entry, Event, Fault, Hooks, Input,
-    Matcher, Output, Surroundings,
-};
-use cachalot_model::{Catalog, Configured, Model, Models};
-use cachalot_storage::{HttpClient, HttpOptions};
+use cachalot_hooks::{Builtin, Builtins, Entry, Event, Fault, Hooks, Input, Matcher, Output};
 use criterion::{Criterion, criterion_group, criterion_main};
 use tokio::runtime::Runtime;
+
+#[path = "../tests/hooks/made.rs"]
+#[allow(dead_code, reason = "tests make more of it")]
+mod made;
+
+use made::{Nobody, entry, surroundings};
 
 /// How many inputs are put together at a time: few enough to stay near the processor.
 const BATCH: u64 = 32;
@@ -45,61 +42,17 @@ impl Builtin for Silent {
     }
 }
 
-struct Nobody;
-
-impl AgentView for Nobody {
-    fn name(&self) -> &'static str {
-        "nobody"
-    }
-
-    fn models(&self) -> Vec<Model> {
-        Vec::new()
-    }
-
-    fn fingerprint(&self, _: &str) -> Option<Digest> {
-        None
-    }
-
-    fn section(&self, _: &str) -> Option<&Node> {
-        None
-    }
-}
-
-fn entry(event: Event, number: usize) -> Entry {
+fn matched(event: Event, number: usize) -> Entry {
     Entry {
-        event,
-        spoken: Arc::from(event.name()),
         matcher: Matcher::of("shell|edit_.*").unwrap(),
-        only: None,
-        definition: Definition::of(Action::Builtin {
-            name: "silent".to_owned(),
-            arguments: vec![number.to_string()],
-        }),
-        dialect: Dialect::DockerAgent,
-        source: Arc::from("agent.yaml"),
-        place: None,
+        ..entry(event, "silent", &[&number.to_string()])
     }
 }
 
 fn hooks(entries: Vec<Entry>) -> Hooks {
     let mut builtins = Builtins::default();
     builtins.register(Arc::new(Silent)).unwrap();
-    let clock = Arc::new(SystemClock);
-    let models = cachalot_model::Surroundings {
-        environment: BTreeMap::new(),
-        clock: clock.clone(),
-        http: HttpOptions::default(),
-        catalog: Catalog::built_in(),
-    };
-    let surroundings = Surroundings {
-        builtins: Arc::new(builtins),
-        models: Models::new(models, Configured::default()),
-        http: HttpClient::new(HttpOptions::default()).unwrap(),
-        environment: Arc::default(),
-        clock,
-        directory: PathBuf::from("/"),
-    };
-    Hooks::assemble(entries, &Nobody, &surroundings)
+    Hooks::assemble(entries, &Nobody, &surroundings(builtins))
         .map_err(drop)
         .unwrap()
 }
@@ -134,9 +87,9 @@ fn tell(runtime: &Runtime, hooks: &Hooks, event: Event, times: u64) -> Duration 
 
 fn dispatch(criterion: &mut Criterion) {
     let runtime = Runtime::new().unwrap();
-    let four = (0..4).map(|number| entry(Event::ToolGuard, number));
-    let four = four.chain((0..4).map(|number| entry(Event::PreToolUse, number)));
-    let four = hooks(four.chain([entry(Event::TurnEnd, 0)]).collect());
+    let four = (0..4).map(|number| matched(Event::ToolGuard, number));
+    let four = four.chain((0..4).map(|number| matched(Event::PreToolUse, number)));
+    let four = hooks(four.chain([matched(Event::TurnEnd, 0)]).collect());
     let mut group = criterion.benchmark_group("an event");
     group.bench_function("nobody: asked whether anybody wants it", |bencher| {
         bencher.iter(|| black_box(&four).want(black_box(Event::Stop)));

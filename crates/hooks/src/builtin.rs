@@ -12,6 +12,7 @@ mod http_post;
 mod limit_large_tool_results;
 mod max_iterations;
 mod paragraph;
+mod plain;
 mod redact_secrets;
 mod request;
 mod strip_unsupported_modalities;

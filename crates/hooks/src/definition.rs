@@ -24,6 +24,8 @@
 //! | `bad-matcher` | a matcher that is no regular expression |
 //! | `nothing-to-block` | `on_error: block` where nothing can be blocked |
 //! | `unsupported-option` | an option of another runtime that is not honoured here |
+//! | `bad-condition` | an `if` that is no permission rule |
+//! | `without-tools` | a hook of type `agent`, which is a question to a model here |
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -32,12 +34,16 @@ use std::time::Duration;
 
 use cachalot_core::Place;
 
+pub use crate::dialect::Condition;
 use crate::{Dialect, Event, Matcher};
 
 mod action;
+mod claude;
+mod options;
 mod read;
 
 pub(crate) use action::quoted;
+pub(crate) use claude::Plugin;
 pub(crate) use read::Reading;
 pub use read::read;
 
@@ -93,6 +99,22 @@ pub struct Definition {
     pub strict_output: bool,
     /// Whether it waits for the handlers before it, also where the event's run beside each other.
     pub sequential: bool,
+    /// Whether it runs the first time in a session, and then no more.
+    pub once: bool,
+    /// Whether, and how, it runs without anybody waiting for it.
+    pub background: Option<Background>,
+    /// The calls of tools that it is for, beside its matcher.
+    pub condition: Option<Condition>,
+}
+
+/// How a hook runs for which nobody waits. What it says decides nothing any more: its context and its
+/// messages come with the next turn of the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Background {
+    /// `async`: what it blocks with is left out.
+    Quiet,
+    /// `asyncRewake`: what it blocks with is context of the next turn.
+    Heard,
 }
 
 impl Definition {
@@ -108,6 +130,9 @@ impl Definition {
             on_error: None,
             strict_output: false,
             sequential: false,
+            once: false,
+            background: None,
+            condition: None,
         }
     }
 
@@ -122,6 +147,7 @@ impl Definition {
             Action::Builtin { name, .. } => name.into(),
             Action::Http { url, .. } => cachalot_storage::masked(url),
             Action::Model { model, .. } => model.into(),
+            Action::Prompt { prompt, .. } => prompt.into(),
         }
     }
 }
@@ -158,6 +184,14 @@ pub enum Action {
         system_prompt: Option<String>,
         /// The form of the answer; without one it is context.
         schema: Option<Judgement>,
+    },
+    /// Claude Code's question to a model, which objects or does not.
+    Prompt {
+        /// The model; without one that of the settings, or else the agent's own.
+        model: Option<String>,
+        /// The question: `$ARGUMENTS` stands for what handlers are told, which otherwise comes behind
+        /// it.
+        prompt: String,
     },
 }
 

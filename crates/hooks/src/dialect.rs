@@ -16,6 +16,7 @@ use crate::{Event, Matcher};
 mod answer;
 mod claude;
 mod codex;
+mod condition;
 mod docker_agent;
 mod environment;
 mod gemini;
@@ -23,12 +24,14 @@ mod heard;
 mod messages;
 mod parse;
 mod said;
+mod stray;
 mod strict;
 mod synthetic;
 mod tools;
 mod transcript;
 mod vocabulary;
 
+pub use condition::Condition;
 pub use parse::parse_input;
 pub(crate) use vocabulary::{Spoken, Vocabulary};
 
@@ -155,6 +158,11 @@ impl Dialect {
         environment::variables(self, input)
     }
 
+    /// Whether its handlers may set environment variables at an event, for all that comes later.
+    pub(crate) fn takes_exports(self, event: Event) -> bool {
+        self == Self::Claude && event == Event::SessionStart
+    }
+
     /// What a handler has said.
     ///
     /// # Errors
@@ -191,6 +199,11 @@ impl Dialect {
                 Matcher::of(&format!("(?s:.*)(?:{written})(?s:.*)"))
             }
         }
+    }
+
+    /// Makes an output of a block, as the dialect means it.
+    pub(crate) fn refuse(self, event: Event, reason: Option<String>, output: &mut Output) {
+        answer::refuse(self, event, reason, output);
     }
 
     /// Whether a handler that blocks `stop` wants the agent to go on.

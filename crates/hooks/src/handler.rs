@@ -3,19 +3,22 @@
 mod builtin;
 mod command;
 mod expand;
+pub(crate) mod exports;
 mod http;
 mod judgement;
 mod model;
 mod process;
+mod prompt;
 mod question;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_core::Problem;
+use cachalot_model::Model;
 
 use crate::definition::{Action, Entry};
-use crate::dispatch::Surroundings;
+use crate::dispatch::{Sessions, Surroundings};
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
@@ -33,6 +36,13 @@ pub trait Handler: Send + Sync {
     async fn handle(&self, input: &Input) -> Result<Output, Fault>;
 }
 
+/// What handlers of one agent share.
+pub(crate) struct Shared {
+    /// The agent's own model.
+    pub(crate) model: Option<Model>,
+    pub(crate) sessions: Arc<Sessions>,
+}
+
 /// What an entry names, ready to be told. Nothing is started or connected yet.
 ///
 /// # Errors
@@ -41,9 +51,10 @@ pub trait Handler: Send + Sync {
 pub(crate) fn ready(
     entry: &Entry,
     surroundings: &Surroundings,
+    shared: &Shared,
 ) -> Result<Arc<dyn Handler>, Problem> {
     let ready: Result<Arc<dyn Handler>, Problem> = match &entry.definition.action {
-        Action::Command { line } => command::ready(line, entry, surroundings),
+        Action::Command { line } => command::ready(line, entry, surroundings, shared),
         Action::Builtin { name, arguments } => {
             builtin::ready(name, arguments, entry.event, surroundings)
         }
@@ -61,6 +72,9 @@ pub(crate) fn ready(
                 schema: *schema,
             };
             model::ready(&wanted, entry, surroundings)
+        }
+        Action::Prompt { model, prompt } => {
+            prompt::ready(model.as_deref(), prompt, entry, surroundings, shared)
         }
     };
     ready.map_err(|problem| match &entry.place {

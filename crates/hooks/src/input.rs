@@ -27,6 +27,8 @@ pub struct Input {
     pub agent_name: String,
     /// Its model: `provider/model`.
     pub model_id: String,
+    /// How much the user is asked about.
+    pub permission_mode: PermissionMode,
     /// Which model call of the turn, from 1; 0 outside of model calls.
     pub iteration: u32,
     /// What the user said last, as typed.
@@ -66,6 +68,52 @@ pub struct Input {
     pub error_message: Option<String>,
     /// What was said in the session so far.
     pub transcript: Option<Transcript>,
+}
+
+/// How much the user is asked about before tools are called, in the words of Claude Code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PermissionMode {
+    /// As the rules say.
+    #[default]
+    Default,
+    /// Nothing is changed: a plan is made.
+    Plan,
+    /// Changes of files are not asked about.
+    AcceptEdits,
+    /// Somebody else than the user decides what would be asked about.
+    Auto,
+    /// Nobody is asked: what is not allowed is denied.
+    DontAsk,
+    /// Nobody is asked: what is not denied is allowed.
+    BypassPermissions,
+}
+
+impl PermissionMode {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Default,
+        Self::Plan,
+        Self::AcceptEdits,
+        Self::Auto,
+        Self::DontAsk,
+        Self::BypassPermissions,
+    ];
+
+    /// The names of all of them, in that order.
+    pub const NAMES: [&'static str; 6] = [
+        "default",
+        "plan",
+        "acceptEdits",
+        "auto",
+        "dontAsk",
+        "bypassPermissions",
+    ];
+
+    /// Its name: `acceptEdits`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
 }
 
 /// What the user says.
@@ -108,6 +156,18 @@ pub struct ToolUse {
     pub input: Map<String, Value>,
 }
 
+impl ToolUse {
+    /// Takes arguments away, and puts others in place of those of the same name.
+    pub fn rewrite(&mut self, removed: &[String], updated: Option<&Map<String, Value>>) {
+        for name in removed {
+            self.input.shift_remove(name);
+        }
+        for (name, value) in updated.into_iter().flatten() {
+            self.input.insert(name.clone(), value.clone());
+        }
+    }
+}
+
 /// What a tool answered.
 #[derive(Debug, Clone, Default)]
 pub struct ToolResponse {
@@ -148,6 +208,8 @@ pub struct TurnCall {
     pub is_error: bool,
     /// What its result was built from.
     pub witnesses: Witnesses,
+    /// Until when its result is as good as a new one; `None` if nobody gave it an end.
+    pub expires: Option<Millis>,
 }
 
 /// Who goes on for whom.

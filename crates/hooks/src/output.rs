@@ -55,6 +55,9 @@ pub struct Output {
     pub additional_context: Option<String>,
     /// Arguments in place of those of the same name.
     pub updated_input: Option<Map<String, Value>>,
+    /// Arguments that are taken away. In JSON, only dialects in which rewritten arguments are all of them
+    /// can say so: by leaving them out.
+    pub removed_input: Vec<String>,
     /// Messages in place of those that were not sent yet, and of no others; in JSON, all messages with
     /// those at the end.
     pub updated_messages: Option<Vec<Message>>,

@@ -6,7 +6,7 @@
 //! | code | what |
 //! |---|---|
 //! | `unreadable-file` | a file cannot be read |
-//! | `toml-not-read` | hooks stand in a TOML file |
+//! | `toml-syntax` | a file is no TOML |
 //! | `hooks-switched-off` | a file of another runtime switches its hooks off |
 //! | `left-out` | a file of a folder is wrong, and none of its hooks run |
 
@@ -16,10 +16,11 @@ use cachalot_core::Problem;
 use cachalot_core::tree::{self, Kind, Node};
 
 use crate::builtin::Builtins;
-use crate::definition::{Action, Definition, Entry, Reading};
+use crate::definition::{Action, Definition, Entry, Plugin, Reading};
 use crate::{Dialect, Event, Matcher};
 
 mod json;
+mod toml;
 
 /// What files hold.
 #[derive(Debug, Clone, Default)]
@@ -30,8 +31,8 @@ pub struct Read {
     pub warnings: Vec<Problem>,
 }
 
-/// The dialect of a file, by where it is: Claude Code's settings, Codex' `hooks.json`, Gemini CLI's
-/// settings, and otherwise ours.
+/// The dialect of a file, by where it is: Claude Code's settings and the `hooks/hooks.json` of its
+/// plugins, Codex' `hooks.json` and `config.toml`, Gemini CLI's settings, and otherwise ours.
 #[must_use]
 pub fn dialect_of(path: &Path) -> Dialect {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -46,6 +47,7 @@ pub fn dialect_of(path: &Path) -> Dialect {
         (".claude", "settings.json" | "settings.local.json") => Dialect::Claude,
         (".codex", "hooks.json" | "config.toml") => Dialect::Codex,
         (".gemini", "settings.json") => Dialect::Gemini,
+        ("hooks", "hooks.json") if Plugin::of(&absolute).is_some() => Dialect::Claude,
         _ => Dialect::DockerAgent,
     }
 }
@@ -59,33 +61,24 @@ pub fn read_file(
     problems: &mut Vec<Problem>,
 ) -> Read {
     let name = path.display().to_string();
-    if path
-        .extension()
-        .is_some_and(|extension| extension == "toml")
-    {
-        problems.push(
-            Problem::new(
-                "toml-not-read",
-                format!("{name}: hooks are not read out of TOML"),
-            )
-            .help("write them into a `hooks.json` beside it, as `{\"hooks\": {…}}`"),
-        );
-        return Read::default();
-    }
-    let read = text_of(path).and_then(|text| {
-        let node = match path
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
-            true => json::parse(&name, &text),
-            false => tree::parse(&name, &text),
-        };
-        Ok((node?, text))
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let node = text_of(path).and_then(|text| match extension {
+        Some("json") => json::parse(&name, &text),
+        Some("toml") => toml::parse(&name, &text),
+        _ => tree::parse(&name, &text),
     });
-    match read {
-        Ok((node, _)) => {
+    match node {
+        Ok(node) => {
             let dialect = dialect.unwrap_or_else(|| dialect_of(path));
-            read_node(&node, &name, dialect, builtins, problems)
+            let is_foreign = dialect != Dialect::DockerAgent;
+            let mut reading = Reading::new(&name, builtins, is_foreign);
+            reading.plugin = Plugin::of(path);
+            read_node(&node, dialect, &mut reading);
+            problems.append(&mut reading.problems);
+            Read {
+                entries: reading.entries,
+                warnings: reading.warnings,
+            }
         }
         Err(mut why) => {
             problems.append(&mut why);
@@ -145,26 +138,14 @@ pub fn of_flag(flag: &str, event: Event, line: &str) -> Option<Entry> {
 }
 
 /// The hooks of a file: under `hooks`, or, in a file of ours, the file itself.
-fn read_node(
-    node: &Node,
-    name: &str,
-    dialect: Dialect,
-    builtins: &Builtins,
-    problems: &mut Vec<Problem>,
-) -> Read {
+fn read_node(node: &Node, dialect: Dialect, reading: &mut Reading<'_>) {
     let is_foreign = dialect != Dialect::DockerAgent;
-    let mut reading = Reading::new(name, builtins, is_foreign);
     match node.get("hooks") {
-        Some(hooks) if is_foreign => foreign(node, hooks, dialect, &mut reading),
-        Some(hooks) => own(node, hooks, &mut reading),
+        Some(hooks) if is_foreign => foreign(node, hooks, dialect, reading),
+        Some(hooks) => own(node, hooks, reading),
         // Settings without hooks.
         None if is_foreign && node.as_map().is_some() => {}
         None => reading.section(node, dialect),
-    }
-    problems.append(&mut reading.problems);
-    Read {
-        entries: reading.entries,
-        warnings: reading.warnings,
     }
 }
 
@@ -192,7 +173,11 @@ fn own(node: &Node, hooks: &Node, reading: &mut Reading<'_>) {
 fn foreign(node: &Node, hooks: &Node, dialect: Dialect, reading: &mut Reading<'_>) {
     let is = |node: Option<&Node>, truth| node.and_then(Node::as_boolean) == Some(truth);
     let config = node.get("hooksConfig");
+    let features = node.get("features");
+    let feature = |name| features.and_then(|features| features.get(name));
     let is_off = is(node.get("disableAllHooks"), true)
+        || is(feature("hooks"), false)
+        || is(feature("codex_hooks"), false)
         || is(config.and_then(|config| config.get("enabled")), false)
         || is(hooks.get("enabled"), false);
     if is_off {
@@ -205,11 +190,16 @@ fn foreign(node: &Node, hooks: &Node, dialect: Dialect, reading: &mut Reading<'_
         );
         return;
     }
-    let switches = ["enabled", "disabled", "notifications"];
+    // What stands beside the events and is none.
+    let others: &[&str] = match dialect {
+        Dialect::Gemini => &["enabled", "disabled", "notifications"],
+        // Which hooks the user trusts, and where an administrator keeps them.
+        Dialect::Codex => &["state", "managed_dir", "windows_managed_dir"],
+        Dialect::Claude | Dialect::DockerAgent => &[],
+    };
     let mut events = hooks.clone();
     if let Kind::Map(entries) = &mut events.kind {
-        entries
-            .retain(|entry| dialect != Dialect::Gemini || !switches.contains(&entry.key.as_str()));
+        entries.retain(|entry| !others.contains(&entry.key.as_str()));
     }
     reading.section(&events, dialect);
     let disabled = [

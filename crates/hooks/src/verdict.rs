@@ -7,6 +7,7 @@ use cachalot_core::Spend;
 use cachalot_model::Message;
 use serde_json::{Map, Value};
 
+use crate::input::ToolUse;
 use crate::output::{Decision, Fault, Output, Synthetic};
 
 /// What all handlers of an event say together: in the order of the configuration, whoever was first.
@@ -23,6 +24,8 @@ pub struct Verdict {
     pub context: Vec<String>,
     /// Arguments in place of those of the same name.
     pub updated_input: Option<Map<String, Value>>,
+    /// Arguments that are taken away.
+    pub removed_input: Vec<String>,
     /// Messages in place of those that were not sent yet; at least one.
     pub updated_messages: Option<Vec<Message>>,
     /// A result in place of the tool's.
@@ -33,6 +36,11 @@ pub struct Verdict {
     pub synthetic: Option<Synthetic>,
     /// Names and values; of two with one name the later.
     pub metadata: BTreeMap<String, String>,
+    /// At `session_start`, the environment variables that hooks of this session have set so far
+    /// (`CLAUDE_ENV_FILE`), whole values: for all commands that tools run in the session from now on,
+    /// over the variables that they would have. Commands of hooks have them already. Empty at all other
+    /// events, and if nothing was set.
+    pub environment: BTreeMap<String, String>,
     /// What finding out cost.
     pub spent: Spend,
     /// What each handler said, in the order of the configuration.
@@ -48,6 +56,16 @@ impl Verdict {
             _ => None,
         }
     }
+
+    /// Rewrites the arguments of a call as handlers want them. Whether they want others.
+    pub fn rewrite(&self, tool: &mut ToolUse) -> bool {
+        tool.rewrite(&self.removed_input, self.updated_input.as_ref());
+        !self.removed_input.is_empty()
+            || self
+                .updated_input
+                .as_ref()
+                .is_some_and(|updated| !updated.is_empty())
+    }
 }
 
 impl Report {
@@ -57,6 +75,7 @@ impl Report {
     pub fn rewrites(&self) -> bool {
         let changes = |output: &Output| {
             output.updated_input.is_some()
+                || !output.removed_input.is_empty()
                 || output.updated_messages.is_some()
                 || output.updated_tool_response.is_some()
                 || output.synthetic.is_some()

@@ -6,12 +6,10 @@ use std::path::Path;
 use async_trait::async_trait;
 
 use super::paragraph::{add, in_one_line};
-use super::{Builtin, flag};
+use super::plain::Plain;
 use crate::Event;
 use crate::input::Input;
 use crate::output::{Fault, Output};
-
-const NAME: &str = "add_directory_listing";
 
 /// How many entries are shown.
 const MOST: usize = 100;
@@ -20,24 +18,12 @@ const MOST: usize = 100;
 pub(super) struct AddDirectoryListing;
 
 #[async_trait]
-impl Builtin for AddDirectoryListing {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl Plain for AddDirectoryListing {
+    const NAME: &'static str = "add_directory_listing";
+    const ABOUT: &'static str = "Tells the model what is in the working directory: at most 100 entries, sorted, without those whose names begin with a dot.";
+    const EVENTS: &'static [Event] = &[Event::SessionStart];
 
-    fn about(&self) -> &'static str {
-        "Tells the model what is in the working directory: at most 100 entries, sorted, without those whose names begin with a dot."
-    }
-
-    fn events(&self) -> &'static [Event] {
-        &[Event::SessionStart]
-    }
-
-    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
-        flag::no_arguments(NAME, arguments)
-    }
-
-    async fn run(&self, _: &[String], input: &Input) -> Result<Output, Fault> {
+    async fn hear(&self, input: &Input) -> Result<Output, Fault> {
         if input.cwd.as_os_str().is_empty() {
             return Ok(Output::default());
         }

@@ -3,56 +3,24 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use cachalot_core::Problem;
-use cachalot_core::tree::Node;
 
 use super::paragraph::{add, in_one_line};
-use super::{Builtin, Injection, flag};
+use super::plain::Plain;
 use crate::Event;
 use crate::input::Input;
-use crate::lookup::AgentView;
 use crate::output::{Fault, Output};
-
-const NAME: &str = "add_environment_info";
 
 /// Tells the model once where it works, and on what.
 pub(super) struct AddEnvironmentInfo;
 
 #[async_trait]
-impl Builtin for AddEnvironmentInfo {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl Plain for AddEnvironmentInfo {
+    const NAME: &'static str = "add_environment_info";
+    const ABOUT: &'static str = "Tells the model the working directory, whether that is in a git repository, the operating system and the processor. Agents with `add_environment_info: true` have it.";
+    const EVENTS: &'static [Event] = &[Event::SessionStart];
+    const HAS_FLAG: bool = true;
 
-    fn about(&self) -> &'static str {
-        "Tells the model the working directory, whether that is in a git repository, the operating system and the processor. Agents with `add_environment_info: true` have it."
-    }
-
-    fn events(&self) -> &'static [Event] {
-        &[Event::SessionStart]
-    }
-
-    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
-        flag::no_arguments(NAME, arguments)
-    }
-
-    fn sections(&self) -> &'static [&'static str] {
-        &[NAME]
-    }
-
-    fn check_section(&self, name: &str, section: &Node, problems: &mut Vec<Problem>) {
-        flag::check(name, section, problems);
-    }
-
-    fn inject(&self, agent: &dyn AgentView) -> Vec<Injection> {
-        let is_on = flag::said(agent, NAME) == Some(true);
-        is_on
-            .then(|| Injection::of(Event::SessionStart))
-            .into_iter()
-            .collect()
-    }
-
-    async fn run(&self, _: &[String], input: &Input) -> Result<Output, Fault> {
+    async fn hear(&self, input: &Input) -> Result<Output, Fault> {
         if input.cwd.as_os_str().is_empty() {
             return Ok(Output::default());
         }

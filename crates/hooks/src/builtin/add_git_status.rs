@@ -11,13 +11,12 @@ use async_trait::async_trait;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
+use super::Parts;
 use super::paragraph::{add, capped};
-use super::{Builtin, Parts, flag};
+use super::plain::Plain;
 use crate::Event;
 use crate::input::Input;
 use crate::output::{Fault, Output};
-
-const NAME: &str = "add_git_status";
 
 /// How much is shown.
 const MOST_BYTES: usize = 4096;
@@ -76,32 +75,21 @@ impl AddGitStatus {
 }
 
 #[async_trait]
-impl Builtin for AddGitStatus {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl Plain for AddGitStatus {
+    const NAME: &'static str = "add_git_status";
+    const ABOUT: &'static str = "Tells the model the branch and what has changed (`git status --short --branch`), in each message of the user before which that became different. Nothing outside of git repositories.";
+    const EVENTS: &'static [Event] = &[Event::TurnStart];
 
-    fn about(&self) -> &'static str {
-        "Tells the model the branch and what has changed (`git status --short --branch`), in each message of the user before which that became different. Nothing outside of git repositories."
-    }
-
-    fn events(&self) -> &'static [Event] {
-        &[Event::TurnStart]
-    }
-
-    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
-        flag::no_arguments(NAME, arguments)
-    }
-
-    async fn run(&self, _: &[String], input: &Input) -> Result<Output, Fault> {
+    async fn hear(&self, input: &Input) -> Result<Output, Fault> {
         if input.cwd.as_os_str().is_empty() {
             return Ok(Output::default());
         }
         let status = tokio::time::timeout(self.limit, self.status(&input.cwd)).await;
         let Ok(status) = status else {
             return Err(Fault::new(format!(
-                "`git status` took longer than {:?} and was ended; run it once by hand, or take `{NAME}` out",
-                self.limit
+                "`git status` took longer than {:?} and was ended; run it once by hand, or take `{}` out",
+                self.limit,
+                Self::NAME
             )));
         };
         let text = status.and_then(|said| {
@@ -140,7 +128,7 @@ mod tests {
             ..Input::default()
         };
         let before = Instant::now();
-        let fault = builtin.run(&[], &input).await.unwrap_err();
+        let fault = builtin.hear(&input).await.unwrap_err();
         assert!(fault.message.contains("took longer than 300ms"), "{fault}");
         assert!(before.elapsed() < Duration::from_secs(10));
         let pid = std::fs::read_to_string(directory.path().join("pid")).unwrap_or_default();

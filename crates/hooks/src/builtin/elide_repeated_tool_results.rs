@@ -4,18 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use cachalot_core::Problem;
-use cachalot_core::tree::Node;
 use cachalot_model::{Block, Message, ToolResult};
 use serde_json::{Map, Value};
 
-use super::{Builtin, Injection, Parts, flag};
+use super::Parts;
+use super::plain::Plain;
 use crate::Event;
 use crate::input::{Input, ToolUse};
-use crate::lookup::AgentView;
 use crate::output::{Fault, Output};
-
-const NAME: &str = "elide_repeated_tool_results";
 
 /// The conversations of so many turns are kept; beyond, those of the oldest are forgotten, and their
 /// results are repeated.
@@ -154,46 +150,20 @@ fn arguments(written: &str) -> Option<Map<String, Value>> {
 }
 
 #[async_trait]
-impl Builtin for ElideRepeatedToolResults {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl Plain for ElideRepeatedToolResults {
+    const NAME: &'static str = "elide_repeated_tool_results";
+    const ABOUT: &'static str = "Puts one line in place of the result of a tool that changes nothing, if the same call gave the same result before and that result still stands in the conversation, word by word. The tool runs all the same. Agents with `elide_repeated_tool_results: true` have it.";
+    const EVENTS: &'static [Event] = &[
+        Event::SessionStart,
+        Event::BeforeLlmCall,
+        Event::ToolResponseTransform,
+        Event::TurnEnd,
+        Event::AfterCompaction,
+        Event::SessionEnd,
+    ];
+    const HAS_FLAG: bool = true;
 
-    fn about(&self) -> &'static str {
-        "Puts one line in place of the result of a tool that changes nothing, if the same call gave the same result before and that result still stands in the conversation, word by word. The tool runs all the same. Agents with `elide_repeated_tool_results: true` have it."
-    }
-
-    fn events(&self) -> &'static [Event] {
-        &[
-            Event::SessionStart,
-            Event::BeforeLlmCall,
-            Event::ToolResponseTransform,
-            Event::TurnEnd,
-            Event::AfterCompaction,
-            Event::SessionEnd,
-        ]
-    }
-
-    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
-        flag::no_arguments(NAME, arguments)
-    }
-
-    fn sections(&self) -> &'static [&'static str] {
-        &[NAME]
-    }
-
-    fn check_section(&self, name: &str, section: &Node, problems: &mut Vec<Problem>) {
-        flag::check(name, section, problems);
-    }
-
-    fn inject(&self, agent: &dyn AgentView) -> Vec<Injection> {
-        match flag::said(agent, NAME) {
-            Some(true) => self.events().iter().copied().map(Injection::of).collect(),
-            _ => Vec::new(),
-        }
-    }
-
-    async fn run(&self, _: &[String], input: &Input) -> Result<Output, Fault> {
+    async fn hear(&self, input: &Input) -> Result<Output, Fault> {
         match input.event {
             Event::BeforeLlmCall => self.turns().note(input),
             Event::ToolResponseTransform => {

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tempfile::TempDir;
 
-use super::{Builtin, Injection, Parts, flag};
+use super::Parts;
+use super::plain::Plain;
 use crate::Event;
 use crate::input::{Input, ToolUse};
 use crate::lookup::AgentView;
@@ -17,8 +18,6 @@ use crate::output::{Fault, Output};
 mod cut;
 
 use cut::{Kept, cut};
-
-const NAME: &str = "limit_large_tool_results";
 
 /// Cuts results that are too long, and keeps the whole of them in files of the session.
 pub(super) struct LimitLargeToolResults {
@@ -152,28 +151,16 @@ fn harmless(tool: &str) -> String {
 }
 
 #[async_trait]
-impl Builtin for LimitLargeToolResults {
-    fn name(&self) -> &'static str {
-        NAME
+impl Plain for LimitLargeToolResults {
+    const NAME: &'static str = "limit_large_tool_results";
+    const ABOUT: &'static str = "Cuts results of tools that have more than 2,000 lines or 50 KiB: the model gets the end (of files that it reads, the beginning) and the path of a temporary file with the whole text, which is removed when the session ends. All agents have it. Results of our own `read_file`, which come page by page, are left alone.";
+    const EVENTS: &'static [Event] = &[Event::ToolResponseTransform, Event::SessionEnd];
+
+    fn is_usual_for(&self, _: &dyn AgentView) -> bool {
+        true
     }
 
-    fn about(&self) -> &'static str {
-        "Cuts results of tools that have more than 2,000 lines or 50 KiB: the model gets the end (of files that it reads, the beginning) and the path of a temporary file with the whole text, which is removed when the session ends. All agents have it. Results of our own `read_file`, which come page by page, are left alone."
-    }
-
-    fn events(&self) -> &'static [Event] {
-        &[Event::ToolResponseTransform, Event::SessionEnd]
-    }
-
-    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
-        flag::no_arguments(NAME, arguments)
-    }
-
-    fn inject(&self, _: &dyn AgentView) -> Vec<Injection> {
-        self.events().iter().copied().map(Injection::of).collect()
-    }
-
-    async fn run(&self, _: &[String], input: &Input) -> Result<Output, Fault> {
+    async fn hear(&self, input: &Input) -> Result<Output, Fault> {
         match input.event {
             Event::ToolResponseTransform => Ok(self.limited(input).await),
             Event::SessionEnd => self

@@ -3,17 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_core::Problem;
-use cachalot_core::tree::Node;
 use cachalot_model::{Block, Message, ToolResult};
 
-use super::{Builtin, Injection, Parts, flag};
+use super::plain::Plain;
+use super::{Parts, flag};
 use crate::Event;
 use crate::input::Input;
 use crate::lookup::{AgentLookup, AgentView};
 use crate::output::{Fault, Output};
-
-const NAME: &str = "strip_unsupported_modalities";
 
 /// Puts a text in place of each image that the model does not take.
 pub(super) struct StripUnsupportedModalities {
@@ -33,7 +30,7 @@ impl StripUnsupportedModalities {
         let Some(agent) = self.lookup.agent(&input.agent_name) else {
             return false;
         };
-        if let Some(said) = flag::said(&*agent, NAME) {
+        if let Some(said) = flag::said(&*agent, Self::NAME) {
             return said;
         }
         let models = agent.models();
@@ -47,46 +44,20 @@ impl StripUnsupportedModalities {
 }
 
 #[async_trait]
-impl Builtin for StripUnsupportedModalities {
-    fn name(&self) -> &'static str {
-        NAME
+impl Plain for StripUnsupportedModalities {
+    const NAME: &'static str = "strip_unsupported_modalities";
+    const ABOUT: &'static str = "Puts a text in place of images that the model does not take, in messages and in results of tools. Agents have it whose model is listed with `images: false`; `strip_unsupported_modalities: true` says the same of any model, `false` turns it off.";
+    const EVENTS: &'static [Event] = &[Event::BeforeLlmCall];
+    const HAS_FLAG: bool = true;
+
+    fn is_usual_for(&self, agent: &dyn AgentView) -> bool {
+        let models = agent.models();
+        models
+            .iter()
+            .any(|model| model.limits().images == Some(false))
     }
 
-    fn about(&self) -> &'static str {
-        "Puts a text in place of images that the model does not take, in messages and in results of tools. Agents have it whose model is listed with `images: false`; `strip_unsupported_modalities: true` says the same of any model, `false` turns it off."
-    }
-
-    fn events(&self) -> &'static [Event] {
-        &[Event::BeforeLlmCall]
-    }
-
-    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
-        flag::no_arguments(NAME, arguments)
-    }
-
-    fn sections(&self) -> &'static [&'static str] {
-        &[NAME]
-    }
-
-    fn check_section(&self, name: &str, section: &Node, problems: &mut Vec<Problem>) {
-        flag::check(name, section, problems);
-    }
-
-    fn inject(&self, agent: &dyn AgentView) -> Vec<Injection> {
-        let is_known = || {
-            agent
-                .models()
-                .iter()
-                .any(|model| model.limits().images == Some(false))
-        };
-        let is_on = flag::said(agent, NAME).unwrap_or_else(is_known);
-        is_on
-            .then(|| Injection::of(Event::BeforeLlmCall))
-            .into_iter()
-            .collect()
-    }
-
-    async fn run(&self, _: &[String], input: &Input) -> Result<Output, Fault> {
+    async fn hear(&self, input: &Input) -> Result<Output, Fault> {
         let from = input.messages.len().saturating_sub(input.unsent);
         let unsent = &input.messages[from..];
         let holds_images = unsent

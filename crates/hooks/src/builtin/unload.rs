@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use cachalot_storage::HttpClient;
 use futures_util::future::join_all;
 
-use super::{Builtin, Parts, flag, request};
+use super::plain::Plain;
+use super::{Parts, request};
 use crate::Event;
 use crate::input::Input;
 use crate::lookup::AgentLookup;
@@ -16,8 +17,6 @@ use crate::output::{Fault, Output};
 mod runner;
 
 use runner::Loaded;
-
-const NAME: &str = "unload";
 
 /// How long a server may take to answer.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -62,24 +61,12 @@ impl Unload {
 }
 
 #[async_trait]
-impl Builtin for Unload {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+impl Plain for Unload {
+    const NAME: &'static str = "unload";
+    const ABOUT: &'static str = "Has Ollama and Docker Model Runner free the memory that an agent's models take when another agent goes on, unless that one uses the same.";
+    const EVENTS: &'static [Event] = &[Event::OnAgentSwitch];
 
-    fn about(&self) -> &'static str {
-        "Has Ollama and Docker Model Runner free the memory that an agent's models take when another agent goes on, unless that one uses the same."
-    }
-
-    fn events(&self) -> &'static [Event] {
-        &[Event::OnAgentSwitch]
-    }
-
-    fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
-        flag::no_arguments(NAME, arguments)
-    }
-
-    async fn run(&self, _: &[String], input: &Input) -> Result<Output, Fault> {
+    async fn hear(&self, input: &Input) -> Result<Output, Fault> {
         let Some(switch) = &input.switch else {
             return Ok(Output::default());
         };

@@ -1,5 +1,7 @@
 //! What the values of keys are, and what they mean.
 
+use crate::input::PermissionMode;
+
 /// A key, in the input or in the output.
 #[derive(Debug)]
 pub struct Key {
@@ -70,8 +72,8 @@ pub static INPUTS: &[Key] = &[
     ),
     key(
         "permission_mode",
-        Kind::Text,
-        "How much is asked about: `default`.",
+        Kind::OneOf(&PermissionMode::NAMES),
+        "How much the user is asked about.",
     ),
     key("agent_name", Kind::Text, "The agent at work."),
     key("model_id", Kind::Text, "Its model: `provider/model`."),

@@ -8,12 +8,8 @@ use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Kind, Node, Section};
 
 use super::read::Reading;
-use super::{Action, DEFAULT_TIMEOUT, Definition, Judgement, OnError};
-use crate::contract::Blocks;
+use super::{Action, Definition, Judgement, claude, options};
 use crate::{Dialect, Event};
-
-/// The longest time limit that can be written: a year. Nobody waits longer, and no clock overflows.
-const LONGEST: f64 = 366.0 * 86_400.0;
 
 /// The types of handlers.
 const TYPES: [&str; 4] = ["command", "builtin", "model", "http"];
@@ -26,13 +22,16 @@ const ELSEWHERE: [(&str, &str); 4] = [
     ),
     (
         "prompt",
-        "a hook of type `model` in a file of our own judges, too",
+        "with `dialect: claude` it runs; a hook of type `model` judges, too",
     ),
     (
         "agent",
-        "a hook of type `model` in a file of our own judges, too",
+        "with `dialect: claude` it is asked; a hook of type `model` judges, too",
     ),
-    ("mcp_tool", "a command can call the tool"),
+    (
+        "mcp_tool",
+        "hooks have no connection to servers of tools: let a `command` ask the server",
+    ),
 ];
 
 /// Reads a hook; `None` if there is nothing to run, for a reason that was reported.
@@ -42,32 +41,49 @@ pub(super) fn definition(
     event: Event,
     dialect: Dialect,
 ) -> Option<Definition> {
-    let action = action(reading, section, event)?;
+    let (action, usual) = action(reading, section, event, dialect)?;
     let problems = &mut reading.problems;
-    Some(Definition {
+    let mut definition = Definition {
         name: section.text("name", problems).map(str::to_owned),
-        timeout: timeout(section, dialect, problems),
+        timeout: options::timeout(section, dialect, usual, problems),
         env: texts_by_name(section, "env", problems),
         working_dir: section.text("working_dir", problems).map(str::to_owned),
-        on_error: on_error(section, event, problems),
+        on_error: options::on_error(section, event, problems),
         strict_output: section.boolean("strict_output", problems).unwrap_or(false),
         sequential: section.boolean("sequential", problems).unwrap_or(false),
-        action,
-    })
+        ..Definition::of(action)
+    };
+    if let Some(plugin) = &reading.plugin {
+        plugin.enter(&mut definition);
+    }
+    match dialect.vocabulary().options_of_claude {
+        true => claude::options(reading, section, event, definition),
+        false => Some(definition),
+    }
 }
 
-fn action(reading: &mut Reading<'_>, section: &mut Section<'_>, event: Event) -> Option<Action> {
+/// What is run, and how long that may usually take.
+fn action(
+    reading: &mut Reading<'_>,
+    section: &mut Section<'_>,
+    event: Event,
+    dialect: Dialect,
+) -> Option<(Action, Duration)> {
     let place = section.entry("type").map(|entry| entry.value.place.clone());
     let written = section.required_text("type", &mut reading.problems);
     let Some(written) = written else {
         section.take_rest();
         return None;
     };
-    match written {
-        "command" => command(reading, section),
+    let is_of_claude = dialect.vocabulary().options_of_claude;
+    if let ("prompt" | "agent", true) = (written, is_of_claude) {
+        return claude::prompt(reading, section, event, written);
+    }
+    let action = match written {
+        "command" => command(reading, section, dialect),
         "builtin" if !reading.foreign => builtin(reading, section, event),
         "model" if !reading.foreign => model(section, &mut reading.problems),
-        "http" => http(section, reading.foreign, &mut reading.problems),
+        "http" => http(section, dialect, &mut reading.problems),
         other => {
             // Its keys mean nothing to us, and what matters was said.
             section.take_rest();
@@ -91,17 +107,22 @@ fn action(reading: &mut Reading<'_>, section: &mut Section<'_>, event: Event) ->
             }
             None
         }
-    }
+    };
+    action.map(|action| (action, dialect.vocabulary().timeout))
 }
 
-fn command(reading: &mut Reading<'_>, section: &mut Section<'_>) -> Option<Action> {
+fn command(
+    reading: &mut Reading<'_>,
+    section: &mut Section<'_>,
+    dialect: Dialect,
+) -> Option<Action> {
     let mut line = not_blank(section, "command", &mut reading.problems)?.to_owned();
     let arguments = section
         .entry("args")
         .filter(|arguments| !arguments.value.is_null());
     let texts = section.texts("args", &mut reading.problems);
-    match (arguments, reading.foreign) {
-        (Some(written), false) => reading.problems.push(
+    match (arguments, dialect) {
+        (Some(written), Dialect::DockerAgent) => reading.problems.push(
             Problem::new(
                 "bad-arguments",
                 "`args` are for builtins, and a command has none",
@@ -110,14 +131,11 @@ fn command(reading: &mut Reading<'_>, section: &mut Section<'_>) -> Option<Actio
             .help("write them into the line of `command`"),
         ),
         // Claude Code runs a command with arguments without a shell: nothing in them is special.
-        (Some(_), true) => {
-            line = quoted(&line);
-            for argument in texts.unwrap_or_default() {
-                line.push(' ');
-                line.push_str(&quoted(argument));
-            }
-        }
+        (Some(_), _) => line = claude::without_shell(&line, &texts.unwrap_or_default()),
         (None, _) => {}
+    }
+    if dialect.vocabulary().options_of_claude {
+        line = claude::in_shell(line, section, &mut reading.problems);
     }
     Some(Action::Command { line })
 }
@@ -193,7 +211,7 @@ fn model(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Actio
 
 fn http(
     section: &mut Section<'_>,
-    is_foreign: bool,
+    dialect: Dialect,
     problems: &mut Vec<Problem>,
 ) -> Option<Action> {
     let url = not_blank(section, "url", problems)?;
@@ -210,12 +228,12 @@ fn http(
     }
     let mut headers = texts_by_name(section, "headers", problems);
     // Claude Code: variables in headers are those that the hook may see, and no others.
-    if is_foreign {
+    if dialect != Dialect::DockerAgent {
         let allowed = section
             .texts("allowedEnvVars", problems)
             .unwrap_or_default();
         for value in headers.values_mut() {
-            *value = with_variables(value, &allowed);
+            *value = claude::with_variables(value, &allowed);
         }
     }
     Some(Action::Http {
@@ -224,79 +242,8 @@ fn http(
     })
 }
 
-/// `$NAME` and `${NAME}` as our own files write them, `${env.NAME}`; nothing for those that are not
-/// allowed.
-fn with_variables(value: &str, allowed: &[&str]) -> String {
-    let mut pieces = value.split('$');
-    let mut written = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        let (name, rest) = match piece.strip_prefix('{').and_then(|p| p.split_once('}')) {
-            Some(braced) => braced,
-            None => {
-                let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-                piece.split_at(piece.find(|c| !is_part(c)).unwrap_or(piece.len()))
-            }
-        };
-        if allowed.contains(&name) {
-            written.push_str(&format!("${{env.{name}}}"));
-        } else if name.is_empty() {
-            written.push('$');
-        }
-        written.push_str(rest);
-    }
-    written
-}
-
-/// The time limit: in whole seconds in our files, in the unit of the runtime in others. Nothing, and
-/// what is not above zero, is the usual limit.
-fn timeout(section: &mut Section<'_>, dialect: Dialect, problems: &mut Vec<Problem>) -> Duration {
-    let Some(node) = section.present("timeout") else {
-        return DEFAULT_TIMEOUT;
-    };
-    let is_whole = matches!(node.kind, Kind::Integer(_) | Kind::Unsigned(_));
-    let number = node.as_f64().filter(|number| number.is_finite());
-    let number = number.filter(|_| is_whole || dialect != Dialect::DockerAgent);
-    let Some(number) = number else {
-        problems.push(node.wrong_type("`timeout`", "a whole number of seconds"));
-        return DEFAULT_TIMEOUT;
-    };
-    let seconds = match dialect.vocabulary().timeouts_in_milliseconds {
-        true => number / 1000.0,
-        false => number,
-    };
-    match seconds > 0.0 {
-        true => Duration::from_secs_f64(seconds.min(LONGEST)),
-        false => DEFAULT_TIMEOUT,
-    }
-}
-
-fn on_error(
-    section: &mut Section<'_>,
-    event: Event,
-    problems: &mut Vec<Problem>,
-) -> Option<OnError> {
-    let choices = [
-        ("warn", OnError::Warn),
-        ("ignore", OnError::Ignore),
-        ("block", OnError::Block),
-    ];
-    let chosen = choice(section, "on_error", &choices, problems)?;
-    if chosen == OnError::Block && event.contract().blocks != Blocks::Refusal {
-        let problem = Problem::new(
-            "nothing-to-block",
-            format!("`on_error: block` on `{event}`, where nothing can be blocked"),
-        )
-        .help("write `warn` or `ignore`");
-        problems.push(match section.node("on_error") {
-            Some(node) => problem.at(&node.place),
-            None => problem,
-        });
-    }
-    Some(chosen)
-}
-
 /// Claims `key`: one of several words.
-fn choice<T: Copy>(
+pub(super) fn choice<T: Copy>(
     section: &mut Section<'_>,
     key: &'static str,
     choices: &[(&str, T)],
@@ -317,7 +264,7 @@ fn choice<T: Copy>(
 }
 
 /// Claims `key`: a text that must be there, and say something.
-fn not_blank<'a>(
+pub(super) fn not_blank<'a>(
     section: &mut Section<'a>,
     key: &'static str,
     problems: &mut Vec<Problem>,

@@ -7,6 +7,7 @@ use cachalot_core::tree::{self, Node, Section};
 use cachalot_core::{Place, Problem};
 
 use super::action;
+use super::claude::Plugin;
 use super::{Definition, Entry};
 use crate::builtin::Builtins;
 use crate::dialect::{Dialect, Spoken};
@@ -36,6 +37,8 @@ pub(crate) struct Reading<'a> {
     pub(super) builtins: &'a Builtins,
     /// Whether the file is another runtime's: it may name what we do not have.
     pub(super) foreign: bool,
+    /// The plugin that it belongs to.
+    pub(crate) plugin: Option<Plugin>,
     /// What was read.
     pub(crate) entries: Vec<Entry>,
     /// What is wrong.
@@ -60,6 +63,7 @@ impl<'a> Reading<'a> {
             source: source.into(),
             builtins,
             foreign,
+            plugin: None,
             entries: Vec::new(),
             problems: Vec::new(),
             warnings: Vec::new(),
@@ -270,12 +274,15 @@ impl<'a> Reading<'a> {
 
     /// Keys that nobody reads: in files of others they are options that we do not have.
     fn finish(&mut self, mut section: Section<'_>, dialect: Dialect) {
+        for remark in dialect.vocabulary().remarks {
+            section.claim(remark);
+        }
         if !self.foreign {
             return section.finish(&mut self.problems);
         }
         for option in section.take_rest() {
             let is_off = option.value.as_boolean() == Some(false) || option.value.is_null();
-            if is_off || dialect.vocabulary().remarks.contains(&option.key.as_str()) {
+            if is_off {
                 continue;
             }
             self.warnings.push(

@@ -223,6 +223,7 @@ impl<'a> Answer<'a> {
         };
         let updated = updated.as_object().ok_or("`updated_input` is no object")?;
         let changed = tools::changed(self.dialect, tool, self.input, updated);
+        output.removed_input = tools::removed(self.dialect, tool, self.input, updated);
         output.updated_input = Some(changed).filter(|changed: &Map<_, _>| !changed.is_empty());
         Ok(())
     }
@@ -303,7 +304,7 @@ fn of_text(key: &str, value: Option<&Value>) -> Result<Option<String>, String> {
 }
 
 /// Adds a line.
-fn join(to: &mut Option<String>, line: String) {
+pub(super) fn join(to: &mut Option<String>, line: String) {
     match to {
         Some(text) => {
             text.push('\n');

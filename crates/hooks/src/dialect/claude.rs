@@ -1,5 +1,7 @@
 //! Claude Code's words.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
 
 use super::docker_agent;
@@ -33,25 +35,39 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     ],
     tools: &TOOLS,
     remarks: &["description", "statusMessage"],
+    options_of_claude: true,
     arguments_beside: false,
+    input_is_replaced: true,
     timeouts_in_milliseconds: false,
+    timeout: TIMEOUT,
     plain_context: &[Event::SessionStart, Event::UserPromptSubmit],
 };
 
-static EVENTS: [Spoken; 12] = [
-    spoken("SessionStart", Event::SessionStart),
-    spoken("SessionEnd", Event::SessionEnd),
-    spoken("UserPromptSubmit", Event::UserPromptSubmit),
-    spoken("PreToolUse", Event::PreToolUse),
-    spoken("PermissionRequest", Event::PermissionRequest),
-    only("PostToolUse", Event::PostToolUse, Only::Successes),
-    only("PostToolUseFailure", Event::PostToolUse, Only::Failures),
-    spoken("Stop", Event::Stop),
-    spoken("SubagentStop", Event::SubagentStop),
-    spoken("PreCompact", Event::PreCompact),
-    spoken("PostCompact", Event::AfterCompaction),
-    spoken("Notification", Event::Notification),
-];
+/// How long a command or a request may take.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
+
+static EVENTS: [Spoken; COUNT] = events(only("PostToolUse", Event::PostToolUse, Only::Successes));
+
+/// How many events there are, in Codex, too.
+pub(super) const COUNT: usize = 12;
+
+/// The events, of which the one behind calls of tools is not for the same calls in Codex.
+pub(super) const fn events(post_tool_use: Spoken) -> [Spoken; COUNT] {
+    [
+        spoken("SessionStart", Event::SessionStart),
+        spoken("SessionEnd", Event::SessionEnd),
+        spoken("UserPromptSubmit", Event::UserPromptSubmit),
+        spoken("PreToolUse", Event::PreToolUse),
+        spoken("PermissionRequest", Event::PermissionRequest),
+        post_tool_use,
+        only("PostToolUseFailure", Event::PostToolUse, Only::Failures),
+        spoken("Stop", Event::Stop),
+        spoken("SubagentStop", Event::SubagentStop),
+        spoken("PreCompact", Event::PreCompact),
+        spoken("PostCompact", Event::AfterCompaction),
+        spoken("Notification", Event::Notification),
+    ]
+}
 
 const FILE: Argument = argument("path", "file_path", Form::AbsolutePath);
 

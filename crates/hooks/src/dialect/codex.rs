@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::claude;
-use super::vocabulary::{Spoken, Vocabulary, only, spoken};
+use super::vocabulary::{Spoken, Vocabulary, spoken};
 use crate::Dialect;
-use crate::definition::{Entry, Only};
+use crate::definition::Entry;
 use crate::event::Event;
 use crate::input::Input;
 
@@ -14,26 +14,16 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     unheard: &["SubagentStart"],
     tools: &claude::TOOLS,
     remarks: &["description", "statusMessage"],
+    options_of_claude: false,
     arguments_beside: false,
+    input_is_replaced: false,
     timeouts_in_milliseconds: false,
+    timeout: claude::TIMEOUT,
     plain_context: &[Event::SessionStart, Event::UserPromptSubmit],
 };
 
-static EVENTS: [Spoken; 12] = [
-    spoken("SessionStart", Event::SessionStart),
-    spoken("SessionEnd", Event::SessionEnd),
-    spoken("UserPromptSubmit", Event::UserPromptSubmit),
-    spoken("PreToolUse", Event::PreToolUse),
-    spoken("PermissionRequest", Event::PermissionRequest),
-    // Commands that fail are told, too.
-    spoken("PostToolUse", Event::PostToolUse),
-    only("PostToolUseFailure", Event::PostToolUse, Only::Failures),
-    spoken("Stop", Event::Stop),
-    spoken("SubagentStop", Event::SubagentStop),
-    spoken("PreCompact", Event::PreCompact),
-    spoken("PostCompact", Event::AfterCompaction),
-    spoken("Notification", Event::Notification),
-];
+/// Commands that fail are told as `PostToolUse`, too.
+static EVENTS: [Spoken; claude::COUNT] = claude::events(spoken("PostToolUse", Event::PostToolUse));
 
 /// What its handlers are told.
 pub(super) fn told(entry: &Entry, input: &Input) -> Value {

@@ -7,7 +7,7 @@ use super::tools;
 use super::vocabulary::{Form, Vocabulary, argument, tool};
 use crate::Dialect;
 use crate::contract::Field;
-use crate::definition::Entry;
+use crate::definition::{DEFAULT_TIMEOUT, Entry};
 use crate::event::Event;
 use crate::input::{Answer, Input};
 use cachalot_model::{StopReason, Usage};
@@ -44,8 +44,11 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
         tool("web_fetch", &["fetch"], &[]),
     ],
     remarks: &[],
+    options_of_claude: false,
     arguments_beside: true,
+    input_is_replaced: false,
     timeouts_in_milliseconds: false,
+    timeout: DEFAULT_TIMEOUT,
     plain_context: &[
         Event::SessionStart,
         Event::UserPromptSubmit,
@@ -86,9 +89,9 @@ pub(super) fn base(event_name: &str, input: &Input) -> Map<String, Value> {
     always("session_id", &input.session_id);
     always("cwd", &input.cwd.to_string_lossy());
     always("hook_event_name", event_name);
-    // Our own handlers are told what was said; and no mode permits more or less.
+    // Our own handlers are told what was said.
     always("transcript_path", "");
-    always("permission_mode", "default");
+    always("permission_mode", input.permission_mode.name());
     told
 }
 

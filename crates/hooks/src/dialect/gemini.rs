@@ -9,7 +9,7 @@ use super::tools;
 use super::transcript;
 use super::vocabulary::{Argument, Form, Spoken, Tool, Vocabulary, argument, spoken, tool};
 use crate::Dialect;
-use crate::definition::Entry;
+use crate::definition::{DEFAULT_TIMEOUT, Entry};
 use crate::event::Event;
 use crate::input::Input;
 
@@ -18,8 +18,11 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     unheard: &["BeforeToolSelection"],
     tools: &TOOLS,
     remarks: &["description"],
+    options_of_claude: false,
     arguments_beside: false,
+    input_is_replaced: false,
     timeouts_in_milliseconds: true,
+    timeout: DEFAULT_TIMEOUT,
     plain_context: &[],
 };
 

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::answer;
 use super::said::Said;
-use super::strict;
 use super::{Dialect, Ended};
+use super::{stray, strict};
 use crate::Event;
 use crate::definition::Entry;
 use crate::input::Input;
@@ -63,7 +63,17 @@ fn answered(
         Some(_) if entry.definition.strict_output => Err(Fault::new(
             "strict output: it said something that is no JSON object",
         )),
-        Some(_) => Ok(remark(dialect, entry.event, said)),
+        Some(_) => match stray::object(said) {
+            Some((before, said)) => {
+                let mut output = understood(dialect, entry, input, said).map_err(Fault::new)?;
+                answer::join(&mut output.system_message, stray::warning(before));
+                Ok(output)
+            }
+            None if stray::is_mangled(dialect, entry.event, said) => Err(Fault::new(
+                "it said something that looks like a decision and is no JSON: its output has to be one JSON object and nothing else",
+            )),
+            None => Ok(remark(dialect, entry.event, said)),
+        },
     }
 }
 

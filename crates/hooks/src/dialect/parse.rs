@@ -12,7 +12,8 @@ use super::docker_agent::finish_of;
 use super::messages;
 use crate::contract::Field;
 use crate::input::{
-    Answer, Compaction, Input, Notification, Prompt, Switch, ToolResponse, ToolUse, TurnCall,
+    Answer, Compaction, Input, Notification, PermissionMode, Prompt, Switch, ToolResponse, ToolUse,
+    TurnCall,
 };
 use crate::{Dialect, Event};
 
@@ -95,6 +96,7 @@ impl Told<'_> {
             cwd: self.text("cwd")?.map(PathBuf::from).unwrap_or_default(),
             agent_name: self.text("agent_name")?.unwrap_or_default(),
             model_id: self.text("model_id")?.unwrap_or_default(),
+            permission_mode: self.permission_mode()?,
             iteration: u32::try_from(self.whole("iteration")?.unwrap_or(0)).unwrap_or(u32::MAX),
             last_user_message: self.text("last_user_message")?,
             source: self.text("source")?,
@@ -117,6 +119,15 @@ impl Told<'_> {
             error_message: self.text("error_message")?,
             ..Input::default()
         })
+    }
+
+    fn permission_mode(&self) -> Result<PermissionMode, Problem> {
+        let name = self.one_of("permission_mode", &PermissionMode::NAMES)?;
+        let named = |mode: &PermissionMode| Some(mode.name()) == name;
+        Ok(PermissionMode::ALL
+            .into_iter()
+            .find(named)
+            .unwrap_or_default())
     }
 
     /// How many messages of ours were not sent, out of how many pieces: all, unless it is said.
@@ -324,6 +335,7 @@ fn call(value: &Value) -> TurnCall {
         read_only: value["read_only"] == true,
         is_error: value["error"] == true,
         witnesses: Witnesses::unknown("a file says what was called, not what it looked at"),
+        expires: None,
     }
 }
 

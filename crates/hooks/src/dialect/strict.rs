@@ -16,6 +16,14 @@ const KEYS: [&str; 6] = [
     "hook_specific_output",
 ];
 
+/// Whether it is a key of an output, or of `hook_specific_output`, which may stand beside the others.
+pub(super) fn is_key(key: &str) -> bool {
+    let specific = Honoured::ALL.iter().flat_map(|honoured| honoured.keys());
+    key == "suppress_output"
+        || KEYS.contains(&key)
+        || specific.into_iter().any(|known| known.name == key)
+}
+
 /// Other names of what is honoured.
 const ALIASES: [(&str, Honoured); 2] = [
     ("updated_tool_output", Honoured::UpdatedToolResponse),

@@ -81,6 +81,29 @@ pub(super) fn changed(
     own
 }
 
+/// The arguments that a handler has taken away by leaving them out, under our own names, where the
+/// dialect means it so. What it calls by our own name is still there.
+pub(super) fn removed(
+    dialect: Dialect,
+    tool: &ToolUse,
+    input: &Input,
+    updated: &Map<String, Value>,
+) -> Vec<String> {
+    if !dialect.vocabulary().input_is_replaced {
+        return Vec::new();
+    }
+    let told = told_arguments(dialect, tool, input);
+    let left_out = told.keys().filter(|key| !updated.contains_key(*key));
+    let own = left_out.map(|key| {
+        let mut known = arguments(dialect, tool).iter();
+        let known = known.find(|known| known.theirs == key);
+        known.map_or(key.as_str(), |known| known.own)
+    });
+    own.filter(|own| !updated.contains_key(*own))
+        .map(str::to_owned)
+        .collect()
+}
+
 fn alias(dialect: Dialect, tool: &ToolUse) -> Option<&'static Tool> {
     let mut known = dialect.vocabulary().tools.iter();
     known.find(|known| known.own == tool.name && tool.mcp.is_none())

@@ -1,5 +1,7 @@
 //! What a dialect calls things.
 
+use std::time::Duration;
+
 use crate::Event;
 use crate::definition::Only;
 
@@ -13,10 +15,16 @@ pub(crate) struct Vocabulary {
     pub(crate) tools: &'static [Tool],
     /// Keys of hooks that are for people.
     pub(crate) remarks: &'static [&'static str],
+    /// Whether hooks may have `once`, `if`, `async`, `asyncRewake` and `shell`.
+    pub(crate) options_of_claude: bool,
     /// Whether its names of arguments stand beside our own, rather than in place of them.
     pub(crate) arguments_beside: bool,
+    /// Whether arguments that a handler leaves out of those that it rewrites are taken away.
+    pub(crate) input_is_replaced: bool,
     /// Whether time limits are milliseconds.
     pub(crate) timeouts_in_milliseconds: bool,
+    /// How long a handler may take, unless its definition says otherwise.
+    pub(crate) timeout: Duration,
     /// Events for which text that is no JSON is context.
     pub(crate) plain_context: &'static [Event],
 }

@@ -4,30 +4,34 @@ use std::sync::Arc;
 
 use cachalot_core::Problem;
 
-use super::{Ready, Surroundings};
+use super::{Assembled, Ready, Surroundings};
 use crate::builtin::{Builtin, Builtins, Injection};
 use crate::contract::Blocks;
 use crate::definition::{Action, Definition, Entry, OnError};
-use crate::event::EVENTS;
-use crate::handler;
+use crate::handler::{self, Shared};
 use crate::lookup::AgentView;
 use crate::{Dialect, Event};
-
-/// Those that are ready, by event.
-type ByEvent = [Vec<Ready>; EVENTS];
 
 pub(super) fn assemble(
     entries: Vec<Entry>,
     agent: &dyn AgentView,
     surroundings: &Surroundings,
-) -> Result<ByEvent, Vec<Problem>> {
-    let mut hooks = ByEvent::default();
+) -> Result<Assembled, Vec<Problem>> {
+    let mut hooks = Assembled {
+        environment: Arc::clone(&surroundings.environment),
+        directory: surroundings.directory.clone(),
+        ..Assembled::default()
+    };
+    let shared = Shared {
+        model: agent.models().into_iter().next(),
+        sessions: Arc::clone(&hooks.sessions),
+    };
     let mut problems = Vec::new();
     let added = added(&surroundings.builtins, agent, &mut problems);
     for entry in entries.into_iter().chain(added) {
         let event = entry.event;
-        match ready(entry, &hooks[event as usize], surroundings) {
-            Ok(ready) => hooks[event as usize].push(ready),
+        match ready(entry, &hooks.ready[event as usize], surroundings, &shared) {
+            Ok(ready) => hooks.add(ready),
             Err(problem) => problems.push(problem),
         }
     }
@@ -38,9 +42,23 @@ pub(super) fn assemble(
     }
 }
 
-fn ready(entry: Entry, before: &[Ready], surroundings: &Surroundings) -> Result<Ready, Problem> {
+impl Assembled {
+    fn add(&mut self, ready: Ready) {
+        self.wanted[ready.entry.event as usize] = true;
+        // What is said in the background is told when the next turn starts.
+        self.wanted[Event::TurnStart as usize] |= ready.entry.definition.background.is_some();
+        self.ready[ready.entry.event as usize].push(ready);
+    }
+}
+
+fn ready(
+    entry: Entry,
+    before: &[Ready],
+    surroundings: &Surroundings,
+    shared: &Shared,
+) -> Result<Ready, Problem> {
     check(&entry)?;
-    let handler = handler::ready(&entry, surroundings)?;
+    let handler = handler::ready(&entry, surroundings, shared)?;
     let same_as = before
         .iter()
         .position(|other| is_same(&other.entry, &entry))

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use cachalot_model::Message;
-use serde_json::{Map, Value};
 
 use crate::input::Input;
+use crate::output::Output;
 
-/// Arguments in place of those of the same name; others stay.
-pub(super) fn arguments(input: &mut Input, patch: &Map<String, Value>) {
+/// Arguments in place of those of the same name, or none; others stay.
+pub(super) fn arguments(input: &mut Input, output: &Output) {
     if let Some(tool) = &mut input.tool {
-        for (name, value) in patch {
-            tool.input.insert(name.clone(), value.clone());
-        }
+        tool.rewrite(&output.removed_input, output.updated_input.as_ref());
     }
 }
 

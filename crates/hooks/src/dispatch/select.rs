@@ -1,19 +1,24 @@
 //! Who is told of an event, and who waits for whom.
 
-use super::Ready;
+use super::{Ready, Sessions};
 use crate::Event;
 use crate::contract::{Contract, Order};
 use crate::definition::Only;
 use crate::input::{Input, ToolUse};
 
-/// The hooks that are to be told, in order; of those that run the same in the same words, the first.
-pub(super) fn told<'a>(ready: &'a [Ready], input: &Input) -> Vec<&'a Ready> {
+/// The hooks that are to be told, in order; of those that run the same in the same words, the first,
+/// and of those that run once, those that have not.
+pub(super) fn told<'a>(ready: &'a [Ready], input: &Input, sessions: &Sessions) -> Vec<&'a Ready> {
     let mut told: Vec<&Ready> = Vec::with_capacity(ready.len());
     for ready in ready.iter().filter(|ready| is_for(ready, input)) {
         if told.iter().all(|other| other.same_as != ready.same_as) {
             told.push(ready);
         }
     }
+    told.retain(|ready| {
+        !ready.entry.definition.once
+            || sessions.is_first(&input.session_id, input.event, ready.same_as)
+    });
     told
 }
 
@@ -38,7 +43,12 @@ fn is_for(ready: &Ready, input: &Input) -> bool {
         Some(Only::Failures) => failed,
         Some(Only::Successes) => !failed,
     };
-    counts && (input.tool.as_ref()).is_none_or(|tool| entry.dialect.matches(&entry.matcher, tool))
+    let condition = entry.definition.condition.as_ref();
+    counts
+        && (input.tool.as_ref()).is_none_or(|tool| {
+            entry.dialect.matches(&entry.matcher, tool)
+                && condition.is_none_or(|rule| rule.applies(entry.dialect, tool, input))
+        })
 }
 
 /// Where there is no tool, files of other runtimes match what kind of event it is; where an event is

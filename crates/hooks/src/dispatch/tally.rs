@@ -1,5 +1,7 @@
 //! What handlers say together.
 
+use std::collections::BTreeMap;
+
 use cachalot_model::Message;
 
 use super::rewrite;
@@ -44,6 +46,11 @@ impl Tally {
         self.verdict.reports.push(report);
     }
 
+    /// Environment variables that hooks have set.
+    pub(super) fn set(&mut self, environment: BTreeMap<String, String>) {
+        self.verdict.environment = environment;
+    }
+
     /// What came of it: nothing answers what was denied.
     pub(super) fn verdict(mut self) -> Verdict {
         if self.verdict.denial().is_some() {
@@ -67,7 +74,9 @@ impl Tally {
 
     fn block(&mut self, entry: &Entry, reason: &str) {
         match self.contract.blocks {
-            Blocks::Refusal => self.decide(entry, Decision::Deny, reason),
+            Blocks::Refusal => {
+                self.decide(entry, Decision::Deny, reason);
+            }
             Blocks::GoingOn if entry.dialect.stop_goes_on() => self.go_on(entry, reason),
             Blocks::GoingOn | Blocks::Nothing => {
                 let what = told(entry, "wanted to block", reason);
@@ -105,15 +114,15 @@ impl Tally {
         }
     }
 
-    /// The strongest counts; of two that are as strong, the first.
-    fn decide(&mut self, entry: &Entry, decision: Decision, reason: &str) {
+    /// The strongest counts; of two that are as strong, the first. Whether it is this one.
+    fn decide(&mut self, entry: &Entry, decision: Decision, reason: &str) -> bool {
         let strongest = self
             .verdict
             .decision
             .as_ref()
             .map(|(strongest, _)| *strongest);
         if Some(decision) <= strongest {
-            return;
+            return false;
         }
         let reason = match (reason, decision) {
             ("", Decision::Allow) => told(entry, "allows it", ""),
@@ -122,6 +131,7 @@ impl Tally {
             (said, _) => said.to_owned(),
         };
         self.verdict.decision = Some((decision, reason));
+        true
     }
 
     fn honour(&mut self, output: &Output) {
@@ -144,13 +154,9 @@ impl Tally {
     }
 
     fn rewrite(&mut self, entry: &Entry, output: &Output, input: &mut Input) {
-        if let Some(patch) = &output.updated_input
-            && self.contract.honours(Honoured::UpdatedInput)
-            && !patch.is_empty()
-        {
-            rewrite::arguments(input, patch);
-            let rewritten = self.verdict.updated_input.get_or_insert_default();
-            rewritten.extend(patch.clone());
+        if self.contract.honours(Honoured::UpdatedInput) {
+            rewrite::arguments(input, output);
+            self.rewrite_arguments(output);
         }
         if let Some(text) = &output.updated_tool_response
             && self.contract.honours(Honoured::UpdatedToolResponse)
@@ -162,6 +168,27 @@ impl Tally {
             && self.contract.honours(Honoured::UpdatedMessages)
         {
             self.rewrite_messages(entry, messages, input);
+        }
+    }
+
+    /// What one takes away another may give, and the other way round: the last wins.
+    fn rewrite_arguments(&mut self, output: &Output) {
+        let Verdict {
+            removed_input: removed,
+            updated_input: updated,
+            ..
+        } = &mut self.verdict;
+        for name in &output.removed_input {
+            if let Some(updated) = updated {
+                updated.shift_remove(name);
+            }
+            removed.retain(|other| other != name);
+            removed.push(name.clone());
+        }
+        for (name, value) in output.updated_input.iter().flatten() {
+            removed.retain(|other| other != name);
+            let updated = updated.get_or_insert_default();
+            updated.insert(name.clone(), value.clone());
         }
     }
 
@@ -191,15 +218,15 @@ impl Tally {
             return;
         }
         let what = told(entry, "failed", &fault.message);
-        if entry.definition.on_error != Some(OnError::Ignore) {
+        // Where it is the reason of a denial, it is said there.
+        let is_said = denies(self.contract, entry) && self.decide(entry, Decision::Deny, &what);
+        if !is_said && entry.definition.on_error != Some(OnError::Ignore) {
             self.tell(Some(&what));
-        }
-        if denies(self.contract, entry) {
-            self.decide(entry, Decision::Deny, &what);
         }
     }
 
-    fn tell(&mut self, message: Option<&str>) {
+    /// A message for the user.
+    pub(super) fn tell(&mut self, message: Option<&str>) {
         let message = message.filter(|text| !text.is_empty());
         self.verdict.messages.extend(message.map(str::to_owned));
     }

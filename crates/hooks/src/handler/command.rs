@@ -7,13 +7,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cachalot_core::Problem;
 
-use super::Handler;
 use super::expand::{self, Spelling};
 use super::process::Job;
+use super::{Handler, Shared};
 use crate::definition::Entry;
-use crate::dispatch::Surroundings;
+use crate::dispatch::{Sessions, Surroundings};
 use crate::input::Input;
 use crate::output::{Fault, Output};
+
+/// Names the file that environment variables are added to.
+const EXPORTS: &str = "CLAUDE_ENV_FILE";
 
 struct Command {
     line: String,
@@ -21,12 +24,14 @@ struct Command {
     environment: Arc<BTreeMap<String, String>>,
     /// Where paths begin that do not begin at the root.
     directory: PathBuf,
+    sessions: Arc<Sessions>,
 }
 
 pub(super) fn ready(
     line: &str,
     entry: &Entry,
     surroundings: &Surroundings,
+    shared: &Shared,
 ) -> Result<Arc<dyn Handler>, Problem> {
     let wrong = match line {
         _ if line.trim().is_empty() => Some("is empty"),
@@ -45,6 +50,7 @@ pub(super) fn ready(
         entry: entry.clone(),
         environment: Arc::clone(&surroundings.environment),
         directory: surroundings.directory.clone(),
+        sessions: Arc::clone(&shared.sessions),
     }))
 }
 
@@ -64,10 +70,18 @@ impl Handler for Command {
 }
 
 impl Command {
-    /// Ours, what the dialect adds, and what the definition adds.
+    /// Ours, what hooks of the session have set, what the dialect adds, and what the definition adds.
     fn environment(&self, input: &Input) -> Result<BTreeMap<String, String>, Fault> {
         let mut environment = (*self.environment).clone();
+        environment.extend(self.sessions.environment(&input.session_id));
         environment.extend(self.entry.dialect.environment(input));
+        if self.entry.dialect.takes_exports(input.event) {
+            let file = self
+                .sessions
+                .exports(&input.session_id)
+                .map_err(|error| Fault::new(format!("there can be no `{EXPORTS}`: {error}")))?;
+            environment.insert(EXPORTS.to_owned(), file.to_string_lossy().into_owned());
+        }
         let mut added = BTreeMap::new();
         for (name, text) in &self.entry.definition.env {
             // As in a shell, what is not set is empty.

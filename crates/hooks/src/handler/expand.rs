@@ -40,7 +40,7 @@ pub(super) fn expand<'a>(
 }
 
 /// The variable that a text begins with, and how many bytes name it.
-fn variable(text: &str, spelling: Spelling) -> Option<(&str, usize)> {
+pub(super) fn variable(text: &str, spelling: Spelling) -> Option<(&str, usize)> {
     let Some(inside) = text.strip_prefix("${") else {
         let bare = &text[1..];
         let end = bare.find(|c| !is_of_a_name(c)).unwrap_or(bare.len());
@@ -60,7 +60,7 @@ fn is_of_a_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     text.chars().all(is_of_a_name) && text.starts_with(|c: char| !c.is_ascii_digit())
 }
 

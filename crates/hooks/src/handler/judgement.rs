@@ -4,7 +4,7 @@ use std::fmt;
 
 use cachalot_model::OutputFormat;
 use serde::Deserialize;
-use serde::de::{self, MapAccess, Visitor};
+use serde::de::{self, DeserializeOwned, MapAccess, Visitor};
 use serde_json::{Value, json};
 
 use crate::definition::Judgement;
@@ -87,15 +87,7 @@ impl Judgement {
     /// Looks at the outermost objects of the answer, and not at what they quote.
     fn found(self, answer: &str) -> Result<Decided, Fault> {
         let mut strongest: Option<Decided> = None;
-        let mut from = 0;
-        while let Some(at) = answer[from..].find('{').map(|at| from + at) {
-            let mut stream =
-                serde_json::Deserializer::from_str(&answer[at..]).into_iter::<Fields>();
-            let Some(Ok(fields)) = stream.next() else {
-                from = at + 1;
-                continue;
-            };
-            from = at + stream.byte_offset();
+        for fields in objects::<Fields>(answer) {
             for decided in self.decided(&fields) {
                 if strongest.as_ref().is_none_or(|(most, _)| decided.0 > *most) {
                     strongest = Some(decided);
@@ -139,6 +131,22 @@ impl Judgement {
             }
         ))
     }
+}
+
+/// The outermost JSON objects in a text.
+pub(super) fn objects<T: DeserializeOwned>(text: &str) -> impl Iterator<Item = T> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let at = from + text[from..].find('{')?;
+            let mut stream = serde_json::Deserializer::from_str(&text[at..]).into_iter::<T>();
+            if let Some(Ok(object)) = stream.next() {
+                from = at + stream.byte_offset();
+                return Some(object);
+            }
+            from = at + 1;
+        }
+    })
 }
 
 fn told(reason: &str) -> Option<String> {

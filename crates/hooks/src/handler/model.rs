@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use cachalot_core::{Problem, Spend};
-use cachalot_model::{ErrorKind, Message, Model, Reply, Request, StopReason};
+use cachalot_model::{ErrorKind, Message, Model, OutputFormat, Reply, Request, StopReason};
 use serde_json::{Map, Value};
 
 use super::Handler;
@@ -44,17 +44,7 @@ pub(super) fn ready(
             .help("`model` is one of `models:`, or `provider/model`"));
     }
     check(entry, wanted.schema)?;
-    let model = surroundings.models.find(wanted.model).and_then(|model| {
-        model.ready()?;
-        Ok(model)
-    });
-    let model = model.map_err(|error| {
-        let code = match error.kind {
-            ErrorKind::Unauthorized => "unset-variable",
-            _ => "unknown-model",
-        };
-        Problem::new(code, error.to_string())
-    })?;
+    let model = found(wanted.model, surroundings)?;
     let system = wanted.system_prompt.filter(|text| !text.trim().is_empty());
     Ok(Arc::new(Judge {
         model,
@@ -67,6 +57,21 @@ pub(super) fn ready(
             ..entry.clone()
         },
     }))
+}
+
+/// The model of that name, which can be asked.
+pub(super) fn found(name: &str, surroundings: &Surroundings) -> Result<Model, Problem> {
+    let found = surroundings.models.find(name).and_then(|model| {
+        model.ready()?;
+        Ok(model)
+    });
+    found.map_err(|error| {
+        let code = match error.kind {
+            ErrorKind::Unauthorized => "unset-variable",
+            _ => "unknown-model",
+        };
+        Problem::new(code, error.to_string())
+    })
 }
 
 /// Whether anything comes of the answer: what nobody will hear is not paid for.
@@ -99,14 +104,14 @@ fn check(entry: &Entry, schema: Option<Judgement>) -> Result<(), Problem> {
 #[async_trait]
 impl Handler for Judge {
     async fn handle(&self, input: &Input) -> Result<Output, Fault> {
-        let question = self.question.render(self.told(input)?)?;
-        let began = Instant::now();
-        let reply = self.ask(question).await?;
-        let spent = self.spent(&reply, began);
-        match self.heard(&reply) {
-            Ok(output) => Ok(Output { spent, ..output }),
-            Err(fault) => Err(Fault { spent, ..fault }),
-        }
+        let question = Asked {
+            system: self.system.clone(),
+            question: self.question.render(self.told(input)?)?,
+            form: self.schema.map(Judgement::form),
+        };
+        question
+            .heard(&self.model, |answer| self.heard(answer))
+            .await
     }
 }
 
@@ -117,44 +122,7 @@ impl Judge {
             .map_err(|error| Fault::new(format!("the input cannot be read: {error}")))
     }
 
-    async fn ask(&self, question: String) -> Result<Reply, Fault> {
-        let mut parameters = self.model.parameters().clone();
-        // Without tools, providers refuse to be told about them.
-        parameters.tool_choice = None;
-        parameters.parallel_tool_calls = None;
-        parameters.output = self.schema.map(Judgement::form);
-        let request = Request {
-            tools: Vec::new(),
-            system: self.system.clone(),
-            messages: vec![Message::user(question)],
-            parameters,
-        };
-        let failed = |error: cachalot_model::Error| Fault::new(error.to_string());
-        let body = request.body(self.model.wire(), false).map_err(failed)?;
-        self.model.ask(body).await.map_err(failed)
-    }
-
-    fn spent(&self, reply: &Reply, began: Instant) -> Spend {
-        let usage = reply.usage.unwrap_or_default();
-        Spend {
-            input_tokens: usage.total_input(),
-            output_tokens: usage.output,
-            cost: self.model.cost_of(reply),
-            ..Spend::one(began.elapsed())
-        }
-    }
-
-    fn heard(&self, reply: &Reply) -> Result<Output, Fault> {
-        match &reply.stop {
-            StopReason::Length => {
-                return Err(Fault::new(
-                    "the model's answer was cut off at the limit of its tokens: raise `max_tokens`",
-                ));
-            }
-            StopReason::Refusal => return Err(Fault::new("the model refused to answer")),
-            _ => {}
-        }
-        let answer = reply.message.text();
+    fn heard(&self, answer: &str) -> Result<Output, Fault> {
         let Some(schema) = self.schema else {
             let context = answer.trim();
             return Ok(Output {
@@ -162,7 +130,7 @@ impl Judge {
                 ..Output::default()
             });
         };
-        let (decision, reason) = schema.read(&answer)?;
+        let (decision, reason) = schema.read(answer)?;
         if self
             .entry
             .event
@@ -178,5 +146,65 @@ impl Judge {
             block: (decision == Decision::Deny).then(|| reason.unwrap_or_default()),
             ..Output::default()
         })
+    }
+}
+
+/// A question to a model.
+pub(super) struct Asked {
+    /// What it is told before it.
+    pub(super) system: Option<String>,
+    pub(super) question: String,
+    /// The form that the answer must have.
+    pub(super) form: Option<OutputFormat>,
+}
+
+impl Asked {
+    /// Asks a model; what its answer says, and what it cost, whatever it says.
+    pub(super) async fn heard(
+        self,
+        model: &Model,
+        read: impl FnOnce(&str) -> Result<Output, Fault>,
+    ) -> Result<Output, Fault> {
+        let began = Instant::now();
+        let reply = self.ask(model).await?;
+        let usage = reply.usage.unwrap_or_default();
+        let spent = Spend {
+            input_tokens: usage.total_input(),
+            output_tokens: usage.output,
+            cost: model.cost_of(&reply),
+            ..Spend::one(began.elapsed())
+        };
+        match whole(&reply).and_then(|()| read(&reply.message.text())) {
+            Ok(output) => Ok(Output { spent, ..output }),
+            Err(fault) => Err(Fault { spent, ..fault }),
+        }
+    }
+
+    async fn ask(self, model: &Model) -> Result<Reply, Fault> {
+        let mut parameters = model.parameters().clone();
+        // Without tools, providers refuse to be told about them.
+        parameters.tool_choice = None;
+        parameters.parallel_tool_calls = None;
+        parameters.output = self.form;
+        let request = Request {
+            tools: Vec::new(),
+            system: self.system,
+            messages: vec![Message::user(self.question)],
+            parameters,
+        };
+        let failed = |error: cachalot_model::Error| Fault::new(error.to_string());
+        let body = request.body(model.wire(), false).map_err(failed)?;
+        model.ask(body).await.map_err(failed)
+    }
+}
+
+/// Whether the model said all that it wanted to.
+fn whole(reply: &Reply) -> Result<(), Fault> {
+    match &reply.stop {
+        StopReason::Length => Err(Fault::new(
+            "the model's answer was cut off at the limit of its tokens: raise `max_tokens`",
+        )),
+        StopReason::Refusal => Err(Fault::new("the model refused to answer")),
+        _ => Ok(()),
     }
 }

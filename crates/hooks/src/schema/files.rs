@@ -19,13 +19,18 @@ pub fn hooks_schema() -> Value {
         "additionalProperties": false,
         "properties": properties,
         "patternProperties": {
-            "^[A-Z][A-Za-z]+$": hooks("With `dialect`: an event as it is called there.", "guard"),
+            "^[A-Z][A-Za-z]+$": described(
+                one_or_more(&json!({ "anyOf": [reference("foreign"), reference("foreign_group")] })),
+                "With `dialect`: an event as it is called there.",
+            ),
         },
         "$defs": {
             "hook": hook(false),
             "guard": hook(true),
-            "hook_group": group("hook"),
-            "guard_group": group("guard"),
+            "foreign": foreign(),
+            "hook_group": group(&json!({ "anyOf": [reference("hook"), of_dialect("foreign")] })),
+            "guard_group": group(&json!({ "anyOf": [reference("guard"), of_dialect("foreign")] })),
+            "foreign_group": group(&reference("foreign")),
         },
     })
 }
@@ -43,8 +48,18 @@ fn event(event: Event) -> (String, Value) {
 /// Hooks and groups of them.
 fn hooks(about: &str, kind: &str) -> Value {
     let group = format!("{kind}_group");
-    let hooks = one_or_more(&json!({ "anyOf": [reference(kind), reference(&group)] }));
+    let hooks = one_or_more(&json!({ "anyOf": [
+        reference(kind),
+        reference(&group),
+        of_dialect("foreign"),
+        of_dialect("foreign_group"),
+    ]}));
     described(hooks, about)
+}
+
+/// What names the dialect that it is in.
+fn of_dialect(name: &str) -> Value {
+    json!({ "allOf": [reference(name), { "required": ["dialect"] }] })
 }
 
 /// One stands for a list of one.
@@ -57,7 +72,7 @@ fn reference(name: &str) -> Value {
 }
 
 /// Hooks for the same tools.
-fn group(kind: &str) -> Value {
+fn group(hook: &Value) -> Value {
     json!({
         "description": "Hooks for the same tools.",
         "type": "object",
@@ -68,7 +83,7 @@ fn group(kind: &str) -> Value {
             "preempt_yolo": flag("Read for files of docker-agent. Of no effect: hooks are asked whatever the permissions say."),
             "sequential": flag("Whether each of them waits for those before it."),
             "dialect": dialect(),
-            "hooks": one_or_more(&reference(kind)),
+            "hooks": one_or_more(hook),
         },
     })
 }
@@ -93,17 +108,7 @@ fn plain(about: &str) -> Value {
 /// A definition, of an event that can be blocked or of one that cannot.
 fn hook(may_block: bool) -> Value {
     let of = |kind: &str, about: &str, required: &[&str], own: Value| {
-        let mut properties = shared(may_block);
-        properties.insert("type".to_owned(), json!({ "const": kind }));
-        properties.extend(own.as_object().cloned().unwrap_or_default());
-        let required = [&["type"], required].concat();
-        json!({
-            "description": about,
-            "type": "object",
-            "additionalProperties": false,
-            "required": required,
-            "properties": properties,
-        })
+        handler(kind, about, required, shared(may_block), own)
     };
     json!({ "anyOf": [
         of("command", "A shell line, with JSON on stdin and stdout.", &["command"], json!({
@@ -111,10 +116,7 @@ fn hook(may_block: bool) -> Value {
         })),
         of("builtin", "A handler that comes with the program.", &["command"], json!({
             "command": text("Its name."),
-            "args": {
-                "description": "Its arguments.",
-                "type": "array", "items": { "type": "string" },
-            },
+            "args": texts("Its arguments."),
         })),
         of("http", "A POST request with the same JSON.", &["url"], json!({
             "url": text("Where to."),
@@ -129,6 +131,66 @@ fn hook(may_block: bool) -> Value {
                 "The form of its judgement; without one, its answer is context.",
             ),
         })),
+    ]})
+}
+
+/// A handler of a type, with what it has of its own.
+fn handler(
+    kind: &str,
+    about: &str,
+    required: &[&str],
+    mut properties: Map<String, Value>,
+    own: Value,
+) -> Value {
+    properties.insert("type".to_owned(), json!({ "const": kind }));
+    if let Value::Object(own) = own {
+        properties.extend(own);
+    }
+    let required = [&["type"], required].concat();
+    json!({
+        "description": about,
+        "type": "object",
+        "additionalProperties": false,
+        "required": required,
+        "properties": properties,
+    })
+}
+
+/// A definition in the dialect of another runtime, with the options that Claude Code has.
+fn foreign() -> Value {
+    let of = |kind: &str, about: &str, required: &[&str], own: Value| {
+        let mut properties = shared(true);
+        let options = json!({
+            "once": flag("Claude Code: whether it runs the first time in a session, and then no more."),
+            "if": text("Claude Code: the calls of tools that it is for, as a permission rule such as `Bash(git *)`."),
+            "async": flag("Claude Code: whether nobody waits for it."),
+            "asyncRewake": flag("Claude Code: the same, and what it blocks with is told when the next turn starts."),
+            "description": text("For people."),
+            "statusMessage": text("For people."),
+        });
+        properties.extend(options.as_object().cloned().unwrap_or_default());
+        handler(kind, about, required, properties, own)
+    };
+    let prompt = || {
+        json!({
+            "prompt": text("The question; `$ARGUMENTS` stands for what hooks are told."),
+            "model": text("The model; without one that of the settings, or else the agent's own."),
+        })
+    };
+    json!({ "anyOf": [
+        of("command", "A shell line, or a program with its arguments.", &["command"], json!({
+            "command": text("The line; with `args`, the program."),
+            "args": texts("Arguments, with which no shell runs."),
+            "shell": described(json!({ "enum": ["bash", "powershell"] }), "Claude Code: the shell that the line is for."),
+        })),
+        of("http", "A POST request with the same JSON.", &["url"], json!({
+            "url": text("Where to."),
+            "headers": plain("Further headers; `$NAME` in a value stands for an environment variable."),
+            "allowedEnvVars": texts("The environment variables that headers may name."),
+        })),
+        of("prompt", "Claude Code: a question to a model, which objects or does not.", &["prompt"], prompt()),
+        of("agent", "Claude Code: the same as `prompt` here.", &["prompt"], prompt()),
+        hook(true),
     ]})
 }
 
@@ -156,6 +218,13 @@ fn shared(may_block: bool) -> Map<String, Value> {
 
 fn text(about: &str) -> Value {
     described(json!({ "type": "string" }), about)
+}
+
+fn texts(about: &str) -> Value {
+    described(
+        json!({ "type": "array", "items": { "type": "string" } }),
+        about,
+    )
 }
 
 fn flag(about: &str) -> Value {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cachalot_cache::{Cache, Filter as Entries, Row, Stored, Witness};
 use cachalot_core::tree::{self, Node};
-use cachalot_core::{Cost, Digest, ManualClock, Problem, Spend, Witnesses};
+use cachalot_core::{Cost, Digest, ManualClock, Millis, Problem, Spend, Witnesses};
 use cachalot_hooks::builtin::cache_response::CacheResponse;
 use cachalot_hooks::input::{Answer, Prompt, TurnCall};
 use cachalot_hooks::{AgentLookup, AgentView, Builtin as _, Event, Input, Output, Synthetic};
@@ -147,8 +147,14 @@ impl Turn {
             read_only: true,
             is_error: false,
             witnesses,
+            expires: None,
         };
         self.answered(|answer| answer.calls.push(call))
+    }
+
+    /// Whose last call has a result that lasts until then.
+    pub(crate) fn until(self, expires: Millis) -> Self {
+        self.answered(|answer| answer.calls.last_mut().unwrap().expires = Some(expires))
     }
 
     /// With the answer that has the form of this schema.

@@ -104,6 +104,7 @@ fn full(event: Event) -> Input {
         read_only: true,
         is_error: true,
         witnesses: cachalot_core::Witnesses::default(),
+        expires: None,
     };
     Input {
         event,
@@ -319,6 +320,18 @@ fn files_may_name_hooks_as_the_schema_says() {
             format!("{command}, sequential: true, dialect: claude}}"),
             true,
         ),
+        (
+            format!(
+                "{command}, dialect: claude, once: true, async: true, args: [a], statusMessage: b}}"
+            ),
+            true,
+        ),
+        (format!("{command}, once: true}}"), false),
+        ("{type: prompt, prompt: done?}".to_owned(), false),
+        (
+            "{type: prompt, prompt: done?, dialect: claude}".to_owned(),
+            true,
+        ),
         (format!("{command}, env: {{A: [1]}}}}"), false),
         (format!("{command}, strict_output: perhaps}}"), false),
         (format!("{command}, timeout: soon}}"), false),
@@ -342,6 +355,9 @@ fn files_may_name_hooks_as_the_schema_says() {
     }
     assert!(is_right(&format!(
         "{{dialect: claude, PreToolUse: [{{matcher: Bash, hooks: [{command}}}]}}]}}"
+    )));
+    assert!(is_right(&format!(
+        "{{dialect: claude, PreToolUse: [{{matcher: Bash, hooks: [{command}, if: \"Bash(rm *)\"}}]}}]}}"
     )));
     assert!(!is_right(&format!("{{no_such_event: {command}}}}}")));
     assert!(!is_right("[]"));

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use cachalot_core::{Cost, Digest};
 use cachalot_hooks::dialect::{Ended, parse_input};
 use cachalot_hooks::input::{
-    Answer, Compaction, Notification, Prompt, Switch, ToolResponse, ToolUse, TurnCall,
+    Answer, Compaction, Notification, PermissionMode, Prompt, Switch, ToolResponse, ToolUse,
+    TurnCall,
 };
 use cachalot_hooks::{
     Action, Decision, Definition, Dialect, Entry, Event, Fault, Input, Matcher, Output, Transcript,
@@ -17,6 +18,7 @@ use serde_json::{Map, Value, json};
 mod conversation;
 mod hearing;
 mod inputs;
+mod stray;
 mod telling;
 
 pub(crate) fn entry(dialect: Dialect, event: Event) -> Entry {
@@ -136,6 +138,7 @@ fn full(event: Event) -> Input {
         source: Some("startup".to_owned()),
         reason: Some("normal".to_owned()),
         iteration: 2,
+        permission_mode: PermissionMode::AcceptEdits,
         last_user_message: Some("why?".to_owned()),
         usage: Some(Usage {
             uncached_input: 5,
@@ -160,6 +163,7 @@ fn full(event: Event) -> Input {
                 read_only: true,
                 is_error: true,
                 witnesses: Default::default(),
+                expires: None,
             }],
             ..Answer::default()
         }),

@@ -6,6 +6,7 @@ mod additions;
 mod aggregation;
 mod answering;
 mod bench;
+mod claude;
 mod configuration;
 mod contracts;
 mod dedup;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cachalot_cache::{Answered, Filter, Kind, Mode};
-use cachalot_core::{Spend, Witnesses};
+use cachalot_core::{Clock as _, Spend, Witnesses};
 use cachalot_hooks::{Builtin as _, Event, Input};
 use cachalot_model::StopReason;
 use serde_json::json;
@@ -154,6 +154,37 @@ async fn with_a_time_to_live_what_is_known_is_still_checked() {
     assert!(world.keeps(calling, "none").await);
     world.write("a", "another");
     assert!(!world.ask(turn, "").await.is_replay());
+}
+
+#[tokio::test]
+async fn an_answer_lasts_no_longer_than_what_its_tools_found() {
+    let unknown = || Witnesses::unknown("the net");
+    for (section, witnesses) in [
+        ("{enabled: true, ttl: 1h}", unknown()),
+        (ON, Witnesses::default()),
+    ] {
+        let world = world(section);
+        let now = world.clock.now();
+        let turn = Turn::saying("News?")
+            .calling("web_fetch", witnesses.clone())
+            .until(now + 1_000)
+            .calling("forecast", witnesses)
+            .until(now + 60_000);
+        assert!(world.keeps(turn.clone(), "none").await, "{section}");
+        world.after(Duration::from_secs(1));
+        assert!(!world.ask(turn.clone(), "none").await.is_replay());
+        let row = world.row().await;
+        assert_eq!(row.reason.as_deref(), Some("expired"), "{section}");
+        // What it was built from lasts no longer, either.
+        let why = row.not_stored.unwrap();
+        assert_eq!(why, "what `web_fetch` found has expired meanwhile");
+    }
+    let flat = world("{enabled: true, path: answers.json}");
+    let turn = Turn::saying("News?")
+        .calling("docs", Witnesses::default())
+        .until(flat.clock.now() + 1_000);
+    let why = flat.refusal(turn, "none").await;
+    assert!(why.contains("lasts for a time only"), "{why}");
 }
 
 #[tokio::test]

@@ -301,3 +301,26 @@ async fn what_scripts_say_counts_when_an_agent_has_them() {
     let told = verdict(CLAUDE, "claude", &asking(Event::UserPromptSubmit, "hello")).await;
     assert_eq!(told.context, ["The project is called claude."]);
 }
+
+#[tokio::test]
+async fn a_script_of_claude_code_sets_variables_for_later_commands() {
+    let start = Input {
+        event: Event::SessionStart,
+        session_id: "s-1".to_owned(),
+        ..Input::default()
+    };
+    let started = verdict(CLAUDE, "claude", &start).await;
+    let set = [("PROJECT_STAGE".to_owned(), "test".to_owned())].into();
+    assert_eq!((started.environment, started.messages), (set, vec![]));
+}
+
+#[tokio::test]
+async fn a_plugin_of_claude_code_guards_the_commands_that_it_names() {
+    let file = "plugin/hooks/hooks.json";
+    let forced = verdict(file, "plugin", &shell("cd a && git push --force")).await;
+    assert_eq!(forced.denial(), Some("no forced pushes"));
+    for line in ["git push", "echo git push --force"] {
+        let other = verdict(file, "plugin", &shell(line)).await;
+        assert_eq!((other.decision, other.messages), (None, vec![]), "{line}");
+    }
+}

@@ -117,10 +117,45 @@ fn hooks_of_codex_are_read_out_of_json_and_not_out_of_toml() {
     assert_eq!(codex.entries[0].dialect, Dialect::Codex);
     assert!(codex.entries[0].matcher.matches("Bash"));
     assert!(!codex.entries[0].matcher.matches("BashOutput"));
-    let (toml, problems) = read(&files.write(".codex/config.toml", "[hooks]\n"));
-    assert!(toml.entries.is_empty());
-    assert_eq!(codes(&problems), ["toml-not-read"]);
-    assert!(problems[0].to_string().contains("hooks.json"));
+    let toml = r#"
+model = "gpt"
+[hooks.state]
+"a:b" = { trusted_hash = "x" }
+[[hooks.PreToolUse]]
+matcher = "^Bash$"
+[[hooks.PreToolUse.hooks]]
+type = "command"
+command = '/bin/guard "$(pwd)"'
+timeout = 30
+statusMessage = "guarding"
+[[hooks.Stop]]
+[[hooks.Stop.hooks]]
+type = "command"
+comand = "x"
+command = "y"
+"#;
+    let (toml_read, problems) = read(&files.write(".codex/config.toml", toml));
+    assert_eq!(codes(&problems), [""; 0]);
+    let [guard, stop] = toml_read.entries.as_slice() else {
+        panic!("{:?}", toml_read.entries)
+    };
+    assert_eq!(
+        (guard.dialect, guard.event),
+        (Dialect::Codex, Event::PreToolUse)
+    );
+    assert_eq!(guard.matcher.pattern(), "(?s:.*)(?:^Bash$)(?s:.*)");
+    assert_eq!(guard.definition.title(), r#"/bin/guard "$(pwd)""#);
+    assert_eq!(guard.definition.timeout, Duration::from_secs(30));
+    assert_eq!(stop.definition.timeout, Duration::from_secs(600));
+    assert_eq!(codes(&toml_read.warnings), ["unsupported-option"]);
+    let place = toml_read.warnings[0].place.as_ref().unwrap();
+    assert_eq!(&toml[place.start..place.start + place.len], "comand");
+    assert_eq!((place.line, place.column), (15, 1));
+    let off = "[features]\nhooks = false\n[[hooks.Stop]]\nhooks = []\n";
+    let (off, _) = read(&files.write(".codex/config.toml", off));
+    assert_eq!(codes(&off.warnings), ["hooks-switched-off"]);
+    let (_, wrong) = read(&files.write(".codex/config.toml", "[hooks\n"));
+    assert_eq!(codes(&wrong), ["toml-syntax"]);
 }
 
 #[test]
@@ -165,11 +200,12 @@ fn what_others_have_and_we_have_not_is_a_warning() {
         ".claude/settings.json",
         r#"{"hooks": {
             "Stop": [{"hooks": [
-                {"type": "prompt", "prompt": "Are we done?"},
                 {"type": "agent", "prompt": "Look."},
                 {"type": "mcp_tool", "server": "a", "tool": "b"},
-                {"type": "command", "command": "a", "async": true, "once": true, "if": "Bash(rm *)", "statusMessage": "…"},
+                {"type": "command", "command": "never", "if": "Bash(rm *)"},
+                {"type": "command", "command": "a", "brandNew": true, "statusMessage": "…"},
                 {"type": "command", "command": "b", "async": false}]}],
+            "SessionStart": [{"hooks": [{"type": "prompt", "prompt": "Who?"}]}],
             "WorktreeCreate": [{"hooks": [{"type": "command", "command": "c"}]}],
             "SomethingNew": [{"hooks": [{"type": "command", "command": "d"}]}]}}"#,
     );
@@ -178,24 +214,22 @@ fn what_others_have_and_we_have_not_is_a_warning() {
     assert_eq!(
         codes(&read.warnings),
         [
-            "unsupported-handler",
-            "unsupported-handler",
+            "without-tools",
             "unsupported-handler",
             "unsupported-option",
             "unsupported-option",
-            "unsupported-option",
+            "unsupported-handler",
             "unsupported-event",
             "unknown-event"
         ]
     );
     let said: Vec<String> = read.warnings.iter().map(ToString::to_string).collect();
     for (index, word) in [
-        "`prompt`",
         "`agent`",
         "`mcp_tool`",
-        "waited for",
-        "every time",
-        "whether or not",
+        "never runs",
+        "`brandNew`",
+        "`session_start`",
     ]
     .iter()
     .enumerate()
@@ -207,7 +241,7 @@ fn what_others_have_and_we_have_not_is_a_warning() {
         .iter()
         .map(|entry| entry.definition.title())
         .collect();
-    assert_eq!(lines, ["a", "b"]);
+    assert_eq!(lines, ["Look.", "a", "b"]);
 }
 
 #[test]
@@ -216,13 +250,14 @@ fn arguments_and_headers_of_claude_code_mean_what_they_mean_there() {
     let path = files.write(
         ".claude/settings.json",
         r#"{"hooks": {"Stop": [{"hooks": [
-            {"type": "command", "command": "./my script", "args": ["a b", "it's", "$HOME"]},
+            {"type": "command", "command": "./my script", "args": ["a b", "it's", "$HOME", "x ${CLAUDE_PROJECT_DIR}/y z"]},
             {"type": "http", "url": "https://example.com", "allowedEnvVars": ["TOKEN"],
              "headers": {"a": "Bearer $TOKEN", "b": "${TOKEN}!", "c": "$OTHER-", "d": "costs $ 5"}}]}]}}"#,
     );
     let (read, problems) = read(&path);
     assert_eq!((codes(&problems), codes(&read.warnings)), (vec![], vec![]));
-    let line = r"'./my script' 'a b' 'it'\''s' '$HOME'".to_owned();
+    let line =
+        r#"'./my script' 'a b' 'it'\''s' '$HOME' 'x '"${CLAUDE_PROJECT_DIR}"'/y z'"#.to_owned();
     assert_eq!(read.entries[0].definition.action, Action::Command { line });
     let Action::Http { headers, .. } = &read.entries[1].definition.action else {
         panic!()

@@ -1,5 +1,6 @@
 //! Whether the answer of a turn may be given again.
 
+use cachalot_core::Millis;
 use cachalot_model::StopReason;
 
 use super::kept::check;
@@ -8,7 +9,12 @@ use super::settings::Matching;
 use crate::input::{Answer, Input, TurnCall};
 
 /// Why the answer of a turn may not be given again, whatever it says.
-pub(super) fn judge(question: &Question, input: &Input, answer: &Answer) -> Result<(), String> {
+pub(super) fn judge(
+    question: &Question,
+    input: &Input,
+    answer: &Answer,
+    now: Millis,
+) -> Result<(), String> {
     let Answer {
         text: _,
         finish,
@@ -31,7 +37,9 @@ pub(super) fn judge(question: &Question, input: &Input, answer: &Answer) -> Resu
         return Err("the user said more during the turn".to_owned());
     }
     if stands_elsewhere(question, input) {
-        return Err("the session was continued elsewhere during the turn".to_owned());
+        return Err(
+            "the session was continued elsewhere, or summarized, during the turn".to_owned(),
+        );
     }
     if may_be_outdated(question, input) {
         return Err(
@@ -41,7 +49,9 @@ pub(super) fn judge(question: &Question, input: &Input, answer: &Answer) -> Resu
         );
     }
     finished(finish.as_ref())?;
-    calls.iter().try_for_each(|call| lasts(question, call))?;
+    calls
+        .iter()
+        .try_for_each(|call| lasts(question, call, now))?;
     match added_by.first() {
         Some(who) if question.settings.ttl.is_none() => Err(format!(
             "`{who}` added to the message what may change; it would be kept with a `ttl`"
@@ -93,18 +103,27 @@ fn finished(finish: Option<&StopReason>) -> Result<(), String> {
 }
 
 /// Whether what a call of a tool has brought in can be told to be still so.
-fn lasts(question: &Question, call: &TurnCall) -> Result<(), String> {
+fn lasts(question: &Question, call: &TurnCall, now: Millis) -> Result<(), String> {
     let TurnCall {
         name,
         read_only,
         is_error,
         witnesses,
+        expires,
     } = call;
     if !read_only {
         return Err(format!("`{name}` may have changed something"));
     }
     if *is_error {
         return Err(format!("`{name}` failed or was refused"));
+    }
+    if expires.is_some_and(|expires| expires <= now) {
+        return Err(format!("what `{name}` found has expired meanwhile"));
+    }
+    if expires.is_some() && question.store.flat.is_some() {
+        return Err(format!(
+            "what `{name}` found lasts for a time only, and a flat file cannot hold that"
+        ));
     }
     match witnesses.items() {
         Ok([]) => Ok(()),

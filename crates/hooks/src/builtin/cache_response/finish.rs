@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cachalot_cache::{Filter, Mode, Product, Reason, Settled, Ticket};
-use cachalot_core::Spend;
+use cachalot_core::{Millis, Spend};
 
 use super::CacheResponse;
 use super::begin::policy;
@@ -30,8 +30,8 @@ impl CacheResponse {
                 let masks = self.masks(input);
                 let text = masks.and_then(|masks| masks.text(&answer.text));
                 let text = text.unwrap_or_else(|| answer.text.clone());
-                let verdict =
-                    judge(&question, input, answer).and_then(|()| judge_text(&question, &text));
+                let verdict = judge(&question, input, answer, self.clock.now())
+                    .and_then(|()| judge_text(&question, &text));
                 match (ticket, question.store.flat.clone()) {
                     (Some(ticket), _) => {
                         self.end_ticket(question, ticket, verdict, text, answer, input)
@@ -53,7 +53,7 @@ impl CacheResponse {
     async fn end_ticket(
         &self,
         question: Question,
-        ticket: Ticket,
+        mut ticket: Ticket,
         verdict: Result<(), String>,
         text: String,
         answer: &Answer,
@@ -63,6 +63,9 @@ impl CacheResponse {
             // What leaves no witness was judged above: it is vouched for by a time to live.
             if call.witnesses.items().is_ok() {
                 ticket.witness().adopt(&call.witnesses);
+            }
+            if let Some(expires) = call.expires {
+                ticket.expire_within(left(expires, self.clock.now()));
             }
         }
         let kept = Kept::new(text, &input.model_id, &question.agent).encode();
@@ -151,6 +154,12 @@ impl CacheResponse {
         let view = self.lookup.agent(&input.agent_name);
         redact_secrets::masks(view.as_deref(), &self.seals)
     }
+}
+
+/// How long it is until then.
+fn left(expires: Millis, now: Millis) -> Duration {
+    let left = expires.saturating_sub(now);
+    Duration::from_millis(u64::try_from(left).unwrap_or(0))
 }
 
 /// What one turn cost, as it would cost again.

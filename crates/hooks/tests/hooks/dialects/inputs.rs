@@ -37,6 +37,7 @@ fn an_input_that_is_wrong_is_said() {
         (r#"{"tool_nam": "shell"}"#, "unknown-key"),
         (r#"{"hook_event_name": "stop"}"#, "wrong-event"),
         (r#"{"tool_name": 3}"#, "bad-value"),
+        (r#"{"permission_mode": "yolo"}"#, "bad-value"),
         (r#"{"tool_name": "shell", "tool_input": []}"#, "bad-value"),
     ] {
         assert_eq!(

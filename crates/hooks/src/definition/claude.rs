@@ -1,0 +1,210 @@
+//! What only hooks of Claude Code have: questions to models, commands without a shell, hooks for which
+//! nobody waits, hooks of plugins.
+
+use std::path::Path;
+use std::time::Duration;
+
+use cachalot_core::Problem;
+use cachalot_core::tree::Section;
+
+use super::action::{choice, not_blank, quoted};
+use super::read::Reading;
+use super::{Action, Background, Condition, Definition};
+use crate::Event;
+
+/// How long a question to a model may take, and how long one of type `agent`.
+const PROMPT: Duration = Duration::from_secs(30);
+const AGENT: Duration = Duration::from_secs(60);
+
+/// The events at which models are asked.
+const ASKED: [Event; 6] = [
+    Event::UserPromptSubmit,
+    Event::PreToolUse,
+    Event::PermissionRequest,
+    Event::PostToolUse,
+    Event::Stop,
+    Event::SubagentStop,
+];
+
+/// Variables that a command without a shell may name.
+const PLACES: [&str; 2] = ["${CLAUDE_PROJECT_DIR}", "${CLAUDE_PLUGIN_ROOT}"];
+
+/// The folder of a plugin, which hooks of the plugin know as `CLAUDE_PLUGIN_ROOT`.
+pub(crate) struct Plugin(String);
+
+impl Plugin {
+    /// The plugin that a file is the `hooks/hooks.json` of.
+    pub(crate) fn of(file: &Path) -> Option<Self> {
+        let file = std::path::absolute(file).ok()?;
+        let hooks = file.parent().filter(|_| file.ends_with("hooks/hooks.json"));
+        let root = hooks?.parent()?;
+        let is_one = root.join(".claude-plugin/plugin.json").is_file();
+        is_one.then(|| Self(root.to_string_lossy().into_owned()))
+    }
+
+    /// Lets a hook know where the plugin is.
+    pub(super) fn enter(&self, definition: &mut Definition) {
+        if let Action::Command { line } = &mut definition.action
+            && quoted(&self.0) == self.0
+        {
+            // Also where a shell would not expand it; other folders the shell has to put in.
+            *line = line.replace("${CLAUDE_PLUGIN_ROOT}", &self.0);
+        }
+        let root = ("CLAUDE_PLUGIN_ROOT".to_owned(), self.0.clone());
+        definition.env.extend([root]);
+    }
+}
+
+/// Reads a hook of type `prompt` or `agent`, and how long it may usually take.
+pub(super) fn prompt(
+    reading: &mut Reading<'_>,
+    section: &mut Section<'_>,
+    event: Event,
+    kind: &str,
+) -> Option<(Action, Duration)> {
+    let prompt = not_blank(section, "prompt", &mut reading.problems)?;
+    let model = section.text("model", &mut reading.problems);
+    if !ASKED.contains(&event) {
+        section.take_rest();
+        reading.unsupported(
+            Problem::new(
+                "unsupported-handler",
+                format!("hooks of type `{kind}` do not run at `{event}`"),
+            )
+            .at(section.place())
+            .help("let a `command` do it"),
+        );
+        return None;
+    }
+    let is_agent = kind == "agent";
+    if is_agent {
+        reading.warnings.push(
+            Problem::new(
+                "without-tools",
+                "hooks of type `agent` are one question to a model here: it has no tools, and judges by what hooks are told",
+            )
+            .at(section.place())
+            .help("let a `command` look at files and run tests"),
+        );
+    }
+    let action = Action::Prompt {
+        model: model
+            .filter(|model| !model.trim().is_empty())
+            .map(str::to_owned),
+        prompt: prompt.to_owned(),
+    };
+    Some((action, if is_agent { AGENT } else { PROMPT }))
+}
+
+/// Reads `once`, `if`, `async` and `asyncRewake`; `None` if the hook would never run.
+pub(super) fn options(
+    reading: &mut Reading<'_>,
+    section: &mut Section<'_>,
+    event: Event,
+    mut definition: Definition,
+) -> Option<Definition> {
+    let mut is = |key| section.boolean(key, &mut reading.problems).unwrap_or(false);
+    definition.once = is("once");
+    definition.background = match (is("asyncRewake"), is("async")) {
+        (true, _) => Some(Background::Heard),
+        (false, true) => Some(Background::Quiet),
+        (false, false) => None,
+    };
+    let Some(node) = section.present("if") else {
+        return Some(definition);
+    };
+    let written = section.text("if", &mut reading.problems)?;
+    if !event.contract().tool_matched {
+        section.take_rest();
+        reading.unsupported(
+            Problem::new(
+                "unsupported-option",
+                format!("`if` at `{event}`, where no tool is called: the hook never runs"),
+            )
+            .at(&node.place)
+            .help("leave `if` out"),
+        );
+        return None;
+    }
+    definition.condition = Condition::of(written);
+    if definition.condition.is_none() {
+        reading.problems.push(
+            Problem::new(
+                "bad-condition",
+                format!("`{written}` is no permission rule"),
+            )
+            .at(&node.place)
+            .help("write a tool, or a tool and what it is called with: `Bash(git *)`"),
+        );
+    }
+    Some(definition)
+}
+
+/// Reads `shell`: which one the line is for, if it is not the usual one.
+pub(super) fn in_shell(
+    line: String,
+    section: &mut Section<'_>,
+    problems: &mut Vec<Problem>,
+) -> String {
+    let shells = [
+        ("bash", "bash -c"),
+        ("powershell", "pwsh -NoProfile -Command"),
+    ];
+    match choice(section, "shell", &shells, problems) {
+        Some(shell) => format!("exec {shell} {}", quoted(&line)),
+        None => line,
+    }
+}
+
+/// A program and its arguments as a line in which a shell finds nothing special but the places that
+/// Claude Code puts in.
+pub(super) fn without_shell(program: &str, arguments: &[&str]) -> String {
+    let words = std::iter::once(&program).chain(arguments);
+    let words: Vec<String> = words.map(|word| with_places(word)).collect();
+    words.join(" ")
+}
+
+fn with_places(word: &str) -> String {
+    let found = PLACES
+        .iter()
+        .filter_map(|place| Some((word.find(place)?, *place)))
+        .min();
+    let Some((at, place)) = found else {
+        return quoted(word);
+    };
+    let rest = &word[at + place.len()..];
+    let before = if at > 0 {
+        quoted(&word[..at])
+    } else {
+        String::new()
+    };
+    let behind = if rest.is_empty() {
+        String::new()
+    } else {
+        with_places(rest)
+    };
+    format!("{before}\"{place}\"{behind}")
+}
+
+/// `$NAME` and `${NAME}` as our own files write them, `${env.NAME}`; nothing for those that are not
+/// allowed.
+pub(super) fn with_variables(value: &str, allowed: &[&str]) -> String {
+    let mut pieces = value.split('$');
+    let mut written = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (name, rest) = match piece.strip_prefix('{').and_then(|p| p.split_once('}')) {
+            Some(braced) => braced,
+            None => {
+                let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                piece.split_at(piece.find(|c| !is_part(c)).unwrap_or(piece.len()))
+            }
+        };
+        if allowed.contains(&name) {
+            written.push_str(&format!("${{env.{name}}}"));
+        } else if name.is_empty() {
+            written.push('$');
+        }
+        written.push_str(rest);
+    }
+    written
+}

@@ -1,0 +1,67 @@
+//! How long a hook may take, and what its failure brings about.
+
+use std::time::Duration;
+
+use cachalot_core::Problem;
+use cachalot_core::tree::{Kind, Section};
+
+use super::OnError;
+use super::action::choice;
+use crate::contract::Blocks;
+use crate::{Dialect, Event};
+
+/// The longest time limit that can be written: a year. Nobody waits longer, and no clock overflows.
+const LONGEST: f64 = 366.0 * 86_400.0;
+
+/// The time limit: in whole seconds in our files, in the unit of the runtime in others. Nothing, and
+/// what is not above zero, is the usual limit.
+pub(super) fn timeout(
+    section: &mut Section<'_>,
+    dialect: Dialect,
+    usual: Duration,
+    problems: &mut Vec<Problem>,
+) -> Duration {
+    let Some(node) = section.present("timeout") else {
+        return usual;
+    };
+    let is_whole = matches!(node.kind, Kind::Integer(_) | Kind::Unsigned(_));
+    let number = node.as_f64().filter(|number| number.is_finite());
+    let number = number.filter(|_| is_whole || dialect != Dialect::DockerAgent);
+    let Some(number) = number else {
+        problems.push(node.wrong_type("`timeout`", "a whole number of seconds"));
+        return usual;
+    };
+    let seconds = match dialect.vocabulary().timeouts_in_milliseconds {
+        true => number / 1000.0,
+        false => number,
+    };
+    match seconds > 0.0 {
+        true => Duration::from_secs_f64(seconds.min(LONGEST)),
+        false => usual,
+    }
+}
+
+pub(super) fn on_error(
+    section: &mut Section<'_>,
+    event: Event,
+    problems: &mut Vec<Problem>,
+) -> Option<OnError> {
+    let choices = [
+        ("warn", OnError::Warn),
+        ("ignore", OnError::Ignore),
+        ("block", OnError::Block),
+    ];
+    let chosen = choice(section, "on_error", &choices, problems)?;
+    if chosen == OnError::Block && event.contract().blocks != Blocks::Refusal {
+        let problem = Problem::new(
+            "nothing-to-block",
+            format!("`on_error: block` on `{event}`, where nothing can be blocked"),
+        )
+        .help("write `warn` or `ignore`");
+        problems.push(match section.node("on_error") {
+            Some(node) => problem.at(&node.place),
+            None => problem,
+        });
+    }
+    Some(chosen)
+}

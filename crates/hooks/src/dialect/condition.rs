@@ -1,0 +1,341 @@
+//! The `if` of hooks: calls of tools, named by a permission rule of Claude Code.
+//!
+//! A condition spares a hook calls that it is not for; a hook that guards must not be spared one that
+//! it is for. So what cannot be told from the call is for the hook.
+
+use std::path::{Path, PathBuf};
+
+use ignore::gitignore::GitignoreBuilder;
+use regex::Regex;
+use serde_json::Value;
+
+use super::{Dialect, tools};
+use crate::input::{Input, ToolUse};
+
+/// Calls of tools, named by a permission rule: `Bash`, `Bash(git *)`, `Edit(src/**)`,
+/// `WebFetch(domain:example.com)`.
+#[derive(Debug, Clone)]
+pub struct Condition {
+    written: String,
+    tool: Regex,
+    called_with: Option<String>,
+}
+
+/// Whether they are written the same.
+impl PartialEq for Condition {
+    fn eq(&self, other: &Self) -> bool {
+        self.written == other.written
+    }
+}
+
+/// The tools that a rule is for beside the one that it names, if they do to files what that one does.
+const ALIKE: [(&str, &[&str]); 2] = [
+    ("Edit", &["edit_file", "write_file", "apply_patch"]),
+    ("Read", &["read_file", "list_dir", "glob", "grep"]),
+];
+
+impl Condition {
+    /// Reads a rule; `None` if it is none.
+    #[must_use]
+    pub fn of(written: &str) -> Option<Self> {
+        let written = written.trim();
+        let (tool, called_with) = match written.split_once('(') {
+            Some((tool, rest)) => (tool, Some(rest.strip_suffix(')')?)),
+            None => (written, None),
+        };
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || "_-.*".contains(c);
+        if tool.is_empty() || !tool.chars().all(is_of_name) {
+            return None;
+        }
+        let called_with = called_with.map(str::trim);
+        Some(Self {
+            written: written.to_owned(),
+            // A server stands for its tools.
+            tool: pattern(
+                tool,
+                if tool.starts_with("mcp__") {
+                    "(?:__.*)?"
+                } else {
+                    ""
+                },
+            )?,
+            called_with: called_with
+                .filter(|with| !with.is_empty() && *with != "*")
+                .map(str::to_owned),
+        })
+    }
+
+    /// Whether the hook is for a call.
+    pub(crate) fn applies(&self, dialect: Dialect, tool: &ToolUse, input: &Input) -> bool {
+        let is_alike = |(name, own): &(&str, &[&str])| {
+            self.tool.is_match(name) && own.contains(&tool.name.as_str())
+        };
+        let is_named = self.tool.is_match(&tool.name)
+            || tools::names(dialect, tool).any(|name| self.tool.is_match(&name))
+            || (dialect != Dialect::DockerAgent && ALIKE.iter().any(is_alike));
+        is_named
+            && self
+                .called_with
+                .as_ref()
+                .is_none_or(|with| is_called_with(with, dialect, tool, input))
+    }
+}
+
+fn is_called_with(with: &str, dialect: Dialect, tool: &ToolUse, input: &Input) -> bool {
+    let text = |key: &str| tool.input.get(key).and_then(Value::as_str);
+    match tool.name.as_str() {
+        _ if tool.mcp.is_some() => true,
+        "shell" => {
+            let told = tools::told_arguments(dialect, tool, input);
+            told.get("command")
+                .and_then(Value::as_str)
+                .is_none_or(|line| is_of_line(with, line))
+        }
+        "read_file" | "write_file" | "edit_file" | "list_dir" | "glob" | "grep" => {
+            text("path").is_none_or(|path| is_of_path(with, path, &input.cwd))
+        }
+        "web_fetch" => with.strip_prefix("domain:").is_none_or(|domain| {
+            let host = text("url").and_then(host);
+            host.is_none_or(|host| pattern(domain, "").is_none_or(|known| known.is_match(host)))
+        }),
+        "transfer_task" => text("agent").is_none_or(|agent| agent == with),
+        _ => true,
+    }
+}
+
+/// A pattern in which `*` stands for any text, with something behind it.
+fn pattern(written: &str, behind: &str) -> Option<Regex> {
+    let pieces: Vec<String> = written.split('*').map(regex::escape).collect();
+    Regex::new(&format!(r"(?s)\A{}{behind}\z", pieces.join(".*"))).ok()
+}
+
+/// Whether one of the commands of a line is meant: `git *` is for `git` and all that begins with `git `,
+/// and `git:*` is an older way to write it.
+fn is_of_line(with: &str, line: &str) -> bool {
+    let begins = with.strip_suffix(":*").or(with.strip_suffix(" *"));
+    let known = match begins {
+        Some(begins) => pattern(begins, r"(?:\s.*)?"),
+        None => pattern(with, ""),
+    };
+    match (known, commands(line)) {
+        (Some(known), Some(commands)) => {
+            known.is_match(line.trim()) || commands.iter().any(|command| known.is_match(command))
+        }
+        _ => true,
+    }
+}
+
+/// The commands that a line is put together of, without the variables that are set for them; `None` if
+/// it takes a shell to tell.
+fn commands(line: &str) -> Option<Vec<String>> {
+    let mut commands = vec![String::new()];
+    let mut quote = None;
+    let mut signs = line.chars().peekable();
+    while let Some(sign) = signs.next() {
+        let next = signs.peek().copied();
+        let is_put_in = match (sign, next) {
+            ('`', _) | ('$', Some('(')) => quote != Some('\''),
+            ('<' | '>', Some('(')) | ('<', Some('<')) => quote.is_none(),
+            _ => false,
+        };
+        if is_put_in {
+            return None;
+        }
+        match (quote, sign) {
+            (None, ';' | '&' | '|' | '\n' | '(' | ')') => {
+                commands.push(String::new());
+                continue;
+            }
+            (None, '\'' | '"') => quote = Some(sign),
+            (Some(open), _) if open == sign => quote = None,
+            _ => {}
+        }
+        let command = commands.last_mut()?;
+        command.push(sign);
+        if sign == '\\' && quote != Some('\'') {
+            command.extend(signs.next());
+        }
+    }
+    quote
+        .is_none()
+        .then(|| commands.iter().map(|command| bare(command)).collect())
+}
+
+/// A command without variables that are set for it, and words of the shell before it.
+fn bare(command: &str) -> String {
+    const WORDS: [&str; 8] = ["if", "then", "elif", "else", "while", "until", "do", "!"];
+    let mut rest = command.trim();
+    while let Some((word, behind)) = rest.split_once(char::is_whitespace) {
+        let sets = word.split_once('=').is_some_and(|(name, value)| {
+            let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            is_name && !name.is_empty() && !value.contains(['\'', '"', '\\'])
+        });
+        if !sets && !WORDS.contains(&word) {
+            break;
+        }
+        rest = behind.trim_start();
+    }
+    rest.to_owned()
+}
+
+/// Whether a file is meant, as a line of `.gitignore` would mean it: `//` begins at the root, `~/`
+/// anywhere, `/` and `./` where tools work.
+fn is_of_path(with: &str, path: &str, workspace: &Path) -> bool {
+    let path = normal(&workspace.join(path));
+    let (root, line) = match (with.strip_prefix("//"), with.strip_prefix('~')) {
+        (Some(absolute), _) => (Path::new("/"), format!("/{absolute}")),
+        // Where the home is depends on who asks.
+        (_, Some(home)) => (Path::new("/"), format!("**{home}")),
+        (None, None) => (
+            workspace,
+            with.strip_prefix('.')
+                .filter(|rest| rest.starts_with('/'))
+                .unwrap_or(with)
+                .to_owned(),
+        ),
+    };
+    let mut builder = GitignoreBuilder::new(root);
+    let Ok(rules) = builder
+        .add_line(None, &line)
+        .and_then(|builder| builder.build())
+    else {
+        return true;
+    };
+    // What lies elsewhere is not meant by a name of a place here.
+    path.starts_with(root) && rules.matched_path_or_any_parents(&path, false).is_ignore()
+}
+
+/// The path without `.` and `..`, as it is written.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::CurDir => {}
+            std::path::Component::ParentDir => drop(normal.pop()),
+            part => normal.push(part),
+        }
+    }
+    normal
+}
+
+fn host(url: &str) -> Option<&str> {
+    let behind = url.split_once("://")?.1;
+    let authority = behind.split(['/', '?', '#']).next()?;
+    let host = authority.rsplit('@').next()?;
+    Some(host.split(':').next().unwrap_or(host))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Event;
+
+    fn applies(rule: &str, tool: &str, arguments: &Value) -> bool {
+        let tool = ToolUse {
+            name: tool.to_owned(),
+            input: arguments.as_object().unwrap().clone(),
+            ..ToolUse::default()
+        };
+        let input = Input {
+            event: Event::PreToolUse,
+            cwd: "/work".into(),
+            ..Input::default()
+        };
+        let condition = Condition::of(rule).unwrap();
+        condition.applies(Dialect::Claude, &tool, &input)
+    }
+
+    #[test]
+    fn a_rule_is_for_any_command_of_a_line() {
+        for (rule, line, is_for) in [
+            ("Bash", "ls", true),
+            ("Bash(*)", "ls", true),
+            ("Bash(git *)", "git status", true),
+            ("Bash(git *)", "git", true),
+            ("Bash(git *)", "gitk", false),
+            ("Bash(git*)", "gitk", true),
+            ("Bash(git:*)", "git push", true),
+            ("Bash(git push *)", "npm test && git push origin", true),
+            ("Bash(rm *)", "cd a; X=1 Y=2 rm -rf b", true),
+            ("Bash(rm *)", "if true; then rm b; fi", true),
+            ("Bash(rm *)", "echo 'a; rm b'", false),
+            ("Bash(rm *)", "echo rm b", false),
+            ("Bash(rm *)", "echo \"$(rm b)\"", true),
+            ("Bash(rm *)", "echo 'not closed", true),
+            ("Bash(npm run build)", "npm run build", true),
+            ("Bash(npm run build)", "npm run", false),
+            ("Bash(* --force)", "git push --force", true),
+            ("Edit(*.rs)", "git status", false),
+        ] {
+            let is = applies(rule, "shell", &json!({"command": line}));
+            assert_eq!(is, is_for, "{rule}: {line}");
+        }
+        assert!(applies(
+            "Bash(rm *)",
+            "shell",
+            &json!({"command": ["rm", "a"]})
+        ));
+    }
+
+    #[test]
+    fn a_rule_is_for_files_as_a_line_of_gitignore_is() {
+        for (rule, tool, path, is_for) in [
+            ("Edit(*.ts)", "edit_file", "src/a.ts", true),
+            ("Edit(*.ts)", "write_file", "/work/a.ts", true),
+            ("Edit(*.ts)", "edit_file", "a.rs", false),
+            ("Edit(src/**)", "edit_file", "src/a/b.rs", true),
+            ("Edit(src/**)", "edit_file", "lib/src/b.rs", false),
+            ("Edit(/src/**)", "edit_file", "src/b.rs", true),
+            ("Edit(./src/**)", "edit_file", "lib/../src/b.rs", true),
+            ("Edit(src/**)", "edit_file", "src/../b.rs", false),
+            ("Edit(//etc/**)", "edit_file", "/etc/passwd", true),
+            ("Edit(//etc/**)", "edit_file", "etc/passwd", false),
+            ("Read(~/.ssh/**)", "read_file", "/home/a/.ssh/id", true),
+            ("Read(.env)", "grep", ".env", true),
+            ("Write(*.ts)", "edit_file", "a.ts", false),
+            ("Edit(*.ts)", "apply_patch", "a.rs", true),
+        ] {
+            let is = applies(rule, tool, &json!({"path": path}));
+            assert_eq!(is, is_for, "{rule}: {tool} {path}");
+        }
+    }
+
+    #[test]
+    fn other_tools_are_named_by_what_they_are_called_with() {
+        let fetch = |rule, url| applies(rule, "web_fetch", &json!({"url": url}));
+        assert!(fetch(
+            "WebFetch(domain:example.com)",
+            "https://a@example.com:443/x"
+        ));
+        assert!(fetch(
+            "WebFetch(domain:*.example.com)",
+            "https://b.example.com"
+        ));
+        assert!(!fetch(
+            "WebFetch(domain:example.com)",
+            "https://other.com/example.com"
+        ));
+        let task = |rule| applies(rule, "transfer_task", &json!({"agent": "reviewer"}));
+        assert!(task("Agent(reviewer)"));
+        assert!(!task("Agent(writer)"));
+        for rule in ["", "Bash(git", "(git)", "Bash (x)", "Bash(x) y"] {
+            assert!(Condition::of(rule).is_none(), "{rule}");
+        }
+        let tool = ToolUse {
+            name: "mcp_github_create".to_owned(),
+            mcp: Some(("github".to_owned(), "create".to_owned())),
+            ..ToolUse::default()
+        };
+        let of_server = |rule| {
+            let condition = Condition::of(rule).unwrap();
+            condition.applies(Dialect::Claude, &tool, &Input::default())
+        };
+        for rule in ["mcp__github", "mcp__github__create", "mcp__github__*"] {
+            assert!(of_server(rule), "{rule}");
+        }
+        assert!(!of_server("mcp__git"));
+    }
+}

@@ -1,0 +1,72 @@
+//! What stands around the JSON of a handler: a profile of a shell may print lines before it.
+
+use serde_json::Value;
+
+use super::Dialect;
+use super::said::{Said, snake};
+use super::strict;
+use crate::Event;
+use crate::contract::{Blocks, Honoured};
+
+/// How much of the lines before the JSON is shown, in characters.
+const SHOWN: usize = 80;
+
+/// Keys by which a decision is known that is no JSON.
+const DECISIONS: [&str; 4] = [
+    "\"decision\"",
+    "\"permissionDecision\"",
+    "\"permission_decision\"",
+    "\"continue\"",
+];
+
+/// The output that stands at the end, from a line of its own on, and what is before it.
+pub(super) fn object(said: &[u8]) -> Option<(&str, &[u8])> {
+    let text = std::str::from_utf8(said).ok()?;
+    let ends = text.match_indices('\n').map(|(at, _)| at + 1);
+    let begins_object = |at: &usize| text[*at..].trim_start_matches([' ', '\t']).starts_with('{');
+    let mut begins = ends.filter(begins_object);
+    begins.find_map(|at| {
+        let value: Value = serde_json::from_str(&text[at..]).ok()?;
+        is_output(&value).then(|| (&text[..at], text[at..].trim_start().as_bytes()))
+    })
+}
+
+/// Whether an object says something that outputs say: otherwise it is text that ends in JSON.
+fn is_output(value: &Value) -> bool {
+    let mut keys = Said::of(Some(value)).keys();
+    keys.any(|key| strict::is_key(&snake(key)))
+}
+
+/// That there were lines before it.
+pub(super) fn warning(before: &str) -> String {
+    let line = before.split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown: String = line
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(SHOWN)
+        .collect();
+    format!("a hook printed more than its JSON, which was left out: {shown}")
+}
+
+/// Whether a text looks like a decision that got lost: who guards, and is not understood, guards
+/// nothing. Where text is context, it may tell of decisions in the middle of a line.
+pub(super) fn is_mangled(dialect: Dialect, event: Event, said: &[u8]) -> bool {
+    let contract = event.contract();
+    let decides =
+        contract.blocks != Blocks::Nothing || contract.honours(Honoured::PermissionDecision);
+    let text = String::from_utf8_lossy(said);
+    let is_context = dialect.vocabulary().plain_context.contains(&event);
+    let mut begins = text.match_indices('{').map(|(at, _)| at);
+    let begin =
+        begins.find(|at| !is_context || text[..*at].trim_end_matches([' ', '\t']).ends_with('\n'));
+    let Some(begin) = begin.filter(|_| decides) else {
+        return false;
+    };
+    let has = |key: &&str| {
+        let behind = text[begin..].split(*key).skip(1);
+        behind
+            .map(str::trim_start)
+            .any(|rest| rest.starts_with(':'))
+    };
+    DECISIONS.iter().any(has)
+}

@@ -1,0 +1,108 @@
+//! What hooks leave behind in a session: that they have run, what they said when nobody waited any
+//! more, and environment variables.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tempfile::NamedTempFile;
+
+use crate::Event;
+use crate::definition::Entry;
+use crate::verdict::Report;
+
+/// What hooks of an agent leave behind, by session. Gone with the agent's hooks.
+#[derive(Default)]
+pub(crate) struct Sessions(Mutex<HashMap<String, Session>>);
+
+#[derive(Default)]
+struct Session {
+    /// The hooks that run once, and have.
+    ran: BTreeSet<(Event, usize)>,
+    /// What hooks said in the background.
+    left: Vec<Left>,
+    /// Where hooks write environment variables.
+    exports: Option<NamedTempFile>,
+    /// What they have written.
+    environment: BTreeMap<String, String>,
+}
+
+/// A hook that ran in the background, and what it said.
+pub(super) struct Left {
+    pub(super) entry: Entry,
+    pub(super) report: Report,
+}
+
+impl Sessions {
+    /// Whether a hook runs for the first time.
+    pub(super) fn is_first(&self, session: &str, event: Event, hook: usize) -> bool {
+        self.with(session, |session| session.ran.insert((event, hook)))
+    }
+
+    pub(super) fn leave(&self, session: &str, left: Left) {
+        self.with(session, |session| session.left.push(left));
+    }
+
+    /// What was left since this was asked last.
+    pub(super) fn take_left(&self, session: &str) -> Vec<Left> {
+        let mut sessions = self.lock();
+        let session = sessions.get_mut(session);
+        session
+            .map(|session| std::mem::take(&mut session.left))
+            .unwrap_or_default()
+    }
+
+    /// A file that hooks add environment variables to, readable by its owner only.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn exports(&self, session: &str) -> io::Result<PathBuf> {
+        self.with(session, |session| {
+            let file = match session.exports.take() {
+                Some(file) => file,
+                None => tempfile::Builder::new()
+                    .prefix("cachalot-environment-")
+                    .suffix(".sh")
+                    .tempfile()?,
+            };
+            Ok(session.exports.insert(file).path().to_owned())
+        })
+    }
+
+    /// That file, if there is one.
+    pub(super) fn exported(&self, session: &str) -> Option<PathBuf> {
+        let sessions = self.lock();
+        let file = sessions.get(session)?.exports.as_ref()?;
+        Some(Path::to_owned(file.path()))
+    }
+
+    /// The environment variables are these from now on.
+    pub(super) fn set(&self, session: &str, environment: &BTreeMap<String, String>) {
+        self.with(session, |session| {
+            session.environment.clone_from(environment)
+        });
+    }
+
+    /// The environment variables that hooks have set.
+    pub(crate) fn environment(&self, session: &str) -> BTreeMap<String, String> {
+        let sessions = self.lock();
+        let session = sessions.get(session);
+        session
+            .map(|session| session.environment.clone())
+            .unwrap_or_default()
+    }
+
+    /// The session is over.
+    pub(super) fn forget(&self, session: &str) {
+        self.lock().remove(session);
+    }
+
+    fn with<T>(&self, session: &str, act: impl FnOnce(&mut Session) -> T) -> T {
+        act(self.lock().entry(session.to_owned()).or_default())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Session>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

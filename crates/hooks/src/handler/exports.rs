@@ -1,0 +1,241 @@
+//! Environment variables that hooks set: the lines of a shell that they have added to a file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::process::Job;
+use super::{LONGEST, expand};
+use crate::output::Fault;
+
+/// How long the lines may take where it takes a shell to read them.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Says all variables as they are once the lines were read. `bash` also knows what itself says with
+/// `export -p`.
+const TELL: &str = r#"tell='set -a; . "$CLAUDE_ENV_FILE" >&2; exec env -0'
+if command -v bash >/dev/null 2>&1; then exec bash -c "$tell"; else eval "$tell"; fi"#;
+
+/// Variables of shells themselves.
+const OF_SHELLS: [&str; 6] = ["_", "SHLVL", "PWD", "OLDPWD", "CLAUDE_ENV_FILE", "BASHOPTS"];
+
+/// The variables that a file sets, over those that there are. Plain assignments are read here; for
+/// anything else a shell is asked, in `directory`.
+///
+/// # Errors
+/// The file cannot be read, or the shell fails.
+pub(crate) async fn read(
+    file: &Path,
+    environment: &BTreeMap<String, String>,
+    directory: &Path,
+) -> Result<BTreeMap<String, String>, Fault> {
+    let failed = |why: &str| {
+        Fault::new(format!(
+            "the variables in `CLAUDE_ENV_FILE` cannot be read: {why}"
+        ))
+    };
+    let lines = std::fs::read(file).map_err(|error| failed(&error.to_string()))?;
+    if lines.len() > LONGEST {
+        return Err(failed("they are longer than 1 MiB"));
+    }
+    if let Some(set) = std::str::from_utf8(&lines)
+        .ok()
+        .and_then(|lines| plain(lines, environment))
+    {
+        return Ok(set);
+    }
+    let mut around = environment.clone();
+    around.insert(
+        "CLAUDE_ENV_FILE".to_owned(),
+        file.to_string_lossy().into_owned(),
+    );
+    let job = Job {
+        line: TELL,
+        directory: directory.to_owned(),
+        environment: around,
+        input: Vec::new(),
+    };
+    let ended = timeout(LIMIT, job.run())
+        .await
+        .map_err(|_| failed("a shell took too long for them"))?
+        .map_err(|fault| failed(&fault.message))?;
+    if ended.code != 0 {
+        return Err(failed(&format!(
+            "a shell ended with exit code {}",
+            ended.code
+        )));
+    }
+    Ok(told(&ended.stdout, environment))
+}
+
+/// The variables that a shell has other than before.
+fn told(said: &[u8], environment: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let variables = said.split(|byte| *byte == 0).filter_map(|variable| {
+        let (name, value) = std::str::from_utf8(variable).ok()?.split_once('=')?;
+        // Functions of a shell are no variables to others.
+        let is_new = expand::is_name(name)
+            && !OF_SHELLS.contains(&name)
+            && environment.get(name).map(String::as_str) != Some(value);
+        is_new.then(|| (name.to_owned(), value.to_owned()))
+    });
+    variables.collect()
+}
+
+/// The variables of lines that are assignments and nothing else; `None` if it takes a shell to tell.
+fn plain(lines: &str, environment: &BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
+    let mut set = BTreeMap::new();
+    let mut rest = lines;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '\n', '\r', ';']);
+        if rest.is_empty() {
+            return Some(set);
+        }
+        if rest.starts_with('#') {
+            rest = rest.split_once('\n').map_or("", |(_, behind)| behind);
+            continue;
+        }
+        for word in ["export ", "declare -x "] {
+            rest = rest
+                .strip_prefix(word)
+                .unwrap_or(rest)
+                .trim_start_matches(' ');
+        }
+        loop {
+            let (name, behind) = rest.split_once('=')?;
+            if !expand::is_name(name) {
+                return None;
+            }
+            let value;
+            (value, rest) = word(behind, |name| {
+                let set = set.get(name).or_else(|| environment.get(name));
+                set.map_or("", |value: &String| value)
+            })?;
+            set.insert(name.to_owned(), value);
+            let behind = rest.trim_start_matches([' ', '\t']);
+            // Several on a line.
+            match behind.chars().next() {
+                None | Some('\n' | '\r' | ';' | '#') => break,
+                Some(_) => rest = behind,
+            }
+        }
+    }
+}
+
+/// The word of a shell that a text begins with, and what is behind it; `None` if it takes a shell to
+/// tell.
+fn word<'a, 'b>(text: &'a str, value: impl Fn(&str) -> &'b str) -> Option<(String, &'a str)> {
+    let mut said = String::new();
+    let mut rest = text;
+    let mut is_quoted = false;
+    while let Some(sign) = rest.chars().next() {
+        let behind = &rest[sign.len_utf8()..];
+        rest = match sign {
+            '"' => {
+                is_quoted = !is_quoted;
+                behind
+            }
+            '\'' if !is_quoted => {
+                let (inside, behind) = behind.split_once('\'')?;
+                said.push_str(inside);
+                behind
+            }
+            '\\' => {
+                let escaped = behind.chars().next()?;
+                let is_special = !is_quoted || "\"\\$`\n".contains(escaped);
+                said.extend((!is_special).then_some('\\'));
+                said.extend((escaped != '\n').then_some(escaped));
+                &behind[escaped.len_utf8()..]
+            }
+            '$' => {
+                let (name, length) = expand::variable(rest, expand::Spelling::Shell)?;
+                if rest[..length].contains('.') {
+                    return None;
+                }
+                said.push_str(value(name));
+                &rest[length..]
+            }
+            '`' => return None,
+            sign if is_quoted || is_plain(sign) => {
+                said.push(sign);
+                behind
+            }
+            ' ' | '\t' | '\n' | '\r' | ';' => break,
+            _ => return None,
+        };
+    }
+    (!is_quoted).then_some((said, rest))
+}
+
+/// Whether a character is nothing special to a shell in the value of a variable.
+fn is_plain(sign: char) -> bool {
+    sign.is_alphanumeric() || "_-./:=@%+,^".contains(sign)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn environment() -> BTreeMap<String, String> {
+        [("PATH".to_owned(), "/bin".to_owned())].into()
+    }
+
+    #[test]
+    fn plain_assignments_need_no_shell() {
+        for (lines, expected) in [
+            ("", &[][..]),
+            ("export A=b\n", &[("A", "b")]),
+            ("A=b", &[("A", "b")]),
+            (
+                "export A='b c' B=\"d e\"\nexport C=",
+                &[("A", "b c"), ("B", "d e"), ("C", "")],
+            ),
+            (
+                "declare -x A=\"a \\\"b\\\" \\$c \\d\"",
+                &[("A", "a \"b\" $c \\d")],
+            ),
+            (
+                "export PATH=\"$PATH:./bin\"\nexport PATH=${PATH}:x",
+                &[("PATH", "/bin:./bin:x")],
+            ),
+            (
+                "# why\n  export A=a; export B=$A$NOBODY  # so\r\n",
+                &[("A", "a"), ("B", "a")],
+            ),
+            ("export A='it'\\''s'\"!\"", &[("A", "it's!")]),
+            ("export A='two\nlines'", &[("A", "two\nlines")]),
+        ] {
+            let expected = expected
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            assert_eq!(
+                plain(lines, &environment()),
+                Some(expected.collect()),
+                "{lines}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_more_than_that_takes_a_shell() {
+        for lines in [
+            "export A=$(date)",
+            "export A=`date`",
+            "export A=\"$(date)\"",
+            "export A=${B:-c}",
+            "export A=$'a\\n'",
+            "export A=~/x",
+            "export A=*",
+            "export A",
+            "source venv/bin/activate",
+            "A=b command",
+            "export A=b && export B=c",
+            "export A='open",
+            "export A=\"open",
+        ] {
+            assert_eq!(plain(lines, &environment()), None, "{lines}");
+        }
+    }
+}

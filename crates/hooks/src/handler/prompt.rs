@@ -1,0 +1,156 @@
+//! Claude Code's questions to models: is there anything to be said against it?
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cachalot_core::Problem;
+use cachalot_model::{Model, ModelSettings, OutputFormat};
+use serde_json::{Map, Value, json};
+
+use super::judgement::objects;
+use super::model::{Asked, found};
+use super::{Handler, Shared};
+use crate::definition::Entry;
+use crate::dispatch::Surroundings;
+use crate::input::Input;
+use crate::output::{Fault, Output};
+
+/// Stands for what handlers are told.
+const ARGUMENTS: &str = "$ARGUMENTS";
+
+/// Names of models that are the runtime's to choose.
+const UNNAMED: [&str; 5] = ["", "inherit", "haiku", "sonnet", "opus"];
+
+const SYSTEM: &str = "You judge one step of an agent for the people who it works for. You have no tools: judge by what you are told. Answer with one JSON object and nothing else: {\"ok\": true} if what you are asked about holds and the step may be made, {\"ok\": false, \"reason\": \"…\"} if not.";
+
+struct Objector {
+    model: Option<Model>,
+    prompt: String,
+    entry: Entry,
+}
+
+pub(super) fn ready(
+    model: Option<&str>,
+    prompt: &str,
+    entry: &Entry,
+    surroundings: &Surroundings,
+    shared: &Shared,
+) -> Result<Arc<dyn Handler>, Problem> {
+    let named = model.unwrap_or_default();
+    let model = match found(named, surroundings) {
+        Ok(model) => Some(model),
+        Err(_) if UNNAMED.contains(&named) => {
+            let usual = surroundings.models.choose(None, &ModelSettings::default());
+            let usual = usual.ok().filter(|model| model.ready().is_ok());
+            usual.or_else(|| shared.model.clone())
+        }
+        Err(problem) => return Err(problem),
+    };
+    Ok(Arc::new(Objector {
+        model,
+        prompt: prompt.to_owned(),
+        entry: entry.clone(),
+    }))
+}
+
+#[async_trait]
+impl Handler for Objector {
+    async fn handle(&self, input: &Input) -> Result<Output, Fault> {
+        let model = self.model.as_ref().ok_or_else(|| {
+            Fault::new("there is no model to ask: give the hook a `model`, or the settings one")
+        })?;
+        let asked = Asked {
+            system: Some(SYSTEM.to_owned()),
+            question: self.question(input)?,
+            form: Some(form()),
+        };
+        asked.heard(model, |answer| self.heard(answer)).await
+    }
+}
+
+impl Objector {
+    fn question(&self, input: &Input) -> Result<String, Fault> {
+        let told = self.entry.dialect.write(&self.entry, input)?;
+        let told = String::from_utf8_lossy(&told);
+        Ok(match self.prompt.contains(ARGUMENTS) {
+            true => self.prompt.replace(ARGUMENTS, &told),
+            false => format!("{}\n\n{told}", self.prompt),
+        })
+    }
+
+    fn heard(&self, answer: &str) -> Result<Output, Fault> {
+        let mut output = Output::default();
+        if let Some(reason) = objection(answer)? {
+            let Entry { dialect, event, .. } = self.entry;
+            dialect.refuse(event, Some(reason), &mut output);
+        }
+        Ok(output)
+    }
+}
+
+/// Why it is not `ok`, if it is not; an answer that says both objects.
+fn objection(answer: &str) -> Result<Option<String>, Fault> {
+    let said: Vec<(bool, String)> = objects::<Map<String, Value>>(answer)
+        .filter_map(|said| {
+            let reason = said.get("reason").and_then(Value::as_str);
+            Some((
+                said.get("ok")?.as_bool()?,
+                reason.unwrap_or_default().to_owned(),
+            ))
+        })
+        .collect();
+    let objection = said.iter().find(|(is_ok, _)| !is_ok);
+    match (objection, said.is_empty()) {
+        (Some((_, reason)), _) => Ok(Some(reason.clone())),
+        (None, false) => Ok(None),
+        (None, true) => Err(Fault::new(
+            "the model's answer is neither {\"ok\": true} nor {\"ok\": false, \"reason\": …}",
+        )),
+    }
+}
+
+/// The form as providers are told of it, which enforce it if they can.
+fn form() -> OutputFormat {
+    OutputFormat {
+        name: "objection".to_owned(),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "ok": { "type": "boolean" },
+                "reason": { "type": "string" },
+            },
+            "required": ["ok", "reason"],
+            "additionalProperties": false,
+        }),
+        strict: true,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_objection_is_found_between_other_words() {
+        for (answer, expected) in [
+            (r#"{"ok": true}"#, None),
+            (r#"{"ok": true, "reason": "fine"}"#, None),
+            (
+                "```json\n{\"ok\": false, \"reason\": \"no\"}\n```",
+                Some("no"),
+            ),
+            (r#"{"ok": false}"#, Some("")),
+            (
+                r#"I think {"ok": true}, but {"ok": false, "reason": "x"}"#,
+                Some("x"),
+            ),
+            (r#"{"ok": true, "reason": "it says {\"ok\": false}"}"#, None),
+        ] {
+            assert_eq!(objection(answer).unwrap().as_deref(), expected, "{answer}");
+        }
+        for answer in ["", "yes", "{}", r#"{"ok": "true"}"#, r#"{"ok": fal"#] {
+            assert!(objection(answer).is_err(), "{answer}");
+        }
+    }
+}

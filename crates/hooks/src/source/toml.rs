@@ -1,0 +1,81 @@
+//! TOML as a spanned tree.
+
+use cachalot_core::tree::{Entry, Kind, Node};
+use cachalot_core::{Place, Problem};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Reads TOML. Dates are texts.
+///
+/// # Errors
+/// What is wrong with the text.
+pub(super) fn parse(file: &str, text: &str) -> Result<Node, Vec<Problem>> {
+    let text = Text { file, text };
+    match DeTable::parse(text.text) {
+        Ok(table) => Ok(text.node(table.span(), text.map(table.get_ref()))),
+        Err(error) => {
+            let problem = Problem::new("toml-syntax", error.message().to_owned());
+            let place = text.place(error.span().unwrap_or(0..0));
+            Err(vec![problem.at(&place)])
+        }
+    }
+}
+
+struct Text<'a> {
+    file: &'a str,
+    text: &'a str,
+}
+
+impl Text<'_> {
+    fn map(&self, table: &DeTable<'_>) -> Kind {
+        let entries = table.iter().map(|(key, value)| Entry {
+            key: key.get_ref().to_string(),
+            key_place: self.place(key.span()),
+            value: self.value(value),
+        });
+        Kind::Map(entries.collect())
+    }
+
+    fn value(&self, value: &Spanned<DeValue<'_>>) -> Node {
+        let kind = match value.get_ref() {
+            DeValue::String(text) => Kind::Text(text.to_string()),
+            DeValue::Integer(number) => {
+                match i64::from_str_radix(number.as_str(), number.radix()) {
+                    Ok(integer) => Kind::Integer(integer),
+                    Err(_) => Kind::Text(number.as_str().to_owned()),
+                }
+            }
+            DeValue::Float(number) => match number.as_str().parse() {
+                Ok(number) => Kind::Float(number),
+                Err(_) => Kind::Text(number.as_str().to_owned()),
+            },
+            DeValue::Boolean(truth) => Kind::Boolean(*truth),
+            DeValue::Datetime(date) => Kind::Text(date.to_string()),
+            DeValue::Array(items) => {
+                Kind::List(items.iter().map(|item| self.value(item)).collect())
+            }
+            DeValue::Table(table) => self.map(table),
+        };
+        self.node(value.span(), kind)
+    }
+
+    fn node(&self, span: std::ops::Range<usize>, kind: Kind) -> Node {
+        Node {
+            place: self.place(span),
+            kind,
+        }
+    }
+
+    fn place(&self, span: std::ops::Range<usize>) -> Place {
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Place {
+            file: self.file.into(),
+            line: number(before.matches('\n').count() + 1),
+            column: number(line.chars().count() + 1),
+            start: span.start,
+            len: span.len(),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! `once`, `if`, `async`, `asyncRewake`, `shell`, the mode of permissions, and rewritten arguments.
+
+use std::time::{Duration, Instant};
+
+use cachalot_hooks::input::{PermissionMode, ToolResponse};
+use cachalot_hooks::{Event, Hooks, Input};
+use serde_json::{Value, json};
+
+use super::{Project, command, hook, until};
+
+#[tokio::test]
+async fn a_hook_that_runs_once_runs_once_in_a_session() {
+    let project = Project::new();
+    let hooks = project.hooks(&json!({
+        "PreToolUse": hook("echo x >> ran", json!({"once": true})),
+    }));
+    for _ in 0..3 {
+        project.shell(&hooks, "ls").await;
+    }
+    assert_eq!(project.bench.read("ran"), "x\n");
+    let mut other = project.calling(Event::PreToolUse, "shell", &json!({}));
+    other.session_id = "s-2".to_owned();
+    hooks.fire(other).await;
+    assert_eq!(project.bench.read("ran"), "x\nx\n");
+}
+
+#[tokio::test]
+async fn a_hook_with_a_condition_runs_for_the_calls_that_it_names() {
+    let project = Project::new();
+    let hooks = project.hooks(&json!({"PreToolUse": [{
+        "matcher": "Bash|Edit",
+        "hooks": [
+            {"type": "command", "command": "echo no git >&2; exit 2", "if": "Bash(git *)"},
+            {"type": "command", "command": "echo no ts >&2; exit 2", "if": "Edit(*.ts)"},
+        ],
+    }]}));
+    assert_eq!(
+        project.shell(&hooks, "ls; git push").await.denial(),
+        Some("no git")
+    );
+    assert_eq!(project.shell(&hooks, "ls").await.reports, []);
+    let edit = |path: &str| project.calling(Event::PreToolUse, "edit_file", &json!({"path": path}));
+    assert_eq!(hooks.fire(edit("a/b.ts")).await.denial(), Some("no ts"));
+    assert_eq!(hooks.fire(edit("a/b.rs")).await.denial(), None);
+}
+
+/// What is said when the next turn starts.
+async fn next(project: &Project, hooks: &Hooks) -> (Vec<String>, Vec<String>) {
+    let verdict = hooks.fire(project.input(Event::TurnStart)).await;
+    assert_eq!(verdict.decision, None);
+    (verdict.context, verdict.messages)
+}
+
+async fn told(project: &Project, hooks: &Hooks) -> (Vec<String>, Vec<String>) {
+    for _ in 0..1_000 {
+        let said = next(project, hooks).await;
+        if said != (vec![], vec![]) {
+            return said;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("nothing is ever said");
+}
+
+fn after(project: &Project) -> Input {
+    let mut input = project.calling(Event::PostToolUse, "write_file", &json!({"path": "a"}));
+    input.tool_response = Some(ToolResponse::default());
+    input
+}
+
+#[tokio::test]
+async fn an_async_hook_is_not_waited_for_and_its_words_come_with_the_next_turn() {
+    let project = Project::new();
+    let line = r#"while [ ! -e go ]; do sleep 0.01; done
+        echo '{"systemMessage": "tests passed", "decision": "block", "reason": "unheard", "continue": false}'"#;
+    let hooks = project.hooks(&json!({
+        "PreToolUse": hook(line, json!({"async": true, "timeout": 30})),
+    }));
+    assert!(hooks.want(Event::TurnStart));
+    let begun = Instant::now();
+    let verdict = project.shell(&hooks, "ls").await;
+    assert!(begun.elapsed() < Duration::from_secs(20), "nobody waits");
+    assert_eq!((verdict.decision, verdict.messages), (None, vec![]));
+    assert_eq!(next(&project, &hooks).await, (vec![], vec![]));
+    project.write("go", "");
+    let context = told(&project, &hooks).await;
+    assert_eq!(context, (vec!["tests passed".to_owned()], vec![]));
+    assert_eq!(next(&project, &hooks).await, (vec![], vec![]), "told once");
+}
+
+#[tokio::test]
+async fn what_an_async_rewake_hook_blocks_with_is_told() {
+    for (option, expected) in [
+        ("asyncRewake", vec!["the deploy failed".to_owned()]),
+        ("async", vec![]),
+    ] {
+        let project = Project::new();
+        let line = "echo 'the deploy failed' >&2; touch done; exit 2";
+        let hooks = project.hooks(&json!({"Stop": hook(line, json!({option: true}))}));
+        let verdict = hooks.fire(project.input(Event::Stop)).await;
+        assert_eq!(verdict.goes_on, None, "nobody waits");
+        if expected.is_empty() {
+            until(async || project.bench.root().join("done").exists()).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            assert_eq!(next(&project, &hooks).await, (vec![], vec![]));
+        } else {
+            assert_eq!(told(&project, &hooks).await, (expected, vec![]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_async_hook_that_fails_is_a_message_of_the_next_turn() {
+    let project = Project::new();
+    let hooks = project.hooks(&json!({
+        "PostToolUse": hook("echo broken >&2; exit 1", json!({"async": true})),
+    }));
+    hooks.fire(after(&project)).await;
+    let (context, messages) = told(&project, &hooks).await;
+    assert_eq!(context, [""; 0]);
+    assert!(messages[0].contains("broken"), "{messages:?}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_line_for_bash_is_run_by_bash() {
+    let project = Project::new();
+    let line = "if [[ it == i* ]]; then echo \"it's $CLAUDE_PROJECT_DIR\" >&2; exit 2; fi";
+    let hooks = project.hooks(&json!({"PreToolUse": hook(line, json!({"shell": "bash"}))}));
+    let verdict = project.shell(&hooks, "ls").await;
+    let told = format!("it's {}", project.bench.root().display());
+    assert_eq!(verdict.denial(), Some(told.as_str()));
+}
+
+#[tokio::test]
+async fn hooks_are_told_the_mode_of_permissions() {
+    let project = Project::new();
+    let hooks = project.hooks(&json!({
+        "PreToolUse": command("grep -o '\"permission_mode\":\"[a-zA-Z]*\"' >> modes"),
+    }));
+    for permission_mode in PermissionMode::ALL {
+        let input = Input {
+            permission_mode,
+            ..project.calling(Event::PreToolUse, "shell", &json!({}))
+        };
+        hooks.fire(input).await;
+    }
+    let modes = project.bench.read("modes");
+    let told: Vec<&str> = modes
+        .lines()
+        .map(|line| line.split('"').nth(3).unwrap())
+        .collect();
+    assert_eq!(told, PermissionMode::NAMES);
+    assert_eq!(told[0], "default");
+    assert_eq!(told[5], "bypassPermissions");
+}
+
+#[tokio::test]
+async fn updated_input_replaces_all_arguments() {
+    let says = |updated: &Value| {
+        let said = json!({"hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "allow",
+            "updatedInput": updated,
+        }});
+        format!("echo '{said}'")
+    };
+    let project = Project::new();
+    let arguments = json!({"command": "npm test", "timeout": 5, "working_directory": "a"});
+    for (file, event, updated, expected) in [
+        (
+            ".claude/settings.json",
+            "PreToolUse",
+            json!({"command": "npm run lint", "timeout": 5000}),
+            json!({"command": "npm run lint", "timeout": 5}),
+        ),
+        // Others patch.
+        (
+            ".codex/hooks.json",
+            "PreToolUse",
+            json!({"command": "npm run lint"}),
+            json!({"command": "npm run lint", "timeout": 5, "working_directory": "a"}),
+        ),
+        (
+            "hooks.json",
+            "pre_tool_use",
+            json!({"command": "npm run lint", "timeout": null}),
+            json!({"command": "npm run lint", "timeout": null, "working_directory": "a"}),
+        ),
+    ] {
+        let hooks = project.hooks_of(file, &json!({event: command(&says(&updated))}));
+        let input = project.calling(Event::PreToolUse, "shell", &arguments);
+        let mut tool = input.tool.clone().unwrap();
+        let verdict = hooks.fire(input).await;
+        assert!(verdict.rewrite(&mut tool), "{file}");
+        assert_eq!(Value::Object(tool.input), expected, "{file}");
+    }
+}
+
+#[tokio::test]
+async fn a_hook_after_one_that_took_an_argument_away_does_not_see_it() {
+    let project = Project::new();
+    let said = json!({"hookSpecificOutput": {"updatedInput": {"file_path": "/b"}}});
+    let hooks = project.hooks(&json!({"PreToolUse": [{"hooks": [
+        {"type": "command", "command": format!("echo '{said}'")},
+        {"type": "command", "command": "cat > told"},
+    ]}]}));
+    let write = json!({"path": "a", "content": "c"});
+    hooks
+        .fire(project.calling(Event::PreToolUse, "write_file", &write))
+        .await;
+    let told: Value = serde_json::from_str(&project.bench.read("told")).unwrap();
+    assert_eq!(told["tool_input"], json!({"file_path": "/b"}));
+}

@@ -1,0 +1,79 @@
+//! Hooks of plugins.
+
+use std::path::Path;
+
+use cachalot_hooks::{Dialect, Event, source};
+use serde_json::json;
+
+use super::Project;
+
+const SCRIPT: &str = "#!/bin/sh\necho \"$0 $CLAUDE_PLUGIN_ROOT $*\" >&2\nexit 2\n";
+
+fn plugin(folder: &str) -> Project {
+    let project = Project::new();
+    project.write(
+        &format!("{folder}/.claude-plugin/plugin.json"),
+        "{\"name\": \"p\"}",
+    );
+    let script = project.write(&format!("{folder}/scripts/guard.sh"), SCRIPT);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    project
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn hooks_of_a_plugin_know_where_it_is() {
+    for folder in ["plugin", "a plugin of $mine"] {
+        let project = plugin(folder);
+        let root = project.bench.root().join(folder);
+        for hook in [
+            json!({"type": "command", "command": "\"${CLAUDE_PLUGIN_ROOT}/scripts/guard.sh\" a"}),
+            json!({"type": "command", "command": "${CLAUDE_PLUGIN_ROOT}/scripts/guard.sh", "args": ["a"]}),
+        ] {
+            let events = json!({"PreToolUse": [{"hooks": [hook]}]});
+            let hooks = project.hooks_of(&format!("{folder}/hooks/hooks.json"), &events);
+            let verdict = project.shell(&hooks, "ls").await;
+            let root = root.display();
+            let told = format!("{root}/scripts/guard.sh {root} a");
+            assert_eq!(verdict.denial(), Some(told.as_str()), "{hook}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_is_put_in_also_where_a_shell_would_not_expand_it() {
+    let project = plugin("plugin");
+    let line = "echo '${CLAUDE_PLUGIN_ROOT}' >&2; exit 2";
+    let events = json!({"PreToolUse": super::command(line)});
+    let hooks = project.hooks_of("plugin/hooks/hooks.json", &events);
+    let root = project.bench.root().join("plugin");
+    let verdict = project.shell(&hooks, "ls").await;
+    assert_eq!(verdict.denial().map(Path::new), Some(root.as_path()));
+}
+
+#[test]
+fn a_hooks_json_is_a_plugins_only_beside_its_manifest() {
+    let project = plugin("plugin");
+    let file = project.write("plugin/hooks/hooks.json", "{}");
+    assert_eq!(source::dialect_of(&file), Dialect::Claude);
+    let own = project.write("mine/hooks/hooks.json", "{\"stop\": []}");
+    assert_eq!(source::dialect_of(&own), Dialect::DockerAgent);
+}
+
+#[test]
+fn two_plugins_with_the_same_line_are_two_hooks() {
+    let project = plugin("one");
+    project.write("two/.claude-plugin/plugin.json", "{}");
+    let text = json!({"hooks": {"Stop": super::command("\"$CLAUDE_PLUGIN_ROOT\"/x.sh")}});
+    let mut entries = Vec::new();
+    for folder in ["one", "two"] {
+        let (read, _) = project.read(&format!("{folder}/hooks/hooks.json"), &text.to_string());
+        entries.extend(read.entries);
+    }
+    assert_eq!(entries[0].event, Event::Stop);
+    assert_ne!(entries[0].definition, entries[1].definition);
+}

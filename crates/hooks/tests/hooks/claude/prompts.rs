@@ -1,0 +1,130 @@
+//! Hooks of type `prompt` and `agent`, asked at the simulator.
+
+use cachalot_hooks::{Event, Verdict};
+use cachalot_model::ModelSettings;
+use cachalot_simulator::{Options, Running, Script, ScriptedReply, Simulator};
+use serde_json::{Value, json};
+
+use super::Project;
+
+/// A project with a model `haiku`, which answers this each time.
+async fn answering(text: &str) -> (Project, Running) {
+    let script = Script::replies(vec![ScriptedReply::text(text); 4]);
+    let simulator = Simulator::start(Options {
+        script,
+        ..Options::default()
+    })
+    .await
+    .unwrap();
+    let mut project = Project::new();
+    let haiku = ModelSettings {
+        provider: Some("openai".to_owned()),
+        model: Some("gpt-4o-mini".to_owned()),
+        base_url: Some(format!("{}/v1", simulator.url())),
+        token_key: Some("TEST_KEY".to_owned()),
+        retries: Some(0),
+        ..ModelSettings::default()
+    };
+    project.bench.models = vec![("haiku".to_owned(), haiku)];
+    (project, simulator)
+}
+
+fn prompt(text: &str) -> Value {
+    json!([{"hooks": [{"type": "prompt", "prompt": text, "model": "haiku"}]}])
+}
+
+async fn said(answer: &str, spoken: &str, event: Event) -> (Verdict, Value) {
+    let (project, simulator) = answering(answer).await;
+    let hooks = project.hooks(&json!({spoken: prompt("Well? $ARGUMENTS")}));
+    let mut input = project.calling(event, "shell", &json!({"command": "ls"}));
+    if !event.contract().tool_matched {
+        input.tool = None;
+    }
+    let verdict = hooks.fire(input).await;
+    assert_eq!(simulator.violations(), [] as [String; 0]);
+    let asked = simulator.received()[0].json();
+    (verdict, asked)
+}
+
+#[tokio::test]
+async fn a_prompt_objects_as_the_event_means_it() {
+    let no = r#"{"ok": false, "reason": "the tests fail"}"#;
+    let (verdict, asked) = said(no, "PreToolUse", Event::PreToolUse).await;
+    assert_eq!(verdict.denial(), Some("the tests fail"));
+    assert_ne!(verdict.spent.calls, 0);
+    let question = asked["messages"][1]["content"].as_str().unwrap();
+    let told: Value = serde_json::from_str(question.strip_prefix("Well? ").unwrap()).unwrap();
+    assert_eq!(told["tool_name"], "Bash");
+    assert_eq!(told["tool_input"], json!({"command": "ls"}));
+    let (verdict, _) = said(no, "Stop", Event::Stop).await;
+    assert_eq!(verdict.goes_on.as_deref(), Some("the tests fail"));
+    let (verdict, _) = said(no, "UserPromptSubmit", Event::UserPromptSubmit).await;
+    assert_eq!(verdict.denial(), Some("the tests fail"));
+    let (verdict, _) = said(no, "PostToolUse", Event::PostToolUse).await;
+    assert_eq!(verdict.context, ["the tests fail"]);
+}
+
+#[tokio::test]
+async fn a_prompt_that_has_nothing_against_it_decides_nothing() {
+    let (verdict, _) = said(r#"{"ok": true}"#, "PreToolUse", Event::PreToolUse).await;
+    assert_eq!((verdict.decision, verdict.messages), (None, vec![]));
+}
+
+#[tokio::test]
+async fn a_prompt_that_is_not_understood_is_a_warning() {
+    let (verdict, _) = said("I would say so.", "PreToolUse", Event::PreToolUse).await;
+    assert_eq!(verdict.decision, None);
+    assert!(
+        verdict.messages[0].contains("neither"),
+        "{:?}",
+        verdict.messages
+    );
+}
+
+#[tokio::test]
+async fn without_a_place_for_it_the_input_comes_behind_the_prompt() {
+    let (project, simulator) = answering(r#"{"ok": true}"#).await;
+    let hooks = project.hooks(&json!({"Stop": prompt("Are we done?")}));
+    hooks.fire(project.input(Event::Stop)).await;
+    let asked = simulator.received()[0].json();
+    let question = asked["messages"][1]["content"].as_str().unwrap();
+    assert!(question.starts_with("Are we done?\n\n{"), "{question}");
+}
+
+#[tokio::test]
+async fn an_agent_is_asked_without_tools_and_that_is_said() {
+    let (project, simulator) = answering(r#"{"ok": false, "reason": "no"}"#).await;
+    let text = json!({"hooks": {"Stop": [{"hooks": [
+        {"type": "agent", "prompt": "Run the tests.", "model": "haiku"},
+    ]}]}});
+    let (read, problems) = project.read(".claude/settings.json", &text.to_string());
+    assert_eq!(problems, []);
+    assert_eq!(read.warnings[0].code, "without-tools");
+    let hooks = project.bench.hooks(read.entries).unwrap();
+    let verdict = hooks.fire(project.input(Event::Stop)).await;
+    assert_eq!(verdict.goes_on.as_deref(), Some("no"));
+    assert_eq!(simulator.received()[0].json().get("tools"), None);
+}
+
+#[tokio::test]
+async fn models_that_are_not_named_are_the_agents() {
+    let (project, _simulator) = answering("").await;
+    for (model, is_known) in [("sonnet", true), ("no such model", false)] {
+        let hook = json!({"type": "prompt", "prompt": "?", "model": model});
+        let text = json!({"hooks": {"Stop": [{"hooks": [hook]}]}});
+        let (read, _) = project.read(".claude/settings.json", &text.to_string());
+        assert_eq!(
+            project.bench.hooks(read.entries).is_ok(),
+            is_known,
+            "{model}"
+        );
+    }
+    // Nobody has a model.
+    let hooks = project.hooks(&json!({"Stop": [{"hooks": [{"type": "prompt", "prompt": "?"}]}]}));
+    let verdict = hooks.fire(project.input(Event::Stop)).await;
+    assert!(
+        verdict.messages[0].contains("no model to ask"),
+        "{:?}",
+        verdict.messages
+    );
+}
