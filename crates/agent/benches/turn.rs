@@ -128,6 +128,7 @@ impl Toolbox for AtOnce {
                 elapsed: Duration::ZERO,
                 saved: Spend::default(),
                 witnesses: Witnesses::default(),
+                expires: None,
             };
             batch.watcher.ended(&answer);
             answer
@@ -235,6 +236,8 @@ impl World {
             hooks: Some(hooks),
             listener: Arc::clone(&provider) as _,
             approver: Arc::new(cachalot_agent::event::Nobody),
+            human_paced: false,
+            strict_forks: false,
             name_session: Arc::new(move || format!("s{}", naming.fetch_add(1, Ordering::SeqCst))),
         };
         let team = Arc::new(team);

@@ -7,11 +7,26 @@ use cachalot_tools::Toolbox;
 
 use crate::definition::{AgentDefinition, Team};
 use crate::desk::Desk;
+use crate::fork::{ForkSpec, Inherit};
 use crate::house::House;
-use crate::report::{Sum, TurnReport};
+use crate::report::{Stop, Sum, TurnReport};
+use crate::review::{self, Reviews};
 use crate::shared::Shared;
 use crate::turn::{Task, Turn};
 use crate::{Cancel, Error, ErrorKind};
+
+/// Model calls of a side question: a model that calls a tool all the same is told that it may not.
+const ASIDE_ITERATIONS: u32 = 3;
+
+/// What [`Chat::reload`] took over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Which tools came, went or changed.
+    pub changes: String,
+    /// So many tokens the provider reads anew with the next request, as far as is known: those of the
+    /// last one; 0 if nothing was sent.
+    pub tokens: u64,
+}
 
 /// A chat with a team.
 pub struct Chat {
@@ -19,6 +34,19 @@ pub struct Chat {
     agent: AgentDefinition,
     desk: Desk,
     total: Sum,
+    pub(crate) reviews: Reviews,
+    /// Ends the forks when the chat ends.
+    forks: UntilDropped,
+}
+
+/// A switch that is thrown when this is dropped.
+#[derive(Default)]
+struct UntilDropped(Cancel);
+
+impl Drop for UntilDropped {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
 }
 
 impl Chat {
@@ -35,12 +63,7 @@ impl Chat {
         let shared = Shared::new(house, team);
         let mut desk = Desk::begin(&shared, &agent, None, 0).await?;
         desk.started("startup").await;
-        Ok(Self {
-            shared,
-            agent,
-            desk,
-            total: Sum::default(),
-        })
+        Ok(Self::at(shared, agent, desk).await)
     }
 
     /// Goes on with a session, in this process or another: what was sent is sent again, byte for
@@ -71,12 +94,20 @@ impl Chat {
         let shared = Shared::new(house, team);
         let mut desk = Desk::resume(&shared, &agent, opened).await?;
         desk.started("resume").await;
-        Ok(Self {
+        Ok(Self::at(shared, agent, desk).await)
+    }
+
+    async fn at(shared: Shared, agent: AgentDefinition, desk: Desk) -> Self {
+        let this = Self {
             shared,
             agent,
             desk,
             total: Sum::default(),
-        })
+            reviews: Reviews::default(),
+            forks: UntilDropped::default(),
+        };
+        this.check_review().await;
+        this
     }
 
     /// The session.
@@ -91,20 +122,36 @@ impl Chat {
         &self.agent
     }
 
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn desk(&self) -> &Desk {
+        &self.desk
+    }
+
+    /// Thrown when the chat ends.
+    pub(crate) fn over(&self) -> &Cancel {
+        &self.forks.0
+    }
+
     /// The tools.
     #[must_use]
     pub fn toolbox(&self) -> &Arc<dyn Toolbox> {
         &self.desk.toolbox
     }
 
-    /// What all turns of this chat used since it was begun or resumed here.
+    /// What all turns of this chat used since it was begun or resumed here, and its forks.
     #[must_use]
     pub fn total(&self) -> Sum {
-        self.total
+        let mut total = self.total;
+        total += self.shared.forks().sum();
+        total
     }
 
     /// One turn. When `cancel` is thrown, or the future is dropped, what runs is stopped; the session
-    /// is kept and can go on.
+    /// is kept and can go on. If a review is due behind it ([`AgentDefinition::review`]), that begins,
+    /// and is not waited for.
     ///
     /// # Errors
     /// Nothing was said, the model could not be asked or did not answer, or the session could not be
@@ -136,10 +183,14 @@ impl Chat {
             is_implicit: false,
             is_fresh,
         };
+        let turns = review::turns_of(&self.desk);
         let turn = Turn::new(&self.shared, &self.agent, &mut self.desk, task);
         let ended = turn.run_until(cancel).await;
         let sum = self.shared.take_sum();
         self.total += sum;
+        if ended.as_ref().is_ok_and(|ended| ended.stop == Stop::End) {
+            self.review_if_due(turns).await;
+        }
         ended.map(|ended| TurnReport {
             text: ended.text,
             stop: ended.stop,
@@ -167,6 +218,41 @@ impl Chat {
         compacted
     }
 
+    /// Answers a question beside the conversation: on all that was said, without tools, and so that
+    /// nothing of it is part of the conversation. What it costs is part of [`Chat::total`].
+    ///
+    /// # Errors
+    /// As of [`Chat::turn`].
+    pub async fn aside(&self, question: &str, cancel: &Cancel) -> Result<TurnReport, Error> {
+        let fork = self.fork(ForkSpec {
+            holder: "the side question".to_owned(),
+            tools: Some(Vec::new()),
+            inherit: Inherit::Full,
+            max_iterations: ASIDE_ITERATIONS,
+            max_input_tokens: None,
+            max_output_tokens: None,
+        })?;
+        let report = fork.run(question, cancel).await?;
+        Ok(TurnReport {
+            text: report.text,
+            stop: report.stop,
+            sum: report.sum,
+            synthetic: None,
+        })
+    }
+
+    /// Takes over tools that are others than those that the session began with: those that came,
+    /// went or changed since, as servers do. The session goes on with what was said, and its next
+    /// request is read anew from its beginning. `None` if they are the same; then nothing changes.
+    ///
+    /// # Errors
+    /// The tools cannot be made ready, or the session cannot be kept; then it is as it was.
+    pub async fn reload(&mut self) -> Result<Option<Reloaded>, Error> {
+        let tokens = self.desk.usage.map_or(0, |usage| usage.total_input());
+        let changes = self.desk.reload(&self.shared, &self.agent).await?;
+        Ok(changes.map(|changes| Reloaded { changes, tokens }))
+    }
+
     /// Tells hooks that the user is waited for.
     pub async fn awaits_user(&self) {
         self.desk.herald.tell(When::OnUserInput, |_| {}).await;
@@ -185,12 +271,14 @@ impl Chat {
         Ok(())
     }
 
-    /// Ends the chat: what the tools kept for the session is let go. The session itself is kept.
+    /// Ends the chat: what the tools kept for the session is let go, and a review that is not
+    /// [`Chat::reviewed`] is cancelled. The session itself is kept.
     pub async fn close(mut self) -> Sum {
+        self.reviews.cancel().await;
+        self.forks.0.cancel();
         self.desk.leave(&self.shared, "stream_ended").await;
-        let mut total = self.total;
-        total += self.shared.take_sum();
-        total
+        self.total += self.shared.take_sum();
+        self.total()
     }
 }
 

@@ -1,7 +1,11 @@
 //! A conversation with one model: a session, and the pieces that its messages are rendered to, once.
 
 mod changes;
+mod material;
+mod plans;
+mod reload;
 mod remains;
+mod tip;
 mod unsent;
 
 use std::collections::BTreeSet;
@@ -14,14 +18,20 @@ use cachalot_model::wire::Rendered;
 use cachalot_model::{
     Block, Format, Message, Model, OutputFormat, Parameters, Role, ToolDefinition, Usage,
 };
-use cachalot_prompt::{Head, Level, Namespace, Prompt, Session, Target, contiguous, simple_plan};
+use cachalot_prompt::{
+    Head, Level, Namespace, Note, Occasion, Plan, Prompt, Session, Target, contiguous,
+};
 use serde_json::{Map, Value};
 
 use crate::definition::AgentDefinition;
 use crate::house::House;
 use crate::{Error, ErrorKind};
+use plans::Plans;
 
+pub(crate) use changes::name as tool_name;
+pub(crate) use material::Material;
 pub(crate) use remains::{Progress, Remains, results};
+pub(crate) use tip::Tip;
 pub(crate) use unsent::{changed, is_as_good};
 
 /// Characters of the first message that become the title of the session.
@@ -75,6 +85,8 @@ pub(crate) struct Conversation {
     held: Option<Message>,
     /// The messages of the session, for hooks that read them.
     transcript: Transcript,
+    /// Where its requests are marked.
+    plans: Plans,
 }
 
 impl Conversation {
@@ -105,7 +117,7 @@ impl Conversation {
             .create_from(head, Prompt::begin(&tools, &system))
             .await
             .map_err(|error| Error::session(&error))?;
-        Ok(Self::over(session, model))
+        Ok(Self::over(house, agent, session, model))
     }
 
     /// A session that was begun before. What was sent stays as it was sent, unless the agent's model
@@ -127,7 +139,7 @@ impl Conversation {
         if (head.format, head.provider.as_str(), head.model.as_str()) == now {
             notices.extend(changes::shown(&session.prompt, &frozen));
             session.head.base_url = Some(model.base_url().to_owned());
-            let this = Self::over(session, model);
+            let this = Self::over(house, agent, session, model);
             notices.extend(this.changed_parameter());
             return Ok((this, notices));
         }
@@ -150,17 +162,23 @@ impl Conversation {
             .rerender(model.wire(), target)
             .await
             .map_err(|error| Error::session(&error))?;
-        Ok((Self::over(session, model), notices))
+        Ok((Self::over(house, agent, session, model), notices))
     }
 
-    fn over(session: Session, model: Model) -> Self {
-        let first = session.prompt.backwards().last();
+    fn over(house: &House, agent: &AgentDefinition, session: Session, model: Model) -> Self {
+        let occasion = Occasion {
+            // Other agents do not let it wait.
+            human_paced: house.human_paced && session.head.parent.is_none(),
+            keep: agent.keep,
+            ..Occasion::default()
+        };
         let mut this = Self {
-            has_tools: first.is_some_and(|piece| piece.level == Level::Tool),
+            has_tools: tip::has_tools(&session.prompt),
             calls: BTreeSet::new(),
             results: Arc::default(),
             held: None,
             transcript: Transcript::default(),
+            plans: Plans::new(&model, occasion),
             session,
             model,
         };
@@ -299,6 +317,7 @@ impl Conversation {
         restarted.map_err(|error| Error::session(&error))?;
         self.calls.clear();
         self.results = Arc::default();
+        self.plans.go_on_from(None);
         Ok(())
     }
 
@@ -311,30 +330,22 @@ impl Conversation {
     pub(crate) fn body(&mut self) -> Bytes {
         let (wire, parameters) = (self.model.wire(), self.parameters());
         self.session.namespace = Some(Namespace::of(wire.format(), &parameters));
-        self.body_of(&self.session.prompt, &parameters)
+        let plan = self.plans.next(&self.session.prompt);
+        self.body_of(&self.session.prompt, &plan, &parameters)
     }
 
-    /// A request that ends with one more message, which does not become part of the conversation.
-    pub(crate) fn body_with(&self, message: Message) -> Result<Bytes, Error> {
-        let pieces = self.model.wire().message(&message)?;
-        let prompt = self.session.prompt.append(&pieces, Arc::new(message));
-        Ok(self.body_of(&prompt, &self.parameters()))
-    }
-
-    fn body_of(&self, prompt: &Prompt, parameters: &Parameters) -> Bytes {
+    fn body_of(&self, prompt: &Prompt, plan: &Plan, parameters: &Parameters) -> Bytes {
         let wire = self.model.wire();
-        let plan = simple_plan(prompt, wire);
-        contiguous(prompt, wire, &plan, &wire.tail(parameters, true))
+        contiguous(prompt, wire, plan, &wire.tail(parameters, true))
+    }
+
+    /// What is worth knowing of the requests so far, and was not told before: each kind once.
+    pub(crate) fn news(&mut self) -> &[Note] {
+        self.plans.news()
     }
 
     fn parameters(&self) -> Parameters {
-        let mut parameters = self.session.head.routed(self.model.parameters());
-        if !self.has_tools {
-            // Providers refuse to be told how to call tools that there are none of.
-            parameters.parallel_tool_calls = None;
-            parameters.tool_choice = None;
-        }
-        parameters
+        parameters(&self.session.head, &self.model, self.has_tools)
     }
 
     /// Says which parameter makes the next request another one to the provider than the last was.
@@ -377,6 +388,17 @@ impl Conversation {
             )),
         }
     }
+}
+
+/// The parameters of a request of a session.
+fn parameters(head: &Head, model: &Model, has_tools: bool) -> Parameters {
+    let mut parameters = head.routed(model.parameters());
+    if !has_tools {
+        // Providers refuse to be told how to call tools that there are none of.
+        parameters.parallel_tool_calls = None;
+        parameters.tool_choice = None;
+    }
+    parameters
 }
 
 /// The agent's model, ready to be asked.

@@ -14,6 +14,7 @@
 //! `delegates-to-itself`, `bad-permission`, `conflicting-keys`, `unreadable-instruction`.
 
 mod agent;
+mod review;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,12 @@ pub use cachalot_hooks::Builtins;
 
 pub use agent::{
     AgentDefinition, DEFAULT_COMPACTION_THRESHOLD, DEFAULT_ITERATIONS, DEFAULT_REPETITIONS,
+    SubAgent,
+};
+
+pub use review::{
+    DEFAULT_REVIEW_INPUT_TOKENS, DEFAULT_REVIEW_ITERATIONS, DEFAULT_REVIEW_TURNS, Named, Notify,
+    ReviewDefinition, ReviewKind,
 };
 
 use agent::Written as WrittenAgent;
@@ -192,10 +199,15 @@ impl Team {
     /// them.
     #[must_use]
     pub fn check_models(&self, models: &Models) -> Vec<Problem> {
-        let named = self.agents.iter().zip(&self.model_places);
-        named
-            .filter_map(|(agent, place)| {
-                let error = models.find(&agent.model).err()?;
+        let own = self.agents.iter().zip(&self.model_places);
+        let own = own.map(|(agent, place)| (agent, agent.model.as_str(), place));
+        let of_reviews = self.agents.iter().filter_map(|agent| {
+            let model = agent.review.as_ref()?.model.as_ref()?;
+            Some((agent, model.name.as_str(), &model.place))
+        });
+        own.chain(of_reviews)
+            .filter_map(|(agent, model, place)| {
+                let error = models.find(model).err()?;
                 let problem =
                     Problem::new("unknown-model", format!("agent `{}`: {error}", agent.name));
                 Some(problem.at(place))
@@ -213,7 +225,13 @@ fn no_agents(place: &Place) -> Problem {
 fn check_delegation(agent: &WrittenAgent, names: &[&str], problems: &mut Vec<Problem>) {
     let name = &agent.definition.name;
     let named = agent.definition.sub_agents.iter().zip(&agent.sub_agents);
-    for (sub_agent, place) in named {
+    for (
+        SubAgent {
+            name: sub_agent, ..
+        },
+        place,
+    ) in named
+    {
         if sub_agent == name {
             problems.push(
                 Problem::new(

@@ -9,9 +9,11 @@ use cachalot_hooks::input::{Answer, Switch};
 use cachalot_tools::{About, Arguments, Context, Output, Tool};
 use serde_json::{Value, json};
 
-use crate::definition::AgentDefinition;
+use crate::definition::{AgentDefinition, SubAgent};
 use crate::desk::Desk;
+use crate::fork::{Fork, Seat, Trunk};
 use crate::herald::Herald;
+use crate::said::is_visible;
 use crate::shared::Shared;
 use crate::turn::{Ended, Task, Turn};
 use crate::{Error, ErrorKind};
@@ -32,10 +34,9 @@ pub(crate) struct TransferTask {
     about: About,
     shared: Shared,
     /// Who gives tasks.
-    name: String,
+    giver: AgentDefinition,
     herald: Herald,
-    /// To whom.
-    agents: Vec<String>,
+    trunk: Trunk,
     depth: u32,
 }
 
@@ -45,28 +46,27 @@ impl TransferTask {
         agent: &AgentDefinition,
         shared: &Shared,
         herald: &Herald,
+        trunk: &Trunk,
         depth: u32,
     ) -> Option<Arc<dyn Tool>> {
         if agent.sub_agents.is_empty() || depth >= DEEPEST {
             return None;
         }
-        let described: Vec<String> = agent
-            .sub_agents
-            .iter()
-            .filter_map(|name| shared.team.agent(name))
-            .map(|agent| match agent.description.trim() {
-                "" => format!("- {}", agent.name),
-                description => format!("- {}: {description}", agent.name),
-            })
+        let agents = agent.sub_agents.iter();
+        let described: Vec<String> = agents
+            .clone()
+            .filter_map(|sub_agent| described(sub_agent, shared))
             .collect();
         let description = format!(
-            "Gives a task to another agent and returns its answer. The agent sees nothing of this conversation: say everything that it needs to know.\nAgents:\n{}",
+            "Gives a task to another agent and returns its answer. {}\nAgents:\n{}",
+            what_they_see(&agent.sub_agents),
             described.join("\n")
         );
+        let names: Vec<&str> = agents.map(|sub_agent| sub_agent.name.as_str()).collect();
         let parameters = json!({
             "type": "object",
             "properties": {
-                "agent": {"type": "string", "enum": agent.sub_agents, "description": "Who gets the task."},
+                "agent": {"type": "string", "enum": names, "description": "Who gets the task."},
                 "task": {"type": "string", "description": "The task, with everything that is needed to do it."},
                 "expected_output": {"type": "string", "description": "What the answer should look like."}
             },
@@ -76,12 +76,55 @@ impl TransferTask {
         Some(Arc::new(Self {
             about: About::acting(NAME, description, parameters),
             shared: shared.clone(),
-            name: agent.name.clone(),
+            giver: agent.clone(),
             herald: herald.clone(),
-            agents: agent.sub_agents.clone(),
+            trunk: trunk.clone(),
             depth,
         }))
     }
+
+    /// Whom a call gives a task to, if the agent may.
+    fn taker(&self, arguments: &Arguments) -> Option<(&AgentDefinition, bool)> {
+        let name = text(arguments, "agent");
+        let mut known = self.giver.sub_agents.iter();
+        let known = known.find(|known| known.name == name)?;
+        Some((self.shared.team.agent(name)?, known.fork))
+    }
+}
+
+/// A sub-agent, in a line for the model.
+fn described(sub_agent: &SubAgent, shared: &Shared) -> Option<String> {
+    let agent = shared.team.agent(&sub_agent.name)?;
+    Some(match agent.description.trim() {
+        "" => format!("- {}", agent.name),
+        description => format!("- {}: {description}", agent.name),
+    })
+}
+
+/// What sub-agents see of the conversation.
+fn what_they_see(sub_agents: &[SubAgent]) -> String {
+    let nothing =
+        "The agent sees nothing of this conversation: say everything that it needs to know.";
+    let seeing: Vec<String> = sub_agents
+        .iter()
+        .filter(|sub_agent| sub_agent.fork)
+        .map(|sub_agent| format!("`{}`", sub_agent.name))
+        .collect();
+    match seeing.len() {
+        0 => nothing.to_owned(),
+        count if count == sub_agents.len() => {
+            "The agent sees this conversation as it stands: say what it is to do.".to_owned()
+        }
+        _ => format!(
+            "Of these agents, {} see this conversation as it stands; any other sees nothing of it: say everything that it needs to know.",
+            seeing.join(", ")
+        ),
+    }
+}
+
+fn text<'a>(arguments: &'a Arguments, name: &str) -> &'a str {
+    let text = arguments.get(name).and_then(Value::as_str);
+    text.unwrap_or_default()
 }
 
 #[async_trait]
@@ -98,26 +141,31 @@ impl Tool for TransferTask {
         }
     }
 
+    /// Forks of one answer go on beside each other: they ask nobody, and begin with the same prefix.
+    fn concurrency_safe(&self, arguments: &Arguments) -> bool {
+        self.taker(arguments).is_some_and(|(_, is_fork)| is_fork)
+    }
+
     async fn run(&self, arguments: Arguments, context: &Context) -> Output {
-        let text = |name: &str| {
-            let text = arguments.get(name).and_then(Value::as_str);
-            text.unwrap_or_default()
-        };
-        let name = text("agent");
-        let known = self.agents.iter().any(|known| known == name);
-        let Some(agent) = self.shared.team.agent(name).filter(|_| known) else {
-            let known = self.agents.join("`, `");
+        let name = text(&arguments, "agent");
+        let Some((agent, is_fork)) = self.taker(&arguments) else {
+            let known = self.giver.sub_agents.iter();
+            let known: Vec<&str> = known.map(|known| known.name.as_str()).collect();
+            let known = known.join("`, `");
             return Output::error(format!("There is no agent `{name}` here, but `{known}`."));
         };
-        let task = match text("expected_output").trim() {
-            "" => text("task").to_owned(),
-            expected => format!("{}\n\nExpected output: {expected}", text("task")),
+        let task = match text(&arguments, "expected_output").trim() {
+            "" => text(&arguments, "task").to_owned(),
+            expected => format!(
+                "{}\n\nExpected output: {expected}",
+                text(&arguments, "task")
+            ),
         };
-        self.switch(&self.name, name, "transfer_task").await;
-        let parent = Some(context.session.clone());
+        self.switch(&self.giver.name, name, "transfer_task").await;
         // Whoever ends the turn that made this call drops it, and all that it does.
-        let ended = Box::pin(self.carry_out(agent, &task, parent)).await;
-        self.switch(name, &self.name, "transfer_task_return").await;
+        let ended = Box::pin(self.carry_out(agent, is_fork, &task, context)).await;
+        self.switch(name, &self.giver.name, "transfer_task_return")
+            .await;
         match ended {
             Ok(ended) => match ended.stop.notice() {
                 None => Output::text(ended.text),
@@ -136,26 +184,57 @@ impl TransferTask {
     async fn carry_out(
         &self,
         agent: &AgentDefinition,
+        is_fork: bool,
         task: &str,
-        parent: Option<String>,
+        context: &Context,
     ) -> Result<Ended, Error> {
-        let name = &agent.name;
         let failed = |what: &str, error: &Error| {
+            let name = &agent.name;
             Error::new(ErrorKind::Model, format!("`{name}` {what}: {error}"))
         };
-        let begun = Box::pin(Desk::begin(&self.shared, agent, parent, self.depth + 1)).await;
-        let mut desk = begun.map_err(|error| failed("cannot begin", &error))?;
-        desk.started("startup").await;
+        let seat = Box::pin(self.seat(agent, is_fork, task, context)).await;
+        let mut seat = seat.map_err(|error| failed("cannot begin", &error))?;
+        seat.desk.started("startup").await;
         let task = Task {
-            said: task,
+            said: &seat.said,
             is_implicit: true,
             is_fresh: false,
         };
-        let turn = Turn::new(&self.shared, agent, &mut desk, task);
+        let turn = Turn::new(&seat.shared, &seat.agent, &mut seat.desk, task);
         let ended = Box::pin(turn.run()).await;
-        self.tell_of_stop(&desk, &ended).await;
-        desk.leave(&self.shared, "stream_ended").await;
+        self.tell_of_stop(&seat.desk, &ended).await;
+        seat.desk.leave(&seat.shared, "stream_ended").await;
         ended.map_err(|error| failed("failed", &error))
+    }
+
+    /// The agent at work: in a session of its own, with the conversation as it stands or without. It
+    /// may use no more than whoever gives the task.
+    async fn seat(
+        &self,
+        agent: &AgentDefinition,
+        is_fork: bool,
+        task: &str,
+        context: &Context,
+    ) -> Result<Seat, Error> {
+        if !is_visible(task) {
+            let nothing = "nothing was said: the task is empty";
+            return Err(Error::new(ErrorKind::Input, nothing));
+        }
+        let shared = self.shared.behind(context.gate.as_ref());
+        let depth = self.depth + 1;
+        let branch = self.trunk.branch().filter(|_| is_fork);
+        if let Some(branch) = branch {
+            let fork = Fork::of_turn(agent, &self.giver, &shared, branch, depth);
+            return fork.seat(task).await;
+        }
+        let parent = Some(context.session.clone());
+        let desk = Desk::begin(&shared, agent, parent, depth).await?;
+        Ok(Seat {
+            shared,
+            agent: agent.clone(),
+            desk,
+            said: task.to_owned(),
+        })
     }
 
     /// Tells the hooks of the agent that gave the task how it was answered.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cachalot_hooks::Event as When;
-use cachalot_model::Usage;
+use cachalot_model::{Block, Usage};
 use cachalot_prompt::Session;
 use cachalot_tools::{Tool, Toolbox};
 
@@ -11,6 +11,7 @@ use crate::Error;
 use crate::conversation::{Conversation, Shown};
 use crate::definition::AgentDefinition;
 use crate::delegate::TransferTask;
+use crate::fork::{Branch, Flock, Lead, Trunk};
 use crate::herald::{Added, Herald};
 use crate::roster;
 use crate::shared::Shared;
@@ -26,9 +27,27 @@ pub(crate) struct Desk {
     pub(crate) usage: Option<Usage>,
     /// Whether the conversation was to be summarized, and could not: it would be paid for each time.
     pub(crate) gave_up: bool,
+    /// Where forks of a turn begin.
+    pub(crate) trunk: Trunk,
+    /// Of a fork, what its parent's last request used: its first one uses no less.
+    inherited: Option<Usage>,
+    /// Whether what was said so far was sent by another, and not here yet: it is sent as it was before
+    /// it may be summarized.
+    pub(crate) is_unread: bool,
+    /// The others that begin with the same prefix, until the first request.
+    flock: Option<Flock>,
+    /// Results of the calls that are open where the conversation begins, until something is said.
+    pub(crate) closing: Vec<Block>,
     shown: Shown,
     /// Whether the user was told that the conversation is nearly as long as it may be.
     warned: bool,
+}
+
+/// What an agent works with.
+pub(crate) struct Equipment {
+    toolbox: Arc<dyn Toolbox>,
+    pub(crate) shown: Shown,
+    trunk: Trunk,
 }
 
 impl Desk {
@@ -42,10 +61,11 @@ impl Desk {
     ) -> Result<Self, Error> {
         let id = (shared.house.name_session)();
         let herald = Herald::of(shared, agent, &id, parent.as_deref())?;
-        let (toolbox, shown) = equip(shared, agent, &herald, &id, depth).await?;
-        let conversation = Conversation::begin(&shared.house, agent, &shown, id, parent).await?;
-        toolbox.reset(conversation.id()).await;
-        Ok(Self::of(toolbox, conversation, herald, shown).listed(shared, agent))
+        let equipment = equip(shared, agent, &herald, &id, depth).await?;
+        let shown = &equipment.shown;
+        let conversation = Conversation::begin(&shared.house, agent, shown, id, parent).await?;
+        equipment.toolbox.reset(conversation.id()).await;
+        Ok(Self::of(equipment, conversation, herald).listed(shared, agent))
     }
 
     /// A session that was begun before.
@@ -56,21 +76,21 @@ impl Desk {
     ) -> Result<Self, Error> {
         let head = &session.head;
         let herald = Herald::of(shared, agent, &head.id, head.parent.as_deref())?;
-        let (toolbox, shown) = equip(shared, agent, &herald, &head.id, 0).await?;
+        let equipment = equip(shared, agent, &herald, &head.id, 0).await?;
         let (conversation, notices) =
-            Conversation::resume(&shared.house, agent, &shown, session).await?;
+            Conversation::resume(&shared.house, agent, &equipment.shown, session).await?;
         for notice in notices {
             herald.warn(&notice).await;
         }
-        Ok(Self::of(toolbox, conversation, herald, shown).listed(shared, agent))
+        Ok(Self::of(equipment, conversation, herald).listed(shared, agent))
     }
 
-    fn of(
-        toolbox: Arc<dyn Toolbox>,
-        conversation: Conversation,
-        herald: Herald,
-        shown: Shown,
-    ) -> Self {
+    pub(crate) fn of(equipment: Equipment, conversation: Conversation, herald: Herald) -> Self {
+        let Equipment {
+            toolbox,
+            shown,
+            trunk,
+        } = equipment;
         herald.follow(conversation.transcript());
         Self {
             toolbox,
@@ -79,13 +99,57 @@ impl Desk {
             opening: Added::default(),
             usage: None,
             gave_up: false,
+            trunk,
+            inherited: None,
+            is_unread: false,
+            flock: None,
+            closing: Vec::new(),
             shown,
             warned: false,
         }
     }
 
+    /// Where forks begin, as it stands.
+    pub(crate) fn branch(&self) -> Branch {
+        Branch {
+            tip: self.conversation.tip(),
+            usage: self.usage,
+            flock: Flock::default(),
+        }
+    }
+
+    /// The conversation goes on from there.
+    pub(crate) fn goes_on_from(&mut self, branch: &Branch) {
+        self.inherited = branch.usage;
+        self.is_unread = true;
+        self.flock = Some(branch.flock.clone());
+        self.closing = branch.closing();
+    }
+
+    /// Resolves when the next request may be sent; with something to hold until its response begins.
+    pub(crate) async fn may_go(&mut self) -> Option<Lead> {
+        self.flock.take()?.join().await
+    }
+
+    /// So many tokens the next request sends, or more.
+    pub(crate) fn least_input(&self) -> u64 {
+        let last = self.usage.or(self.inherited);
+        last.map_or(0, |usage| usage.total_input())
+    }
+
+    /// A request was answered.
+    pub(crate) fn answered(&mut self, usage: Option<Usage>) {
+        self.usage = usage;
+        self.is_unread = false;
+    }
+
     /// Lets builtins know what the model is shown.
-    fn listed(self, shared: &Shared, agent: &AgentDefinition) -> Self {
+    pub(crate) fn listed(self, shared: &Shared, agent: &AgentDefinition) -> Self {
+        self.list(shared, agent);
+        self
+    }
+
+    fn list(&self, shared: &Shared, agent: &AgentDefinition) {
         if let Some(setup) = &shared.house.hooks {
             let conversation = &self.conversation;
             let shown = roster::fingerprint(
@@ -97,7 +161,6 @@ impl Desk {
             );
             setup.roster.note(&agent.name, conversation.id(), shown);
         }
-        self
     }
 
     /// Tells hooks that the session has begun, or begun anew: `startup`, `resume`, `clear`, `compact`.
@@ -126,6 +189,29 @@ impl Desk {
             self.herald.warn(&notice).await;
         }
         Ok(())
+    }
+
+    /// Takes over the tools as they are now. If they are others than those that the session goes on
+    /// with, says which, and the session goes on with them. If that fails, it goes on as it was.
+    pub(crate) async fn reload(
+        &mut self,
+        shared: &Shared,
+        agent: &AgentDefinition,
+    ) -> Result<Option<String>, Error> {
+        let id = self.conversation.id().to_owned();
+        let Equipment {
+            toolbox,
+            shown,
+            trunk,
+        } = equip(shared, agent, &self.herald, &id, 0).await?;
+        (self.toolbox, self.trunk) = (toolbox, trunk);
+        let Some(changes) = self.conversation.changed_tools(&shown) else {
+            return Ok(None);
+        };
+        self.conversation.show(&shown).await?;
+        self.shown = shown;
+        self.list(shared, agent);
+        Ok(Some(changes))
     }
 
     /// Whether the user was told that the conversation is nearly as long as it may be.
@@ -158,14 +244,15 @@ impl Desk {
 }
 
 /// The tools of an agent, and what its model is shown.
-async fn equip(
+pub(crate) async fn equip(
     shared: &Shared,
     agent: &AgentDefinition,
     herald: &Herald,
     session: &str,
     depth: u32,
-) -> Result<(Arc<dyn Toolbox>, Shown), Error> {
-    let own: Vec<Arc<dyn Tool>> = TransferTask::of(agent, shared, herald, depth)
+) -> Result<Equipment, Error> {
+    let trunk = Trunk::default();
+    let own: Vec<Arc<dyn Tool>> = TransferTask::of(agent, shared, herald, &trunk, depth)
         .into_iter()
         .collect();
     let warnings = Mutex::new(Vec::new());
@@ -190,5 +277,9 @@ async fn equip(
         tools: toolbox.definitions(),
         system: system.join("\n\n"),
     };
-    Ok((toolbox, shown))
+    Ok(Equipment {
+        toolbox,
+        shown,
+        trunk,
+    })
 }

@@ -18,6 +18,8 @@ pub enum ErrorKind {
     Conflict,
     /// Tools could not be made ready.
     Tools,
+    /// A fork cannot be made, or has not what it is to inherit.
+    Fork,
 }
 
 /// Why a turn could not be carried out.

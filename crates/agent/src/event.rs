@@ -8,7 +8,8 @@ use cachalot_core::Cost;
 use cachalot_model::Usage;
 use cachalot_tools::{Answer, Call};
 
-use crate::Provenance;
+use crate::definition::Notify;
+use crate::{Provenance, ReviewReport};
 
 /// Something that happened in a turn. `agent` is the agent at work: sub-agents tell of themselves.
 #[derive(Debug, Clone)]
@@ -75,12 +76,38 @@ pub enum Event<'a> {
         /// The summary.
         summary: &'a str,
     },
+    /// A review of the conversation has ended, beside whatever the chat does.
+    Reviewed {
+        /// The agent whose conversation it was.
+        agent: &'a str,
+        /// What it came to.
+        report: &'a ReviewReport,
+        /// How much the user wants to be told of it.
+        notify: Notify,
+    },
+    /// Something about how the provider is asked, for whoever wants to know everything. Each kind is
+    /// told once in a session.
+    Note {
+        /// The agent.
+        agent: &'a str,
+        /// What.
+        message: &'a str,
+    },
     /// Something that the user should know, and that is no failure.
     Warning {
         /// The agent.
         agent: &'a str,
         /// What.
         message: &'a str,
+    },
+    /// Something happened in a fork of the chat, which goes on beside it: none of that is part of a
+    /// turn, and no text of it is an answer to the user. Forks of a turn (sub-agents with
+    /// `fork: true`) tell of themselves like any sub-agent.
+    Fork {
+        /// Whose it is: `the review`.
+        holder: &'a str,
+        /// What happened.
+        event: &'a Event<'a>,
     },
 }
 

@@ -60,6 +60,11 @@ pub struct House {
     pub approver: Arc<dyn Approver>,
     /// Names for sessions, apart from all others.
     pub name_session: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Whether a person says when the next turn comes: what was sent is to be kept meanwhile.
+    pub human_paced: bool,
+    /// Whether a fork that has not what it is to inherit is refused. Otherwise the listener is warned:
+    /// it costs more, and does the same.
+    pub strict_forks: bool,
 }
 
 /// What hooks need of the world.

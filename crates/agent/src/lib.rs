@@ -16,6 +16,7 @@
     reason = "a failure carries the model's own, and there is at most one in a turn"
 )]
 
+mod account;
 mod cancel;
 pub mod chat;
 mod context;
@@ -25,12 +26,14 @@ mod delegate;
 mod desk;
 mod error;
 pub mod event;
+mod fork;
 mod herald;
 pub mod house;
 pub mod permissions;
 mod provenance;
 mod repetition;
 mod report;
+mod review;
 mod roster;
 mod said;
 mod shared;
@@ -42,8 +45,10 @@ pub use context::ContextSource;
 pub use definition::{AgentDefinition, Team, Written};
 pub use error::{Error, ErrorKind};
 pub use event::{Approval, Approver, Event, Listener, Question};
+pub use fork::{Difference, Fork, ForkReport, ForkSpec, Inherit, Inherited};
 pub use house::{HookSetup, House, Toolboxes};
 pub use permissions::Permissions;
 pub use provenance::Provenance;
 pub use report::{Stop, Sum, TurnReport};
+pub use review::ReviewReport;
 pub use roster::Roster;

@@ -8,10 +8,12 @@ use cachalot_core::Spend;
 use cachalot_hooks::{AgentLookup, Hooks};
 use cachalot_model::Usage;
 use cachalot_model::budget::Meter;
-use cachalot_tools::Answer;
+use cachalot_tools::{Answer, Gate};
 
+use crate::account::Account;
 use crate::definition::{AgentDefinition, Team};
 use crate::event::Event;
+use crate::fork::Allowance;
 use crate::house::House;
 use crate::report::Sum;
 use crate::{Error, ErrorKind};
@@ -33,8 +35,11 @@ pub(crate) struct Shared {
     pub(crate) team: Arc<Team>,
     /// Counts against the budget of the whole chat.
     pub(crate) meter: Meter,
-    /// What has been used since it was last asked.
-    sum: Arc<Mutex<Sum>>,
+    /// What a fork may use, for whoever works on its behalf.
+    pub(crate) allowance: Option<Allowance>,
+    account: Account,
+    /// Of forks of the chat: none of it is part of a turn.
+    forks: Account,
     always: Arc<Mutex<BTreeSet<Always>>>,
     /// Those of each agent, once they were asked for.
     hooks: Arc<Mutex<BTreeMap<String, Hooks>>>,
@@ -54,7 +59,9 @@ impl Shared {
             house,
             team,
             meter,
-            sum: Arc::default(),
+            allowance: None,
+            account: Account::default(),
+            forks: Account::default(),
             always: Arc::default(),
             hooks: Arc::default(),
         }
@@ -126,11 +133,37 @@ impl Shared {
 
     /// What has been used since it was last taken.
     pub(crate) fn sum(&self) -> Sum {
-        *lock(&self.sum)
+        self.account.sum()
     }
 
     pub(crate) fn add(&self, part: Sum) {
-        *lock(&self.sum) += part;
+        self.account.add(part);
+    }
+
+    /// What is used on behalf of this.
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// What forks of the chat used.
+    pub(crate) fn forks(&self) -> &Account {
+        &self.forks
+    }
+
+    /// The same for somebody with an account and a house of their own.
+    pub(crate) fn with(&self, account: Account, house: House) -> Self {
+        Self {
+            account,
+            house,
+            ..self.clone()
+        }
+    }
+
+    /// The same for whoever may use no more than this gate lets through.
+    pub(crate) fn behind(&self, gate: Option<&Gate>) -> Self {
+        let mut this = self.clone();
+        this.house.tools.gate = gate.cloned();
+        this
     }
 
     /// Adds calls that have results.
@@ -146,7 +179,7 @@ impl Shared {
 
     /// What has been used since it was last asked.
     pub(crate) fn take_sum(&self) -> Sum {
-        std::mem::take(&mut *lock(&self.sum))
+        self.account.take()
     }
 
     pub(crate) fn allow_always(&self, what: Always) {

@@ -6,6 +6,7 @@ mod compact;
 mod ending;
 mod halt;
 mod open;
+mod overflow;
 mod permit;
 mod phases;
 mod results;
@@ -13,15 +14,16 @@ mod send;
 
 use std::sync::{Arc, Mutex};
 
+use cachalot_core::Spend;
 use cachalot_hooks::input::{Prompt, TurnCall};
-use cachalot_model::StopReason;
+use cachalot_model::{Reply, StopReason};
 
 use crate::conversation::Progress;
 use crate::definition::AgentDefinition;
 use crate::desk::Desk;
 use crate::provenance::Provenance;
 use crate::repetition::Repetition;
-use crate::report::{Stop, Sum};
+use crate::report::Stop;
 use crate::said::{Said, is_visible};
 use crate::shared::Shared;
 use crate::{Cancel, Error, ErrorKind};
@@ -58,6 +60,8 @@ pub(crate) struct Turn<'a> {
     progress: Arc<Mutex<Option<Progress>>>,
     /// What hooks are told of the user's message.
     prompt: Prompt,
+    /// What stands behind the user's words in the message that is sent.
+    paragraphs: Vec<String>,
     /// Who added something to the messages of this turn beside [`Prompt::context`].
     added_by: Vec<String>,
     /// The calls so far, as hooks are told of them.
@@ -68,8 +72,10 @@ pub(crate) struct Turn<'a> {
     synthetic: Option<Provenance>,
     /// Whether a hook wanted the turn to go on.
     is_going_on: bool,
-    /// What had been used before the turn.
-    before: Sum,
+    /// Whether the conversation was to be summarized because the model did not take it.
+    has_overflowed: bool,
+    /// What had been spent before the turn, and in it on what is no part of answering.
+    before: Spend,
 }
 
 /// How a turn ended, and with which text.
@@ -105,7 +111,7 @@ impl<'a> Turn<'a> {
         task: Task<'a>,
     ) -> Self {
         Self {
-            before: shared.sum(),
+            before: ending::spent(shared),
             shared,
             agent,
             desk,
@@ -115,11 +121,13 @@ impl<'a> Turn<'a> {
             partial: String::new(),
             progress: Arc::default(),
             prompt: Prompt::default(),
+            paragraphs: Vec::new(),
             added_by: Vec::new(),
             calls: Vec::new(),
             finish: None,
             synthetic: None,
             is_going_on: false,
+            has_overflowed: false,
         }
     }
 
@@ -159,8 +167,8 @@ impl<'a> Turn<'a> {
             Opened::Denied(why) => return Ok(Round::Over(self.ended(Stop::Hook(why)))),
             Opened::Stopped(stop) => return Ok(Round::Stopped(stop)),
             Opened::Answered => {
-                if !self.goes_on().await {
-                    return Ok(Round::Over(self.ended(Stop::End)));
+                if let Next::End(round) = self.unless_done(Stop::End).await {
+                    return Ok(round);
                 }
             }
         }
@@ -186,18 +194,9 @@ impl<'a> Turn<'a> {
         cut_off: &mut u32,
     ) -> Result<Next, Error> {
         let stopped = |stop| Ok(Next::End(Round::Stopped(stop)));
-        if let Some(over) = self.over_budget() {
-            return stopped(over);
-        }
-        match self.send(iteration).await? {
-            Sent::Asking => {}
-            Sent::Answered => return Ok(self.unless_done(Stop::End).await),
-            Sent::Stopped(stop) => return stopped(stop),
-        }
-        let reply = match self.halt.clone().unless(self.ask(iteration)).await {
-            Ok(Ok(reply)) => reply,
-            Ok(Err(error)) => return Err(self.broken_off(error).await),
-            Err(stop) => return stopped(stop),
+        let reply = match Box::pin(self.reply(iteration)).await? {
+            Ok(reply) => reply,
+            Err(next) => return Ok(next),
         };
         let (reason, heard) = (reply.stop.clone(), self.heard_of(&reply));
         let conversation = &self.desk.conversation;
@@ -209,10 +208,13 @@ impl<'a> Turn<'a> {
         self.partial.clear();
         self.finish = Some(reason.clone());
         self.synthetic = None;
-        self.heard(&heard).await;
+        let heard = self.heard(&heard).await;
         if said.calls.is_empty() {
             let stop = self.answered(&reason, said.is_empty, iteration).await?;
-            return Ok(self.unless_done(stop).await);
+            return Ok(match heard {
+                Ok(()) => self.unless_done(stop).await,
+                Err(stop) => Next::End(Round::Over(self.ended(stop))),
+            });
         }
         let is_cut_off = reason == StopReason::Length;
         *cut_off = if is_cut_off { *cut_off + 1 } else { 0 };
@@ -234,19 +236,47 @@ impl<'a> Turn<'a> {
         Ok(Next::Call)
     }
 
-    /// Ends a turn whose last word was the model's, unless a hook wants it to go on.
-    async fn unless_done(&mut self, stop: Stop) -> Next {
-        if self.goes_on_behind(&stop).await {
-            return Next::Call;
+    /// Sends what is held until the model answers it, or what comes in place of its answer.
+    async fn reply(&mut self, iteration: u32) -> Result<Result<Reply, Next>, Error> {
+        let stopped = |stop| Ok(Err(Next::End(Round::Stopped(stop))));
+        loop {
+            if let Some(over) = self.over_budget() {
+                return stopped(over);
+            }
+            match self.send(iteration).await? {
+                Sent::Asking => {}
+                Sent::Answered => return Ok(Err(self.unless_done(Stop::End).await)),
+                Sent::Stopped(stop) => return stopped(stop),
+            }
+            let error = match self.halt.clone().unless(self.ask(iteration)).await {
+                Ok(Ok(reply)) => return Ok(Ok(reply)),
+                Ok(Err(error)) => error,
+                Err(stop) => return stopped(stop),
+            };
+            if let Err(stop) = self.make_room(error).await? {
+                return stopped(stop);
+            }
         }
-        Next::End(Round::Over(self.ended(stop)))
+    }
+
+    /// Ends a turn whose last word was the model's, or a hook's in its place, unless a hook wants it
+    /// to go on.
+    async fn unless_done(&mut self, stop: Stop) -> Next {
+        match self.goes_on(&stop).await {
+            Ok(true) => Next::Call,
+            Ok(false) => Next::End(Round::Over(self.ended(stop))),
+            Err(stop) => Next::End(Round::Over(self.ended(stop))),
+        }
     }
 
     /// Why no further model call may be made.
     fn over_budget(&self) -> Option<Stop> {
         let model = self.desk.conversation.model();
-        let over = self.shared.meter.check_for(model).err()?;
-        Some(Stop::Budget(over.message))
+        if let Err(over) = self.shared.meter.check_for(model) {
+            return Some(Stop::Budget(over.message));
+        }
+        let allowance = self.shared.allowance.as_ref()?;
+        allowance.over(self.desk.least_input()).map(Stop::Budget)
     }
 
     fn ended(&mut self, stop: Stop) -> Ended {

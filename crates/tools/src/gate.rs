@@ -94,7 +94,12 @@ mod tests {
             format!("{:?}", output.content)
         });
         let denial = denial.unwrap_or_default();
-        for part in ["`shell`", "the review", "`memory`, `read_file`", "Do not call it again"] {
+        for part in [
+            "`shell`",
+            "the review",
+            "`memory`, `read_file`",
+            "Do not call it again",
+        ] {
             assert!(denial.contains(part), "{part} is not in {denial}");
         }
         assert!(!gate.allows("Memory") && !gate.allows("memory "));

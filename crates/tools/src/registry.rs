@@ -19,7 +19,7 @@ use crate::toolbox::{Answer, Batch, Call, Prepared, Toolbox, Verdict};
 
 pub(crate) use built_from::built_from;
 pub use error::RegistryError;
-pub(crate) use perform::{refuse, run_guarded};
+pub(crate) use perform::{expires, lifetime, refuse, run_guarded};
 pub(crate) use schedule::schedule;
 
 /// The tools of an agent. Immutable: when a server's tools change, [`Registry::with_tools_of`] builds
@@ -121,11 +121,11 @@ impl Registry {
 
     /// Whether a call may run beside its neighbours. One that was refused runs nothing at all.
     pub(crate) fn concurrency_safe(&self, prepared: &Prepared) -> bool {
-        match prepared.verdict {
+        match &prepared.verdict {
             Verdict::Refused(_) => true,
-            Verdict::Ready { .. } => self
+            Verdict::Ready { arguments, .. } => self
                 .tool(&prepared.call.name)
-                .is_none_or(|tool| tool.about().concurrency_safe()),
+                .is_none_or(|tool| tool.concurrency_safe(arguments)),
         }
     }
 

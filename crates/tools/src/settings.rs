@@ -5,6 +5,6 @@ mod reading;
 mod servers;
 mod toolsets;
 
-pub use assemble::{AssembleError, Assembled, Servers, Surroundings, assemble};
+pub use assemble::{AssembleError, Assembled, Servers, Surroundings, assemble, names};
 pub use servers::{ServerDefinition, read_servers};
 pub use toolsets::{Toolset, ToolsetKind, ToolsetSettings, read_toolsets};

@@ -173,6 +173,13 @@ pub trait Tool: Send + Sync {
         Value::Null
     }
 
+    /// Whether a call may run beside others that may, too. By default what it is decides, and not what
+    /// it is called with.
+    fn concurrency_safe(&self, arguments: &Arguments) -> bool {
+        let _ = arguments;
+        self.about().concurrency_safe()
+    }
+
     /// Does it. The arguments have been cast and checked against [`About::parameters`]. A failure
     /// is an [`Output`] with [`Output::is_error`].
     async fn run(&self, arguments: Arguments, context: &Context) -> Output;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_core::{Spend, Witnesses};
+use cachalot_core::{Millis, Spend, Witnesses};
 use cachalot_model::ToolDefinition;
 
 use crate::tool::{Arguments, Context, Origin, Output};
@@ -87,6 +87,9 @@ pub struct Answer {
     /// What its result was built from, beside the arguments: for whatever is built from results in
     /// its turn. Known only where nothing else can have decided it.
     pub witnesses: Witnesses,
+    /// Until when its result is as good as a new one; `None` if nobody gave it an end. What is built
+    /// from it lasts no longer.
+    pub expires: Option<Millis>,
 }
 
 /// Who is told what happens to the calls of a batch, as it happens.

@@ -62,8 +62,15 @@ fn note(change: impl FnOnce(&mut Inside)) -> bool {
 }
 
 /// Accounts for what an action was charged: by the wrap around it, or, where there is none, as a call
-/// of its own that the cache was not asked about.
-pub(crate) async fn account(runtime: &Runtime, name: &str, input: &Value, spent: Spend) {
+/// of its own that the cache was not asked about. What calls inside of it saved is accounted for there,
+/// and told with it.
+pub(crate) async fn account(
+    runtime: &Runtime,
+    name: &str,
+    input: &Value,
+    spent: Spend,
+    mut saved: Spend,
+) {
     if charge(spent) {
         return;
     }
@@ -88,15 +95,38 @@ pub(crate) async fn account(runtime: &Runtime, name: &str, input: &Value, spent:
             labels: Vec::new(),
         })
         .await;
-    runtime.reporter.report(Event::Answered {
-        node: report::current_node(),
-        memoized: Memoized {
+    saved += settled.saved;
+    tell(
+        runtime,
+        Memoized {
             outcome: "bypass".to_owned(),
             handle: None,
             reason: Some(UNWRAPPED.to_owned()),
             paid: settled.paid,
-            saved: settled.saved,
+            saved,
         },
+    );
+}
+
+/// Tells of an action for which nothing had to be paid, because calls inside of it were answered by the
+/// cache. They are accounted for already.
+pub(crate) fn tell_saved(runtime: &Runtime, saved: Spend) {
+    tell(
+        runtime,
+        Memoized {
+            outcome: "hit".to_owned(),
+            handle: None,
+            reason: None,
+            paid: Spend::default(),
+            saved,
+        },
+    );
+}
+
+fn tell(runtime: &Runtime, memoized: Memoized) {
+    runtime.reporter.report(Event::Answered {
+        node: report::current_node(),
+        memoized,
     });
 }
 

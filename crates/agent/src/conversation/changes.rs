@@ -21,22 +21,13 @@ pub(super) fn workspace(head: &Head, now: &str) -> Option<String> {
 
 /// Tools and system text are others. The session keeps those that it began with.
 pub(super) fn shown(prompt: &Prompt, now: &Frozen) -> Vec<String> {
-    let before = |level| {
-        let mut pieces: Vec<Bytes> = prompt
-            .backwards()
-            .filter(|piece| piece.level == level)
-            .map(|piece| piece.bytes.clone())
-            .collect();
-        pieces.reverse();
-        pieces
-    };
     let mut notices = Vec::new();
-    if let Some(which) = difference(&before(Level::Tool), &now.tools) {
+    if let Some(which) = tools(prompt, now) {
         notices.push(format!(
-            "the agent's tools are not those that the session began with ({which}); the model goes on with those it began with. A new session takes the others"
+            "the agent's tools are not those that the session began with ({which}); the model goes on with those it began with. A new session takes the others, and so does `/reload`"
         ));
     }
-    if before(Level::System) != bytes(&now.system) {
+    if of_level(prompt, Level::System) != bytes(&now.system) {
         notices.push(
             "the agent's instruction is not the one that the session began with, and goes on with; a new session takes the other"
                 .to_owned(),
@@ -45,11 +36,25 @@ pub(super) fn shown(prompt: &Prompt, now: &Frozen) -> Vec<String> {
     notices
 }
 
+/// In words which tools came, went or changed.
+pub(super) fn tools(prompt: &Prompt, now: &Frozen) -> Option<String> {
+    difference(&of_level(prompt, Level::Tool), &now.tools)
+}
+
+fn of_level(prompt: &Prompt, level: Level) -> Vec<Bytes> {
+    let mut pieces: Vec<Bytes> = prompt
+        .backwards()
+        .filter(|piece| piece.level == level)
+        .map(|piece| piece.bytes.clone())
+        .collect();
+    pieces.reverse();
+    pieces
+}
+
 fn bytes(pieces: &[Rendered]) -> Vec<Bytes> {
     pieces.iter().map(|piece| piece.bytes.clone()).collect()
 }
 
-/// In words which tools came, went or changed.
 fn difference(before: &[Bytes], now: &[Rendered]) -> Option<String> {
     let now = bytes(now);
     if before == now {
@@ -78,21 +83,26 @@ fn difference(before: &[Bytes], now: &[Rendered]) -> Option<String> {
 }
 
 /// The name of a tool, in whatever format it was rendered.
-fn name(tool: &Bytes) -> String {
+pub(crate) fn name(tool: &Bytes) -> String {
     let tool: Value = serde_json::from_slice(tool).unwrap_or_default();
     let name = tool.pointer("/function/name").or_else(|| tool.get("name"));
     name.and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// A conversation with calls cannot go where there must be tools then, if the agent has none.
-pub(super) fn check_tools(session: &Session, now: &Frozen, format: Format) -> Result<(), Error> {
+/// Whether what was said can only be sent with tools: there were calls, and the format wants it so.
+pub(super) fn needs_tools(said: &Prompt, format: Format) -> bool {
     let called = || {
-        let messages = session.prompt.messages();
+        let messages = said.messages();
         messages
             .iter()
             .any(|message| message.tool_uses().next().is_some())
     };
-    if !now.tools.is_empty() || !needs_tools_for_calls(format) || !called() {
+    needs_tools_for_calls(format) && called()
+}
+
+/// A conversation with calls cannot go where there must be tools then, if the agent has none.
+pub(super) fn check_tools(session: &Session, now: &Frozen, format: Format) -> Result<(), Error> {
+    if !now.tools.is_empty() || !needs_tools(&session.prompt, format) {
         return Ok(());
     }
     Err(Error::new(

@@ -6,6 +6,9 @@ use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Entry, Node, Section};
 use cachalot_core::{Place, Problem};
 use cachalot_hooks::{Builtins, Entry as Hook};
+use cachalot_prompt::Keep;
+
+use super::review::{self, ReviewDefinition};
 
 /// Model calls in a turn, unless the file says otherwise.
 pub const DEFAULT_ITERATIONS: u32 = 50;
@@ -16,7 +19,7 @@ pub const DEFAULT_REPETITIONS: u32 = 5;
 pub const DEFAULT_COMPACTION_THRESHOLD: f64 = 0.9;
 
 /// The keys of an agent that the runtime knows itself.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 13] = [
     "model",
     "description",
     "instruction",
@@ -28,6 +31,8 @@ const KEYS: [&str; 11] = [
     "recall",
     "compaction_threshold",
     "hooks",
+    "review",
+    "prefix",
 ];
 
 /// One agent.
@@ -44,7 +49,7 @@ pub struct AgentDefinition {
     /// `toolsets:`, read by the room of tools.
     pub toolsets: Option<Node>,
     /// Agents that it may delegate to; none twice.
-    pub sub_agents: Vec<String>,
+    pub sub_agents: Vec<SubAgent>,
     /// Model calls in a turn at most.
     pub max_iterations: u32,
     /// Identical consecutive batches of calls at which a turn is ended.
@@ -53,6 +58,10 @@ pub struct AgentDefinition {
     pub recall: u32,
     /// The part of what its model takes from which on the conversation is summarized; 0: never.
     pub compaction_threshold: f64,
+    /// What of its conversations is looked at in the background; `None`: nothing.
+    pub review: Option<ReviewDefinition>,
+    /// How long the provider is to keep what was sent.
+    pub keep: Keep,
     /// Its own hooks, in the order of the file.
     pub hooks: Vec<Hook>,
     /// Further keys, in the order of the file: each belongs to a builtin.
@@ -66,6 +75,15 @@ impl AgentDefinition {
         let entry = self.sections.iter().find(|entry| entry.key == name)?;
         Some(&entry.value)
     }
+}
+
+/// An agent that another one may delegate to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubAgent {
+    /// Its name.
+    pub name: String,
+    /// Whether it goes on with the conversation of whoever delegates to it, instead of one of its own.
+    pub fork: bool,
 }
 
 /// An agent, and where it is written.
@@ -105,6 +123,11 @@ pub(super) fn read(
             .and_then(|number| u32::try_from(number).ok())
             .unwrap_or(0),
         compaction_threshold: threshold(&mut section, problems),
+        review: review::read(&mut section, problems),
+        keep: match section.present("prefix") {
+            Some(node) => Keep::read(node, problems),
+            None => Keep::default(),
+        },
         hooks: hooks(&mut section, written.builtins, problems),
         sections: sections(&mut section, written.builtins, problems),
     };
@@ -120,7 +143,7 @@ pub(super) fn read(
 const MOST: u64 = u32::MAX as u64;
 
 /// Claims `key`: a limit of at least `least`, or 0 for none.
-fn limit(
+pub(super) fn limit(
     section: &mut Section<'_>,
     key: &'static str,
     least: u32,
@@ -145,17 +168,48 @@ fn limit(
     }
 }
 
-/// Claims `sub_agents`: names, each once, with their places.
-fn sub_agents(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Vec<(String, Place)> {
-    let mut named: Vec<(String, Place)> = Vec::new();
+/// Claims `sub_agents`: names, each once, with their places. `{name: …, fork: true}` says more.
+fn sub_agents(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Vec<(SubAgent, Place)> {
+    let mut named: Vec<(SubAgent, Place)> = Vec::new();
     for item in section.list("sub_agents", problems).unwrap_or_default() {
-        match item.as_text() {
-            Some(name) if named.iter().any(|(known, _)| known == name) => {}
-            Some(name) => named.push((name.to_owned(), item.place.clone())),
-            None => problems.push(item.wrong_type("an item of `sub_agents`", "text")),
+        let Some((sub_agent, place)) = sub_agent(item, problems) else {
+            continue;
+        };
+        match named.iter().find(|(known, _)| known.name == sub_agent.name) {
+            None => named.push((sub_agent, place)),
+            Some((known, _)) if *known == sub_agent => {}
+            Some(_) => problems.push(
+                Problem::new(
+                    "conflicting-keys",
+                    format!(
+                        "`{}` is named both with and without `fork: true`",
+                        sub_agent.name
+                    ),
+                )
+                .at(&place)
+                .help("name it once"),
+            ),
         }
     }
     named
+}
+
+fn sub_agent(item: &Node, problems: &mut Vec<Problem>) -> Option<(SubAgent, Place)> {
+    if let Some(name) = item.as_text() {
+        let name = name.to_owned();
+        return Some((SubAgent { name, fork: false }, item.place.clone()));
+    }
+    if item.as_map().is_none() {
+        let expected = "a name, or `{name: …, fork: true}`";
+        problems.push(item.wrong_type("an item of `sub_agents`", expected));
+        return None;
+    }
+    let mut section = Section::of(item, "a sub-agent", problems)?;
+    let name = section.required_text("name", problems).map(str::to_owned);
+    let fork = section.boolean("fork", problems).unwrap_or(false);
+    let place = section.node("name").map(|node| node.place.clone());
+    section.finish(problems);
+    Some((SubAgent { name: name?, fork }, place?))
 }
 
 /// Claims `compaction_threshold`.

@@ -10,7 +10,7 @@ use cachalot_model::{Delta, Reply, StopReason, Usage};
 
 use super::Turn;
 use crate::event::Event;
-use crate::report::Sum;
+use crate::report::{Stop, Sum};
 
 /// Of so many percent of what the model takes, the user is told that there is not much left.
 const NEARLY_FULL: u64 = 80;
@@ -18,6 +18,7 @@ const NEARLY_FULL: u64 = 80;
 impl Turn<'_> {
     /// Asks the model what comes next. What comes is shown as it comes.
     pub(super) async fn ask(&mut self, iteration: u32) -> Result<Reply, cachalot_model::Error> {
+        let mut lead = self.desk.may_go().await;
         let Self {
             shared,
             agent,
@@ -28,20 +29,28 @@ impl Turn<'_> {
         let (agent, listener) = (agent.name.as_str(), &shared.house.listener);
         listener.tell(&Event::Asked { agent, iteration });
         let body = desk.conversation.body();
+        for note in desk.conversation.news() {
+            let message = &note.to_string();
+            listener.tell(&Event::Note { agent, message });
+        }
         let model = desk.conversation.model().clone();
         partial.clear();
         let began = Instant::now();
-        let mut on = |delta: Delta| match &delta {
-            Delta::Text(text) => {
-                partial.push_str(text);
-                listener.tell(&Event::Text { agent, text });
+        let mut on = |delta: Delta| {
+            // The response has begun: others that begin with the same prefix may go.
+            drop(lead.take());
+            match &delta {
+                Delta::Text(text) => {
+                    partial.push_str(text);
+                    listener.tell(&Event::Text { agent, text });
+                }
+                Delta::Reasoning(text) => listener.tell(&Event::Reasoning { agent, text }),
+                Delta::ToolUse { .. } | Delta::Arguments { .. } => {}
             }
-            Delta::Reasoning(text) => listener.tell(&Event::Reasoning { agent, text }),
-            Delta::ToolUse { .. } | Delta::Arguments { .. } => {}
         };
         let reply = model.stream(body, &mut on).await?;
         self.account(&reply, began.elapsed());
-        self.desk.usage = reply.usage;
+        self.desk.answered(reply.usage);
         Ok(reply)
     }
 
@@ -85,10 +94,12 @@ impl Turn<'_> {
     }
 
     /// Tells hooks, and the user, what came of a model call. Its answer is part of the session.
-    pub(super) async fn heard(&mut self, answer: &Heard) {
+    ///
+    /// # Errors
+    /// The turn has to end before hooks have had their say.
+    pub(super) async fn heard(&mut self, answer: &Heard) -> Result<(), Stop> {
         let Heard { usage, cost, .. } = *answer;
-        // If the turn has to end, whatever comes next notices.
-        let _ = self
+        let told = self
             .tell(When::AfterLlmCall, |input| {
                 input.usage = usage;
                 input.cost = (cost.unpriced == 0).then_some(cost);
@@ -103,6 +114,10 @@ impl Turn<'_> {
         let is_summarized = self.agent.compaction_threshold > 0.0;
         if let Some(warning) = nearly_full(usage, takes, is_summarized, self.desk.fullness()) {
             self.warn(&warning).await;
+        }
+        match told {
+            Ok(_) => Ok(()),
+            Err(cut) => Err(self.cut_off(When::AfterLlmCall, cut)),
         }
     }
 

@@ -81,6 +81,9 @@ impl Turn<'_> {
             prepared.push(candidate.prepared.clone());
             permitted.push(candidate);
         }
+        if self.agent.sub_agents.iter().any(|agent| agent.fork) {
+            self.desk.trunk.grow(self.desk.branch());
+        }
         let mut context = self.shared.house.tools.clone();
         self.desk.conversation.id().clone_into(&mut context.session);
         let batch = Batch {
@@ -121,6 +124,7 @@ fn told((answer, read_only): (&Answer, &bool)) -> TurnCall {
         read_only: *read_only,
         is_error: answer.output.is_error,
         witnesses: answer.witnesses.clone(),
+        expires: answer.expires,
     }
 }
 

@@ -2,9 +2,11 @@
 
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::Compaction;
-use cachalot_model::{Message, StopReason};
+use cachalot_model::{ErrorKind as ModelErrorKind, StopReason};
 
 use super::Turn;
+use super::ending::spent;
+use crate::conversation::Material;
 use crate::event::Event;
 use crate::report::Stop;
 use crate::said::is_visible;
@@ -16,18 +18,20 @@ const WISH: &str = "This conversation is about to be continued from a summary al
 
 /// Why a conversation is summarized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Why {
+pub(super) enum Why {
     /// The user wants it.
     Manual,
     /// It has become long.
     Threshold,
+    /// The model does not take it any more.
+    Overflow,
 }
 
 impl Why {
     fn source(self) -> &'static str {
         match self {
             Self::Manual => "manual",
-            Self::Threshold => "auto",
+            Self::Threshold | Self::Overflow => "auto",
         }
     }
 
@@ -35,6 +39,7 @@ impl Why {
         match self {
             Self::Manual => "manual",
             Self::Threshold => "threshold",
+            Self::Overflow => "overflow",
         }
     }
 }
@@ -46,17 +51,29 @@ enum Summary {
     Not(String),
 }
 
+/// Whether a conversation goes on from a summary.
+pub(super) enum Compacted {
+    Is,
+    /// It is as it was, and why.
+    Not(String),
+}
+
 impl Turn<'_> {
     /// Summarizes the conversation because the user wants it; whether it was.
     pub(crate) async fn compact(mut self, cancel: &Cancel) -> Result<bool, Error> {
         self.halt = super::Halt::when(cancel, &self.shared.meter);
         self.settle().await?;
+        if self.desk.conversation.is_new() {
+            let nothing = "nothing was said yet that could be summarized";
+            self.warn(nothing).await;
+            return Ok(false);
+        }
         let compacted = match self.over_budget() {
             Some(over) => Err(over),
             None => self.compact_now(Why::Manual).await?,
         };
         match compacted {
-            Ok(is_shorter) => Ok(is_shorter),
+            Ok(compacted) => Ok(self.told_of(compacted).await),
             Err(stop) => {
                 let notice = stop.notice().unwrap_or_default();
                 self.warn(&format!("nothing was summarized: {notice}"))
@@ -77,32 +94,50 @@ impl Turn<'_> {
         if self.desk.gave_up || threshold <= 0.0 || !is_beyond(used, takes, threshold) {
             return Ok(Ok(()));
         }
-        let compacted = Box::pin(self.compact_now(Why::Threshold)).await?;
-        Ok(compacted.map(|_| ()))
-    }
-
-    /// Whether it was summarized. Where it was not, the user is told why, and the conversation is as
-    /// it was.
-    async fn compact_now(&mut self, why: Why) -> Result<Result<bool, Stop>, Error> {
-        if self.desk.conversation.is_new() {
-            self.warn("nothing was said yet that could be summarized")
-                .await;
-            return Ok(Ok(false));
-        }
-        let summary = match self.summarize(why).await {
-            Ok(Summary::Is(summary)) => summary,
-            Ok(Summary::Not(reason)) => {
-                self.desk.gave_up = true;
-                let warning =
-                    format!("the conversation was not summarized, and goes on as it was: {reason}");
-                self.warn(&warning).await;
-                return Ok(Ok(false));
-            }
+        match Box::pin(self.compact_now(Why::Threshold)).await? {
+            Ok(compacted) => self.told_of(compacted).await,
             Err(stop) => return Ok(Err(stop)),
         };
+        Ok(Ok(()))
+    }
+
+    /// Whether it was summarized. Where it was not, the user is told why.
+    async fn told_of(&mut self, compacted: Compacted) -> bool {
+        let Compacted::Not(reason) = compacted else {
+            return true;
+        };
+        self.desk.gave_up = true;
+        let warning =
+            format!("the conversation was not summarized, and goes on as it was: {reason}");
+        self.warn(&warning).await;
+        false
+    }
+
+    /// Summarizes the conversation, and begins it anew with the summary, if there is one.
+    pub(super) async fn compact_now(&mut self, why: Why) -> Result<Result<Compacted, Stop>, Error> {
+        let before = spent(self.shared);
+        let summary = self.summarize(why).await;
+        // Whoever gives the turn's answer again does not save that.
+        self.leave_out_of_worth(before);
+        match summary {
+            Ok(Summary::Is(summary)) => self.begin_anew(why, summary).await,
+            Ok(Summary::Not(reason)) => Ok(Ok(Compacted::Not(reason))),
+            Err(stop) => Ok(Err(stop)),
+        }
+    }
+
+    async fn begin_anew(
+        &mut self,
+        why: Why,
+        summary: String,
+    ) -> Result<Result<Compacted, Stop>, Error> {
+        let before = spent(self.shared);
         let mut compaction = self.compaction(why);
         self.desk.conversation.restart(&summary).await?;
         self.desk.emptied();
+        if why == Why::Overflow {
+            self.stand_behind_summary();
+        }
         self.shared.house.listener.tell(&Event::Compacted {
             agent: &self.agent.name,
             tokens: compaction
@@ -116,10 +151,12 @@ impl Turn<'_> {
         });
         // What was said is summarized, whatever comes.
         let _ = told.await;
-        match self.halt.clone().unless(self.desk.started("compact")).await {
-            Ok(()) => Ok(Ok(true)),
-            Err(stop) => Ok(Err(stop)),
+        let started = self.halt.clone().unless(self.desk.started("compact")).await;
+        if why == Why::Overflow {
+            self.hold_message();
         }
+        self.leave_out_of_worth(before);
+        Ok(started.map(|()| Compacted::Is))
     }
 
     /// A summary: a hook's, or the model's.
@@ -142,19 +179,39 @@ impl Turn<'_> {
         }
         match second.summary.filter(|summary| is_visible(summary)) {
             Some(summary) => Ok(Summary::Is(summary)),
-            None => self.ask_for_summary(&first.context).await,
+            None => self.ask_for_summary(why, &first.context).await,
         }
     }
 
-    async fn ask_for_summary(&mut self, wishes: &[String]) -> Result<Summary, Stop> {
+    /// What a summary is asked for about.
+    pub(super) fn material(&self, why: Why) -> Material {
+        let conversation = &self.desk.conversation;
+        match why {
+            Why::Manual | Why::Threshold => conversation.material(0),
+            // What is said now is asked again behind the summary.
+            Why::Overflow if !self.has_begun() => conversation.material(1),
+            Why::Overflow => {
+                let mut material = conversation.material(0);
+                // It is known to be too long as it is.
+                material.shorten();
+                material
+            }
+        }
+    }
+
+    async fn ask_for_summary(&mut self, why: Why, wishes: &[String]) -> Result<Summary, Stop> {
         let wish = [&[WISH.to_owned()], wishes].concat().join("\n\n");
-        let body = match self.desk.conversation.body_with(Message::user(wish)) {
-            Ok(body) => body,
-            Err(error) => return Ok(Summary::Not(error.message)),
-        };
-        let reply = match self.halt.clone().unless(self.ask_aside(body)).await? {
-            Ok(reply) => reply,
-            Err(error) => return Ok(Summary::Not(error.to_string())),
+        let mut material = self.material(why);
+        let reply = loop {
+            let body = match self.desk.conversation.body_about(&material, &wish) {
+                Ok(body) => body,
+                Err(error) => return Ok(Summary::Not(error.message)),
+            };
+            match self.halt.clone().unless(self.ask_aside(body)).await? {
+                Ok(reply) => break reply,
+                Err(error) if error.kind == ModelErrorKind::TooLong && material.shorten() => {}
+                Err(error) => return Ok(Summary::Not(error.to_string())),
+            }
         };
         let text = reply.message.text();
         Ok(match reply.stop {

@@ -5,12 +5,13 @@ use std::sync::PoisonError;
 use cachalot_core::Spend;
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::Answer;
-use cachalot_model::{ErrorKind as ModelErrorKind, Message, StopReason};
+use cachalot_model::{Message, StopReason};
 
 use super::{Ended, Turn};
 use crate::conversation::Remains;
-use crate::report::Stop;
+use crate::report::{Stop, Sum};
 use crate::said::is_visible;
+use crate::shared::Shared;
 use crate::{Error, ErrorKind};
 
 /// What a model is told by a stop hook that does not say why it should go on.
@@ -53,31 +54,43 @@ impl Turn<'_> {
 
     /// Tells hooks that nothing more is to be done; whether the turn goes on because one of them does
     /// not think so. Then what that one says is held.
-    pub(super) async fn goes_on_behind(&mut self, stop: &Stop) -> bool {
+    ///
+    /// # Errors
+    /// The turn has to end before they have had their say.
+    pub(super) async fn goes_on(&mut self, stop: &Stop) -> Result<bool, Stop> {
         if !self.desk.herald.wants(When::Stop) {
-            return false;
+            return Ok(false);
         }
         let (prompt, answer) = (self.prompt.clone(), self.answer_of_turn());
         let told = self.tell(When::Stop, |input| {
             input.prompt = Some(prompt);
             input.answer = Some(answer);
         });
-        // The answer is there, whoever does not want to wait for hooks.
-        let Ok(verdict) = told.await else {
-            return false;
+        let verdict = match told.await {
+            Ok(verdict) => verdict,
+            Err(cut) => return Err(self.cut_off(When::Stop, cut)),
         };
         let Some(why) = verdict.goes_on.filter(|_| *stop == Stop::End) else {
-            return false;
+            return Ok(false);
         };
         let why = if is_visible(&why) { &why } else { GO_ON };
         self.desk.conversation.hold(Some(Message::user(why)));
         self.is_going_on = true;
-        true
+        Ok(true)
     }
 
-    /// As of [`Turn::goes_on_behind`], where a hook has answered.
-    pub(super) async fn goes_on(&mut self) -> bool {
-        self.goes_on_behind(&Stop::End).await
+    /// Warns that hooks were not waited for to the end, although the answer is there.
+    pub(super) fn cut_off(&self, when: When, stop: Stop) -> Stop {
+        let notice = stop.notice().unwrap_or_default();
+        let event = when.name();
+        // No hook hears of it: none is waited for any more.
+        self.shared.warn(
+            &self.agent.name,
+            &format!(
+                "hooks of `{event}` were cut off and may have left something undone: {notice}"
+            ),
+        );
+        stop
     }
 
     /// What hooks are told of how the turn was answered.
@@ -95,18 +108,14 @@ impl Turn<'_> {
         }
     }
 
-    /// What was paid and saved since the turn began.
+    /// What was paid and saved since the turn began, but for what is no part of answering.
     fn worth(&self) -> Spend {
-        let (now, before) = (self.shared.sum(), self.before);
-        let sum = |mut paid: Spend, saved| {
-            paid += saved;
-            paid
-        };
-        let (now, before) = (sum(now.paid, now.saved), sum(before.paid, before.saved));
-        Spend {
-            calls: now.calls.saturating_sub(before.calls),
-            ..now.without(before)
-        }
+        since(self.before, self.shared)
+    }
+
+    /// What was paid and saved since then is no part of answering.
+    pub(super) fn leave_out_of_worth(&mut self, then: Spend) {
+        self.before += since(then, self.shared);
     }
 
     /// The turn has made as many model calls as it may.
@@ -142,14 +151,7 @@ impl Turn<'_> {
             // If that fails, too, the model's failure is still what has to be told.
             let _ = self.desk.conversation.mend(remains).await;
         }
-        let is_too_long = error.kind == ModelErrorKind::TooLong;
-        let mut error = Error::from(error);
-        if is_too_long {
-            error.message.push_str(
-                "; what was said cannot be taken back: begin a new session, or resume this one with a model that takes more",
-            );
-        }
-        error
+        Error::from(error)
     }
 
     fn remains(&mut self) -> Remains {
@@ -184,6 +186,23 @@ impl Turn<'_> {
         };
         let _ = self.halt.with_grace(told).await;
         herald.end_turn();
+    }
+}
+
+/// What was paid and saved so far.
+pub(super) fn spent(shared: &Shared) -> Spend {
+    let Sum { paid, saved, .. } = shared.sum();
+    let mut spent = paid;
+    spent += saved;
+    spent
+}
+
+/// What was paid and saved since so much was.
+fn since(then: Spend, shared: &Shared) -> Spend {
+    let now = spent(shared);
+    Spend {
+        calls: now.calls.saturating_sub(then.calls),
+        ..now.without(then)
     }
 }
 

@@ -28,6 +28,10 @@ pub(super) enum Opened {
 impl Turn<'_> {
     /// Makes the conversation fit for what the user says.
     pub(super) async fn settle(&mut self) -> Result<(), Error> {
+        if !self.desk.closing.is_empty() {
+            // What is said closes the calls that are open.
+            return Ok(());
+        }
         match self.desk.conversation.mend(Remains::default()).await {
             Err(error) if error.kind == ErrorKind::Conflict => self.reopen().await,
             done => done,
@@ -123,10 +127,26 @@ impl Turn<'_> {
     fn message(&mut self, added: Added) -> Message {
         // What was said when the session began is part of the context.
         self.desk.opening = Added::default();
-        let mut paragraphs = self.prompt.context.clone();
-        paragraphs.extend(added.paragraphs);
+        self.paragraphs.clone_from(&self.prompt.context);
+        self.paragraphs.extend(added.paragraphs);
         self.added_by.extend(added.by);
-        let mut message = context::message(self.task.said, &paragraphs);
+        let mut message = self.message_behind_summary();
+        let closing = std::mem::take(&mut self.desk.closing);
+        message.content.splice(0..0, closing);
+        message
+    }
+
+    /// Holds the user's message anew, with what was said since because the session has begun anew.
+    pub(super) fn hold_message(&mut self) {
+        let opening = std::mem::take(&mut self.desk.opening);
+        self.paragraphs.splice(0..0, opening.paragraphs);
+        self.added_by.extend(opening.by);
+        let message = self.message_behind_summary();
+        self.desk.conversation.hold(Some(message));
+    }
+
+    fn message_behind_summary(&self) -> Message {
+        let mut message = context::message(self.task.said, &self.paragraphs);
         if let Some(summary) = self.desk.conversation.summary() {
             let block = Block::text(format!("<summary>\n{summary}\n</summary>"));
             message.content.insert(0, block);

@@ -22,7 +22,7 @@ impl Turn<'_> {
         let heard = self.tell_of(When::PermissionRequest, candidate).await;
         let is_allowed = matches!(heard.decision, Some((Heard::Allow, _)));
         candidate.decide(&heard)?;
-        if self.rewrite(candidate, heard.updated_input) {
+        if self.rewrite(candidate, &heard) {
             self.guard_anew(candidate).await?;
             // What it is now may be denied, or wrong.
             self.question(candidate)?;

@@ -126,8 +126,16 @@ fn of_server(origin: &Origin, name: &str) -> Option<(String, String)> {
 }
 
 impl Turn<'_> {
-    /// Lets a call be made, or makes a result of why not.
+    /// Lets a call be made, or makes a result of why not. What the gate does not let through, no hook
+    /// and no rule hears of, and nobody is asked about. Hooks can rewrite what is let through, but
+    /// not the name of the tool.
     pub(super) async fn permit(&self, call: Call) -> Candidate {
+        if let Some(denial) = self.shared.house.tools.denial(&call.name) {
+            return Candidate::of(Prepared {
+                call,
+                verdict: Verdict::Refused(denial),
+            });
+        }
         let mut candidate = Candidate::of(self.desk.toolbox.prepare(call));
         if let Err(why) = self.phases(&mut candidate).await {
             candidate.prepared.verdict = Verdict::Refused(Output::error(why));
@@ -148,7 +156,7 @@ impl Turn<'_> {
     async fn transform(&self, candidate: &mut Candidate) -> Result<(), String> {
         let heard = self.tell_of(When::ToolInputTransform, candidate).await;
         candidate.decide(&heard)?;
-        self.rewrite(candidate, heard.updated_input);
+        self.rewrite(candidate, &heard);
         Ok(())
     }
 
@@ -172,9 +180,9 @@ impl Turn<'_> {
         }
         let heard = self.tell_of(When::PreToolUse, candidate).await;
         candidate.decide(&heard)?;
-        let rewritten = heard.updated_input.clone();
+        let is_rewritten = self.rewrite(candidate, &heard);
         candidate.added.add(heard);
-        match self.rewrite(candidate, rewritten) {
+        match is_rewritten {
             true => self.guard_anew(candidate).await,
             false => Ok(()),
         }
@@ -203,23 +211,16 @@ impl Turn<'_> {
         }
     }
 
-    /// Puts arguments in place of those of the same name, and has them checked anew; whether there
-    /// were some.
-    pub(super) fn rewrite(
-        &self,
-        candidate: &mut Candidate,
-        updated: Option<Map<String, Value>>,
-    ) -> bool {
-        let Some(updated) = updated.filter(|updated| !updated.is_empty()) else {
+    /// Rewrites the arguments as hooks want them, and has them checked anew; whether they want others.
+    pub(super) fn rewrite(&self, candidate: &mut Candidate, heard: &Heard) -> bool {
+        let Some(mut tool) = candidate.told() else {
             return false;
         };
-        let Some(tool) = candidate.told() else {
+        if !heard.rewrite(&mut tool) {
             return false;
-        };
-        let mut arguments = tool.input;
-        arguments.extend(updated);
+        }
         let call = Call {
-            arguments: Value::Object(arguments).to_string(),
+            arguments: Value::Object(tool.input).to_string(),
             ..candidate.prepared.call.clone()
         };
         candidate.prepared = self.desk.toolbox.prepare(call);

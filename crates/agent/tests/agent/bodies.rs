@@ -5,7 +5,16 @@ use std::collections::BTreeMap;
 use cachalot_simulator::Received;
 use serde_json::Value;
 
-const MARKER: &str = r#","cache_control":{"type":"ephemeral"}"#;
+const MARKERS: [&str; 3] = [
+    r#","cache_control":{"type":"ephemeral"}"#,
+    r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#,
+    r#","prompt_cache_breakpoint":{"mode":"explicit"}"#,
+];
+
+fn unmarked(text: &str) -> String {
+    let texts = MARKERS.iter();
+    texts.fold(text.to_owned(), |text, marker| text.replace(marker, ""))
+}
 
 /// Calls have results and results calls, user and model take turns, no message is empty; and each
 /// request of a session begins with what the one before it was, up to the end of its messages.
@@ -26,7 +35,14 @@ fn check_one(path: &str, text: &str, last: &mut BTreeMap<String, String>, place:
     let body: Value = serde_json::from_str(text).unwrap();
     let turns = turns(&body);
     check_turns(&turns, place);
-    let mut unmarked = text.replace(MARKER, "");
+    if path.ends_with("/messages") {
+        let roles: Vec<_> = list(&body).iter().map(|message| &message["role"]).collect();
+        assert!(
+            roles.windows(2).all(|two| two[0] != two[1]),
+            "{place}: {roles:?}"
+        );
+    }
+    let mut unmarked = unmarked(text);
     unmarked.truncate(end_of_messages(&unmarked));
     let session = session(path, &body, &turns);
     if let Some(before) = last.get(&session) {
@@ -59,8 +75,7 @@ pub(crate) fn frozen_parts(requests: &[Received]) -> Vec<Value> {
 }
 
 fn without_markers(value: &Value) -> Value {
-    let text = value.to_string().replace(MARKER, "");
-    serde_json::from_str(&text).unwrap()
+    serde_json::from_str(&unmarked(&value.to_string())).unwrap()
 }
 
 /// Which session a request belongs to: its provider's routing key, or what was said first; and the
@@ -229,8 +244,9 @@ fn check_turns(turns: &[Turn], place: &str) {
             Turn::User(text) => {
                 assert!(!text.trim().is_empty(), "{place} is empty");
                 assert!(open.is_empty(), "{place}: calls without results: {open:?}");
+                // Behind results, in the same message.
                 assert!(
-                    !matches!(before, Some(Turn::User(_) | Turn::Results(_))),
+                    !matches!(before, Some(Turn::User(_))),
                     "{place}: the user speaks twice: {before:?} {turn:?}"
                 );
             }

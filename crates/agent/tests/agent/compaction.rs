@@ -1,6 +1,7 @@
 //! Conversations that become too long, and go on from a summary.
 
 use cachalot_agent::Cancel;
+use cachalot_core::Spend;
 use cachalot_hooks::{Event, Output};
 use cachalot_simulator::{ScriptedReply, ScriptedUsage};
 
@@ -114,6 +115,41 @@ async fn a_conversation_that_is_full_is_summarized_before_the_next_turn() {
     assert_eq!(told.source.as_deref(), Some("auto"));
     assert_eq!(told.compaction.unwrap().reason, "threshold");
     assert!(first(&world).contains("summary") && first(&world).contains("two"));
+    world.check_from(2);
+}
+
+/// What giving an answer again saves is the answer, not what happened to come before it.
+#[tokio::test]
+async fn what_a_summary_costs_is_no_part_of_what_an_answer_is_worth() {
+    let priced = |text: &str| {
+        ScriptedReply::text(text).with_usage(ScriptedUsage {
+            input: Some(100),
+            output: Some(10),
+            ..ScriptedUsage::default()
+        })
+    };
+    let replies = vec![full(), priced("summary"), priced("on")];
+    let world = World::new(Wire::Messages, CODER, replies).await;
+    world.ear.listen([Event::Stop]);
+    let spent = Output {
+        spent: Spend {
+            calls: 1,
+            input_tokens: 1_000,
+            ..Spend::default()
+        },
+        ..Output::default()
+    };
+    world.ear.say(Event::AfterCompaction, spent);
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "one").await;
+    let report = world.turn(&mut chat, "two").await;
+    assert_eq!(report.sum.paid.calls, 3);
+    let told = world.ear.heard_of(Event::Stop).pop().unwrap();
+    let worth = told.answer.unwrap().worth;
+    assert_eq!(
+        (worth.calls, worth.input_tokens, worth.output_tokens),
+        (1, 100, 10)
+    );
     world.check_from(2);
 }
 

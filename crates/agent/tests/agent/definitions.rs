@@ -1,9 +1,10 @@
 //! Agent files.
 
 use cachalot_agent::definition::{
-    DEFAULT_COMPACTION_THRESHOLD, DEFAULT_ITERATIONS, DEFAULT_REPETITIONS, KEYS,
+    DEFAULT_COMPACTION_THRESHOLD, DEFAULT_ITERATIONS, DEFAULT_REPETITIONS, KEYS, Notify,
+    ReviewDefinition, ReviewKind,
 };
-use cachalot_agent::{Team, Written};
+use cachalot_agent::{Inherit, Team, Written};
 use cachalot_core::{ManualClock, Problem, tree};
 use cachalot_model::{Catalog, Models, Surroundings};
 use cachalot_storage::HttpOptions;
@@ -100,7 +101,8 @@ agents:
     let team = load(text, std::path::Path::new("/dir")).unwrap();
     let agent = team.entry();
     assert_eq!(agent.name, "root");
-    assert_eq!(agent.sub_agents, ["helper"]);
+    let names: Vec<_> = agent.sub_agents.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["helper"]);
     assert_eq!((agent.max_iterations, agent.max_repetitions), (3, 2));
     let date = agent.section("add_date").and_then(tree::Node::as_boolean);
     assert_eq!(date, Some(true));
@@ -355,4 +357,67 @@ fn the_documents_files_are_teams() {
     for default in [DEFAULT_ITERATIONS, DEFAULT_REPETITIONS] {
         assert!(text.contains(&format!("` | {default} | ")), "{default}");
     }
+}
+
+#[test]
+fn a_review_has_defaults_and_everything_about_it_can_be_said() {
+    let team = |review: &str| {
+        let text = format!("agents: {{a: {{model: gpt-4o, review: {review}}}}}");
+        load(&text, std::path::Path::new(".")).unwrap()
+    };
+    let review = team("{}").entry().review.clone().unwrap();
+    assert_eq!(review, ReviewDefinition::default());
+    assert_eq!((review.every_turns, review.max_iterations), (10, 16));
+    assert_eq!(review.max_input_tokens, Some(600_000));
+    let usual = [
+        "memory",
+        "skills_list",
+        "skill_view",
+        "skill_manage",
+        "read_file",
+        "grep",
+    ];
+    assert_eq!(review.tools(), usual);
+    assert!(team("").entry().review.is_none());
+
+    let review = team(
+        "{every_turns: 0, kind: skill, tools: [memory, grep, memory], model: gpt-4o-mini, max_input_tokens: 0, max_iterations: 0, inherit: none, notify: off}",
+    );
+    let review = review.entry().review.clone().unwrap();
+    assert_eq!((review.every_turns, review.kind), (0, ReviewKind::Skill));
+    assert_eq!(review.tools(), ["memory", "grep"]);
+    assert_eq!(review.model.unwrap().name, "gpt-4o-mini");
+    assert_eq!(
+        (review.max_input_tokens, review.max_iterations),
+        (None, u32::MAX)
+    );
+    assert_eq!(
+        (review.inherit, review.notify),
+        (Inherit::None, Notify::Off)
+    );
+    let review = team("{kind: memory, inherit: session, notify: verbose}");
+    let review = review.entry().review.clone().unwrap();
+    assert_eq!(
+        (review.inherit, review.notify),
+        (Inherit::Session, Notify::Verbose)
+    );
+    assert_eq!(review.tools(), ["memory", "read_file", "grep"]);
+}
+
+#[test]
+fn what_is_wrong_with_a_review_is_told_with_its_place() {
+    let of = |review: &str| {
+        one(&format!(
+            "agents: {{a: {{model: gpt-4o, review: {review}}}}}"
+        ))
+    };
+    assert_eq!(of("5"), at("wrong-type", "5"));
+    assert_eq!(of("{every: 5}"), at("unknown-key", "every"));
+    assert_eq!(of("{every_turns: -1}"), at("out-of-range", "-1"));
+    assert_eq!(of("{kind: both}"), at("bad-value", "both"));
+    assert_eq!(of("{inherit: all}"), at("bad-value", "all"));
+    assert_eq!(of("{notify: loud}"), at("bad-value", "loud"));
+    assert_eq!(of("{tools: [grep, 5]}"), at("wrong-type", "5"));
+    let both = "{model: gpt-4o-mini, inherit: prompt}";
+    assert_eq!(of(both), at("conflicting-keys", "prompt"));
 }

@@ -233,6 +233,8 @@ async fn a_conversation_that_is_too_long_says_what_can_be_done() {
     let mut chat = world.chat().await;
     let error = fails(&mut chat, "far too much").await;
     assert_eq!(kind(&error), ModelErrorKind::TooLong);
+    assert!(error.message.contains("nothing stands before"), "{error}");
+    assert!(error.message.contains("of the 200000 that"), "{error}");
     assert!(error.message.contains("begin a new session"), "{error}");
     chat.renew().await.unwrap();
     assert_eq!(world.turn(&mut chat, "less").await.text, "yes");

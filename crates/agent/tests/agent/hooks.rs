@@ -370,20 +370,36 @@ async fn a_stop_hook_that_is_never_content_is_bounded() {
     world.check();
 }
 
-/// The answer is there: nobody has to wait for what hooks think of it.
+/// The answer is there and is kept; but nobody may take what hooks had to do for done.
 #[tokio::test]
-async fn a_turn_that_is_cancelled_behind_its_answer_has_one() {
-    let world = World::new(Wire::Chat, TALKER, vec![ScriptedReply::text("a")]).await;
-    let cancel = Cancel::default();
-    let switch = cancel.clone();
-    world.ear.on(Event::Stop, move |_| {
-        switch.cancel();
-        Some(Says::Nothing)
-    });
-    let mut chat = world.chat().await;
-    let report = chat.turn("go", &cancel).await.unwrap();
-    assert_eq!((report.text.as_str(), report.stop), ("a", Stop::End));
-    world.check();
+async fn a_turn_that_is_cancelled_behind_its_answer_has_one_and_says_what_was_cut_off() {
+    for event in [Event::AfterLlmCall, Event::Stop] {
+        let replies = vec![ScriptedReply::text("a"), ScriptedReply::text("b")];
+        let world = World::new(Wire::Chat, TALKER, replies).await;
+        let cancel = Cancel::default();
+        let switch = cancel.clone();
+        world.ear.listen([Event::TurnEnd]);
+        world.ear.on(event, move |_| {
+            switch.cancel();
+            Some(Says::Nothing)
+        });
+        let mut chat = world.chat().await;
+        let report = chat.turn("go", &cancel).await.unwrap();
+        assert_eq!(
+            (report.text.as_str(), report.stop),
+            ("a", Stop::Interrupted)
+        );
+        let warnings = world.told.warnings();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        let expected = format!("hooks of `{}` were cut off", event.name());
+        assert!(warnings[0].starts_with(&expected), "{warnings:?}");
+        assert_eq!(reasons(&world), ["canceled"]);
+        world.ear.forget();
+        world.turn(&mut chat, "again").await;
+        let turns = turns(&world.last_body());
+        assert!(matches!(&turns[1], Turn::Model { text, .. } if text == "a"));
+        world.check();
+    }
 }
 
 #[tokio::test]

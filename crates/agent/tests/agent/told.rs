@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use cachalot_agent::{Approval, Approver, Cancel, Event, Listener, Provenance, Question};
+use cachalot_agent::{
+    Approval, Approver, Cancel, Event, Listener, Provenance, Question, ReviewReport,
+};
 use cachalot_core::Cost;
 use cachalot_model::Block;
 use cachalot_tools::{Answer, Answered};
@@ -18,9 +20,12 @@ pub(crate) enum Note {
     Answered(String, Cost),
     Began(String),
     Ended(Ended),
+    Noted(String),
     Warning(String, String),
     Synthetic(Provenance),
     Compacted(u64, String),
+    Reviewed(ReviewReport),
+    Fork(String, Box<Note>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -119,6 +124,9 @@ fn note(event: &Event<'_>) -> Note {
         Event::Compacted {
             tokens, summary, ..
         } => Note::Compacted(*tokens, owned(summary)),
+        Event::Reviewed { report, .. } => Note::Reviewed((*report).clone()),
+        Event::Fork { holder, event } => Note::Fork(owned(holder), Box::new(self::note(event))),
+        Event::Note { message, .. } => Note::Noted(owned(message)),
         Event::Warning { agent, message } => Note::Warning(owned(agent), owned(message)),
     }
 }

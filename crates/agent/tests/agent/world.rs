@@ -12,7 +12,7 @@ use cachalot_agent::{
     AgentDefinition, Cancel, Chat, ContextSource, Error, HookSetup, House, Roster, Team, Toolboxes,
     TurnReport, Written,
 };
-use cachalot_cache::{Ledger, Mode, Witness};
+use cachalot_cache::{Cache, Ledger, Mode, Witness};
 use cachalot_core::{Clock, ManualClock, Millis, Problem, Seals, tree};
 use cachalot_hooks::{Builtin, Builtins, Entry, Surroundings as HookSurroundings};
 use cachalot_memory::Memory;
@@ -100,6 +100,8 @@ pub(crate) struct World {
     pub(crate) sources: Vec<Arc<dyn ContextSource>>,
     /// Further tools of all agents.
     pub(crate) tools: Vec<Arc<dyn Tool>>,
+    /// What keeps results of tools beyond their session.
+    pub(crate) results: Option<Cache>,
     /// What agents are told of their toolsets.
     pub(crate) instructions: Vec<String>,
     /// Keys of the model, beside where it is.
@@ -149,6 +151,7 @@ impl World {
             pauses: Arc::default(),
             sources: Vec::new(),
             tools: Vec::new(),
+            results: None,
             instructions: Vec::new(),
             model_keys: String::new(),
             ear: Arc::default(),
@@ -263,6 +266,7 @@ impl World {
             hooks: Some(hooks),
             toolboxes: Arc::new(Bench {
                 tools: self.tools.clone(),
+                results: self.results.clone(),
                 instructions: self.instructions.clone(),
                 clock: Arc::clone(&self.clock),
                 writers: self.writers.clone(),
@@ -284,6 +288,8 @@ impl World {
             context: self.sources.clone(),
             listener: Arc::clone(&self.told) as _,
             approver: Arc::clone(&self.answers) as _,
+            human_paced: false,
+            strict_forks: true,
             name_session: Arc::new(move || {
                 format!("session-{}", names.fetch_add(1, Ordering::SeqCst))
             }),
@@ -348,12 +354,21 @@ impl World {
     }
 
     /// As of [`World::check`], where the conversation began anew with the request of this number.
-    pub(crate) fn check_from(mut self, restarted: usize) {
+    pub(crate) fn check_from(self, restarted: usize) {
+        self.check_between(&[restarted]);
+    }
+
+    /// As of [`World::check`], where each request of these numbers continues none before it.
+    pub(crate) fn check_between(mut self, anew: &[usize]) {
         self.is_checked = true;
         assert_eq!(self.simulator.violations(), [] as [String; 0]);
         let received = self.simulator.received();
-        bodies::check(&received[..restarted]);
-        bodies::check(&received[restarted..]);
+        let ends = anew.iter().copied().chain([received.len()]);
+        let mut from = 0;
+        for to in ends {
+            bodies::check(&received[from..to]);
+            from = to;
+        }
     }
 
     /// The messages of a session.
@@ -414,6 +429,7 @@ fn load_with(text: &str, directory: &Path, builtins: &Builtins) -> Result<Team, 
 /// The tools of toolsets `filesystem` and `shell`, those that a test brings, and those of the runtime.
 struct Bench {
     tools: Vec<Arc<dyn Tool>>,
+    results: Option<Cache>,
     instructions: Vec<String>,
     clock: Arc<dyn Clock>,
     writers: Writers,
@@ -456,7 +472,7 @@ impl Toolboxes for Bench {
             clock: Arc::clone(&self.clock),
             seals: Arc::new(Seals::none()),
             log: Arc::new(|_| {}),
-            persistent: None,
+            persistent: self.results.clone(),
             user: "somebody".to_owned(),
             writers: self.writers.clone(),
         };

@@ -64,6 +64,10 @@ impl Tool for Forceable {
         self.tool.implicit_inputs(context)
     }
 
+    fn concurrency_safe(&self, arguments: &Arguments) -> bool {
+        self.tool.concurrency_safe(&without(arguments))
+    }
+
     async fn run(&self, mut arguments: Arguments, context: &Context) -> Output {
         take(&mut arguments);
         self.tool.run(arguments, context).await

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cachalot_cache::{
     self as cache, Begun, How, Join, Kind, Mode, Policy, Product, Reason, Settled, Ticket, Witness,
 };
-use cachalot_core::{Canonical, Digest, Effects, Spend, Witnesses};
+use cachalot_core::{Canonical, Digest, Effects, Millis, Spend, Witnesses};
 use cachalot_model::Block;
 use serde_json::json;
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use super::sessions::{Session, text_of};
 use super::settings::Delivery;
 use super::standing::{Profile, Standing};
 use super::{CachedTools, defaults, force};
-use crate::registry::{built_from, refuse, run_guarded};
+use crate::registry::{built_from, expires, lifetime, refuse, run_guarded};
 use crate::tool::{Arguments, Context, Output};
 use crate::toolbox::{Answer, Answered, Batch, Call, Prepared, Toolbox as _, Verdict};
 
@@ -33,6 +33,8 @@ struct Done {
     known_as: Option<(cache::Key, Digest)>,
     /// What it was built from: at first what was noted, in the end what we vouch for.
     witnesses: Witnesses,
+    /// Until when it is as good as a new one.
+    expires: Option<Millis>,
 }
 
 impl Done {
@@ -44,7 +46,13 @@ impl Done {
             saved: Spend::default(),
             known_as: None,
             witnesses,
+            expires: None,
         }
+    }
+
+    /// The same, with an end.
+    fn until(self, expires: Option<Millis>) -> Self {
+        Self { expires, ..self }
     }
 }
 
@@ -77,6 +85,7 @@ impl CachedTools {
                     elapsed: began.elapsed(),
                     saved: done.saved,
                     witnesses: done.witnesses,
+                    expires: done.expires,
                 }
             }
         };
@@ -103,7 +112,8 @@ impl CachedTools {
             };
             let (output, noted) = work.run_apart(arguments, context).await;
             let witnesses = built_from(profile.tool.about(), &effects, &output, noted);
-            return Done::ran(output, None, witnesses);
+            let expires = expires(&output, lifetime(&*profile.tool), context.clock.now());
+            return Done::ran(output, None, witnesses).until(expires);
         }
         let session = shared.sessions.of(
             &context.session,
@@ -287,7 +297,9 @@ impl Asking<'_> {
             let product = Product::kept(bytes::Bytes::new(), spent);
             ticket.finish(product).await;
         }
-        Done::ran(output, None, noted)
+        let tool = &*self.work.profile.tool;
+        let expires = expires(&output, lifetime(tool), self.context.clock.now());
+        Done::ran(output, None, noted).until(expires)
     }
 
     /// Runs the tool for everybody who asks for the same.
@@ -323,6 +335,7 @@ impl Asking<'_> {
             Err(why) => (bytes::Bytes::new(), Err(Reason::Declined(why))),
         };
         let known_as = self.known_as(&value);
+        let expires = expires(&output, standing.ttl(), self.context.clock.now());
         let product = Product {
             keep,
             ..Product::kept(value, spent)
@@ -331,7 +344,7 @@ impl Asking<'_> {
         self.count_end(reason.as_ref(), &settled);
         Done {
             known_as,
-            ..Done::ran(output, why, noted)
+            ..Done::ran(output, why, noted).until(expires)
         }
     }
 
@@ -351,14 +364,19 @@ impl Asking<'_> {
             Ok(value) => self.known_as(&value),
             Err(_) => None,
         };
+        let settled = outcome.settled().await;
+        let now = self.context.clock.now();
         Done {
+            // What could not be kept has no end there.
+            expires: (settled.expires)
+                .or_else(|| expires(&output, self.work.profile.standing.ttl(), now)),
             output,
             how: if coalesced {
                 Answered::Coalesced
             } else {
                 Answered::Hit
             },
-            saved: outcome.settled().await.saved,
+            saved: settled.saved,
             known_as,
             witnesses: outcome.witnesses(),
         }

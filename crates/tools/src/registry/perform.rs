@@ -5,13 +5,13 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use cachalot_cache::Witness;
-use cachalot_core::{Spend, Witnesses};
+use cachalot_core::{Millis, Spend, Witnesses};
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
 use super::Registry;
 use super::built_from::{built_from, effects};
-use crate::tool::{Arguments, Context, Output, Tool};
+use crate::tool::{Arguments, CacheClass, Context, Output, Tool};
 use crate::toolbox::{Answer, Answered, Batch, Call, Prepared, Verdict};
 
 impl Registry {
@@ -38,6 +38,7 @@ impl Registry {
                     Answer {
                         call,
                         witnesses: built_from(tool.about(), &effects, &output, noted),
+                        expires: expires(&output, lifetime(&**tool), context.clock.now()),
                         output,
                         how: Answered::Ran(None),
                         elapsed: began.elapsed(),
@@ -64,7 +65,24 @@ pub(crate) fn refuse(call: Call, output: Output) -> Answer {
         elapsed: Duration::ZERO,
         saved: Spend::default(),
         witnesses: Witnesses::unknown("it did not run"),
+        expires: None,
     }
+}
+
+/// How long results of a tool last, by what it says of itself.
+pub(crate) fn lifetime(tool: &dyn Tool) -> Option<Duration> {
+    match tool.about().class {
+        CacheClass::Ttl(lifetime) => Some(lifetime),
+        CacheClass::Never | CacheClass::Validated | CacheClass::Immutable => None,
+    }
+}
+
+/// Until when a result lasts that was made now: as long as whoever made it says, and no longer than
+/// this.
+pub(crate) fn expires(output: &Output, most: Option<Duration>, now: Millis) -> Option<Millis> {
+    let lifetime = [output.lifetime, most].into_iter().flatten().min()?;
+    let millis = Millis::try_from(lifetime.as_millis()).unwrap_or(Millis::MAX);
+    Some(now.saturating_add(millis))
 }
 
 /// Runs a tool; a panic becomes a failure of this call, and of no other.

@@ -1,6 +1,6 @@
 //! Tools from settings.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::join_all;
@@ -150,7 +150,7 @@ pub async fn assemble(
                 }
             }
             _ => {
-                for tool in built_in(toolset, surroundings)? {
+                for tool in built_in(toolset, surroundings.data.as_deref())? {
                     let name = &tool.about().name;
                     if !tools.iter().any(|known| known.about().name == *name) {
                         tools.push(tool);
@@ -174,11 +174,25 @@ pub async fn assemble(
     assembled.with_servers(surroundings).await
 }
 
+/// The names of the tools that these toolsets have; `None` if only their MCP servers know, or if there
+/// can be none.
+#[must_use]
+pub fn names(settings: &ToolsetSettings) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    for toolset in &settings.toolsets {
+        if let ToolsetKind::Mcp(_) = toolset.kind {
+            return None;
+        }
+        let tools = built_in(toolset, None).ok()?;
+        names.extend(tools.iter().map(|tool| tool.about().name.clone()));
+    }
+    names.sort_unstable();
+    names.dedup();
+    Some(names)
+}
+
 /// The built-in tools of a toolset, as far as they are taken.
-fn built_in(
-    toolset: &Toolset,
-    surroundings: &Surroundings,
-) -> Result<Vec<Arc<dyn Tool>>, AssembleError> {
+fn built_in(toolset: &Toolset, data: Option<&Path>) -> Result<Vec<Arc<dyn Tool>>, AssembleError> {
     let fault = |toolset, reason| AssembleError::Settings { toolset, reason };
     let mut tools: Vec<Arc<dyn Tool>> = match &toolset.kind {
         ToolsetKind::Filesystem => files(),
@@ -193,7 +207,7 @@ fn built_in(
             vec![Arc::new(fetch)]
         }
         ToolsetKind::Memory => vec![Arc::new(MemoryTool::new())],
-        ToolsetKind::Skills => skills(surroundings.data.as_deref()),
+        ToolsetKind::Skills => skills(data),
         ToolsetKind::Mcp(_) => Vec::new(),
     };
     tools.retain(|tool| {

@@ -80,6 +80,10 @@ impl Action for Run {
             // One turn is not summarized.
             compaction_threshold: _,
             recall: _,
+            // It costs what it costs, and answers the same.
+            keep: _,
+            // Only chats are reviewed.
+            review: _,
             hooks: _,
             sections: _,
         } = agent;
@@ -123,6 +127,10 @@ impl Action for Run {
         runtime.meter.check().map_err(over)?;
         let mut team = Arc::unwrap_or_clone(team);
         team.budget = least(&team.budget, &runtime.meter);
+        for agent in &mut team.agents {
+            // A run does not wait for what only later chats have something of.
+            agent.review = None;
+        }
         let mut chat = begin(&given, Arc::new(team), &name, runtime).await?;
         let turn = chat.turn(input, &Cancel::default()).await;
         let sum = chat.close().await;
@@ -199,9 +207,12 @@ async fn begin(
         .map_err(|error| failure(given, &error))
 }
 
-/// Counts what a turn cost, whether it ended well or not.
+/// Counts what a turn cost and saved, whether it ended well or not.
 async fn account(given: &Given<'_>, name: &str, sum: &Sum, runtime: &Runtime) {
     if sum.model_calls == 0 {
+        if sum.saved.calls > 0 {
+            spending::tell_saved(runtime, sum.saved);
+        }
         return;
     }
     // A provider that does not say what it used has used something all the same.
@@ -209,7 +220,7 @@ async fn account(given: &Given<'_>, name: &str, sum: &Sum, runtime: &Runtime) {
     let usage = is_told.then_some(&sum.usage);
     runtime.meter.record(usage, sum.paid.cost);
     let about = json!({ "agent": name });
-    spending::account(runtime, given.action(), &about, sum.paid).await;
+    spending::account(runtime, given.action(), &about, sum.paid, sum.saved).await;
 }
 
 /// Why a whole run of this agent must not be answered from an earlier one.

@@ -68,6 +68,8 @@ impl Houses for Rooms {
             hooks: None,
             listener,
             approver: Arc::new(Nobody),
+            human_paced: false,
+            strict_forks: true,
             name_session: Arc::new(move || {
                 format!("session-{}", begun.fetch_add(1, Ordering::SeqCst))
             }),

@@ -128,9 +128,11 @@ agents:
     max_iterations: 0
     max_consecutive_tool_calls: 3
     compaction_threshold: 0.8
+    prefix: {ttl: 1h}
     hooks: {stop: [{type: command, command: 'true'}]}
     recall: 2
-  other: {model: mapping}
+    review: {every_turns: 5, kind: memory, tools: [memory], max_input_tokens: 0, max_iterations: 4, inherit: prompt, notify: off}
+  other: {model: mapping, review: {model: text}}
 permissions: {allow: [a], ask: [b], deny: ['c:path=x']}
 budget: {max_cost: 0.5, max_tokens: 0, max_time: 10m}
 mcps: {files: {command: files, args: [x]}}
@@ -216,6 +218,8 @@ fn what_a_schema_can_tell_is_refused_as_by_the_loader() {
         "nodes: [{name: a}]\nagents: {a: {instruction: x}}",
         "nodes: [{name: a}]\nagents: {a: {model: gpt-4o, tols: []}}",
         "nodes: [{name: a}]\nagents: {a: {model: gpt-4o, sub_agents: a}}",
+        "nodes: [{name: a}]\nagents: {a: {model: gpt-4o, review: {kind: both}}}",
+        "nodes: [{name: a}]\nagents: {a: {model: gpt-4o, review: {every: 3}}}",
         "nodes: [{name: a}]\nbudget: {max_cots: 1}",
         "nodes: [{name: a}]\nbudget: {max_tokens: many}",
         "nodes: [{name: a}]\nagents: {a: {model: gpt-4o}}\npermissions: {alow: []}",

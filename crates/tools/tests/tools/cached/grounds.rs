@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::{DigestKey, Effects, Extent, Seals, Touched};
+use cachalot_core::{Clock as _, DigestKey, Effects, Extent, Seals, Touched};
 use cachalot_tools::cached::Settings;
 use cachalot_tools::{Answer, Answered, CacheClass, Output};
 use serde_json::json;
@@ -107,6 +107,37 @@ async fn for_a_time_that_whoever_made_it_states() {
     assert!(!is_hit(&world).await);
     let stats = world.tools.cache_stats("main");
     assert_eq!((stats.hits, stats.misses), (1, 2));
+}
+
+#[tokio::test]
+async fn a_result_tells_until_when_it_lasts_whether_it_is_kept_or_not() {
+    let half = MINUTE / 2;
+    let stating = Counting::named("look")
+        .class(CacheClass::Ttl(MINUTE))
+        .doing(lasting(half));
+    let timed = Counting::named("look").class(CacheClass::Ttl(MINUTE));
+    let lasting = Counting::named("look").class(CacheClass::Immutable);
+    let never = Counting::named("look").doing(self::lasting(half));
+    for (tool, expected) in [
+        (&stating, Some(half)),
+        (&timed, Some(MINUTE)),
+        (&lasting, None),
+        (&never, Some(half)),
+    ] {
+        for settings in [on(), Settings::default()] {
+            let is_kept = settings.enabled;
+            let world = Making::with(settings).of(&[tool]);
+            let now = world.clock.now();
+            let expected = expected.map(|time| now + time.as_millis() as i64);
+            assert_eq!(look(&world).await.expires, expected);
+            if is_kept {
+                world.after(Duration::from_secs(10));
+                let again = look(&world).await;
+                assert_eq!(again.how, Answered::Hit);
+                assert_eq!(again.expires, expected);
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -139,7 +139,8 @@ impl<'a> Ask<'a> {
             ..Spend::one(began.elapsed())
         };
         let about = json!({ "model": self.model.name(), "provider": self.model.provider() });
-        spending::account(runtime, self.given.action(), &about, spent).await;
+        let saved = Spend::default();
+        spending::account(runtime, self.given.action(), &about, spent, saved).await;
         result::of(&reply, cost, self.shape.as_ref(), &self.given)
     }
 }

@@ -207,10 +207,39 @@ fn agent() -> Value {
                 "type": "number", "minimum": 0, "maximum": 1,
             },
             "hooks": mapping("Who is told of what happens, and may have a say in it."),
+            "review": review(),
+            "prefix": closed(
+                "How the provider is to keep what was sent.",
+                json!({
+                    "ttl": {
+                        "description": "How long after the last reading: five minutes, an hour, or what fits who is waited for.",
+                        "enum": ["5m", "1h", "auto"],
+                    },
+                }),
+            ),
         }),
     );
     agent["required"] = json!(["model"]);
     agent
+}
+
+fn review() -> Value {
+    let word =
+        |description: &str, words: &[&str]| json!({ "description": description, "enum": words });
+    let count = |description: &str, most: u64| json!({ "description": description, "type": "integer", "minimum": 0, "maximum": most });
+    closed(
+        "What of its chats is looked at in the background.",
+        json!({
+            "every_turns": count("After so many turns, each time; 0: only when asked for.", u32::MAX.into()),
+            "kind": word("What it looks for.", &["memory", "skill", "combined"]),
+            "tools": texts("The tools that it may use, of those that the agent has."),
+            "model": text("Who is asked, if not the agent's model."),
+            "max_input_tokens": count("Tokens that it may read; 0 for no limit.", u64::MAX),
+            "max_iterations": count("Model calls; 0 for no limit.", u32::MAX.into()),
+            "inherit": word("What it takes over of the chat's requests.", &["full", "prompt", "session", "none"]),
+            "notify": word("How much is told of it.", &["off", "on", "verbose"]),
+        }),
+    )
 }
 
 fn toolset() -> Value {

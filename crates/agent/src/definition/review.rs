@@ -1,0 +1,232 @@
+//! `review`: what of a conversation is looked at in the background, how often, and by whom.
+
+use cachalot_core::suggest::did_you_mean;
+use cachalot_core::tree::Section;
+use cachalot_core::{Place, Problem};
+
+use super::agent::limit;
+use crate::fork::Inherit;
+
+/// After so many turns a review is due, unless the file says otherwise.
+pub const DEFAULT_REVIEW_TURNS: u32 = 10;
+/// Model calls of a review, unless the file says otherwise.
+pub const DEFAULT_REVIEW_ITERATIONS: u32 = 16;
+/// Tokens that a review may read, those of the provider's cache included, unless the file says
+/// otherwise.
+pub const DEFAULT_REVIEW_INPUT_TOKENS: u64 = 600_000;
+
+/// What a review looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReviewKind {
+    /// What should be remembered.
+    Memory,
+    /// How something is done that will be done again.
+    Skill,
+    /// Both.
+    Combined,
+}
+
+/// How much is told of a review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notify {
+    /// Nothing, unless it fails.
+    Off,
+    /// One line.
+    On,
+    /// What it said, too.
+    Verbose,
+}
+
+/// A name in the file, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// The name.
+    pub name: String,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// `review` of an agent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReviewDefinition {
+    /// A review is due when so many turns of the session are completed, and so many more, …;
+    /// 0: only when the user asks for it.
+    pub every_turns: u32,
+    /// What it looks for.
+    pub kind: ReviewKind,
+    /// The tools that it may use, if the file says so: see [`ReviewDefinition::tools`].
+    pub tools: Option<Vec<Named>>,
+    /// The model that is asked, if it is another one than the agent's.
+    pub model: Option<Named>,
+    /// Tokens of input at most, those that the provider had read before included; `None`: no limit.
+    pub max_input_tokens: Option<u64>,
+    /// Model calls at most.
+    pub max_iterations: u32,
+    /// What it takes over of the conversation's requests.
+    pub inherit: Inherit,
+    /// How much is told of it.
+    pub notify: Notify,
+}
+
+impl Default for ReviewDefinition {
+    fn default() -> Self {
+        Self {
+            every_turns: DEFAULT_REVIEW_TURNS,
+            kind: ReviewKind::Combined,
+            tools: None,
+            model: None,
+            max_input_tokens: Some(DEFAULT_REVIEW_INPUT_TOKENS),
+            max_iterations: DEFAULT_REVIEW_ITERATIONS,
+            inherit: Inherit::Full,
+            notify: Notify::On,
+        }
+    }
+}
+
+impl ReviewKind {
+    /// The tools that such a review may use, unless the file says otherwise.
+    #[must_use]
+    pub fn tools(self) -> &'static [&'static str] {
+        match self {
+            Self::Memory => &["memory", "read_file", "grep"],
+            Self::Skill => &[
+                "skills_list",
+                "skill_view",
+                "skill_manage",
+                "read_file",
+                "grep",
+            ],
+            Self::Combined => &[
+                "memory",
+                "skills_list",
+                "skill_view",
+                "skill_manage",
+                "read_file",
+                "grep",
+            ],
+        }
+    }
+}
+
+impl ReviewDefinition {
+    /// The tools that it may use. The agent may lack some of them.
+    #[must_use]
+    pub fn tools(&self) -> Vec<&str> {
+        match &self.tools {
+            Some(named) => named.iter().map(|tool| tool.name.as_str()).collect(),
+            None => self.kind.tools().to_vec(),
+        }
+    }
+}
+
+/// Reads `review`.
+pub(super) fn read(
+    section: &mut Section<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<ReviewDefinition> {
+    let mut review = section.section("review", "`review`", problems)?;
+    let default = ReviewDefinition::default();
+    let definition = ReviewDefinition {
+        every_turns: review
+            .integer("every_turns", 0..=u64::from(u32::MAX), problems)
+            .and_then(|turns| u32::try_from(turns).ok())
+            .unwrap_or(default.every_turns),
+        kind: one_of(&mut review, "kind", &KINDS, problems).unwrap_or(default.kind),
+        tools: tools(&mut review, problems),
+        model: named(&mut review, "model", problems),
+        max_input_tokens: match review.integer("max_input_tokens", 0..=u64::MAX, problems) {
+            Some(0) => None,
+            Some(most) => Some(most),
+            None => default.max_input_tokens,
+        },
+        max_iterations: limit(&mut review, "max_iterations", 1, problems)
+            .unwrap_or(default.max_iterations),
+        inherit: one_of(&mut review, "inherit", &INHERITED, problems).unwrap_or(default.inherit),
+        notify: one_of(&mut review, "notify", &NOTICES, problems).unwrap_or(default.notify),
+    };
+    if let Some(model) = &definition.model
+        && let Some(node) = review.node("inherit")
+        && definition.inherit != Inherit::None
+    {
+        let message = format!(
+            "a review by `{}` inherits nothing of what another model was sent",
+            model.name
+        );
+        problems.push(
+            Problem::new("conflicting-keys", message)
+                .at(&node.place)
+                .help("leave `inherit` out, or `model`"),
+        );
+    }
+    review.finish(problems);
+    Some(definition)
+}
+
+const KINDS: [(&str, ReviewKind); 3] = [
+    ("memory", ReviewKind::Memory),
+    ("skill", ReviewKind::Skill),
+    ("combined", ReviewKind::Combined),
+];
+const INHERITED: [(&str, Inherit); 4] = [
+    ("full", Inherit::Full),
+    ("prompt", Inherit::Prompt),
+    ("session", Inherit::Session),
+    ("none", Inherit::None),
+];
+const NOTICES: [(&str, Notify); 3] = [
+    ("off", Notify::Off),
+    ("on", Notify::On),
+    ("verbose", Notify::Verbose),
+];
+
+/// Claims `key`, which is one of these words.
+fn one_of<T: Copy>(
+    section: &mut Section<'_>,
+    key: &'static str,
+    words: &[(&'static str, T)],
+    problems: &mut Vec<Problem>,
+) -> Option<T> {
+    let word = section.text(key, problems)?;
+    if let Some((_, meant)) = words.iter().find(|(known, _)| *known == word) {
+        return Some(*meant);
+    }
+    let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+    let problem = Problem::new("bad-value", format!("`{key}` cannot be `{word}`"));
+    problems.push(
+        match section.node(key) {
+            Some(node) => problem.at(&node.place),
+            None => problem,
+        }
+        .help(did_you_mean(word, &known)),
+    );
+    None
+}
+
+/// Claims `key`: a name.
+fn named(
+    section: &mut Section<'_>,
+    key: &'static str,
+    problems: &mut Vec<Problem>,
+) -> Option<Named> {
+    let name = section.text(key, problems)?.to_owned();
+    let place = section.node(key)?.place.clone();
+    Some(Named { name, place })
+}
+
+/// Claims `tools`: names, each once.
+fn tools(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Vec<Named>> {
+    let mut named: Vec<Named> = Vec::new();
+    for item in section.list("tools", problems)? {
+        match item.as_text() {
+            Some(name) if named.iter().any(|known| known.name == name) => {}
+            Some(name) => named.push(Named {
+                name: name.to_owned(),
+                place: item.place.clone(),
+            }),
+            None => {
+                problems.push(item.wrong_type("an item of `tools`", "text, the name of a tool"))
+            }
+        }
+    }
+    Some(named)
+}

@@ -1,0 +1,106 @@
+//! Several that begin with the same prefix: the first goes alone.
+
+use tokio::sync::watch;
+
+/// Requests that begin with the same prefix. The first one goes alone; the others wait until its
+/// response begins, and find then what it has had read. If it fails before, they go all the same.
+/// Clones are the same flock.
+#[derive(Clone)]
+pub(crate) struct Flock(std::sync::Arc<watch::Sender<Stage>>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nobody has gone.
+    Gathered,
+    /// One has gone, and the others wait.
+    Led,
+    /// All may go.
+    Free,
+}
+
+/// Held by the first until its response begins. Dropping it lets the others go.
+pub(crate) struct Lead(Flock);
+
+impl Default for Flock {
+    fn default() -> Self {
+        Self(std::sync::Arc::new(watch::Sender::new(Stage::Gathered)))
+    }
+}
+
+impl Flock {
+    /// Resolves when a request may go; with something to hold for the first one.
+    pub(crate) async fn join(&self) -> Option<Lead> {
+        let leads = self.0.send_if_modified(|stage| {
+            let is_first = *stage == Stage::Gathered;
+            if is_first {
+                *stage = Stage::Led;
+            }
+            is_first
+        });
+        if leads {
+            return Some(Lead(self.clone()));
+        }
+        // The sender lives as long as `self`.
+        let _ = self.0.subscribe().wait_for(|it| *it == Stage::Free).await;
+        None
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        self.0.0.send_replace(Stage::Free);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn the_first_goes_alone_and_the_rest_when_its_response_begins() {
+        let flock = Flock::default();
+        let mut first = pin!(flock.join());
+        let mut second = pin!(flock.join());
+        let mut third = pin!(flock.join());
+        let Poll::Ready(Some(lead)) = poll(first.as_mut()) else {
+            panic!("the first waits");
+        };
+        assert!(poll(second.as_mut()).is_pending());
+        assert!(poll(third.as_mut()).is_pending());
+        drop(lead);
+        assert!(matches!(poll(second.as_mut()), Poll::Ready(None)));
+        assert!(matches!(poll(third.as_mut()), Poll::Ready(None)));
+        // Whoever comes later waits for nobody.
+        assert!(matches!(poll(pin!(flock.join())), Poll::Ready(None)));
+    }
+
+    #[test]
+    fn whoever_gives_up_waiting_holds_nobody_up() {
+        let flock = Flock::default();
+        let Poll::Ready(Some(lead)) = poll(pin!(flock.join())) else {
+            panic!("the first waits");
+        };
+        {
+            let mut second = pin!(flock.join());
+            assert!(poll(second.as_mut()).is_pending());
+        }
+        drop(lead);
+        assert!(matches!(poll(pin!(flock.join())), Poll::Ready(None)));
+    }
+
+    #[test]
+    fn one_that_never_went_leads_nobody() {
+        let flock = Flock::default();
+        // Never polled: it has not gone.
+        drop(flock.join());
+        assert!(matches!(poll(pin!(flock.join())), Poll::Ready(Some(_))));
+    }
+}

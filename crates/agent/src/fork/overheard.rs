@@ -1,0 +1,82 @@
+//! Who listens to a fork.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cachalot_model::Usage;
+use cachalot_tools::Gate;
+
+use crate::event::{Event, Listener};
+
+/// Passes on what happens in a fork, and keeps what its report tells.
+pub(super) struct Overheard {
+    outer: Arc<dyn Listener>,
+    /// Whose it is told to be; `None`: its agent's, as of a sub-agent.
+    holder: Option<String>,
+    noted: Mutex<Noted>,
+}
+
+/// What a fork's report tells of what happened in it.
+#[derive(Default)]
+struct Noted {
+    /// Set when it begins.
+    gate: Option<Gate>,
+    /// What the first request used, once it was answered.
+    first: Option<Option<Usage>>,
+    denied: Vec<String>,
+}
+
+impl Overheard {
+    pub(super) fn new(outer: Arc<dyn Listener>, holder: Option<&str>) -> Self {
+        Self {
+            outer,
+            holder: holder.map(str::to_owned),
+            noted: Mutex::default(),
+        }
+    }
+
+    /// From now on, calls that this gate does not let through are noted.
+    pub(super) fn watch(&self, gate: Option<&Gate>) {
+        self.noted().gate = gate.cloned();
+    }
+
+    /// What the first request used.
+    pub(super) fn first(&self) -> Option<Usage> {
+        self.noted().first.flatten()
+    }
+
+    /// The tools that were called and denied, each once.
+    pub(super) fn denied(&self) -> Vec<String> {
+        self.noted().denied.clone()
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, event: &Event<'_>) {
+        match event {
+            Event::Answered { usage, .. } => {
+                self.noted().first.get_or_insert(usage.copied());
+            }
+            Event::ToolEnded { answer, .. } => {
+                let name = &answer.call.name;
+                let mut noted = self.noted();
+                let is_denied = noted.gate.as_ref().is_some_and(|gate| !gate.allows(name));
+                if is_denied && !noted.denied.contains(name) {
+                    noted.denied.push(name.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Listener for Overheard {
+    fn tell(&self, event: &Event<'_>) {
+        self.note(event);
+        match &self.holder {
+            Some(holder) => self.outer.tell(&Event::Fork { holder, event }),
+            None => self.outer.tell(event),
+        }
+    }
+}

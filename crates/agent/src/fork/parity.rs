@@ -1,0 +1,263 @@
+//! Whether a fork has what it inherits: found out before it is sent, and named where it has not.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use bytes::Bytes;
+use cachalot_model::Parameters;
+use cachalot_prompt::{Level, Namespace, Prompt};
+use serde_json::{Map, Value};
+
+use super::Inherit;
+use crate::conversation::{Tip, tool_name};
+
+/// So many characters of either side are told.
+const SHOWN: usize = 60;
+
+/// So many of them stand before the first that differs.
+const BEFORE: usize = 20;
+
+/// Something that a fork did not take over from its parent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// What.
+    pub what: Inherited,
+    /// As the parent has it, shortened.
+    pub parent: String,
+    /// As the fork has it, shortened.
+    pub fork: String,
+}
+
+/// `reasoning (`high` became `low`)`
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, parent, fork } = self;
+        write!(f, "{what} (`{parent}` became `{fork}`)")
+    }
+}
+
+/// What a fork can take over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Inherited {
+    /// The system's text.
+    System,
+    /// The tools, and how they may be called.
+    Tools,
+    /// When the session began.
+    SessionStart,
+    /// What the session is called.
+    SessionId,
+    /// How much the model should think.
+    Reasoning,
+    /// What stands before answers: the form that they must have, of which providers make a text of
+    /// their own in front of ours.
+    Prefill,
+    /// Where and how the provider is asked: its address, and the fields that are sent as they are.
+    ProviderPins,
+    /// The name under which the provider finds what it has read before.
+    Scope,
+    /// The model, its provider, and the format in which it is asked.
+    Model,
+    /// What was said.
+    History,
+}
+
+impl fmt::Display for Inherited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::System => "system",
+            Self::Tools => "tools",
+            Self::SessionStart => "session start",
+            Self::SessionId => "session id",
+            Self::Reasoning => "reasoning",
+            Self::Prefill => "prefill",
+            Self::ProviderPins => "provider pins",
+            Self::Scope => "scope",
+            Self::Model => "model",
+            Self::History => "history",
+        })
+    }
+}
+
+impl Inherit {
+    /// Whether a fork that inherits so much is to have this as its parent has it.
+    pub(super) fn covers(self, what: Inherited) -> bool {
+        match self {
+            Self::Full => true,
+            Self::Prompt => what != Inherited::Tools,
+            Self::Session => !matches!(what, Inherited::Tools | Inherited::System),
+            Self::None => false,
+        }
+    }
+}
+
+/// What a fork has otherwise than its parent, in the order of the list.
+pub(super) fn differences(parent: &Tip, fork: &Tip) -> Vec<Difference> {
+    let mut found = Vec::new();
+    if parent.prompt.tip() != fork.prompt.tip() {
+        found.extend(system(&parent.prompt, &fork.prompt));
+        found.extend(tools(&parent.prompt, &fork.prompt));
+        found.extend(history(&parent.prompt, &fork.prompt));
+    }
+    let (ours, theirs) = (parent.head.lineage(), fork.head.lineage());
+    let created = [ours.created, theirs.created].map(|at| at.to_string());
+    let routes = [&parent.head.base_url, &fork.head.base_url];
+    let routes = routes.map(|url| url.clone().unwrap_or_default());
+    let models = [&parent.head, &fork.head].map(|head| format!("{}/{}", head.provider, head.model));
+    let plain = [
+        (Inherited::SessionStart, created),
+        (Inherited::SessionId, [ours.session, theirs.session]),
+        (Inherited::ProviderPins, routes),
+        (Inherited::Model, models),
+    ];
+    for (what, [parent, fork]) in plain {
+        found.extend(difference(what, &parent, &fork));
+    }
+    found.extend(settings(parent, fork));
+    found.sort_by_key(|difference| difference.what);
+    found.dedup_by_key(|difference| difference.what);
+    found
+}
+
+fn difference(what: Inherited, parent: &str, fork: &str) -> Option<Difference> {
+    if parent == fork {
+        return None;
+    }
+    // A character more is left out of what is told than one that is part of both.
+    let common = parent
+        .chars()
+        .zip(fork.chars())
+        .take_while(|(one, other)| one == other)
+        .count();
+    let from = common.saturating_sub(BEFORE);
+    Some(Difference {
+        what,
+        parent: shortened(parent, from),
+        fork: shortened(fork, from),
+    })
+}
+
+/// A part of a text, in one line.
+fn shortened(text: &str, from: usize) -> String {
+    let part: String = text.chars().skip(from).take(SHOWN).collect();
+    let begins = if from > 0 { "…" } else { "" };
+    let ends = match text.chars().count() > from + SHOWN {
+        true => "…",
+        false => "",
+    };
+    let line = part.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{begins}{line}{ends}")
+}
+
+/// The pieces of a level.
+fn pieces(prompt: &Prompt, level: Level) -> Vec<&Bytes> {
+    let nodes = prompt.nodes().into_iter();
+    nodes
+        .filter(|node| node.level == level)
+        .map(|node| &node.bytes)
+        .collect()
+}
+
+fn system(parent: &Prompt, fork: &Prompt) -> Option<Difference> {
+    let text = |prompt| {
+        let pieces = pieces(prompt, Level::System).into_iter();
+        pieces
+            .map(|piece| String::from_utf8_lossy(piece).into_owned())
+            .collect::<Vec<_>>()
+            .join(",")
+    };
+    difference(Inherited::System, &text(parent), &text(fork))
+}
+
+fn tools(parent: &Prompt, fork: &Prompt) -> Option<Difference> {
+    let (ours, theirs) = (pieces(parent, Level::Tool), pieces(fork, Level::Tool));
+    if ours == theirs {
+        return None;
+    }
+    let names = |pieces: Vec<&Bytes>| {
+        let names: Vec<String> = pieces.into_iter().map(tool_name).collect();
+        names.join(", ")
+    };
+    let (parent, fork) = (names(ours), names(theirs));
+    // They may be described otherwise, under the same names.
+    Some(Difference {
+        what: Inherited::Tools,
+        parent: shortened(&parent, 0),
+        fork: shortened(&fork, 0),
+    })
+}
+
+/// A fork goes on with what was said: what stands behind it is the fork's own.
+fn history(parent: &Prompt, fork: &Prompt) -> Option<Difference> {
+    let (ours, theirs) = (pieces(parent, Level::Message), pieces(fork, Level::Message));
+    if theirs.starts_with(&ours) {
+        return None;
+    }
+    let told = |prompt: &Prompt| format!("{} messages", prompt.messages().len());
+    Some(Difference {
+        what: Inherited::History,
+        parent: told(parent),
+        fork: told(fork),
+    })
+}
+
+/// What else the provider goes by. What was sent last counts, not what would be sent now.
+fn settings(parent: &Tip, fork: &Tip) -> Vec<Difference> {
+    let [ours, theirs] = [parent.parameters(), fork.parameters()];
+    let namespace = |tip: &Tip, parameters| Namespace::of(tip.model.wire().format(), parameters);
+    let now = namespace(fork, &theirs);
+    let would_be = namespace(parent, &ours);
+    let before = parent.sent.as_ref().unwrap_or(&would_be);
+    let (ours, theirs) = (written(&ours), written(&theirs));
+    let both = before.fields().iter().chain(now.fields());
+    let names: BTreeSet<&str> = both.map(|field| field.name.as_str()).collect();
+    let digest = |namespace: &Namespace, name: &str| {
+        let field = namespace.fields().iter().find(|field| field.name == name)?;
+        Some(field.digest)
+    };
+    names
+        .into_iter()
+        .filter(|name| digest(before, name) != digest(&now, name))
+        .map(|name| Difference {
+            what: inherited(name),
+            parent: match digest(before, name) == digest(&would_be, name) {
+                true => value(&ours, name),
+                // Of what was sent in another process, only the digest is known.
+                false => format!("another {name}"),
+            },
+            fork: value(&theirs, name),
+        })
+        .collect()
+}
+
+fn written(parameters: &Parameters) -> Map<String, Value> {
+    match serde_json::to_value(parameters) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn value(parameters: &Map<String, Value>, name: &str) -> String {
+    let value = match name.strip_prefix("extra.") {
+        Some(name) => parameters.get("extra").and_then(|extra| extra.get(name)),
+        None => parameters.get(name),
+    };
+    match value {
+        None | Some(Value::Null) => "none".to_owned(),
+        Some(Value::String(text)) => shortened(text, 0),
+        Some(value) => shortened(&value.to_string(), 0),
+    }
+}
+
+/// Under which entry of the list a field of a request goes. Whatever is not known decides where the
+/// provider looks.
+fn inherited(field: &str) -> Inherited {
+    match field {
+        "model" | "format" => Inherited::Model,
+        "reasoning" => Inherited::Reasoning,
+        "output" => Inherited::Prefill,
+        "tool_choice" | "parallel_tool_calls" => Inherited::Tools,
+        _ if field.starts_with("extra.") => Inherited::ProviderPins,
+        _ => Inherited::Scope,
+    }
+}

@@ -1,0 +1,360 @@
+//! Reviews: after some turns, a fork looks back over the conversation and keeps what will matter
+//! later. It runs beside the chat, whose next turns do not wait for it.
+
+mod digest;
+mod words;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use cachalot_model::Usage;
+use cachalot_tools::{Answer, Call};
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use crate::definition::{Notify, ReviewDefinition, ReviewKind};
+use crate::desk::Desk;
+use crate::event::{Event, Listener};
+use crate::fork::{Fork, ForkReport, ForkSpec, Inherit};
+use crate::report::{Stop, Sum};
+use crate::{Cancel, Chat, Error, ErrorKind};
+
+/// How long a review that was cancelled may take to end in order.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What a review came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReviewReport {
+    /// What it looked for.
+    pub kind: ReviewKind,
+    /// Calls that stored or changed a memory.
+    pub memories: u32,
+    /// Calls that stored or changed a skill.
+    pub skills: u32,
+    /// What it said at its end.
+    pub text: String,
+    /// Why it did not come to its end.
+    pub failure: Option<String>,
+    /// What it used.
+    pub sum: Sum,
+    /// What its first request used, if the provider said so.
+    pub first: Option<Usage>,
+    /// What the last request of the chat before it used.
+    pub parent: Option<Usage>,
+    /// The tools that it called and may not use, each once.
+    pub denied: Vec<String>,
+    /// Its own session; empty if it has none.
+    pub session: String,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+impl ReviewReport {
+    fn take(&mut self, fork: ForkReport) {
+        self.failure = match &fork.stop {
+            // It has done what it could with what it may use.
+            Stop::Iterations(_) | Stop::Repetition(_) => None,
+            Stop::Interrupted => Some("it was cancelled".to_owned()),
+            stop => stop.notice(),
+        };
+        self.text = fork.text;
+        self.sum = fork.sum;
+        self.first = fork.first;
+        self.parent = fork.parent;
+        self.denied = fork.denied;
+        self.session = fork.session;
+    }
+
+    /// What came of it, in a word: `none`, `memory`, `skill`, `memory+skill` or `error`.
+    #[must_use]
+    pub fn result(&self) -> &'static str {
+        match (&self.failure, self.memories, self.skills) {
+            (Some(_), _, _) => "error",
+            (None, 0, 0) => "none",
+            (None, _, 0) => "memory",
+            (None, 0, _) => "skill",
+            (None, _, _) => "memory+skill",
+        }
+    }
+}
+
+/// The reviews of a chat: one at a time.
+#[derive(Default)]
+pub(crate) struct Reviews(Option<Running>);
+
+struct Running {
+    task: JoinHandle<()>,
+    cancel: Cancel,
+}
+
+impl Reviews {
+    fn is_running(&self) -> bool {
+        let running = self.0.as_ref();
+        running.is_some_and(|running| !running.task.is_finished())
+    }
+
+    /// Resolves when none runs.
+    async fn ended(&mut self) {
+        if let Some(running) = &mut self.0 {
+            // A review that panicked has ended, too.
+            let _ = (&mut running.task).await;
+        }
+        self.0 = None;
+    }
+
+    /// Ends the one that runs.
+    pub(crate) async fn cancel(&mut self) {
+        if let Some(running) = &self.0 {
+            running.cancel.cancel();
+        }
+        let _ = tokio::time::timeout(GRACE, self.ended()).await;
+        if let Some(running) = self.0.take() {
+            running.task.abort();
+        }
+    }
+}
+
+impl Chat {
+    /// Begins a review of the conversation as it stands, in the background; of which `focus` is to be
+    /// looked at above all. The listener is told of its end. An agent without `review` is reviewed as
+    /// by its defaults.
+    ///
+    /// # Errors
+    /// One is running, nothing was said yet, or the conversation cannot be forked.
+    pub fn review(&mut self, focus: Option<&str>) -> Result<(), Error> {
+        let refused = |why: &str| Err(Error::new(ErrorKind::Input, why));
+        if self.reviews.is_running() {
+            return refused("a review is running; wait for its end");
+        }
+        if self.desk().conversation.is_new() {
+            return refused("nothing was said yet that could be reviewed");
+        }
+        let definition = self.agent().review.clone().unwrap_or_default();
+        let review = Review::of(self, &definition, focus)?;
+        let cancel = Cancel::default();
+        self.reviews.0 = Some(Running {
+            task: tokio::spawn(review.run(cancel.clone())),
+            cancel,
+        });
+        Ok(())
+    }
+
+    /// Whether a review is running.
+    #[must_use]
+    pub fn is_reviewing(&self) -> bool {
+        self.reviews.is_running()
+    }
+
+    /// Resolves when no review is running. To let go of the future is to wait no longer; the review
+    /// goes on.
+    pub async fn reviewed(&mut self) {
+        self.reviews.ended().await;
+    }
+
+    /// Begins a review if one is due: another `every_turns` turns were completed since `before` had
+    /// been.
+    pub(crate) async fn review_if_due(&mut self, before: u32) {
+        let turns = self
+            .agent()
+            .review
+            .as_ref()
+            .map(|review| review.every_turns);
+        let Some(turns) = turns.filter(|turns| *turns > 0) else {
+            return;
+        };
+        if turns_of(self.desk()) / turns <= before / turns {
+            return;
+        }
+        if let Err(error) = self.review(None) {
+            let warning = format!("no review, although one is due: {error}");
+            self.desk().herald.warn(&warning).await;
+        }
+    }
+
+    /// Warns of what will keep reviews from their work.
+    pub(crate) async fn check_review(&self) {
+        let Some(review) = &self.agent().review else {
+            return;
+        };
+        for warning in warnings(review, self.desk()) {
+            self.desk().herald.warn(&warning).await;
+        }
+    }
+}
+
+/// So many turns were begun since the session, or the summary that it goes on from.
+pub(crate) fn turns_of(desk: &Desk) -> u32 {
+    let messages = desk.conversation.prompt().messages();
+    let said = messages
+        .iter()
+        .filter(|message| digest::is_said_by_user(message));
+    u32::try_from(said.count()).unwrap_or(u32::MAX)
+}
+
+fn warnings(review: &ReviewDefinition, desk: &Desk) -> Vec<String> {
+    let (allowed, missing) = tools(review, desk);
+    let named = if review.tools.is_some() {
+        missing
+    } else {
+        Vec::new()
+    };
+    let mut warnings: Vec<String> = named
+        .iter()
+        .map(|tool| {
+            format!("the review may use `{tool}`, which the agent does not have: correct `review.tools`, or give the agent that tool")
+        })
+        .collect();
+    if !allowed.iter().any(|tool| stores(tool).is_some()) {
+        warnings.push(
+            "a review could keep nothing here: the agent needs `memory` or `skill_manage` among its tools, and its review among those that it may use"
+                .to_owned(),
+        );
+    }
+    warnings
+}
+
+/// The tools that a review may use, and those of them that the agent does not have.
+fn tools(review: &ReviewDefinition, desk: &Desk) -> (Vec<String>, Vec<String>) {
+    let known = desk.toolbox.definitions();
+    let is_known = |name: &&str| known.iter().any(|tool| tool.name == **name);
+    let (allowed, missing): (Vec<&str>, Vec<&str>) = review.tools().into_iter().partition(is_known);
+    let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+    (owned(allowed), owned(missing))
+}
+
+/// What a tool keeps.
+fn stores(tool: &str) -> Option<ReviewKind> {
+    match tool {
+        "memory" => Some(ReviewKind::Memory),
+        "skill_manage" => Some(ReviewKind::Skill),
+        _ => None,
+    }
+}
+
+/// A review that is about to run.
+struct Review {
+    fork: Fork,
+    message: String,
+    kept: Arc<Kept>,
+    agent: String,
+    kind: ReviewKind,
+    notify: Notify,
+}
+
+impl Review {
+    fn of(chat: &Chat, definition: &ReviewDefinition, focus: Option<&str>) -> Result<Self, Error> {
+        let desk = chat.desk();
+        let (tools, _) = tools(definition, desk);
+        let mut fork = chat.fork(ForkSpec {
+            holder: "the review".to_owned(),
+            tools: Some(tools),
+            inherit: definition.inherit,
+            max_iterations: definition.max_iterations,
+            max_input_tokens: definition.max_input_tokens,
+            max_output_tokens: None,
+        })?;
+        if let Some(model) = &definition.model {
+            fork = fork.asking(&model.name)?;
+        }
+        let wish = words::message(definition.kind, focus);
+        let message = match fork.inherits() {
+            Inherit::None => {
+                let said = digest::digest(&desk.conversation.prompt().messages());
+                format!("{said}\n{wish}")
+            }
+            Inherit::Full | Inherit::Prompt | Inherit::Session => wish,
+        };
+        let kept = Arc::new(Kept::new(Arc::clone(&chat.shared().house.listener)));
+        Ok(Self {
+            fork: fork.heard_by(Arc::clone(&kept) as _),
+            message,
+            kept,
+            agent: chat.agent().name.clone(),
+            kind: definition.kind,
+            notify: definition.notify,
+        })
+    }
+
+    /// Runs to its end, and tells of it.
+    async fn run(self, cancel: Cancel) {
+        let began = Instant::now();
+        let ended = self.fork.run(&self.message, &cancel).await;
+        let (memories, skills) = self.kept.counts();
+        let mut report = ReviewReport {
+            kind: self.kind,
+            memories,
+            skills,
+            text: String::new(),
+            failure: None,
+            sum: Sum::default(),
+            first: None,
+            parent: None,
+            denied: Vec::new(),
+            session: String::new(),
+            elapsed: began.elapsed(),
+        };
+        match ended {
+            Ok(fork) => report.take(fork),
+            Err(error) => report.failure = Some(error.message),
+        }
+        if self.notify != Notify::Off || report.failure.is_some() {
+            self.kept.outer.tell(&Event::Reviewed {
+                agent: &self.agent,
+                report: &report,
+                notify: self.notify,
+            });
+        }
+    }
+}
+
+/// Counts what a review keeps, and passes on what it is told.
+struct Kept {
+    outer: Arc<dyn Listener>,
+    memories: AtomicU32,
+    skills: AtomicU32,
+}
+
+impl Kept {
+    fn new(outer: Arc<dyn Listener>) -> Self {
+        Self {
+            outer,
+            memories: AtomicU32::new(0),
+            skills: AtomicU32::new(0),
+        }
+    }
+
+    fn counts(&self) -> (u32, u32) {
+        let count = |counter: &AtomicU32| counter.load(Ordering::SeqCst);
+        (count(&self.memories), count(&self.skills))
+    }
+
+    fn note(&self, answer: &Answer) {
+        if answer.output.is_error {
+            return;
+        }
+        let counter = match stores(&answer.call.name) {
+            Some(ReviewKind::Memory) if !is_search(&answer.call) => &self.memories,
+            Some(ReviewKind::Skill) => &self.skills,
+            _ => return,
+        };
+        counter.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Listener for Kept {
+    fn tell(&self, event: &Event<'_>) {
+        if let Event::Fork { event, .. } = event
+            && let Event::ToolEnded { answer, .. } = event
+        {
+            self.note(answer);
+        }
+        self.outer.tell(event);
+    }
+}
+
+/// Whether a call of `memory` only looks.
+fn is_search(call: &Call) -> bool {
+    let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+    arguments.get("action").and_then(Value::as_str) == Some("search")
+}

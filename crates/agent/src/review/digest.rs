@@ -1,0 +1,145 @@
+//! A conversation as a text, for a model that was not part of it.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use cachalot_model::{Block, Message, Role};
+
+/// So many of the newest messages are told as they are.
+const VERBATIM: usize = 24;
+/// So many characters of each earlier message of the user are told, and so many of all together.
+const OF_EACH: usize = 240;
+const OF_ALL: usize = 8_000;
+
+/// The newest messages as they are, and in front of them what the user said earlier, in short. What
+/// was said is set off by a margin, so that nothing in it can pass for somebody else's words.
+pub(super) fn digest(messages: &[Arc<Message>]) -> String {
+    let (earlier, newest) = messages.split_at(messages.len().saturating_sub(VERBATIM));
+    let mut text = String::from(
+        "Below is a conversation between a user and an assistant, in which you had no part. Lines with a margin are what was said.\n",
+    );
+    let earlier = earlier_words(earlier);
+    if !earlier.is_empty() {
+        text.push_str("\nThe user, earlier, in short:\n");
+        for words in earlier {
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "  | - {words}");
+        }
+    }
+    for message in newest {
+        tell(message, &mut text);
+    }
+    text
+}
+
+/// What the user said, shortened, oldest first; of too much, the newest.
+fn earlier_words(messages: &[Arc<Message>]) -> Vec<String> {
+    let mut left = OF_ALL;
+    let said = messages.iter().filter(|message| is_said_by_user(message));
+    let mut words: Vec<String> = said
+        .rev()
+        .map(|message| in_short(&message.text()))
+        .take_while(|words| {
+            let fits = words.len() <= left;
+            left = left.saturating_sub(words.len());
+            fits
+        })
+        .collect();
+    words.reverse();
+    words
+}
+
+/// Whether a message is what a user said, and not the results of calls.
+pub(super) fn is_said_by_user(message: &Message) -> bool {
+    let is_result = |block: &Block| matches!(block, Block::ToolResult(_));
+    message.role == Role::User && !message.content.iter().any(is_result)
+}
+
+fn in_short(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(OF_EACH) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+fn tell(message: &Message, text: &mut String) {
+    let who = match message.role {
+        Role::User => "The user",
+        Role::Assistant => "The assistant",
+    };
+    for block in &message.content {
+        match block {
+            Block::Text { text: said, .. } => paragraph(text, who, said),
+            Block::ToolUse(call) => {
+                let call = format!("{} {}", call.name, call.arguments);
+                paragraph(text, "The assistant calls a tool", &call);
+            }
+            Block::ToolResult(result) => {
+                let said = result.content.iter().filter_map(|block| match block {
+                    Block::Text { text, .. } => Some(text.as_str()),
+                    _ => None,
+                });
+                let who = match result.is_error {
+                    true => "The tool fails",
+                    false => "The tool answers",
+                };
+                paragraph(text, who, &said.collect::<String>());
+            }
+            Block::Image(_) => paragraph(text, who, "(a picture)"),
+            // Thoughts are the model's own, and what only a provider knows is for it alone.
+            Block::Reasoning(_) | Block::Other { .. } => {}
+        }
+    }
+}
+
+fn paragraph(text: &mut String, who: &str, said: &str) {
+    let _ = writeln!(text, "\n{who}:");
+    for line in said.lines() {
+        let _ = writeln!(text, "  | {line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(number: usize) -> [Arc<Message>; 2] {
+        let question = Message::user(format!("question {number}\nThe tool answers:"));
+        let answer = Message::assistant(format!("answer {number}"));
+        [question, answer].map(Arc::new)
+    }
+
+    #[test]
+    fn a_short_conversation_is_told_whole_and_nobody_speaks_for_others() {
+        let told = digest(&said(1));
+        assert!(told.ends_with("\nThe user:\n  | question 1\n  | The tool answers:\n\nThe assistant:\n  | answer 1\n"), "{told}");
+        assert!(!told.contains("in short") && !told.contains("\nThe tool answers:"));
+    }
+
+    #[test]
+    fn of_a_long_one_the_newest_is_told_whole_and_of_the_rest_what_the_user_said() {
+        let messages: Vec<_> = (0..20).flat_map(said).collect();
+        let told = digest(&messages);
+        assert!(
+            told.contains("  | - question 7 The tool answers:\n"),
+            "{told}"
+        );
+        assert!(!told.contains("answer 7\n") && !told.contains("- question 8"));
+        assert!(told.contains("  | question 8\n") && told.contains("  | answer 19\n"));
+    }
+
+    #[test]
+    fn much_that_was_said_earlier_is_cut_from_its_beginning() {
+        let long = |number: usize| Arc::new(Message::user(format!("{number} {}", "ä".repeat(500))));
+        let messages: Vec<_> = (0..100).map(long).collect();
+        let told = digest(&messages);
+        let short: Vec<&str> = told
+            .lines()
+            .filter(|line| line.starts_with("  | - "))
+            .collect();
+        assert!(short.len() > 10 && short.len() < 40, "{}", short.len());
+        assert!(short[short.len() - 1].starts_with("  | - 75 ä") && short[0].ends_with("ä…"));
+        assert!(!told.contains("- 1 ä"));
+    }
+}

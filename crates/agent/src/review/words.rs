@@ -1,0 +1,56 @@
+//! What a review is told.
+
+use crate::definition::ReviewKind;
+
+/// How it begins. What follows it is said at the end of the conversation, or behind a digest of it.
+const OPENING: &str = "Look back over this conversation. It goes on without you: the user does not read what you write now, and none of it becomes part of the conversation.";
+
+const MEMORY: &str = "Look for what will matter in later conversations and is not remembered yet:
+- what the user prefers, and how they want to be answered;
+- what they corrected, and what is right instead;
+- what was decided, and why;
+- facts about the user, their project and their surroundings that will stay true.
+Search long-term memory before you store anything: put right what is there instead of storing it twice, and forget what has turned out to be wrong. Store one thing in one record, under a key that somebody would look for, in words that can be understood without this conversation. Leave out what the files say anyway, what matters only for the task at hand, guesses, and everything secret.";
+
+const SKILL: &str = "Look for a way of doing something that will be needed again: steps that worked after others had failed, a procedure that the user explained or insisted on, commands and checks that belong together. See which skills there are first: improve the one that it belongs to, and make a new one only if none fits. Write it for somebody who has not seen this conversation: when it is of use, what to do in which order, how to tell that it worked, and what goes wrong. What was done once and will not come again is no skill.";
+
+const END: &str = "Most conversations hold nothing of the kind. Then change nothing, and answer: Nothing to keep. Otherwise say in one sentence what you kept.";
+
+/// What a review is told, of which the user wants this looked at above all.
+pub(super) fn message(kind: ReviewKind, focus: Option<&str>) -> String {
+    let mut paragraphs = vec![OPENING.to_owned()];
+    if matches!(kind, ReviewKind::Memory | ReviewKind::Combined) {
+        paragraphs.push(MEMORY.to_owned());
+    }
+    if matches!(kind, ReviewKind::Skill | ReviewKind::Combined) {
+        paragraphs.push(SKILL.to_owned());
+    }
+    paragraphs.push(END.to_owned());
+    if let Some(focus) = focus.map(str::trim).filter(|focus| !focus.is_empty()) {
+        paragraphs.push(format!(
+            "The user wants this to be looked at above all: {focus}"
+        ));
+    }
+    paragraphs.join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_told_what_it_looks_for_and_the_focus_stands_last() {
+        let of = |kind| message(kind, Some(" units "));
+        for (kind, memory, skill) in [
+            (ReviewKind::Memory, true, false),
+            (ReviewKind::Skill, false, true),
+            (ReviewKind::Combined, true, true),
+        ] {
+            let said = of(kind);
+            assert_eq!(said.contains(MEMORY), memory, "{kind:?}");
+            assert_eq!(said.contains(SKILL), skill, "{kind:?}");
+            assert!(said.starts_with(OPENING) && said.ends_with("above all: units"));
+        }
+        assert!(message(ReviewKind::Memory, Some("  ")).ends_with(END));
+    }
+}

@@ -1,0 +1,81 @@
+//! A conversation that its model does not take: it is summarized in the middle of a turn, and the turn
+//! goes on from there.
+
+use cachalot_model::{Error as ModelError, ErrorKind};
+
+use super::Turn;
+use super::compact::{Compacted, Why};
+use crate::Error;
+use crate::report::Stop;
+use crate::said::is_visible;
+
+/// What the model is told with a message that it had begun to answer.
+const UNDER_WAY: &str = "This message was said before the summary above was written: what was done for it until then stands in the summary, and need not be done again.";
+
+/// Who added to the message, as hooks are told.
+const SUMMARY: &str = "a summary of a conversation that was too long";
+
+/// About how many bytes make a token, where only an estimate is wanted.
+const TOKEN: u64 = 4;
+
+impl Turn<'_> {
+    /// Makes the conversation one that the model takes, once in a turn, if that is why it did not
+    /// answer. Then the user's message is held, to be sent again.
+    ///
+    /// # Errors
+    /// The failure of the model, if it is another one, or nothing helps.
+    pub(super) async fn make_room(&mut self, error: ModelError) -> Result<Result<(), Stop>, Error> {
+        if error.kind != ErrorKind::TooLong || is_visible(&self.partial) {
+            return Err(self.broken_off(error).await);
+        }
+        let why = if self.desk.is_unread {
+            "a fork is sent what it inherits as it was sent before, and not a summary of it"
+                .to_owned()
+        } else if self.agent.compaction_threshold <= 0.0 {
+            "it is not summarized by itself (`compaction_threshold: 0`; `/compact` does it)"
+                .to_owned()
+        } else if std::mem::replace(&mut self.has_overflowed, true) {
+            "it was summarized already: what is said at once is too much".to_owned()
+        } else if self.material(Why::Overflow).is_empty() {
+            "nothing stands before the message that could be summarized".to_owned()
+        } else {
+            match Box::pin(self.compact_now(Why::Overflow)).await? {
+                Ok(Compacted::Is) => return Ok(Ok(())),
+                Ok(Compacted::Not(why)) => format!("it could not be summarized: {why}"),
+                Err(stop) => return Ok(Err(stop)),
+            }
+        };
+        let length = self.length();
+        let mut error = self.broken_off(error).await;
+        error.message.push_str(&format!(
+            "; the conversation has {length}, and {why}. Say less at once, begin a new session, or go on with a model that takes more"
+        ));
+        Err(error)
+    }
+
+    /// How long the conversation is, and how long it may be, as far as that is known.
+    fn length(&self) -> String {
+        let conversation = &self.desk.conversation;
+        let bytes = conversation.prompt().bytes();
+        let takes = match conversation.model().limits().context {
+            Some(takes) => format!(" of the {takes} that the model takes"),
+            None => String::new(),
+        };
+        format!("{bytes} bytes, about {} tokens{takes}", bytes / TOKEN)
+    }
+
+    /// The user's message stands behind a summary now, and is sent again.
+    pub(super) fn stand_behind_summary(&mut self) {
+        if self.has_begun() {
+            self.paragraphs.push(UNDER_WAY.to_owned());
+        }
+        self.prompt.prefix = Some(self.desk.conversation.prefix());
+        self.added_by.push(SUMMARY.to_owned());
+        self.hold_message();
+    }
+
+    /// Whether something was answered in this turn.
+    pub(super) fn has_begun(&self) -> bool {
+        self.finish.is_some() || self.synthetic.is_some()
+    }
+}

@@ -1,0 +1,258 @@
+//! Forks of a chat: what they inherit, what they may do, and whose they are.
+
+mod differences;
+mod gate;
+mod own;
+mod sub_agents;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use cachalot_agent::{Cancel, Chat, ForkReport, ForkSpec, Inherit};
+use cachalot_core::{Effects, Extent};
+use cachalot_simulator::ScriptedReply;
+use cachalot_tools::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
+use serde_json::{Value, json};
+
+use crate::world::{WIRES, Wire, World};
+
+/// What providers find worth keeping.
+pub(super) fn long() -> String {
+    "You know whales, and say how deep they dive. ".repeat(300)
+}
+
+/// An agent with files, and more keys.
+pub(super) fn whales(keys: &str) -> String {
+    format!(
+        "
+agents:
+  root:
+    model: test
+    instruction: '{}'
+    toolsets: [{{type: filesystem}}]
+permissions: {{allow: [safe, danger]}}
+{keys}",
+        long()
+    )
+}
+
+pub(super) fn spec(tools: &[&str], inherit: Inherit) -> ForkSpec {
+    ForkSpec {
+        holder: "the review".to_owned(),
+        tools: Some(tools.iter().map(|&tool| tool.to_owned()).collect()),
+        inherit,
+        max_iterations: 10,
+        max_input_tokens: None,
+        max_output_tokens: None,
+    }
+}
+
+pub(super) async fn forked(chat: &Chat, spec: ForkSpec, message: &str) -> ForkReport {
+    let fork = chat.fork(spec).unwrap();
+    fork.run(message, &Cancel::default()).await.unwrap()
+}
+
+/// A tool that remembers with what it was entered.
+pub(super) struct Recording {
+    about: About,
+    entered: Mutex<Vec<Value>>,
+    times: AtomicUsize,
+}
+
+impl Recording {
+    pub(super) fn new(name: &str) -> Arc<Self> {
+        Self::with(name, |_| {})
+    }
+
+    pub(super) fn with(name: &str, change: impl FnOnce(&mut About)) -> Arc<Self> {
+        let mut about = About {
+            name: name.to_owned(),
+            description: "Does something.".to_owned(),
+            parameters: json!({"type": "object", "properties": {"what": {"type": "string"}}}),
+            version: 1,
+            origin: Origin::BuiltIn,
+            read_only: false,
+            exclusive: true,
+            class: CacheClass::Never,
+        };
+        change(&mut about);
+        Arc::new(Self {
+            about,
+            entered: Mutex::default(),
+            times: AtomicUsize::new(0),
+        })
+    }
+
+    pub(super) fn times(&self) -> usize {
+        self.times.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn entered(&self) -> Vec<Value> {
+        self.entered.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl Tool for Recording {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn effects(&self, _: &Arguments, _: &Context) -> Effects {
+        match self.about.read_only {
+            true => Effects {
+                reads: Extent::NOTHING,
+                writes: Extent::NOTHING,
+            },
+            false => Effects::UNKNOWN,
+        }
+    }
+
+    async fn run(&self, arguments: Arguments, _: &Context) -> Output {
+        self.times.fetch_add(1, Ordering::SeqCst);
+        self.entered.lock().unwrap().push(arguments.into());
+        Output::text("done")
+    }
+}
+
+/// How much the provider has kept of the parent's last request, as far as it can be read again.
+fn kept(wire: Wire, report: &ForkReport) -> u64 {
+    let parent = report.parent.unwrap();
+    match wire {
+        // Everything up to the marker in the newest message.
+        Wire::Messages => parent.cache_read + parent.cache_write(),
+        // What was thought while tools were called is left out once somebody says something else: so
+        // it is in the chat itself.
+        Wire::Thinking => report.first.unwrap().cache_read,
+        // Whole steps of it.
+        Wire::Chat | Wire::Responses => parent.total_input() / 128 * 128,
+    }
+}
+
+fn replies() -> Vec<ScriptedReply> {
+    vec![
+        ScriptedReply::call("read_file", json!({"path": "depths"})),
+        ScriptedReply::text("1,200 m."),
+        ScriptedReply::text("Nothing to keep."),
+    ]
+}
+
+async fn after_a_turn(wire: Wire, replies: Vec<ScriptedReply>) -> (World, Chat) {
+    let world = World::new(wire, &whales(""), replies).await;
+    world.write("depths", "The cachalot dived 1,200 m.");
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "How deep?").await;
+    (world, chat)
+}
+
+/// What is said is the only thing in which a fork's first request differs from what the chat itself
+/// would have sent: said in the chat, it makes the same request, byte for byte.
+#[tokio::test]
+async fn the_first_request_is_the_parents_last_and_a_message_and_is_read_from_what_that_left() {
+    for wire in WIRES {
+        let (world, chat) = after_a_turn(wire, replies()).await;
+        let report = forked(&chat, spec(&["read_file"], Inherit::Full), "Look back.").await;
+        assert_eq!(report.text, "Nothing to keep.");
+        assert_eq!(report.differences, []);
+        let first = report.first.unwrap();
+        assert!(first.cache_read > 0, "{wire:?}");
+        assert_eq!(first.cache_read, kept(wire, &report), "{wire:?}");
+        assert!(first.cache_read * 10 > first.total_input() * 9, "{first:?}");
+
+        let (control, mut same) = after_a_turn(wire, replies()).await;
+        let said = "Look back.\n\nOnly these tools may be used here: `read_file`.";
+        let turn = control.turn(&mut same, said).await;
+        assert_eq!(turn.sum.usage, first);
+        let body = |world: &World| world.simulator.received().pop().unwrap().body;
+        let address = |world: &World| world.simulator.url();
+        let text = |world: &World| String::from_utf8(body(world).to_vec()).unwrap();
+        assert_eq!(
+            text(&world).replace(&address(&world), ""),
+            text(&control).replace(&address(&control), "")
+        );
+        control.check();
+        world.check();
+    }
+}
+
+/// The options of the source, beside each other.
+#[tokio::test]
+async fn less_that_is_inherited_is_read_anew() {
+    for wire in WIRES {
+        for inherit in [Inherit::Prompt, Inherit::Session, Inherit::None] {
+            let (world, chat) = after_a_turn(wire, replies()).await;
+            let report = forked(&chat, spec(&["read_file"], inherit), "Look back.").await;
+            assert_eq!(report.text, "Nothing to keep.");
+            let first = report.first.unwrap();
+            assert_eq!(first.cache_read, 0, "{wire:?} {inherit:?}");
+            assert!(report.parent.unwrap().cache_read > 0);
+            let body = world.last_body();
+            let tools = body["tools"].as_array().unwrap();
+            assert_eq!(tools.len(), 1, "{wire:?} {inherit:?}");
+            let said = crate::bodies::turns(&body).len();
+            assert_eq!(said, if inherit == Inherit::None { 1 } else { 5 });
+            world.check_between(&[2]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_parent_goes_on_as_if_there_were_no_fork_while_one_runs_and_behind_it() {
+    for wire in WIRES {
+        let replies = vec![
+            ScriptedReply::text("1,200 m."),
+            ScriptedReply::call("read_file", json!({"path": "depths"})),
+            ScriptedReply::text("Nothing to keep."),
+            ScriptedReply::text("You are welcome."),
+        ];
+        let world = World::new(wire, &whales(""), replies).await;
+        world.write("depths", "The cachalot dived 1,200 m.");
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "How deep?").await;
+        let before = world.session(chat.session()).await;
+        let heard = world.told.shown();
+        let report = forked(&chat, spec(&["read_file"], Inherit::Full), "Look back.").await;
+        let after = world.session(chat.session()).await;
+        assert_eq!(before, after);
+        // No text of it is shown as an answer.
+        assert_eq!(world.told.shown(), heard);
+
+        let own = world.session(&report.session).await;
+        assert_eq!(own.head.parent.as_deref(), Some(chat.session()));
+        assert_eq!(own.head.title.as_deref().map(|it| &it[..10]), Some("Look back."));
+        assert_eq!((own.totals.answers, own.messages), (2, 6));
+        assert_eq!(world.turn(&mut chat, "Thanks.").await.text, "You are welcome.");
+        let received = world.simulator.received();
+        // The parent's second request continues its first.
+        crate::bodies::check(&[received[0].clone(), received[3].clone()]);
+        world.check_between(&[3]);
+    }
+}
+
+/// A fork does not borrow the chat: it is made in no time, and both go on.
+#[tokio::test]
+async fn a_fork_and_its_chat_go_on_at_the_same_time() {
+    let script = "rules:\n  - user: '^Look back'\n    steps: [{text: looked}]\notherwise: {text: said}\n";
+    let script = cachalot_simulator::Script::parse("script.yaml", script).unwrap();
+    let world = World::scripted(Wire::Messages, &whales(""), script).await;
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "How deep?").await;
+    let forks: Vec<_> = (0..3)
+        .map(|_| chat.fork(spec(&[], Inherit::Full)).unwrap())
+        .map(|fork| tokio::spawn(async move { fork.run("Look back.", &Cancel::default()).await }))
+        .collect();
+    assert_eq!(world.turn(&mut chat, "And then?").await.text, "said");
+    let mut sessions = BTreeSet::new();
+    for fork in forks {
+        let report = fork.await.unwrap().unwrap();
+        assert_eq!(report.text, "looked");
+        assert!(report.first.unwrap().cache_read > 0);
+        sessions.insert(report.session);
+    }
+    assert_eq!(sessions.len(), 3);
+    let received = world.simulator.received();
+    let each: Vec<usize> = (1..received.len()).collect();
+    world.check_between(&each);
+}

@@ -1,0 +1,299 @@
+//! A call that may not be made is not made, whatever way it takes.
+
+use std::sync::Arc;
+
+use cachalot_agent::{Inherit, Stop};
+use cachalot_cache::{Bounds, Cache, Ledger, Options};
+use cachalot_core::Seals;
+use cachalot_hooks::{Event, Output};
+use cachalot_memory::in_process::InProcessMemory;
+use cachalot_simulator::{ScriptedCall, ScriptedReply};
+use cachalot_tools::{Answered, CacheClass};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{Recording, forked, spec, whales};
+use crate::bodies::{Turn, turns};
+use crate::ear::Says;
+use crate::told::{Ended, Note};
+use crate::world::{WIRES, Wire, World};
+
+/// What hooks hear of calls.
+const OF_CALLS: [Event; 6] = [
+    Event::ToolInputTransform,
+    Event::ToolGuard,
+    Event::PreToolUse,
+    Event::PermissionRequest,
+    Event::ToolResponseTransform,
+    Event::PostToolUse,
+];
+
+fn call(tool: &str) -> ScriptedReply {
+    ScriptedReply::call(tool, json!({}))
+}
+
+/// The calls of forks that have ended.
+fn ended(world: &World) -> Vec<Ended> {
+    let ended = |note| match note {
+        Note::Fork(_, note) => match *note {
+            Note::Ended(ended) => Some(ended),
+            _ => None,
+        },
+        _ => None,
+    };
+    world.told.notes().into_iter().filter_map(ended).collect()
+}
+
+fn of_calls(world: &World) -> Vec<String> {
+    let heard = world.ear.heard();
+    let heard = heard.iter().filter(|input| OF_CALLS.contains(&input.event));
+    heard
+        .map(|input| {
+            let tool = input.tool.as_ref().map_or("", |tool| tool.name.as_str());
+            format!("{} {tool}", input.event.name())
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_denied_call_is_an_ordinary_result_that_nobody_else_hears_of() {
+    for wire in WIRES {
+        let replies = vec![
+            ScriptedReply::text("1,200 m."),
+            call("danger").and_call("safe", json!({})).and_call("nothing_there", json!({})),
+            ScriptedReply::text("Nothing to keep."),
+        ];
+        // Nothing allows it, so that it would be asked about.
+        let file = whales("").replace("[safe, danger]", "[safe]");
+        let mut world = World::new(wire, &file, replies).await;
+        let (safe, danger) = (Recording::new("safe"), Recording::new("danger"));
+        world.tools = vec![Arc::clone(&safe) as _, Arc::clone(&danger) as _];
+        world.ear.listen_to_all();
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "How deep?").await;
+        let before = world.session(chat.session()).await;
+        let report = forked(&chat, spec(&["safe", "memory"], Inherit::Full), "Look back.").await;
+        assert_eq!((report.text.as_str(), report.stop), ("Nothing to keep.", Stop::End));
+        assert_eq!(report.denied, ["danger", "nothing_there"]);
+        assert_eq!((danger.times(), safe.times()), (0, 1));
+        assert_eq!(world.answers.asked(), []);
+        let heard = of_calls(&world);
+        assert!(!heard.is_empty());
+        assert!(heard.iter().all(|heard| heard.ends_with(" safe")), "{heard:?}");
+        assert_eq!(world.session(chat.session()).await, before);
+        assert_eq!(world.messages(chat.session()).await.len(), 2);
+
+        let ended = ended(&world);
+        let mut how: Vec<_> = ended.iter().map(|ended| (ended.tool.as_str(), ended.is_error)).collect();
+        how.sort_unstable();
+        assert_eq!(how, [("danger", true), ("nothing_there", true), ("safe", false)]);
+        let Turn::Results(results) = turns(&world.last_body()).pop().unwrap() else {
+            panic!("no results");
+        };
+        let denial = &results[0].1;
+        for part in ["`danger`", "the review", "`safe`", "Do not call it again"] {
+            assert!(denial.contains(part), "{denial}");
+        }
+        // What the agent does not have is not offered.
+        assert!(!denial.contains("memory"), "{denial}");
+        assert_eq!(results[1].1, "done");
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn what_works_on_behalf_of_a_fork_may_use_no_more_than_the_fork() {
+    let file = "
+agents:
+  root: {model: test, instruction: You lead., sub_agents: [worker]}
+  worker: {model: test, instruction: You work., sub_agents: [hand]}
+  hand: {model: test, instruction: You are a hand.}
+permissions: {allow: [safe, danger]}
+";
+    for wire in WIRES {
+        let transfer = |agent: &str| {
+            ScriptedReply::call("transfer_task", json!({"agent": agent, "task": "Work."}))
+        };
+        let replies = vec![
+            ScriptedReply::text("hello"),
+            transfer("worker"),
+            call("danger").and_call("safe", json!({})),
+            transfer("hand"),
+            call("danger").and_call("safe", json!({})),
+            ScriptedReply::text("by hand"),
+            ScriptedReply::text("worked"),
+            ScriptedReply::text("done"),
+        ];
+        let mut world = World::new(wire, file, replies).await;
+        let (safe, danger) = (Recording::new("safe"), Recording::new("danger"));
+        world.tools = vec![Arc::clone(&safe) as _, Arc::clone(&danger) as _];
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "Hello.").await;
+        let allowed = spec(&["safe", "transfer_task"], Inherit::Full);
+        let report = forked(&chat, allowed, "Have it done.").await;
+        assert_eq!(report.text, "done");
+        assert_eq!((danger.times(), safe.times()), (0, 2));
+        assert_eq!(report.denied, ["danger"]);
+        // All of it is the fork's.
+        assert_eq!((report.sum.model_calls, report.sum.tool_calls), (7, 6));
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn what_a_hook_makes_of_the_input_of_a_call_does_not_lead_to_another_tool() {
+    let replies = vec![
+        ScriptedReply::text("hello"),
+        call("safe").and_call("danger", json!({})),
+        ScriptedReply::text("done"),
+    ];
+    let mut world = World::new(Wire::Chat, &whales(""), replies).await;
+    let (safe, danger) = (Recording::new("safe"), Recording::new("danger"));
+    world.tools = vec![Arc::clone(&safe) as _, Arc::clone(&danger) as _];
+    let rewriting = json!({"what": "danger", "name": "danger", "tool": "danger", "tool_name": "danger"});
+    let Value::Object(rewriting) = rewriting else {
+        unreachable!();
+    };
+    for event in [Event::ToolInputTransform, Event::PreToolUse] {
+        let updated = rewriting.clone();
+        world.ear.on(event, move |_| {
+            Some(Says::This(Output {
+                updated_input: Some(updated.clone()),
+                ..Output::default()
+            }))
+        });
+    }
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "Hello.").await;
+    let report = forked(&chat, spec(&["safe"], Inherit::Full), "Go.").await;
+    assert_eq!(report.denied, ["danger"]);
+    assert_eq!((danger.times(), safe.times()), (0, 1));
+    assert_eq!(safe.entered()[0]["what"], "danger");
+    world.check();
+}
+
+#[tokio::test]
+async fn a_result_that_is_there_already_is_not_given_either() {
+    let file = whales("tools: {cacheToolResults: true, cacheToolResultsScope: workspace}\n");
+    for wire in WIRES {
+        let read = || ScriptedReply::call("read_file", json!({"path": "secret"}));
+        let replies = vec![
+            read(),
+            ScriptedReply::text("read"),
+            read(),
+            ScriptedReply::text("not read"),
+            read(),
+            ScriptedReply::text("read again"),
+        ];
+        let mut world = World::new(wire, &file, replies).await;
+        let memory = Arc::new(InProcessMemory::new(Arc::clone(&world.clock)));
+        world.results = Some(Cache::new(Options {
+            memory: Some(memory),
+            ledger: Ledger::none(),
+            clock: Arc::clone(&world.clock),
+            seals: Arc::new(Seals::none()),
+            bounds: Bounds::default(),
+            warn: Arc::new(|line| panic!("{line}")),
+        }));
+        world.write("secret", "It lies deeper.");
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "How deep?").await;
+        forked(&chat, spec(&["list_dir"], Inherit::Full), "Look back.").await;
+        // It would have been there.
+        forked(&chat, spec(&["read_file"], Inherit::Full), "Look back.").await;
+        let ended = ended(&world);
+        assert_eq!(ended[0].how, Answered::Refused);
+        assert!(ended[0].is_error && !ended[0].text.contains("deeper"), "{ended:?}");
+        assert_eq!(ended[1].how, Answered::Hit);
+        world.check_between(&[2, 4]);
+    }
+}
+
+const TOOLS: [&str; 5] = ["read_a", "read_b", "act_a", "act_b", "act_c"];
+
+/// A gate, whether a hook rewrites what it hears of, and batches of calls.
+type Case = (Vec<bool>, bool, Vec<Vec<usize>>);
+
+fn cases() -> impl Strategy<Value = Case> {
+    let gate = prop::collection::vec(any::<bool>(), TOOLS.len());
+    let batch = prop::collection::vec(0..=TOOLS.len(), 1..6);
+    (gate, any::<bool>(), prop::collection::vec(batch, 1..4))
+}
+
+fn reply(batch: &[usize]) -> ScriptedReply {
+    let calls = batch.iter().map(|at| ScriptedCall {
+        name: TOOLS.get(*at).copied().unwrap_or("unheard_of").to_owned(),
+        arguments: json!({}),
+    });
+    ScriptedReply {
+        tool_calls: calls.collect(),
+        ..ScriptedReply::default()
+    }
+}
+
+async fn holds((gate, rewrites, batches): Case) {
+    let mut replies = vec![ScriptedReply::text("hello")];
+    replies.extend(batches.iter().map(|batch| reply(batch)));
+    replies.push(ScriptedReply::text("done"));
+    let file = whales("tools: {cacheToolResults: true}\n")
+        .replace("[safe, danger]", "['*']");
+    let mut world = World::new(Wire::Chat, &file, replies).await;
+    let tools = TOOLS.map(|name| {
+        Recording::with(name, |about| {
+            about.read_only = name.starts_with("read");
+            about.exclusive = !about.read_only;
+            if about.read_only {
+                about.class = CacheClass::Immutable;
+            }
+        })
+    });
+    world.tools = tools.iter().map(|tool| Arc::clone(tool) as _).collect();
+    world.ear.listen(OF_CALLS);
+    if rewrites {
+        world.ear.on(Event::ToolInputTransform, |_| {
+            let updated = json!({"what": "act_c"});
+            Some(Says::This(Output {
+                updated_input: updated.as_object().cloned(),
+                ..Output::default()
+            }))
+        });
+    }
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "Hello.").await;
+    let named = TOOLS.iter().zip(&gate).filter(|(_, is)| **is);
+    let allowed: Vec<&str> = named.map(|(name, _)| *name).collect();
+    let report = forked(&chat, spec(&allowed, Inherit::Full), "Go.").await;
+    assert_eq!(report.text, "done");
+    let called = |name: &str| {
+        let calls = batches.iter().flatten();
+        calls.filter(|at| TOOLS.get(**at) == Some(&name)).count()
+    };
+    for (name, tool) in TOOLS.iter().zip(&tools) {
+        let is_allowed = allowed.contains(name);
+        let acts = name.starts_with("act");
+        match (is_allowed, called(name)) {
+            (false, _) | (true, 0) => assert_eq!(tool.times(), 0, "{name}"),
+            (true, times) if acts => assert_eq!(tool.times(), times, "{name}"),
+            // What was read is not read again.
+            (true, _) => assert_eq!(tool.times(), 1, "{name}"),
+        }
+        assert_eq!(
+            report.denied.iter().any(|denied| denied == name),
+            !is_allowed && called(name) > 0
+        );
+    }
+    for heard in of_calls(&world) {
+        assert!(allowed.iter().any(|name| heard.ends_with(name)), "{heard}");
+    }
+    world.check();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_a_gate_does_not_let_through_is_never_entered(case in cases()) {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(holds(case));
+    }
+}

@@ -1,0 +1,326 @@
+//! What a fork uses is its own: its session, its budget, its cost, its end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use cachalot_agent::{
+    AgentDefinition, Cancel, Chat, ContextSource, ErrorKind, ForkSpec, Inherit, Stop, Sum,
+};
+use cachalot_hooks::Event;
+use cachalot_simulator::{Fault, ScriptedReply, ScriptedUsage};
+use serde_json::json;
+
+use super::{Recording, forked, spec, whales};
+use crate::cancelling::Forever;
+use crate::ear::adds;
+use crate::told::Note;
+use crate::world::{WIRES, Wire, World};
+
+fn call(tool: &str) -> ScriptedReply {
+    ScriptedReply::call(tool, json!({}))
+}
+
+async fn after_a_turn(mut world: World, change: impl FnOnce(&mut World)) -> (World, Chat) {
+    change(&mut world);
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "How deep?").await;
+    (world, chat)
+}
+
+/// Whoever lists a tool lets it be used. What rules want asked about is refused all the same, and so
+/// is what nobody lists.
+#[tokio::test]
+async fn a_fork_asks_nobody_and_what_would_be_asked_about_is_refused() {
+    let unlisted = ForkSpec {
+        tools: None,
+        ..spec(&[], Inherit::Full)
+    };
+    let listed = || spec(&["act", "safe"], Inherit::Full);
+    for wire in WIRES {
+        for (rules, spec, entered) in [
+            ("allow: [safe]", listed(), 1),
+            ("allow: [safe], ask: [act]", listed(), 0),
+            ("allow: [safe], deny: [act]", listed(), 0),
+            ("allow: [safe]", unlisted.clone(), 0),
+        ] {
+            let replies = vec![
+                ScriptedReply::text("1,200 m."),
+                call("act").and_call("safe", json!({})),
+                ScriptedReply::text("done"),
+            ];
+            let file = whales("").replace("allow: [safe, danger]", rules);
+            let world = World::new(wire, &file, replies).await;
+            let (act, safe) = (Recording::new("act"), Recording::new("safe"));
+            let tools = vec![Arc::clone(&act) as _, Arc::clone(&safe) as _];
+            let (world, chat) = after_a_turn(world, |world| world.tools = tools).await;
+            let report = forked(&chat, spec, "Go.").await;
+            assert_eq!((act.times(), safe.times()), (entered, 1), "{rules}");
+            assert_eq!(world.answers.asked(), []);
+            // It is let through by the gate, and refused by the rules.
+            assert_eq!(report.denied, [] as [&str; 0]);
+            world.check();
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_fork_costs_is_its_own_and_the_chats_and_no_turns() {
+    for wire in WIRES {
+        let replies = vec![
+            ScriptedReply::text("1,200 m."),
+            call("safe"),
+            ScriptedReply::text("done"),
+            ScriptedReply::text("yes"),
+        ];
+        let world = World::new(wire, &whales(""), replies).await;
+        let tools = vec![Recording::new("safe") as _];
+        let (world, mut chat) = after_a_turn(world, |world| world.tools = tools).await;
+        let before = chat.total();
+        let report = forked(&chat, spec(&["safe"], Inherit::Full), "Go.").await;
+        assert_eq!((report.sum.model_calls, report.sum.tool_calls), (2, 1));
+        assert!(report.sum.paid.cost.picodollars > 0);
+        let mut total = before;
+        total += report.sum;
+        assert_eq!(chat.total(), total);
+        let turn = world.turn(&mut chat, "Thanks.").await;
+        assert_eq!((turn.sum.model_calls, turn.sum.tool_calls), (1, 0));
+        total += turn.sum;
+        assert_eq!(chat.total(), total);
+        let own = world.session(&report.session).await.totals;
+        assert_eq!((own.answers, own.usage), (2, report.sum.usage));
+        assert_eq!(world.session(chat.session()).await.totals.answers, 2);
+        assert_eq!(chat.close().await, total);
+        world.check_between(&[3]);
+    }
+}
+
+#[tokio::test]
+async fn a_fork_counts_against_the_budget_of_the_chat() {
+    let usage = ScriptedUsage {
+        input: Some(600),
+        ..ScriptedUsage::default()
+    };
+    let text = |text| ScriptedReply::text(text).with_usage(usage);
+    let replies = vec![text("one"), text("two")];
+    let world = World::new(Wire::Chat, &whales("budget: {max_tokens: 1000}\n"), replies).await;
+    let (world, mut chat) = after_a_turn(world, |_| {}).await;
+    let report = forked(&chat, spec(&[], Inherit::Full), "Go.").await;
+    assert_eq!(report.stop, Stop::End);
+    let turn = world.turn(&mut chat, "Again.").await;
+    assert!(matches!(turn.stop, Stop::Budget(_)), "{turn:?}");
+    let report = forked(&chat, spec(&[], Inherit::Full), "Go.").await;
+    assert!(matches!(report.stop, Stop::Budget(_)), "{report:?}");
+    assert_eq!((report.sum, report.first), (Sum::default(), None));
+    world.check();
+}
+
+#[tokio::test]
+async fn a_fork_has_budgets_of_its_own() {
+    let usage = ScriptedUsage {
+        input: Some(600),
+        output: Some(50),
+        ..ScriptedUsage::default()
+    };
+    let limited = |change: fn(&mut ForkSpec)| {
+        let mut spec = spec(&["safe"], Inherit::Full);
+        change(&mut spec);
+        spec
+    };
+    for (spec, calls, which) in [
+        (limited(|spec| spec.max_iterations = 2), 2, ""),
+        // It is known from the chat how long the first request is at least.
+        (limited(|spec| spec.max_input_tokens = Some(599)), 0, "max_input_tokens"),
+        (limited(|spec| spec.max_input_tokens = Some(1_199)), 1, "max_input_tokens"),
+        (limited(|spec| spec.max_input_tokens = Some(1_800)), 3, "max_input_tokens"),
+        (limited(|spec| spec.max_output_tokens = Some(100)), 2, "max_output_tokens"),
+        (limited(|spec| spec.max_output_tokens = Some(50)), 1, "max_output_tokens"),
+    ] {
+        let mut replies = vec![ScriptedReply::text("1,200 m.").with_usage(usage)];
+        for number in 0..calls {
+            let arguments = json!({"what": format!("{number}")});
+            replies.push(ScriptedReply::call("safe", arguments).with_usage(usage));
+        }
+        let world = World::new(Wire::Responses, &whales(""), replies).await;
+        let tools = vec![Recording::new("safe") as _];
+        let (world, chat) = after_a_turn(world, |world| world.tools = tools).await;
+        let is_counted = which.is_empty();
+        let report = forked(&chat, spec, "Go.").await;
+        assert_eq!(report.sum.model_calls, calls, "{report:?}");
+        match &report.stop {
+            Stop::Iterations(2) => assert!(is_counted),
+            Stop::Budget(why) => assert!(why.contains(which) && why.contains("the review"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn a_fork_needs_a_name_something_to_do_and_something_said() {
+    let world = World::new(Wire::Chat, &whales(""), vec![]).await;
+    let chat = world.chat().await;
+    let nameless = ForkSpec {
+        holder: " ".to_owned(),
+        ..spec(&[], Inherit::Full)
+    };
+    let idle = ForkSpec {
+        max_iterations: 0,
+        ..spec(&[], Inherit::Full)
+    };
+    for (spec, what) in [(nameless, "holder"), (idle, "max_iterations")] {
+        let Err(refused) = chat.fork(spec) else {
+            panic!("{what}");
+        };
+        assert_eq!(refused.kind, ErrorKind::Fork);
+        assert!(refused.message.contains(what), "{refused}");
+    }
+    let fork = chat.fork(spec(&[], Inherit::Full)).unwrap();
+    let refused = fork.run(" \n", &Cancel::default()).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Input);
+    world.check();
+}
+
+#[tokio::test]
+async fn a_fork_ends_with_its_chat_and_when_it_is_cancelled() {
+    for how in ["dropped", "closed", "cancelled"] {
+        let replies = vec![ScriptedReply::text("1,200 m."), call("forever")];
+        let world = World::new(Wire::Messages, &whales(""), replies).await;
+        let forever = Arc::new(Forever::new("forever"));
+        let tools = vec![Arc::clone(&forever) as _];
+        let (world, chat) = after_a_turn(world, |world| world.tools = tools).await;
+        let fork = chat.fork(spec(&["forever"], Inherit::Full)).unwrap();
+        let cancel = Cancel::default();
+        let switch = cancel.clone();
+        let running = tokio::spawn(async move { fork.run("Go.", &switch).await });
+        let began = Note::Fork("the review".to_owned(), Box::new(Note::Began("forever".to_owned())));
+        world.until("the call", |world| world.told.notes().contains(&began)).await;
+        match how {
+            "dropped" => drop(chat),
+            "closed" => {
+                chat.close().await;
+            }
+            _ => cancel.cancel(),
+        }
+        let report = running.await.unwrap().unwrap();
+        assert_eq!(report.stop, Stop::Interrupted, "{how}");
+        assert!(forever.was_dropped());
+        // What it did is kept, as of any interrupted turn.
+        assert_eq!(world.messages(&report.session).await.len(), 6);
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn a_fork_that_failed_is_paid_for_all_the_same() {
+    let replies = vec![
+        ScriptedReply::text("1,200 m."),
+        call("safe"),
+        ScriptedReply::default().with_fault(Fault::status(500).times(3)),
+    ];
+    let world = World::new(Wire::Chat, &whales(""), replies).await;
+    let tools = vec![Recording::new("safe") as _];
+    let (world, chat) = after_a_turn(world, |world| world.tools = tools).await;
+    let before = chat.total();
+    let fork = chat.fork(spec(&["safe"], Inherit::Full)).unwrap();
+    let failed = fork.run("Go.", &Cancel::default()).await.unwrap_err();
+    assert_eq!(failed.kind, ErrorKind::Model);
+    assert_eq!(chat.total().model_calls, before.model_calls + 1);
+    world.check();
+}
+
+/// Counts how often it is asked.
+struct Asked(AtomicUsize);
+
+#[async_trait]
+impl ContextSource for Asked {
+    async fn paragraph(&self, _: &AgentDefinition, _: &str) -> Option<String> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Some("It is about whales.".to_owned())
+    }
+}
+
+#[tokio::test]
+async fn what_hooks_add_stands_behind_what_is_inherited_and_memories_are_not_asked_for() {
+    for wire in WIRES {
+        let replies = ["one", "two"].map(ScriptedReply::text).to_vec();
+        let world = World::new(wire, &whales(""), replies).await;
+        let source = Arc::new(Asked(AtomicUsize::new(0)));
+        let sources = vec![Arc::clone(&source) as _];
+        let (world, chat) = after_a_turn(world, |world| {
+            world.sources = sources;
+            world.ear.listen_to_all();
+            for event in [Event::SessionStart, Event::PreUserTurn, Event::TurnStart] {
+                world.ear.say(event, adds(&format!("added by {}", event.name())));
+            }
+        })
+        .await;
+        let report = forked(&chat, spec(&[], Inherit::Full), "Look back.").await;
+        assert_eq!(report.differences, []);
+        assert!(report.first.unwrap().cache_read > 0);
+        assert_eq!(source.0.load(Ordering::SeqCst), 1);
+        let said = world.messages(&report.session).await[2].clone();
+        let said = format!("{said:?}");
+        assert!(said.contains("added by session_start"), "{said}");
+        assert!(said.contains("added by turn_start") && !said.contains("about whales"), "{said}");
+        // Nobody is told that the chat's own session has ended.
+        let over: Vec<_> = world.ear.heard_of(Event::SessionEnd);
+        let over: Vec<_> = over.into_iter().map(|input| input.session_id).collect();
+        assert_eq!(over, [report.session.clone()]);
+        let told = world.ear.heard_of(Event::SessionStart).pop().unwrap();
+        assert_eq!(told.parent_session_id.as_deref(), Some(chat.session()));
+        assert_eq!(told.session_id, report.session);
+        // What was not the user's is not told as such.
+        assert_eq!(world.ear.heard_of(Event::UserPromptSubmit).len(), 1);
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn a_fork_that_is_too_long_is_not_summarized_before_it_has_read_what_it_inherits() {
+    let script = "
+context: 4000
+otherwise: {text: yes}
+";
+    let script = cachalot_simulator::Script::parse("script.yaml", script).unwrap();
+    let file = whales("").replace(&super::long(), "You know whales.");
+    let world = World::scripted(Wire::Messages, &file, script).await;
+    let (world, chat) = after_a_turn(world, |_| {}).await;
+    let fork = chat.fork(spec(&[], Inherit::Full)).unwrap();
+    let much = "deep ".repeat(10_000);
+    let failed = fork.run(&much, &Cancel::default()).await.unwrap_err();
+    assert!(failed.message.contains("and not a summary of it"), "{failed}");
+    assert_eq!(world.bodies().len(), 2);
+    world.check();
+}
+
+#[tokio::test]
+async fn a_turn_that_was_interrupted_is_mended_in_the_fork_alone() {
+    for wire in WIRES {
+        let replies = vec![
+            call("forever"),
+            ScriptedReply::text("looked"),
+            ScriptedReply::text("yes"),
+        ];
+        let mut world = World::new(wire, &whales(""), replies).await;
+        let forever = Arc::new(Forever::new("forever"));
+        world.tools = vec![Arc::clone(&forever) as _];
+        let mut chat = world.chat().await;
+        {
+            // Its future is dropped: nobody has mended anything.
+            let never = Cancel::default();
+            let turn = chat.turn("Go.", &never);
+            let began = |world: &World| world.told.notes().contains(&Note::Began("forever".to_owned()));
+            tokio::select! {
+                _ = turn => panic!("it ends"),
+                () = world.until("the call", began) => {}
+            }
+        }
+        let before = world.session(chat.session()).await;
+        let report = forked(&chat, spec(&[], Inherit::Full), "Look back.").await;
+        assert_eq!(report.text, "looked");
+        assert_eq!(world.session(chat.session()).await, before);
+        assert_eq!(world.turn(&mut chat, "Again.").await.text, "yes");
+        world.check_between(&[2]);
+    }
+}

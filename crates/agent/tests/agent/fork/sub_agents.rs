@@ -1,0 +1,220 @@
+//! Sub-agents that go on with the conversation of whoever gives them a task.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_agent::Cancel;
+use cachalot_hooks::Event;
+use cachalot_simulator::{Fault, ScriptedReply};
+use serde_json::json;
+
+use super::{Recording, long};
+use crate::bodies::{self, Turn, turns};
+use crate::told::Note;
+use crate::world::{WIRES, Wire, World, load};
+
+fn team() -> String {
+    format!(
+        "
+agents:
+  root:
+    model: test
+    instruction: '{}'
+    toolsets: [{{type: shell}}, {{type: filesystem}}]
+    sub_agents: [{{name: reader, fork: true}}, {{name: diver, fork: true}}, stranger]
+  reader:
+    model: test
+    description: Reads files.
+    instruction: Answer in one word.
+    toolsets: [{{type: filesystem}}]
+  diver: {{model: test}}
+  stranger: {{model: test}}
+permissions: {{allow: [shell, safe]}}
+",
+        long()
+    )
+}
+
+fn transfer(agent: &str, task: &str) -> ScriptedReply {
+    ScriptedReply::call("transfer_task", json!({"agent": agent, "task": task}))
+}
+
+#[tokio::test]
+async fn a_forked_sub_agent_sees_the_conversation_and_may_use_its_own_tools() {
+    for wire in WIRES {
+        let replies = vec![
+            ScriptedReply::text("hello"),
+            ScriptedReply::text("On it.").and_call(
+                "transfer_task",
+                json!({"agent": "reader", "task": "Read depths."}),
+            ),
+            ScriptedReply::call("shell", json!({"command": "touch there"}))
+                .and_call("read_file", json!({"path": "depths"})),
+            ScriptedReply::text("Deep."),
+            ScriptedReply::text("The reader says: deep."),
+        ];
+        let world = World::new(wire, &team(), replies).await;
+        world.write("depths", "1,200 m");
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "Hello.").await;
+        let report = world.turn(&mut chat, "How deep?").await;
+        assert_eq!(report.text, "The reader says: deep.");
+        assert_eq!((report.sum.model_calls, report.sum.tool_calls), (4, 3));
+        assert_eq!(chat.total().model_calls, 5);
+        assert!(!world.root.path().join("there").exists());
+
+        let received = world.simulator.received();
+        // The fork's requests go on from the one that the call answered, and so does the one behind.
+        bodies::check(&received[..4]);
+        bodies::check(&[received[1].clone(), received[4].clone()]);
+        let said = turns(&received[2].json());
+        let Some(Turn::User(said)) = said.last() else {
+            panic!("{said:?}");
+        };
+        for part in ["`reader`", "Answer in one word.", "Read depths.", "`read_file`"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(!said.contains("`shell`"), "{said}");
+        let denied = world.told.ended();
+        assert_eq!((denied[0].agent.as_str(), denied[0].tool.as_str()), ("reader", "shell"));
+        assert!(denied[0].text.contains("the agent `reader` may not use it"), "{denied:?}");
+
+        let child = world.session("session-1").await;
+        assert_eq!(child.head.agent, "reader");
+        assert_eq!(child.head.parent.as_deref(), Some(chat.session()));
+        assert_eq!(child.head.origin.unwrap().session, chat.session());
+        assert_eq!(child.totals.usage.cache_read * 10 / 9 > child.totals.usage.total_input(), true);
+        world.check_between(&[4]);
+    }
+}
+
+#[tokio::test]
+async fn who_sees_the_conversation_is_told_to_whoever_gives_tasks() {
+    let world = World::new(Wire::Chat, &team(), vec![ScriptedReply::text("yes")]).await;
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "hello").await;
+    let body = world.last_body();
+    let mut tools = body["tools"].as_array().unwrap().iter();
+    let tool = tools.find(|tool| tool["function"]["name"] == "transfer_task").unwrap();
+    let described = tool["function"]["description"].as_str().unwrap();
+    assert!(described.contains("`reader`, `diver` see this conversation"), "{described}");
+    let named = &tool["function"]["parameters"]["properties"]["agent"]["enum"];
+    assert_eq!(*named, json!(["reader", "diver", "stranger"]));
+    world.check();
+}
+
+/// The first request of several goes alone, and the others when its response begins.
+#[tokio::test]
+async fn of_several_forks_of_one_answer_the_first_goes_ahead() {
+    for wire in WIRES {
+        let slow = Fault::slow(Duration::from_millis(150), Duration::from_millis(30));
+        let replies = vec![
+            transfer("reader", "one")
+                .and_call("transfer_task", json!({"agent": "diver", "task": "two"}))
+                .and_call("transfer_task", json!({"agent": "reader", "task": "three"})),
+            ScriptedReply::text("I am the first, and take my time.").with_fault(slow.clone()),
+            ScriptedReply::text("next"),
+            ScriptedReply::text("next"),
+            ScriptedReply::text("all"),
+        ];
+        let world = World::new(wire, &team(), replies).await;
+        let received = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let (noted, simulator) = (Arc::clone(&received), world.simulator.url());
+        let told = Arc::clone(&world.told);
+        told.react(move |note| {
+            let begins = matches!(note, Note::Text(..) | Note::Reasoning(_) | Note::Asked(..));
+            if begins {
+                noted.lock().unwrap().push(note.clone());
+            }
+        });
+        let mut chat = world.chat().await;
+        let report = world.turn(&mut chat, "Go.").await;
+        assert_eq!(report.text, "all");
+        let notes = received.lock().unwrap().clone();
+        let asked: Vec<usize> = (0..notes.len())
+            .filter(|at| matches!(notes[*at], Note::Asked(..)))
+            .collect();
+        // Root, the first fork, the others, root.
+        assert_eq!(asked.len(), 5, "{simulator}");
+        let between = &notes[asked[1] + 1..asked[2]];
+        assert!(!between.is_empty(), "{wire:?}: the second did not wait: {notes:?}");
+        // The others do not wait for its end, nor for each other.
+        assert!(asked[3] - asked[2] < 3, "{notes:?}");
+        let last = notes.iter().rposition(|note| matches!(note, Note::Text(agent, _) if agent == "reader"));
+        assert!(last.unwrap() > asked[3], "{notes:?}");
+        let usages = world.sessions().await;
+        let mut read: Vec<u64> = usages.iter().skip(0).map(|it| it.totals.usage.cache_read).collect();
+        read.sort_unstable();
+        assert!(read.iter().all(|read| *read > 0), "{read:?}");
+        world.check_between(&[2, 3, 4]);
+    }
+}
+
+#[tokio::test]
+async fn if_the_first_fails_the_others_go_all_the_same() {
+    let replies = vec![
+        transfer("reader", "one").and_call("transfer_task", json!({"agent": "diver", "task": "two"})),
+        ScriptedReply::default().with_fault(Fault::status(400)),
+        ScriptedReply::text("second"),
+        ScriptedReply::text("one of two"),
+    ];
+    let world = World::new(Wire::Responses, &team(), replies).await;
+    let mut chat = world.chat().await;
+    assert_eq!(world.turn(&mut chat, "Go.").await.text, "one of two");
+    let ended = world.told.ended();
+    let failed = ended.iter().filter(|ended| ended.is_error).count();
+    assert_eq!((ended.len(), failed), (2, 1), "{ended:?}");
+    world.check_between(&[2, 3]);
+}
+
+#[tokio::test]
+async fn forked_sub_agents_end_with_the_turn_and_are_told_of_like_any() {
+    let replies = vec![
+        transfer("reader", "one"),
+        ScriptedReply::call("forever", json!({})),
+        ScriptedReply::text("yes"),
+    ];
+    let mut world = World::new(Wire::Messages, &team(), replies).await;
+    let forever = Arc::new(crate::cancelling::Forever::new("forever"));
+    world.tools = vec![Arc::clone(&forever) as _, Recording::new("safe") as _];
+    world.ear.listen([Event::OnAgentSwitch, Event::SubagentStop, Event::SessionStart]);
+    let mut chat = world.chat().await;
+    let cancel = Cancel::default();
+    world.told.cancel_when(&cancel, |note| *note == Note::Began("forever".to_owned()));
+    let report = chat.turn("Go.", &cancel).await.unwrap();
+    assert_eq!(report.stop, cachalot_agent::Stop::Interrupted);
+    assert!(forever.was_dropped());
+    assert_eq!(report.sum.model_calls, 2);
+    assert_eq!(world.turn(&mut chat, "Hello.").await.text, "yes");
+    let switches = world.ear.heard_of(Event::OnAgentSwitch).len();
+    assert!(switches >= 1);
+    world.check_between(&[2]);
+}
+
+#[test]
+fn files_name_forks() {
+    let here = std::path::Path::new("/dir");
+    let file = |sub_agents: &str| {
+        format!(
+            "agents:\n  root: {{model: gpt-4o, sub_agents: {sub_agents}}}\n  other: {{model: gpt-4o}}\n"
+        )
+    };
+    let team = load(&file("[{name: other, fork: true}]"), here).unwrap();
+    let other = &team.entry().sub_agents[0];
+    assert!(other.fork && other.name == "other");
+    let team = load(&file("[{name: other}, other]"), here).unwrap();
+    assert!(!team.entry().sub_agents[0].fork && team.entry().sub_agents.len() == 1);
+    for (sub_agents, code) in [
+        ("[{fork: true}]", "missing-key"),
+        ("[{name: other, fork: maybe}]", "wrong-type"),
+        ("[{name: other, forks: true}]", "unknown-key"),
+        ("[{name: root, fork: true}]", "delegates-to-itself"),
+        ("[{name: othr, fork: true}]", "unknown-agent"),
+        ("[other, {name: other, fork: true}]", "conflicting-keys"),
+        ("[[other]]", "wrong-type"),
+    ] {
+        let problems = load(&file(sub_agents), here).unwrap_err();
+        let codes: Vec<_> = problems.iter().map(|problem| problem.code).collect();
+        assert_eq!(codes, [code], "{sub_agents}");
+    }
+}

@@ -1,0 +1,109 @@
+//! Answers of turns that are given again, for as long as what they were made from.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use cachalot_agent::Provenance;
+use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
+use cachalot_core::{Clock, ManualClock, Seals};
+use cachalot_hooks::builtin::cache_response::{CacheResponse, Opener, Store};
+use cachalot_memory::in_process::InProcessMemory;
+use cachalot_simulator::ScriptedReply;
+use cachalot_tools::{About, Arguments, CacheClass, Context, Output, Tool};
+use serde_json::json;
+
+use crate::world::{NOW, Wire, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+const KEEPER: &str = "
+agents:
+  root:
+    model: test
+    instruction: You talk.
+    cache: {enabled: true, ttl: 1h}
+tools: {cacheToolResults: true}
+";
+
+/// A tool whose results last for a second.
+struct News(About);
+
+impl News {
+    fn new() -> Self {
+        let parameters = json!({"type": "object", "properties": {}});
+        let mut about = About::acting("news", "What is new.".to_owned(), parameters);
+        about.read_only = true;
+        about.class = CacheClass::Ttl(SECOND);
+        Self(about)
+    }
+}
+
+#[async_trait]
+impl Tool for News {
+    fn about(&self) -> &About {
+        &self.0
+    }
+
+    async fn run(&self, _: Arguments, _: &Context) -> Output {
+        Output::text("nothing")
+    }
+}
+
+async fn world(replies: Vec<ScriptedReply>) -> (World, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at(NOW));
+    let mut world = World::new(Wire::Chat, KEEPER, replies).await;
+    world.clock = Arc::clone(&clock) as Arc<dyn Clock>;
+    world.tools = vec![Arc::new(News::new())];
+    let memory = Arc::new(InProcessMemory::new(Arc::clone(&world.clock)));
+    let seals = Arc::new(Seals::none());
+    let cache = Cache::new(Options {
+        memory: Some(memory),
+        ledger: Ledger::none(),
+        clock: Arc::clone(&world.clock),
+        seals: Arc::clone(&seals),
+        bounds: Bounds::default(),
+        warn: Arc::new(|line| panic!("{line}")),
+    });
+    let opener: Opener = Arc::new(move |_| {
+        Ok(Store {
+            cache: cache.clone(),
+            mode: Mode::On,
+            user: "somebody".to_owned(),
+            flat: None,
+        })
+    });
+    let builtin = CacheResponse::new(world.roster.clone(), opener, world.clock.clone(), seals);
+    world.builtins = vec![Arc::new(builtin)];
+    (world, clock)
+}
+
+/// Asks in a new chat; whether no model was asked.
+async fn is_given_again(world: &World, said: &str) -> bool {
+    let mut chat = world.chat().await;
+    let report = world.turn(&mut chat, said).await;
+    let provenance: Option<Provenance> = report.synthetic;
+    assert_eq!(provenance.is_some(), report.sum.model_calls == 0);
+    provenance.is_some()
+}
+
+#[tokio::test]
+async fn a_turn_is_asked_again_once_what_its_tools_found_has_expired() {
+    let replies = vec![
+        ScriptedReply::text("2"),
+        ScriptedReply::call("news", json!({})),
+        ScriptedReply::text("nothing new"),
+        ScriptedReply::call("news", json!({})),
+        ScriptedReply::text("still nothing"),
+    ];
+    let (world, clock) = world(replies).await;
+    for said in ["One and one?", "What is new?"] {
+        assert!(!is_given_again(&world, said).await);
+        assert!(is_given_again(&world, said).await);
+    }
+    clock.advance(2 * SECOND);
+    // It has called no tool, and lasts for its hour.
+    assert!(is_given_again(&world, "One and one?").await);
+    assert!(!is_given_again(&world, "What is new?").await);
+    world.check();
+}

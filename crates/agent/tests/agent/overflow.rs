@@ -1,0 +1,316 @@
+//! Conversations that the provider refuses because they are too long.
+
+use cachalot_agent::{Cancel, Chat, Error, Stop};
+use cachalot_hooks::{Event, Output};
+use cachalot_model::ErrorKind;
+use cachalot_simulator::{Script, ScriptedReply};
+
+use crate::bodies::{Turn, turns};
+use crate::ear::{Says, adds, blocks};
+use crate::hooks::read;
+use crate::told::Note;
+use crate::turns::{CODER, TALKER};
+use crate::world::{WIRES, Wire, World};
+
+/// Text of about so many tokens, as the simulator counts them, that begins with a word.
+fn text(word: &str, tokens: usize) -> String {
+    format!("{word}{}", " more".repeat(tokens * 4 / 5))
+}
+
+/// A model that takes so many tokens.
+async fn world(wire: Wire, file: &str, context: u64, replies: Vec<ScriptedReply>) -> World {
+    let thoughtful = |reply: ScriptedReply| match wire {
+        Wire::Thinking => reply.with_reasoning("Let me think."),
+        _ => reply,
+    };
+    let replies = replies.into_iter().map(thoughtful).collect();
+    let script = Script::replies(replies).with_context(context);
+    World::scripted(wire, file, script).await
+}
+
+fn said(texts: &[String]) -> Vec<ScriptedReply> {
+    texts.iter().map(ScriptedReply::text).collect()
+}
+
+async fn fails(chat: &mut Chat, said: &str) -> Error {
+    let error = chat.turn(said, &Cancel::default()).await.unwrap_err();
+    assert_eq!(error.model.as_ref().unwrap().kind, ErrorKind::TooLong);
+    error
+}
+
+fn users(world: &World) -> Vec<String> {
+    let turns = turns(&world.last_body()).into_iter();
+    let said = turns.filter_map(|turn| match turn {
+        Turn::User(text) => Some(text),
+        _ => None,
+    });
+    said.collect()
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_refused_is_summarized_and_the_message_is_sent_again() {
+    for wire in WIRES {
+        let replies = said(&[text("First", 1_000), "SUM".to_owned(), "on".to_owned()]);
+        let world = world(wire, TALKER, 2_000, replies).await;
+        world.ear.listen_to_all();
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "one").await;
+        world.ear.forget();
+        world.ear.say(Event::SessionStart, adds("Begun."));
+        world.ear.say(Event::TurnStart, adds("Now."));
+        let two = text("two", 1_000);
+        let report = world.turn(&mut chat, &two).await;
+        assert_eq!((report.text.as_str(), report.stop), ("on", Stop::End));
+        assert_eq!(report.sum.model_calls, 2);
+        assert_eq!(
+            world.ear.events(),
+            [
+                "user_prompt_submit",
+                "pre_user_turn",
+                "turn_start",
+                "before_llm_call",
+                "pre_compact",
+                "before_compaction",
+                "after_compaction",
+                "session_start",
+                "before_llm_call",
+                "after_llm_call",
+                "stop",
+                "turn_end"
+            ]
+        );
+        let heard = world.ear.heard();
+        assert_eq!(heard[4].source.as_deref(), Some("auto"));
+        assert_eq!(heard[7].source.as_deref(), Some("compact"));
+        for input in &heard[4..7] {
+            let told = input.compaction.as_ref().unwrap();
+            assert_eq!(told.reason, "overflow");
+            assert!(told.input_tokens > 0 && told.output_tokens > 900);
+            let summary = (input.event == Event::AfterCompaction).then_some("SUM");
+            assert_eq!(told.summary.as_deref(), summary);
+        }
+        let iterations: Vec<u32> = heard[3..10].iter().map(|input| input.iteration).collect();
+        assert_eq!(iterations, [1; 7]);
+        // Whoever gives answers again learns that this one was not made from what stood before it.
+        let prefix = |at: usize| heard[at].prompt.as_ref().unwrap().prefix;
+        assert_ne!(prefix(1), prefix(10));
+        let answer = heard[10].answer.as_ref().unwrap();
+        assert_eq!(answer.worth.calls, 1);
+        assert!(!answer.added_by.is_empty());
+
+        let users = users(&world);
+        assert_eq!(users.len(), 1);
+        assert!(users[0].starts_with("<summary>\nSUM\n</summary>"));
+        assert!(users[0].contains(&two) && users[0].contains("Begun.\nNow."));
+        assert!(!users[0].contains("First"));
+        assert_eq!(world.messages(chat.session()).await.len(), 2);
+        // What was said before is summarized on the prefix that it was sent as; refused: the second.
+        let statuses: Vec<u16> = world
+            .simulator
+            .received()
+            .iter()
+            .map(|got| got.status)
+            .collect();
+        assert_eq!(statuses, [200, 400, 200, 200]);
+        let about = turns(&world.bodies()[2]);
+        assert_eq!(
+            (about.len(), &about[..2]),
+            (3, &turns(&world.bodies()[1])[..2])
+        );
+        world.turn(&mut chat, "three").await;
+        world.check_between(&[2, 3]);
+    }
+}
+
+#[tokio::test]
+async fn what_a_tool_found_may_be_too_much() {
+    for wire in WIRES {
+        let replies = vec![
+            read("a"),
+            ScriptedReply::text("SUM"),
+            ScriptedReply::text("done"),
+        ];
+        let world = world(wire, CODER, 8_000, replies).await;
+        world.write("a", &format!("{}\n", text("line", 20)).repeat(500));
+        let mut chat = world.chat().await;
+        let report = world.turn(&mut chat, "What does a say?").await;
+        assert_eq!((report.text.as_str(), report.stop), ("done", Stop::End));
+        let users = users(&world);
+        assert!(users[0].starts_with("<summary>\nSUM"), "{users:?}");
+        assert!(users[0].contains("What does a say?"), "{users:?}");
+        assert!(users[0].contains("need not be done again"), "{users:?}");
+        // The summary was asked for about the beginning of it.
+        let about = world.bodies().into_iter().rev().nth(1).unwrap().to_string();
+        assert!(about.contains("The rest of this text is left out"));
+        let last = world.simulator.received().len() - 1;
+        world.check_between(&(1..=last).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn the_oldest_is_left_out_of_what_is_summarized_if_that_is_too_long() {
+    for wire in WIRES {
+        let replies = said(&[
+            text("Oldest", 1_000),
+            text("Newer", 1_600),
+            "SUM".to_owned(),
+            "on".to_owned(),
+        ]);
+        let world = world(wire, TALKER, 2_500, replies).await;
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "one").await;
+        world.turn(&mut chat, "two").await;
+        assert_eq!(world.turn(&mut chat, "three").await.text, "on");
+        let about = world.bodies().into_iter().rev().nth(1).unwrap().to_string();
+        assert!(about.contains("The beginning of this conversation is left out"));
+        assert!(about.contains("Newer") && !about.contains("Oldest"));
+        assert!(users(&world)[0].contains("three"));
+        let last = world.simulator.received().len() - 1;
+        world.check_between(&(2..=last).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn what_is_too_long_by_itself_is_told_and_the_chat_goes_on() {
+    for wire in WIRES {
+        let replies = said(&[
+            text("First", 1_000),
+            "SUM".to_owned(),
+            "SUM of all".to_owned(),
+            "on".to_owned(),
+        ]);
+        let world = world(wire, TALKER, 2_500, replies).await;
+        world.ear.listen([Event::PreCompact]);
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "one").await;
+        let error = fails(&mut chat, &text("two", 4_000)).await;
+        for part in ["summarized already", "tokens of the ", "Say less at once"] {
+            assert!(error.message.contains(part), "{error}");
+        }
+        assert_eq!(world.ear.events(), ["pre_compact"]);
+        assert_eq!(world.turn(&mut chat, "three").await.text, "on");
+        let now = users(&world);
+        assert!(now[0].contains("SUM of all") && now[0].contains("three"));
+        let all = (2..world.simulator.received().len()).collect::<Vec<_>>();
+        world.check_between(&all);
+    }
+}
+
+#[tokio::test]
+async fn without_a_summary_the_error_says_why() {
+    let off = TALKER.replace("root: {", "root: {compaction_threshold: 0, ");
+    for (file, event, expected) in [
+        (
+            TALKER,
+            Some(Event::PreCompact),
+            "a hook does not want it: not now",
+        ),
+        (
+            TALKER,
+            Some(Event::BeforeCompaction),
+            "a hook does not want it: not now",
+        ),
+        (
+            TALKER,
+            None,
+            "could not be summarized: anthropic: Simulated",
+        ),
+        (
+            off.as_str(),
+            None,
+            "`compaction_threshold: 0`; `/compact` does it",
+        ),
+    ] {
+        let replies = vec![
+            ScriptedReply::text(text("First", 1_000)),
+            ScriptedReply::error(400),
+        ];
+        let world = world(Wire::Messages, file, 1_500, replies).await;
+        if let Some(event) = event {
+            world.ear.say(event, blocks("not now"));
+        }
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "one").await;
+        let error = fails(&mut chat, &text("two", 1_000)).await;
+        assert!(error.message.contains(expected), "{error}");
+        assert!(error.message.contains("prompt is too long: "), "{error}");
+        assert!(error.message.contains(" tokens > 1500 maximum"), "{error}");
+        // What was said is not lost.
+        assert_eq!(world.messages(chat.session()).await.len(), 3);
+        match world.bodies().len() {
+            2 => world.check(),
+            _ => world.check_from(2),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_ends_behind_the_summary_keeps_what_the_user_said() {
+    for event in [Event::AfterCompaction, Event::SessionStart] {
+        let replies = said(&[text("First", 1_000), "SUM".to_owned(), "on".to_owned()]);
+        let world = world(Wire::Messages, TALKER, 1_500, replies).await;
+        let cancel = Cancel::default();
+        let switch = cancel.clone();
+        world.ear.on(event, move |input| {
+            let is_now = input.source.as_deref() != Some("startup");
+            is_now.then(|| {
+                switch.cancel();
+                Says::Nothing
+            })
+        });
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "one").await;
+        let two = text("two", 800);
+        let report = chat.turn(&two, &cancel).await.unwrap();
+        assert_eq!(report.stop, Stop::Interrupted);
+        assert!(matches!(
+            world.told.notes().last(),
+            Some(Note::Compacted(..))
+        ));
+        assert_eq!(world.turn(&mut chat, "three").await.text, "on");
+        let users = users(&world);
+        assert!(users[0].starts_with("<summary>\nSUM"));
+        assert!(users[0].contains(&two));
+        assert_eq!(users[1], "three");
+        world.check_between(&[2, 3]);
+    }
+}
+
+#[tokio::test]
+async fn a_summary_of_a_hook_is_as_good() {
+    let replies = vec![
+        ScriptedReply::text(text("First", 1_000)),
+        ScriptedReply::text("on"),
+    ];
+    let world = world(Wire::Responses, TALKER, 1_500, replies).await;
+    let mine = Output {
+        summary: Some("MINE".to_owned()),
+        ..Output::default()
+    };
+    world.ear.say(Event::BeforeCompaction, mine);
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "one").await;
+    let report = world.turn(&mut chat, &text("two", 1_000)).await;
+    assert_eq!((report.text.as_str(), report.sum.model_calls), ("on", 1));
+    assert!(users(&world)[0].starts_with("<summary>\nMINE"));
+    world.check_from(2);
+}
+
+/// Whoever wants a summary of what is too long by now gets one, too.
+#[tokio::test]
+async fn what_the_user_wants_summarized_may_be_too_long() {
+    let replies = [
+        vec![text("Oldest", 1_000), text("Newer", 1_600)],
+        vec!["SUM".to_owned()],
+    ]
+    .concat();
+    let world = world(Wire::Chat, TALKER, 2_500, said(&replies)).await;
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "one").await;
+    world.turn(&mut chat, "two").await;
+    assert!(chat.compact(&Cancel::default()).await.unwrap());
+    let about = world.last_body().to_string();
+    assert!(about.contains("Newer") && !about.contains("Oldest"));
+    let all = (2..world.simulator.received().len()).collect::<Vec<_>>();
+    world.check_between(&all);
+}

@@ -1,0 +1,522 @@
+//! Reviews, side questions, and tools that are taken over.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use cachalot_agent::definition::ReviewKind;
+use cachalot_agent::{
+    AgentDefinition, Cancel, Chat, Error, ErrorKind, ReviewReport, Stop, Team, Toolboxes,
+};
+use cachalot_core::ManualClock;
+use cachalot_memory::Memory;
+use cachalot_memory::in_process::InProcessMemory;
+use cachalot_model::Usage;
+use cachalot_prompt::SESSIONS;
+use cachalot_simulator::{Fault, ScriptedReply};
+use cachalot_tools::{About, Arguments, CacheClass, Context, Origin, Output, Tool, Toolbox};
+use serde_json::{Value, json};
+
+use crate::bodies::{Turn, turns};
+use crate::told::Note;
+use crate::world::{NOW, WIRES, Wire, World};
+
+/// An agent that is reviewed as `review` says, with an instruction that providers find worth keeping.
+fn reviewed(review: &str) -> String {
+    let instruction = "You know whales, and say how deep they dive. ".repeat(200);
+    format!(
+        "
+agents:
+  root:
+    model: test
+    instruction: '{instruction}'
+    toolsets: [{{type: filesystem}}]
+    review: {{{review}}}
+"
+    )
+}
+
+/// A tool that remembers how often it was entered.
+struct Counting {
+    about: About,
+    entered: AtomicUsize,
+}
+
+impl Counting {
+    fn new(name: &str) -> Arc<Self> {
+        let parameters = json!({"type": "object", "properties": {"action": {"type": "string"}}});
+        Arc::new(Self {
+            about: About {
+                name: name.to_owned(),
+                description: "Does something.".to_owned(),
+                parameters,
+                version: 1,
+                origin: Origin::BuiltIn,
+                read_only: false,
+                exclusive: false,
+                class: CacheClass::Never,
+            },
+            entered: AtomicUsize::new(0),
+        })
+    }
+
+    fn entered(&self) -> usize {
+        self.entered.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Tool for Counting {
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    async fn run(&self, _: Arguments, _: &Context) -> Output {
+        self.entered.fetch_add(1, Ordering::SeqCst);
+        Output::text("done")
+    }
+}
+
+fn store() -> ScriptedReply {
+    ScriptedReply::call("memory", json!({"action": "store"}))
+}
+
+fn shell() -> ScriptedReply {
+    ScriptedReply::call("shell", json!({"action": "rm"}))
+}
+
+fn text(text: &str) -> ScriptedReply {
+    ScriptedReply::text(text)
+}
+
+/// Never ends by itself.
+fn hanging() -> ScriptedReply {
+    let long = Duration::from_secs(600);
+    text("late").with_fault(Fault::slow(long, long))
+}
+
+/// A world with tools `memory` and `shell`, which count.
+struct Desk {
+    world: World,
+    memory: Arc<Counting>,
+    shell: Arc<Counting>,
+}
+
+async fn desk(wire: Wire, file: &str, replies: Vec<ScriptedReply>) -> Desk {
+    let mut world = World::new(wire, file, replies).await;
+    let (memory, shell) = (Counting::new("memory"), Counting::new("shell"));
+    world.tools = vec![Arc::clone(&memory) as _, Arc::clone(&shell) as _];
+    Desk {
+        world,
+        memory,
+        shell,
+    }
+}
+
+impl Desk {
+    /// The reviews that were told of.
+    fn reviews(&self) -> Vec<ReviewReport> {
+        let review = |note| match note {
+            Note::Reviewed(report) => Some(report),
+            _ => None,
+        };
+        let notes = self.world.told.notes();
+        notes.into_iter().filter_map(review).collect()
+    }
+
+    /// The one review, once it has ended.
+    async fn review(&self, chat: &mut Chat) -> ReviewReport {
+        chat.reviewed().await;
+        let mut reviews = self.reviews();
+        assert_eq!(reviews.len(), 1, "{reviews:?}");
+        reviews.remove(0)
+    }
+}
+
+/// How much of a request the provider has kept, by its own rules.
+fn kept(wire: Wire, usage: Usage) -> u64 {
+    match wire.is_anthropic() {
+        true => usage.cache_read + usage.cache_write(),
+        false => usage.total_input() / 128 * 128,
+    }
+}
+
+fn last_message(body: &Value) -> String {
+    match turns(body).pop() {
+        Some(Turn::User(said)) => said,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_review_reads_what_the_chat_has_sent_and_may_use_what_it_is_given() {
+    for wire in WIRES {
+        let replies = vec![text("2 km."), shell(), store(), text("I kept one thing.")];
+        let desk = desk(wire, &reviewed("every_turns: 1"), replies).await;
+        let world = &desk.world;
+        let mut chat = world.chat().await;
+        let report = world.turn(&mut chat, "How deep? In metres, please.").await;
+        let review = desk.review(&mut chat).await;
+
+        let (first, parent) = (review.first.unwrap(), review.parent.unwrap());
+        assert_eq!(first.cache_read, kept(wire, parent), "{wire:?}");
+        assert!(first.cache_read > 1_000, "{wire:?}: {first:?}");
+        assert_eq!(
+            (review.result(), review.memories, review.skills),
+            ("memory", 1, 0)
+        );
+        assert_eq!(review.kind, ReviewKind::Combined);
+        assert_eq!(review.denied, ["shell"]);
+        assert_eq!((desk.memory.entered(), desk.shell.entered()), (1, 0));
+        assert_eq!(
+            (review.text.as_str(), review.failure),
+            ("I kept one thing.", None)
+        );
+
+        // What it cost is its own, and part of what the chat cost.
+        assert_eq!((report.sum.model_calls, review.sum.model_calls), (1, 3));
+        assert!(review.sum.paid.cost.picodollars > 0);
+        let mut both = report.sum;
+        both += review.sum;
+        assert_eq!(chat.total(), both);
+        assert_ne!(review.session, chat.session());
+
+        let asked = last_message(&world.bodies()[1]);
+        assert!(
+            asked.starts_with("Look back over this conversation."),
+            "{asked}"
+        );
+        assert!(asked.contains("`grep`, `memory`, `read_file`"), "{asked}");
+        assert!(
+            !asked.contains("skill_manage"),
+            "it has no such tool: {asked}"
+        );
+        assert_eq!(world.told.shown(), "2 km.", "nothing of it is an answer");
+        desk.world.check();
+    }
+}
+
+#[tokio::test]
+async fn a_review_that_inherits_nothing_reads_everything_anew_and_is_told_what_was_said() {
+    for wire in WIRES {
+        let replies = vec![text("2 km."), text("Nothing to keep.")];
+        let file = reviewed("every_turns: 1, inherit: none");
+        let desk = desk(wire, &file, replies).await;
+        let world = &desk.world;
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "How deep?").await;
+        let review = desk.review(&mut chat).await;
+        let first = review.first.unwrap();
+        assert!(
+            first.cache_read == 0 && first.total_input() > 0,
+            "{first:?}"
+        );
+        assert_eq!(review.result(), "none");
+        let asked = last_message(&world.last_body());
+        let said = "\nThe user:\n  | How deep?\n\nThe assistant:\n  | 2 km.\n\nLook back";
+        assert!(asked.contains(said), "{asked}");
+        desk.world.check_from(1);
+    }
+}
+
+#[tokio::test]
+async fn another_model_inherits_nothing_and_gets_a_digest() {
+    let replies = vec![text("2 km."), text("Nothing to keep.")];
+    let file = reviewed("every_turns: 1, model: other");
+    let mut desk = desk(Wire::Messages, &file, replies).await;
+    let url = desk.world.simulator.url();
+    desk.world.model_keys = format!(
+        "}}\n  other: {{provider: openai, model: gpt-4o, base_url: '{url}/v1', token_key: TEST_KEY"
+    );
+    let mut chat = desk.world.chat().await;
+    desk.world.turn(&mut chat, "How deep?").await;
+    let review = desk.review(&mut chat).await;
+    assert_eq!((review.failure.clone(), review.sum.model_calls), (None, 1));
+    assert_eq!(review.first.unwrap().cache_read, 0);
+    let body = desk.world.last_body();
+    assert_eq!(body["model"], "gpt-4o");
+    let asked = last_message(&body);
+    assert!(
+        asked.contains("  | How deep?\n") && asked.contains("Look back"),
+        "{asked}"
+    );
+    desk.world.check_from(1);
+}
+
+#[tokio::test]
+async fn the_session_of_the_chat_stays_as_it_is_byte_for_byte() {
+    let replies = vec![text("2 km."), store(), text("I kept one thing.")];
+    let mut desk = desk(Wire::Messages, &reviewed("every_turns: 0"), replies).await;
+    let memory = Arc::new(InProcessMemory::new(Arc::new(ManualClock::at(NOW))));
+    desk.world.remember_in(Arc::clone(&memory) as _);
+    let mut chat = desk.world.chat().await;
+    desk.world.turn(&mut chat, "How deep?").await;
+    assert!(!chat.is_reviewing(), "none is due");
+    let session = chat.session().to_owned();
+    let record = || async {
+        let patience = Duration::from_secs(5);
+        memory
+            .get(SESSIONS, &session, &[])
+            .within(patience)
+            .await
+            .unwrap()
+            .record
+            .unwrap()
+    };
+    let before = record().await;
+    chat.review(Some("the units")).unwrap();
+    let review = desk.review(&mut chat).await;
+    assert_eq!(review.result(), "memory");
+    let asked = last_message(&desk.world.bodies()[1]);
+    assert!(asked.contains("above all: the units"), "{asked}");
+    assert_eq!(record().await, before);
+    desk.world.check();
+}
+
+#[tokio::test]
+async fn an_answer_does_not_wait_and_one_review_runs_at_a_time() {
+    let replies = vec![text("2 km."), hanging(), text("Welcome."), text("unused")];
+    let desk = desk(Wire::Chat, &reviewed("every_turns: 1"), replies).await;
+    let mut chat = desk.world.chat().await;
+    let began = Instant::now();
+    assert_eq!(desk.world.turn(&mut chat, "How deep?").await.text, "2 km.");
+    desk.world
+        .until("the review's request", |world| world.bodies().len() == 2)
+        .await;
+    assert!(chat.is_reviewing());
+    assert_eq!(desk.world.turn(&mut chat, "Thanks.").await.text, "Welcome.");
+    let skipped = "no review, although one is due: a review is running";
+    let warnings = desk.world.told.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].starts_with(skipped), "{warnings:?}");
+    assert_eq!(chat.review(None).unwrap_err().kind, ErrorKind::Input);
+
+    // It ends with the chat, and is told of.
+    chat.close().await;
+    assert!(began.elapsed() < Duration::from_secs(30));
+    let reviews = desk.reviews();
+    assert_eq!(reviews.len(), 1);
+    assert_eq!(reviews[0].result(), "error");
+    assert_eq!(reviews[0].failure.as_deref(), Some("it was cancelled"));
+    desk.world.check_from(2);
+}
+
+#[tokio::test]
+async fn a_review_is_dropped_with_its_chat() {
+    let replies = vec![text("2 km."), hanging()];
+    let desk = desk(Wire::Chat, &reviewed("every_turns: 1"), replies).await;
+    let mut chat = desk.world.chat().await;
+    desk.world.turn(&mut chat, "How deep?").await;
+    desk.world
+        .until("the review's request", |world| world.bodies().len() == 2)
+        .await;
+    drop(chat);
+    for _ in 0..1_000 {
+        if !desk.reviews().is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(
+        desk.reviews()[0].failure.as_deref(),
+        Some("it was cancelled")
+    );
+    desk.world.check();
+}
+
+#[tokio::test]
+async fn a_review_that_fails_is_told_of_even_where_others_are_not() {
+    let refused = ScriptedReply::error(400);
+    let replies = vec![
+        text("2 km."),
+        refused,
+        text("Welcome."),
+        text("Nothing to keep."),
+    ];
+    let desk = desk(
+        Wire::Chat,
+        &reviewed("every_turns: 1, notify: off"),
+        replies,
+    )
+    .await;
+    let mut chat = desk.world.chat().await;
+    desk.world.turn(&mut chat, "How deep?").await;
+    let review = desk.review(&mut chat).await;
+    assert_eq!((review.result(), review.sum.model_calls), ("error", 0));
+    desk.world.turn(&mut chat, "Thanks.").await;
+    chat.reviewed().await;
+    assert_eq!((desk.reviews().len(), desk.world.bodies().len()), (1, 4));
+    desk.world.check_between(&[2]);
+}
+
+#[tokio::test]
+async fn turns_are_counted_in_the_session_wherever_it_goes_on() {
+    let replies = vec![
+        text("one"),
+        text("two"),
+        text("Nothing to keep."),
+        text("three"),
+    ];
+    let mut desk = desk(Wire::Messages, &reviewed("every_turns: 2"), replies).await;
+    desk.world = desk.world.in_file();
+    let mut chat = desk.world.chat().await;
+    desk.world.turn(&mut chat, "1").await;
+    assert!(!chat.is_reviewing());
+    let session = chat.session().to_owned();
+    chat.close().await;
+    desk.world.restart();
+    let mut chat = desk.world.resume(&session).await.unwrap();
+    desk.world.turn(&mut chat, "2").await;
+    assert_eq!(desk.review(&mut chat).await.result(), "none");
+    desk.world.turn(&mut chat, "3").await;
+    assert!(!chat.is_reviewing());
+    desk.world.check_from(3);
+}
+
+#[tokio::test]
+async fn what_a_review_cannot_do_is_warned_of_at_the_start() {
+    let mut world = World::new(Wire::Chat, &reviewed("tools: [grep, notes]"), vec![]).await;
+    let chat = world.chat().await;
+    let warnings = world.told.warnings();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(
+        warnings[0].contains("`notes`, which the agent does not have"),
+        "{warnings:?}"
+    );
+    assert!(warnings[1].contains("could keep nothing"), "{warnings:?}");
+    chat.close().await;
+    // Of the usual tools, those that are not there are no slip.
+    world.rewrite(&reviewed("every_turns: 5"));
+    world.tools = vec![Counting::new("memory") as _];
+    world.chat().await.close().await;
+    assert_eq!(world.told.warnings().len(), 2);
+    world.check();
+}
+
+#[tokio::test]
+async fn nothing_that_was_said_is_nothing_to_review() {
+    let desk = desk(Wire::Chat, &reviewed("every_turns: 1"), vec![]).await;
+    let mut chat = desk.world.chat().await;
+    let error = chat.review(None).unwrap_err();
+    assert!(error.message.contains("nothing was said yet"), "{error}");
+    desk.world.check();
+}
+
+#[tokio::test]
+async fn a_rule_of_the_file_stands_above_what_a_review_may_use() {
+    for (rules, entered) in [
+        ("deny: [memory]", 0),
+        ("ask: [memory]", 0),
+        ("allow: [memory]", 1),
+    ] {
+        let replies = vec![text("2 km."), store(), text("done")];
+        let file = format!("{}permissions: {{{rules}}}\n", reviewed("every_turns: 1"));
+        let desk = desk(Wire::Chat, &file, replies).await;
+        let mut chat = desk.world.chat().await;
+        desk.world.turn(&mut chat, "How deep?").await;
+        let review = desk.review(&mut chat).await;
+        assert_eq!(desk.memory.entered(), entered, "{rules}");
+        assert_eq!(review.memories as usize, entered, "{rules}");
+        assert_eq!(desk.world.answers.asked(), [], "nobody is asked");
+        desk.world.check();
+    }
+}
+
+#[tokio::test]
+async fn a_side_question_is_answered_on_what_was_said_and_leaves_nothing_behind() {
+    for wire in WIRES {
+        let replies = vec![
+            text("2 km."),
+            store(),
+            text("By the way: yes."),
+            text("Welcome."),
+        ];
+        let desk = desk(wire, &reviewed("every_turns: 0"), replies).await;
+        let world = &desk.world;
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "How deep?").await;
+        let messages = world.messages(chat.session()).await;
+        let aside = chat.aside("Really?", &Cancel::default()).await.unwrap();
+        assert_eq!(
+            (aside.text.as_str(), aside.stop),
+            ("By the way: yes.", Stop::End)
+        );
+        assert_eq!(desk.memory.entered(), 0, "no tool may be used");
+        assert_eq!(aside.sum.model_calls, 2);
+        assert_eq!(world.messages(chat.session()).await, messages);
+        let asked = last_message(&world.bodies()[1]);
+        assert!(
+            asked.starts_with("Really?") && asked.contains("No tool may be used"),
+            "{asked}"
+        );
+        assert_eq!(world.turn(&mut chat, "Thanks.").await.text, "Welcome.");
+        assert_eq!(chat.total().model_calls, 4);
+        assert_eq!(turns(&world.last_body()).len(), 3);
+        desk.world.check_from(3);
+    }
+}
+
+/// Tools that can become more.
+struct Growing {
+    inner: Arc<dyn Toolboxes>,
+    later: Mutex<VecDeque<Arc<dyn Tool>>>,
+}
+
+#[async_trait]
+impl Toolboxes for Growing {
+    async fn toolbox(
+        &self,
+        team: &Team,
+        agent: &AgentDefinition,
+        session: &str,
+        mut own: Vec<Arc<dyn Tool>>,
+        warn: &(dyn Fn(&str) + Send + Sync),
+    ) -> Result<Arc<dyn Toolbox>, Error> {
+        own.extend(self.later.lock().unwrap().iter().cloned());
+        self.inner.toolbox(team, agent, session, own, warn).await
+    }
+}
+
+#[tokio::test]
+async fn tools_that_came_later_are_taken_over_when_the_user_wants_it() {
+    for wire in WIRES {
+        let call = ScriptedReply::call("late", json!({}));
+        let replies = vec![text("2 km."), call, text("It is done."), text("Yes.")];
+        let world = World::new(wire, &reviewed("every_turns: 0, tools: [grep]"), replies).await;
+        let mut house = world.house();
+        let growing = Arc::new(Growing {
+            inner: Arc::clone(&house.toolboxes),
+            later: Mutex::default(),
+        });
+        house.toolboxes = Arc::clone(&growing) as _;
+        let mut chat = Chat::begin(house, world.team(), None).await.unwrap();
+        let before = world.turn(&mut chat, "How deep?").await;
+        assert_eq!(chat.reload().await.unwrap(), None, "they are the same");
+
+        let late = Counting::new("late");
+        growing
+            .later
+            .lock()
+            .unwrap()
+            .push_back(Arc::clone(&late) as _);
+        let reloaded = chat.reload().await.unwrap().unwrap();
+        assert_eq!(reloaded.changes, "`late` is new");
+        assert_eq!(reloaded.tokens, before.sum.usage.total_input());
+        assert_eq!(chat.reload().await.unwrap(), None);
+
+        world.answers.give([cachalot_agent::Approval::Yes]);
+        let report = world.turn(&mut chat, "Now?").await;
+        assert_eq!((report.text.as_str(), late.entered()), ("It is done.", 1));
+        let said: Vec<_> = turns(&world.bodies()[1]).into_iter().take(2).collect();
+        assert_eq!(said[0], Turn::User("How deep?".to_owned()));
+        assert!(
+            matches!(&said[1], Turn::Model { text, .. } if text == "2 km."),
+            "{said:?}"
+        );
+        // What was taken over stays.
+        world.turn(&mut chat, "Sure?").await;
+        world.check_from(1);
+    }
+}
