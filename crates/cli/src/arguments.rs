@@ -24,7 +24,7 @@ pub(crate) enum Command {
     Run(Run),
     /// Talk to an agent; piped, one question and the answer alone.
     Chat(Chat),
-    /// Look at the sessions of chats, and remove them.
+    /// Look at the sessions of chats, export and remove them.
     #[command(subcommand)]
     Sessions(SessionsCommand),
     /// Stand in for the model providers on this machine, so that everything can be tried without a key.
@@ -38,6 +38,9 @@ pub(crate) enum Command {
     Hash(Hash),
     /// Explain why a call was answered as it was.
     Why(Why),
+    /// Look into the prefixes of requests that providers cache: why they break, and what that costs.
+    #[command(subcommand)]
+    Prefix(PrefixCommand),
     /// Try hooks out.
     #[command(subcommand)]
     Hooks(HooksCommand),
@@ -175,6 +178,57 @@ pub(crate) struct HookFlags {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum PrefixCommand {
+    /// Tell from logs of requests where prefixes break, why, and what that costs.
+    Analyze(PrefixAnalyze),
+    /// Check an agent file, or one request before it is sent.
+    Lint(PrefixLint),
+    /// Tell what a conversation would have cost with other cache markers, or with another model.
+    Plan(PrefixPlan),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PrefixPlan {
+    /// A session (the beginning of its name is enough), or a log of requests; `-` for stdin.
+    #[arg(value_name = "SESSION|LOG")]
+    pub(crate) what: String,
+    /// Ask this model in place of the one that was asked: `provider/model`. May be repeated.
+    #[arg(long = "model", value_name = "MODEL")]
+    pub(crate) models: Vec<String>,
+    /// How many seconds lie between requests that do not say when they were sent.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) every: u64,
+    #[command(flatten)]
+    pub(crate) place: Where,
+    /// As JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PrefixAnalyze {
+    /// Logs of requests to any provider, one JSON document a line; a memory with sessions of our
+    /// own; `-` for stdin.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Fail if a prefix breaks.
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// As JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PrefixLint {
+    /// An agent file, or the JSON body of a request; `-` for stdin.
+    pub(crate) file: PathBuf,
+    /// Print the problems as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum HooksCommand {
     /// Fire one event, and show what each handler says and what comes of it.
     Test(HooksTest),
@@ -245,6 +299,42 @@ pub(crate) enum SessionsCommand {
         /// Remove all sessions.
         #[arg(long)]
         all: bool,
+        #[command(flatten)]
+        place: Where,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Draw what sessions have in common as a tree, with its sizes.
+    Tree {
+        /// Only sessions of this agent.
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
+        #[command(flatten)]
+        place: Where,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write conversations as JSON lines: those that no other session continues.
+    Export {
+        /// Only these sessions, continued or not; the beginnings of their names are enough.
+        #[arg(conflicts_with = "all")]
+        ids: Vec<String>,
+        /// Also those that other sessions continue.
+        #[arg(long)]
+        all: bool,
+        /// The file to write; otherwise, or as `-`, stdout.
+        #[arg(long, short, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// Include sessions that hold something that was known as a secret when it was written.
+        #[arg(long)]
+        with_secrets: bool,
+        #[command(flatten)]
+        place: Where,
+    },
+    /// Erase what processes that died have left behind: pieces of prompts that no session needs.
+    Sweep {
         #[command(flatten)]
         place: Where,
         /// As JSON.

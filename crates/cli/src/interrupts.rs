@@ -13,7 +13,11 @@ pub(crate) enum Signal {
 
 /// Whoever listens is told instead of the process being ended. What comes while nobody waits is told
 /// when somebody does.
-pub(crate) struct Interrupts(Listening);
+pub(crate) struct Interrupts {
+    listening: Listening,
+    /// Whether the process was asked to end.
+    is_over: bool,
+}
 
 #[cfg(unix)]
 struct Listening {
@@ -41,11 +45,14 @@ impl Interrupts {
             true => None,
             false => Some(listen(SignalKind::hangup())?),
         };
-        Ok(Self(Listening {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-            hangup,
-        }))
+        Ok(Self {
+            listening: Listening {
+                interrupt: listen(SignalKind::interrupt())?,
+                terminate: listen(SignalKind::terminate())?,
+                hangup,
+            },
+            is_over: false,
+        })
     }
 
     /// Listens from now on.
@@ -54,7 +61,10 @@ impl Interrupts {
     /// None here.
     #[cfg(not(unix))]
     pub(crate) fn listen() -> Result<Self> {
-        Ok(Self(Listening))
+        Ok(Self {
+            listening: Listening,
+            is_over: false,
+        })
     }
 
     /// The next one.
@@ -64,18 +74,25 @@ impl Interrupts {
             interrupt,
             terminate,
             hangup,
-        } = &mut self.0;
+        } = &mut self.listening;
         let hung_up = async {
             match hangup {
                 Some(hangup) => hangup.recv().await,
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
+        let signal = tokio::select! {
             _ = interrupt.recv() => Signal::Interrupt,
             _ = terminate.recv() => Signal::End,
             _ = hung_up => Signal::End,
-        }
+        };
+        self.is_over |= signal == Signal::End;
+        signal
+    }
+
+    /// Whether somebody was told that the process is to end.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// The next one.

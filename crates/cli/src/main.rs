@@ -2,6 +2,7 @@
 
 mod agent_file;
 mod arguments;
+mod aside;
 mod backend;
 mod chat;
 mod commands;
@@ -13,6 +14,7 @@ mod models;
 mod outcome;
 mod render;
 mod team;
+mod what_if;
 mod wiring;
 mod workbench;
 
@@ -73,6 +75,9 @@ fn dispatch(command: &Command) -> Result<()> {
         }
         Command::Hash(hash) => wait_for(commands::hash::hash(hash, &surroundings)),
         Command::Why(why) => commands::why::why(why, &surroundings, warning()),
+        Command::Prefix(command) => {
+            wait_for(commands::prefix::run(command, &surroundings, warning()))
+        }
         Command::Hooks(command) => {
             wait_for(commands::hooks::run(command, &surroundings, &warning()))
         }

@@ -10,11 +10,11 @@ use cachalot_storage::HttpOptions;
 use crate::outcome::{Result, Sources, Trouble};
 use crate::wiring::Surroundings;
 
-/// The models of a file.
+/// The models of a file. `seals` know their keys from now on.
 pub(crate) fn models(
     surroundings: &Surroundings,
     configured: Configured,
-    seals: &Seals,
+    seals: &Arc<Seals>,
 ) -> Result<Models> {
     let models = Models::new(
         ModelSurroundings {
@@ -27,7 +27,8 @@ pub(crate) fn models(
             catalog: catalog(surroundings)?,
         },
         configured,
-    );
+    )
+    .teaching(Arc::clone(seals));
     Ok(match seals.key() {
         Some(key) => models.digesting_under(key.clone()),
         None => models,

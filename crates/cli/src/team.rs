@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use cachalot_agent::{Team, Written};
+use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, Section};
 use cachalot_core::{Problem, Seals};
 use cachalot_tools::cached::Settings;
-use cachalot_tools::settings::{read_servers, read_toolsets};
+use cachalot_tools::settings::{ToolsetSettings, names, read_servers, read_toolsets};
 
 use crate::agent_file::{AgentFile, Kind, in_order};
+use crate::chat::words::DELEGATION;
 use crate::hooks;
 use crate::models::models;
 use crate::outcome::Result;
@@ -80,12 +83,45 @@ pub(crate) fn problems_of_tools(
         .unwrap_or_default();
     let agents = root.get("agents").and_then(Node::as_map);
     for agent in agents.unwrap_or_default() {
-        if let Some(toolsets) = agent.value.get("toolsets") {
-            read_toolsets(toolsets, &servers, environment, &mut problems);
+        let before = problems.len();
+        let toolsets = match agent.value.get("toolsets") {
+            Some(toolsets) => read_toolsets(toolsets, &servers, environment, &mut problems),
+            None => ToolsetSettings::default(),
+        };
+        // What toolsets lack that are wrong is not known.
+        if problems.len() == before {
+            problems.extend(problems_of_review(&agent.value, &toolsets));
         }
     }
     read_tools(root.get("tools"), &mut problems);
     problems
+}
+
+/// The tools that the review of an agent names and the agent does not have. Of an agent with MCP
+/// servers that is not known before it begins.
+fn problems_of_review(agent: &Node, toolsets: &ToolsetSettings) -> Vec<Problem> {
+    let named = agent.get("review").and_then(|review| review.get("tools"));
+    let (Some(named), Some(mut known)) = (named.and_then(Node::as_list), names(toolsets)) else {
+        return Vec::new();
+    };
+    if agent.get("sub_agents").is_some() {
+        known.push(DELEGATION.to_owned());
+    }
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let is_missing = |item: &&Node| item.as_text().is_some_and(|name| !known.contains(&name));
+    let missing = named.iter().filter(is_missing);
+    missing
+        .map(|item| {
+            let name = item.as_text().unwrap_or_default();
+            let message = format!("the agent has no tool `{name}` that its review could use");
+            Problem::new("unknown-tool", message)
+                .at(&item.place)
+                .help(match known.is_empty() {
+                    true => "the agent has no tools at all; give it `toolsets`".to_owned(),
+                    false => did_you_mean(name, &known),
+                })
+        })
+        .collect()
 }
 
 /// Reads `tools`.
@@ -107,6 +143,10 @@ pub(crate) fn read_tools(node: Option<&Node>, problems: &mut Vec<Problem>) -> Se
 /// The user's own prices cannot be read.
 pub(crate) fn problems_of_models(team: &Team, surroundings: &Surroundings) -> Result<Vec<Problem>> {
     // Nothing is asked, so that it does not matter under which key headers would be told apart.
-    let models = models(surroundings, team.configured.clone(), &Seals::none())?;
+    let models = models(
+        surroundings,
+        team.configured.clone(),
+        &Arc::new(Seals::none()),
+    )?;
     Ok(team.check_models(&models))
 }

@@ -161,7 +161,9 @@ impl Workbench {
             context,
             listener,
             approver,
+            strict_forks: false,
             name_session: Arc::new(run_id),
+            human_paced: false,
         })
     }
 

@@ -17,6 +17,11 @@ pub(super) enum Command {
     /// A new answer to this message, or to the next one.
     Fresh(Option<String>),
     Compact,
+    /// A review of the conversation, that looks at this above all.
+    Review(Option<String>),
+    /// A question beside the conversation.
+    Aside(String),
+    Reload,
     Session,
     Stats,
     Tools,
@@ -25,14 +30,19 @@ pub(super) enum Command {
     Unknown(String),
 }
 
-const KNOWN: [&str; 8] = [
-    "/help", "/new", "/fresh", "/compact", "/session", "/stats", "/tools", "/quit",
+const KNOWN: [&str; 11] = [
+    "/help", "/new", "/fresh", "/compact", "/review", "/btw", "/reload", "/session", "/stats",
+    "/tools", "/quit",
 ];
 
 const HELP: &str = "\
 /new      end the session and begin a new one
 /fresh    a new answer to the message behind it, or to the next one, whatever was answered before
 /compact  summarize what was said so far, and go on from the summary
+/review   look back over the conversation for what should be remembered; what stands behind it is
+          looked at above all
+/btw      a question beside the conversation: its answer is shown, and nothing of it is kept
+/reload   take over tools that have come, gone or changed since the session began
 /session  tell the session's name
 /stats    tell what the session's tool calls were answered from
 /tools    list the tools
@@ -49,20 +59,20 @@ impl Command {
         if word.is_empty() || !word.chars().all(|sign| sign.is_ascii_alphabetic()) {
             return None;
         }
-        if let Some(text) = line.strip_prefix("/fresh ").map(str::trim)
-            && !text.is_empty()
-        {
-            return Some(Self::Fresh(Some(text.to_owned())));
-        }
-        Some(match line.trim_end() {
-            "/help" => Self::Help,
-            "/new" => Self::New,
-            "/fresh" => Self::Fresh(None),
-            "/compact" => Self::Compact,
-            "/session" => Self::Session,
-            "/stats" => Self::Stats,
-            "/tools" => Self::Tools,
-            "/quit" | "/exit" => Self::Quit,
+        let text = line[1 + word.len()..].trim();
+        let text = (!text.is_empty()).then(|| text.to_owned());
+        Some(match (word, text) {
+            ("fresh", text) => Self::Fresh(text),
+            ("review", text) => Self::Review(text),
+            ("btw", Some(question)) => Self::Aside(question),
+            ("help", None) => Self::Help,
+            ("new", None) => Self::New,
+            ("compact", None) => Self::Compact,
+            ("reload", None) => Self::Reload,
+            ("session", None) => Self::Session,
+            ("stats", None) => Self::Stats,
+            ("tools", None) => Self::Tools,
+            ("quit" | "exit", None) => Self::Quit,
             _ => Self::Unknown(format!("/{word}")),
         })
     }
@@ -74,6 +84,9 @@ impl Command {
             Self::Session => render::err(chat.session()),
             Self::Stats => render::err(&bench.stats(chat.session())),
             Self::Tools => tools(chat, show.width()),
+            Self::Unknown(name) if name == "/btw" => {
+                render::err("/btw takes a question behind it: /btw what was the file called?");
+            }
             Self::Unknown(name) if KNOWN.contains(&name.as_str()) => {
                 render::err(&format!("{name} takes nothing behind it"));
             }
@@ -81,7 +94,13 @@ impl Command {
                 "there is no command {name}; {} (a blank in front makes it a message)",
                 did_you_mean(name, &KNOWN)
             )),
-            Self::New | Self::Fresh(_) | Self::Compact | Self::Quit => {}
+            Self::New
+            | Self::Fresh(_)
+            | Self::Compact
+            | Self::Review(_)
+            | Self::Aside(_)
+            | Self::Reload
+            | Self::Quit => {}
         }
     }
 }
@@ -113,6 +132,11 @@ mod tests {
         assert_eq!(Command::of("/fresh"), Some(Command::Fresh(None)));
         let afresh = Command::Fresh(Some("How deep?\nSay.".to_owned()));
         assert_eq!(Command::of("/fresh  How deep?\nSay. "), Some(afresh));
+        let above_all = Command::Review(Some("the units".to_owned()));
+        assert_eq!(Command::of("/review the units"), Some(above_all));
+        assert_eq!(Command::of("/review"), Some(Command::Review(None)));
+        let aside = Command::Aside("How deep?".to_owned());
+        assert_eq!(Command::of("/btw How deep?"), Some(aside));
         for message in [
             "",
             "/",
@@ -124,7 +148,7 @@ mod tests {
         ] {
             assert_eq!(Command::of(message), None, "{message}");
         }
-        for (line, name) in [("/qiut", "/qiut"), ("/new one", "/new")] {
+        for (line, name) in [("/qiut", "/qiut"), ("/new one", "/new"), ("/btw ", "/btw")] {
             assert_eq!(Command::of(line), Some(Command::Unknown(name.to_owned())));
         }
     }

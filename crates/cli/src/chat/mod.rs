@@ -4,6 +4,7 @@ mod approval;
 mod command;
 pub(crate) mod pipe;
 mod prompt;
+mod review;
 pub(crate) mod show;
 mod status;
 pub(crate) mod sum;

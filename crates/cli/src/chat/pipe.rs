@@ -47,7 +47,7 @@ pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
     };
     let turned = turn(&mut chat, said, &cancel, &show, &mut interrupts).await;
     let session = bench.keeps_sessions().then(|| chat.session().to_owned());
-    let answered = Answered {
+    let mut answered = Answered {
         agent: chat.agent().name.clone(),
         session,
         total: chat.total(),
@@ -60,7 +60,7 @@ pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
         _ => Ok(()),
     };
     // Tells what the tool calls were answered from.
-    end(chat, &mut interrupts).await;
+    answered.total = end(chat, &mut interrupts).await;
     if setting.level() != Level::Quiet {
         answered.sum_up();
     }

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{Behavior, Completer, Config, Editor, Helper, Highlighter, Hinter};
+use rustyline::{
+    Behavior, Completer, Config, Editor, ExternalPrinter, Helper, Highlighter, Hinter,
+};
 
 use crate::outcome::{Result, Trouble};
 use crate::render;
@@ -32,6 +34,10 @@ pub(crate) struct Prompt {
     reading: Mutex<()>,
     /// Whether a question is open.
     asking: AtomicBool,
+    /// Writes above what is being typed; `None` where the terminal cannot, or stderr leads elsewhere.
+    printer: Mutex<Option<Box<dyn ExternalPrinter + Send>>>,
+    /// Whether a message is being typed.
+    typing: AtomicBool,
     history: PathBuf,
     mode: Mode,
 }
@@ -88,7 +94,13 @@ impl Prompt {
         editor.set_helper(Some(Rules));
         // There is none yet, or it cannot be read: the chat goes on without.
         let _ = editor.load_history(&history);
+        let printer = match std::io::stderr().is_terminal() {
+            true => editor.create_external_printer().ok(),
+            false => None,
+        };
         Ok(Self {
+            printer: Mutex::new(printer.map(|printer| Box::new(printer) as _)),
+            typing: AtomicBool::new(false),
             editor: Mutex::new(editor),
             asker: Mutex::new(Editor::with_config(config).map_err(Trouble::failed)?),
             reading: Mutex::default(),
@@ -103,7 +115,9 @@ impl Prompt {
         let reading = tokio::task::spawn_blocking(move || {
             let _reading = lock(&self.reading);
             let mut editor = lock(&self.editor);
+            self.typing.store(true, Ordering::SeqCst);
             let line = Line::of(editor.readline("> "));
+            self.typing.store(false, Ordering::SeqCst);
             match line {
                 Line::Text(input) => {
                     self.remember(&mut editor, &input);
@@ -126,6 +140,18 @@ impl Prompt {
             line
         });
         reading.await.unwrap_or(Line::End)
+    }
+
+    /// A line above what is being typed; whether something is, and it was shown.
+    pub(crate) fn interject(&self, line: &str) -> bool {
+        if !self.typing.load(Ordering::SeqCst) {
+            return false;
+        }
+        let mut printer = lock(&self.printer);
+        let shown = printer
+            .as_mut()
+            .map(|printer| printer.print(format!("{line}\n")));
+        shown.is_some_and(|shown| shown.is_ok())
     }
 
     /// Whether a question is open, also one that nobody waits for any more.

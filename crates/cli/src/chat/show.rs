@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use cachalot_agent::{Event, Listener};
+use cachalot_agent::definition::Notify;
+use cachalot_agent::{Event, Listener, ReviewReport};
 use cachalot_tools::{Answer, Answered, Call};
 
+use super::review;
 use super::status::Status;
 use super::words::{self, DELEGATION, cut};
 use crate::outcome::{Result, Trouble};
@@ -40,8 +42,12 @@ pub(crate) struct Show {
     about: OnceLock<(String, String)>,
     /// How wide the terminal is, in characters; 0 if that is not known.
     width: AtomicUsize,
+    interject: OnceLock<Interject>,
     state: Mutex<State>,
 }
+
+/// Shows a line above what is being typed, and tells whether it did: not if nothing is.
+type Interject = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 struct State {
     stdout: Box<dyn Write + Send>,
@@ -79,6 +85,7 @@ impl Show {
             style,
             about: OnceLock::new(),
             width: AtomicUsize::new(0),
+            interject: OnceLock::new(),
             state: Mutex::new(State {
                 stdout: Box::new(render::stdout::open()?),
                 lost: None,
@@ -118,6 +125,12 @@ impl Show {
         let workspace = workspace.to_string_lossy().into_owned();
         // A chat has one agent.
         let _ = self.about.set((agent.to_owned(), workspace));
+    }
+
+    /// How lines are shown while the user types: whether there was somebody typing.
+    pub(crate) fn interject_with(&self, interject: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        // A chat has one terminal.
+        let _ = self.interject.set(Box::new(interject));
     }
 
     /// How wide the terminal is.
@@ -183,6 +196,49 @@ impl Show {
         );
     }
 
+    /// An answer that comes at once.
+    pub(crate) fn say(&self, text: &str) {
+        self.text(text);
+        self.pause();
+    }
+
+    /// A review has ended, whatever else is going on.
+    fn reviewed(&self, agent: &str, report: &ReviewReport, notify: Notify) {
+        if self.level == Level::Quiet && report.failure.is_none() {
+            return;
+        }
+        let told = format!("review: {}", review::line(report));
+        let mut state = self.state();
+        self.line(&mut state, &self.style.faint(&self.owned(agent, &told)));
+        if self.level == Level::Verbose || notify == Notify::Verbose {
+            let said = report.text.lines().filter(|line| !line.trim().is_empty());
+            let said = said.map(|line| format!("  review | {}", on_one_line(line)));
+            let details = format!("  review | {}", review::details(report));
+            for line in said.chain([details]) {
+                self.line(&mut state, &self.style.faint(&line));
+            }
+        }
+    }
+
+    /// Something happens beside the chat, in a fork of it.
+    fn beside(&self, holder: &str, event: &Event<'_>) {
+        match event {
+            Event::Warning { message, .. } => {
+                self.warn(&format!("{}: {message}", on_one_line(holder)));
+            }
+            Event::ToolEnded { answer, .. } if self.level == Level::Verbose => {
+                let line = self.outcome(holder, answer);
+                self.line(&mut self.state(), &line);
+            }
+            _ => {}
+        }
+    }
+
+    /// An answer that comes at once is waited for.
+    pub(crate) fn wait_for(&self, what: &str) {
+        self.state().status.wait_for(what);
+    }
+
     /// A piece of the answer.
     fn text(&self, text: &str) {
         if !self.growing || text.is_empty() {
@@ -227,6 +283,10 @@ impl Show {
 
     /// A line on stderr, never in the middle of one on the same terminal.
     fn line(&self, state: &mut State, line: &str) {
+        let interject = self.interject.get();
+        if interject.is_some_and(|interject| interject(line)) {
+            return;
+        }
         state.status.clear();
         if self.terminal {
             state.end_line();
@@ -378,6 +438,17 @@ impl Listener for Show {
             Event::Compacted { agent, tokens, .. } => {
                 let what = format!("what was said so far ({tokens} tokens) was summarized");
                 self.note(&self.owned(agent, &what));
+            }
+            Event::Reviewed {
+                agent,
+                report,
+                notify,
+            } => self.reviewed(agent, report, *notify),
+            Event::Fork { holder, event } => self.beside(holder, event),
+            Event::Note { agent, message } => {
+                if self.level == Level::Verbose {
+                    self.note(&self.owned(agent, message));
+                }
             }
             Event::Warning { agent, message } => self.warn(&self.owned(agent, message)),
         }

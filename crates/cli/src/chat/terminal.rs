@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cachalot_agent::chat::Reloaded;
 use cachalot_agent::{Approver, Cancel, Chat, Sum};
 
 use super::approval::{Everything, User};
@@ -25,6 +26,8 @@ use crate::workbench::Workbench;
 pub(crate) async fn converse(setting: &Setting<'_>) -> Result<()> {
     let show = Arc::new(Show::new(setting.level(), true)?);
     let prompt = Arc::new(Prompt::new(setting.home.history.clone())?);
+    let typing = Arc::clone(&prompt);
+    show.interject_with(move |line| typing.interject(line));
     show.set_width(prompt.width());
     show.animate();
     let mut interrupts = Interrupts::listen()?;
@@ -92,6 +95,10 @@ impl Talk<'_> {
         let is_kept = self.bench.keeps_sessions() && !self.is_empty;
         if self.is_empty {
             self.bench.forget(&session).await;
+        }
+        if self.chat.is_reviewing() && !interrupts.is_over() {
+            self.show
+                .note("the review is still running; Ctrl-C ends it");
         }
         let total = end(self.chat, interrupts).await;
         close(&self.bench, interrupts).await;
@@ -187,6 +194,9 @@ impl Talk<'_> {
             Command::Quit => return Ok(Next::Leave),
             Command::New => return Ok(self.renew(interrupts).await),
             Command::Compact => return Ok(self.compact(interrupts).await),
+            Command::Review(focus) => self.review(focus.as_deref()),
+            Command::Aside(question) => return self.aside(question, interrupts).await,
+            Command::Reload => return Ok(self.reload(interrupts).await),
             Command::Fresh(None) => {
                 self.is_fresh = true;
                 render::err("the next message gets a new answer");
@@ -208,20 +218,7 @@ impl Talk<'_> {
     async fn compact(&mut self, interrupts: &mut Interrupts) -> Next {
         let cancel = Cancel::default();
         let before = self.chat.total();
-        let mut leave = false;
-        let compacted = {
-            let compacting = self.chat.compact(&cancel);
-            tokio::pin!(compacting);
-            loop {
-                tokio::select! {
-                    compacted = &mut compacting => break compacted,
-                    signal = interrupts.next() => {
-                        leave |= signal == Signal::End;
-                        cancel.cancel();
-                    }
-                }
-            }
-        };
+        let (compacted, next) = cancellable(self.chat.compact(&cancel), &cancel, interrupts).await;
         self.show.pause();
         let total = self.chat.total();
         match compacted {
@@ -231,10 +228,58 @@ impl Talk<'_> {
             Ok(_) => {}
             Err(error) => complain(&error),
         }
-        match leave {
-            true => Next::Leave,
-            false => Next::GoOn,
+        next
+    }
+
+    /// Begins a review, which tells of its end by itself.
+    fn review(&mut self, focus: Option<&str>) {
+        match self.chat.review(focus) {
+            Ok(()) => self
+                .show
+                .note("the review has begun; the chat goes on meanwhile"),
+            Err(error) => complain(&error),
         }
+    }
+
+    /// Answers a question beside the conversation.
+    async fn aside(&mut self, question: &str, interrupts: &mut Interrupts) -> Result<Next> {
+        let cancel = Cancel::default();
+        self.show.wait_for("waiting for the model");
+        let (answered, next) =
+            cancellable(self.chat.aside(question, &cancel), &cancel, interrupts).await;
+        self.show.end_turn(false);
+        match answered {
+            Ok(report) => {
+                self.show.say(&report.text);
+                if let Some(notice) = report.stop.notice() {
+                    render::err(&Style::of_stderr().notable(&visible(&notice)));
+                }
+                self.account("", &report.sum, 0);
+            }
+            Err(error) => complain(&error),
+        }
+        self.show.stdout()?;
+        Ok(next)
+    }
+
+    /// Takes over tools that are others than when the session began.
+    async fn reload(&mut self, interrupts: &mut Interrupts) -> Next {
+        let reloaded = tokio::select! {
+            reloaded = self.chat.reload() => reloaded,
+            signal = interrupts.next() => match signal {
+                Signal::End => return Next::Leave,
+                Signal::Interrupt => {
+                    render::err("interrupted; the tools are those that they were");
+                    return Next::GoOn;
+                }
+            }
+        };
+        match reloaded {
+            Ok(None) => render::err("the tools are those that the session has"),
+            Ok(Some(reloaded)) => render::err(&reload_told(&reloaded)),
+            Err(error) => complain(&error),
+        }
+        Next::GoOn
     }
 
     /// Begins a new session. If that fails, the old one goes on.
@@ -317,6 +362,38 @@ impl Talk<'_> {
             let line = format!("{what}{}", sum::line(sum, cut_off));
             render::err(&Style::of_stderr().faint(&line));
         }
+    }
+}
+
+/// Waits for something that Ctrl-C cancels; and whether the chat goes on after it.
+async fn cancellable<T>(
+    work: impl Future<Output = T>,
+    cancel: &Cancel,
+    interrupts: &mut Interrupts,
+) -> (T, Next) {
+    tokio::pin!(work);
+    let mut next = Next::GoOn;
+    loop {
+        tokio::select! {
+            done = &mut work => return (done, next),
+            signal = interrupts.next() => {
+                if signal == Signal::End {
+                    next = Next::Leave;
+                }
+                cancel.cancel();
+            }
+        }
+    }
+}
+
+/// What was taken over, and what that costs.
+fn reload_told(reloaded: &Reloaded) -> String {
+    let changes = on_one_line(&reloaded.changes);
+    match reloaded.tokens {
+        0 => changes,
+        tokens => format!(
+            "{changes}; the provider reads about {tokens} tokens of this session anew with the next message"
+        ),
     }
 }
 

@@ -74,8 +74,15 @@ pub(super) async fn turn(
     Turned { ended, leave }
 }
 
-/// Ends a chat; what all of it used. Who presses Ctrl-C does not wait for what hooks do at its end.
-pub(super) async fn end(chat: Chat, interrupts: &mut Interrupts) -> Sum {
+/// Ends a chat; what all of it used. A review that runs is waited for. Who presses Ctrl-C waits neither
+/// for that nor, if pressed again, for what hooks do at its end.
+pub(super) async fn end(mut chat: Chat, interrupts: &mut Interrupts) -> Sum {
+    if chat.is_reviewing() && !interrupts.is_over() {
+        tokio::select! {
+            () = chat.reviewed() => {}
+            _ = interrupts.next() => {}
+        }
+    }
     let so_far = chat.total();
     tokio::select! {
         total = chat.close() => total,

@@ -1,7 +1,7 @@
 //! `cachalot cache …`.
 
 use std::collections::BTreeMap;
-use std::io::{BufReader, Write as _};
+use std::io::BufReader;
 use std::path::Path;
 
 use cachalot_cache::{
@@ -13,6 +13,7 @@ use cachalot_workflow::actions::cache::TAG_LABEL;
 use serde_json::{Value, json};
 
 use crate::arguments::{self, CacheCommand, Where, Which};
+use crate::aside::Aside;
 use crate::home::Home;
 use crate::outcome::{Result, Trouble};
 use crate::render;
@@ -169,7 +170,11 @@ impl Inspection<'_> {
                 .await
                 .map_err(Trouble::failed)?
         } else {
-            export_to(&cache, file, key.as_ref()).await?
+            let mut aside = Aside::of(file)?;
+            let exported = cache.export(&mut aside, key.as_ref()).await;
+            let exported = exported.map_err(Trouble::failed)?;
+            aside.keep()?;
+            exported
         };
         let note = match exported.left_out {
             0 => String::new(),
@@ -217,36 +222,6 @@ impl Inspection<'_> {
         ));
         Ok(())
     }
-}
-
-/// Writes beside the file and renames, so that an interrupted export leaves nothing half-written.
-async fn export_to(
-    cache: &Cache,
-    file: &Path,
-    key: Option<&cachalot_core::DigestKey>,
-) -> Result<cachalot_cache::Exported> {
-    let shown =
-        |error: &dyn std::fmt::Display| Trouble::failed(format!("{}: {error}", file.display()));
-    let mut aside = file.as_os_str().to_owned();
-    aside.push(format!(".{}.part", std::process::id()));
-    let aside = Path::new(&aside);
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut writer = std::io::BufWriter::new(options.open(aside).map_err(|error| shown(&error))?);
-    let written = match cache.export(&mut writer, key).await {
-        Ok(exported) => writer
-            .flush()
-            .and_then(|()| std::fs::rename(aside, file))
-            .map(|()| exported)
-            .map_err(|error| shown(&error)),
-        Err(error) => Err(shown(&error)),
-    };
-    if written.is_err() {
-        let _ = std::fs::remove_file(aside);
-    }
-    written
 }
 
 /// Takes a cassette's digest key over, unless there is another one already.

@@ -144,7 +144,8 @@ impl Setting<'_> {
         interrupts: &mut Interrupts,
     ) -> Result<cachalot_agent::Chat> {
         let listener = Arc::clone(show) as Arc<dyn Listener>;
-        let house = bench.furnish(&self.team, listener, approver)?;
+        let mut house = bench.furnish(&self.team, listener, approver)?;
+        house.human_paced = std::io::stdin().is_terminal();
         let (team, agent) = (Arc::clone(&self.team), self.arguments.agent.as_deref());
         let beginning = async {
             match &self.arguments.session {

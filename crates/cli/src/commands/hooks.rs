@@ -4,15 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cachalot_agent::Roster;
+use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::Node;
-use cachalot_core::{Digest, Problem, Seals};
-use cachalot_hooks::builtin::cache_response::Opener;
+use cachalot_core::{Digest, DigestKey, Problem, Seals};
 use cachalot_hooks::dialect::parse_input;
 use cachalot_hooks::{AgentLookup, AgentView, Builtins, Entry, Event, Hooks, Input};
+use cachalot_memory::in_process::InProcessMemory;
 use cachalot_model::{Configured, Model};
 
 use crate::arguments::{HookFlags, HooksCommand, HooksTest};
+use crate::hooks::Answers;
 use crate::models::models;
 use crate::outcome::{Result, Sources, Trouble};
 use crate::render::verdict;
@@ -107,8 +109,8 @@ fn assemble(
 ) -> Result<Hooks> {
     let roster = Arc::new(Roster::default());
     let lookup = Arc::clone(&roster) as Arc<dyn AgentLookup>;
-    let opener: Opener = Arc::new(|_| Err("nothing is kept while hooks are tried".to_owned()));
-    let seals = Arc::new(Seals::none());
+    let seals = Arc::new(Seals::under(DigestKey::ephemeral()?));
+    let opener = answers(surroundings, &seals, warn).opener();
     let builtins = Arc::new(hooks::builtins(surroundings, lookup, &seals, opener)?);
     let mut entries: Vec<Entry> = Vec::new();
     let mut configured = Configured::default();
@@ -154,6 +156,29 @@ fn assemble(
         problems,
         sources: Sources::new(),
     })
+}
+
+/// Where answers are kept while hooks are tried: nowhere that outlives the trial, nor does a ledger tell
+/// of it.
+fn answers(surroundings: &Surroundings, seals: &Arc<Seals>, warn: &Warn) -> Answers {
+    let clock = &surroundings.clock;
+    let cache = Cache::new(Options {
+        memory: Some(Arc::new(InProcessMemory::new(Arc::clone(clock)))),
+        ledger: Ledger::none(),
+        clock: Arc::clone(clock),
+        seals: Arc::clone(seals),
+        bounds: Bounds::default(),
+        warn: Arc::clone(warn),
+    });
+    Answers {
+        cache,
+        clock: Arc::clone(clock),
+        seals: Arc::clone(seals),
+        mode: Mode::On,
+        user: surroundings.user(),
+        directory: surroundings.directory.clone(),
+        warn: Arc::clone(warn),
+    }
 }
 
 fn unknown_agent(name: &str, team: &cachalot_agent::Team) -> Trouble {

@@ -1,6 +1,8 @@
 //! `cachalot sessions`.
 
+mod export;
 mod show;
+pub(crate) mod tree;
 
 use std::sync::Arc;
 
@@ -16,7 +18,7 @@ use crate::render;
 use crate::render::visible::on_one_line;
 use crate::wiring::{Opening, Surroundings, Warn};
 
-/// Lists, shows and removes sessions.
+/// Lists, shows, draws, exports and removes sessions.
 ///
 /// # Errors
 /// There is no memory or no such session, or the memory fails.
@@ -60,10 +62,35 @@ pub(crate) async fn run(
             let sessions = open(place, surroundings, warn)?;
             remove(&sessions, ids, *all, *json).await
         }
+        SessionsCommand::Tree { agent, place, json } => {
+            let sessions = open(place, surroundings, warn)?;
+            tree::tree(&sessions, agent.as_deref(), *json).await
+        }
+        SessionsCommand::Export {
+            ids,
+            all,
+            out,
+            with_secrets,
+            place,
+        } => {
+            let sessions = open(place, surroundings, Arc::clone(&warn))?;
+            let export = export::Export {
+                ids,
+                all: *all,
+                out: out.as_deref(),
+                with_secrets: *with_secrets,
+                warn,
+            };
+            export.run(&sessions).await
+        }
+        SessionsCommand::Sweep { place, json } => {
+            let sessions = open(place, surroundings, warn)?;
+            sweep(&sessions, *json).await
+        }
     }
 }
 
-fn open(place: &Where, surroundings: &Surroundings, warn: Warn) -> Result<Sessions> {
+pub(crate) fn open(place: &Where, surroundings: &Surroundings, warn: Warn) -> Result<Sessions> {
     let home = surroundings.home(place.db.as_deref(), None)?;
     let engine = Opening {
         surroundings,
@@ -209,5 +236,22 @@ async fn remove(sessions: &Sessions, ids: &[String], all: bool, as_json: bool) -
     }
     let sessions = render::count(count, "session", "sessions");
     render::err(&format!("removed {sessions}"));
+    Ok(())
+}
+
+/// Erases what no session needs.
+async fn sweep(sessions: &Sessions, as_json: bool) -> Result<()> {
+    let swept = sessions.sweep().await.map_err(Trouble::failed)?;
+    if as_json {
+        return render::json(&json!({"pieces": swept.pieces, "bytes": swept.bytes}));
+    }
+    render::err(&match swept.pieces {
+        0 => "swept nothing: every piece is needed".to_owned(),
+        pieces => format!(
+            "swept {} that no session needs, {}",
+            render::count(pieces, "piece", "pieces"),
+            render::bytes(swept.bytes)
+        ),
+    });
     Ok(())
 }

@@ -141,7 +141,8 @@ pub(crate) fn validate(arguments: &Validate, surroundings: &Surroundings) -> Res
     }
 }
 
-fn problem_json(problem: &Problem) -> Value {
+/// A problem for programs.
+pub(crate) fn problem_json(problem: &Problem) -> Value {
     json!({
         "code": problem.code,
         "message": problem.message,

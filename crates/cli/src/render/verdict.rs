@@ -2,11 +2,16 @@
 
 use std::fmt::Write as _;
 
+use cachalot_hooks::contract::{Blocks, Honoured};
 use cachalot_hooks::{Decision, Event, Output, Report, Verdict};
+use cachalot_model::{Block, Message, Role};
 use serde_json::{Map, Value, json};
 
 use super::table::columns;
 use super::visible::{on_one_line, visible};
+
+/// The key under which handlers rewrite messages.
+const UPDATED_MESSAGES: &str = "updated_messages";
 
 /// For people: a row for each handler, and what comes of it.
 pub(crate) fn as_text(event: Event, verdict: &Verdict) -> String {
@@ -15,51 +20,123 @@ pub(crate) fn as_text(event: Event, verdict: &Verdict) -> String {
         let _ = writeln!(text, "{event}: no hook is told of this");
         return text;
     }
-    let rows: Vec<Vec<String>> = verdict.reports.iter().map(row).collect();
-    text += &columns(&rows);
-    let _ = writeln!(text, "{event}: {}", together(verdict));
-    for message in &verdict.messages {
+    let rows = verdict.reports.iter().map(|report| {
+        vec![
+            on_one_line(&report.handler),
+            super::time(report.elapsed),
+            on_one_line(&alone(event, report, verdict)),
+        ]
+    });
+    text += &columns(&rows.collect::<Vec<_>>());
+    let _ = writeln!(text, "{event}: {}", visible(&together(verdict)));
+    let is_news = |message: &&String| !faults(verdict).any(|fault| message.ends_with(fault));
+    for message in verdict.messages.iter().filter(is_news) {
         let _ = writeln!(text, "  message: {}", visible(message));
     }
     for (key, value) in said(verdict) {
-        let _ = writeln!(text, "  {key}: {}", visible(&plain(&value)));
+        match &verdict.updated_messages {
+            Some(messages) if key == UPDATED_MESSAGES => {
+                let _ = write!(text, "  {key}:\n{}", dialogue(messages));
+            }
+            _ => {
+                let _ = writeln!(text, "  {key}: {}", visible(&plain(&value)));
+            }
+        }
     }
     text
 }
 
-fn row(report: &Report) -> Vec<String> {
-    let verdict = match &report.said {
-        Ok(output) => on_one_line(&alone(output)),
-        Err(fault) => on_one_line(&format!("failed: {fault}")),
+/// What one handler wants, as far as that counts at this event.
+fn alone(event: Event, report: &Report, verdict: &Verdict) -> String {
+    let output = match &report.said {
+        Ok(output) => output,
+        Err(fault) => return format!("failed: {fault}"),
     };
-    vec![
-        on_one_line(&report.handler),
-        super::time(report.elapsed),
-        verdict,
-    ]
-}
-
-/// What one handler wants.
-fn alone(output: &Output) -> String {
+    let contract = event.contract();
     if let Some(reason) = &output.block {
-        return format!("deny: {reason}");
+        let goes_on = verdict.goes_on.as_ref();
+        let did = match contract.blocks {
+            Blocks::Refusal => "deny",
+            Blocks::GoingOn if goes_on.is_some_and(|all| all.contains(reason)) => "goes on",
+            Blocks::GoingOn | Blocks::Nothing => "wanted to block",
+        };
+        return because(did, reason);
     }
     match &output.permission {
-        Some((decision, Some(reason))) => format!("{}: {reason}", decision.name()),
-        Some((decision, None)) => decision.name().to_owned(),
+        Some((decision, reason)) => {
+            let reason = reason.as_deref().unwrap_or_default();
+            match contract.honours(Honoured::PermissionDecision) {
+                true => because(decision.name(), reason),
+                false => because(&format!("said `{}`", decision.name()), reason),
+            }
+        }
         None if *output == Output::default() => "nothing to say".to_owned(),
         None => "has something to say".to_owned(),
     }
 }
 
-/// What all of them want.
+/// What all of them want. Why one failed is told in its row.
 fn together(verdict: &Verdict) -> String {
     match (&verdict.decision, &verdict.synthetic, &verdict.goes_on) {
-        (Some((decision, reason)), _, _) if reason.is_empty() => decision.name().to_owned(),
-        (Some((decision, reason)), _, _) => format!("{}: {}", decision.name(), visible(reason)),
+        (Some((decision, reason)), _, _) => {
+            let told = faults(verdict).find_map(|fault| reason.strip_suffix(fault));
+            let reason = told.map_or(reason.as_str(), |before| before.trim_end_matches(": "));
+            because(decision.name(), reason)
+        }
         (None, Some(_), _) => "answered without a model".to_owned(),
-        (None, None, Some(reason)) => format!("goes on: {}", visible(reason)),
+        (None, None, Some(reason)) => because("goes on", reason),
         (None, None, None) => "goes ahead".to_owned(),
+    }
+}
+
+fn because(what: &str, why: &str) -> String {
+    match why {
+        "" => what.to_owned(),
+        why => format!("{what}: {why}"),
+    }
+}
+
+/// Why handlers failed.
+fn faults(verdict: &Verdict) -> impl Iterator<Item = &str> {
+    let faults = verdict
+        .reports
+        .iter()
+        .filter_map(|report| report.said.as_ref().err());
+    faults.map(|fault| fault.message.as_str())
+}
+
+/// Messages as they will be read: who says what, block by block.
+fn conversation(messages: &[Message]) -> impl Iterator<Item = (&'static str, String)> {
+    messages.iter().flat_map(|message| {
+        let who = match message.role {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+        };
+        let blocks = message.content.iter();
+        blocks.map(move |block| (who, in_words(block)))
+    })
+}
+
+/// The same in lines; those of one text stay together.
+fn dialogue(messages: &[Message]) -> String {
+    let lines = conversation(messages).map(|(who, said)| {
+        let said = visible(&said).replace('\n', "\n      ");
+        format!("    {who}: {said}\n")
+    });
+    lines.collect()
+}
+
+fn in_words(block: &Block) -> String {
+    match block {
+        Block::Text { text, .. } => text.clone(),
+        Block::Image(_) => "[an image]".to_owned(),
+        Block::ToolUse(call) => format!("[calls {} {}]", call.name, call.arguments),
+        Block::ToolResult(result) => {
+            let content: Vec<String> = result.content.iter().map(in_words).collect();
+            format!("[result of {}] {}", result.id, content.join("\n"))
+        }
+        Block::Reasoning(thought) => format!("[thinks] {}", thought.text),
+        Block::Other { format, .. } => format!("[something of the format {format:?}]"),
     }
 }
 
@@ -71,14 +148,18 @@ fn said(verdict: &Verdict) -> Map<String, Value> {
         messages: _,
         context,
         updated_input,
+        removed_input,
         updated_messages,
         updated_tool_response,
         summary,
         synthetic,
         metadata,
+        environment,
         spent: _,
         reports: _,
     } = verdict;
+    // What variables hold may be secret.
+    let variables: Vec<&str> = environment.keys().map(String::as_str).collect();
     let said = [
         (
             "additional_context",
@@ -89,8 +170,16 @@ fn said(verdict: &Verdict) -> Map<String, Value> {
             updated_input.as_ref().map(|input| json!(input)),
         ),
         (
-            "updated_messages",
-            updated_messages.as_ref().map(|messages| json!(messages)),
+            "removed_input",
+            (!removed_input.is_empty()).then(|| json!(removed_input.join(", "))),
+        ),
+        (
+            UPDATED_MESSAGES,
+            updated_messages.as_ref().map(|messages| {
+                conversation(messages)
+                    .map(|(who, said)| json!({"role": who, "content": said}))
+                    .collect()
+            }),
         ),
         (
             "updated_tool_response",
@@ -102,6 +191,10 @@ fn said(verdict: &Verdict) -> Map<String, Value> {
             synthetic.as_ref().map(|synthetic| json!(synthetic.content)),
         ),
         ("metadata", (!metadata.is_empty()).then(|| json!(metadata))),
+        (
+            "environment",
+            (!variables.is_empty()).then(|| json!(variables.join(", "))),
+        ),
     ];
     said.into_iter()
         .filter_map(|(key, value)| Some((key.to_owned(), value?)))
@@ -121,7 +214,7 @@ pub(crate) fn as_json(event: Event, verdict: &Verdict) -> Value {
         .iter()
         .map(|report| {
             let (said, fault) = match &report.said {
-                Ok(output) => (json!(alone(output)), Value::Null),
+                Ok(_) => (json!(alone(event, report, verdict)), Value::Null),
                 Err(fault) => (Value::Null, json!(fault.message)),
             };
             json!({

@@ -108,7 +108,7 @@ impl Reporter for Told {
 
     fn list_changed(&self, server: &str) {
         (self.0)(&format!(
-            "the MCP server `{server}` has other tools now; a new session takes them (/new)"
+            "the MCP server `{server}` has other tools now; /reload takes them over, and so does a new session (/new)"
         ));
     }
 }

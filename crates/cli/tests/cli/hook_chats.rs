@@ -3,6 +3,7 @@
 #[cfg(unix)]
 mod compaction;
 mod faults;
+mod keys;
 
 use std::path::PathBuf;
 use std::process::Command;

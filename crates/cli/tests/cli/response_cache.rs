@@ -448,3 +448,35 @@ fn the_agent_of_a_workflow_is_answered_again() {
     run("two");
     assert_eq!(world.requests(), 2);
 }
+
+#[test]
+fn a_workflow_tells_what_the_answers_of_its_agents_saved() {
+    let file = agent("")
+        + "nodes: [{name: ask, uses: agent.run, with: {input: '{{ state.q }}'}, output: answer}]\n";
+    let world = World::of(PLAIN, &file);
+    let run = |arguments: &[&str]| {
+        let arguments = [&["run", "agent.yaml", "-i", "q=one"], arguments].concat();
+        let mut command = world.home.command(&arguments);
+        world.provider.known_to(&mut command);
+        let ran: Ran = command.env("USER", "ada").output().unwrap().into();
+        ran.ok()
+    };
+    let paid = run(&["--json"]).json()["report"]["paid"].clone();
+    let ran = run(&["--json"]);
+    let report = ran.json()["report"].clone();
+    assert_eq!(world.requests(), 1);
+    assert_eq!(report["paid"], json!({"calls": 0, "ms": 0.0}));
+    for what in ["calls", "input_tokens", "output_tokens", "dollars"] {
+        assert!(paid[what].as_f64().unwrap() > 0.0, "{what}: {paid}");
+        assert_eq!(report["saved"][what], paid[what], "{report}");
+    }
+    assert!(report["saved"]["ms"].as_f64().unwrap() > 0.0, "{report}");
+    assert_eq!(report["steps"][0]["outcome"], "hit", "{report}");
+    let told = run(&[]).stderr;
+    let last = told.lines().last().unwrap();
+    let (paid, saved) = last.split_once(" · saved ").unwrap();
+    assert_eq!(paid, "paid 0 calls, 0 s");
+    for expected in [" tokens in, ", " out, $"] {
+        assert!(saved.contains(expected), "{told}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Home, MARKING};
+use crate::support::{Home, MARKING, Ran, Server};
 
 #[test]
 fn the_second_run_does_nothing_again_and_says_so() {
@@ -205,4 +205,48 @@ fn completions_and_the_schema_are_printed() {
         json!("https://json-schema.org/draft/2020-12/schema")
     );
     assert!(schema.to_string().contains("cache.wrap"));
+}
+
+#[test]
+fn a_key_of_a_provider_is_not_remembered() {
+    let home = Home::new();
+    home.write(
+        "agent.yaml",
+        "nodes:\n  - {name: note, uses: ltm.store, with: {key: note, value: '{{ state.text }}'}}\n",
+    );
+    let run = |text: &str| {
+        let text = format!("text={text}");
+        let mut command = home.command(&["run", "agent.yaml", "-i", &text]);
+        // Whichever provider it is of: no model has to be asked first.
+        command.env("MISTRAL_API_KEY", "q8Zr0pT4");
+        Ran::from(command.output().unwrap())
+    };
+    let ran = run("it is q8Zr0pT4").fails(1);
+    assert!(ran.stderr.contains("holds a secret of this run"), "{ran}");
+    assert!(!ran.to_string().contains("q8Zr0pT4"), "{ran}");
+    run("it is a whale").ok();
+}
+
+#[test]
+fn docker_model_runner_is_asked_where_it_is() {
+    let home = Home::new();
+    let server = Server::start(
+        r#"{"choices": [{"message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 2}}"#,
+    );
+    home.write(
+        "agent.yaml",
+        "nodes:\n  - {name: ask, uses: llm.call, with: {model: dmr/ai/smollm2, prompt: Hi}, output: said}\n",
+    );
+    let mut command = home.command(&["run", "agent.yaml"]);
+    // As Docker's own tools have it: a host, without the path of the API.
+    command.env("MODEL_RUNNER_HOST", server.url());
+    let ran = Ran::from(command.output().unwrap()).ok();
+    assert_eq!(ran.json()["said"]["content"], "Hello.", "{ran}");
+    let asked = server.requests().concat();
+    assert!(
+        asked.starts_with("POST /engines/v1/chat/completions "),
+        "{asked}"
+    );
+    assert!(asked.contains(r#""model":"ai/smollm2""#), "{asked}");
 }

@@ -9,6 +9,7 @@ const INVOICE: &str = "file_path=examples/data/invoice-2026-0417.pdf";
 
 /// The examples, by the tests below that run them.
 const TRIED: &[&str] = &[
+    "examples/assistant_with_review.yaml",
     "examples/coder.yaml",
     "examples/document_extraction.yaml",
     "examples/fan_out.yaml",
@@ -201,4 +202,22 @@ fn the_faq_answers_a_question_once() {
     assert!(again.stderr.contains("answered before"), "{}", again.stderr);
     assert!(again.stderr.contains("saved 1 answer"), "{}", again.stderr);
     assert_eq!(home.model_calls(), 1);
+}
+
+/// A review reads from the provider's cache what the chat has sent, and may not use the shell.
+#[test]
+fn the_assistant_is_reviewed_in_the_background() {
+    let home = Home::new();
+    let ended = home.shell(
+        "echo 'How deep can a sperm whale dive?' | cachalot chat examples/assistant_with_review.yaml",
+    );
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let told = |part: &str| ended.stderr.contains(part);
+    assert!(told("review: stored 1 memory · "), "{}", ended.stderr);
+    assert!(
+        told(" tokens read from the provider's cache · $"),
+        "{}",
+        ended.stderr
+    );
+    assert!(told(" · denied: shell"), "{}", ended.stderr);
 }

@@ -175,3 +175,24 @@ fn a_secret_is_kept_masked() {
         "{again}"
     );
 }
+
+#[test]
+fn the_key_of_a_provider_is_kept_masked() {
+    const KEY: &str = "sk-proj-4f9aQ2Lm";
+    let script = format!("otherwise: {{text: 'It is {KEY}, I think.'}}");
+    let world = World::of(&script, &agent(""));
+    let ask = || {
+        let with_a_key = |command: &mut std::process::Command| {
+            command.env("OPENAI_API_KEY", KEY);
+        };
+        world.ask_with(&[], "the key?", with_a_key).ok()
+    };
+    ask();
+    let key = world.entries()[0]["key"].as_str().unwrap().to_owned();
+    let kept = world.home.run(&["cache", "get", &key]).ok();
+    assert!(!kept.stdout.contains(KEY), "{kept}");
+    assert!(kept.stdout.contains("[secret], I think."), "{kept}");
+    let again = ask();
+    assert_eq!(world.requests(), 1, "{again}");
+    assert_eq!(again.stdout, "It is [secret], I think.\n");
+}

@@ -1,0 +1,139 @@
+//! What came of a review, in words.
+
+use crate::render;
+use crate::render::visible::on_one_line;
+use cachalot_agent::ReviewReport;
+
+/// `stored 1 memory · 2400 of the chat's 2400 tokens read from the provider's cache · $0.0012 · denied:
+/// shell`.
+pub(super) fn line(report: &ReviewReport) -> String {
+    let denied = match report.denied.as_slice() {
+        [] => None,
+        denied => Some(format!("denied: {}", on_one_line(&denied.join(", ")))),
+    };
+    let cost = (report.sum.model_calls > 0).then(|| report.sum.paid.cost.to_string());
+    let parts = [Some(outcome(report)), read(report), cost, denied];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+}
+
+/// What else there is to know: what was used, and where it can be looked up.
+pub(super) fn details(report: &ReviewReport) -> String {
+    let sum = &report.sum;
+    let calls = render::count(sum.model_calls.into(), "model call", "model calls");
+    let tools = render::count(sum.tool_calls.into(), "tool call", "tool calls");
+    let written = match sum.usage.cache_write() {
+        0 => String::new(),
+        written => format!(", {written} written to the provider's cache"),
+    };
+    format!(
+        "{calls}, {tools}, {} tokens in ({} of them cached by the provider){written}, {} out · {} · session {}",
+        sum.usage.total_input(),
+        sum.usage.cache_read,
+        sum.usage.output,
+        render::time(report.elapsed),
+        report.session,
+    )
+}
+
+fn outcome(report: &ReviewReport) -> String {
+    if let Some(failure) = &report.failure {
+        return format!("failed: {}", on_one_line(failure));
+    }
+    let memories =
+        (report.memories > 0).then(|| render::count(report.memories.into(), "memory", "memories"));
+    let skills =
+        (report.skills > 0).then(|| render::count(report.skills.into(), "skill", "skills"));
+    match memories.into_iter().chain(skills).collect::<Vec<_>>() {
+        kept if kept.is_empty() => "nothing to keep".to_owned(),
+        kept => format!("stored {}", kept.join(" and ")),
+    }
+}
+
+/// How much of what the chat had sent was read from the provider's cache by the first request.
+fn read(report: &ReviewReport) -> Option<String> {
+    let first = report.first?;
+    Some(match (first.cache_read, report.parent) {
+        (0, _) => format!("{} tokens read anew", first.total_input()),
+        (read, None) => format!("{read} tokens read from the provider's cache"),
+        (read, Some(parent)) => format!(
+            "{read} of the chat's {} tokens read from the provider's cache",
+            parent.total_input()
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use cachalot_agent::Sum;
+    use cachalot_agent::definition::ReviewKind;
+    use cachalot_core::{Cost, Spend};
+    use cachalot_model::Usage;
+
+    use super::*;
+
+    fn report() -> ReviewReport {
+        let usage = |read, input| Usage {
+            uncached_input: input,
+            cache_read: read,
+            ..Usage::default()
+        };
+        ReviewReport {
+            kind: ReviewKind::Combined,
+            memories: 1,
+            skills: 0,
+            text: "I kept one thing.".to_owned(),
+            failure: None,
+            sum: Sum {
+                model_calls: 2,
+                tool_calls: 2,
+                paid: Spend {
+                    cost: Cost {
+                        picodollars: 1_200_000_000,
+                        ..Cost::default()
+                    },
+                    ..Spend::default()
+                },
+                ..Sum::default()
+            },
+            first: Some(usage(2_400, 100)),
+            parent: Some(usage(0, 2_400)),
+            denied: vec!["shell".to_owned()],
+            session: "review-1".to_owned(),
+            elapsed: Duration::from_millis(1_500),
+        }
+    }
+
+    #[test]
+    fn a_review_is_told_in_a_line() {
+        let mut report = report();
+        assert_eq!(
+            line(&report),
+            "stored 1 memory · 2400 of the chat's 2400 tokens read from the provider's cache · $0.0012 · denied: shell"
+        );
+        report.skills = 2;
+        report.denied.clear();
+        report.first = report.parent;
+        assert_eq!(
+            line(&report),
+            "stored 1 memory and 2 skills · 2400 tokens read anew · $0.0012"
+        );
+        report.failure = Some("the model\nis away".to_owned());
+        report.first = None;
+        report.sum = Sum::default();
+        assert_eq!(line(&report), "failed: the model is away");
+    }
+
+    #[test]
+    fn nothing_to_keep_is_no_failure() {
+        let report = ReviewReport {
+            memories: 0,
+            first: None,
+            denied: Vec::new(),
+            ..report()
+        };
+        assert_eq!(line(&report), "nothing to keep · $0.0012");
+        assert!(details(&report).starts_with("2 model calls, 2 tool calls, "));
+    }
+}

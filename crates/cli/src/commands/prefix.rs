@@ -1,0 +1,25 @@
+//! `cachalot prefix`.
+
+mod analyze;
+mod lint;
+mod plan;
+
+use crate::arguments::PrefixCommand;
+use crate::outcome::Result;
+use crate::wiring::{Surroundings, Warn};
+
+/// Analyzes logs, and checks what is to be sent.
+///
+/// # Errors
+/// A file cannot be read, or something is wrong with what is checked.
+pub(crate) async fn run(
+    command: &PrefixCommand,
+    surroundings: &Surroundings,
+    warn: Warn,
+) -> Result<()> {
+    match command {
+        PrefixCommand::Analyze(arguments) => analyze::analyze(arguments, surroundings, warn).await,
+        PrefixCommand::Lint(arguments) => lint::lint(arguments, surroundings),
+        PrefixCommand::Plan(arguments) => plan::plan(arguments, surroundings, warn).await,
+    }
+}

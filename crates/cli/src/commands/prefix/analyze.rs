@@ -1,0 +1,268 @@
+//! `cachalot prefix analyze`.
+
+use std::fs::File;
+use std::io::{BufReader, Read as _, Seek as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use cachalot_core::{Cost, Seals};
+use cachalot_model::Catalog;
+use cachalot_prompt::Listing;
+use cachalot_prompt::log::{Analysis, Analyzer, Breaks, Broken, Logged};
+use serde_json::{Value, json};
+
+use crate::arguments::{PrefixAnalyze, Where};
+use crate::chat::sum::dollars;
+use crate::commands::sessions::{self, tree};
+use crate::models::catalog;
+use crate::outcome::{Result, Trouble};
+use crate::render;
+use crate::render::visible::on_one_line;
+use crate::wiring::{Surroundings, Warn};
+
+/// What a memory in a file begins with.
+const SQLITE: &[u8] = b"SQLite format 3\0";
+
+/// Tells of each log where prefixes break, why, and what that costs.
+///
+/// # Errors
+/// A log cannot be read; with `--strict`, a prefix breaks.
+pub(super) async fn analyze(
+    arguments: &PrefixAnalyze,
+    surroundings: &Surroundings,
+    warn: Warn,
+) -> Result<()> {
+    let catalog = catalog(surroundings)?;
+    let mut told = Vec::new();
+    let mut broken = 0;
+    for file in &arguments.files {
+        let analysis = read(file, &catalog, surroundings, &warn).await?;
+        let name = on_one_line(&file.to_string_lossy());
+        broken += analysis
+            .breaks
+            .iter()
+            .map(|breaks| breaks.count)
+            .sum::<u64>();
+        if arguments.json {
+            told.push(document(&name, &analysis));
+            continue;
+        }
+        let (count, named) = &analysis.skipped;
+        for (line, reason) in named {
+            warn(&format!("{name}, line {line}: {reason}"));
+        }
+        if *count > named.len() as u64 {
+            let others = count - named.len() as u64;
+            warn(&format!("{name}: {others} more are no requests"));
+        }
+        render::out(&text(&name, &analysis))?;
+    }
+    if arguments.json {
+        render::json(&json!({ "logs": told }))?;
+    }
+    if arguments.strict && broken > 0 {
+        let times = render::count(broken, "prefix breaks", "prefixes break");
+        return Err(Trouble::failed(times));
+    }
+    Ok(())
+}
+
+async fn read(
+    file: &Path,
+    catalog: &Catalog,
+    surroundings: &Surroundings,
+    warn: &Warn,
+) -> Result<Analysis> {
+    // What is in a log is not known for a secret; what looks like one is masked all the same.
+    let mut analyzer = Analyzer::new(catalog.clone(), Arc::new(Seals::none()));
+    if file == Path::new("-") {
+        let read = analyzer.read(std::io::stdin().lock());
+        read.map_err(|error| Trouble::failed(format!("stdin: {error}")))?;
+        return Ok(analyzer.finish());
+    }
+    let name = file.display();
+    let failed = |error: &dyn std::fmt::Display| Trouble::failed(format!("{name}: {error}"));
+    let path = surroundings.directory.join(file);
+    let mut log = File::open(&path).map_err(|error| failed(&error))?;
+    let mut beginning = Vec::with_capacity(SQLITE.len());
+    let limit = SQLITE.len() as u64;
+    (&mut log)
+        .take(limit)
+        .read_to_end(&mut beginning)
+        .map_err(|error| failed(&error))?;
+    if beginning == SQLITE {
+        read_sessions(&mut analyzer, &path, surroundings, warn).await?;
+        return Ok(analyzer.finish());
+    }
+    // What cannot go back (a pipe) goes on.
+    let again = log.rewind().is_ok();
+    let beginning = if again { &[][..] } else { &beginning };
+    let log = BufReader::with_capacity(1 << 20, beginning.chain(log));
+    analyzer.read(log).map_err(|error| failed(&error))?;
+    Ok(analyzer.finish())
+}
+
+/// Takes the sessions of a memory, each with what it has sent last.
+async fn read_sessions(
+    analyzer: &mut Analyzer,
+    path: &Path,
+    surroundings: &Surroundings,
+    warn: &Warn,
+) -> Result<()> {
+    let place = Where {
+        db: Some(path.to_owned()),
+    };
+    let sessions = sessions::open(&place, surroundings, Arc::clone(warn))?;
+    let mut listed = sessions
+        .list(&Listing::default())
+        .await
+        .map_err(Trouble::failed)?;
+    // The oldest first, as in a log.
+    listed.reverse();
+    for summary in listed {
+        match sessions.open(&summary.id).await {
+            Ok(Some(session)) => analyzer.take(Logged::of_session(&session)),
+            Ok(None) => {}
+            Err(error) => warn(&error.to_string()),
+        }
+    }
+    Ok(())
+}
+
+fn text(name: &str, analysis: &Analysis) -> String {
+    let mut text = format!(
+        "{name}: {} in {}",
+        render::count(analysis.requests, "request", "requests"),
+        render::count(analysis.conversations, "conversation", "conversations"),
+    );
+    if analysis.sessions > 0 {
+        let sessions = render::count(analysis.sessions, "session", "sessions");
+        text += &format!(", {sessions} named");
+    }
+    text += &format!(
+        "\n{} sent, {} of it different · dedup ratio {:.2} · {}\n",
+        render::bytes(analysis.sent_bytes),
+        render::bytes(analysis.different_bytes),
+        analysis.dedup_ratio(),
+        render::count(analysis.tree.sharing.leaves, "leaf", "leaves"),
+    );
+    let (reported, usage) = &analysis.reported;
+    if *reported > 0 {
+        text += &format!(
+            "{} tell of {} tokens in, {} of them read from the provider's cache\n",
+            render::count(*reported, "answer", "answers"),
+            usage.total_input(),
+            usage.cache_read,
+        );
+    }
+    text += &format!("\n{}\n", tree::drawn(&analysis.tree));
+    if analysis.breaks.is_empty() {
+        return text + "no prefix breaks\n";
+    }
+    let broken = analysis.breaks.iter().map(|breaks| breaks.count).sum();
+    let (tokens, cost) = analysis.lost();
+    text += &format!(
+        "{} · {}\n",
+        render::count(broken, "prefix breaks", "prefixes break"),
+        lost(tokens, cost)
+    );
+    for (at, breaks) in analysis.breaks.iter().enumerate() {
+        text += &format!("\n{}", of_breaks(at + 1, breaks));
+    }
+    text
+}
+
+fn lost(tokens: u64, cost: Cost) -> String {
+    let tokens = render::count(tokens, "token", "tokens");
+    match cost.is_zero() {
+        true => format!("{tokens} paid for anew"),
+        false => format!("{tokens} paid for anew · {cost}"),
+    }
+}
+
+fn of_breaks(number: usize, breaks: &Breaks) -> String {
+    let cause = breaks
+        .cause
+        .map_or("the cause is not known", |cause| cause.what());
+    let mut text = format!(
+        "{number}. {}: {cause} · {} · {}\n",
+        breaks.reason,
+        render::count(breaks.count, "time", "times"),
+        lost(breaks.lost_tokens, breaks.lost_cost),
+    );
+    for example in &breaks.examples {
+        text += &of_example(example);
+    }
+    if let Some(cause) = breaks.cause {
+        text += &format!("   {}\n", cause.remedy());
+    }
+    text
+}
+
+fn of_example(broken: &Broken) -> String {
+    let diagnosis = &broken.diagnosis;
+    let place = diagnosis
+        .at
+        .as_ref()
+        .map_or(String::new(), |at| format!(": {at}"));
+    let session = on_one_line(&broken.session);
+    let mut text = format!(
+        "   line {} after line {} ({session}, {}){place}\n",
+        broken.line,
+        broken.previous_line,
+        on_one_line(&broken.model),
+    );
+    if let Some(change) = &diagnosis.change {
+        let quoted = |text: &str| match text.is_empty() {
+            true => "nothing".to_owned(),
+            false => format!("`{}`", on_one_line(text)),
+        };
+        let (before, after) = (quoted(&change.before), quoted(&change.after));
+        text += &format!("     {before}\n     became {after}\n");
+    }
+    text
+}
+
+fn document(name: &str, analysis: &Analysis) -> Value {
+    let (tokens, cost) = analysis.lost();
+    let (skipped, named) = &analysis.skipped;
+    let named = named
+        .iter()
+        .map(|(line, reason)| json!({"line": line, "reason": reason}));
+    let (reported, usage) = &analysis.reported;
+    json!({
+        "file": name, "requests": analysis.requests, "conversations": analysis.conversations,
+        "sessions": analysis.sessions, "sent_bytes": analysis.sent_bytes,
+        "different_bytes": analysis.different_bytes, "dedup_ratio": analysis.dedup_ratio(),
+        "leaves": analysis.tree.sharing.leaves,
+        "answers": reported, "input_tokens": usage.total_input(),
+        "cached_input_tokens": usage.cache_read,
+        "lost_tokens": tokens, "lost_dollars": dollars(cost),
+        "no_requests": {"count": skipped, "first": named.collect::<Vec<_>>()},
+        "tree": tree::json(&analysis.tree),
+        "breaks": analysis.breaks.iter().map(breaks_json).collect::<Vec<_>>(),
+    })
+}
+
+fn breaks_json(breaks: &Breaks) -> Value {
+    let examples = breaks.examples.iter().map(|example| {
+        let diagnosis = &example.diagnosis;
+        json!({
+            "line": example.line, "previous_line": example.previous_line,
+            "session": example.session, "model": example.model, "at": diagnosis.at,
+            "before": diagnosis.change.as_ref().map(|change| &change.before),
+            "after": diagnosis.change.as_ref().map(|change| &change.after),
+            "expected_read_tokens": diagnosis.expected_read_tokens,
+            "actual_read": diagnosis.actual_read, "lost_tokens": diagnosis.lost_tokens,
+            "lost_dollars": diagnosis.lost_cost.and_then(dollars),
+        })
+    });
+    json!({
+        "reason": breaks.reason, "cause": breaks.cause,
+        "what": breaks.cause.map(|cause| cause.what()),
+        "remedy": breaks.cause.map(|cause| cause.remedy()),
+        "count": breaks.count, "lost_tokens": breaks.lost_tokens,
+        "lost_dollars": dollars(breaks.lost_cost), "unpriced": breaks.lost_cost.unpriced,
+        "examples": examples.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,239 @@
+//! `cachalot prefix lint`.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use cachalot_core::tree::Node;
+use cachalot_core::{Place, Problem};
+use cachalot_model::Catalog;
+use cachalot_prompt::diagnosis::{self, Finding, LikelyCause, Rules, lint_text};
+use cachalot_prompt::{Level, foreign};
+use serde_json::{Value, json};
+
+use crate::agent_file::{AgentFile, in_order, unreadable};
+use crate::arguments::PrefixLint;
+use crate::commands::validate::problem_json;
+use crate::models::catalog;
+use crate::outcome::{Result, Sources, Trouble};
+use crate::render;
+use crate::wiring::Surroundings;
+
+/// Checks an agent file, or one request.
+///
+/// # Errors
+/// It cannot be read, or something in it will keep prefixes from being read.
+pub(super) fn lint(arguments: &PrefixLint, surroundings: &Surroundings) -> Result<()> {
+    let source = source(&arguments.file, surroundings)?;
+    let catalog = catalog(surroundings)?;
+    let is_request = source.text.trim_start().starts_with('{');
+    let Checked { problems, notes } = match is_request {
+        true => request(&source, &catalog)?,
+        false => agents(&source)?,
+    };
+    if arguments.json {
+        let listed: Vec<Value> = problems.iter().map(problem_json).collect();
+        let valid = listed.is_empty();
+        render::json(&json!({"valid": valid, "problems": listed, "notes": notes}))?;
+    } else {
+        for note in &notes {
+            render::err(&format!("{}: {note}", source.name));
+        }
+        if problems.is_empty() {
+            render::err(&format!("{}: no problems", source.name));
+        }
+    }
+    match (problems.is_empty(), arguments.json) {
+        (true, _) => Ok(()),
+        // They have been told.
+        (false, true) => Err(Trouble::Usage {
+            problems: Vec::new(),
+            sources: Sources::new(),
+        }),
+        (false, false) => Err(source.wrong(in_order(problems))),
+    }
+}
+
+fn source(file: &Path, surroundings: &Surroundings) -> Result<AgentFile> {
+    if file != Path::new("-") {
+        return AgentFile::read(file, surroundings);
+    }
+    let mut text = String::new();
+    match std::io::stdin().lock().read_to_string(&mut text) {
+        Ok(_) => Ok(AgentFile {
+            name: "stdin".to_owned(),
+            path: surroundings.directory.join("stdin"),
+            text,
+        }),
+        Err(error) => Err(Trouble::usage(unreadable("stdin", &error))),
+    }
+}
+
+/// What was found.
+#[derive(Default)]
+struct Checked {
+    problems: Vec<Problem>,
+    /// What is good to know, and no fault.
+    notes: Vec<String>,
+}
+
+/// Checks the body of a request.
+fn request(source: &AgentFile, catalog: &Catalog) -> Result<Checked> {
+    let request = foreign::read(source.text.as_bytes()).map_err(|error| {
+        Trouble::usage(Problem::new(
+            "not-a-request",
+            format!("{}: {error}", source.name),
+        ))
+    })?;
+    let rules = Rules::of_request(&request, catalog);
+    let mut checked = Checked::default();
+    let nodes = request.prompt.nodes();
+    for finding in diagnosis::lint(&request, &rules) {
+        if finding.cause == LikelyCause::BelowMinimum {
+            checked
+                .notes
+                .push(of_length(request.prompt.bytes() / 4, &rules));
+            continue;
+        }
+        let of_level = nodes
+            .iter()
+            .filter(|node| name_of(node.level) == finding.level);
+        let piece = { of_level }.nth(finding.index);
+        let found = piece.and_then(|node| {
+            let piece = std::str::from_utf8(&node.bytes).ok()?;
+            let start = source.text.find(piece)? + finding.offset.unwrap_or(0);
+            let length = finding.word.as_ref().map_or(1, String::len);
+            Some(place(source, start, length))
+        });
+        checked.problems.push(problem(&finding, found.as_ref()));
+    }
+    Ok(checked)
+}
+
+fn name_of(level: Level) -> &'static str {
+    match level {
+        Level::Tool => "tools",
+        Level::System => "system",
+        Level::Message => "messages",
+    }
+}
+
+fn of_length(tokens: u64, rules: &Rules) -> String {
+    let minimum = rules.minimum.unwrap_or_default();
+    format!("about {tokens} tokens, and the provider caches no prefix of less than {minimum}")
+}
+
+fn problem(finding: &Finding, place: Option<&Place>) -> Problem {
+    let Finding {
+        cause,
+        level,
+        index,
+        word,
+        ..
+    } = finding;
+    let location = match *level {
+        "parameters" => String::new(),
+        level => format!(", {level}[{index}]"),
+    };
+    let word = word
+        .as_ref()
+        .map_or(String::new(), |word| format!(" (`{word}`)"));
+    let problem = Problem::new(cause.code(), format!("{}{word}{location}", cause.what()));
+    let problem = problem.help(cause.remedy());
+    match place {
+        Some(place) => problem.at(place),
+        None => problem,
+    }
+}
+
+/// A place in a text, by its bytes.
+fn place(source: &AgentFile, start: usize, len: usize) -> Place {
+    let before = source.text.get(..start).unwrap_or_default();
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    let number = |count: usize| u32::try_from(count + 1).unwrap_or(u32::MAX);
+    Place {
+        file: source.name.as_str().into(),
+        line: number(before.matches('\n').count()),
+        column: number(before[line_start..].chars().count()),
+        start,
+        len,
+    }
+}
+
+/// Keys whose texts stand in the prefix of every request.
+const INSTRUCTIONS: [&str; 5] = [
+    "instruction",
+    "instructions",
+    "system",
+    "system_prompt",
+    "description",
+];
+
+/// What a template asks for that is another thing each time.
+const CHANGING: [(&str, LikelyCause); 8] = [
+    ("now", LikelyCause::Timestamp),
+    ("utcnow", LikelyCause::Timestamp),
+    ("time", LikelyCause::Timestamp),
+    ("timestamp", LikelyCause::Timestamp),
+    ("today", LikelyCause::Date),
+    ("date", LikelyCause::Date),
+    ("uuid", LikelyCause::Identifier),
+    ("random", LikelyCause::Identifier),
+];
+
+/// Checks what the agents of a file are told.
+fn agents(source: &AgentFile) -> Result<Checked> {
+    let root = source.parse().map_err(|problems| Trouble::Usage {
+        problems,
+        sources: Sources::from([(source.name.clone(), source.text.clone())]),
+    })?;
+    let mut checked = Checked::default();
+    walk(&root, &mut |key, node| {
+        let Some(text) = node.as_text().filter(|_| INSTRUCTIONS.contains(&key)) else {
+            return;
+        };
+        for (cause, word) in changing(text) {
+            let within = source.text.get(node.place.start..).unwrap_or_default();
+            let found = within.find(word).map_or_else(
+                || node.place.clone(),
+                |at| place(source, node.place.start + at, word.len()),
+            );
+            let message = format!("`{key}`: {} (`{word}`)", cause.what());
+            let problem = Problem::new(cause.code(), message);
+            checked
+                .problems
+                .push(problem.at(&found).help(cause.remedy()));
+        }
+    });
+    Ok(checked)
+}
+
+/// What in an instruction will be another thing the next time: words that a program has put there, and
+/// templates that ask for such words.
+fn changing(text: &str) -> Vec<(LikelyCause, &str)> {
+    let written = lint_text(text)
+        .into_iter()
+        .map(|(cause, _, word)| (cause, word));
+    let mut found: Vec<(LikelyCause, &str)> = written.collect();
+    for template in text.split("{{").skip(1) {
+        let template = template.split("}}").next().unwrap_or_default();
+        let mut words = template.split(|sign: char| !sign.is_alphanumeric());
+        let asked = words.find_map(|word| {
+            let mut known = CHANGING.iter();
+            known
+                .find(|(name, _)| *name == word)
+                .map(|(_, cause)| *cause)
+        });
+        found.extend(asked.map(|cause| (cause, template.trim())));
+    }
+    found
+}
+
+fn walk<'a>(node: &'a Node, each: &mut impl FnMut(&'a str, &'a Node)) {
+    for entry in node.as_map().unwrap_or_default() {
+        each(&entry.key, &entry.value);
+        walk(&entry.value, each);
+    }
+    for element in node.as_list().unwrap_or_default() {
+        walk(element, each);
+    }
+}

@@ -1,0 +1,218 @@
+//! `cachalot prefix plan`.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use cachalot_core::suggest::did_you_mean;
+use cachalot_core::{Cost, Problem};
+use cachalot_model::Catalog;
+use cachalot_prompt::log::LogReader;
+use serde_json::{Value, json};
+
+use crate::arguments::PrefixPlan;
+use crate::chat::sum::dollars;
+use crate::commands::sessions;
+use crate::models::catalog;
+use crate::outcome::{Result, Trouble};
+use crate::render;
+use crate::render::table::columns;
+use crate::what_if::{Column, Estimate, WhatIf, of_log, of_session};
+use crate::wiring::{Surroundings, Warn};
+
+/// Says what the same requests would have cost under other plans.
+///
+/// # Errors
+/// There is no such session or file, or nothing in it that could be charged.
+pub(super) async fn plan(
+    arguments: &PrefixPlan,
+    surroundings: &Surroundings,
+    warn: Warn,
+) -> Result<()> {
+    let catalog = catalog(surroundings)?;
+    let targets = targets(arguments, &catalog)?;
+    let mut what_ifs: Vec<WhatIf<'_>> = targets
+        .into_iter()
+        .map(|target| WhatIf::new(&catalog, target))
+        .collect();
+    let path = surroundings.directory.join(&arguments.what);
+    let is_log = arguments.what == "-" || path.is_file();
+    let has_times = if is_log {
+        read_log(arguments, &path, &mut what_ifs, &warn)?
+    } else {
+        let sessions = sessions::open(&arguments.place, surroundings, warn)?;
+        let session = sessions
+            .open(&arguments.what)
+            .await
+            .map_err(Trouble::failed)?;
+        let session = session.ok_or_else(|| neither(&arguments.what))?;
+        for step in of_session(&session, pause(arguments)) {
+            what_ifs.iter_mut().for_each(|what_if| what_if.take(&step));
+        }
+        false
+    };
+    let estimates: Vec<&Estimate> = what_ifs
+        .iter()
+        .flat_map(|what_if| &what_if.estimates)
+        .collect();
+    if estimates.is_empty() {
+        return Err(Trouble::failed(format!(
+            "`{}` holds no request that was answered",
+            arguments.what
+        )));
+    }
+    let assumed = (!has_times).then_some(arguments.every);
+    if arguments.json {
+        return render::json(&as_json(&estimates, assumed));
+    }
+    render::out(&as_text(&estimates, assumed))
+}
+
+fn pause(arguments: &PrefixPlan) -> i64 {
+    i64::try_from(arguments.every.saturating_mul(1_000)).unwrap_or(i64::MAX)
+}
+
+/// The models that are asked in place of the one that was; one of the requests' own if none is named.
+fn targets(arguments: &PrefixPlan, catalog: &Catalog) -> Result<Vec<Option<(String, String)>>> {
+    if arguments.models.is_empty() {
+        return Ok(vec![None]);
+    }
+    let named = arguments.models.iter().map(|named| {
+        let (provider, model) = named.split_once('/').ok_or_else(|| {
+            let problem = Problem::new("unknown-model", format!("`{named}` names no provider"));
+            Trouble::usage(problem.help("write `provider/model`: `anthropic/claude-sonnet-4-5`"))
+        })?;
+        if catalog.find(provider, model).is_none() {
+            let known: Vec<&str> = catalog.models(provider).collect();
+            let problem = Problem::new("unknown-model", format!("no price of `{named}` is known"));
+            return Err(Trouble::usage(problem.help(did_you_mean(model, &known))));
+        }
+        Ok(Some((provider.to_owned(), model.to_owned())))
+    });
+    named.collect()
+}
+
+/// Charges the requests of a log, one after the other; whether each said when it was sent.
+fn read_log(
+    arguments: &PrefixPlan,
+    path: &Path,
+    what_ifs: &mut [WhatIf<'_>],
+    warn: &Warn,
+) -> Result<bool> {
+    let from: Box<dyn BufRead> = if arguments.what == "-" {
+        Box::new(std::io::stdin().lock())
+    } else {
+        let file = File::open(path)
+            .map_err(|error| Trouble::failed(format!("{}: {error}", path.display())))?;
+        Box::new(BufReader::new(file))
+    };
+    let (mut has_times, mut before) = (true, None);
+    for logged in LogReader::new(from) {
+        let logged = match logged {
+            Ok(logged) => logged,
+            Err(error) => {
+                warn(&format!("{}: {error}; it is left out", arguments.what));
+                continue;
+            }
+        };
+        has_times &= logged.at.is_some();
+        let step = of_log(&logged, before, pause(arguments));
+        before = Some(step.at);
+        what_ifs.iter_mut().for_each(|what_if| what_if.take(&step));
+    }
+    Ok(has_times)
+}
+
+fn neither(what: &str) -> Trouble {
+    Trouble::failed(format!(
+        "`{what}` is neither a file nor a session; `cachalot sessions ls` lists the sessions"
+    ))
+}
+
+fn as_text(estimates: &[&Estimate], assumed: Option<u64>) -> String {
+    let mut parts: Vec<String> = estimates
+        .iter()
+        .map(|estimate| of_model(estimate))
+        .collect();
+    parts.push("What the input costs, by the providers' published rules; tokens are estimates (bytes / 4).\n".to_owned());
+    if let Some(seconds) = assumed {
+        parts.push(format!(
+            "Not every request says when it was sent: {seconds} s lie between them (--every).\n"
+        ));
+    }
+    parts.join("\n")
+}
+
+/// `5m: $0.41, 1h: $0.33, without: $2.90`, and what it comes from.
+fn of_model(estimate: &Estimate) -> String {
+    let name = format!("{}/{}", estimate.provider, estimate.model);
+    let requests = render::count(estimate.requests, "request", "requests");
+    let costs: Vec<String> = estimate
+        .columns
+        .iter()
+        .map(|column| format!("{}: {}", column.scheme.name(), cost(column.cost)))
+        .collect();
+    let header = ["plan", "cost", "read", "written", "uncached"].map(str::to_owned);
+    let rows = estimate.columns.iter().map(|column| {
+        let usage = &column.usage;
+        vec![
+            column.scheme.name().to_owned(),
+            cost(column.cost),
+            usage.cache_read.to_string(),
+            usage.cache_write().to_string(),
+            usage.uncached_input.to_string(),
+        ]
+    });
+    let rows: Vec<Vec<String>> = std::iter::once(header.to_vec()).chain(rows).collect();
+    let mut text = format!(
+        "{name}, {requests}\n{}\n\n{}",
+        costs.join(", "),
+        columns(&rows)
+    );
+    for column in &estimate.columns {
+        text += &refused(column).unwrap_or_default();
+    }
+    text
+}
+
+fn refused(column: &Column) -> Option<String> {
+    let why = column.refusal.as_deref()?;
+    let requests = render::count(column.refused, "request is", "requests are");
+    Some(format!(
+        "{}: {requests} left out, which the provider would refuse: {why}\n",
+        column.scheme.name()
+    ))
+}
+
+fn cost(cost: Cost) -> String {
+    match dollars(cost) {
+        Some(_) => cost.to_string(),
+        None => "no known price".to_owned(),
+    }
+}
+
+fn as_json(estimates: &[&Estimate], assumed: Option<u64>) -> Value {
+    let of_column = |column: &Column| {
+        json!({
+            "plan": column.scheme.name(),
+            "dollars": dollars(column.cost),
+            "read": column.usage.cache_read,
+            "written": column.usage.cache_write(),
+            "uncached": column.usage.uncached_input,
+            "refused": column.refused,
+        })
+    };
+    let models: Vec<Value> = estimates
+        .iter()
+        .map(|estimate| {
+            let plans: Vec<Value> = estimate.columns.iter().map(of_column).collect();
+            json!({
+                "provider": estimate.provider,
+                "model": estimate.model,
+                "requests": estimate.requests,
+                "plans": plans,
+            })
+        })
+        .collect();
+    json!({"models": models, "assumed_seconds_between": assumed})
+}

@@ -1,0 +1,200 @@
+//! Conversations as JSON lines.
+
+use std::collections::HashMap;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use cachalot_core::clock::iso8601;
+use cachalot_model::Message;
+use cachalot_prompt::{Level, Listing, Session, Sessions};
+use serde_json::json;
+
+use super::absent;
+use crate::aside::Aside;
+use crate::outcome::{Result, Trouble};
+use crate::render;
+use crate::wiring::Warn;
+
+/// Which sessions are written, and where.
+pub(super) struct Export<'a> {
+    /// These, or else all conversations that no other session continues.
+    pub(super) ids: &'a [String],
+    /// Those that others continue as well.
+    pub(super) all: bool,
+    /// Standard output, if there is none.
+    pub(super) out: Option<&'a Path>,
+    pub(super) with_secrets: bool,
+    pub(super) warn: Warn,
+}
+
+/// What is written.
+#[derive(Default)]
+struct Chosen {
+    conversations: Vec<Conversation>,
+    /// How many are not, because they hold secrets.
+    left_out: u64,
+    /// How many are not, because they cannot be read.
+    unreadable: u64,
+}
+
+struct Conversation {
+    id: String,
+    /// Sessions that are identical.
+    also: Vec<String>,
+}
+
+impl Export<'_> {
+    pub(super) async fn run(&self, sessions: &Sessions) -> Result<()> {
+        let chosen = match self.ids {
+            [] => self.of_tree(sessions).await?,
+            ids => self.named(sessions, ids).await?,
+        };
+        let exported = match self.out.filter(|out| *out != Path::new("-")) {
+            None => {
+                let mut stdout = BufWriter::new(render::stdout::open()?);
+                let exported = write(sessions, &chosen, &mut stdout).await?;
+                stdout.flush()?;
+                exported
+            }
+            Some(file) => {
+                let mut aside = Aside::of(file)?;
+                let exported = write(sessions, &chosen, &mut aside).await?;
+                aside.keep()?;
+                exported
+            }
+        };
+        let mut told = format!(
+            "exported {}",
+            render::count(exported, "conversation", "conversations")
+        );
+        match chosen.left_out {
+            0 => {}
+            1 => told += ", left out 1 that holds secrets (--with-secrets includes it)",
+            count => {
+                told +=
+                    &format!(", left out {count} that hold secrets (--with-secrets includes them)");
+            }
+        }
+        render::err(&told);
+        match chosen.unreadable {
+            0 => Ok(()),
+            count => Err(Trouble::failed(format!(
+                "{} cannot be read, and not exported",
+                render::count(count, "session", "sessions")
+            ))),
+        }
+    }
+
+    /// All of them, in the order of the tree.
+    async fn of_tree(&self, sessions: &Sessions) -> Result<Chosen> {
+        let listing = Listing::default();
+        let tree = sessions.tree(&listing).await.map_err(Trouble::failed)?;
+        for (_, error) in &tree.unreadable {
+            (self.warn)(&error.to_string());
+        }
+        let secret = self.secret(sessions).await?;
+        let groups: Vec<Vec<&str>> = if self.all {
+            let ends = tree.runs.iter().flat_map(|run| &run.ends);
+            let names = ends.map(|end| &end.name).chain(&tree.empty);
+            names.map(|name| vec![name.as_str()]).collect()
+        } else {
+            let leaves = tree.leaves();
+            leaves
+                .map(|ends| ends.iter().map(|end| &*end.name).collect())
+                .collect()
+        };
+        let mut chosen = Chosen {
+            unreadable: tree.unreadable.len() as u64,
+            ..Chosen::default()
+        };
+        for group in groups {
+            let holds = |name: &&str| secret.get(*name).copied().unwrap_or_default();
+            let mut names = group.iter().map(|name| (*name).to_owned());
+            match names.next() {
+                Some(_) if !self.with_secrets && group.iter().any(holds) => chosen.left_out += 1,
+                Some(id) => chosen.conversations.push(Conversation {
+                    id,
+                    also: names.collect(),
+                }),
+                None => {}
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// Those that are named: each of them, or none.
+    async fn named(&self, sessions: &Sessions, ids: &[String]) -> Result<Chosen> {
+        let secret = self.secret(sessions).await?;
+        let mut chosen = Chosen::default();
+        for id in ids {
+            let found = sessions.resolve(id).await.map_err(Trouble::failed)?;
+            let id = found.ok_or_else(|| absent(id))?;
+            if !self.with_secrets && secret.get(&id).copied().unwrap_or_default() {
+                return Err(Trouble::failed(format!(
+                    "the session `{id}` holds something that was known as a secret when it was \
+                     written: --with-secrets exports it all the same"
+                )));
+            }
+            if chosen.conversations.iter().all(|other| other.id != id) {
+                chosen.conversations.push(Conversation {
+                    id,
+                    also: Vec::new(),
+                });
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// Whether a session holds secrets.
+    async fn secret(&self, sessions: &Sessions) -> Result<HashMap<String, bool>> {
+        let listed = sessions.list(&Listing::default()).await;
+        let listed = listed.map_err(Trouble::failed)?.into_iter();
+        Ok(listed
+            .filter_map(|summary| Some((summary.id, summary.state.ok()?.holds_secrets)))
+            .collect())
+    }
+}
+
+/// One line for each that is still there; how many. One is in memory at a time.
+async fn write(sessions: &Sessions, chosen: &Chosen, to: &mut impl Write) -> Result<u64> {
+    let mut written = 0;
+    for conversation in &chosen.conversations {
+        let found = sessions.open(&conversation.id).await;
+        let found = found.map_err(Trouble::failed)?;
+        // The beginning of another's name, if this one has gone.
+        let Some(session) = found.filter(|session| session.head.id == conversation.id) else {
+            continue;
+        };
+        to.write_all(&line(&session, &conversation.also)?)?;
+        written += 1;
+    }
+    Ok(written)
+}
+
+/// Tools and system text are the bytes that were sent.
+fn line(session: &Session, also: &[String]) -> Result<Vec<u8>> {
+    let head = &session.head;
+    let mut fields = json!({
+        "session": head.id, "agent": head.agent, "provider": head.provider, "model": head.model,
+        "format": head.format, "parent": head.parent, "created": iso8601(head.created),
+    });
+    if !also.is_empty() {
+        fields["also"] = json!(also);
+    }
+    let mut line = serde_json::to_vec(&fields).map_err(std::io::Error::from)?;
+    line.pop();
+    let nodes = session.prompt.nodes();
+    for (name, level) in [("tools", Level::Tool), ("system", Level::System)] {
+        let pieces = nodes.iter().filter(|node| node.level == level);
+        let pieces: Vec<&[u8]> = pieces.map(|node| &node.bytes[..]).collect();
+        line.extend_from_slice(format!(",\"{name}\":[").as_bytes());
+        line.extend(pieces.join(&b','));
+        line.push(b']');
+    }
+    line.extend_from_slice(b",\"messages\":");
+    let messages = session.prompt.messages();
+    let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
+    serde_json::to_writer(&mut line, &messages).map_err(std::io::Error::from)?;
+    line.extend_from_slice(b"}\n");
+    Ok(line)
+}

@@ -1,0 +1,317 @@
+//! What sessions have in common, drawn.
+
+use std::collections::HashMap;
+use std::io::IsTerminal as _;
+
+use cachalot_prompt::{End, Level, Listing, Overview, Run, Sessions, Tree};
+use serde_json::{Value, json};
+
+use crate::outcome::{Result, Trouble};
+use crate::render;
+use crate::render::visible::on_one_line;
+
+/// Draws the tree of all sessions, or of those of one agent.
+pub(super) async fn tree(sessions: &Sessions, agent: Option<&str>, as_json: bool) -> Result<()> {
+    let listing = Listing {
+        agent,
+        ..Listing::default()
+    };
+    let tree = sessions.tree(&listing).await.map_err(Trouble::failed)?;
+    let listed = sessions.list(&listing).await.map_err(Trouble::failed)?;
+    let known = listed
+        .into_iter()
+        .filter_map(|summary| Some((summary.id, summary.state.ok()?)));
+    let family = Family {
+        tree: &tree,
+        known: known.collect(),
+    };
+    if as_json {
+        return render::json(&family.json());
+    }
+    if tree.sharing.prompts == 0 && tree.unreadable.is_empty() {
+        render::err("there are no sessions: `cachalot chat FILE` begins one");
+        return Ok(());
+    }
+    render::out(&(family.drawn(lines()) + "\n" + &family.sum()))
+}
+
+/// Draws the tree of what is no session of ours.
+pub(crate) fn drawn(tree: &Tree) -> String {
+    let known = HashMap::new();
+    Family { tree, known }.drawn(lines())
+}
+
+/// The same for programs.
+pub(crate) fn json(tree: &Tree) -> Value {
+    let known = HashMap::new();
+    Family { tree, known }.json()
+}
+
+fn lines() -> &'static Lines {
+    match std::io::stdout().is_terminal() {
+        true => &BOXES,
+        false => &PLAIN,
+    }
+}
+
+/// What stands before a line.
+struct Lines {
+    /// Of a run, and of what is below it, if another one follows at the same parent.
+    follows: [&'static str; 2],
+    /// Of the last one.
+    last: [&'static str; 2],
+}
+
+const BOXES: Lines = Lines {
+    follows: ["├─ ", "│  "],
+    last: ["└─ ", "   "],
+};
+
+const PLAIN: Lines = Lines {
+    follows: ["  ", "  "],
+    last: ["  ", "  "],
+};
+
+/// A tree, and whose sessions are in it.
+struct Family<'a> {
+    tree: &'a Tree,
+    known: HashMap<String, Overview>,
+}
+
+impl Family<'_> {
+    /// The session that this one was forked from or that gave it a task, and whether it goes on with
+    /// what that one had sent.
+    fn parent(&self, name: &str) -> Option<(&str, bool)> {
+        let head = &self.known.get(name)?.head;
+        Some((head.parent.as_deref()?, head.origin.is_some()))
+    }
+
+    fn drawn(&self, lines: &Lines) -> String {
+        let mut text = String::new();
+        // What stands before whatever is below a run.
+        let mut below: Vec<String> = Vec::with_capacity(self.tree.runs.len());
+        for (at, run) in self.tree.runs.iter().enumerate() {
+            let (before, [branch, after]) = match run.parent {
+                None => ("", ["", ""]),
+                Some(parent) => {
+                    let is_last = self.tree.runs[parent].children.last() == Some(&at);
+                    let drawn = if is_last { lines.last } else { lines.follows };
+                    (&*below[parent], drawn)
+                }
+            };
+            text += &format!("{before}{branch}{}\n", described(run));
+            let mine = format!("{before}{after}");
+            let bar = match run.children.is_empty() {
+                true => lines.last[1],
+                false => lines.follows[1],
+            };
+            for end in &run.ends {
+                text += &format!("{mine}{bar}  {}\n", self.ended(run, end));
+            }
+            below.push(mine);
+        }
+        for name in &self.tree.empty {
+            text += &format!("{}{}\n", self.session(name), ", without a prompt");
+        }
+        for (id, error) in &self.tree.unreadable {
+            text += &format!("{}: {}\n", on_one_line(id), on_one_line(&error.to_string()));
+        }
+        text
+    }
+
+    /// A session that ends in a run.
+    fn ended(&self, run: &Run, end: &End) -> String {
+        let mut text = self.session(&end.name);
+        let inner = end.pieces - run.pieces_before;
+        if inner < run.pieces {
+            text += &format!(", ends after {inner} of {} pieces", run.pieces);
+        }
+        text
+    }
+
+    fn session(&self, name: &str) -> String {
+        let mut text = on_one_line(name);
+        if let Some(Overview { head, .. }) = self.known.get(name) {
+            let whose = format!("  {} ({}/{})", head.agent, head.provider, head.model);
+            text += &on_one_line(&whose);
+        }
+        match self.parent(name) {
+            Some((parent, true)) => text += &format!(", fork of {}", on_one_line(parent)),
+            Some((parent, false)) => text += &format!(", of {}", on_one_line(parent)),
+            None => {}
+        }
+        text
+    }
+
+    fn sum(&self) -> String {
+        let sharing = &self.tree.sharing;
+        format!(
+            "{}, {} · {} if each is sent by itself, {} stored · {} shared · dedup ratio {:.2}\n",
+            render::count(sharing.prompts, "session", "sessions"),
+            render::count(sharing.leaves, "leaf", "leaves"),
+            render::bytes(sharing.sent_bytes),
+            render::bytes(sharing.stored_bytes),
+            render::bytes(sharing.shared_bytes()),
+            sharing.dedup_ratio(),
+        )
+    }
+
+    fn json(&self) -> Value {
+        let runs = self.tree.runs.iter().map(|run| {
+            let sessions: Vec<Value> = run.ends.iter().map(|end| self.end_json(end)).collect();
+            json!({
+                "parent": run.parent, "from": run.levels.0.to_string(),
+                "to": run.levels.1.to_string(), "pieces_before": run.pieces_before,
+                "messages_before": run.messages_before, "pieces": run.pieces,
+                "messages": run.messages, "bytes": run.bytes, "tokens": run.tokens,
+                "words": run.words, "shared_by": run.prompts, "sessions": sessions,
+            })
+        });
+        let unreadable = self.tree.unreadable.iter();
+        let unreadable = unreadable.map(|(id, it)| json!({"id": id, "error": it.to_string()}));
+        let sharing = &self.tree.sharing;
+        json!({
+            "runs": runs.collect::<Vec<_>>(), "empty": self.tree.empty,
+            "unreadable": unreadable.collect::<Vec<_>>(), "sessions": sharing.prompts,
+            "leaves": sharing.leaves, "pieces": sharing.pieces, "sent_bytes": sharing.sent_bytes,
+            "stored_bytes": sharing.stored_bytes, "shared_bytes": sharing.shared_bytes(),
+            "dedup_ratio": sharing.dedup_ratio(),
+        })
+    }
+
+    fn end_json(&self, end: &End) -> Value {
+        let mut told = json!({"id": end.name, "pieces": end.pieces, "bytes": end.bytes});
+        if let Some(Overview { head, .. }) = self.known.get(&end.name) {
+            told["agent"] = json!(head.agent);
+            told["provider"] = json!(head.provider);
+            told["model"] = json!(head.model);
+        }
+        if let Some((parent, forked)) = self.parent(&end.name) {
+            told["parent"] = json!(parent);
+            told["forked"] = json!(forked);
+        }
+        told
+    }
+}
+
+fn described(run: &Run) -> String {
+    let mut text = format!(
+        "{} · {} · about {}",
+        place(run),
+        render::bytes(run.bytes),
+        render::count(run.tokens, "token", "tokens"),
+    );
+    if run.prompts > 1 {
+        text += &format!(" · {} sessions", run.prompts);
+    }
+    if let Some(words) = &run.words {
+        text += &format!(" · \"{}\"", on_one_line(words));
+    }
+    text
+}
+
+/// `tools to message 4`, `messages 5–8`.
+fn place(run: &Run) -> String {
+    let (first, last) = (run.messages_before + 1, run.messages_before + run.messages);
+    match run.levels {
+        (Level::Message, _) if run.messages == 0 => format!("the rest of message {last}"),
+        (Level::Message, _) if run.messages == 1 => format!("message {first}"),
+        (Level::Message, _) => format!("messages {first}–{last}"),
+        (from, Level::Message) => format!("{from} to message {last}"),
+        (from, to) if from == to => from.to_string(),
+        (from, to) => format!("{from} to {to}"),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use cachalot_model::Format;
+    use cachalot_model::wire::{Wire as _, chat::Chat};
+    use cachalot_prompt::{Forest, Head, Origin, Prompt, Totals};
+
+    use super::*;
+
+    fn prompt(before: &Prompt, text: &str) -> Prompt {
+        let message = std::sync::Arc::new(cachalot_model::Message::user(text));
+        before.append(&Chat.message(&message).unwrap(), message)
+    }
+
+    fn overview(id: &str, parent: Option<&str>, forked: bool) -> (String, Overview) {
+        let origin = || Origin {
+            session: "main".to_owned(),
+            created: 0,
+        };
+        let head = Head {
+            parent: parent.map(str::to_owned),
+            origin: forked.then(origin),
+            ..Head::new(id, "root", "openai", "gpt-4o", Format::Chat)
+        };
+        let overview = Overview {
+            head,
+            totals: Totals::default(),
+            messages: 0,
+            pieces: 0,
+            bytes: 0,
+            prompt: None,
+            holds_secrets: false,
+        };
+        (id.to_owned(), overview)
+    }
+
+    #[test]
+    fn a_tree_is_drawn_with_what_is_in_it() {
+        let begun = Prompt::begin(&[], &[Chat.system("You help.")]);
+        let asked = prompt(&begun, "a\u{7}sked");
+        let main = prompt(&prompt(&asked, "one"), "two");
+        let mut forest = Forest::default();
+        forest.insert("short", &asked);
+        forest.insert("main", &main);
+        let review = prompt(&asked, "review");
+        forest.insert("review", &prompt(&review, "a"));
+        forest.insert("again", &prompt(&review, "b"));
+        forest.insert("task", &prompt(&begun, "a task"));
+        let tree = forest.tree();
+        let known = [
+            overview("main", None, false),
+            overview("review", Some("main"), true),
+            overview("task", Some("main"), false),
+        ];
+        let family = Family {
+            tree: &tree,
+            known: known.into_iter().collect(),
+        };
+        let drawn = family.drawn(&BOXES);
+        // Sizes are tested elsewhere.
+        let lines: Vec<String> = drawn
+            .lines()
+            .map(|line| {
+                let mut parts: Vec<&str> = line.split(" · ").collect();
+                parts.retain(|part| !part.ends_with(" B") && !part.ends_with(" tokens"));
+                parts.join(" · ")
+            })
+            .collect();
+        assert_eq!(
+            lines[..12],
+            [
+                "system · 5 sessions",
+                "├─ message 1 · 4 sessions · \"a␇sked\"",
+                "│  │    short",
+                "│  ├─ messages 2–3 · \"one\"",
+                "│  │       main  root (openai/gpt-4o)",
+                "│  └─ message 2 · 2 sessions · \"review\"",
+                "│     ├─ message 3 · \"a\"",
+                "│     │       review  root (openai/gpt-4o), fork of main",
+                "│     └─ message 3 · \"b\"",
+                "│             again",
+                "└─ message 1 · \"a task\"",
+                "        task  root (openai/gpt-4o), of main",
+            ]
+        );
+        let sum = family.sum();
+        assert!(sum.starts_with("5 sessions, 4 leaves · "), "{sum}");
+        let plain = family.drawn(&PLAIN);
+        assert!(!plain.contains(['│', '├', '└']), "{plain}");
+        assert!(plain.contains("\n    messages 2–3 · "), "{plain}");
+    }
+}

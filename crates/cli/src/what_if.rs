@@ -1,0 +1,250 @@
+//! What a conversation would have cost under other plans: the requests as they were sent, with other
+//! markers, charged by the provider's published rules.
+
+mod steps;
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use cachalot_core::{Cost, Millis};
+use cachalot_model::{Catalog, Format, Limits, Marking, Price, Usage, wire};
+use cachalot_prompt::{Keep, NodeId, Occasion, Plan, Prompt, Rules, contiguous, plan};
+use cachalot_simulator::accounting::Rules as Published;
+use cachalot_simulator::{Accountant, Accounted, Format as Api};
+
+pub(crate) use steps::{of_log, of_session};
+
+/// A request that was sent, as far as its price depends on it.
+pub(crate) struct Step {
+    pub(crate) format: Format,
+    pub(crate) provider: String,
+    pub(crate) model: String,
+    pub(crate) prompt: Prompt,
+    /// The markers that it was sent with, if they are known.
+    pub(crate) sent: Option<Plan>,
+    /// Everything behind the messages.
+    pub(crate) tail: Bytes,
+    pub(crate) at: Millis,
+}
+
+/// A way to mark requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    /// With the markers that they had.
+    AsSent,
+    /// As our own conversations are, kept for so long.
+    Planned(Keep),
+    /// As the provider caches by itself.
+    Automatic,
+    /// Without reading anything from the provider's cache.
+    Without,
+}
+
+impl Scheme {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::AsSent => "as sent",
+            Self::Planned(Keep::FiveMinutes) => "5m",
+            Self::Planned(Keep::OneHour) => "1h",
+            Self::Planned(Keep::Auto) => "auto",
+            Self::Automatic => "automatic",
+            Self::Without => "without",
+        }
+    }
+
+    /// What there is to choose from where requests are marked so.
+    fn all(marking: &Marking, are_marks_known: bool) -> Vec<Self> {
+        if marking.most == 0 {
+            return vec![Self::Automatic, Self::Without];
+        }
+        let planned = [Keep::FiveMinutes, Keep::OneHour, Keep::Auto].map(Self::Planned);
+        let sent = are_marks_known.then_some(Self::AsSent);
+        let hour = |scheme: &Self| marking.one_hour || *scheme != Self::Planned(Keep::OneHour);
+        let schemes = sent.into_iter().chain(planned).filter(hour);
+        schemes.chain([Self::Without]).collect()
+    }
+}
+
+/// What all requests would have cost, marked in one way.
+pub(crate) struct Column {
+    pub(crate) scheme: Scheme,
+    /// The input alone: what comes out costs the same however requests are marked.
+    pub(crate) usage: Usage,
+    pub(crate) cost: Cost,
+    /// Requests that the provider would refuse, and why the first.
+    pub(crate) refused: u64,
+    pub(crate) refusal: Option<String>,
+    accountant: Accountant,
+    /// Where the requests that were sent ended for the planner, by what they sent.
+    ends: HashMap<NodeId, u32>,
+}
+
+/// One model's columns.
+pub(crate) struct Estimate {
+    pub(crate) provider: String,
+    pub(crate) model: String,
+    pub(crate) requests: u64,
+    pub(crate) columns: Vec<Column>,
+    marking: &'static Marking,
+    rules: Rules,
+    price: Option<Price>,
+}
+
+/// Charges requests, each under every scheme.
+pub(crate) struct WhatIf<'a> {
+    catalog: &'a Catalog,
+    /// The model that is asked in place of the one that was, if another one is wanted.
+    other: Option<(String, String)>,
+    pub(crate) estimates: Vec<Estimate>,
+}
+
+impl<'a> WhatIf<'a> {
+    pub(crate) fn new(catalog: &'a Catalog, other: Option<(String, String)>) -> Self {
+        Self {
+            catalog,
+            other,
+            estimates: Vec::new(),
+        }
+    }
+
+    /// Charges a request. Requests come in the order in which they were sent.
+    pub(crate) fn take(&mut self, step: &Step) {
+        let (provider, model) = match &self.other {
+            Some((provider, model)) => (provider.as_str(), model.as_str()),
+            None => (step.provider.as_str(), step.model.as_str()),
+        };
+        let is_it = |estimate: &Estimate| estimate.provider == provider && estimate.model == model;
+        let known = self.estimates.iter().position(is_it);
+        let at = known.unwrap_or_else(|| {
+            let made = Estimate::new(self.catalog, provider, model, step);
+            self.estimates.push(made);
+            self.estimates.len() - 1
+        });
+        let tail = match &self.other {
+            Some((_, model)) => asking(&step.tail, model),
+            None => step.tail.clone(),
+        };
+        self.estimates[at].take(step, &tail);
+    }
+}
+
+impl Estimate {
+    fn new(catalog: &Catalog, provider: &str, model: &str, step: &Step) -> Self {
+        let marking = Marking::find(provider, model, step.format);
+        let listed = catalog.find(provider, model);
+        let listed = listed.or_else(|| catalog.find_by_name(model));
+        let limits = listed.map_or_else(Limits::default, |listed| listed.limits);
+        let columns = Scheme::all(marking, step.sent.is_some());
+        Self {
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            requests: 0,
+            columns: columns.into_iter().map(Column::new).collect(),
+            marking,
+            rules: Rules::new(marking, &limits),
+            price: listed.and_then(|listed| listed.price.clone()),
+        }
+    }
+
+    fn take(&mut self, step: &Step, tail: &Bytes) {
+        self.requests += 1;
+        let wire = wire::marked(step.format, self.marking);
+        for column in &mut self.columns {
+            let plan = column.plan(step, &self.rules);
+            let body = contiguous(&step.prompt, wire, &plan, tail);
+            column.charge(step, &body, self.price.as_ref());
+        }
+    }
+}
+
+impl Column {
+    fn new(scheme: Scheme) -> Self {
+        Self {
+            scheme,
+            usage: Usage::default(),
+            cost: Cost::default(),
+            refused: 0,
+            refusal: None,
+            accountant: Accountant::new(Published::published()),
+            ends: HashMap::new(),
+        }
+    }
+
+    fn plan(&mut self, step: &Step, rules: &Rules) -> Plan {
+        let keep = match self.scheme {
+            Scheme::AsSent => return step.sent.clone().unwrap_or_default(),
+            Scheme::Automatic | Scheme::Without => return Plan::none(),
+            Scheme::Planned(keep) => keep,
+        };
+        let sent = step.prompt.backwards().map(|node| self.ends.get(&node.id));
+        let occasion = Occasion {
+            previous_end: sent.flatten().next().copied(),
+            human_paced: true,
+            is_last: false,
+            keep,
+        };
+        let planned = plan(&step.prompt, rules, &occasion).plan;
+        if let (Some(tip), Some(end)) = (step.prompt.tip(), planned.end()) {
+            self.ends.insert(tip, end);
+        }
+        planned
+    }
+
+    fn charge(&mut self, step: &Step, body: &[u8], price: Option<&Price>) {
+        let accounted = match self.accountant.account(api(step.format), body, step.at) {
+            Ok(accounted) => accounted,
+            Err(refused) => {
+                self.refused += 1;
+                self.refusal.get_or_insert(refused.0);
+                return;
+            }
+        };
+        let usage = self.usage_of(accounted, step.format);
+        self.usage += usage;
+        self.cost += price.map_or(Cost::UNPRICED, |price| price.of(&usage));
+    }
+
+    fn usage_of(&self, accounted: Accounted, format: Format) -> Usage {
+        let Accounted {
+            uncached,
+            read,
+            written,
+            written_1h,
+        } = accounted;
+        if self.scheme == Scheme::Without {
+            return Usage::of(uncached + read + written + written_1h, 0);
+        }
+        let (write_5m, write_other) = match format {
+            Format::Messages => (written, 0),
+            Format::Chat | Format::Responses => (0, written),
+        };
+        Usage {
+            uncached_input: uncached,
+            cache_read: read,
+            cache_write_5m: write_5m,
+            cache_write_1h: written_1h,
+            cache_write_other: write_other,
+            ..Usage::default()
+        }
+    }
+}
+
+fn api(format: Format) -> Api {
+    match format {
+        Format::Chat => Api::Chat,
+        Format::Responses => Api::Responses,
+        Format::Messages => Api::Messages,
+    }
+}
+
+/// The same tail for another model. A tail that is no JSON stays as it is, and is refused.
+fn asking(tail: &Bytes, model: &str) -> Bytes {
+    let members = tail.strip_prefix(b",").unwrap_or(tail);
+    let object = [b"{", members].concat();
+    let Ok(serde_json::Value::Object(mut object)) = serde_json::from_slice(&object) else {
+        return tail.clone();
+    };
+    object.insert("model".to_owned(), model.into());
+    let object = serde_json::Value::Object(object).to_string();
+    Bytes::from(format!(",{}", &object[1..]))
+}

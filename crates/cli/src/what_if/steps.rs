@@ -1,0 +1,174 @@
+//! The requests of logs and sessions, rendered so that markers can go wherever the planner wants them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cachalot_core::Millis;
+use cachalot_model::wire::Rendered;
+use cachalot_model::{Block, Format, Message, Role, ToolResult};
+use cachalot_prompt::log::Logged;
+use cachalot_prompt::{Level, Node, Prompt, Session};
+use serde_json::{Map, Value, json};
+
+use super::Step;
+
+/// The request of a line. What it does not say of its time comes `pause` after the line before.
+pub(crate) fn of_log(logged: &Logged, before: Option<Millis>, pause: Millis) -> Step {
+    let request = &logged.request;
+    // Who takes markers in a format that has none of its own is a gateway.
+    let provider = match request.format {
+        Format::Messages => "anthropic",
+        Format::Chat if !request.markers.is_empty() => "openrouter",
+        Format::Chat | Format::Responses => "openai",
+    };
+    Step {
+        format: request.format,
+        provider: provider.to_owned(),
+        model: request.model.clone(),
+        prompt: markable(&request.prompt, request.format),
+        sent: Some(request.plan.clone()),
+        tail: request.tail.clone(),
+        at: logged
+            .at
+            .unwrap_or_else(|| before.map_or(0, |before| before.saturating_add(pause))),
+    }
+}
+
+/// The requests of a session: one for each answer that is in it, so long apart. With which markers
+/// they were sent is not kept.
+pub(crate) fn of_session(session: &Session, pause: Millis) -> Vec<Step> {
+    let head = &session.head;
+    let messages = session.prompt.messages();
+    let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;
+    let tail = json!({"model": head.model, "max_tokens": 1024}).to_string();
+    let tail = Bytes::from(format!(",{}", &tail[1..]));
+    let answers = messages
+        .iter()
+        .enumerate()
+        .filter(|(_, message)| is_answer(message));
+    answers
+        .zip(0..)
+        .map(|((index, _), number): (_, Millis)| Step {
+            format: head.format,
+            provider: head.provider.clone(),
+            model: head.model.clone(),
+            prompt: session.prompt.without_last(messages.len() - index),
+            sent: None,
+            tail: tail.clone(),
+            at: head.created.saturating_add(number.saturating_mul(pause)),
+        })
+        .collect()
+}
+
+/// The same prompt with texts as lists of one block, where the format has both, and its messages'
+/// roles and blocks known: without them there is no place for a marker, and no turn to be seen.
+fn markable(prompt: &Prompt, format: Format) -> Prompt {
+    let nodes = prompt.nodes();
+    let of = |level: Level| nodes.iter().filter(move |node| node.level == level);
+    let render = |level| -> Vec<Rendered> { of(level).map(|node| piece(node, format)).collect() };
+    let begun = Prompt::begin(&render(Level::Tool), &render(Level::System));
+    of(Level::Message).fold(begun, |prompt, node| {
+        let rendered = piece(node, format);
+        prompt.append(&[rendered], Arc::new(source(&node.bytes)))
+    })
+}
+
+/// A piece with a place for a marker, if it can have one.
+fn piece(node: &Node, format: Format) -> Rendered {
+    let as_it_is = || Rendered {
+        bytes: node.bytes.clone(),
+        mark_at: node.mark_at,
+    };
+    let value = match serde_json::from_slice(&node.bytes) {
+        Ok(value) if node.mark_at.is_none() => value,
+        _ => return as_it_is(),
+    };
+    match (format, value) {
+        (Format::Messages, Value::String(text)) => block(&text),
+        (Format::Messages, Value::Object(message)) => {
+            message_of_text(message).unwrap_or_else(as_it_is)
+        }
+        (Format::Responses, Value::String(text)) => {
+            let role = match node.level {
+                Level::Message => "user",
+                Level::Tool | Level::System => "developer",
+            };
+            unmarkable(&json!({"role": role, "content": text}))
+        }
+        _ => as_it_is(),
+    }
+}
+
+/// A block of the system's text.
+fn block(text: &str) -> Rendered {
+    let bytes = json!({"type": "text", "text": text}).to_string();
+    Rendered {
+        mark_at: before_the_end(&bytes, 1, text),
+        bytes: bytes.into(),
+    }
+}
+
+/// A message whose content is text, with the text as a block; the content comes last.
+fn message_of_text(mut message: Map<String, Value>) -> Option<Rendered> {
+    let text = message.get("content")?.as_str()?.to_owned();
+    message.shift_remove("content");
+    message.insert(
+        "content".to_owned(),
+        json!([{"type": "text", "text": text}]),
+    );
+    let bytes = Value::Object(message).to_string();
+    Some(Rendered {
+        mark_at: before_the_end(&bytes, "}]}".len(), &text),
+        bytes: bytes.into(),
+    })
+}
+
+/// So many bytes before the end, unless there is no text that could carry a marker.
+fn before_the_end(bytes: &str, distance: usize, text: &str) -> Option<u32> {
+    let at = u32::try_from(bytes.len() - distance).ok()?;
+    (!text.trim().is_empty()).then_some(at)
+}
+
+fn unmarkable(value: &Value) -> Rendered {
+    Rendered {
+        bytes: value.to_string().into(),
+        mark_at: None,
+    }
+}
+
+/// Who says it, and in how many blocks: what the planner looks at, and nothing else.
+fn source(bytes: &[u8]) -> Message {
+    let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
+    let says = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
+    let role = match (says("role"), says("type")) {
+        ("assistant", _) | (_, "function_call" | "reasoning") => Role::Assistant,
+        _ => Role::User,
+    };
+    let blocks = value.get("content").and_then(Value::as_array);
+    let is_result = says("role") == "tool" || says("type") == "function_call_output";
+    let content = match blocks {
+        Some(blocks) => blocks
+            .iter()
+            .map(|block| kind(block["type"].as_str()))
+            .collect(),
+        None if is_result => vec![result()],
+        None => vec![Block::text("")],
+    };
+    Message::of(role, content)
+}
+
+fn kind(kind: Option<&str>) -> Block {
+    match kind {
+        Some("tool_result") => result(),
+        _ => Block::text(""),
+    }
+}
+
+fn result() -> Block {
+    Block::ToolResult(ToolResult {
+        id: String::new(),
+        content: Vec::new(),
+        is_error: false,
+        extra: Map::new(),
+    })
+}

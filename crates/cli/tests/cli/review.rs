@@ -1,0 +1,245 @@
+//! Reviews in the background, side questions and `/reload`, through the command.
+
+use serde_json::Value;
+
+use crate::bodies::{Turn, turns};
+use crate::provider::{Provider, session};
+use crate::support::{Home, Ran};
+
+const EXAMPLE: &str = "examples/assistant_with_review.yaml";
+const QUESTION: &str = "How deep can a sperm whale dive?";
+/// Has a word in it that the review stores.
+const LATER: &str = "And how long, dear simulator?";
+
+/// The example, as `changed` has it.
+fn with_the_example(changed: impl FnOnce(String) -> String) -> Home {
+    let home = Home::new();
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../examples/assistant_with_review.yaml"
+    );
+    home.write(EXAMPLE, changed(std::fs::read_to_string(path).unwrap()));
+    home
+}
+
+/// The line that tells of the review.
+fn told(ran: &Ran) -> &str {
+    let mut lines = ran
+        .stderr
+        .lines()
+        .filter(|line| line.starts_with("review: "));
+    let line = lines
+        .next()
+        .unwrap_or_else(|| panic!("no review is told of: {ran}"));
+    assert_eq!(lines.next(), None, "{ran}");
+    line
+}
+
+/// Its parts: `stored 1 memory`, `1 of the chat's 2 tokens …`, `$1`, `denied: shell`.
+fn parts(line: &str) -> Vec<&str> {
+    line.trim_start_matches("review: ").split(" · ").collect()
+}
+
+#[test]
+fn the_example_reads_what_the_chat_sent_from_the_providers_cache_and_is_denied_the_shell() {
+    let (home, provider) = (with_the_example(|text| text), Provider::built_in());
+    let ran = home.ask(&provider, &[EXAMPLE], QUESTION).ok();
+    assert!(
+        ran.stdout.starts_with("[simulated claude-sonnet-5]"),
+        "{ran}"
+    );
+    assert_eq!(ran.stdout.lines().count(), 3, "the answer alone: {ran}");
+    let parts = parts(told(&ran));
+    let [stored, read, cost, denied] = parts[..] else {
+        panic!("{parts:?}");
+    };
+    assert_eq!((stored, denied), ("stored 1 memory", "denied: shell"));
+    let numbers: Vec<u64> = read
+        .split(' ')
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    assert!(
+        read.ends_with("tokens read from the provider's cache"),
+        "{read}"
+    );
+    assert_eq!(numbers[0], numbers[1], "all that the chat had sent: {read}");
+    assert!(numbers[0] > 1_024 && cost.starts_with("$0.0"), "{parts:?}");
+
+    // What it cost is in the sum of the chat.
+    assert!(ran.stderr.contains("\nin all "), "{ran}");
+    let in_all = ran
+        .stderr
+        .lines()
+        .find(|line| line.starts_with("in all "))
+        .unwrap();
+    assert!(!in_all.contains("(0 of them"), "{in_all}");
+    assert!(in_all.contains("cached by the provider"), "{in_all}");
+
+    // The next chat remembers it, and the session goes on without the review.
+    let ran = home
+        .ask(&provider, &[EXAMPLE, "--session", &session(&ran)], LATER)
+        .ok();
+    let received = provider.received();
+    let again = received.iter().map(|request| request.json());
+    let again = again
+        .skip(1)
+        .find(|body| said(body).contains(LATER))
+        .unwrap();
+    assert_eq!(turns(&again).len(), 3, "{again}");
+    assert!(said(&again).contains("simulated review"), "{again}");
+    assert!(told(&ran).contains("stored 1 memory"), "{ran}");
+    assert_eq!(received.len(), 8);
+    drop(provider.accepting_anything());
+}
+
+/// What the user said last.
+fn said(body: &Value) -> String {
+    match turns(body).pop() {
+        Some(Turn::User(said)) => said,
+        _ => String::new(),
+    }
+}
+
+#[test]
+fn what_it_would_cost_otherwise_can_be_tried() {
+    let none = |text: String| text.replace("kind: memory", "kind: memory\n      inherit: none");
+    let (home, provider) = (with_the_example(none), Provider::built_in());
+    let ran = home.ask(&provider, &[EXAMPLE], QUESTION).ok();
+    let parts = parts(told(&ran));
+    assert_eq!(parts[0], "stored 1 memory");
+    assert!(parts[1].ends_with("tokens read anew"), "{parts:?}");
+    assert_eq!(
+        parts.len(),
+        3,
+        "what it is not shown it does not try: {parts:?}"
+    );
+    drop(provider.accepting_anything());
+}
+
+#[test]
+fn more_is_told_to_those_who_want_it_and_nothing_to_those_who_do_not() {
+    let (home, provider) = (with_the_example(|text| text), Provider::built_in());
+    let ran = home.ask(&provider, &[EXAMPLE, "-v"], QUESTION).ok();
+    for expected in [
+        "  the review: shell",
+        "refused",
+        "  the review: memory",
+        "  review | [simulated] I remember whom the user talks to.",
+        "  review | 3 model calls, 2 tool calls, ",
+    ] {
+        assert!(ran.stderr.contains(expected), "{expected}: {ran}");
+    }
+    let ran = home.ask(&provider, &[EXAMPLE, "-q"], QUESTION).ok();
+    assert!(!ran.stderr.contains("review"), "{ran}");
+    let ran = home.ask(&provider, &[EXAMPLE, "--json"], QUESTION).ok();
+    assert!(
+        ran.json()["answer"].as_str().unwrap().contains(QUESTION),
+        "{ran}"
+    );
+    drop(provider.accepting_anything());
+}
+
+#[test]
+fn a_tool_that_a_review_could_not_use_is_a_problem_of_the_file() {
+    let home = Home::new();
+    let review = |tools: &str, toolset: &str| {
+        home.write(
+            "agent.yaml",
+            format!("agents:\n  root:\n    model: gpt-4o\n    toolsets: [{toolset}]\n    review: {{tools: [{tools}]}}\n"),
+        );
+        home.run(&["validate", "agent.yaml"])
+    };
+    let ran = review("memory, grepp", "{type: filesystem}, {type: memory}").fails(2);
+    assert!(ran.stderr.contains("unknown-tool"), "{ran}");
+    assert!(
+        ran.stderr.contains("no tool `grepp`") && ran.stderr.contains("`grep`?"),
+        "{ran}"
+    );
+    assert!(!ran.stderr.contains("`memory` that"), "{ran}");
+    let ran = review("write_file", "{type: filesystem, readonly: true}").fails(2);
+    assert!(ran.stderr.contains("no tool `write_file`"), "{ran}");
+    review("memory", "{type: memory}").ok();
+    // What a server has is known when it runs.
+    review("issue_list", "{type: mcp, name: tracker, command: tracker}").ok();
+}
+
+#[cfg(unix)]
+mod on_a_terminal {
+    use super::{EXAMPLE, Provider, QUESTION, with_the_example};
+    use crate::terminal::{CTRL_C, CTRL_D, Terminal};
+
+    #[test]
+    fn a_review_is_told_of_while_the_user_types() {
+        let (home, provider) = (with_the_example(|text| text), Provider::built_in());
+        let mut command = home.command(&["chat", EXAMPLE]);
+        provider.known_to(&mut command);
+        let mut terminal = Terminal::start(&mut command);
+        terminal.prompt().say(QUESTION).see("tokens in").prompt();
+        terminal
+            .see("review: stored 1 memory · ")
+            .see("denied: shell");
+        terminal
+            .say("/review the units")
+            .see("the review has begun");
+        terminal.see("review: stored 1 memory · ");
+        terminal
+            .say("/btw what did I ask?")
+            .see("You wrote: what did I ask?");
+        terminal
+            .see("tokens in")
+            .prompt()
+            .say("/btw")
+            .see("takes a question behind it");
+        terminal
+            .prompt()
+            .say("/reload")
+            .see("the tools are those that the session has");
+        terminal
+            .prompt()
+            .say("/help")
+            .see("/review")
+            .see("/btw")
+            .see("/reload");
+        terminal.prompt().leave();
+        let asked = provider.received();
+        let asked: Vec<String> = asked
+            .iter()
+            .map(|request| request.json().to_string())
+            .collect();
+        assert!(
+            asked
+                .iter()
+                .any(|body| body.contains("above all: the units"))
+        );
+        drop(provider.accepting_anything());
+    }
+
+    const SLOW: &str = "
+rules:
+  - user: 'Look back over'
+    steps: [{text: late, fault: {slow: {first_byte: 600s, per_event: 1s}}}]
+otherwise: {text: 'I was told: {{user}}'}
+";
+
+    #[test]
+    fn who_leaves_may_wait_for_a_review_or_end_it() {
+        let (home, provider) = (with_the_example(|text| text), Provider::scripted(SLOW));
+        let mut command = home.command(&["chat", EXAMPLE]);
+        provider.known_to(&mut command);
+        let mut terminal = Terminal::start(&mut command);
+        terminal
+            .prompt()
+            .say(QUESTION)
+            .see("I was told")
+            .see("tokens in")
+            .prompt();
+        terminal
+            .press(CTRL_D)
+            .see("the review is still running; Ctrl-C ends it");
+        terminal
+            .press(CTRL_C)
+            .see("review: failed: it was cancelled")
+            .see("in all ");
+        assert_eq!(terminal.ended(), Some(0), "{}", terminal.text());
+    }
+}
