@@ -7,7 +7,7 @@ use cachalot_tools::Toolbox;
 
 use crate::definition::{AgentDefinition, Team};
 use crate::desk::Desk;
-use crate::fork::{ForkSpec, Inherit};
+use crate::fork::{ForkReport, ForkSpec, Inherit};
 use crate::house::House;
 use crate::report::{Stop, Sum, TurnReport};
 use crate::review::{self, Reviews};
@@ -196,6 +196,7 @@ impl Chat {
             stop: ended.stop,
             sum,
             synthetic: ended.synthetic,
+            breaks: ended.breaks,
         })
     }
 
@@ -223,7 +224,7 @@ impl Chat {
     ///
     /// # Errors
     /// As of [`Chat::turn`].
-    pub async fn aside(&self, question: &str, cancel: &Cancel) -> Result<TurnReport, Error> {
+    pub async fn aside(&self, question: &str, cancel: &Cancel) -> Result<ForkReport, Error> {
         let fork = self.fork(ForkSpec {
             holder: "the side question".to_owned(),
             tools: Some(Vec::new()),
@@ -232,13 +233,7 @@ impl Chat {
             max_input_tokens: None,
             max_output_tokens: None,
         })?;
-        let report = fork.run(question, cancel).await?;
-        Ok(TurnReport {
-            text: report.text,
-            stop: report.stop,
-            sum: report.sum,
-            synthetic: None,
-        })
+        fork.run(question, cancel).await
     }
 
     /// Takes over tools that are others than those that the session began with: those that came,

@@ -12,14 +12,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cachalot_core::{Digest, Spend};
+use cachalot_core::{Digest, Millis, Seals, Spend};
 use cachalot_hooks::Transcript;
 use cachalot_model::wire::Rendered;
 use cachalot_model::{
     Block, Format, Message, Model, OutputFormat, Parameters, Role, ToolDefinition, Usage,
 };
+use cachalot_prompt::diagnosis::{self, Diagnosis};
 use cachalot_prompt::{
-    Head, Level, Namespace, Note, Occasion, Plan, Prompt, Session, Target, contiguous,
+    Asked, Head, Level, Namespace, Note, Occasion, Plan, Prompt, Session, Target, Watch, contiguous,
 };
 use serde_json::{Map, Value};
 
@@ -87,6 +88,10 @@ pub(crate) struct Conversation {
     transcript: Transcript,
     /// Where its requests are marked.
     plans: Plans,
+    /// What becomes of its prefix.
+    watch: Watch,
+    /// By which rules that is judged.
+    rules: diagnosis::Rules,
 }
 
 impl Conversation {
@@ -139,7 +144,8 @@ impl Conversation {
         if (head.format, head.provider.as_str(), head.model.as_str()) == now {
             notices.extend(changes::shown(&session.prompt, &frozen));
             session.head.base_url = Some(model.base_url().to_owned());
-            let this = Self::over(house, agent, session, model);
+            let mut this = Self::over(house, agent, session, model);
+            this.watch = this.sent_before();
             notices.extend(this.changed_parameter());
             return Ok((this, notices));
         }
@@ -169,7 +175,7 @@ impl Conversation {
         let occasion = Occasion {
             // Other agents do not let it wait.
             human_paced: house.human_paced && session.head.parent.is_none(),
-            keep: agent.keep,
+            keep: agent.prefix.keep,
             ..Occasion::default()
         };
         let mut this = Self {
@@ -179,6 +185,8 @@ impl Conversation {
             held: None,
             transcript: Transcript::default(),
             plans: Plans::new(&model, occasion),
+            watch: Watch::default(),
+            rules: diagnosis::Rules::for_model(&model),
             session,
             model,
         };
@@ -321,17 +329,53 @@ impl Conversation {
         Ok(())
     }
 
+    /// Over what was sent in another process: what stands before the last answer.
+    fn sent_before(&self) -> Watch {
+        let messages = self.session.prompt.messages();
+        let is_answer = |message: &Arc<Message>| message.role == Role::Assistant;
+        let (Some(last), Some(namespace)) = (
+            messages.iter().rposition(is_answer),
+            self.session.namespace.clone(),
+        ) else {
+            return Watch::default();
+        };
+        let prompt = self.session.prompt.without_last(messages.len() - last);
+        Watch::resumed(Asked {
+            plan: self.plans.first(&prompt),
+            prompt,
+            namespace,
+            tail: Bytes::from_static(b"}"),
+            at: None,
+        })
+    }
+
+    /// What became of the prefix of the last request, which used this much; `None` of a first one.
+    pub(crate) fn diagnose(&mut self, usage: Option<Usage>, seals: &Seals) -> Option<Diagnosis> {
+        self.watch.answer(usage, &self.rules, seals)
+    }
+
     /// Notes what an answer used; it is kept with the next message.
     pub(crate) fn count(&mut self, usage: Usage, spent: Spend) {
         self.session.totals.count(usage, spent);
     }
 
     /// The next request.
-    pub(crate) fn body(&mut self) -> Bytes {
+    pub(crate) fn body(&mut self, now: Millis) -> Bytes {
         let (wire, parameters) = (self.model.wire(), self.parameters());
-        self.session.namespace = Some(Namespace::of(wire.format(), &parameters));
-        let plan = self.plans.next(&self.session.prompt);
-        self.body_of(&self.session.prompt, &plan, &parameters)
+        let namespace = Namespace::of(wire.format(), &parameters);
+        self.session.namespace = Some(namespace.clone());
+        let prompt = self.session.prompt.clone();
+        let plan = self.plans.next(&prompt);
+        let tail = wire.tail(&parameters, true);
+        let body = contiguous(&prompt, wire, &plan, &tail);
+        self.watch.ask(Asked {
+            prompt,
+            namespace,
+            plan,
+            tail,
+            at: Some(now),
+        });
+        body
     }
 
     fn body_of(&self, prompt: &Prompt, plan: &Plan, parameters: &Parameters) -> Bytes {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_core::Cost;
+use cachalot_core::{Cost, Digest, Millis};
 use cachalot_model::Usage;
+use cachalot_prompt::diagnosis::Diagnosis;
 use cachalot_tools::{Answer, Call};
 
 use crate::definition::Notify;
@@ -45,6 +46,8 @@ pub enum Event<'a> {
         cost: Cost,
         /// How long it took.
         elapsed: Duration,
+        /// What was asked.
+        request: Request<'a>,
     },
     /// A tool begins.
     ToolBegan {
@@ -109,6 +112,25 @@ pub enum Event<'a> {
         /// What happened.
         event: &'a Event<'a>,
     },
+}
+
+/// A request that a model has answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The session.
+    pub session: &'a str,
+    /// The provider.
+    pub provider: &'a str,
+    /// The model, as its provider calls it.
+    pub model: &'a str,
+    /// The name of everything that was sent, as far as it is part of the session.
+    pub prefix: Digest,
+    /// When it was sent.
+    pub at: Millis,
+    /// What was spared because the provider had read its beginning before.
+    pub spared: Cost,
+    /// What became of its beginning; `None` of a first request, and of one beside the conversation.
+    pub diagnosis: Option<&'a Diagnosis>,
 }
 
 /// Who is told what happens. Never blocks for long; called from any thread.

@@ -2,6 +2,7 @@
 
 use cachalot_core::Spend;
 use cachalot_model::Usage;
+use cachalot_prompt::diagnosis::Diagnosis;
 
 use crate::Provenance;
 
@@ -61,6 +62,8 @@ pub struct TurnReport {
     pub sum: Sum,
     /// Where the text comes from, if no model gave it.
     pub synthetic: Option<Provenance>,
+    /// Where the provider could not read what it had been sent before in this session, and why.
+    pub breaks: Vec<Diagnosis>,
 }
 
 /// What turns used, cost and saved.

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use cachalot_core::Spend;
 use cachalot_hooks::input::{Prompt, TurnCall};
 use cachalot_model::{Reply, StopReason};
+use cachalot_prompt::diagnosis::Diagnosis;
 
 use crate::conversation::Progress;
 use crate::definition::AgentDefinition;
@@ -70,6 +71,8 @@ pub(crate) struct Turn<'a> {
     finish: Option<StopReason>,
     /// Whose answer the last one was, if no model's.
     synthetic: Option<Provenance>,
+    /// Where the provider could not read what it had been sent before.
+    breaks: Vec<Diagnosis>,
     /// Whether a hook wanted the turn to go on.
     is_going_on: bool,
     /// Whether the conversation was to be summarized because the model did not take it.
@@ -85,6 +88,8 @@ pub(crate) struct Ended {
     /// Why the last answer of a model ended.
     pub(crate) finish: Option<StopReason>,
     pub(crate) synthetic: Option<Provenance>,
+    /// Where the provider could not read what it had been sent before.
+    pub(crate) breaks: Vec<Diagnosis>,
 }
 
 /// What came of the rounds of a turn.
@@ -126,6 +131,7 @@ impl<'a> Turn<'a> {
             calls: Vec::new(),
             finish: None,
             synthetic: None,
+            breaks: Vec::new(),
             is_going_on: false,
             has_overflowed: false,
         }
@@ -285,6 +291,7 @@ impl<'a> Turn<'a> {
             stop,
             finish: self.finish.clone(),
             synthetic: self.synthetic.clone(),
+            breaks: std::mem::take(&mut self.breaks),
         }
     }
 }

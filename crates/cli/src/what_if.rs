@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use cachalot_core::{Cost, Millis};
+use cachalot_model::marking::Style;
 use cachalot_model::{Catalog, Format, Limits, Marking, Price, Usage, wire};
 use cachalot_prompt::{Keep, NodeId, Occasion, Plan, Prompt, Rules, contiguous, plan};
 use cachalot_simulator::accounting::Rules as Published;
@@ -54,13 +55,18 @@ impl Scheme {
 
     /// What there is to choose from where requests are marked so.
     fn all(marking: &Marking, are_marks_known: bool) -> Vec<Self> {
-        if marking.most == 0 {
-            return vec![Self::Automatic, Self::Without];
-        }
-        let planned = [Keep::FiveMinutes, Keep::OneHour, Keep::Auto].map(Self::Planned);
+        let planned: &[Keep] = match marking.style {
+            Style::None => return vec![Self::Automatic, Self::Without],
+            Style::CacheControl if marking.one_hour => {
+                &[Keep::FiveMinutes, Keep::OneHour, Keep::Auto]
+            }
+            Style::CacheControl => &[Keep::FiveMinutes],
+            // How long they last is not for requests to say.
+            Style::Breakpoints => &[Keep::Auto],
+        };
         let sent = are_marks_known.then_some(Self::AsSent);
-        let hour = |scheme: &Self| marking.one_hour || *scheme != Self::Planned(Keep::OneHour);
-        let schemes = sent.into_iter().chain(planned).filter(hour);
+        let planned = planned.iter().copied().map(Self::Planned);
+        let schemes = sent.into_iter().chain(planned);
         schemes.chain([Self::Without]).collect()
     }
 }
@@ -149,9 +155,13 @@ impl Estimate {
     fn take(&mut self, step: &Step, tail: &Bytes) {
         self.requests += 1;
         let wire = wire::marked(step.format, self.marking);
+        let prompt = match step.sent {
+            Some(_) => steps::markable(&step.prompt, step.format, self.marking),
+            None => step.prompt.clone(),
+        };
         for column in &mut self.columns {
-            let plan = column.plan(step, &self.rules);
-            let body = contiguous(&step.prompt, wire, &plan, tail);
+            let plan = column.plan(&prompt, step.sent.as_ref(), &self.rules);
+            let body = contiguous(&prompt, wire, &plan, tail);
             column.charge(step, &body, self.price.as_ref());
         }
     }
@@ -170,21 +180,21 @@ impl Column {
         }
     }
 
-    fn plan(&mut self, step: &Step, rules: &Rules) -> Plan {
+    fn plan(&mut self, prompt: &Prompt, sent: Option<&Plan>, rules: &Rules) -> Plan {
         let keep = match self.scheme {
-            Scheme::AsSent => return step.sent.clone().unwrap_or_default(),
+            Scheme::AsSent => return sent.cloned().unwrap_or_default(),
             Scheme::Automatic | Scheme::Without => return Plan::none(),
             Scheme::Planned(keep) => keep,
         };
-        let sent = step.prompt.backwards().map(|node| self.ends.get(&node.id));
+        let ends = prompt.backwards().map(|node| self.ends.get(&node.id));
         let occasion = Occasion {
-            previous_end: sent.flatten().next().copied(),
+            previous_end: ends.flatten().next().copied(),
             human_paced: true,
             is_last: false,
             keep,
         };
-        let planned = plan(&step.prompt, rules, &occasion).plan;
-        if let (Some(tip), Some(end)) = (step.prompt.tip(), planned.end()) {
+        let planned = plan(prompt, rules, &occasion).plan;
+        if let (Some(tip), Some(end)) = (prompt.tip(), planned.end()) {
             self.ends.insert(tip, end);
         }
         planned

@@ -1,6 +1,7 @@
 //! Where agents live: memory, sessions, tools and models, put together for one chat or one run.
 
 mod figures;
+mod payments;
 mod recall;
 mod tools;
 
@@ -151,6 +152,11 @@ impl Workbench {
             }));
         }
         let models = models(&inner.surroundings, team.configured.clone(), &inner.seals)?;
+        let listener = Arc::new(payments::Payments {
+            ledger: inner.cache.ledger().clone(),
+            seals: Arc::clone(&inner.seals),
+            next: listener,
+        });
         Ok(House {
             hooks: Some(self.hook_setup(&models)?),
             models,

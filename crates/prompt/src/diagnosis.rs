@@ -179,6 +179,32 @@ impl Diagnosis {
     }
 }
 
+/// One sentence for a user.
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the provider could not read what it had been sent before ({}",
+            self.reason
+        )?;
+        if let Some(at) = &self.at {
+            write!(f, " at {at}")?;
+        }
+        f.write_str(")")?;
+        if let Some(cause) = self.cause {
+            write!(f, ": {}", cause.what())?;
+        }
+        if let Some(Change { before, after }) = &self.change {
+            write!(f, " (`{before}` became `{after}`)")?;
+        }
+        write!(f, "; {} tokens were paid for anew", self.lost_tokens)?;
+        match self.lost_cost {
+            Some(cost) => write!(f, ", which cost {cost} more"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Compares a request with the one before it.
 ///
 /// A request that is shorter, and in which nothing differs, breaks nothing. Secrets that `seals`

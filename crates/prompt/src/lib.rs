@@ -37,7 +37,9 @@ pub use error::{Error, ErrorKind};
 pub use head::{Head, Origin, Totals};
 pub use law::{Break, Cause, Sent, extends};
 pub use namespace::Namespace;
-pub use plan::{Keep, MOST_MARKS, Mark, Note, Occasion, Part, Plan, Planned, Rules, plan};
+pub use plan::{
+    Keep, MOST_MARKS, Mark, Note, Occasion, Part, Plan, Planned, PrefixSettings, Rules, plan,
+};
 pub use removal::Swept;
 pub use session::{Session, Target};
 pub use sessions::{Listing, Overview, Sessions, Summary};

@@ -12,7 +12,7 @@ mod rules;
 
 use cachalot_model::wire::MarkerTime;
 
-pub use keep::Keep;
+pub use keep::{Keep, PrefixSettings};
 pub use note::{Note, Part};
 pub use planner::{Occasion, Planned, plan};
 pub use rules::Rules;

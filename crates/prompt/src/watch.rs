@@ -22,8 +22,8 @@ pub struct Asked {
     pub plan: Plan,
     /// What stands behind the messages; `}` if it is not known.
     pub tail: Bytes,
-    /// When it was sent.
-    pub at: Millis,
+    /// When it was sent, if that is known.
+    pub at: Option<Millis>,
 }
 
 impl Asked {
@@ -77,12 +77,14 @@ impl Watch {
     ) -> Option<Diagnosis> {
         let asked = self.asked.take()?;
         let diagnosis = self.last.as_ref().map(|(last, used)| {
-            let elapsed = u64::try_from(asked.at.saturating_sub(last.at)).unwrap_or(0);
+            let elapsed = last.at.zip(asked.at).map(|(before, now)| {
+                Duration::from_millis(now.saturating_sub(before).max(0).unsigned_abs())
+            });
             let observed = Observed {
                 written: &self.written,
                 previous: *used,
                 usage,
-                elapsed: Some(Duration::from_millis(elapsed)),
+                elapsed,
             };
             diagnose(&last.sending(), &asked.sending(), &observed, rules, seals)
         });

@@ -37,6 +37,15 @@ impl Plans {
         planned.plan
     }
 
+    /// Of a request of which it is not known how it was marked, as if it had been the first.
+    pub(super) fn first(&self, prompt: &Prompt) -> Plan {
+        let occasion = Occasion {
+            previous_end: None,
+            ..self.occasion
+        };
+        plan(prompt, &self.rules, &occasion).plan
+    }
+
     /// Of a request beside the conversation, which ends with a message of its own and is sent once. It
     /// reads what was sent, if it begins as that did.
     pub(super) fn aside(&self, prompt: &Prompt, begins_as_sent: bool) -> Plan {

@@ -6,7 +6,7 @@ use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Entry, Node, Section};
 use cachalot_core::{Place, Problem};
 use cachalot_hooks::{Builtins, Entry as Hook};
-use cachalot_prompt::Keep;
+use cachalot_prompt::PrefixSettings;
 
 use super::review::{self, ReviewDefinition};
 
@@ -60,8 +60,8 @@ pub struct AgentDefinition {
     pub compaction_threshold: f64,
     /// What of its conversations is looked at in the background; `None`: nothing.
     pub review: Option<ReviewDefinition>,
-    /// How long the provider is to keep what was sent.
-    pub keep: Keep,
+    /// How long the provider is to keep what was sent, and when to warn that it did not.
+    pub prefix: PrefixSettings,
     /// Its own hooks, in the order of the file.
     pub hooks: Vec<Hook>,
     /// Further keys, in the order of the file: each belongs to a builtin.
@@ -124,9 +124,9 @@ pub(super) fn read(
             .unwrap_or(0),
         compaction_threshold: threshold(&mut section, problems),
         review: review::read(&mut section, problems),
-        keep: match section.present("prefix") {
-            Some(node) => Keep::read(node, problems),
-            None => Keep::default(),
+        prefix: match section.present("prefix") {
+            Some(node) => PrefixSettings::read(node, problems),
+            None => PrefixSettings::default(),
         },
         hooks: hooks(&mut section, written.builtins, problems),
         sections: sections(&mut section, written.builtins, problems),

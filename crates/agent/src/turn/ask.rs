@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cachalot_core::{Cost, Spend};
+use cachalot_core::{Cost, Millis, Spend};
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::Answer;
 use cachalot_model::{Delta, Reply, StopReason, Usage};
+use cachalot_prompt::diagnosis::Diagnosis;
 
 use super::Turn;
-use crate::event::Event;
+use crate::event::{Event, Request};
 use crate::report::{Stop, Sum};
 
 /// Of so many percent of what the model takes, the user is told that there is not much left.
@@ -28,7 +29,8 @@ impl Turn<'_> {
         } = self;
         let (agent, listener) = (agent.name.as_str(), &shared.house.listener);
         listener.tell(&Event::Asked { agent, iteration });
-        let body = desk.conversation.body();
+        let asked = shared.house.clock.now();
+        let body = desk.conversation.body(asked);
         for note in desk.conversation.news() {
             let message = &note.to_string();
             listener.tell(&Event::Note { agent, message });
@@ -49,8 +51,13 @@ impl Turn<'_> {
             }
         };
         let reply = model.stream(body, &mut on).await?;
-        self.account(&reply, began.elapsed());
+        let conversation = &mut self.desk.conversation;
+        let diagnosis = conversation.diagnose(reply.usage, &self.shared.house.tools.seals);
+        self.account(&reply, asked, began.elapsed(), diagnosis.as_ref());
         self.desk.answered(reply.usage);
+        if let Some(broken) = diagnosis.filter(Diagnosis::is_break) {
+            self.broke(broken).await;
+        }
         Ok(reply)
     }
 
@@ -61,14 +68,20 @@ impl Turn<'_> {
         let listener = &self.shared.house.listener;
         listener.tell(&Event::Asked { agent, iteration });
         let model = self.desk.conversation.model().clone();
-        let began = Instant::now();
+        let (asked, began) = (self.shared.house.clock.now(), Instant::now());
         let reply = model.stream(body, &mut |_| {}).await?;
-        self.account(&reply, began.elapsed());
+        self.account(&reply, asked, began.elapsed(), None);
         Ok(reply)
     }
 
     /// Counts an answer, and tells of it.
-    fn account(&mut self, reply: &Reply, elapsed: Duration) {
+    fn account(
+        &mut self,
+        reply: &Reply,
+        at: Millis,
+        elapsed: Duration,
+        diagnosis: Option<&Diagnosis>,
+    ) {
         let usage = reply.usage.unwrap_or_default();
         let cost = self.desk.conversation.model().cost_of(reply);
         let paid = Spend {
@@ -85,12 +98,32 @@ impl Turn<'_> {
             paid,
             ..Sum::default()
         });
+        let conversation = &self.desk.conversation;
+        let model = conversation.model();
         self.shared.house.listener.tell(&Event::Answered {
             agent: &self.agent.name,
             usage: reply.usage.as_ref(),
             cost,
             elapsed,
+            request: Request {
+                session: conversation.id(),
+                provider: model.provider(),
+                model: model.name(),
+                prefix: conversation.prefix(),
+                at,
+                spared: model.spared(&usage),
+                diagnosis,
+            },
         });
+    }
+
+    /// The provider could not read what it had been sent before: noted, and the user is warned if
+    /// that cost much.
+    async fn broke(&mut self, broken: Diagnosis) {
+        if self.agent.prefix.is_dear(&broken) {
+            self.warn(&broken.to_string()).await;
+        }
+        self.breaks.push(broken);
     }
 
     /// Tells hooks, and the user, what came of a model call. Its answer is part of the session.

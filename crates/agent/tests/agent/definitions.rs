@@ -274,7 +274,7 @@ bugdet: {max_cost: 1}
 
 #[test]
 fn models_that_are_not_there_are_told() {
-    let text = "models: {fast: gpt-4o-mini}\nagents: {root: {model: fats}, other: {model: fast}, third: {model: nobody/x}}";
+    let text = "models: {fast: gpt-4o-mini}\nagents: {root: {model: fats}, other: {model: fast, review: {model: fasst}}, third: {model: nobody/x}}";
     let team = load(text, std::path::Path::new(".")).unwrap();
     let models = Models::new(
         Surroundings {
@@ -295,7 +295,11 @@ fn models_that_are_not_there_are_told() {
         .collect();
     assert_eq!(
         told,
-        [("unknown-model", "fats"), ("unknown-model", "nobody/x")]
+        [
+            ("unknown-model", "fats"),
+            ("unknown-model", "nobody/x"),
+            ("unknown-model", "fasst")
+        ]
     );
     assert!(
         problems[0].message.contains("did you mean `fast`?"),

@@ -221,9 +221,15 @@ async fn the_parent_goes_on_as_if_there_were_no_fork_while_one_runs_and_behind_i
 
         let own = world.session(&report.session).await;
         assert_eq!(own.head.parent.as_deref(), Some(chat.session()));
-        assert_eq!(own.head.title.as_deref().map(|it| &it[..10]), Some("Look back."));
+        assert_eq!(
+            own.head.title.as_deref().map(|it| &it[..10]),
+            Some("Look back.")
+        );
         assert_eq!((own.totals.answers, own.messages), (2, 6));
-        assert_eq!(world.turn(&mut chat, "Thanks.").await.text, "You are welcome.");
+        assert_eq!(
+            world.turn(&mut chat, "Thanks.").await.text,
+            "You are welcome."
+        );
         let received = world.simulator.received();
         // The parent's second request continues its first.
         crate::bodies::check(&[received[0].clone(), received[3].clone()]);
@@ -234,7 +240,8 @@ async fn the_parent_goes_on_as_if_there_were_no_fork_while_one_runs_and_behind_i
 /// A fork does not borrow the chat: it is made in no time, and both go on.
 #[tokio::test]
 async fn a_fork_and_its_chat_go_on_at_the_same_time() {
-    let script = "rules:\n  - user: '^Look back'\n    steps: [{text: looked}]\notherwise: {text: said}\n";
+    let script =
+        "rules:\n  - user: '^Look back'\n    steps: [{text: looked}]\notherwise: {text: said}\n";
     let script = cachalot_simulator::Script::parse("script.yaml", script).unwrap();
     let world = World::scripted(Wire::Messages, &whales(""), script).await;
     let mut chat = world.chat().await;

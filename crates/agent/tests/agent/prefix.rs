@@ -100,7 +100,10 @@ async fn what_is_worth_knowing_is_told_once() {
     let [told] = told[..] else {
         panic!("{told:?}");
     };
-    assert!(told.contains("too short") && told.contains("1024"), "{told}");
+    assert!(
+        told.contains("too short") && told.contains("1024"),
+        "{told}"
+    );
     assert!(world.bodies().iter().all(|body| times(body).is_empty()));
     world.check();
 }

@@ -119,7 +119,7 @@ impl Desk {
     /// The reviews that were told of.
     fn reviews(&self) -> Vec<ReviewReport> {
         let review = |note| match note {
-            Note::Reviewed(report) => Some(report),
+            Note::Reviewed(report) => Some(*report),
             _ => None,
         };
         let notes = self.world.told.notes();

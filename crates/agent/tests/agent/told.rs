@@ -24,7 +24,7 @@ pub(crate) enum Note {
     Warning(String, String),
     Synthetic(Provenance),
     Compacted(u64, String),
-    Reviewed(ReviewReport),
+    Reviewed(Box<ReviewReport>),
     Fork(String, Box<Note>),
 }
 
@@ -124,7 +124,7 @@ fn note(event: &Event<'_>) -> Note {
         Event::Compacted {
             tokens, summary, ..
         } => Note::Compacted(*tokens, owned(summary)),
-        Event::Reviewed { report, .. } => Note::Reviewed((*report).clone()),
+        Event::Reviewed { report, .. } => Note::Reviewed(Box::new((*report).clone())),
         Event::Fork { holder, event } => Note::Fork(owned(holder), Box::new(self::note(event))),
         Event::Note { message, .. } => Note::Noted(owned(message)),
         Event::Warning { agent, message } => Note::Warning(owned(agent), owned(message)),

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cachalot_core::Millis;
+use cachalot_model::marking::Style;
 use cachalot_model::wire::Rendered;
-use cachalot_model::{Block, Format, Message, Role, ToolResult};
+use cachalot_model::{Block, Format, Marking, Message, Role, ToolResult};
 use cachalot_prompt::log::Logged;
 use cachalot_prompt::{Level, Node, Prompt, Session};
 use serde_json::{Map, Value, json};
@@ -25,7 +26,7 @@ pub(crate) fn of_log(logged: &Logged, before: Option<Millis>, pause: Millis) -> 
         format: request.format,
         provider: provider.to_owned(),
         model: request.model.clone(),
-        prompt: markable(&request.prompt, request.format),
+        prompt: request.prompt.clone(),
         sent: Some(request.plan.clone()),
         tail: request.tail.clone(),
         at: logged
@@ -62,19 +63,20 @@ pub(crate) fn of_session(session: &Session, pause: Millis) -> Vec<Step> {
 
 /// The same prompt with texts as lists of one block, where the format has both, and its messages'
 /// roles and blocks known: without them there is no place for a marker, and no turn to be seen.
-fn markable(prompt: &Prompt, format: Format) -> Prompt {
+pub(super) fn markable(prompt: &Prompt, format: Format, marking: &Marking) -> Prompt {
     let nodes = prompt.nodes();
     let of = |level: Level| nodes.iter().filter(move |node| node.level == level);
-    let render = |level| -> Vec<Rendered> { of(level).map(|node| piece(node, format)).collect() };
+    let render =
+        |level| -> Vec<Rendered> { of(level).map(|node| piece(node, format, marking)).collect() };
     let begun = Prompt::begin(&render(Level::Tool), &render(Level::System));
     of(Level::Message).fold(begun, |prompt, node| {
-        let rendered = piece(node, format);
+        let rendered = piece(node, format, marking);
         prompt.append(&[rendered], Arc::new(source(&node.bytes)))
     })
 }
 
 /// A piece with a place for a marker, if it can have one.
-fn piece(node: &Node, format: Format) -> Rendered {
+fn piece(node: &Node, format: Format, marking: &Marking) -> Rendered {
     let as_it_is = || Rendered {
         bytes: node.bytes.clone(),
         mark_at: node.mark_at,
@@ -88,6 +90,10 @@ fn piece(node: &Node, format: Format) -> Rendered {
         (Format::Messages, Value::Object(message)) => {
             message_of_text(message).unwrap_or_else(as_it_is)
         }
+        // Only whoever takes markers is sent parts.
+        (Format::Chat, Value::Object(message)) if takes_parts(&message, marking) => {
+            message_of_text(message).unwrap_or_else(as_it_is)
+        }
         (Format::Responses, Value::String(text)) => {
             let role = match node.level {
                 Level::Message => "user",
@@ -96,6 +102,14 @@ fn piece(node: &Node, format: Format) -> Rendered {
             unmarkable(&json!({"role": role, "content": text}))
         }
         _ => as_it_is(),
+    }
+}
+
+fn takes_parts(message: &Map<String, Value>, marking: &Marking) -> bool {
+    match message.get("role").and_then(Value::as_str) {
+        Some("assistant") => marking.style == Style::CacheControl,
+        Some("tool") => marking.style != Style::None && marking.in_results,
+        _ => marking.style != Style::None,
     }
 }
 

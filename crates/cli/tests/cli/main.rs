@@ -17,6 +17,8 @@ mod inline_code;
 mod input;
 mod memory;
 mod names;
+mod prefix;
+mod prefix_plan;
 mod processes;
 mod provider;
 mod response_cache;

@@ -161,6 +161,19 @@ impl Model {
         self.shared.price.as_ref()
     }
 
+    /// What it has spared that the provider read input from its own cache: what the answer would have
+    /// cost otherwise, less what it cost.
+    #[must_use]
+    pub fn spared(&self, usage: &Usage) -> Cost {
+        let unread = Usage {
+            uncached_input: usage.uncached_input.saturating_add(usage.cache_read),
+            cache_read: 0,
+            ..*usage
+        };
+        let (whole, paid) = (self.cost(&unread), self.cost(usage));
+        Cost::of_picodollars(whole.picodollars.saturating_sub(paid.picodollars))
+    }
+
     /// What an answer cost: [`Cost::UNPRICED`] if nobody knows the price, never 0 for that reason.
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> Cost {

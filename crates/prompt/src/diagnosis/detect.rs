@@ -168,21 +168,9 @@ pub(super) fn parameter(name: &str, next: &Sending<'_>) -> LikelyCause {
 
 /// Whether the routing key among a body's other members is longer than providers take.
 pub(super) fn has_long_key(tail: &[u8]) -> bool {
-    let key = super::snippet::member(tail, "prompt_cache_key").and_then(Value::as_str_owned);
-    key.is_some_and(|key| key.chars().count() > LONGEST_KEY)
-}
-
-/// The text of a value.
-trait Text {
-    fn as_str_owned(self) -> Option<String>;
-}
-
-impl Text for Value {
-    fn as_str_owned(self) -> Option<String> {
-        match self {
-            Self::String(text) => Some(text),
-            _ => None,
-        }
+    match super::snippet::member(tail, "prompt_cache_key") {
+        Some(Value::String(key)) => key.chars().count() > LONGEST_KEY,
+        _ => false,
     }
 }
 

@@ -69,7 +69,8 @@ fn said(message: &Value) -> String {
 /// What the user says in a piece; `None` if it is somebody else's.
 pub(crate) fn said_by_user(node: &Node) -> Option<String> {
     let message: Value = serde_json::from_slice(&node.bytes).ok()?;
-    (message.is_string() || role(&message) == "user").then(|| said(&message))
+    let users = message.is_string() || role(&message) == "user" && !is_tool_result(&message);
+    users.then(|| said(&message))
 }
 
 /// How many objects in a value are of one of these types.
@@ -229,7 +230,7 @@ fn compaction(pair: &Pair<'_>) -> Option<LikelyCause> {
         .iter()
         .skip(site.at)
         .take(2)
-        .any(|node| is_summary(node));
+        .any(&is_summary);
     let was = site.before.as_ref().is_some_and(is_summary);
     (shorter && now && !was).then_some(LikelyCause::Compaction)
 }

@@ -30,7 +30,7 @@ pub(super) fn parameter(name: &str, before: &[u8], after: &[u8], seals: &Seals) 
         let value = member(tail, name);
         value.map_or_else(String::new, |value| {
             let text = format!("\"{name}\":{value}");
-            cut(&masked(&text, seals), 0)
+            masked(&text, seals).chars().take(LONGEST).collect()
         })
     };
     let change = Change {
@@ -72,38 +72,53 @@ fn shown(text: &str, at: usize, seals: &Seals) -> String {
         // A secret stands across the place.
         return MASK.to_owned();
     }
-    cut(&whole, left.len())
+    match is_in_string(text, at) {
+        true => cut(&whole, left.len()),
+        // Where the structure differs, a line says nothing.
+        false => {
+            let from = last_chars(&left, BEFORE);
+            whole[from..].chars().take(LONGEST).collect()
+        }
+    }
 }
 
-/// Of JSON text, the part of the line around a place that can be shown.
+/// Whether a place in JSON text is between quotes.
+fn is_in_string(text: &str, at: usize) -> bool {
+    let (mut within, mut escaped) = (false, false);
+    for byte in text.as_bytes().iter().take(at) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => within = !within,
+            _ => {}
+        }
+    }
+    within
+}
+
+/// Where the last so many characters of a text begin.
+fn last_chars(text: &str, count: usize) -> usize {
+    let last = text.char_indices().rev().take(count).last();
+    last.map_or(text.len(), |(at, _)| at)
+}
+
+/// Of a string in JSON text, the part of the line around a place that can be shown, read.
 fn cut(text: &str, at: usize) -> String {
     let at = floor(text, at);
     let (left, right) = text.split_at(at);
-    let from = left
-        .char_indices()
-        .rev()
-        .take(BEFORE)
-        .last()
-        .map_or(at, |(at, _)| at);
-    let line = [
-        left.rfind("\\n").map(|at| at + 2),
-        left.rfind('"').map(|at| at + 1),
-    ];
-    let whole_line = line.into_iter().flatten().max().unwrap_or(0);
-    let start = from.max(whole_line);
-    let ends = right.find("\\n").into_iter().chain(right.find('"')).min();
-    // Where the difference is in the structure, a line says nothing.
-    let (start, ends) = match ends {
-        Some(0) | None => (from, None),
-        Some(end) => (start, Some(end)),
-    };
-    let rest = right.get(..ends.unwrap_or(right.len())).unwrap_or_default();
-    let kept = LONGEST.saturating_sub(text[start..at].chars().count());
-    let mut shown: String = text[start..at].to_owned();
-    shown.extend(rest.chars().take(kept));
-    let quoted = format!("\"{}\"", shown.trim_end_matches('\\'));
-    let shown = serde_json::from_str(&quoted).unwrap_or(shown);
-    shown.chars().take(LONGEST).collect()
+    let begins = [("\\n", 2), ("\"", 1)];
+    let begins = begins
+        .iter()
+        .filter_map(|(sign, len)| Some(left.rfind(sign)? + len));
+    let start = begins.max().unwrap_or(0).max(last_chars(left, BEFORE));
+    let ends = ["\\n", "\""].iter().filter_map(|sign| right.find(sign));
+    let end = ends.min().unwrap_or(right.len());
+    let kept = LONGEST.saturating_sub(left[start..].chars().count());
+    let mut shown = left[start..].to_owned();
+    shown.extend(right[..end].chars().take(kept));
+    // An escape may have been cut in two; then the text is shown as it was written.
+    let read = serde_json::from_str(&format!("\"{shown}\""));
+    read.unwrap_or(shown)
 }
 
 #[cfg(test)]

@@ -91,6 +91,8 @@ impl<'a> Walk<'a> {
     /// Reads an object; where its closing brace is, if a marker may stand before it.
     fn block(&mut self, scanner: &mut Scanner<'a>, depth: u32) -> Scanned<Option<usize>> {
         let (mut kind, mut empty): (&[u8], bool) = (b"", false);
+        // A marker begins with a comma: it needs something before it.
+        let mut bare = true;
         let first_marker = self.markers.len();
         // Behind the opening brace, then behind each member.
         let mut behind = scanner.at() + 1;
@@ -107,9 +109,10 @@ impl<'a> Walk<'a> {
                 }
                 b"role" if depth == 0 && text => self.role = scanner.string()?,
                 b"type" if text => kind = scanner.string()?,
-                b"text" if text => empty = scanner.saying()?.trim_ascii().is_empty(),
+                b"text" if text => empty = is_blank(scanner.saying()?),
                 _ => drop(scanner.value()?),
             }
+            bare &= self.cuts.last().is_some_and(|cut| cut.end == scanner.at());
             behind = scanner.at();
             Ok(())
         })?;
@@ -124,7 +127,7 @@ impl<'a> Walk<'a> {
                 *found = place;
             }
         }
-        Ok((place == MarkerPlace::Proper).then(|| scanner.at() - 1))
+        Ok((place == MarkerPlace::Proper && !bare).then(|| scanner.at() - 1))
     }
 
     fn blocks(&mut self, scanner: &mut Scanner<'a>, depth: u32) -> Scanned<()> {
@@ -188,6 +191,21 @@ pub(super) fn time(marker: &[u8]) -> MarkerTime {
         Some(_) => MarkerTime::OneHour,
         None => MarkerTime::FiveMinutes,
     }
+}
+
+/// Whether a string, as it is written, has no visible character.
+fn is_blank(string: &[u8]) -> bool {
+    let mut signs = string.iter();
+    while let Some(sign) = signs.next() {
+        let blank = match sign {
+            b'\\' => matches!(signs.next(), Some(b'n' | b't' | b'r')),
+            sign => sign.is_ascii_whitespace(),
+        };
+        if !blank {
+            return false;
+        }
+    }
+    true
 }
 
 /// A number that two strings have in common if they are the same; of long ones, their ends and their

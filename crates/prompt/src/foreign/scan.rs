@@ -82,6 +82,7 @@ impl<'a> Scanner<'a> {
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
             let Some(next) = memchr::memchr2(b'"', b'\\', rest) else {
+                self.at = from;
                 return Err(self.malformed("the end of a string"));
             };
             let byte = rest[next];
@@ -253,7 +254,7 @@ mod tests {
             ("[1}", 2),
             ("[1] x", 4),
             ("nul", 0),
-            (r#"{"a":"\"#, 7),
+            (r#"{"a":"\"#, 6),
         ] {
             assert_eq!(value(text).unwrap_err().at, at, "{text}");
         }

@@ -6,6 +6,7 @@
 //! goes by what is open, and what has not been heard of for longest is closed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use bytes::Bytes;
 use cachalot_core::Millis;
@@ -23,8 +24,10 @@ pub const MOST_OPEN: usize = 1_024;
 /// What open conversations hold at most together, in bytes of their prompts.
 pub const MOST_OPEN_BYTES: u64 = 256 << 20;
 
-/// So many conversations are looked at for one request.
+/// So many conversations are looked at for one request that have a message in common with it, and so
+/// many others of its session, those that were heard of last.
 const CANDIDATES: usize = 16;
+const OTHERS: usize = 4;
 
 /// A conversation: its last request, and what is left of those before.
 pub(super) struct Thread {
@@ -63,6 +66,7 @@ impl Thread {
             ..
         } = request;
         Self {
+            prints: within(session.as_deref(), &prints),
             session,
             lines: (line, line),
             written: plan.marks().iter().map(|mark| mark.node).collect(),
@@ -73,7 +77,6 @@ impl Thread {
             usage,
             at,
             ends: Vec::new(),
-            prints,
         }
     }
 
@@ -103,6 +106,14 @@ impl Thread {
             (None, line) => format!("line {line}"),
         }
     }
+}
+
+/// What tells messages apart from others, and from the same in another session.
+fn within(session: Option<&str>, prints: &[u64]) -> Vec<u64> {
+    let mut hasher = DefaultHasher::new();
+    session.hash(&mut hasher);
+    let session = hasher.finish();
+    prints.iter().map(|print| print ^ session).collect()
 }
 
 /// How many pieces two prompts begin with in common.
@@ -146,12 +157,13 @@ impl Threads {
 
     /// The conversation that a request continues.
     pub(super) fn find(&self, logged: &Logged) -> Option<Match> {
-        let prints: HashSet<u64> = logged.request.prints.iter().copied().collect();
-        let of_session = |session: &String| self.by_session.get(session).cloned();
-        let candidates = match &logged.session {
-            Some(session) => of_session(session).unwrap_or_default(),
-            None => self.with_messages_of(&logged.request.prints),
-        };
+        let prints = within(logged.session.as_deref(), &logged.request.prints);
+        let mut candidates = self.with_messages(&prints);
+        if let Some(session) = &logged.session {
+            let of_session = self.by_session.get(session).into_iter().flatten();
+            candidates.extend(of_session.rev().take(OTHERS));
+        }
+        let prints: HashSet<u64> = prints.into_iter().collect();
         let frozen = logged.request.prompt.frozen().tip();
         let best = candidates
             .into_iter()
@@ -175,8 +187,8 @@ impl Threads {
         Some(Match { id, kin })
     }
 
-    /// Conversations without a session that have one of these messages.
-    fn with_messages_of(&self, prints: &[u64]) -> Vec<u64> {
+    /// Conversations that have one of these messages.
+    fn with_messages(&self, prints: &[u64]) -> Vec<u64> {
         let mut found: Vec<u64> = Vec::new();
         // The newest messages tell conversations apart that have begun alike.
         for id in prints
@@ -184,12 +196,8 @@ impl Threads {
             .rev()
             .filter_map(|print| self.by_print.get(print))
         {
-            let open = || self.get(*id).is_some_and(|thread| thread.session.is_none());
-            if !found.contains(id) && open() {
+            if found.len() < CANDIDATES && !found.contains(id) {
                 found.push(*id);
-                if found.len() == CANDIDATES {
-                    break;
-                }
             }
         }
         found

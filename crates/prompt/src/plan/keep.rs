@@ -4,6 +4,8 @@ use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, Section};
 
+use crate::diagnosis::Diagnosis;
+
 /// How long marked prefixes are to be kept. An hour costs more to write than five minutes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Keep {
@@ -24,23 +26,77 @@ impl Keep {
         ("auto", Self::Auto),
     ];
 
-    /// Of a mapping `prefix: {ttl: 5m|1h|auto}`, whose value is `node`.
+    /// Claims `ttl`.
+    fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Self {
+        let Some(said) = section.text("ttl", problems) else {
+            return Self::default();
+        };
+        let known = Self::WORDS.iter().find(|(word, _)| *word == said);
+        if let Some((_, keep)) = known {
+            return *keep;
+        }
+        let words = Self::WORDS.map(|(word, _)| word);
+        let place = section
+            .node("ttl")
+            .map_or(section.place(), |node| &node.place);
+        let problem = Problem::new("bad-value", format!("`ttl` of `prefix` is no `{said}`"));
+        problems.push(problem.at(place).help(did_you_mean(said, &words)));
+        Self::default()
+    }
+}
+
+/// From so much on, in US dollars, a broken prefix is worth a warning, unless the file says otherwise.
+const WARN_ABOVE: f64 = 0.01;
+
+/// From so many tokens on, where there is no price.
+const MANY_TOKENS: u64 = 20_000;
+
+/// What an agent's file says of its prefix: `prefix: {ttl: 5m|1h|auto, warn_above: DOLLARS}`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PrefixSettings {
+    /// How long marked prefixes are to be kept.
+    pub keep: Keep,
+    /// What a broken prefix has to cost, in US dollars, for the user to be warned.
+    pub warn_above: f64,
+}
+
+impl Default for PrefixSettings {
+    fn default() -> Self {
+        Self {
+            keep: Keep::default(),
+            warn_above: WARN_ABOVE,
+        }
+    }
+}
+
+impl PrefixSettings {
+    /// Of the mapping that is the value of `prefix`.
     pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Self {
         let Some(mut section) = Section::of(node, "`prefix`", problems) else {
             return Self::default();
         };
-        let said = section.text("ttl", problems);
-        let known = said.and_then(|said| Self::WORDS.iter().find(|(word, _)| *word == said));
-        if let (Some(said), None) = (said, known) {
-            let words = Self::WORDS.map(|(word, _)| word);
-            let place = section.node("ttl").map_or(&node.place, |node| &node.place);
-            problems.push(
-                Problem::new("bad-value", format!("`ttl` of `prefix` is no `{said}`"))
-                    .at(place)
-                    .help(did_you_mean(said, &words)),
+        let keep = Keep::read(&mut section, problems);
+        let warn_above = section.number("warn_above", problems).unwrap_or(WARN_ABOVE);
+        if !(warn_above >= 0.0) {
+            let place = section
+                .node("warn_above")
+                .map_or(&node.place, |node| &node.place);
+            let problem = Problem::new(
+                "out-of-range",
+                format!("`warn_above` must not be less than 0, but it is {warn_above}"),
             );
+            problems.push(problem.at(place).help("write dollars: 0.05"));
         }
         section.finish(problems);
-        known.map_or_else(Self::default, |(_, keep)| *keep)
+        Self { keep, warn_above }
+    }
+
+    /// Whether this cost enough to warn of it. Where there is no price, tokens decide.
+    #[must_use]
+    pub fn is_dear(&self, broken: &Diagnosis) -> bool {
+        match broken.lost_cost.filter(|cost| cost.unpriced == 0) {
+            Some(cost) => cost.dollars() > self.warn_above,
+            None => broken.lost_tokens >= MANY_TOKENS,
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Requests of any client.
 
+use std::path::Path;
+
 use bytes::Bytes;
 use cachalot_model::wire::{self, MarkerTime};
 use cachalot_model::{Format, Message, Parameters};
@@ -148,6 +150,23 @@ fn markers_are_taken_out_and_told_with_their_times_and_places() {
 }
 
 #[test]
+fn no_marker_goes_where_nothing_stands_before_it_or_nothing_is_seen() {
+    let request = of(
+        &json!({"model": "claude-x", "tools": [{}, {"cache_control": {"type": "a"}}],
+        "messages": [{"role": "user", "content": [{}]},
+            {"role": "user", "content": [{"type": "text", "text": "\n \t"}]},
+            {"role": "user", "content": "a"}]}),
+    );
+    assert!(
+        request
+            .prompt
+            .nodes()
+            .iter()
+            .all(|node| node.mark_at.is_none())
+    );
+}
+
+#[test]
 fn a_marker_of_the_whole_request_stands_on_its_last_block() {
     let request = of(
         &json!({"model": "claude-x", "cache_control": {"type": "ephemeral"},
@@ -195,6 +214,22 @@ fn what_is_no_request_is_told_why() {
 fn body() -> impl Strategy<Value = (usize, Vec<Message>, bool)> {
     let messages = prop::collection::vec(conversation::text().prop_map(Message::user), 1..6);
     (0..3_usize, messages, any::<bool>())
+}
+
+#[test]
+fn the_seeds_of_the_fuzz_target_are_what_they_are_called() {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/foreign_request");
+    for (name, format) in [
+        ("chat", Some(Format::Chat)),
+        ("messages", Some(Format::Messages)),
+        ("automatic", Some(Format::Messages)),
+        ("responses", Some(Format::Responses)),
+        ("text", Some(Format::Responses)),
+        ("broken", None),
+    ] {
+        let found = read(&std::fs::read(seeds.join(name)).unwrap());
+        assert_eq!(found.ok().map(|request| request.format), format, "{name}");
+    }
 }
 
 proptest! {

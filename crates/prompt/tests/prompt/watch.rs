@@ -33,7 +33,7 @@ fn asked(prompt: &Prompt, model: &str, at: Millis) -> Asked {
         namespace: Namespace::of(Format::Messages, &parameters),
         plan: marks(prompt),
         tail: Bytes::from_static(b"}"),
-        at,
+        at: Some(at),
     }
 }
 

@@ -81,7 +81,7 @@ impl Action for Run {
             compaction_threshold: _,
             recall: _,
             // It costs what it costs, and answers the same.
-            keep: _,
+            prefix: _,
             // Only chats are reviewed.
             review: _,
             hooks: _,

@@ -124,7 +124,7 @@ agents:
     description: d
     instruction: i
     toolsets: [{type: filesystem, tools: ['read_*'], readonly: true, instruction: i}, {type: mcp, ref: files}]
-    sub_agents: [other]
+    sub_agents: [other, {name: third, fork: true}]
     max_iterations: 0
     max_consecutive_tool_calls: 3
     compaction_threshold: 0.8
@@ -133,6 +133,7 @@ agents:
     recall: 2
     review: {every_turns: 5, kind: memory, tools: [memory], max_input_tokens: 0, max_iterations: 4, inherit: prompt, notify: off}
   other: {model: mapping, review: {model: text}}
+  third: {model: text}
 permissions: {allow: [a], ask: [b], deny: ['c:path=x']}
 budget: {max_cost: 0.5, max_tokens: 0, max_time: 10m}
 mcps: {files: {command: files, args: [x]}}
@@ -218,6 +219,7 @@ fn what_a_schema_can_tell_is_refused_as_by_the_loader() {
         "nodes: [{name: a}]\nagents: {a: {instruction: x}}",
         "nodes: [{name: a}]\nagents: {a: {model: gpt-4o, tols: []}}",
         "nodes: [{name: a}]\nagents: {a: {model: gpt-4o, sub_agents: a}}",
+        "nodes: [{name: a}]\nagents: {a: {model: gpt-4o, sub_agents: [{fork: true}]}}",
         "nodes: [{name: a}]\nagents: {a: {model: gpt-4o, review: {kind: both}}}",
         "nodes: [{name: a}]\nagents: {a: {model: gpt-4o, review: {every: 3}}}",
         "nodes: [{name: a}]\nbudget: {max_cots: 1}",

@@ -79,13 +79,20 @@ async fn resumed(before: &str, after: &str, wire: Wire) -> (World, Chat) {
 async fn settings_that_are_not_those_of_the_last_request_are_named_and_refused_or_warned_of() {
     let pins = |name: &str| format!(", provider_opts: {{truncation: {name}}}");
     let form = |name: &str| {
-        format!(", structured_output: {{name: {name}, schema: {{type: object, properties: {{}}, additionalProperties: false}}}}")
+        format!(
+            ", structured_output: {{name: {name}, schema: {{type: object, properties: {{}}, additionalProperties: false}}}}"
+        )
     };
     let effort = |name: &str| format!(", reasoning_effort: {name}");
     for (before, after, what, shown) in [
         (effort("high"), effort("low"), Inherited::Reasoning, "low"),
         (form("one"), form("two"), Inherited::Prefill, "two"),
-        (pins("auto"), pins("disabled"), Inherited::ProviderPins, "disabled"),
+        (
+            pins("auto"),
+            pins("disabled"),
+            Inherited::ProviderPins,
+            "disabled",
+        ),
         (
             ", parallel_tool_calls: true".to_owned(),
             ", parallel_tool_calls: false".to_owned(),
@@ -96,7 +103,10 @@ async fn settings_that_are_not_those_of_the_last_request_are_named_and_refused_o
         let (world, chat) = resumed(&before, &after, Wire::Responses).await;
         // It is as strict as tests are.
         let fork = chat.fork(spec(&[], Inherit::Full)).unwrap();
-        let refused = fork.run("Look back.", &Cancel::default()).await.unwrap_err();
+        let refused = fork
+            .run("Look back.", &Cancel::default())
+            .await
+            .unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Fork);
         let name = what.to_string();
         for part in ["the review", chat.session(), name.as_str(), shown] {
@@ -106,7 +116,9 @@ async fn settings_that_are_not_those_of_the_last_request_are_named_and_refused_o
 
         let mut house = world.house();
         house.strict_forks = false;
-        let chat = Chat::resume(house, world.team(), chat.session()).await.unwrap();
+        let chat = Chat::resume(house, world.team(), chat.session())
+            .await
+            .unwrap();
         let report = forked(&chat, spec(&[], Inherit::Full), "Look back.").await;
         assert_eq!((report.text.as_str(), named(&report)), ("yes", vec![what]));
         let is_warned = |note: &Note| match note {
@@ -122,7 +134,8 @@ async fn settings_that_are_not_those_of_the_last_request_are_named_and_refused_o
 }
 
 #[tokio::test]
-async fn the_model_that_is_asked_already_inherits_everything_and_one_that_is_not_there_is_refused() {
+async fn the_model_that_is_asked_already_inherits_everything_and_one_that_is_not_there_is_refused()
+{
     for wire in WIRES {
         let world = World::new(wire, &whales(""), texts(3)).await;
         let mut chat = world.chat().await;
@@ -139,6 +152,32 @@ async fn the_model_that_is_asked_already_inherits_everything_and_one_that_is_not
 }
 
 #[tokio::test]
+async fn another_model_inherits_nothing() {
+    let mut world = World::new(Wire::Responses, &whales(""), texts(2)).await;
+    let other = Wire::Messages.model(&world.simulator.url());
+    // A second model, behind the first.
+    world.model_keys =
+        format!(", reasoning_effort: high}}\n  other: {{{other}, token_key: TEST_KEY");
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "How deep?").await;
+    let fork = chat.fork(spec(&["read_file"], Inherit::Full)).unwrap();
+    let fork = fork.asking("other").unwrap();
+    assert_eq!(fork.inherits(), Inherit::None);
+    let report = fork.run("Look back.", &Cancel::default()).await.unwrap();
+    assert_eq!(report.first.unwrap().cache_read, 0);
+    for what in [Inherited::Model, Inherited::Reasoning, Inherited::History] {
+        assert!(named(&report).contains(&what), "{what}: {report:?}");
+    }
+    let session = world.session(&report.session).await;
+    assert_eq!((session.head.origin, session.messages), (None, 2));
+    assert_eq!(session.head.model, "claude-sonnet-4-5");
+    let bodies = world.bodies();
+    assert_eq!(bodies[0]["reasoning"]["effort"], "high");
+    assert!(bodies[1].get("reasoning").is_none() && bodies[1].get("thinking").is_none());
+    world.check();
+}
+
+#[tokio::test]
 async fn a_conversation_with_calls_does_not_go_where_there_must_be_tools_for_them() {
     let replies = vec![
         ScriptedReply::call("list_dir", serde_json::json!({})),
@@ -150,7 +189,10 @@ async fn a_conversation_with_calls_does_not_go_where_there_must_be_tools_for_the
     world.turn(&mut chat, "How deep?").await;
     for inherit in [Inherit::Prompt, Inherit::Session] {
         let fork = chat.fork(spec(&[], inherit)).unwrap();
-        let refused = fork.run("Look back.", &Cancel::default()).await.unwrap_err();
+        let refused = fork
+            .run("Look back.", &Cancel::default())
+            .await
+            .unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Fork);
         assert!(refused.message.contains("`full`"), "{refused}");
     }
@@ -177,7 +219,11 @@ async fn a_fork_of_a_fork_goes_on_as_the_same_session() {
         assert_eq!(head.parent.as_deref(), Some(first.session.as_str()));
         assert_eq!(head.origin.unwrap().session, chat.session());
         // All are led to the same machine.
-        let keys: Vec<_> = world.bodies().iter().map(|body| body["prompt_cache_key"].clone()).collect();
+        let keys: Vec<_> = world
+            .bodies()
+            .iter()
+            .map(|body| body["prompt_cache_key"].clone())
+            .collect();
         assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
         world.check();
     }

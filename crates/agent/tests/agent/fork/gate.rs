@@ -60,7 +60,9 @@ async fn a_denied_call_is_an_ordinary_result_that_nobody_else_hears_of() {
     for wire in WIRES {
         let replies = vec![
             ScriptedReply::text("1,200 m."),
-            call("danger").and_call("safe", json!({})).and_call("nothing_there", json!({})),
+            call("danger")
+                .and_call("safe", json!({}))
+                .and_call("nothing_there", json!({})),
             ScriptedReply::text("Nothing to keep."),
         ];
         // Nothing allows it, so that it would be asked about.
@@ -72,21 +74,38 @@ async fn a_denied_call_is_an_ordinary_result_that_nobody_else_hears_of() {
         let mut chat = world.chat().await;
         world.turn(&mut chat, "How deep?").await;
         let before = world.session(chat.session()).await;
-        let report = forked(&chat, spec(&["safe", "memory"], Inherit::Full), "Look back.").await;
-        assert_eq!((report.text.as_str(), report.stop), ("Nothing to keep.", Stop::End));
+        let report = forked(
+            &chat,
+            spec(&["safe", "memory"], Inherit::Full),
+            "Look back.",
+        )
+        .await;
+        assert_eq!(
+            (report.text.as_str(), report.stop),
+            ("Nothing to keep.", Stop::End)
+        );
         assert_eq!(report.denied, ["danger", "nothing_there"]);
         assert_eq!((danger.times(), safe.times()), (0, 1));
         assert_eq!(world.answers.asked(), []);
         let heard = of_calls(&world);
         assert!(!heard.is_empty());
-        assert!(heard.iter().all(|heard| heard.ends_with(" safe")), "{heard:?}");
+        assert!(
+            heard.iter().all(|heard| heard.ends_with(" safe")),
+            "{heard:?}"
+        );
         assert_eq!(world.session(chat.session()).await, before);
         assert_eq!(world.messages(chat.session()).await.len(), 2);
 
         let ended = ended(&world);
-        let mut how: Vec<_> = ended.iter().map(|ended| (ended.tool.as_str(), ended.is_error)).collect();
+        let mut how: Vec<_> = ended
+            .iter()
+            .map(|ended| (ended.tool.as_str(), ended.is_error))
+            .collect();
         how.sort_unstable();
-        assert_eq!(how, [("danger", true), ("nothing_there", true), ("safe", false)]);
+        assert_eq!(
+            how,
+            [("danger", true), ("nothing_there", true), ("safe", false)]
+        );
         let Turn::Results(results) = turns(&world.last_body()).pop().unwrap() else {
             panic!("no results");
         };
@@ -150,7 +169,8 @@ async fn what_a_hook_makes_of_the_input_of_a_call_does_not_lead_to_another_tool(
     let mut world = World::new(Wire::Chat, &whales(""), replies).await;
     let (safe, danger) = (Recording::new("safe"), Recording::new("danger"));
     world.tools = vec![Arc::clone(&safe) as _, Arc::clone(&danger) as _];
-    let rewriting = json!({"what": "danger", "name": "danger", "tool": "danger", "tool_name": "danger"});
+    let rewriting =
+        json!({"what": "danger", "name": "danger", "tool": "danger", "tool_name": "danger"});
     let Value::Object(rewriting) = rewriting else {
         unreachable!();
     };
@@ -203,7 +223,10 @@ async fn a_result_that_is_there_already_is_not_given_either() {
         forked(&chat, spec(&["read_file"], Inherit::Full), "Look back.").await;
         let ended = ended(&world);
         assert_eq!(ended[0].how, Answered::Refused);
-        assert!(ended[0].is_error && !ended[0].text.contains("deeper"), "{ended:?}");
+        assert!(
+            ended[0].is_error && !ended[0].text.contains("deeper"),
+            "{ended:?}"
+        );
         assert_eq!(ended[1].how, Answered::Hit);
         world.check_between(&[2, 4]);
     }
@@ -235,8 +258,7 @@ async fn holds((gate, rewrites, batches): Case) {
     let mut replies = vec![ScriptedReply::text("hello")];
     replies.extend(batches.iter().map(|batch| reply(batch)));
     replies.push(ScriptedReply::text("done"));
-    let file = whales("tools: {cacheToolResults: true}\n")
-        .replace("[safe, danger]", "['*']");
+    let file = whales("tools: {cacheToolResults: true}\n").replace("[safe, danger]", "['*']");
     let mut world = World::new(Wire::Chat, &file, replies).await;
     let tools = TOOLS.map(|name| {
         Recording::with(name, |about| {

@@ -130,11 +130,31 @@ async fn a_fork_has_budgets_of_its_own() {
     for (spec, calls, which) in [
         (limited(|spec| spec.max_iterations = 2), 2, ""),
         // It is known from the chat how long the first request is at least.
-        (limited(|spec| spec.max_input_tokens = Some(599)), 0, "max_input_tokens"),
-        (limited(|spec| spec.max_input_tokens = Some(1_199)), 1, "max_input_tokens"),
-        (limited(|spec| spec.max_input_tokens = Some(1_800)), 3, "max_input_tokens"),
-        (limited(|spec| spec.max_output_tokens = Some(100)), 2, "max_output_tokens"),
-        (limited(|spec| spec.max_output_tokens = Some(50)), 1, "max_output_tokens"),
+        (
+            limited(|spec| spec.max_input_tokens = Some(599)),
+            0,
+            "max_input_tokens",
+        ),
+        (
+            limited(|spec| spec.max_input_tokens = Some(1_199)),
+            1,
+            "max_input_tokens",
+        ),
+        (
+            limited(|spec| spec.max_input_tokens = Some(1_800)),
+            3,
+            "max_input_tokens",
+        ),
+        (
+            limited(|spec| spec.max_output_tokens = Some(100)),
+            2,
+            "max_output_tokens",
+        ),
+        (
+            limited(|spec| spec.max_output_tokens = Some(50)),
+            1,
+            "max_output_tokens",
+        ),
     ] {
         let mut replies = vec![ScriptedReply::text("1,200 m.").with_usage(usage)];
         for number in 0..calls {
@@ -149,7 +169,9 @@ async fn a_fork_has_budgets_of_its_own() {
         assert_eq!(report.sum.model_calls, calls, "{report:?}");
         match &report.stop {
             Stop::Iterations(2) => assert!(is_counted),
-            Stop::Budget(why) => assert!(why.contains(which) && why.contains("the review"), "{why}"),
+            Stop::Budget(why) => {
+                assert!(why.contains(which) && why.contains("the review"), "{why}")
+            }
             other => panic!("{other:?}"),
         }
         world.check();
@@ -193,8 +215,13 @@ async fn a_fork_ends_with_its_chat_and_when_it_is_cancelled() {
         let cancel = Cancel::default();
         let switch = cancel.clone();
         let running = tokio::spawn(async move { fork.run("Go.", &switch).await });
-        let began = Note::Fork("the review".to_owned(), Box::new(Note::Began("forever".to_owned())));
-        world.until("the call", |world| world.told.notes().contains(&began)).await;
+        let began = Note::Fork(
+            "the review".to_owned(),
+            Box::new(Note::Began("forever".to_owned())),
+        );
+        world
+            .until("the call", |world| world.told.notes().contains(&began))
+            .await;
         match how {
             "dropped" => drop(chat),
             "closed" => {
@@ -251,7 +278,9 @@ async fn what_hooks_add_stands_behind_what_is_inherited_and_memories_are_not_ask
             world.sources = sources;
             world.ear.listen_to_all();
             for event in [Event::SessionStart, Event::PreUserTurn, Event::TurnStart] {
-                world.ear.say(event, adds(&format!("added by {}", event.name())));
+                world
+                    .ear
+                    .say(event, adds(&format!("added by {}", event.name())));
             }
         })
         .await;
@@ -262,11 +291,14 @@ async fn what_hooks_add_stands_behind_what_is_inherited_and_memories_are_not_ask
         let said = world.messages(&report.session).await[2].clone();
         let said = format!("{said:?}");
         assert!(said.contains("added by session_start"), "{said}");
-        assert!(said.contains("added by turn_start") && !said.contains("about whales"), "{said}");
+        assert!(
+            said.contains("added by turn_start") && !said.contains("about whales"),
+            "{said}"
+        );
         // Nobody is told that the chat's own session has ended.
         let over: Vec<_> = world.ear.heard_of(Event::SessionEnd);
         let over: Vec<_> = over.into_iter().map(|input| input.session_id).collect();
-        assert_eq!(over, [report.session.clone()]);
+        assert_eq!(over, [report.session.as_str()]);
         let told = world.ear.heard_of(Event::SessionStart).pop().unwrap();
         assert_eq!(told.parent_session_id.as_deref(), Some(chat.session()));
         assert_eq!(told.session_id, report.session);
@@ -289,7 +321,10 @@ otherwise: {text: yes}
     let fork = chat.fork(spec(&[], Inherit::Full)).unwrap();
     let much = "deep ".repeat(10_000);
     let failed = fork.run(&much, &Cancel::default()).await.unwrap_err();
-    assert!(failed.message.contains("and not a summary of it"), "{failed}");
+    assert!(
+        failed.message.contains("and not a summary of it"),
+        "{failed}"
+    );
     assert_eq!(world.bodies().len(), 2);
     world.check();
 }
@@ -310,7 +345,12 @@ async fn a_turn_that_was_interrupted_is_mended_in_the_fork_alone() {
             // Its future is dropped: nobody has mended anything.
             let never = Cancel::default();
             let turn = chat.turn("Go.", &never);
-            let began = |world: &World| world.told.notes().contains(&Note::Began("forever".to_owned()));
+            let began = |world: &World| {
+                world
+                    .told
+                    .notes()
+                    .contains(&Note::Began("forever".to_owned()))
+            };
             tokio::select! {
                 _ = turn => panic!("it ends"),
                 () = world.until("the call", began) => {}

@@ -94,10 +94,10 @@ fn request(source: &AgentFile, catalog: &Catalog) -> Result<Checked> {
                 .push(of_length(request.prompt.bytes() / 4, &rules));
             continue;
         }
-        let of_level = nodes
+        let mut of_level = nodes
             .iter()
             .filter(|node| name_of(node.level) == finding.level);
-        let piece = { of_level }.nth(finding.index);
+        let piece = of_level.nth(finding.index);
         let found = piece.and_then(|node| {
             let piece = std::str::from_utf8(&node.bytes).ok()?;
             let start = source.text.find(piece)? + finding.offset.unwrap_or(0);

@@ -5,7 +5,7 @@ use cachalot_core::tree;
 use cachalot_model::Message;
 use cachalot_model::wire::MarkerTime::{self, FiveMinutes, OneHour};
 use cachalot_model::wire::anthropic::Messages;
-use cachalot_prompt::{Keep, Note, Occasion, Prompt, Rules, plan};
+use cachalot_prompt::{Keep, Note, Occasion, PrefixSettings, Prompt, Rules, plan};
 
 use super::rounds;
 use crate::{RULES, frozen, said};
@@ -63,7 +63,7 @@ fn an_hour_is_clamped_where_there_is_none() {
 fn read(text: &str) -> (Keep, Vec<Problem>) {
     let node = tree::parse("agent.yaml", text).unwrap();
     let mut problems = Vec::new();
-    let keep = Keep::read(&node, &mut problems);
+    let keep = PrefixSettings::read(&node, &mut problems).keep;
     (keep, problems)
 }
 

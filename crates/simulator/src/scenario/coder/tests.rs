@@ -30,6 +30,8 @@ fn a_file_is_found_in_a_question() {
     );
     assert_eq!(found("version 3.14 of https://example.com/a.html"), None);
     assert_eq!(found("What is a whale?"), None);
+    assert_eq!(found("<context>\nIt is noon.\n</context>"), None);
+    assert_eq!(found("Look into <a/b.txt>.").as_deref(), Some("a/b.txt"));
 }
 
 #[test]

@@ -7,6 +7,8 @@ pub(super) fn named_file(text: &str) -> Option<String> {
     let is_edge = |character: char| "\"'`()[]<>{},;:!?*".contains(character);
     let words: Vec<&str> = text
         .split_whitespace()
+        // The end of what a client has put around its context is no path.
+        .filter(|word| !word.starts_with("</"))
         .map(|word| {
             word.trim_matches(is_edge)
                 .trim_end_matches('.')

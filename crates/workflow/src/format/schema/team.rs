@@ -101,6 +101,19 @@ fn number_or_text(description: &str) -> Value {
     json!({ "description": description, "anyOf": [{ "type": "number", "minimum": 0 }, { "type": "string" }] })
 }
 
+/// An agent that another may delegate to, where more than its name is said.
+fn sub_agent() -> Value {
+    let mut sub_agent = closed(
+        "An agent that it may delegate to.",
+        json!({
+            "name": text("Its name."),
+            "fork": boolean("Whether it goes on with the conversation."),
+        }),
+    );
+    sub_agent["required"] = json!(["name"]);
+    sub_agent
+}
+
 /// A length of time.
 fn span(description: &str) -> Value {
     let number = json!({ "type": "number", "exclusiveMinimum": 0 });
@@ -198,7 +211,10 @@ fn agent() -> Value {
             "toolsets": {
                 "description": "Its tools.", "type": "array", "items": reference("toolset"),
             },
-            "sub_agents": texts("Agents that it may delegate to."),
+            "sub_agents": {
+                "description": "Agents that it may delegate to.", "type": "array",
+                "items": { "anyOf": [{ "type": "string" }, sub_agent()] },
+            },
             "max_iterations": limit("Model calls in a turn; 0 for no limit."),
             "max_consecutive_tool_calls": limit("Identical batches of calls in a row that end a turn; 0 for no limit."),
             "recall": limit("How many memories that match the message it is told."),
@@ -214,6 +230,10 @@ fn agent() -> Value {
                     "ttl": {
                         "description": "How long after the last reading: five minutes, an hour, or what fits who is waited for.",
                         "enum": ["5m", "1h", "auto"],
+                    },
+                    "warn_above": {
+                        "description": "What it has to cost, in US dollars, that the provider cannot read what it was sent before, for the user to be warned.",
+                        "type": "number", "minimum": 0,
                     },
                 }),
             ),

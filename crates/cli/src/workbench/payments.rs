@@ -1,0 +1,96 @@
+//! What models of conversations are paid goes into the ledger, with what became of the prefix.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cachalot_agent::event::Request;
+use cachalot_agent::{Event, Listener};
+use cachalot_cache::{Ledger, Payment, Scope};
+use cachalot_core::{Canonical, Cost, Seals, Spend};
+use cachalot_model::Usage;
+use serde_json::{Map, Value, json};
+
+/// Accounts for every answer of a model, and passes on what it is told.
+pub(super) struct Payments {
+    pub(super) ledger: Ledger,
+    pub(super) seals: Arc<Seals>,
+    pub(super) next: Arc<dyn Listener>,
+}
+
+impl Listener for Payments {
+    fn tell(&self, event: &Event<'_>) {
+        let mut told = event;
+        while let Event::Fork { event, .. } = told {
+            told = event;
+        }
+        if let Event::Answered {
+            agent,
+            usage,
+            cost,
+            elapsed,
+            request,
+        } = told
+        {
+            self.account(agent, usage.copied(), *cost, *elapsed, request);
+        }
+        self.next.tell(event);
+    }
+}
+
+impl Payments {
+    fn account(
+        &self,
+        agent: &str,
+        usage: Option<Usage>,
+        cost: Cost,
+        elapsed: Duration,
+        request: &Request<'_>,
+    ) {
+        let used = usage.unwrap_or_default();
+        let broken = request.diagnosis.filter(|found| found.is_break());
+        self.ledger.pay(Payment {
+            at: request.at,
+            model: &format!("{}/{}", request.provider, request.model),
+            scope: &Scope::Agent(agent.to_owned()),
+            session: request.session,
+            prefix: request.prefix,
+            input: Canonical::value(&about(usage, request)),
+            reason: broken.map(ToString::to_string),
+            paid: Spend {
+                input_tokens: used.total_input(),
+                output_tokens: used.output,
+                cost,
+                ..Spend::one(elapsed)
+            },
+            saved: Spend {
+                cost: request.spared,
+                ..Spend::default()
+            },
+            seals: &self.seals,
+        });
+    }
+}
+
+/// What is known of a request, for `why`.
+fn about(usage: Option<Usage>, request: &Request<'_>) -> Value {
+    let mut known = Map::new();
+    known.insert("session".to_owned(), json!(request.session));
+    if let Some(usage) = usage {
+        known.insert("input_tokens".to_owned(), json!(usage.total_input()));
+        known.insert("read_from_its_cache".to_owned(), json!(usage.cache_read));
+        known.insert(
+            "written_to_its_cache".to_owned(),
+            json!(usage.cache_write()),
+        );
+    }
+    if let Some(found) = request.diagnosis {
+        known.insert(
+            "could_have_read".to_owned(),
+            json!(found.expected_read_tokens),
+        );
+        known.insert("prefix".to_owned(), json!(found.reason));
+        let remedy = found.cause.map(|cause| cause.remedy());
+        known.extend(remedy.map(|remedy| ("what_to_do".to_owned(), json!(remedy))));
+    }
+    Value::Object(known)
+}

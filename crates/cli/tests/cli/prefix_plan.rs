@@ -1,0 +1,187 @@
+//! `cachalot prefix plan`: what the same requests would have cost.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::provider::{OBEDIENT, Provider, SHELL, session};
+use crate::support::Home;
+
+/// So long that everything else does not matter: 100,000 tokens.
+const LONG: usize = 400_000;
+
+fn log(requests: &[Value]) -> String {
+    requests
+        .iter()
+        .map(|request| format!("{request}\n"))
+        .collect()
+}
+
+/// Requests with the same long system text, so many seconds apart.
+fn asked(model: &str, times: u64, seconds: u64) -> String {
+    let system = "s".repeat(LONG);
+    let requests: Vec<Value> = (0..times)
+        .map(|number| {
+            let request = match model.starts_with("claude") {
+                true => json!({
+                    "model": model, "max_tokens": 10, "system": system,
+                    "messages": [{"role": "user", "content": format!("{number}")}],
+                }),
+                false => json!({
+                    "model": model, "prompt_cache_key": "k",
+                    "messages": [{"role": "system", "content": system}, {"role": "user", "content": format!("{number}")}],
+                }),
+            };
+            json!({"at": 1_800_000_000 + number * seconds, "request": request})
+        })
+        .collect();
+    log(&requests)
+}
+
+/// What each plan costs, in dollars.
+fn plans(home: &Home, log: &str, more: &[&str]) -> Vec<(String, f64)> {
+    home.write("log.jsonl", log);
+    let told = home
+        .run(&[&["prefix", "plan", "--json", "log.jsonl"], more].concat())
+        .ok()
+        .json();
+    let plans = told["models"][0]["plans"].as_array().unwrap().clone();
+    let named = plans.iter().map(|plan| {
+        assert_eq!(plan["refused"], 0, "{told}");
+        (
+            plan["plan"].as_str().unwrap().to_owned(),
+            plan["dollars"].as_f64().unwrap(),
+        )
+    });
+    named.collect()
+}
+
+fn cost(plans: &[(String, f64)], name: &str) -> f64 {
+    let found = plans.iter().find(|(plan, _)| plan == name);
+    found.unwrap_or_else(|| panic!("no {name} in {plans:?}")).1
+}
+
+fn about(one: f64, other: f64) -> bool {
+    (one / other - 1.0).abs() < 0.001
+}
+
+#[test]
+fn anthropics_worked_prices_come_out() {
+    let home = Home::new();
+    // 100,000 tokens at 3 $ per million: 1.25 times as much to write for five minutes, twice as much
+    // for an hour, a tenth to read.
+    let plain = 0.3;
+    for (requests, five, hour) in [(1, 1.25, 2.0), (2, 1.35, 2.1), (3, 1.45, 2.2)] {
+        let plans = plans(&home, &asked("claude-sonnet-4-5", requests, 60), &[]);
+        #[expect(clippy::cast_precision_loss)]
+        let without = plain * requests as f64;
+        assert!(about(cost(&plans, "without"), without), "{plans:?}");
+        assert!(
+            about(cost(&plans, "as sent"), without),
+            "it had no markers: {plans:?}"
+        );
+        assert!(about(cost(&plans, "5m"), plain * five), "{plans:?}");
+        assert!(about(cost(&plans, "1h"), plain * hour), "{plans:?}");
+        // Five minutes pay from the second request on, an hour from the third.
+        assert_eq!(cost(&plans, "5m") < without, requests >= 2, "{plans:?}");
+        assert_eq!(cost(&plans, "1h") < without, requests >= 3, "{plans:?}");
+    }
+}
+
+#[test]
+fn who_comes_back_after_ten_minutes_wants_an_hour() {
+    let home = Home::new();
+    let plans = plans(&home, &asked("claude-sonnet-4-5", 4, 600), &[]);
+    assert!(about(cost(&plans, "5m"), 0.3 * 5.0), "{plans:?}");
+    assert!(about(cost(&plans, "1h"), 0.3 * 2.3), "{plans:?}");
+    assert!(about(cost(&plans, "auto"), cost(&plans, "1h")), "{plans:?}");
+}
+
+#[test]
+fn openais_worked_prices_come_out() {
+    let home = Home::new();
+    // gpt-5.6: r + (w - r) / N of the plain price, with w = 1.25 and r = 0.1.
+    let ours = plans(&home, &asked("gpt-5.6", 4, 60), &[]);
+    let factor = cost(&ours, "auto") / cost(&ours, "without");
+    assert!(about(factor, 0.1 + 1.15 / 4.0), "{factor}: {ours:?}");
+    // Who caches by itself is asked nothing.
+    let automatic = plans(&home, &asked("gpt-4.1", 4, 60), &[]);
+    let names: Vec<&str> = automatic.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["automatic", "without"]);
+    let factor = cost(&automatic, "automatic") / cost(&automatic, "without");
+    assert!(
+        (0.4..0.5).contains(&factor),
+        "three of four at a quarter: {factor}"
+    );
+}
+
+#[test]
+fn the_same_log_is_priced_for_another_model() {
+    let home = Home::new();
+    let log = asked("claude-sonnet-4-5", 2, 60);
+    let sonnet = plans(&home, &log, &[]);
+    let opus = plans(&home, &log, &["--model", "anthropic/claude-opus-4-5"]);
+    assert!(
+        about(cost(&opus, "5m") / cost(&sonnet, "5m"), 5.0 / 3.0),
+        "{opus:?}"
+    );
+    let wrong = home.run(&[
+        "prefix",
+        "plan",
+        "log.jsonl",
+        "--model",
+        "anthropic/claude-opus-4-55",
+    ]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.stderr.contains("claude-opus-4-5"), "{}", wrong.stderr);
+    let nameless = home.run(&["prefix", "plan", "log.jsonl", "--model", "opus"]);
+    assert!(
+        nameless.code == Some(2) && nameless.stderr.contains("provider/model"),
+        "{}",
+        nameless.stderr
+    );
+}
+
+#[test]
+fn a_session_and_the_example_are_told_in_words() {
+    let home = Home::new();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/data/requests.jsonl");
+    let told = home
+        .run(&["prefix", "plan", examples.to_str().unwrap()])
+        .ok()
+        .stdout;
+    assert!(
+        told.contains("as sent: $") && told.contains("without: $"),
+        "{told}"
+    );
+    assert!(told.contains("published rules"), "{told}");
+
+    let provider = Provider::scripted(OBEDIENT);
+    home.write("agent.yaml", SHELL);
+    let name = session(&home.ask(&provider, &["agent.yaml"], "hello").ok());
+    home.ask(&provider, &["agent.yaml", "--session", &name], "again")
+        .ok();
+    let told = home.run(&["prefix", "plan", &name]).ok().stdout;
+    assert!(
+        told.contains("2 requests") && told.contains("60 s lie between"),
+        "{told}"
+    );
+
+    let neither = home.run(&["prefix", "plan", "nothing-like-it"]);
+    assert_eq!(neither.code, Some(1));
+    assert!(
+        neither.stderr.contains("neither a file nor a session"),
+        "{}",
+        neither.stderr
+    );
+    home.write("empty.jsonl", "");
+    let empty = home.run(&["prefix", "plan", "empty.jsonl"]);
+    assert!(
+        empty.code == Some(1) && empty.stderr.contains("no request"),
+        "{}",
+        empty.stderr
+    );
+    home.write("odd.jsonl", "{}\n");
+    let odd = home.run(&["prefix", "plan", "odd.jsonl"]);
+    assert!(odd.stderr.contains("line 1"), "{}", odd.stderr);
+}
