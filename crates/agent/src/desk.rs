@@ -1,11 +1,12 @@
 //! An agent at work: its tools, its conversation and its hooks.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cachalot_hooks::Event as When;
 use cachalot_model::{Block, Usage};
 use cachalot_prompt::Session;
-use cachalot_tools::{Tool, Toolbox};
+use cachalot_tools::{Context, Tool, Toolbox};
 
 use crate::Error;
 use crate::conversation::{Conversation, Shown};
@@ -23,6 +24,8 @@ pub(crate) struct Desk {
     pub(crate) herald: Herald,
     /// What goes into the next message because the session has begun.
     pub(crate) opening: Added,
+    /// Variables that hooks have set for the commands of the session.
+    environment: BTreeMap<String, String>,
     /// What the last request used.
     pub(crate) usage: Option<Usage>,
     /// Whether the conversation was to be summarized, and could not: it would be paid for each time.
@@ -97,6 +100,7 @@ impl Desk {
             conversation,
             herald,
             opening: Added::default(),
+            environment: BTreeMap::new(),
             usage: None,
             gave_up: false,
             trunk,
@@ -163,12 +167,25 @@ impl Desk {
         }
     }
 
+    /// What the tool calls of the session are given.
+    pub(crate) fn context(&self, of_all: &Context) -> Context {
+        let mut context = of_all.clone();
+        self.conversation.id().clone_into(&mut context.session);
+        if !self.environment.is_empty() {
+            Arc::make_mut(&mut context.environment).extend(self.environment.clone());
+        }
+        context
+    }
+
     /// Tells hooks that the session has begun, or begun anew: `startup`, `resume`, `clear`, `compact`.
     pub(crate) async fn started(&mut self, how: &str) {
         let told = self.herald.tell(When::SessionStart, |input| {
             input.source = Some(how.to_owned());
         });
-        let verdict = told.await;
+        let mut verdict = told.await;
+        if !verdict.environment.is_empty() {
+            self.environment = std::mem::take(&mut verdict.environment);
+        }
         self.opening.add(verdict);
     }
 

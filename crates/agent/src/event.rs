@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_core::{Cost, Digest, Millis};
+use cachalot_hooks::input::PermissionMode;
 use cachalot_model::Usage;
 use cachalot_prompt::diagnosis::Diagnosis;
 use cachalot_tools::{Answer, Call};
@@ -178,6 +179,11 @@ pub enum Approval {
 pub trait Approver: Send + Sync {
     /// Asks. Calls of one turn are asked about one after the other.
     async fn approve(&self, question: &Question<'_>) -> Approval;
+
+    /// How much is asked, in the words that hooks are told it in.
+    fn mode(&self) -> PermissionMode {
+        PermissionMode::Default
+    }
 }
 
 /// Nobody is there to ask: what would have to be asked about is refused, saying so.
@@ -190,5 +196,9 @@ impl Approver for Nobody {
         Approval::No(Some(
             "nobody can be asked here; a rule under permissions.allow would let it".to_owned(),
         ))
+    }
+
+    fn mode(&self) -> PermissionMode {
+        PermissionMode::DontAsk
     }
 }

@@ -174,6 +174,7 @@ impl Herald {
             cwd: self.shared.directory(),
             agent_name: self.agent.to_string(),
             model_id: self.model.to_string(),
+            permission_mode: self.shared.house.approver.mode(),
             iteration: now.iteration,
             last_user_message: now.said,
             parent_session_id: self.parent.as_deref().map(str::to_owned),

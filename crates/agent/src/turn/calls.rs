@@ -84,8 +84,7 @@ impl Turn<'_> {
         if self.agent.sub_agents.iter().any(|agent| agent.fork) {
             self.desk.trunk.grow(self.desk.branch());
         }
-        let mut context = self.shared.house.tools.clone();
-        self.desk.conversation.id().clone_into(&mut context.session);
+        let context = self.desk.context(&self.shared.house.tools);
         let batch = Batch {
             context,
             verbatim: self.desk.conversation.results(),

@@ -1,22 +1,21 @@
 //! Reviews, side questions, and tools that are taken over.
 
-use std::collections::VecDeque;
+mod reload;
+
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use cachalot_agent::definition::ReviewKind;
-use cachalot_agent::{
-    AgentDefinition, Cancel, Chat, Error, ErrorKind, ReviewReport, Stop, Team, Toolboxes,
-};
+use cachalot_agent::{Cancel, Chat, ErrorKind, ReviewReport, Stop};
 use cachalot_core::ManualClock;
 use cachalot_memory::Memory;
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_model::Usage;
 use cachalot_prompt::SESSIONS;
 use cachalot_simulator::{Fault, ScriptedReply};
-use cachalot_tools::{About, Arguments, CacheClass, Context, Origin, Output, Tool, Toolbox};
+use cachalot_tools::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
 use serde_json::{Value, json};
 
 use crate::bodies::{Turn, turns};
@@ -455,68 +454,5 @@ async fn a_side_question_is_answered_on_what_was_said_and_leaves_nothing_behind(
         assert_eq!(chat.total().model_calls, 4);
         assert_eq!(turns(&world.last_body()).len(), 3);
         desk.world.check_from(3);
-    }
-}
-
-/// Tools that can become more.
-struct Growing {
-    inner: Arc<dyn Toolboxes>,
-    later: Mutex<VecDeque<Arc<dyn Tool>>>,
-}
-
-#[async_trait]
-impl Toolboxes for Growing {
-    async fn toolbox(
-        &self,
-        team: &Team,
-        agent: &AgentDefinition,
-        session: &str,
-        mut own: Vec<Arc<dyn Tool>>,
-        warn: &(dyn Fn(&str) + Send + Sync),
-    ) -> Result<Arc<dyn Toolbox>, Error> {
-        own.extend(self.later.lock().unwrap().iter().cloned());
-        self.inner.toolbox(team, agent, session, own, warn).await
-    }
-}
-
-#[tokio::test]
-async fn tools_that_came_later_are_taken_over_when_the_user_wants_it() {
-    for wire in WIRES {
-        let call = ScriptedReply::call("late", json!({}));
-        let replies = vec![text("2 km."), call, text("It is done."), text("Yes.")];
-        let world = World::new(wire, &reviewed("every_turns: 0, tools: [grep]"), replies).await;
-        let mut house = world.house();
-        let growing = Arc::new(Growing {
-            inner: Arc::clone(&house.toolboxes),
-            later: Mutex::default(),
-        });
-        house.toolboxes = Arc::clone(&growing) as _;
-        let mut chat = Chat::begin(house, world.team(), None).await.unwrap();
-        let before = world.turn(&mut chat, "How deep?").await;
-        assert_eq!(chat.reload().await.unwrap(), None, "they are the same");
-
-        let late = Counting::new("late");
-        growing
-            .later
-            .lock()
-            .unwrap()
-            .push_back(Arc::clone(&late) as _);
-        let reloaded = chat.reload().await.unwrap().unwrap();
-        assert_eq!(reloaded.changes, "`late` is new");
-        assert_eq!(reloaded.tokens, before.sum.usage.total_input());
-        assert_eq!(chat.reload().await.unwrap(), None);
-
-        world.answers.give([cachalot_agent::Approval::Yes]);
-        let report = world.turn(&mut chat, "Now?").await;
-        assert_eq!((report.text.as_str(), late.entered()), ("It is done.", 1));
-        let said: Vec<_> = turns(&world.bodies()[1]).into_iter().take(2).collect();
-        assert_eq!(said[0], Turn::User("How deep?".to_owned()));
-        assert!(
-            matches!(&said[1], Turn::Model { text, .. } if text == "2 km."),
-            "{said:?}"
-        );
-        // What was taken over stays.
-        world.turn(&mut chat, "Sure?").await;
-        world.check_from(1);
     }
 }

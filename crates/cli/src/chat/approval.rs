@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use cachalot_agent::{Approval, Approver, Cancel, Question};
+use cachalot_hooks::input::PermissionMode;
 
 use super::prompt::{Line, Prompt};
 use super::show::Show;
@@ -17,6 +18,10 @@ pub(super) struct Everything;
 impl Approver for Everything {
     async fn approve(&self, _: &Question<'_>) -> Approval {
         Approval::Yes
+    }
+
+    fn mode(&self) -> PermissionMode {
+        PermissionMode::BypassPermissions
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cachalot_agent::{Approval, Approver, Cancel, Question, Stop, Sum, TurnReport};
 use cachalot_core::Problem;
+use cachalot_hooks::input::PermissionMode;
 use serde_json::json;
 
 use super::approval::Everything;
@@ -166,5 +167,9 @@ impl Approver for NobodyThere {
             "nobody can be asked here; `--yes`, or `{}` under `permissions.allow`, lets it",
             question.call.name
         )))
+    }
+
+    fn mode(&self) -> PermissionMode {
+        PermissionMode::DontAsk
     }
 }

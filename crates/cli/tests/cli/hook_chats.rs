@@ -369,3 +369,43 @@ fn a_stop_hook_of_claude_code_reads_the_transcript() {
         "\"name\":\"Bash\"\n4\n"
     );
 }
+
+#[test]
+fn variables_that_a_session_start_hook_sets_reach_the_commands_of_the_session() {
+    let (home, provider) = obedient(project("claude"));
+    let hooks = ".claude/settings.json";
+    let ran = ask(
+        &home,
+        &provider,
+        hooks,
+        "run echo stage=$PROJECT_STAGE; echo tests",
+    )
+    .ok();
+    assert!(ran.stdout.contains("stage=test"), "{ran}");
+    // They are the session's, and nobody else's.
+    let ran = home.ask(
+        &provider,
+        &["agent.yaml", "--yes"],
+        "run echo stage=$PROJECT_STAGE.",
+    );
+    assert!(ran.ok().stdout.contains("stage=."));
+}
+
+#[test]
+fn hooks_are_told_how_much_is_asked() {
+    let (home, provider) = obedient(Home::new());
+    let hook = r#"{"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "grep -o '\"permission_mode\":\"[a-zA-Z]*\"' >> modes"}]}]}}"#;
+    home.write(".claude/settings.json", hook);
+    let hooks = ".claude/settings.json";
+    ask(&home, &provider, hooks, "run echo one").ok();
+    home.ask(&provider, &["agent.yaml", "--hooks", hooks], "run echo two");
+    let modes = std::fs::read_to_string(home.join("modes")).unwrap();
+    let modes: Vec<&str> = modes.lines().collect();
+    assert_eq!(
+        modes,
+        [
+            r#""permission_mode":"bypassPermissions""#,
+            r#""permission_mode":"dontAsk""#
+        ]
+    );
+}

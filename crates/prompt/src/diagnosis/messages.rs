@@ -225,12 +225,7 @@ fn compaction(pair: &Pair<'_>) -> Option<LikelyCause> {
     };
     let site = pair.site;
     let shorter = site.next.len() < site.previous.len();
-    let now = site
-        .next
-        .iter()
-        .skip(site.at)
-        .take(2)
-        .any(&is_summary);
+    let now = site.next.iter().skip(site.at).take(2).any(&is_summary);
     let was = site.before.as_ref().is_some_and(is_summary);
     (shorter && now && !was).then_some(LikelyCause::Compaction)
 }

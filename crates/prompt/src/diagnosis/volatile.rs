@@ -126,9 +126,12 @@ fn is_identifier(word: &str) -> bool {
     if hexadecimal {
         return signs >= 12 && digits >= 2 && digits < signs || id.len() == 36 && signs == 32;
     }
-    let turns = id.as_bytes().windows(2);
-    let turns = turns.filter(|pair| pair[0].is_ascii_digit() != pair[1].is_ascii_digit());
-    plain && signs >= 16 && digits >= 3 && turns.count() >= 4
+    let mixed = |part: &str| {
+        let pairs = part.as_bytes().windows(2);
+        let turns = pairs.filter(|pair| pair[0].is_ascii_digit() != pair[1].is_ascii_digit());
+        turns.count() >= 3
+    };
+    plain && signs >= 16 && digits >= 3 && id.split('-').any(mixed)
 }
 
 /// The words of a text that are likely to differ the next time, in order.
