@@ -145,7 +145,7 @@ impl Conversation {
             notices.extend(changes::shown(&session.prompt, &frozen));
             session.head.base_url = Some(model.base_url().to_owned());
             let mut this = Self::over(house, agent, session, model);
-            this.watch = this.sent_before();
+            this.watch = sent_before(&this.session, &this.plans);
             notices.extend(this.changed_parameter());
             return Ok((this, notices));
         }
@@ -157,6 +157,10 @@ impl Conversation {
             model.name()
         ));
         changes::check_tools(&session, &frozen, model.wire().format())?;
+        let watch = match head.format == model.wire().format() {
+            true => sent_before(&session, &Plans::new(&model, Occasion::default())),
+            false => Watch::default(),
+        };
         let target = Target {
             provider: model.provider(),
             model: model.name(),
@@ -168,7 +172,9 @@ impl Conversation {
             .rerender(model.wire(), target)
             .await
             .map_err(|error| Error::session(&error))?;
-        Ok((Self::over(house, agent, session, model), notices))
+        let mut this = Self::over(house, agent, session, model);
+        this.watch = watch;
+        Ok((this, notices))
     }
 
     fn over(house: &House, agent: &AgentDefinition, session: Session, model: Model) -> Self {
@@ -326,27 +332,8 @@ impl Conversation {
         self.calls.clear();
         self.results = Arc::default();
         self.plans.go_on_from(None);
+        self.watch = Watch::default();
         Ok(())
-    }
-
-    /// Over what was sent in another process: what stands before the last answer.
-    fn sent_before(&self) -> Watch {
-        let messages = self.session.prompt.messages();
-        let is_answer = |message: &Arc<Message>| message.role == Role::Assistant;
-        let (Some(last), Some(namespace)) = (
-            messages.iter().rposition(is_answer),
-            self.session.namespace.clone(),
-        ) else {
-            return Watch::default();
-        };
-        let prompt = self.session.prompt.without_last(messages.len() - last);
-        Watch::resumed(Asked {
-            plan: self.plans.first(&prompt),
-            prompt,
-            namespace,
-            tail: Bytes::from_static(b"}"),
-            at: None,
-        })
     }
 
     /// What became of the prefix of the last request, which used this much; `None` of a first one.
@@ -443,6 +430,24 @@ fn parameters(head: &Head, model: &Model, has_tools: bool) -> Parameters {
         parameters.tool_choice = None;
     }
     parameters
+}
+
+/// Over what was sent in another process: what stands before the last answer.
+fn sent_before(session: &Session, plans: &Plans) -> Watch {
+    let messages = session.prompt.messages();
+    let is_answer = |message: &Arc<Message>| message.role == Role::Assistant;
+    let answer = messages.iter().rposition(is_answer);
+    let (Some(last), Some(namespace)) = (answer, session.namespace.clone()) else {
+        return Watch::default();
+    };
+    let prompt = session.prompt.without_last(messages.len() - last);
+    Watch::resumed(Asked {
+        plan: plans.first(&prompt),
+        prompt,
+        namespace,
+        tail: Bytes::from_static(b"}"),
+        at: None,
+    })
 }
 
 /// The agent's model, ready to be asked.

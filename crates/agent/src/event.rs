@@ -89,8 +89,8 @@ pub enum Event<'a> {
         /// How much the user wants to be told of it.
         notify: Notify,
     },
-    /// Something about how the provider is asked, for whoever wants to know everything. Each kind is
-    /// told once in a session.
+    /// Something about how the provider is asked, or what it could not read again, for whoever wants
+    /// to know everything.
     Note {
         /// The agent.
         agent: &'a str,

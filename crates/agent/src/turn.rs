@@ -105,7 +105,13 @@ enum Next {
     /// Another model call.
     Call,
     /// Nothing.
-    End(Round),
+    End(Box<Round>),
+}
+
+impl Next {
+    fn end(round: Round) -> Self {
+        Self::End(Box::new(round))
+    }
 }
 
 impl<'a> Turn<'a> {
@@ -174,7 +180,7 @@ impl<'a> Turn<'a> {
             Opened::Stopped(stop) => return Ok(Round::Stopped(stop)),
             Opened::Answered => {
                 if let Next::End(round) = self.unless_done(Stop::End).await {
-                    return Ok(round);
+                    return Ok(*round);
                 }
             }
         }
@@ -185,7 +191,7 @@ impl<'a> Turn<'a> {
             let round = self.round(iteration, &mut repetition, &mut cut_off);
             let next = Box::pin(round).await?;
             if let Next::End(round) = next {
-                return Ok(round);
+                return Ok(*round);
             }
         }
         self.limit_reached().await;
@@ -199,7 +205,7 @@ impl<'a> Turn<'a> {
         repetition: &mut Repetition,
         cut_off: &mut u32,
     ) -> Result<Next, Error> {
-        let stopped = |stop| Ok(Next::End(Round::Stopped(stop)));
+        let stopped = |stop| Ok(Next::end(Round::Stopped(stop)));
         let reply = match Box::pin(self.reply(iteration)).await? {
             Ok(reply) => reply,
             Err(next) => return Ok(next),
@@ -219,7 +225,7 @@ impl<'a> Turn<'a> {
             let stop = self.answered(&reason, said.is_empty, iteration).await?;
             return Ok(match heard {
                 Ok(()) => self.unless_done(stop).await,
-                Err(stop) => Next::End(Round::Over(self.ended(stop))),
+                Err(stop) => Next::end(Round::Over(self.ended(stop))),
             });
         }
         let is_cut_off = reason == StopReason::Length;
@@ -244,7 +250,7 @@ impl<'a> Turn<'a> {
 
     /// Sends what is held until the model answers it, or what comes in place of its answer.
     async fn reply(&mut self, iteration: u32) -> Result<Result<Reply, Next>, Error> {
-        let stopped = |stop| Ok(Err(Next::End(Round::Stopped(stop))));
+        let stopped = |stop| Ok(Err(Next::end(Round::Stopped(stop))));
         loop {
             if let Some(over) = self.over_budget() {
                 return stopped(over);
@@ -270,8 +276,8 @@ impl<'a> Turn<'a> {
     async fn unless_done(&mut self, stop: Stop) -> Next {
         match self.goes_on(&stop).await {
             Ok(true) => Next::Call,
-            Ok(false) => Next::End(Round::Over(self.ended(stop))),
-            Err(stop) => Next::End(Round::Over(self.ended(stop))),
+            Ok(false) => Next::end(Round::Over(self.ended(stop))),
+            Err(stop) => Next::end(Round::Over(self.ended(stop))),
         }
     }
 

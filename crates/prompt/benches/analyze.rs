@@ -70,7 +70,7 @@ impl Endless {
         let turn = conversation.messages.len();
         let id = conversation.id;
         // Every tenth request breaks its prefix.
-        let minute = if turn % 10 == 0 { turn } else { 0 };
+        let minute = if turn.is_multiple_of(10) { turn } else { 0 };
         let system = format!(
             "{}\nStarted at 10:{minute:02}.",
             "You are careful and brief. ".repeat(200)

@@ -1,5 +1,6 @@
 //! B12 and B13: appending a message to a conversation of 200 and making a body of it, and forking it,
-//! against copying the body's bytes in the same run. Medians over interleaved rounds.
+//! against copying the body's bytes in the same run; beside that, what is done of each request: planning
+//! its markers, and comparing it with the one before. Medians over interleaved rounds.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
 
 use std::hint::black_box;
@@ -11,9 +12,10 @@ use cachalot_core::{Seals, SystemClock};
 use cachalot_memory::sqlite::{Options, SqliteMemory};
 use cachalot_memory::{Memory, Record};
 use cachalot_model::wire::{Rendered, Wire as _, anthropic::Messages};
-use cachalot_model::{Message, Parameters, Role, ToolDefinition};
+use cachalot_model::{Format, Marking, Message, Parameters, Role, ToolDefinition, Usage};
 use cachalot_prompt::{
-    Head, Occasion, Plan, Prompt, Rules, Session, Sessions, contiguous, plan, segments,
+    Asked, Head, Namespace, Occasion, Plan, Prompt, Rules, Session, Sessions, Watch, contiguous,
+    diagnosis, plan, segments,
 };
 use serde_json::json;
 
@@ -50,12 +52,21 @@ fn frozen() -> Prompt {
     Prompt::begin(&[tool], &system)
 }
 
-fn conversation() -> Prompt {
-    (0..MESSAGES)
+fn conversation(messages: usize) -> Prompt {
+    (0..messages)
         .map(message)
         .fold(frozen(), |prompt, message| {
             prompt.append(&pieces(&message), message)
         })
+}
+
+/// Where the request before ended, which had all but the last two messages.
+fn following(prompt: &Prompt) -> Occasion {
+    let end = prompt.len().checked_sub(3);
+    Occasion {
+        previous_end: end.and_then(|end| end.try_into().ok()),
+        ..Occasion::default()
+    }
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -92,13 +103,7 @@ fn bodies(prompt: &Prompt, tail: &Bytes) {
     let next = message(MESSAGES);
     let rendered = pieces(&next);
     let longer = || prompt.append(&rendered, Arc::clone(&next));
-    let occasion = Occasion {
-        previous_end: prompt
-            .len()
-            .checked_sub(3)
-            .and_then(|end| end.try_into().ok()),
-        ..Occasion::default()
-    };
+    let occasion = following(prompt);
     let plan_of = |prompt: &Prompt| plan(prompt, &RULES, &occasion).plan;
     let body = contiguous(&longer(), &Messages, &plan_of(&longer()), tail);
     let plain = contiguous(&longer(), &Messages, &Plan::none(), tail);
@@ -143,6 +148,56 @@ fn forks(prompt: &Prompt) {
     println!("B13 fork, made and dropped: {fork:.2?}   goal <= 100 ns");
 }
 
+/// What planning a request and watching over it cost, of so many messages.
+fn watched(messages: usize) {
+    let parameters = Parameters {
+        model: "claude-sonnet-4-5".to_owned(),
+        ..Parameters::default()
+    };
+    let prompt = conversation(messages);
+    let namespace = Namespace::of(Format::Messages, &parameters);
+    let asked = |prompt: &Prompt| Asked {
+        prompt: prompt.clone(),
+        namespace: namespace.clone(),
+        plan: plan(prompt, &RULES, &following(prompt)).plan,
+        tail: Messages.tail(&parameters, true),
+        at: Some(0),
+    };
+    let marking = Marking::find("anthropic", &parameters.model, Format::Messages);
+    let (rules, seals) = (diagnosis::Rules::new(marking, None), Seals::none());
+    let usage = |read| {
+        Some(Usage {
+            cache_read: read,
+            ..Usage::default()
+        })
+    };
+    let mut before = Watch::default();
+    before.ask(asked(&prompt.without_last(2)));
+    before.answer(usage(0), &rules, &seals);
+    let (occasion, next) = (following(&prompt), asked(&prompt));
+    let after = |read: u64| {
+        let mut watch = before.clone();
+        watch.ask(next.clone());
+        watch.answer(usage(read), &rules, &seals)
+    };
+    let [planning, copying, read, lost] = in_turns(
+        2_001,
+        20,
+        [
+            &mut || drop(black_box(plan(&prompt, &RULES, &occasion))),
+            &mut || drop(black_box((before.clone(), next.clone()))),
+            &mut || drop(black_box(after(u64::MAX))),
+            &mut || drop(black_box(after(0))),
+        ],
+    );
+    let watch = |time: Duration| time.saturating_sub(copying);
+    println!(
+        "{messages} messages: plan {planning:.2?}; watch, all was read {:.2?}, nothing was {:.2?}",
+        watch(read),
+        watch(lost)
+    );
+}
+
 /// What it costs that a message is durable before it is sent.
 fn saved(prompt: &Prompt) {
     let home = tempfile::tempdir().unwrap();
@@ -175,7 +230,9 @@ fn saved(prompt: &Prompt) {
         revision: 0,
         updated: 0,
     };
-    let [put, append, open] = in_turns(
+    let mut opened: Option<Session> = None;
+    let mut others = 0;
+    let [put, append, open, first] = in_turns(
         501,
         1,
         [
@@ -188,6 +245,11 @@ fn saved(prompt: &Prompt) {
                 runtime.block_on(appended).unwrap();
             },
             &mut || drop(runtime.block_on(sessions.open("bench")).unwrap().unwrap()),
+            &mut || {
+                let mut session = opened.take().unwrap();
+                let appended = session.append(Arc::clone(&next), &rendered);
+                runtime.block_on(appended).unwrap();
+            },
         ],
     );
     report(
@@ -217,8 +279,10 @@ fn main() {
         model: "claude".to_owned(),
         ..Parameters::default()
     };
-    let (prompt, tail) = (conversation(), Messages.tail(&parameters, true));
+    let (prompt, tail) = (conversation(MESSAGES), Messages.tail(&parameters, true));
     bodies(&prompt, &tail);
     forks(&prompt);
+    watched(MESSAGES);
+    watched(10 * MESSAGES);
     saved(&prompt);
 }

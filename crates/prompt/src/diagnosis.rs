@@ -172,6 +172,18 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
+    /// The same, where only the provider's silence spoke for a loss.
+    pub(crate) fn unproven(self) -> Self {
+        Self {
+            reason: Reason::None,
+            cause: None,
+            actual_read: None,
+            lost_tokens: 0,
+            lost_cost: None,
+            ..self
+        }
+    }
+
     /// Whether anything is wrong: with the request's bytes, or with what was read.
     #[must_use]
     pub fn is_break(&self) -> bool {

@@ -7,7 +7,7 @@ use cachalot_core::{Millis, Seals};
 use cachalot_model::Usage;
 
 use crate::chain::Prompt;
-use crate::diagnosis::{Diagnosis, Observed, Rules, Sending, diagnose};
+use crate::diagnosis::{Diagnosis, Observed, Reason, Rules, Sending, diagnose};
 use crate::namespace::Namespace;
 use crate::plan::Plan;
 
@@ -48,6 +48,8 @@ pub struct Watch {
     asked: Option<Asked>,
     /// The pieces that were marked by the last request and by those that it continued.
     written: Vec<u32>,
+    /// Whether the provider has ever told that it read something from a cache, or wrote it there.
+    tells: bool,
 }
 
 impl Watch {
@@ -59,6 +61,7 @@ impl Watch {
             last: Some((last, None)),
             asked: None,
             written,
+            tells: false,
         }
     }
 
@@ -68,7 +71,8 @@ impl Watch {
     }
 
     /// It was answered, and used this much. What became of the prefix; `None` of a first request,
-    /// which continues nothing. Secrets that `seals` knows are masked in what is shown.
+    /// which continues nothing. Of a provider that has no word for what it read from a cache, nothing
+    /// is said that its words alone would show. Secrets that `seals` knows are masked in what is shown.
     pub fn answer(
         &mut self,
         usage: Option<Usage>,
@@ -76,6 +80,7 @@ impl Watch {
         seals: &Seals,
     ) -> Option<Diagnosis> {
         let asked = self.asked.take()?;
+        self.tells |= usage.is_some_and(|usage| usage.cache_read > 0 || usage.cache_write() > 0);
         let diagnosis = self.last.as_ref().map(|(last, used)| {
             let elapsed = last.at.zip(asked.at).map(|(before, now)| {
                 Duration::from_millis(now.saturating_sub(before).max(0).unsigned_abs())
@@ -86,7 +91,11 @@ impl Watch {
                 usage,
                 elapsed,
             };
-            diagnose(&last.sending(), &asked.sending(), &observed, rules, seals)
+            let found = diagnose(&last.sending(), &asked.sending(), &observed, rules, seals);
+            match found.reason {
+                Reason::EvictedOrUnknown if !self.tells => found.unproven(),
+                _ => found,
+            }
         });
         if diagnosis.as_ref().is_some_and(|found| found.at.is_some()) {
             // What was kept of the old prefix is of no use to the new one, as far as is known.

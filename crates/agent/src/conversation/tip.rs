@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cachalot_model::wire::Rendered;
 use cachalot_model::{Message, Model, Parameters};
-use cachalot_prompt::{Head, Level, Namespace, Node, Prompt, Tail};
+use cachalot_prompt::{Head, Level, Namespace, Node, Prompt, Tail, Watch};
 
 use super::{Conversation, Frozen, Shown, changes, model, parameters, workspace};
 use crate::definition::AgentDefinition;
@@ -22,6 +22,8 @@ pub(crate) struct Tip {
     pub(crate) sent: Option<Namespace>,
     /// Where the last request ended.
     end: Option<u32>,
+    /// What became of the requests so far.
+    watch: Watch,
 }
 
 impl Tip {
@@ -54,6 +56,7 @@ impl Conversation {
             model: self.model.clone(),
             sent: self.session.namespace.clone(),
             end: self.plans.end(),
+            watch: self.watch.clone(),
         }
     }
 
@@ -103,6 +106,7 @@ impl Conversation {
         let mut fork = Self::over(house, agent, session, model);
         if inherit == Inherit::Full {
             fork.plans.go_on_from(from.end);
+            fork.watch = from.watch.clone();
         }
         Ok(fork)
     }

@@ -120,8 +120,13 @@ impl Turn<'_> {
     /// The provider could not read what it had been sent before: noted, and the user is warned if
     /// that cost much.
     async fn broke(&mut self, broken: Diagnosis) {
+        let message = &broken.to_string();
         if self.agent.prefix.is_dear(&broken) {
-            self.warn(&broken.to_string()).await;
+            self.warn(message).await;
+        } else {
+            let agent = &self.agent.name;
+            let listener = &self.shared.house.listener;
+            listener.tell(&Event::Note { agent, message });
         }
         self.breaks.push(broken);
     }

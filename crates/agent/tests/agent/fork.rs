@@ -2,6 +2,7 @@
 
 mod differences;
 mod gate;
+mod options;
 mod own;
 mod sub_agents;
 

@@ -117,6 +117,7 @@ impl Answered {
                 "agent": self.agent,
                 "session": self.session,
                 "report": sum::json(&self.total, self.cut_off),
+                "prefix_breaks": report.breaks,
             }));
         }
         match report.text.trim_end() {

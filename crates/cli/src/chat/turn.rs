@@ -9,7 +9,7 @@ use crate::interrupts::{Interrupts, Signal};
 /// How a turn ended.
 pub(super) enum Ended {
     /// By itself, or in order after it was interrupted.
-    Report(TurnReport),
+    Report(Box<TurnReport>),
     /// It could not be carried out.
     Failed(Error),
     /// It was interrupted, and interrupted again while it ended.
@@ -51,7 +51,7 @@ pub(super) async fn turn(
         loop {
             tokio::select! {
                 ended = &mut turn => break match ended {
-                    Ok(report) => Ended::Report(report),
+                    Ok(report) => Ended::Report(Box::new(report)),
                     Err(error) => Ended::Failed(error),
                 },
                 signal = interrupts.next() => {

@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
+use crate::provider::{OBEDIENT, Provider, session};
 use crate::support::{Home, Ran};
 
 fn example() -> String {
@@ -179,4 +180,56 @@ fn an_agent_file_is_checked_for_what_changes() {
     }
     home.write("broken.yaml", "agents: [");
     home.run(&["prefix", "lint", "broken.yaml"]).fails(2);
+}
+
+/// An agent whose instruction is long enough to be kept by the provider.
+fn long_agent(model: &str, more: &str) -> String {
+    let instruction = "Answer briefly. ".repeat(400);
+    format!("agents:\n  root:\n    model: {model}\n    instruction: '{instruction}'\n{more}")
+}
+
+#[test]
+fn why_tells_of_a_session_what_its_last_answer_cost_and_what_became_of_the_prefix() {
+    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    home.write("agent.yaml", long_agent("openai/gpt-4o", ""));
+    let name = session(&home.ask(&provider, &["agent.yaml"], "hello").ok());
+    let quiet = home
+        .ask(
+            &provider,
+            &["agent.yaml", "-v", "--session", &name],
+            "again",
+        )
+        .ok();
+    assert!(!quiet.stderr.contains("could not read"), "{quiet}");
+    let told = home.run(&["why", &name]).ok().stdout;
+    assert!(
+        told.starts_with("openai/gpt-4o: paid, ") && told.contains(&name),
+        "{told}"
+    );
+    let read = told
+        .lines()
+        .find(|line| line.contains("read from its cache"));
+    let read: u64 = read.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(read >= 1_024, "{told}");
+    assert!(told.contains("prefix                  none"), "{told}");
+
+    // Another model reads nothing of what the first one was sent.
+    let warned = "    prefix: {warn_above: 0}\n";
+    home.write("agent.yaml", long_agent("openai/gpt-4o-mini", warned));
+    let ran = home
+        .ask(&provider, &["agent.yaml", "--session", &name], "and now")
+        .ok();
+    assert!(
+        ran.stderr.contains("warning:") && ran.stderr.contains("model_changed"),
+        "{ran}"
+    );
+    let told = home.run(&["why", &name]).ok().stdout;
+    assert!(
+        told.starts_with("openai/gpt-4o-mini: paid, ") && told.contains("model_changed"),
+        "{told}"
+    );
+    // What an entry could have answered is something else.
+    home.run(&["why"]).fails(1);
+    let stats = home.run(&["cache", "stats"]).ok().stdout;
+    assert!(stats.contains("openai/gpt-4o-mini"), "{stats}");
 }

@@ -4,7 +4,7 @@ use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, Section};
 
-use crate::diagnosis::Diagnosis;
+use crate::diagnosis::{Diagnosis, Reason};
 
 /// How long marked prefixes are to be kept. An hour costs more to write than five minutes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl PrefixSettings {
         };
         let keep = Keep::read(&mut section, problems);
         let warn_above = section.number("warn_above", problems).unwrap_or(WARN_ABOVE);
-        if !(warn_above >= 0.0) {
+        if warn_above.is_nan() || warn_above < 0.0 {
             let place = section
                 .node("warn_above")
                 .map_or(&node.place, |node| &node.place);
@@ -91,9 +91,13 @@ impl PrefixSettings {
         Self { keep, warn_above }
     }
 
-    /// Whether this cost enough to warn of it. Where there is no price, tokens decide.
+    /// Whether this cost enough to warn of it. Where there is no price, tokens decide. Nobody is warned
+    /// of what nobody can change: that the provider has forgotten something.
     #[must_use]
     pub fn is_dear(&self, broken: &Diagnosis) -> bool {
+        if broken.reason == Reason::EvictedOrUnknown {
+            return false;
+        }
         match broken.lost_cost.filter(|cost| cost.unpriced == 0) {
             Some(cost) => cost.dollars() > self.warn_above,
             None => broken.lost_tokens >= MANY_TOKENS,

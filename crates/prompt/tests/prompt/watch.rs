@@ -136,3 +136,28 @@ fn a_conversation_that_is_resumed_is_compared_with_what_was_sent_elsewhere() {
         "nothing was asked"
     );
 }
+
+#[test]
+fn a_provider_that_never_tells_of_a_cache_is_not_blamed() {
+    let seals = Seals::none();
+    let silent = || {
+        Some(Usage {
+            uncached_input: 2_300,
+            ..Usage::default()
+        })
+    };
+    let rules = diagnosis::Rules::new(Marking::find("ollama", "llama3", Format::Chat), None);
+    let mut watch = Watch::default();
+    let mut prompt = said(&begun(&"s".repeat(9_000)), Message::user("0"));
+    for at in 0..4 {
+        watch.ask(asked(&prompt, "m", at * 10_000));
+        let found = watch.answer(silent(), &rules, &seals);
+        assert!(found.is_none_or(|found| found.reason == Reason::None && found.lost_tokens == 0));
+        prompt = said(&said(&prompt, Message::assistant("a")), Message::user("b"));
+    }
+    // What it is sent is looked at all the same.
+    let other = said(&begun(&"t".repeat(9_000)), Message::user("0"));
+    watch.ask(asked(&other, "m", 50_000));
+    let found = watch.answer(silent(), &rules, &seals).unwrap();
+    assert_eq!(found.reason, Reason::SystemChanged);
+}
