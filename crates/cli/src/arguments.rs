@@ -481,10 +481,11 @@ pub(crate) struct Hash {
 
 #[derive(Debug, Args)]
 pub(crate) struct Why {
-    /// A handle or a key; without one, the last call.
+    /// A handle or a key, or a session, of which the last answer of a model is told; without one, the
+    /// last call that the cache could have answered.
     #[arg(conflicts_with = "last")]
     pub(crate) key: Option<String>,
-    /// The last call.
+    /// The last call that the cache could have answered.
     #[arg(long)]
     pub(crate) last: bool,
     #[command(flatten)]

@@ -21,6 +21,9 @@ use serde_json::json;
 
 const MESSAGES: usize = 200;
 
+/// How often what is saved is measured.
+const SAVES: usize = 501;
+
 const RULES: Rules = Rules {
     most: 4,
     lookback: 20,
@@ -210,16 +213,20 @@ fn saved(prompt: &Prompt) {
         .enable_all()
         .build()
         .unwrap();
-    let head = Head::new(
-        "bench",
-        "root",
-        "anthropic",
-        "m",
-        cachalot_model::Format::Messages,
-    );
-    let mut session: Session = runtime
-        .block_on(sessions.create_from(head, prompt.clone()))
-        .unwrap();
+    let head = |id: &str| Head::new(id, "root", "anthropic", "m", Format::Messages);
+    let create = |id: &str| {
+        let created = sessions.create_from(head(id), prompt.clone());
+        runtime.block_on(created).unwrap()
+    };
+    let open = |id: &str| runtime.block_on(sessions.open(id)).unwrap().unwrap();
+    let mut session: Session = create("bench");
+    let mut opened: Vec<Session> = (0..SAVES)
+        .map(|number| {
+            let id = format!("opened-{number}");
+            create(&id);
+            open(&id)
+        })
+        .collect();
     let next = Arc::new(Message::of(Role::User, message(MESSAGES).content.clone()));
     let rendered = pieces(&next);
     let one = Record {
@@ -230,10 +237,8 @@ fn saved(prompt: &Prompt) {
         revision: 0,
         updated: 0,
     };
-    let mut opened: Option<Session> = None;
-    let mut others = 0;
-    let [put, append, open, first] = in_turns(
-        501,
+    let [put, append, opening, first] = in_turns(
+        SAVES,
         1,
         [
             &mut || {
@@ -244,11 +249,12 @@ fn saved(prompt: &Prompt) {
                 let appended = session.append(Arc::clone(&next), &rendered);
                 runtime.block_on(appended).unwrap();
             },
-            &mut || drop(runtime.block_on(sessions.open("bench")).unwrap().unwrap()),
+            &mut || drop(open("bench")),
             &mut || {
-                let mut session = opened.take().unwrap();
-                let appended = session.append(Arc::clone(&next), &rendered);
-                runtime.block_on(appended).unwrap();
+                let next = message(MESSAGES + opened.len());
+                let mut session = opened.pop().unwrap();
+                let rendered = pieces(&next);
+                runtime.block_on(session.append(next, &rendered)).unwrap();
             },
         ],
     );
@@ -264,8 +270,14 @@ fn saved(prompt: &Prompt) {
         put,
         "-",
     );
+    report(
+        "the first one after the session was opened",
+        first,
+        put,
+        "-",
+    );
     println!(
-        "open a session of {} pieces: {open:.2?}",
+        "open a session of {} pieces: {opening:.2?}",
         session.prompt.len()
     );
 }

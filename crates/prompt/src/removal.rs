@@ -23,8 +23,13 @@ impl std::ops::AddAssign for Swept {
 }
 
 impl Store {
-    /// Erases pins that are known to be void, and nothing else: those whose numbers begin with all
-    /// digits of `ten`.
+    /// Erases a pin that is known to be void, and nothing else.
+    pub(crate) async fn unpin(&self, id: &str, pin: u64) -> Result<(), Error> {
+        let key = pin_key(id, pin);
+        self.erase_exactly(id, &key, &[]).await.map(drop)
+    }
+
+    /// The same with pins whose numbers begin with all digits of `ten`.
     pub(crate) async fn unpin_ten(&self, id: &str, ten: u64) -> Result<(), Error> {
         let prefix = format!("{PIN}{id}/{ten:019}");
         let filter = Filter {

@@ -56,18 +56,20 @@ pub struct Session {
     /// The pin that holds the saved prompt; 0 if that is empty.
     pub(crate) pin: u64,
     pub(crate) numbers: Numbers,
-    /// Whether there may be other void pins.
     pub(crate) untidy: Untidy,
     pub(crate) holds_secrets: bool,
     pub(crate) lease: Option<Lease>,
     pub(crate) store: Arc<Store>,
 }
 
-/// Whether something may have been left behind by a change that did not come to its end.
+/// What may be left to erase beside the pins that [`Numbers`] knows of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Untidy {
     Unknown,
+    /// Void pins, and what only they hold: a change did not come to its end, or replaced the prompt.
     Yes,
+    /// This void pin alone; the saved prompt has what it holds.
+    Pin(u64),
     No,
 }
 
@@ -285,11 +287,20 @@ impl Session {
             return Err(error);
         }
         self.lease = None;
-        // What could not be cleared now is cleared another time.
-        if self.untidy == Untidy::Yes && store.clear(&id).await.is_ok() {
+        self.tidy().await;
+        Ok(())
+    }
+
+    /// Erases what is void now that a change was saved; what cannot be erased now, another time.
+    async fn tidy(&mut self) {
+        let tidied = match self.untidy {
+            Untidy::Unknown | Untidy::No => return,
+            Untidy::Yes => self.store.clear(&self.id).await.map(drop),
+            Untidy::Pin(pin) => self.store.unpin(&self.id, pin).await,
+        };
+        if tidied.is_ok() {
             self.untidy = Untidy::No;
         }
-        Ok(())
     }
 
     /// The records of the pieces that the memory may not have.
@@ -382,8 +393,12 @@ impl Session {
             // What only the old pin holds is to be erased as well. And the pin of the session that was
             // opened is erased by nobody else.
             let foreign = self.pin != 0 && !self.numbers.gave(self.pin);
-            if write.change == Change::Replace || foreign {
-                self.untidy = Untidy::Yes;
+            match write.change {
+                Change::Replace => self.untidy = Untidy::Yes,
+                Change::Extend if foreign && self.untidy == Untidy::No => {
+                    self.untidy = Untidy::Pin(self.pin);
+                }
+                Change::Extend => {}
             }
             self.pin = write.pin;
         }

@@ -107,46 +107,31 @@ impl Inspection<'_> {
         let cache = self.opening(&home).for_inspection()?.cache;
         let usage = cache.usage().await.map_err(Trouble::failed)?;
         let totals = cache.ledger().totals().map_err(Trouble::failed)?;
-        let mut sum = Totals::default();
-        totals.iter().for_each(|(_, _, of_name)| sum += *of_name);
+        // Whoever's answer is kept has paid the model himself: it would be counted twice.
+        let (models, calls): (Vec<Named>, Vec<Named>) = totals
+            .into_iter()
+            .partition(|(kind, ..)| kind == Kind::Prefix.as_str());
+        let (sum, of_models) = (all(&calls), all(&models));
         if as_json {
-            let names: Vec<Value> = totals
-                .iter()
-                .map(|(kind, name, totals)| json!({"kind": kind, "name": name, "totals": totals}))
-                .collect();
             return render::json(&json!({
                 "memory": home.memory, "ledger": home.ledger,
-                "entries": usage.records, "bytes": usage.bytes, "totals": sum, "names": names,
+                "entries": usage.records, "bytes": usage.bytes,
+                "totals": sum, "names": as_json_rows(&calls),
+                "models": { "totals": of_models, "names": as_json_rows(&models) },
             }));
         }
-        let mut rows = vec![
-            [
-                "action",
-                "hits",
-                "coalesced",
-                "paid",
-                "failed",
-                "cost",
-                "saved",
-            ]
-            .map(ToOwned::to_owned)
-            .to_vec(),
-        ];
-        let named = totals
-            .iter()
-            .map(|(_, name, totals)| (name.as_str(), totals));
-        rows.extend(
-            named
-                .chain([("all", &sum)])
-                .map(|(name, totals)| row(name, totals)),
-        );
-        let head = format!(
+        let mut text = format!(
             "{}\n{}, {}\n\n",
             home.memory.display(),
             render::count(usage.records, "entry", "entries"),
             render::bytes(usage.bytes)
         );
-        render::out(&(head + &render::table::columns(&rows)))
+        text += &table("action", &calls, &sum);
+        if !models.is_empty() {
+            text += "\nanswers of models in conversations; saved by the providers' own caches:\n";
+            text += &table("model", &models, &of_models);
+        }
+        render::out(&text)
     }
 
     async fn export(
@@ -237,6 +222,36 @@ fn adopt(home: &Home, key: &cachalot_core::DigestKey, warn: &Warn) -> Result<()>
         )));
     }
     key.store(&home.digest_key).map_err(Trouble::failed)
+}
+
+/// The totals of what has one name, with its kind.
+type Named = (String, String, Totals);
+
+fn all(named: &[Named]) -> Totals {
+    let mut sum = Totals::default();
+    named.iter().for_each(|(_, _, totals)| sum += *totals);
+    sum
+}
+
+fn as_json_rows(named: &[Named]) -> Vec<Value> {
+    let rows = named.iter();
+    rows.map(|(kind, name, totals)| json!({"kind": kind, "name": name, "totals": totals}))
+        .collect()
+}
+
+/// A table of what was called, with its sum.
+fn table(what: &str, named: &[Named], sum: &Totals) -> String {
+    let heads = [what, "hits", "coalesced", "paid", "failed", "cost", "saved"];
+    let names = named
+        .iter()
+        .map(|(_, name, totals)| (name.as_str(), totals));
+    let rows = names
+        .chain([("all", sum)])
+        .map(|(name, totals)| row(name, totals));
+    let rows: Vec<Vec<String>> = std::iter::once(heads.map(str::to_owned).to_vec())
+        .chain(rows)
+        .collect();
+    render::table::columns(&rows)
 }
 
 fn row(name: &str, totals: &Totals) -> Vec<String> {

@@ -90,70 +90,70 @@ fn doubled(
     )
 }
 
-/// The memory fails at any one call of an append, before or after doing it: the session is as it was,
-/// can go on (with the same message, another one, or none), and is read back as it then is.
+/// The memory fails at any one call of an append, before or after doing it, whether the session was
+/// just created or opened again: the session is as it was, can go on (with the same message, another
+/// one, or none), and is read back as it then is.
 #[test]
 fn an_append_that_failed_is_no_part_of_the_session() {
-    for fate in [Fate::Refused, Fate::Unheard] {
-        for what in ["same", "other", "nothing"] {
-            let mut failures = 0;
-            for at in 0..24 {
-                run(async {
-                    let (from, next) = (Arc::new(AtomicU64::new(u64::MAX)), AtomicU64::new(0));
-                    let failing = Arc::clone(&from);
-                    let (sessions, plain, clock) = doubled(move |_| {
-                        let number = next.fetch_add(1, Ordering::SeqCst);
-                        match number == failing.load(Ordering::SeqCst) {
-                            true => fate,
-                            false => Fate::Done,
-                        }
-                    });
-                    let prompt = frozen(&Messages);
-                    let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
-                    say(&mut session, Message::user("a")).await;
-                    let before = ids(&session.prompt);
-                    let so_far = calls().await;
-                    from.store(so_far + at, Ordering::SeqCst);
-                    if try_say(&mut session, Message::assistant("b")).await.is_ok() {
-                        return;
-                    }
-                    failures += 1;
-                    // If it was not heard that it got the right to write, that has to lapse.
-                    clock.advance(Duration::from_secs(6));
-                    assert_eq!(ids(&session.prompt), before);
-                    // Perhaps it was made, and then what only the old state needs may go.
-                    plain.sweep().await.unwrap();
-                    match what {
-                        "same" => say(&mut session, Message::assistant("b")).await,
-                        "other" => say(&mut session, Message::assistant("c")).await,
-                        _ => session.save().await.unwrap(),
-                    }
-                    plain.sweep().await.unwrap();
-                    let again = plain.open("one").await.unwrap().unwrap();
-                    assert_eq!(ids(&again.prompt), ids(&session.prompt), "{at}");
-                    say(&mut session, Message::user("d")).await;
-                    plain.sweep().await.unwrap();
-                    let again = plain.open("one").await.unwrap().unwrap();
-                    assert_eq!(ids(&again.prompt), ids(&session.prompt), "{at}");
-                });
-            }
-            assert!(failures >= 6, "only {failures} calls could fail");
+    let ends = ["same", "other", "nothing"];
+    for (opened, fate) in [
+        (false, Fate::Refused),
+        (false, Fate::Unheard),
+        (true, Fate::Refused),
+        (true, Fate::Unheard),
+    ] {
+        for what in ends {
+            let failed = (0..24).filter(|at| run(fails_once(opened, fate, *at, what)));
+            let failed = failed.count();
+            assert!(failed >= 6, "only {failed} calls could fail");
         }
     }
 }
 
-/// How many calls creating a session and one append take, found out by doing it again.
-async fn calls() -> u64 {
-    let count = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&count);
-    let (sessions, ..) = doubled(move |_| {
-        counted.fetch_add(1, Ordering::SeqCst);
-        Fate::Done
+/// The call `at` of an append fails, if there is such a call; whether the append did.
+async fn fails_once(opened: bool, fate: Fate, at: u64, what: &str) -> bool {
+    let (failing, next) = (
+        Arc::new(AtomicU64::new(u64::MAX)),
+        Arc::new(AtomicU64::new(0)),
+    );
+    let (told, counted) = (Arc::clone(&failing), Arc::clone(&next));
+    let (sessions, plain, clock) = doubled(move |_| {
+        let number = counted.fetch_add(1, Ordering::SeqCst);
+        match number == told.load(Ordering::SeqCst) {
+            true => fate,
+            false => Fate::Done,
+        }
     });
     let prompt = frozen(&Messages);
     let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
     say(&mut session, Message::user("a")).await;
-    count.load(Ordering::SeqCst)
+    if opened {
+        session = sessions.open("one").await.unwrap().unwrap();
+    }
+    let before = ids(&session.prompt);
+    failing.store(next.load(Ordering::SeqCst) + at, Ordering::SeqCst);
+    let done = try_say(&mut session, Message::assistant("b")).await.is_ok();
+    // If it was not heard that it got the right to write, that has to lapse.
+    clock.advance(Duration::from_secs(6));
+    if !done {
+        assert_eq!(ids(&session.prompt), before);
+    }
+    // Perhaps it was made, and then what only the old state needs may go.
+    plain.sweep().await.unwrap();
+    match what {
+        _ if done => {}
+        "same" => say(&mut session, Message::assistant("b")).await,
+        "other" => say(&mut session, Message::assistant("c")).await,
+        _ => session.save().await.unwrap(),
+    }
+    plain.sweep().await.unwrap();
+    let again = plain.open("one").await.unwrap().unwrap();
+    assert_eq!(ids(&again.prompt), ids(&session.prompt), "{at}");
+    say(&mut session, Message::user("d")).await;
+    plain.sweep().await.unwrap();
+    let again = plain.open("one").await.unwrap().unwrap();
+    assert_eq!(ids(&again.prompt), ids(&session.prompt), "{at}");
+    !done
 }
 
 /// An append is dropped after any number of steps: the same.
@@ -206,4 +206,29 @@ fn an_append_that_was_cancelled_is_no_part_of_the_session() {
         }
         assert!(cancelled >= 12, "only {cancelled} could be cancelled");
     }
+}
+
+/// Every call is paid for. The numbers are those of the protocol: the right to write and a number for
+/// the pin; a look at the record, and after opening at the pins; the pin; a look at the piece, the
+/// piece, another look; the record; after opening, the pin of the one before goes.
+#[test]
+fn an_append_takes_few_calls() {
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    let (sessions, ..) = doubled(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Fate::Done
+    });
+    run(async {
+        let prompt = frozen(&Messages);
+        sessions.create_from(head("one"), prompt).await.unwrap();
+        let mut session = sessions.open("one").await.unwrap().unwrap();
+        let mut calls = Vec::new();
+        for text in ["a", "b", "c"] {
+            let before = count.load(Ordering::SeqCst);
+            say(&mut session, Message::user(text)).await;
+            calls.push(count.load(Ordering::SeqCst) - before);
+        }
+        assert_eq!(calls, [10, 7, 7]);
+    });
 }

@@ -75,7 +75,7 @@ fn confirm(confirmed: &Confirmed, session: &Session) {
 /// The same few messages for everybody, so that the same pieces are written and removed at once.
 const TEXTS: [&str; 2] = ["a", "b"];
 
-/// Creates a session, talks, and perhaps removes it.
+/// Creates a session, talks, opens it anew now and then, and perhaps removes it.
 async fn life(
     sessions: Sessions,
     confirmed: Confirmed,
@@ -92,6 +92,10 @@ async fn life(
     };
     confirm(&confirmed, &session);
     for _ in 0..with {
+        // Whoever opens it anew leaves the pin of the one before.
+        if choices.below(3) == 0 {
+            session = sessions.open(&id).await.unwrap().unwrap();
+        }
         match try_say(&mut session, Message::user(TEXTS[choices.below(2)])).await {
             Ok(()) => confirm(&confirmed, &session),
             Err(error) => assert!(
