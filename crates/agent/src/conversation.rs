@@ -52,18 +52,25 @@ pub(crate) const CHANGED: &str = "@changed";
 #[derive(Debug, Clone)]
 pub(crate) struct Shown {
     pub(crate) tools: Vec<ToolDefinition>,
-    /// Empty: none.
-    pub(crate) system: String,
+    /// Tiers, the most stable first: what the agent is told, and what its toolsets say of themselves.
+    /// What changes from turn to turn is in no tier, but in the newest message.
+    pub(crate) system: Vec<String>,
 }
 
 impl Shown {
     /// As this model is sent it.
     fn rendered(&self, model: &Model) -> Frozen {
         let wire = model.wire();
-        let system = Some(self.system.as_str()).filter(|text| crate::said::is_visible(text));
+        // Each tier ends with a place for a marker. Where the system's text stands among the messages,
+        // many models take only one of them.
+        let tiers = match wire.layout().system {
+            Some(_) => self.system.clone(),
+            None if self.system.is_empty() => Vec::new(),
+            None => vec![self.system.join("\n\n")],
+        };
         Frozen {
             tools: self.tools.iter().map(|tool| wire.tool(tool)).collect(),
-            system: system.map(|text| wire.system(text)).into_iter().collect(),
+            system: tiers.iter().map(|text| wire.system(text)).collect(),
         }
     }
 }

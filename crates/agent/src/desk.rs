@@ -287,12 +287,16 @@ pub(crate) async fn equip(
     for warning in warnings {
         herald.notify("warning", None, &warning).await;
     }
-    let mut system = vec![agent.instruction.trim_end().to_owned()];
-    system.extend(toolboxes.instructions(&shared.team, agent));
+    let mut of_toolsets = toolboxes.instructions(&shared.team, agent);
+    of_toolsets.retain(|text| crate::said::is_visible(text));
+    let mut system = vec![
+        agent.instruction.trim_end().to_owned(),
+        of_toolsets.join("\n\n"),
+    ];
     system.retain(|text| crate::said::is_visible(text));
     let shown = Shown {
         tools: toolbox.definitions(),
-        system: system.join("\n\n"),
+        system,
     };
     Ok(Equipment {
         toolbox,

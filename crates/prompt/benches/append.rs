@@ -237,6 +237,8 @@ fn saved(prompt: &Prompt) {
         revision: 0,
         updated: 0,
     };
+    // Dropping a conversation takes time, too.
+    let mut done = Vec::new();
     let [put, append, opening, first] = in_turns(
         SAVES,
         1,
@@ -255,6 +257,7 @@ fn saved(prompt: &Prompt) {
                 let mut session = opened.pop().unwrap();
                 let rendered = pieces(&next);
                 runtime.block_on(session.append(next, &rendered)).unwrap();
+                done.push(session);
             },
         ],
     );
