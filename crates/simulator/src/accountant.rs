@@ -5,8 +5,10 @@ use std::fmt;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use cachalot_core::{Digest, Millis};
+use serde_json::Value;
 
 use crate::accounting::{self, Rules};
+use crate::ids;
 use crate::wire::responses::Items;
 use crate::wire::{Format, Judge, Prompt, Refusal};
 
@@ -111,6 +113,29 @@ impl From<Refusal> for Refused {
     }
 }
 
+/// Puts our own seals onto what a model has thought: those of a real provider cannot be checked here,
+/// and no price depends on them.
+fn seal(body: &mut Value) {
+    for items in ["input", "messages"] {
+        let items = body.get_mut(items).and_then(Value::as_array_mut);
+        for item in items.into_iter().flatten() {
+            let sealed = item.get("encrypted_content").and_then(Value::as_str);
+            // A seal is twice as long as what is sealed: so the length stays what it was.
+            let sealed = sealed.map(|text| &text[..text.floor_char_boundary(text.len() / 2)]);
+            if let Some(sealed) = sealed.map(ids::encrypted) {
+                item["encrypted_content"] = sealed.into();
+            }
+            let blocks = item.get_mut("content").and_then(Value::as_array_mut);
+            for block in blocks.into_iter().flatten() {
+                let thought = block.get("thinking").and_then(Value::as_str);
+                if let Some(signature) = thought.map(ids::signature) {
+                    block["signature"] = signature.into();
+                }
+            }
+        }
+    }
+}
+
 /// Tells what requests cost, one after the other, as the server does, without one: the same reading
 /// of the formats, the same rules, caches that are empty at first. One organisation sends them all.
 pub struct Accountant {
@@ -149,8 +174,9 @@ impl Accountant {
         body: &[u8],
         at: Millis,
     ) -> Result<Accounted, Refused> {
-        let value = serde_json::from_slice(body)
+        let mut value = serde_json::from_slice(body)
             .map_err(|error| Refused(format!("the body is not JSON: {error}")))?;
+        seal(&mut value);
         let judge = Judge {
             headers: &self.headers,
             rules: &self.rules,

@@ -1,5 +1,6 @@
 //! Chat Completions.
 
+mod gateway;
 mod message;
 mod write;
 
@@ -92,10 +93,16 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
     let settings = openai::settings(request, &settings, schema.as_ref());
     let parts: Vec<Part> = messages.into_iter().map(|message| message.part).collect();
     let tools = openai::list(request, "tools")?;
-    let prompt = openai::prompt(judge, model, cache, settings, tools, parts);
+    let prompt = if gateway::is_anthropics(model) {
+        let messages = openai::list(request, "messages")?;
+        let prompt = gateway::prompt(judge, model, settings, tools, messages, parts);
+        Prompt::Anthropic(prompt)
+    } else {
+        Prompt::OpenAi(openai::prompt(judge, model, cache, settings, tools, parts))
+    };
     Ok(Request {
         dialogue,
-        prompt: Prompt::OpenAi(prompt),
+        prompt,
         limit,
         stops,
         is_streamed,
@@ -103,7 +110,8 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
         form: super::Form::Chat(Form {
             model: model.to_owned(),
             has_usage_chunk: has_usage_chunk(request),
-            charges_writes: rules.caching == crate::accounting::Caching::Exact,
+            charges_writes: rules.caching == crate::accounting::Caching::Exact
+                || gateway::is_anthropics(model),
         }),
     })
 }

@@ -6,6 +6,7 @@ mod anthropic_cache;
 mod built_in;
 mod chat;
 mod faults;
+mod gateway;
 mod lifecycle;
 mod messages;
 mod openai_cache;

@@ -69,8 +69,9 @@ fn finish_reason(stop: &Stop) -> &'static str {
 
 fn usage(tokens: &Tokens, form: &Form) -> Value {
     let mut prompt = json!({"cached_tokens": tokens.read, "audio_tokens": 0});
-    if form.charges_writes || tokens.written > 0 {
-        prompt["cache_write_tokens"] = Value::from(tokens.written);
+    let written = tokens.written + tokens.written_1h;
+    if form.charges_writes || written > 0 {
+        prompt["cache_write_tokens"] = Value::from(written);
     }
     json!({
         "prompt_tokens": tokens.input(),

@@ -1,0 +1,87 @@
+//! Chat requests to Anthropic's models, as gateways (OpenRouter, LiteLLM) take them: what they write to
+//! and read from a cache goes by Anthropic's rules, at the `cache_control` of parts.
+//!
+//! <https://openrouter.ai/docs/guides/best-practices/prompt-caching>
+
+use serde_json::Value;
+
+use super::super::Judge;
+use super::super::openai::{Part, Speaker};
+use crate::accounting::Content;
+use crate::accounting::anthropic::{Block, Level, Prompt, Run, Ttl};
+
+/// Whether a model is one of Anthropic's.
+pub(super) fn is_anthropics(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    name.starts_with("claude")
+}
+
+/// What caching depends on. `messages` are those that `parts` were read from.
+pub(super) fn prompt(
+    judge: &Judge<'_>,
+    model: &str,
+    settings: Content,
+    tools: &[Value],
+    messages: &[Value],
+    parts: Vec<Part>,
+) -> Prompt {
+    let tools = tools.iter().map(|tool| Block {
+        content: Content {
+            frame: "tool".to_owned(),
+            text: tool.to_string(),
+            images: 0,
+        },
+        breakpoint: time(tool),
+        run: Run::Alone,
+    });
+    let mut levels = [Level::default(), Level::default(), Level::default()];
+    levels[0] = Level {
+        settings,
+        blocks: tools.collect(),
+    };
+    let mut begun = false;
+    for (part, message) in parts.into_iter().zip(messages) {
+        begun |= part.speaker != Speaker::Developer;
+        levels[if begun { 2 } else { 1 }]
+            .blocks
+            .extend(blocks(part, message));
+    }
+    Prompt {
+        namespace: judge.namespace,
+        model: model.rsplit('/').next().unwrap_or(model).to_owned(),
+        levels,
+    }
+}
+
+/// The blocks of a message: what was thought, its parts, its calls.
+fn blocks(part: Part, message: &Value) -> impl Iterator<Item = Block> {
+    let parts = message.get("content").and_then(Value::as_array);
+    let times: Vec<Option<Ttl>> = parts.into_iter().flatten().map(time).collect();
+    let thought = usize::from(
+        message
+            .get("reasoning_content")
+            .is_some_and(Value::is_string),
+    );
+    let calls_from = thought + parts.map_or(1, Vec::len);
+    let is_result = part.speaker == Speaker::Tool;
+    let blocks = part.blocks.into_iter().enumerate();
+    blocks.map(move |(at, block)| Block {
+        content: block.content,
+        breakpoint: at.checked_sub(thought).and_then(|at| *times.get(at)?),
+        run: match is_result {
+            true => Run::ToolResults,
+            false if at >= calls_from => Run::ToolUses,
+            false => Run::Alone,
+        },
+    })
+}
+
+fn time(part: &Value) -> Option<Ttl> {
+    let marker = part
+        .get("cache_control")
+        .filter(|marker| !marker.is_null())?;
+    match marker.get("ttl").and_then(Value::as_str) {
+        Some("1h") => Some(Ttl::OneHour),
+        _ => Some(Ttl::FiveMinutes),
+    }
+}

@@ -1,0 +1,59 @@
+//! Anthropic's models behind a gateway that speaks OpenAI's format.
+
+use cachalot_simulator::Script;
+use serde_json::{Value, json};
+
+use crate::{client, timed};
+
+/// A chat with one of Anthropic's models behind a gateway, with or without markers.
+fn through_a_gateway(turns: usize, is_marked: bool, ttl: &str) -> Value {
+    let part = |text: String| match is_marked {
+        true => {
+            json!([{"type": "text", "text": text, "cache_control": {"type": "ephemeral", "ttl": ttl}}])
+        }
+        false => json!([{"type": "text", "text": text}]),
+    };
+    let mut messages = vec![json!({"role": "system", "content": part("s".repeat(9_000))})];
+    for turn in 0..turns {
+        messages.push(json!({"role": "user", "content": format!("question {turn}")}));
+        messages.push(json!({"role": "assistant", "content": "answer"}));
+    }
+    messages.push(json!({"role": "user", "content": "last"}));
+    json!({"model": "anthropic/claude-sonnet-4.5", "messages": messages})
+}
+
+#[tokio::test]
+async fn a_gateway_to_anthropic_caches_at_its_markers_only() {
+    let (running, clock) = timed(Script::answers(vec!["a"; 8])).await;
+    let url = format!("{}/v1/chat/completions", running.url());
+    let mut seen = Vec::new();
+    for (turns, is_marked, ttl, later) in [
+        (0, false, "5m", 0),
+        (1, false, "5m", 0),
+        (0, true, "5m", 0),
+        (1, true, "5m", 60),
+        (2, true, "5m", 400),
+        (0, true, "1h", 0),
+    ] {
+        clock.advance(std::time::Duration::from_secs(later));
+        let body = through_a_gateway(turns, is_marked, ttl);
+        let response = client()
+            .post(&url)
+            .bearer_auth("k")
+            .json(&body)
+            .send()
+            .await
+            .unwrap();
+        let usage = response.json::<Value>().await.unwrap()["usage"].clone();
+        let detail =
+            |name: &str| usage["prompt_tokens_details"][name].as_u64().unwrap_or(0) > 1_024;
+        seen.push((detail("cached_tokens"), detail("cache_write_tokens")));
+    }
+    let (nothing, written, read) = ((false, false), (false, true), (true, false));
+    assert_eq!(seen, [nothing, nothing, written, read, written, read]);
+    assert!(
+        running.violations().is_empty(),
+        "{:?}",
+        running.violations()
+    );
+}
