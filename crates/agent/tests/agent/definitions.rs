@@ -424,4 +424,11 @@ fn what_is_wrong_with_a_review_is_told_with_its_place() {
     assert_eq!(of("{tools: [grep, 5]}"), at("wrong-type", "5"));
     let both = "{model: gpt-4o-mini, inherit: prompt}";
     assert_eq!(of(both), at("conflicting-keys", "prompt"));
+    // Its own model has read the conversation.
+    for inherit in ["full", "prompt", "session", "none"] {
+        let own = format!(
+            "agents: {{a: {{model: gpt-4o, review: {{model: gpt-4o, inherit: {inherit}}}}}}}"
+        );
+        assert!(load(&own, std::path::Path::new(".")).is_ok(), "{inherit}");
+    }
 }

@@ -1,7 +1,9 @@
 //! Forks of a chat: what they inherit, what they may do, and whose they are.
 
+mod apart;
 mod differences;
 mod gate;
+mod limits;
 mod options;
 mod own;
 mod sub_agents;
@@ -11,12 +13,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use cachalot_agent::{Cancel, Chat, ForkReport, ForkSpec, Inherit};
+use cachalot_agent::{Cancel, Chat, ForkReport, ForkSpec, Inherit, ReviewReport};
 use cachalot_core::{Effects, Extent};
 use cachalot_simulator::ScriptedReply;
 use cachalot_tools::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
 use serde_json::{Value, json};
 
+use crate::told::Note;
 use crate::world::{WIRES, Wire, World};
 
 /// What providers find worth keeping.
@@ -53,6 +56,16 @@ pub(super) fn spec(tools: &[&str], inherit: Inherit) -> ForkSpec {
 pub(super) async fn forked(chat: &Chat, spec: ForkSpec, message: &str) -> ForkReport {
     let fork = chat.fork(spec).unwrap();
     fork.run(message, &Cancel::default()).await.unwrap()
+}
+
+/// The first review that was told of.
+pub(super) fn review(world: &World) -> ReviewReport {
+    let review = |note| match note {
+        Note::Reviewed(report) => Some(*report),
+        _ => None,
+    };
+    let mut notes = world.told.notes().into_iter();
+    notes.find_map(review).expect("a review")
 }
 
 /// A tool that remembers with what it was entered.

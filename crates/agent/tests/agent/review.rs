@@ -1,5 +1,6 @@
 //! Reviews, side questions, and tools that are taken over.
 
+mod due;
 mod reload;
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::{Memory, Reserved};
 use cachalot_model::Message;
 use cachalot_model::wire::anthropic::Messages;
-use cachalot_prompt::{SESSIONS, Sessions};
+use cachalot_prompt::{PIECES, SESSIONS, Sessions};
 
 use crate::double::{Double, Fate};
 use crate::{frozen, head, ids, run, run_paused, said, say, try_say};
@@ -75,19 +75,62 @@ fn a_slow_memory() {
     });
 }
 
-/// Sessions in a memory that fails as told, the same without failures, and their clock.
+/// Sessions in a memory that fails as told, the same without failures, their clock, and the memory
+/// behind.
 fn doubled(
     decide: impl Fn(u64) -> Fate + Send + Sync + 'static,
-) -> (Sessions, Sessions, Arc<ManualClock>) {
+) -> (Sessions, Sessions, Arc<ManualClock>, Arc<dyn Memory>) {
     let clock = Arc::new(ManualClock::at(0));
     let inner: Arc<dyn Memory> = Arc::new(InProcessMemory::new(clock.clone()));
     let double = Arc::new(Double::new(Arc::clone(&inner), decide));
     let seals = Arc::new(Seals::none());
     (
         Sessions::new(double, clock.clone(), Arc::clone(&seals)),
-        Sessions::new(inner, clock.clone(), seals),
+        Sessions::new(Arc::clone(&inner), clock.clone(), seals),
         clock,
+        inner,
     )
+}
+
+/// One call that fails, once it is said which.
+struct Failing {
+    calls: AtomicU64,
+    at: AtomicU64,
+}
+
+impl Failing {
+    fn never() -> Arc<Self> {
+        Arc::new(Self {
+            calls: AtomicU64::new(0),
+            at: AtomicU64::new(u64::MAX),
+        })
+    }
+
+    /// What becomes of every call, and of the one that fails.
+    fn with(self: &Arc<Self>, fate: Fate) -> impl Fn(u64) -> Fate + Send + Sync + 'static {
+        let this = Arc::clone(self);
+        move |number| {
+            this.calls.fetch_add(1, Ordering::SeqCst);
+            match number == this.at.load(Ordering::SeqCst) {
+                true => fate,
+                false => Fate::Done,
+            }
+        }
+    }
+
+    fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    /// The call that fails is the one behind so many more.
+    fn after(&self, calls: u64) {
+        self.at.store(self.calls() + calls, Ordering::SeqCst);
+    }
+
+    /// No further call fails.
+    fn stop(&self) {
+        self.at.store(u64::MAX, Ordering::SeqCst);
+    }
 }
 
 /// The memory fails at any one call of an append, before or after doing it, whether the session was
@@ -112,18 +155,8 @@ fn an_append_that_failed_is_no_part_of_the_session() {
 
 /// The call `at` of an append fails, if there is such a call; whether the append did.
 async fn fails_once(opened: bool, fate: Fate, at: u64, what: &str) -> bool {
-    let (failing, next) = (
-        Arc::new(AtomicU64::new(u64::MAX)),
-        Arc::new(AtomicU64::new(0)),
-    );
-    let (told, counted) = (Arc::clone(&failing), Arc::clone(&next));
-    let (sessions, plain, clock) = doubled(move |_| {
-        let number = counted.fetch_add(1, Ordering::SeqCst);
-        match number == told.load(Ordering::SeqCst) {
-            true => fate,
-            false => Fate::Done,
-        }
-    });
+    let failing = Failing::never();
+    let (sessions, plain, clock, _) = doubled(failing.with(fate));
     let prompt = frozen(&Messages);
     let mut session = sessions.create_from(head("one"), prompt).await.unwrap();
     say(&mut session, Message::user("a")).await;
@@ -131,9 +164,9 @@ async fn fails_once(opened: bool, fate: Fate, at: u64, what: &str) -> bool {
         session = sessions.open("one").await.unwrap().unwrap();
     }
     let before = ids(&session.prompt);
-    failing.store(next.load(Ordering::SeqCst) + at, Ordering::SeqCst);
+    failing.after(at);
     let done = try_say(&mut session, Message::assistant("b")).await.is_ok();
-    failing.store(u64::MAX, Ordering::SeqCst);
+    failing.stop();
     // If it was not heard that it got the right to write, that has to lapse.
     clock.advance(Duration::from_secs(6));
     if !done {
@@ -214,22 +247,41 @@ fn an_append_that_was_cancelled_is_no_part_of_the_session() {
 /// piece, another look; the record; after opening, the pin of the one before goes.
 #[test]
 fn an_append_takes_few_calls() {
-    let count = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&count);
-    let (sessions, ..) = doubled(move |_| {
-        counted.fetch_add(1, Ordering::SeqCst);
-        Fate::Done
-    });
+    let counting = Failing::never();
+    let (sessions, ..) = doubled(counting.with(Fate::Done));
     run(async {
         let prompt = frozen(&Messages);
         sessions.create_from(head("one"), prompt).await.unwrap();
         let mut session = sessions.open("one").await.unwrap().unwrap();
         let mut calls = Vec::new();
         for text in ["a", "b", "c"] {
-            let before = count.load(Ordering::SeqCst);
+            let before = counting.calls();
             say(&mut session, Message::user(text)).await;
-            calls.push(count.load(Ordering::SeqCst) - before);
+            calls.push(counting.calls() - before);
         }
-        assert_eq!(calls, [10, 7, 7]);
+        assert_eq!(calls, [FIRST, 7, 7]);
+    });
+}
+
+/// The calls of the first append after a session was opened. The last one erases a pin.
+const FIRST: u64 = 10;
+
+#[test]
+fn a_pin_that_could_not_be_erased_goes_with_the_next_append() {
+    let failing = Failing::never();
+    let (sessions, _, _, memory) = doubled(failing.with(Fate::Refused));
+    run(async {
+        let prompt = frozen(&Messages);
+        sessions.create_from(head("one"), prompt).await.unwrap();
+        let mut session = sessions.open("one").await.unwrap().unwrap();
+        failing.after(FIRST - 1);
+        let mut pins = Vec::new();
+        for text in ["a", "b", "c"] {
+            say(&mut session, Message::user(text)).await;
+            let all = memory.usage(PIECES).settle().await.unwrap().records;
+            pins.push(all - session.prompt.len() as u64);
+        }
+        // That of the session that was opened, and its own, which go ten at a time.
+        assert_eq!(pins, [2, 2, 3]);
     });
 }

@@ -2,6 +2,7 @@
 
 mod accounting;
 mod keep;
+mod long_turns;
 
 use cachalot_model::wire::{MarkerTime, Rendered, Wire, anthropic::Messages};
 use cachalot_model::{Block, Format, Limits, Marking, Message, Role};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cachalot_core::{ManualClock, Seals};
+use cachalot_core::{DigestKey, ManualClock, Seals};
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::{Filter, Memory, Page, Record};
 use cachalot_model::Message;
@@ -327,4 +327,34 @@ fn damaged_sessions_are_listed_and_spoil_nothing() {
         let again = sessions.tree(&Listing::default()).await.unwrap();
         assert_eq!(again.runs, sound.runs);
     });
+}
+
+#[test]
+fn secrets_are_masked_in_the_words_of_a_run() {
+    let seals = Seals::under(DigestKey::new([7; 32]));
+    seals.learn("hunter2hunter2");
+    let key = "sk-proj-abcdEFGH1234567890abcdEFGH1234567890";
+    let mut forest = Forest::new(Arc::new(seals));
+    for text in [
+        format!("{key} is my key"),
+        // It would be cut in two.
+        format!("{} {key}", "word ".repeat(10)),
+        "log in with hunter2hunter2 please".to_owned(),
+    ] {
+        forest.insert("one", &talk(&frozen(&Messages), &[&text]));
+    }
+    let words: Vec<String> = forest
+        .tree()
+        .runs
+        .into_iter()
+        .filter_map(|run| run.words)
+        .collect();
+    assert_eq!(words.len(), 3, "{words:?}");
+    for words in &words {
+        assert!(
+            !words.contains("sk-p") && !words.contains("hunter2"),
+            "{words}"
+        );
+        assert!(words.contains("[secret"), "{words}");
+    }
 }

@@ -131,6 +131,12 @@ fn a_conversation_that_is_resumed_is_compared_with_what_was_sent_elsewhere() {
         .answer(used(0, 2_300), &rules(), &Seals::none())
         .unwrap();
     assert_eq!(found.reason, Reason::EvictedOrUnknown, "{found:?}");
+    let mut late = Watch::resumed(asked(&first, "m", 0));
+    late.ask(asked(&second, "m", 7_200_000));
+    let found = late
+        .answer(used(0, 2_300), &rules(), &Seals::none())
+        .unwrap();
+    assert_eq!(found.reason, Reason::Expired, "{found:?}");
     assert!(
         watch.answer(None, &rules(), &Seals::none()).is_none(),
         "nothing was asked"

@@ -122,9 +122,9 @@ async fn settings_that_are_not_those_of_the_last_request_are_named_and_refused_o
         let report = forked(&chat, spec(&[], Inherit::Full), "Look back.").await;
         assert_eq!((report.text.as_str(), named(&report)), ("yes", vec![what]));
         let is_warned = |note: &Note| match note {
+            // Whose warning it is, is said once.
             Note::Fork(holder, note) => {
-                holder == "the review"
-                    && matches!(&**note, Note::Warning(_, text) if *text == refused.message)
+                matches!(&**note, Note::Warning(_, text) if refused.message == format!("{holder}: {text}"))
             }
             _ => false,
         };

@@ -10,8 +10,7 @@ use cachalot_simulator::accounting::Rules;
 use cachalot_simulator::{Accountant, Format, Received, ScriptedReply};
 use serde_json::{Value, json};
 
-use super::{Recording, forked, spec, whales};
-use crate::told::Note;
+use super::{Recording, forked, review, spec, whales};
 use crate::world::{NOW, Wire, World};
 
 /// Somebody who reads what was sent before: a format, and what decides how it is cached.
@@ -210,8 +209,8 @@ async fn the_options_cost_what_the_documentation_says() {
     );
 }
 
-/// Of the source: a review was sent as if nothing had been said before, and reported that nothing of
-/// it had been cached.
+/// What forks were made for: without them, a review is sent as if nothing had been said before, and
+/// nothing of it is read from a cache.
 #[tokio::test]
 async fn the_first_request_of_a_review_reads_its_parents_cached_prefix_and_with_none_nothing() {
     let thinking = Provider {
@@ -223,10 +222,10 @@ async fn the_first_request_of_a_review_reads_its_parents_cached_prefix_and_with_
     for provider in PROVIDERS.iter().chain([&thinking]) {
         for (option, inherits) in [("full", true), ("none", false)] {
             let replies = ["1,200 m.", "In May.", "Nothing to keep."].map(ScriptedReply::text);
-            let review = format!(
+            let keys = format!(
                 "toolsets: [{{type: filesystem}}]\n    review: {{every_turns: 2, inherit: {option}}}"
             );
-            let file = whales("").replace("toolsets: [{type: filesystem}]", &review);
+            let file = whales("").replace("toolsets: [{type: filesystem}]", &keys);
             let world = provider.world(&file, replies.to_vec()).await;
             let mut chat = world.chat().await;
             world.turn(&mut chat, "How deep?").await;
@@ -235,15 +234,7 @@ async fn the_first_request_of_a_review_reads_its_parents_cached_prefix_and_with_
             let received = world.simulator.received();
             let parent = cached_prefix(&received[..2]);
             assert!(parent > 1_024, "{}", provider.shown);
-            let reviews = world
-                .told
-                .notes()
-                .into_iter()
-                .filter_map(|note| match note {
-                    Note::Reviewed(report) => Some(*report),
-                    _ => None,
-                });
-            let first = reviews.last().unwrap().first.unwrap();
+            let first = review(&world).first.unwrap();
             let expected = if inherits { parent } else { 0 };
             assert_eq!(first.cache_read, expected, "{} {option}", provider.shown);
             assert!(first.total_input() > 1_024, "{} {option}", provider.shown);

@@ -1,0 +1,236 @@
+//! What a fork may use in all, however many work on its behalf at the same time.
+
+use cachalot_agent::{Inherit, Stop};
+use cachalot_hooks::Event;
+use cachalot_hooks::input::PermissionMode;
+use cachalot_simulator::{ScriptedReply, ScriptedUsage};
+use serde_json::json;
+
+use super::{Recording, forked, long, spec, whales};
+use crate::told::Note;
+use crate::world::{WIRES, Wire, World};
+
+fn team(keys: &str) -> String {
+    format!(
+        "
+agents:
+  root:
+    model: test
+    instruction: '{}'
+    sub_agents: [{{name: reader, fork: true}}, worker]
+  reader: {{model: test, instruction: Answer in one word.}}
+  worker: {{model: test, instruction: You work.}}
+{keys}",
+        long()
+    )
+}
+
+fn used(reply: ScriptedReply) -> ScriptedReply {
+    reply.with_usage(ScriptedUsage {
+        input: Some(600),
+        output: Some(10),
+        ..ScriptedUsage::default()
+    })
+}
+
+fn text(text: &str) -> ScriptedReply {
+    used(ScriptedReply::text(text))
+}
+
+/// Three tasks at once.
+fn three() -> ScriptedReply {
+    let task = |number: u32| json!({"agent": "reader", "task": format!("task {number}")});
+    let first = ScriptedReply::call("transfer_task", task(1));
+    used(
+        first
+            .and_call("transfer_task", task(2))
+            .and_call("transfer_task", task(3)),
+    )
+}
+
+fn each(world: &World) -> Vec<usize> {
+    (1..world.bodies().len()).collect()
+}
+
+#[tokio::test]
+async fn those_who_work_for_a_fork_at_the_same_time_do_not_all_count_on_the_same_tokens() {
+    for wire in WIRES {
+        let mut replies = vec![text("hello"), three()];
+        replies.extend((0..4).map(|_| text("done")));
+        let world = World::new(wire, &team(""), replies).await;
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "Hello.").await;
+        let mut spec = spec(&["transfer_task"], Inherit::Full);
+        // The fork's first request, and one more.
+        spec.max_input_tokens = Some(1_300);
+        let report = forked(&chat, spec, "Go.").await;
+        assert_eq!(report.sum.model_calls, 2, "{report:?}");
+        assert_eq!(report.sum.usage.total_input(), 1_200, "{report:?}");
+        assert!(matches!(report.stop, Stop::Budget(_)), "{report:?}");
+        let each = each(&world);
+        world.check_between(&each);
+    }
+}
+
+#[tokio::test]
+async fn forks_of_a_turn_do_not_all_count_on_the_same_rest_of_the_budget() {
+    for wire in WIRES {
+        let mut replies = vec![three()];
+        replies.extend((0..4).map(|_| text("done")));
+        let world = World::new(wire, &team("budget: {max_tokens: 1200}\n"), replies).await;
+        let mut chat = world.chat().await;
+        let turn = world.turn(&mut chat, "Go.").await;
+        // 610 were spent, and the first of the three may take the rest.
+        assert_eq!(world.bodies().len(), 2, "{turn:?}");
+        assert!(matches!(turn.stop, Stop::Budget(_)), "{turn:?}");
+        let refused = world
+            .told
+            .ended()
+            .into_iter()
+            .filter(|ended| ended.is_error);
+        assert_eq!(refused.count(), 2);
+        let each = each(&world);
+        world.check_between(&each);
+    }
+}
+
+#[tokio::test]
+async fn what_was_set_aside_for_a_request_that_failed_is_there_again() {
+    let replies = vec![
+        text("hello"),
+        ScriptedReply::error(400),
+        text("Welcome."),
+        text("never"),
+    ];
+    let world = World::new(Wire::Chat, &team("budget: {max_tokens: 1300}\n"), replies).await;
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "Hello.").await;
+    let cancel = cachalot_agent::Cancel::default();
+    chat.turn("Go.", &cancel).await.unwrap_err();
+    assert_eq!(world.turn(&mut chat, "Thanks.").await.text, "Welcome.");
+    world.check();
+}
+
+#[tokio::test]
+async fn the_first_request_is_limited_where_nobody_knows_what_the_last_one_used() {
+    for inherit in [Inherit::Full, Inherit::Session, Inherit::None] {
+        let replies = vec![text("hello"), text("looked"), text("looked")];
+        let world = World::new(Wire::Responses, &team(""), replies)
+            .await
+            .in_file();
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "Hello.").await;
+        let chat = world.resume(chat.session()).await.unwrap();
+        // The instruction alone is longer.
+        let mut limited = spec(&["transfer_task"], inherit);
+        limited.max_input_tokens = Some(1_000);
+        let report = forked(&chat, limited.clone(), "Look back.").await;
+        let Stop::Budget(why) = &report.stop else {
+            panic!("{inherit:?}: {report:?}");
+        };
+        assert!(why.contains("the next request sends about"), "{why}");
+        assert_eq!(world.bodies().len(), 1, "{inherit:?}");
+        limited.max_input_tokens = Some(100_000);
+        assert_eq!(forked(&chat, limited, "Look back.").await.text, "looked");
+        world.check_between(&[1]);
+    }
+}
+
+#[tokio::test]
+async fn the_calls_of_those_who_work_for_a_fork_are_calls_of_the_fork() {
+    let transfer = || {
+        used(ScriptedReply::call(
+            "transfer_task",
+            json!({"agent": "worker", "task": "Work."}),
+        ))
+    };
+    let replies = vec![
+        text("hello"),
+        transfer(),
+        text("worked"),
+        transfer(),
+        text("never"),
+        text("never"),
+    ];
+    let world = World::new(Wire::Messages, &team(""), replies).await;
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "Hello.").await;
+    let mut limited = spec(&["transfer_task"], Inherit::Full);
+    limited.max_iterations = 3;
+    let report = forked(&chat, limited, "Have it done.").await;
+    assert_eq!(
+        (report.sum.model_calls, report.stop),
+        (3, Stop::Iterations(3))
+    );
+    world.check();
+}
+
+#[tokio::test]
+async fn a_name_that_a_model_makes_up_is_reported_as_far_as_it_is_shown() {
+    let long = "x".repeat(3_000);
+    let replies = vec![
+        text("hello"),
+        used(ScriptedReply::call(&long, json!({}))),
+        text("done"),
+    ];
+    let world = World::new(Wire::Chat, &team(""), replies).await;
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "Hello.").await;
+    let report = forked(&chat, spec(&[], Inherit::Full), "Go.").await;
+    assert_eq!(report.denied, ["x".repeat(80)]);
+    world.check();
+}
+
+#[tokio::test]
+async fn a_fork_that_asks_nobody_says_so_to_hooks_and_which_rule_asks() {
+    let file = whales("").replace("{allow: [safe, danger]}", "{allow: ['*'], ask: [danger]}");
+    let replies = vec![
+        text("hello"),
+        used(ScriptedReply::call("danger", json!({}))),
+        text("done"),
+    ];
+    let mut world = World::new(Wire::Chat, &file, replies).await;
+    let danger = Recording::new("danger");
+    world.tools = vec![danger.clone() as _];
+    world.ear.listen([Event::PreToolUse]);
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "Hello.").await;
+    forked(&chat, spec(&["danger"], Inherit::Full), "Go.").await;
+    assert_eq!(danger.times(), 0);
+    let heard = world.ear.heard_of(Event::PreToolUse);
+    assert_eq!(heard[0].permission_mode, PermissionMode::DontAsk);
+    let notes = world.told.notes().into_iter();
+    let mut denials = notes.filter_map(|note| match note {
+        Note::Fork(_, note) => match *note {
+            Note::Ended(ended) => Some(ended.text),
+            _ => None,
+        },
+        _ => None,
+    });
+    let denial = denials.next().unwrap();
+    assert!(
+        denial.contains("the rule `danger` under permissions.ask"),
+        "{denial}"
+    );
+    assert!(!denial.contains("would let it"), "{denial}");
+    world.check();
+}
+
+#[tokio::test]
+async fn a_forked_sub_agent_is_called_by_its_task() {
+    let task = json!({"agent": "reader", "task": "Read the depths."});
+    let replies = vec![
+        used(ScriptedReply::call("transfer_task", task)),
+        text("read"),
+        text("done"),
+    ];
+    let world = World::new(Wire::Chat, &team(""), replies).await;
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "Go.").await;
+    let mut sessions = world.sessions().await.into_iter();
+    let forked = sessions
+        .find(|session| session.head.agent == "reader")
+        .unwrap();
+    assert_eq!(forked.head.title.as_deref(), Some("Read the depths."));
+    world.check_between(&[2]);
+}

@@ -1,0 +1,71 @@
+//! What the documentation says of prefixes is so.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use cachalot_prompt::diagnosis::LikelyCause;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn document(name: &str) -> String {
+    std::fs::read_to_string(root().join("docs").join(name)).unwrap()
+}
+
+#[test]
+fn every_cause_and_its_remedy_are_in_the_documentation() {
+    let document = document("prompt-cache.md");
+    let (_, causes) = document.split_once("\n## Causes and remedies\n").unwrap();
+    let mut found: Vec<&str> = causes
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .collect();
+    let mut expected: Vec<String> = LikelyCause::ALL
+        .iter()
+        .map(|cause| format!("| `{}` | {cause} | {} |", cause.code(), cause.remedy()))
+        .collect();
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+/// The functions of the Rust files below a folder.
+fn functions(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            functions(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let names = text.lines().filter_map(|line| {
+                let (_, rest) = line.split_once("fn ")?;
+                rest.split_once('(').map(|(name, _)| name.to_owned())
+            });
+            found.extend(names);
+        }
+    }
+}
+
+#[test]
+fn the_tests_that_the_documentation_names_are_there() {
+    let document = document("deviations.md");
+    let (_, section) = document
+        .split_once("\n## Reviews and prompt caching\n")
+        .unwrap();
+    let (_, rows) = section.split_once("\n| check | test |\n").unwrap();
+    let (rows, _) = rows.split_once("\n\n").unwrap();
+    let mut known = BTreeSet::new();
+    for folder in ["agent/tests", "prompt/tests", "model/tests", "model/src"] {
+        functions(&root().join("crates").join(folder), &mut known);
+    }
+    let tests: Vec<&str> = rows
+        .lines()
+        .skip(1)
+        .flat_map(|row| row.split('`').skip(1).step_by(2))
+        .collect();
+    assert!(tests.len() > 30, "{}", tests.len());
+    for test in tests {
+        assert!(known.contains(test), "there is no test `{test}`");
+    }
+}
