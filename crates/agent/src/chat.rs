@@ -10,7 +10,7 @@ use crate::desk::Desk;
 use crate::fork::{ForkReport, ForkSpec, Inherit};
 use crate::house::House;
 use crate::report::{Stop, Sum, TurnReport};
-use crate::review::{self, Reviews};
+use crate::review::Reviews;
 use crate::shared::Shared;
 use crate::turn::{Task, Turn};
 use crate::{Cancel, Error, ErrorKind};
@@ -99,11 +99,11 @@ impl Chat {
 
     async fn at(shared: Shared, agent: AgentDefinition, desk: Desk) -> Self {
         let this = Self {
+            reviews: Reviews::going_on(agent.review.as_ref(), &desk),
             shared,
             agent,
             desk,
             total: Sum::default(),
-            reviews: Reviews::default(),
             forks: UntilDropped::default(),
         };
         this.check_review().await;
@@ -183,13 +183,15 @@ impl Chat {
             is_implicit: false,
             is_fresh,
         };
-        let turns = review::turns_of(&self.desk);
         let turn = Turn::new(&self.shared, &self.agent, &mut self.desk, task);
         let ended = turn.run_until(cancel).await;
         let sum = self.shared.take_sum();
         self.total += sum;
-        if ended.as_ref().is_ok_and(|ended| ended.stop == Stop::End) {
-            self.review_if_due(turns).await;
+        if let Ok(ended) = &ended
+            && ended.stop == Stop::End
+            && ended.synthetic.is_none()
+        {
+            self.completed_turn();
         }
         ended.map(|ended| TurnReport {
             text: ended.text,
@@ -263,6 +265,7 @@ impl Chat {
         self.desk.leave(&self.shared, "clear").await;
         desk.started("clear").await;
         self.desk = desk;
+        self.reviews.begin();
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cachalot_core::secret::mask_credentials;
 use cachalot_core::{Digest, Millis, Seals, Spend};
 use cachalot_hooks::Transcript;
 use cachalot_model::wire::Rendered;
@@ -282,6 +283,11 @@ impl Conversation {
         Arc::clone(&self.results)
     }
 
+    /// Calls the session by what it is about, once something is said in it.
+    pub(crate) fn entitle(&mut self, about: &str) {
+        self.session.head.title = Some(shortened(about));
+    }
+
     /// Adds a message, durably.
     pub(crate) async fn say(&mut self, message: Message) -> Result<(), Error> {
         let notes = self.session.head.notes.clone();
@@ -453,7 +459,9 @@ fn sent_before(session: &Session, plans: &Plans) -> Watch {
         prompt,
         namespace,
         tail: Bytes::from_static(b"}"),
-        at: None,
+        // It was saved when its answer had come; the time of what is cached counts from a little
+        // earlier.
+        at: Some(session.saved_at()),
     })
 }
 
@@ -473,13 +481,17 @@ fn needs_tools_for_calls(format: Format) -> bool {
     format == Format::Messages
 }
 
-/// The first words of a message.
+/// The first words of a message, without what looks like a credential.
 fn title(message: &Message) -> String {
-    let text = match message.content.first() {
-        Some(Block::Text { text, .. }) => text.as_str(),
-        _ => "",
-    };
+    match message.content.first() {
+        Some(Block::Text { text, .. }) => shortened(text),
+        _ => String::new(),
+    }
+}
+
+fn shortened(text: &str) -> String {
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = mask_credentials(&line);
     let mut title: String = line.chars().take(TITLE).collect();
     if title.len() < line.len() {
         title.push('…');

@@ -69,6 +69,8 @@ pub struct Team {
     pub budget: Budget,
     /// Where the file is: relative paths are relative to it.
     pub directory: PathBuf,
+    /// What is not honoured, though nothing is wrong with it; in the order of the file.
+    pub warnings: Vec<Problem>,
     /// Where each agent names its model.
     model_places: Vec<Place>,
     /// The entry.
@@ -156,7 +158,7 @@ impl Team {
             }
             return None;
         };
-        let agents: Vec<WrittenAgent> = entries
+        let mut agents: Vec<WrittenAgent> = entries
             .iter()
             .filter_map(|entry| agent::read(entry, written, problems))
             .collect();
@@ -164,6 +166,8 @@ impl Team {
         for agent in &agents {
             check_delegation(agent, &names, problems);
         }
+        let warnings = agents.iter_mut().flat_map(|agent| agent.warnings.drain(..));
+        let warnings = warnings.collect();
         let entry = names.iter().position(|name| *name == "root").unwrap_or(0);
         let all = agents.len() == entries.len();
         let (agents, model_places) = agents
@@ -178,6 +182,7 @@ impl Team {
             permissions,
             budget,
             directory: written.directory.to_owned(),
+            warnings,
             model_places,
             entry,
         })

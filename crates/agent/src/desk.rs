@@ -135,10 +135,10 @@ impl Desk {
         self.flock.take()?.join().await
     }
 
-    /// So many tokens the next request sends, or more.
-    pub(crate) fn least_input(&self) -> u64 {
+    /// So many tokens the last request sent, or that which the conversation goes on from.
+    pub(crate) fn last_input(&self) -> Option<u64> {
         let last = self.usage.or(self.inherited);
-        last.map_or(0, |usage| usage.total_input())
+        last.map(|usage| usage.total_input())
     }
 
     /// A request was answered.
@@ -181,6 +181,7 @@ impl Desk {
     pub(crate) async fn started(&mut self, how: &str) {
         let told = self.herald.tell(When::SessionStart, |input| {
             input.source = Some(how.to_owned());
+            input.messages = self.conversation.prompt().messages();
         });
         let mut verdict = told.await;
         if !verdict.environment.is_empty() {

@@ -192,10 +192,16 @@ pub struct Nobody;
 
 #[async_trait]
 impl Approver for Nobody {
-    async fn approve(&self, _: &Question<'_>) -> Approval {
-        Approval::No(Some(
-            "nobody can be asked here; a rule under permissions.allow would let it".to_owned(),
-        ))
+    async fn approve(&self, question: &Question<'_>) -> Approval {
+        let remedy = match (question.rule, question.why) {
+            // It beats a rule that allows.
+            (Some(rule), _) => format!(
+                "the rule `{rule}` under permissions.ask wants it asked about, whatever permissions.allow says"
+            ),
+            (None, Some(why)) => format!("a hook wants it asked about: {why}"),
+            (None, None) => "a rule under permissions.allow would let it".to_owned(),
+        };
+        Approval::No(Some(format!("nobody can be asked here; {remedy}")))
     }
 
     fn mode(&self) -> PermissionMode {

@@ -25,10 +25,10 @@ use crate::herald::Herald;
 use crate::report::{Stop, Sum};
 use crate::said::is_visible;
 use crate::shared::Shared;
-use crate::turn::{Task, Turn};
+use crate::turn::{Ended, Task, Turn};
 use crate::{Cancel, Chat, Error, ErrorKind};
 
-pub(crate) use allowance::Allowance;
+pub(crate) use allowance::{Allowance, Reserved};
 pub(crate) use branch::{Branch, Trunk};
 pub(crate) use flock::{Flock, Lead};
 pub use parity::{Difference, Inherited};
@@ -62,10 +62,11 @@ pub struct ForkSpec {
     pub tools: Option<Vec<String>>,
     /// What it takes over.
     pub inherit: Inherit,
-    /// Model calls at most.
+    /// Model calls at most, those of whoever works on its behalf included.
     pub max_iterations: u32,
     /// Tokens that all its requests together may send. A request that would send more is not made, as
-    /// far as its length is known from the one before.
+    /// far as its length is known from the one before, or can be told from its bytes. What requests
+    /// under way send counts.
     pub max_input_tokens: Option<u64>,
     /// Tokens that all its answers together may have: once they have, no further request is made.
     pub max_output_tokens: Option<u64>,
@@ -110,6 +111,34 @@ pub struct ForkReport {
     pub differences: Vec<Difference>,
     /// The tools that were called on its behalf and that it may not use, each once.
     pub denied: Vec<String>,
+}
+
+/// How a fork ended, and what it came to until then.
+pub(crate) struct Outcome {
+    pub(crate) ended: Result<Ended, Error>,
+    pub(crate) sum: Sum,
+    /// Empty if it did not come to one.
+    pub(crate) session: String,
+    pub(crate) first: Option<Usage>,
+    pub(crate) parent: Option<Usage>,
+    pub(crate) differences: Vec<Difference>,
+    pub(crate) denied: Vec<String>,
+}
+
+impl Outcome {
+    fn report(self) -> Result<ForkReport, Error> {
+        let ended = self.ended?;
+        Ok(ForkReport {
+            text: ended.text,
+            stop: ended.stop,
+            sum: self.sum,
+            session: self.session,
+            first: self.first,
+            parent: self.parent,
+            differences: self.differences,
+            denied: self.denied,
+        })
+    }
 }
 
 impl Chat {
@@ -212,6 +241,11 @@ impl Fork {
     /// As of [`Chat::turn`], and [`ErrorKind::Fork`] if forks are to be strict
     /// ([`crate::House::strict_forks`]) and this one has not what it is to inherit.
     pub async fn run(self, message: &str, cancel: &Cancel) -> Result<ForkReport, Error> {
+        self.outcome(message, cancel).await.report()
+    }
+
+    /// As of [`Fork::run`], with what it came to also where it failed.
+    pub(crate) async fn outcome(self, message: &str, cancel: &Cancel) -> Outcome {
         let over = match &self.part {
             Part::Chat(over) => over.clone(),
             Part::Turn => Cancel::default(),
@@ -228,18 +262,34 @@ impl Fork {
         tokio::select! {
             biased;
             never = thrown => never,
-            report = Box::pin(self.run_until(message, &either)) => report,
+            outcome = Box::pin(self.run_until(message, &either)) => outcome,
         }
     }
 
-    async fn run_until(self, message: &str, cancel: &Cancel) -> Result<ForkReport, Error> {
-        if !is_visible(message) {
-            let nothing = "nothing was said: the message is empty";
-            return Err(Error::new(ErrorKind::Input, nothing));
-        }
+    async fn run_until(self, message: &str, cancel: &Cancel) -> Outcome {
         let parent = self.from.usage;
         let overheard = self.overheard();
-        let (seat, differences) = self.sit(&overheard, message).await?;
+        let seat = match is_visible(message) {
+            true => self.sit(&overheard, message).await,
+            false => {
+                let nothing = "nothing was said: the message is empty";
+                Err(Error::new(ErrorKind::Input, nothing))
+            }
+        };
+        let (seat, differences) = match seat {
+            Ok(ready) => ready,
+            Err(error) => {
+                return Outcome {
+                    ended: Err(error),
+                    sum: Sum::default(),
+                    session: String::new(),
+                    first: None,
+                    parent,
+                    differences: Vec::new(),
+                    denied: Vec::new(),
+                };
+            }
+        };
         let Seat {
             shared,
             agent,
@@ -255,17 +305,15 @@ impl Fork {
         let turn = Turn::new(&shared, &agent, &mut desk, task);
         let ended = Box::pin(turn.run_until(cancel)).await;
         desk.leave(&shared, "stream_ended").await;
-        let ended = ended?;
-        Ok(ForkReport {
-            text: ended.text,
-            stop: ended.stop,
+        Outcome {
+            ended,
             sum: shared.take_sum(),
             session: desk.conversation.id().to_owned(),
             first: overheard.first(),
             parent,
             differences,
             denied: overheard.denied(),
-        })
+        }
     }
 
     /// As a sub-agent of a turn, which is dropped with it.
@@ -327,6 +375,7 @@ impl Fork {
         let differences = parity::differences(tip, &conversation.tip());
         let said = self.message(message, gate.as_ref());
         let mut desk = Desk::of(equipment, conversation, herald).listed(&shared, &agent);
+        desk.conversation.entitle(message);
         desk.toolbox.reset(desk.conversation.id()).await;
         if inherit != Inherit::None {
             desk.goes_on_from(&self.from);
@@ -393,12 +442,12 @@ impl Fork {
             return Ok(());
         }
         let message = format!(
-            "{} does not go on with what the session `{}` has sent: {}. The provider reads what was said as if it were new",
-            self.spec.holder,
+            "this fork does not go on with what the session `{}` has sent: {}. The provider reads what was said as if it were new",
             self.from.tip.head.id,
             unexpected.join(", ")
         );
         if shared.house.strict_forks {
+            let message = format!("{}: {message}", self.spec.holder);
             return Err(Error::new(ErrorKind::Fork, message));
         }
         desk.herald.warn(&message).await;

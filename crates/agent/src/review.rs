@@ -8,17 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use cachalot_model::Usage;
+use cachalot_model::{Block, Message, Role, Usage};
 use cachalot_tools::{Answer, Call};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
+use crate::conversation::Remains;
 use crate::definition::{Notify, ReviewDefinition, ReviewKind};
 use crate::desk::Desk;
 use crate::event::{Event, Listener};
-use crate::fork::{Fork, ForkReport, ForkSpec, Inherit};
+use crate::fork::{Fork, ForkSpec, Inherit, Outcome};
 use crate::report::{Stop, Sum};
-use crate::{Cancel, Chat, Error, ErrorKind};
+use crate::{Cancel, Chat, Error, ErrorKind, Provenance};
 
 /// How long a review that was cancelled may take to end in order.
 const GRACE: Duration = Duration::from_secs(2);
@@ -40,7 +41,7 @@ pub struct ReviewReport {
     pub sum: Sum,
     /// What its first request used, if the provider said so.
     pub first: Option<Usage>,
-    /// What the last request of the chat before it used.
+    /// What the last request of the chat before it used; `None` if it does not take over all of that.
     pub parent: Option<Usage>,
     /// The tools that it called and may not use, each once.
     pub denied: Vec<String>,
@@ -51,14 +52,19 @@ pub struct ReviewReport {
 }
 
 impl ReviewReport {
-    fn take(&mut self, fork: ForkReport) {
-        self.failure = match &fork.stop {
-            // It has done what it could with what it may use.
-            Stop::Iterations(_) | Stop::Repetition(_) => None,
-            Stop::Interrupted => Some("it was cancelled".to_owned()),
-            stop => stop.notice(),
-        };
-        self.text = fork.text;
+    fn take(&mut self, fork: Outcome) {
+        match fork.ended {
+            Ok(ended) => {
+                self.failure = match &ended.stop {
+                    // It has done what it could with what it may use.
+                    Stop::Iterations(_) | Stop::Repetition(_) => None,
+                    Stop::Interrupted => Some("it was cancelled".to_owned()),
+                    stop => stop.notice(),
+                };
+                self.text = ended.text;
+            }
+            Err(error) => self.failure = Some(error.message),
+        }
         self.sum = fork.sum;
         self.first = fork.first;
         self.parent = fork.parent;
@@ -81,7 +87,11 @@ impl ReviewReport {
 
 /// The reviews of a chat: one at a time.
 #[derive(Default)]
-pub(crate) struct Reviews(Option<Running>);
+pub(crate) struct Reviews {
+    running: Option<Running>,
+    /// Turns that were completed since the last one, as far as is known.
+    completed: u32,
+}
 
 struct Running {
     task: JoinHandle<()>,
@@ -89,27 +99,45 @@ struct Running {
 }
 
 impl Reviews {
+    /// Counts on from the turns of a session that goes on: in another process, one began each time
+    /// that so many were completed.
+    pub(crate) fn going_on(definition: Option<&ReviewDefinition>, desk: &Desk) -> Self {
+        let turns = definition.map_or(0, |review| review.every_turns);
+        Self {
+            running: None,
+            completed: match turns {
+                0 => 0,
+                turns => completed_turns(&desk.conversation.prompt().messages()) % turns,
+            },
+        }
+    }
+
+    /// A session begins.
+    pub(crate) fn begin(&mut self) {
+        self.completed = 0;
+    }
+
     fn is_running(&self) -> bool {
-        let running = self.0.as_ref();
+        let running = self.running.as_ref();
         running.is_some_and(|running| !running.task.is_finished())
     }
 
     /// Resolves when none runs.
     async fn ended(&mut self) {
-        if let Some(running) = &mut self.0 {
+        if let Some(running) = &mut self.running {
             // A review that panicked has ended, too.
             let _ = (&mut running.task).await;
         }
-        self.0 = None;
+        self.running = None;
     }
 
     /// Ends the one that runs.
     pub(crate) async fn cancel(&mut self) {
-        if let Some(running) = &self.0 {
+        if let Some(running) = &self.running {
             running.cancel.cancel();
         }
         let _ = tokio::time::timeout(GRACE, self.ended()).await;
-        if let Some(running) = self.0.take() {
+        if let Some(running) = self.running.take() {
             running.task.abort();
         }
     }
@@ -133,10 +161,13 @@ impl Chat {
         let definition = self.agent().review.clone().unwrap_or_default();
         let review = Review::of(self, &definition, focus)?;
         let cancel = Cancel::default();
-        self.reviews.0 = Some(Running {
-            task: tokio::spawn(review.run(cancel.clone())),
-            cancel,
-        });
+        self.reviews = Reviews {
+            running: Some(Running {
+                task: tokio::spawn(review.run(cancel.clone())),
+                cancel,
+            }),
+            completed: 0,
+        };
         Ok(())
     }
 
@@ -152,9 +183,12 @@ impl Chat {
         self.reviews.ended().await;
     }
 
-    /// Begins a review if one is due: another `every_turns` turns were completed since `before` had
-    /// been.
-    pub(crate) async fn review_if_due(&mut self, before: u32) {
+    /// A turn was completed. Begins a review if one is due: `every_turns` turns or more were completed
+    /// since the last one. One that cannot begin stays due; the user is warned each time that another
+    /// would be.
+    pub(crate) fn completed_turn(&mut self) {
+        let completed = self.reviews.completed.saturating_add(1);
+        self.reviews.completed = completed;
         let turns = self
             .agent()
             .review
@@ -163,12 +197,17 @@ impl Chat {
         let Some(turns) = turns.filter(|turns| *turns > 0) else {
             return;
         };
-        if turns_of(self.desk()) / turns <= before / turns {
+        if completed < turns {
             return;
         }
-        if let Err(error) = self.review(None) {
+        if let Err(error) = self.review(None)
+            && completed.is_multiple_of(turns)
+        {
             let warning = format!("no review, although one is due: {error}");
-            self.desk().herald.warn(&warning).await;
+            self.shared().warn(&self.agent().name, &warning);
+            // The turn has its answer, and hooks may take their time.
+            let herald = self.desk().herald.clone();
+            tokio::spawn(async move { herald.notify("warning", None, &warning).await });
         }
     }
 
@@ -183,13 +222,28 @@ impl Chat {
     }
 }
 
-/// So many turns were begun since the session, or the summary that it goes on from.
-pub(crate) fn turns_of(desk: &Desk) -> u32 {
-    let messages = desk.conversation.prompt().messages();
-    let said = messages
-        .iter()
-        .filter(|message| digest::is_said_by_user(message));
-    u32::try_from(said.count()).unwrap_or(u32::MAX)
+/// So many turns a model brought to their end since the session began, or the summary that it goes on
+/// from.
+fn completed_turns(messages: &[Arc<Message>]) -> u32 {
+    let (mut completed, mut is_open) = (0_u32, false);
+    for message in messages {
+        if digest::is_said_by_user(message) {
+            is_open = true;
+        } else if is_open && is_last_word(message) {
+            is_open = false;
+            completed = completed.saturating_add(1);
+        }
+    }
+    completed
+}
+
+/// Whether a message is an answer of a model that calls for nothing, and came to its end.
+fn is_last_word(message: &Message) -> bool {
+    let is_call = |block: &Block| matches!(block, Block::ToolUse(_));
+    message.role == Role::Assistant
+        && !message.content.iter().any(is_call)
+        && Provenance::of(message).is_none()
+        && !Remains::is_in(message)
 }
 
 fn warnings(review: &ReviewDefinition, desk: &Desk) -> Vec<String> {
@@ -240,6 +294,7 @@ struct Review {
     agent: String,
     kind: ReviewKind,
     notify: Notify,
+    inherit: Inherit,
 }
 
 impl Review {
@@ -265,8 +320,10 @@ impl Review {
             }
             Inherit::Full | Inherit::Prompt | Inherit::Session => wish,
         };
+        let inherit = fork.inherits();
         let kept = Arc::new(Kept::new(Arc::clone(&chat.shared().house.listener)));
         Ok(Self {
+            inherit,
             fork: fork.heard_by(Arc::clone(&kept) as _),
             message,
             kept,
@@ -279,7 +336,7 @@ impl Review {
     /// Runs to its end, and tells of it.
     async fn run(self, cancel: Cancel) {
         let began = Instant::now();
-        let ended = self.fork.run(&self.message, &cancel).await;
+        let outcome = self.fork.outcome(&self.message, &cancel).await;
         let (memories, skills) = self.kept.counts();
         let mut report = ReviewReport {
             kind: self.kind,
@@ -294,10 +351,9 @@ impl Review {
             session: String::new(),
             elapsed: began.elapsed(),
         };
-        match ended {
-            Ok(fork) => report.take(fork),
-            Err(error) => report.failure = Some(error.message),
-        }
+        report.take(outcome);
+        // What the chat had sent says nothing of a review that does not go on with all of it.
+        report.parent = report.parent.filter(|_| self.inherit == Inherit::Full);
         if self.notify != Notify::Off || report.failure.is_some() {
             self.kept.outer.tell(&Event::Reviewed {
                 agent: &self.agent,

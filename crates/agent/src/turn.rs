@@ -16,12 +16,14 @@ use std::sync::{Arc, Mutex};
 
 use cachalot_core::Spend;
 use cachalot_hooks::input::{Prompt, TurnCall};
+use cachalot_model::budget::Reservation;
 use cachalot_model::{Reply, StopReason};
 use cachalot_prompt::diagnosis::Diagnosis;
 
 use crate::conversation::Progress;
 use crate::definition::AgentDefinition;
 use crate::desk::Desk;
+use crate::fork::Reserved;
 use crate::provenance::Provenance;
 use crate::repetition::Repetition;
 use crate::report::Stop;
@@ -167,7 +169,7 @@ impl<'a> Turn<'a> {
     }
 
     async fn rounds(&mut self) -> Result<Round, Error> {
-        if let Some(over) = self.over_budget() {
+        if let Err(over) = self.reserve() {
             return Ok(Round::Over(self.ended(over)));
         }
         self.settle().await?;
@@ -194,8 +196,9 @@ impl<'a> Turn<'a> {
                 return Ok(*round);
             }
         }
-        self.limit_reached().await;
-        Ok(Round::Stopped(Stop::Iterations(self.agent.max_iterations)))
+        let most = self.agent.max_iterations;
+        self.limit_reached(most).await;
+        Ok(Round::Stopped(Stop::Iterations(most)))
     }
 
     /// One model call, and what it calls for.
@@ -252,15 +255,23 @@ impl<'a> Turn<'a> {
     async fn reply(&mut self, iteration: u32) -> Result<Result<Reply, Next>, Error> {
         let stopped = |stop| Ok(Err(Next::end(Round::Stopped(stop))));
         loop {
-            if let Some(over) = self.over_budget() {
-                return stopped(over);
-            }
+            let reserved = match self.reserve() {
+                Ok(reserved) => reserved,
+                Err(over) => {
+                    if let Stop::Iterations(most) = over {
+                        self.limit_reached(most).await;
+                    }
+                    return stopped(over);
+                }
+            };
             match self.send(iteration).await? {
                 Sent::Asking => {}
                 Sent::Answered => return Ok(Err(self.unless_done(Stop::End).await)),
                 Sent::Stopped(stop) => return stopped(stop),
             }
-            let error = match self.halt.clone().unless(self.ask(iteration)).await {
+            let asked = self.halt.clone().unless(self.ask(iteration)).await;
+            drop(reserved);
+            let error = match asked {
                 Ok(Ok(reply)) => return Ok(Ok(reply)),
                 Ok(Err(error)) => error,
                 Err(stop) => return stopped(stop),
@@ -281,14 +292,20 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// Sets aside what the next model call sends, as far as can be told, so that others that are made
+    /// at the same time do not count on it: of the chat's budget, and of what a fork may use. To be
+    /// held until the call was counted.
+    ///
+    /// # Errors
     /// Why no further model call may be made.
-    fn over_budget(&self) -> Option<Stop> {
+    fn reserve(&self) -> Result<(Reservation, Option<Reserved>), Stop> {
+        let next = self.next_input();
         let model = self.desk.conversation.model();
-        if let Err(over) = self.shared.meter.check_for(model) {
-            return Some(Stop::Budget(over.message));
-        }
-        let allowance = self.shared.allowance.as_ref()?;
-        allowance.over(self.desk.least_input()).map(Stop::Budget)
+        let reserved = self.shared.meter.reserve(model, next);
+        let of_chat = reserved.map_err(|over| Stop::Budget(over.message))?;
+        let allowance = self.shared.allowance.as_ref();
+        let of_fork = allowance.map(|it| it.reserve(next)).transpose()?;
+        Ok((of_chat, of_fork))
     }
 
     fn ended(&mut self, stop: Stop) -> Ended {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use cachalot_core::Problem;
+use cachalot_memory::sqlite::files_of;
 
 use crate::outcome::{Result, Trouble};
 
@@ -48,6 +49,32 @@ impl Home {
             memory,
         })
     }
+
+    /// Whether this is one of its files, under whatever name, and also if it is yet to be made.
+    pub(crate) fn holds(&self, file: &Path) -> bool {
+        let own = [&self.digest_key, &self.history].into_iter().cloned();
+        let mut own = own
+            .chain(files_of(&self.memory))
+            .chain(files_of(&self.ledger));
+        own.any(|own| own == file || is_same_file(&own, file))
+    }
+}
+
+/// Whether both are there, and one and the same.
+#[cfg(unix)]
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let identity = |path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    identity(one).is_some_and(|one| identity(other) == Some(one))
+}
+
+#[cfg(not(unix))]
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let name = |path| std::fs::canonicalize(path).ok();
+    name(one).is_some_and(|one| name(other) == Some(one))
 }
 
 /// How many symbolic links are followed one after the other, as Linux does it.
@@ -55,7 +82,7 @@ const LINKS: u32 = 40;
 
 /// The path without symbolic links, as far as it is there: also a link to a file that is yet to be
 /// made is followed, because what is made through it is made there.
-fn resolved(path: &Path) -> PathBuf {
+pub(crate) fn resolved(path: &Path) -> PathBuf {
     fn follow(path: &Path, links: u32) -> PathBuf {
         if let Ok(whole) = std::fs::canonicalize(path) {
             return whole;

@@ -16,6 +16,8 @@ use crate::chat::words::DELEGATION;
 use crate::hooks;
 use crate::models::models;
 use crate::outcome::Result;
+use crate::render;
+use crate::render::style::Style;
 use crate::wiring::Surroundings;
 
 /// Reads and checks a file that is to be talked to.
@@ -62,12 +64,23 @@ pub(crate) fn read(source: AgentFile, root: &Node, surroundings: &Surroundings) 
         problems.extend(problems_of_models(&team, surroundings)?);
     }
     match loaded {
-        Ok(team) if problems.is_empty() => Ok(team),
+        Ok(team) if problems.is_empty() => {
+            warn_of(&team);
+            Ok(team)
+        }
         Ok(_) => Err(source.wrong(in_order(problems))),
         Err(others) => {
             problems.extend(others);
             Err(source.wrong(in_order(problems)))
         }
+    }
+}
+
+/// Says on stderr what of a team is not honoured, though nothing is wrong with it.
+pub(crate) fn warn_of(team: &Team) {
+    let style = Style::of_stderr();
+    for warning in &team.warnings {
+        render::err(&format!("{} {warning}", style.notable("warning:")));
     }
 }
 

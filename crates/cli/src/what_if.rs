@@ -12,6 +12,7 @@ use cachalot_model::{Catalog, Format, Limits, Marking, Price, Usage, wire};
 use cachalot_prompt::{Keep, NodeId, Occasion, Plan, Prompt, Rules, contiguous, plan};
 use cachalot_simulator::accounting::Rules as Published;
 use cachalot_simulator::{Accountant, Accounted, Format as Api};
+use serde_json::Value;
 
 pub(crate) use steps::{of_log, of_session};
 
@@ -80,6 +81,8 @@ pub(crate) struct Column {
     /// Requests that the provider would refuse, and why the first.
     pub(crate) refused: u64,
     pub(crate) refusal: Option<String>,
+    /// Requests that were charged.
+    pub(crate) charged: u64,
     accountant: Accountant,
     /// Where the requests that were sent ended for the planner, by what they sent.
     ends: HashMap<NodeId, u32>,
@@ -126,11 +129,7 @@ impl<'a> WhatIf<'a> {
             self.estimates.push(made);
             self.estimates.len() - 1
         });
-        let tail = match &self.other {
-            Some((_, model)) => asking(&step.tail, model),
-            None => step.tail.clone(),
-        };
-        self.estimates[at].take(step, &tail);
+        self.estimates[at].take(step);
     }
 }
 
@@ -152,8 +151,9 @@ impl Estimate {
         }
     }
 
-    fn take(&mut self, step: &Step, tail: &Bytes) {
+    fn take(&mut self, step: &Step) {
         self.requests += 1;
+        let tail = &asking(&step.tail, &self.model, self.marking, step.format);
         let wire = wire::marked(step.format, self.marking);
         let prompt = match step.sent {
             Some(_) => steps::markable(&step.prompt, step.format, self.marking),
@@ -175,6 +175,7 @@ impl Column {
             cost: Cost::default(),
             refused: 0,
             refusal: None,
+            charged: 0,
             accountant: Accountant::new(Published::published()),
             ends: HashMap::new(),
         }
@@ -210,6 +211,7 @@ impl Column {
             }
         };
         let usage = self.usage_of(accounted, step.format);
+        self.charged += 1;
         self.usage += usage;
         self.cost += price.map_or(Cost::UNPRICED, |price| price.of(&usage));
     }
@@ -247,14 +249,21 @@ fn api(format: Format) -> Api {
     }
 }
 
-/// The same tail for another model. A tail that is no JSON stays as it is, and is refused.
-fn asking(tail: &Bytes, model: &str) -> Bytes {
+/// The tail of the same request to this model: without what only others take, and with what it cannot
+/// be asked without. A tail that is no JSON stays as it is, and is refused.
+fn asking(tail: &Bytes, model: &str, marking: &Marking, format: Format) -> Bytes {
     let members = tail.strip_prefix(b",").unwrap_or(tail);
     let object = [b"{", members].concat();
-    let Ok(serde_json::Value::Object(mut object)) = serde_json::from_slice(&object) else {
+    let Ok(Value::Object(mut object)) = serde_json::from_slice(&object) else {
         return tail.clone();
     };
     object.insert("model".to_owned(), model.into());
-    let object = serde_json::Value::Object(object).to_string();
+    if marking.style != Style::Breakpoints {
+        object.shift_remove("prompt_cache_options");
+    }
+    if format == Format::Messages && !object.contains_key("max_tokens") {
+        object.insert("max_tokens".to_owned(), 1_024.into());
+    }
+    let object = Value::Object(object).to_string();
     Bytes::from(format!(",{}", &object[1..]))
 }

@@ -76,6 +76,8 @@ struct Kept {
     tools: Weak<CachedTools>,
     /// Whether their results are kept at all.
     enabled: bool,
+    /// Whose session it is, if it is a fork's.
+    holder: Option<String>,
 }
 
 impl Workbench {
@@ -155,6 +157,7 @@ impl Workbench {
         let listener = Arc::new(payments::Payments {
             ledger: inner.cache.ledger().clone(),
             seals: Arc::clone(&inner.seals),
+            bench: self.clone(),
             next: listener,
         });
         Ok(House {
@@ -211,7 +214,7 @@ impl Workbench {
     /// What the tool calls of a session were answered from, in words.
     pub(crate) fn stats(&self, session: &str) -> String {
         let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Kept { tools, enabled }) = kept.get(session) else {
+        let Some(Kept { tools, enabled, .. }) = kept.get(session) else {
             return "there are no tools".to_owned();
         };
         match tools.upgrade().filter(|_| *enabled) {

@@ -14,7 +14,7 @@ use zeroize::Zeroize;
 
 mod credentials;
 
-pub use credentials::{mask_credentials, redact_value};
+pub use credentials::{find_credentials, mask_credentials, redact_value};
 
 use crate::Digest;
 

@@ -11,7 +11,7 @@ mod flag;
 mod http_post;
 mod limit_large_tool_results;
 mod max_iterations;
-mod paragraph;
+pub(crate) mod paragraph;
 mod plain;
 mod redact_secrets;
 mod request;

@@ -119,7 +119,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         "when a session begins, is resumed, or begins anew after a compaction; what is added goes into its next message",
         Parallel,
         Nothing,
-        &[H::AdditionalContext],
+        &[H::AdditionalContext, H::InstructionContext],
         &[Field::Source, Field::Parent],
     ),
     contract(
@@ -143,7 +143,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         "when a turn has begun, before its message is put together",
         Parallel,
         Nothing,
-        &[H::AdditionalContext],
+        &[H::AdditionalContext, H::InstructionContext],
         &[Field::Prompt],
     ),
     contract(

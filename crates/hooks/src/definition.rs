@@ -15,7 +15,7 @@
 //! | code | what |
 //! |---|---|
 //! | `unknown-event` | there is no event of that name |
-//! | `unsupported-event` | another runtime has the event, and it never happens here |
+//! | `unsupported-event` | another runtime has the event, and it never happens here: wrong if its hooks guard something, otherwise a warning |
 //! | `unknown-dialect` | there is no dialect of that name |
 //! | `unknown-handler`, `unsupported-handler` | there is no such `type`, or only elsewhere |
 //! | `unknown-builtin` | there is no builtin of that name |

@@ -21,6 +21,7 @@ mod docker_agent;
 mod environment;
 mod gemini;
 mod heard;
+mod instructions;
 mod messages;
 mod parse;
 mod said;
@@ -33,7 +34,7 @@ mod vocabulary;
 
 pub use condition::Condition;
 pub use parse::parse_input;
-pub(crate) use vocabulary::{Spoken, Vocabulary};
+pub(crate) use vocabulary::{Spoken, Unheard, Vocabulary};
 
 /// In whose words a handler is told and speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -91,6 +92,7 @@ impl Dialect {
             name: name.unwrap_or(event.name()),
             event,
             only: None,
+            guards: false,
         }
     }
 

@@ -74,11 +74,7 @@ pub fn read_file(
             let mut reading = Reading::new(&name, builtins, is_foreign);
             reading.plugin = Plugin::of(path);
             read_node(&node, dialect, &mut reading);
-            problems.append(&mut reading.problems);
-            Read {
-                entries: reading.entries,
-                warnings: reading.warnings,
-            }
+            reading.read(problems)
         }
         Err(mut why) => {
             problems.append(&mut why);

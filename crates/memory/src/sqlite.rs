@@ -46,7 +46,7 @@ use self::readers::Readers;
 use self::stamps::Stamps;
 use self::writer::{Effort, Writer};
 
-pub use self::files::set_aside;
+pub use self::files::{files_of, set_aside};
 
 /// The largest record (key, value and labels), in bytes: half of what SQLite takes in a row.
 pub(crate) const LARGEST: u64 = 512 << 20;

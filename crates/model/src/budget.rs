@@ -1,7 +1,7 @@
 //! Budgets: how much a run or a chat may cost, in money, tokens and time.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cachalot_core::tree::Section;
@@ -48,8 +48,9 @@ impl Budget {
 
 /// Counts what has been spent of a budget. Cheap to clone; clones count together, from any thread.
 ///
-/// It is asked before each call and told after it. Nothing is set aside for calls that are under
-/// way: the last call, or several at once, may go beyond the budget by as much as they take.
+/// It is asked before each call and told after it. Tokens that calls under way will take are set aside
+/// ([`Meter::reserve`]), so that several at once go no further than one after the other: the last call
+/// may go beyond the budget by as much as it takes. Of money nothing is set aside.
 #[derive(Clone)]
 pub struct Meter {
     shared: Arc<Shared>,
@@ -59,7 +60,43 @@ struct Shared {
     budget: Budget,
     clock: Arc<dyn Clock>,
     begun: Millis,
-    spent: Mutex<Spent>,
+    counted: Mutex<Counted>,
+}
+
+#[derive(Default)]
+struct Counted {
+    spent: Spent,
+    /// Tokens that are set aside for calls under way.
+    reserved: u64,
+}
+
+/// Tokens that are set aside for a call, until this is dropped: when the call was recorded, or came to
+/// nothing.
+#[must_use]
+pub struct Reservation {
+    shared: Arc<Shared>,
+    tokens: u64,
+}
+
+impl fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reservation")
+            .field("tokens", &self.tokens)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut counted = self.shared.lock();
+        counted.reserved = counted.reserved.saturating_sub(self.tokens);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Counted> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What has been spent.
@@ -94,7 +131,7 @@ impl Meter {
                 budget,
                 clock,
                 begun,
-                spent: Mutex::default(),
+                counted: Mutex::default(),
             }),
         }
     }
@@ -108,7 +145,7 @@ impl Meter {
     /// Counts a call that was paid: what it used, if the provider said so, and what it cost. What
     /// came from a cache was not paid and is not counted.
     pub fn record(&self, usage: Option<&Usage>, cost: Cost) {
-        let mut spent = self.lock();
+        let spent = &mut self.shared.lock().spent;
         spent.calls = spent.calls.saturating_add(1);
         match usage {
             Some(usage) => {
@@ -123,7 +160,7 @@ impl Meter {
     /// What has been counted so far.
     #[must_use]
     pub fn spent(&self) -> Spent {
-        *self.lock()
+        self.shared.lock().spent
     }
 
     /// How long it has been running.
@@ -141,18 +178,22 @@ impl Meter {
         Some(limit.saturating_sub(self.elapsed()))
     }
 
-    /// Whether one more call may be made.
+    /// Whether one more call may be made, beside those that are under way.
     ///
     /// # Errors
     /// [`ErrorKind::OverBudget`], with the limit and what was used of it; also if a limit cannot be
     /// held, because a call did not say what it used or nobody knows what it cost.
     pub fn check(&self) -> Result<(), Error> {
+        self.allows(&self.shared.lock())
+    }
+
+    fn allows(&self, counted: &Counted) -> Result<(), Error> {
         let Budget {
             max_cost,
             max_tokens,
             max_time,
         } = self.shared.budget;
-        let spent = self.spent();
+        let Counted { spent, reserved } = *counted;
         if let Some(limit) = max_cost {
             let shown = Cost::of_picodollars(limit);
             if spent.cost.unpriced > 0 {
@@ -178,9 +219,13 @@ impl Meter {
                     spent.tokens
                 )));
             }
-            if spent.tokens >= limit {
+            if spent.tokens.saturating_add(reserved) >= limit {
+                let aside = match reserved {
+                    0 => String::new(),
+                    tokens => format!(", and about {tokens} more by calls under way"),
+                };
                 return Err(over(format!(
-                    "the budget of {limit} tokens (`max_tokens`) is used up: {} tokens in {}",
+                    "the budget of {limit} tokens (`max_tokens`) is used up: {} tokens in {}{aside}",
                     spent.tokens,
                     calls(spent.calls)
                 )));
@@ -204,6 +249,25 @@ impl Meter {
     /// [`ErrorKind::OverBudget`].
     pub fn check_for(&self, model: &Model) -> Result<(), Error> {
         self.check()?;
+        self.knows_price(model)
+    }
+
+    /// As of [`Meter::check_for`], and sets so many tokens aside for the call, in one step.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OverBudget`].
+    pub fn reserve(&self, model: &Model, tokens: u64) -> Result<Reservation, Error> {
+        let mut counted = self.shared.lock();
+        self.allows(&counted)?;
+        self.knows_price(model)?;
+        counted.reserved = counted.reserved.saturating_add(tokens);
+        Ok(Reservation {
+            shared: Arc::clone(&self.shared),
+            tokens,
+        })
+    }
+
+    fn knows_price(&self, model: &Model) -> Result<(), Error> {
         match self.shared.budget.max_cost {
             Some(limit) if model.price().is_none() => Err(over(format!(
                 "the budget of {} (`max_cost`) cannot be held: nobody knows what the model `{}` of {} costs. Say it with `cost: {{input: …, output: …}}` (0 if nothing), or take `max_cost` out",
@@ -213,13 +277,6 @@ impl Meter {
             ))),
             _ => Ok(()),
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Spent> {
-        self.shared
-            .spent
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

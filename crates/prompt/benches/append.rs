@@ -239,7 +239,7 @@ fn saved(prompt: &Prompt) {
     };
     // Dropping a conversation takes time, too.
     let mut done = Vec::new();
-    let [put, append, opening, first] = in_turns(
+    let [put, append, first, opening] = in_turns(
         SAVES,
         1,
         [
@@ -251,7 +251,6 @@ fn saved(prompt: &Prompt) {
                 let appended = session.append(Arc::clone(&next), &rendered);
                 runtime.block_on(appended).unwrap();
             },
-            &mut || drop(open("bench")),
             &mut || {
                 let next = message(MESSAGES + opened.len());
                 let mut session = opened.pop().unwrap();
@@ -259,6 +258,7 @@ fn saved(prompt: &Prompt) {
                 runtime.block_on(session.append(next, &rendered)).unwrap();
                 done.push(session);
             },
+            &mut || drop(open("bench")),
         ],
     );
     report(

@@ -27,7 +27,7 @@ use crate::namespace::Namespace;
 use crate::plan::Plan;
 
 pub use causes::LikelyCause;
-pub use lint::{Finding, lint, lint_text};
+pub use lint::{Finding, Suspect, lint, lint_text};
 pub(crate) use messages::said_by_user;
 pub use rules::Rules;
 
@@ -55,6 +55,10 @@ pub struct Observed<'a> {
     pub previous: Option<Usage>,
     /// What this request used.
     pub usage: Option<Usage>,
+    /// Whether the provider has ever told, of this request or an earlier one, that it read something
+    /// from a cache or wrote it there. Where it has not, that it read nothing is not held against it:
+    /// it may have no word for it.
+    pub tells: bool,
     /// How long after the request before it was sent.
     pub elapsed: Option<Duration>,
 }
@@ -172,18 +176,6 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// The same, where only the provider's silence spoke for a loss.
-    pub(crate) fn unproven(self) -> Self {
-        Self {
-            reason: Reason::None,
-            cause: None,
-            actual_read: None,
-            lost_tokens: 0,
-            lost_cost: None,
-            ..self
-        }
-    }
-
     /// Whether anything is wrong: with the request's bytes, or with what was read.
     #[must_use]
     pub fn is_break(&self) -> bool {
@@ -219,7 +211,8 @@ impl fmt::Display for Diagnosis {
 
 /// Compares a request with the one before it.
 ///
-/// A request that is shorter, and in which nothing differs, breaks nothing. Secrets that `seals`
+/// A request that is shorter, and in which nothing differs, breaks nothing. Neither does a difference
+/// behind which the provider has read all the same: then the place is told, and no reason. Secrets that `seals`
 /// knows, and whatever looks like a credential, is masked in what is shown.
 #[must_use]
 pub fn diagnose(
@@ -298,7 +291,19 @@ impl Found {
             change,
         } = self;
         let expected = reach.expected();
-        let actual = reach.observed.usage.map(|usage| usage.cache_read);
+        let actual = reach.actual();
+        if at.is_some() && reach.is_refuted(read) {
+            return Diagnosis {
+                reason: Reason::None,
+                at,
+                cause,
+                change,
+                expected_read_tokens: expected,
+                actual_read: actual,
+                lost_tokens: 0,
+                lost_cost: None,
+            };
+        }
         let lost = expected.saturating_sub(actual.unwrap_or_else(|| reach.tokens(read)));
         Diagnosis {
             reason,

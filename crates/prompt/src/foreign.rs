@@ -4,6 +4,8 @@
 //! item) as the client wrote it, with the cache markers taken out. Text that stands for a list (a
 //! `system`, `instructions` or `input` that is a string) is one piece, the string. Messages with the
 //! role `system` or `developer` that stand first belong to the system's text, as in our own prompts.
+//! In the Messages format a content that is one text is written as the list that it stands for: the
+//! provider takes both for the same, and clients write the list only to mark it.
 //! The pieces are in the order in which providers hash them, whatever the order in the body.
 
 mod piece;
@@ -219,6 +221,9 @@ impl<'a> Body<'a> {
             let is_system = |piece: &Piece<'_>| matches!(piece.role, b"system" | b"developer");
             let leading = messages.iter().take_while(|piece| is_system(piece)).count();
             self.system.extend(messages.drain(..leading));
+        }
+        if format == Format::Messages {
+            messages = messages.into_iter().map(Piece::as_list).collect();
         }
         let tail = tail(&self.others);
         let namespace = Namespace::of_members(format, &self.others);

@@ -1,14 +1,18 @@
 //! Logs of requests: JSON lines of whatever client.
 //!
-//! A line is the body of a request, or an envelope with one in `request` or `body` (an object, or its
-//! text). An envelope may also say when it was sent (`timestamp`, `time`, `at`, `ts` or `created`:
+//! A line is the body of a request, or an envelope with one in `request`, `body` or `params` (an object,
+//! or its text). An envelope may also say when it was sent (`timestamp`, `time`, `at`, `ts` or `created`:
 //! seconds or milliseconds since 1970, or ISO 8601), to which session it belongs (`session`,
 //! `session_id`, `conversation_id`), and what came back (`response`, with its `usage`).
 
 mod analysis;
+mod answer;
 mod envelope;
 mod moment;
+mod order;
+mod relation;
 mod threads;
+mod turns;
 
 use std::io::{self, BufRead, Read as _};
 
@@ -38,6 +42,8 @@ pub struct Logged {
     pub session: Option<String>,
     /// What its answer used.
     pub usage: Option<Usage>,
+    /// Whether it was answered with an error, and so nothing was cached for it.
+    pub failed: bool,
 }
 
 impl Logged {
@@ -51,6 +57,7 @@ impl Logged {
             at: None,
             session: Some(head.id.clone()),
             usage: None,
+            failed: false,
         }
     }
 }

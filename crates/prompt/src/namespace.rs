@@ -95,7 +95,7 @@ impl Namespace {
     }
 
     /// Of the body of a request of any client: its members beside the pieces, by their names on the
-    /// wire, as they are written. Not to be compared with a namespace of [`Parameters`], whose fields
+    /// wire, as they are written. Members that no provider documents do not count. Not to be compared with a namespace of [`Parameters`], whose fields
     /// have names of our own.
     #[must_use]
     pub fn of_members(format: Format, members: &[(&[u8], &[u8])]) -> Self {
@@ -103,8 +103,7 @@ impl Namespace {
         let mut fields: Vec<Field> = said
             .filter_map(|(name, value)| {
                 let name = std::str::from_utf8(name).ok()?;
-                let level =
-                    extra_level(name, format).filter(|_| !OF_ONE_REQUEST.contains(&name))?;
+                let level = extra_level(name, format).filter(|_| WITH_EFFECT.contains(&name))?;
                 Some(Field {
                     level,
                     name: name.to_owned(),
@@ -191,22 +190,55 @@ const WITHOUT_EFFECT: [&str; 26] = [
     "user",
 ];
 
-/// Members of other clients' bodies that name one request, or are for a gateway before the model.
-const OF_ONE_REQUEST: [&str; 14] = [
-    "api_base",
-    "api_key",
-    "conversation",
-    "extra_headers",
-    "headers",
-    "max_retries",
-    "num_retries",
-    "previous_response_id",
-    "prompt_cache_retention",
-    "request_id",
-    "session_id",
-    "timeout",
-    "trace",
-    "usage",
+/// Members of bodies that steer what the model reads or where the request goes, by the documents of
+/// the providers. Clients and gateways write others beside them, of their own, which no model sees.
+const WITH_EFFECT: [&str; 46] = [
+    "anthropic_beta",
+    "anthropic_version",
+    "audio",
+    "betas",
+    "chat_template_kwargs",
+    "citations",
+    "container",
+    "context_management",
+    "disable_parallel_tool_use",
+    "documents",
+    "effort",
+    "enable_thinking",
+    "function_call",
+    "functions",
+    "include_reasoning",
+    "inference_geo",
+    "instructions",
+    "mcp_servers",
+    "modalities",
+    "model",
+    "models",
+    "output",
+    "output_config",
+    "output_format",
+    "parallel_tool_calls",
+    "plugins",
+    "prompt",
+    "prompt_cache_key",
+    "provider",
+    "reasoning",
+    "reasoning_effort",
+    "reasoning_format",
+    "response_format",
+    "route",
+    "service_tier",
+    "speed",
+    "system",
+    "text",
+    "thinking",
+    "thinking_budget",
+    "tool_choice",
+    "tools",
+    "transforms",
+    "truncation",
+    "verbosity",
+    "web_search_options",
 ];
 
 /// The level of a further field of the wire.

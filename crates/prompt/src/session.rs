@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cachalot_core::Digest;
+use cachalot_core::{Digest, Millis};
 use cachalot_memory::Lease;
 use cachalot_model::Message;
 use cachalot_model::wire::{Rendered, Wire};
@@ -48,6 +48,8 @@ pub struct Session {
     pub(crate) id: String,
     /// The prompt that the memory has.
     pub(crate) saved: Prompt,
+    /// When that was.
+    pub(crate) saved_at: Millis,
     /// The session's own record that the memory has, unless somebody else changed it.
     pub(crate) record: Option<Bytes>,
     /// A record that the memory may have as well: it is not known how storing it ended.
@@ -106,6 +108,12 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
+    /// When it was last saved, by whichever process.
+    #[must_use]
+    pub fn saved_at(&self) -> Millis {
+        self.saved_at
+    }
+
     /// Appends a message that was rendered as `pieces`, durably. Whatever else has changed (head,
     /// totals, namespace) is saved with it.
     ///
@@ -393,16 +401,15 @@ impl Session {
             // What only the old pin holds is to be erased as well. And the pin of the session that was
             // opened is erased by nobody else.
             let foreign = self.pin != 0 && !self.numbers.gave(self.pin);
-            match write.change {
-                Change::Replace => self.untidy = Untidy::Yes,
-                Change::Extend if foreign && self.untidy == Untidy::No => {
-                    self.untidy = Untidy::Pin(self.pin);
-                }
-                Change::Extend => {}
+            if write.change == Change::Replace {
+                self.untidy = Untidy::Yes;
+            } else if foreign && self.untidy == Untidy::No {
+                self.untidy = Untidy::Pin(self.pin);
             }
             self.pin = write.pin;
         }
         self.saves = saved.saves;
+        self.saved_at = saved.saved;
         self.holds_secrets = saved.holds_secrets;
         self.head = saved.head;
         self.saved = write.prompt.clone();

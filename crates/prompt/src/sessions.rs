@@ -118,6 +118,7 @@ impl Sessions {
             totals: Totals::default(),
             namespace: None,
             saved: Prompt::default(),
+            saved_at: head.created,
             record: None,
             attempted: None,
             saves: 0,
@@ -193,6 +194,7 @@ impl Sessions {
             id,
             head: saved.head,
             saved: prompt.clone(),
+            saved_at: saved.saved,
             prompt,
             totals: saved.totals,
             namespace: saved.namespace,
@@ -349,7 +351,7 @@ impl Sessions {
         let mut listed = self.list(listing).await?;
         let created = |summary: &Summary| summary.state.as_ref().map_or(0, |it| it.head.created);
         listed.sort_by(|one, other| (created(one), &one.id).cmp(&(created(other), &other.id)));
-        let (mut forest, mut known) = (Forest::default(), Known::new());
+        let (mut forest, mut known) = (Forest::new(Arc::clone(&self.store.seals)), Known::new());
         let mut unreadable = Vec::new();
         for Summary { id, state, .. } in listed {
             let planted = match state {

@@ -16,7 +16,8 @@
 //! holds for one after the other from the pin on.
 //!
 //! A pin is void if the session's record names another one and nobody who may still store that record
-//! needs it: that is known to whoever holds the session's reservation. Who dies leaves void pins and
+//! needs it: that is known to whoever holds the session's reservation, and of the pin that the record
+//! named before to whoever has stored the record that names another one. Who dies leaves void pins and
 //! pieces behind, never a session without its pieces.
 
 use std::pin::pin;

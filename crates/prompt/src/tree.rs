@@ -9,6 +9,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use cachalot_core::Seals;
+use cachalot_core::secret::mask_credentials;
 use cachalot_model::{Message, Role};
 
 use crate::chain::{Level, Node, NodeId, Prompt};
@@ -20,6 +22,9 @@ const BYTES_PER_TOKEN: u64 = 4;
 /// Characters of the user's words that are kept as a label.
 const LABEL: usize = 60;
 
+/// Of so many bytes of the user's words, secrets are masked before the label is cut out of them.
+const SEARCHED: usize = 2_048;
+
 /// Prompts that become a [`Tree`]. Needs memory by the number of different pieces, not by their bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Forest {
@@ -28,6 +33,7 @@ pub struct Forest {
     index: HashMap<NodeId, usize>,
     /// The names of the prompts that end with a piece; without a piece, of those that are empty.
     ends: HashMap<Option<usize>, Vec<String>>,
+    seals: Arc<Seals>,
 }
 
 /// What is kept of a piece.
@@ -46,6 +52,16 @@ pub(crate) struct Piece {
 }
 
 impl Forest {
+    /// Without a prompt. What `seals` knows is masked in the words that are kept as labels, as is
+    /// whatever looks like a credential.
+    #[must_use]
+    pub fn new(seals: Arc<Seals>) -> Self {
+        Self {
+            seals,
+            ..Self::default()
+        }
+    }
+
     /// Adds a prompt: the name of a session, or whatever tells it apart. Costs as much as the prompt
     /// has pieces that are not there yet. Several may have the same name.
     pub fn insert(&mut self, name: &str, prompt: &Prompt) {
@@ -84,7 +100,7 @@ impl Forest {
                 break;
             };
             piece.is_message = true;
-            piece.words = said(node).and_then(|text| label(&text));
+            piece.words = said(node).and_then(|text| label(&text, &self.seals));
         }
     }
 
@@ -114,7 +130,7 @@ impl Forest {
             bytes: bytes as u64,
             total: total + bytes as u64,
             is_message: source.is_some(),
-            words: source.and_then(|message| words(message)),
+            words: source.and_then(|message| words(message, &self.seals)),
         });
         at
     }
@@ -122,6 +138,11 @@ impl Forest {
     /// Notes that a prompt ends with this piece.
     pub(crate) fn end(&mut self, name: &str, piece: Option<usize>) {
         self.ends.entry(piece).or_default().push(name.to_owned());
+    }
+
+    /// How many different pieces it has.
+    pub(crate) fn pieces(&self) -> usize {
+        self.pieces.len()
     }
 
     pub(crate) fn piece(&self, at: usize) -> &Piece {
@@ -360,27 +381,30 @@ impl Tree {
 }
 
 /// The beginning of what the user says; `None` if that is nothing.
-fn words(message: &Message) -> Option<Box<str>> {
+fn words(message: &Message, seals: &Seals) -> Option<Box<str>> {
     if message.role != Role::User {
         return None;
     }
-    label(&message.text())
+    label(&message.text(), seals)
 }
 
-/// The first words of a text.
-fn label(text: &str) -> Option<Box<str>> {
-    let mut label = String::new();
+/// The first words of a text. Secrets are masked before anything is cut off: half a secret would not
+/// be known for one.
+fn label(text: &str, seals: &Seals) -> Option<Box<str>> {
+    let mut said = String::new();
     for word in text.split_whitespace() {
-        if label.chars().count() > LABEL {
+        if said.len() > SEARCHED {
             break;
         }
-        if !label.is_empty() {
-            label.push(' ');
+        if !said.is_empty() {
+            said.push(' ');
         }
-        label.push_str(word);
+        said.push_str(word);
     }
+    let mut label = mask_credentials(&seals.redact(&said)).into_owned();
     if let Some((cut, _)) = label.char_indices().nth(LABEL) {
         label.truncate(cut);
+        label.truncate(label.trim_end().len());
         label.push('…');
     }
     (!label.is_empty()).then(|| label.into())

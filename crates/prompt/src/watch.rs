@@ -7,7 +7,7 @@ use cachalot_core::{Millis, Seals};
 use cachalot_model::Usage;
 
 use crate::chain::Prompt;
-use crate::diagnosis::{Diagnosis, Observed, Reason, Rules, Sending, diagnose};
+use crate::diagnosis::{Diagnosis, Observed, Rules, Sending, diagnose};
 use crate::namespace::Namespace;
 use crate::plan::Plan;
 
@@ -89,13 +89,10 @@ impl Watch {
                 written: &self.written,
                 previous: *used,
                 usage,
+                tells: self.tells,
                 elapsed,
             };
-            let found = diagnose(&last.sending(), &asked.sending(), &observed, rules, seals);
-            match found.reason {
-                Reason::EvictedOrUnknown if !self.tells => found.unproven(),
-                _ => found,
-            }
+            diagnose(&last.sending(), &asked.sending(), &observed, rules, seals)
         });
         if diagnosis.as_ref().is_some_and(|found| found.at.is_some()) {
             // What was kept of the old prefix is of no use to the new one, as far as is known.

@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 use crate::tool::Output;
 
+/// So many characters of a name that a model made up are shown.
+const SHOWN: usize = 80;
+
 /// An allow-list of tools, carried in the [`crate::Context`] of every call. Clones share it.
 ///
 /// A gate can only become narrower: see [`Gate::within`].
@@ -56,13 +59,20 @@ impl Gate {
         self.allowed.iter().map(String::as_str)
     }
 
+    /// The name of a tool as it is shown: a model may call something of any length.
+    #[must_use]
+    pub fn shown(tool: &str) -> &str {
+        let end = tool.char_indices().nth(SHOWN).map(|(at, _)| at);
+        &tool[..end.unwrap_or(tool.len())]
+    }
+
     /// The result of a call that does not come through; `None` if it does.
     #[must_use]
     pub fn denial(&self, tool: &str) -> Option<Output> {
         if self.allows(tool) {
             return None;
         }
-        let shown: String = tool.chars().take(80).collect();
+        let shown = Self::shown(tool);
         Some(Output::error(format!(
             "`{shown}` did not run: {} may not use it. {} Do not call it again.",
             self.holder,

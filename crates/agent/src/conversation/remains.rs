@@ -89,6 +89,12 @@ impl Remains {
         }
     }
 
+    /// Whether a message stands for an answer that did not come to its end.
+    pub(crate) fn is_in(message: &Message) -> bool {
+        let text = message.text();
+        text == NO_ANSWER || text.ends_with(BROKEN_OFF)
+    }
+
     /// The answer, as far as it came.
     pub(super) fn answer(&self) -> Message {
         match is_visible(&self.text) {

@@ -5,6 +5,7 @@ use std::path::Path;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Entry, Node, Section};
 use cachalot_core::{Place, Problem};
+use cachalot_hooks::source::Read as Hooks;
 use cachalot_hooks::{Builtins, Entry as Hook};
 use cachalot_prompt::PrefixSettings;
 
@@ -93,6 +94,8 @@ pub(super) struct Written {
     pub(super) model: Place,
     /// Where each of its sub-agents is named.
     pub(super) sub_agents: Vec<Place>,
+    /// What of its hooks is not honoured, though nothing is wrong with it.
+    pub(super) warnings: Vec<Problem>,
 }
 
 /// Reads an agent; `None` if it has no model.
@@ -104,6 +107,7 @@ pub(super) fn read(
     let mut section = Section::of(&entry.value, "an agent", problems)?;
     let model = section.required_text("model", problems);
     let (sub_agents, places) = sub_agents(&mut section, problems).into_iter().unzip();
+    let hooks = hooks(&mut section, written.builtins, problems);
     let definition = AgentDefinition {
         name: entry.key.clone(),
         model: model.unwrap_or_default().to_owned(),
@@ -123,12 +127,12 @@ pub(super) fn read(
             .and_then(|number| u32::try_from(number).ok())
             .unwrap_or(0),
         compaction_threshold: threshold(&mut section, problems),
-        review: review::read(&mut section, problems),
+        review: review::read(&mut section, model, problems),
         prefix: match section.present("prefix") {
             Some(node) => PrefixSettings::read(node, problems),
             None => PrefixSettings::default(),
         },
-        hooks: hooks(&mut section, written.builtins, problems),
+        hooks: hooks.entries,
         sections: sections(&mut section, written.builtins, problems),
     };
     let place = section.node("model").map(|node| node.place.clone());
@@ -137,6 +141,7 @@ pub(super) fn read(
         definition,
         model: place.unwrap_or_else(|| entry.key_place.clone()),
         sub_agents: places,
+        warnings: hooks.warnings,
     })
 }
 
@@ -234,9 +239,9 @@ fn threshold(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> f64 {
 }
 
 /// Claims `hooks`.
-fn hooks(section: &mut Section<'_>, builtins: &Builtins, problems: &mut Vec<Problem>) -> Vec<Hook> {
+fn hooks(section: &mut Section<'_>, builtins: &Builtins, problems: &mut Vec<Problem>) -> Hooks {
     let Some(node) = section.present("hooks") else {
-        return Vec::new();
+        return Hooks::default();
     };
     cachalot_hooks::definition::read(node, &node.place.file, builtins, problems)
 }

@@ -119,9 +119,10 @@ impl ReviewDefinition {
     }
 }
 
-/// Reads `review`.
+/// Reads `review` of an agent with this model.
 pub(super) fn read(
     section: &mut Section<'_>,
+    own_model: Option<&str>,
     problems: &mut Vec<Problem>,
 ) -> Option<ReviewDefinition> {
     let mut review = section.section("review", "`review`", problems)?;
@@ -145,6 +146,7 @@ pub(super) fn read(
         notify: one_of(&mut review, "notify", &NOTICES, problems).unwrap_or(default.notify),
     };
     if let Some(model) = &definition.model
+        && own_model != Some(model.name.as_str())
         && let Some(node) = review.node("inherit")
         && definition.inherit != Inherit::None
     {

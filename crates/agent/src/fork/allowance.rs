@@ -1,17 +1,48 @@
 //! What a fork may use.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::ForkSpec;
 use crate::account::Account;
+use crate::report::Stop;
 
-/// What a fork may use in all, whoever works on its behalf included.
+/// What a fork may use in all, whoever works on its behalf included. Clones count together.
 #[derive(Clone)]
 pub(crate) struct Allowance {
     holder: Arc<str>,
+    calls: u32,
     input: Option<u64>,
     output: Option<u64>,
     account: Account,
+    under_way: Arc<Mutex<UnderWay>>,
+}
+
+/// Requests that are not answered yet.
+#[derive(Default)]
+struct UnderWay {
+    calls: u32,
+    /// About so many tokens of input.
+    input: u64,
+}
+
+/// What is set aside for a request, until this is dropped: when what it used was counted, or it came
+/// to nothing.
+#[must_use]
+pub(crate) struct Reserved {
+    under_way: Arc<Mutex<UnderWay>>,
+    input: u64,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let mut under_way = lock(&self.under_way);
+        under_way.calls = under_way.calls.saturating_sub(1);
+        under_way.input = under_way.input.saturating_sub(self.input);
+    }
+}
+
+fn lock(under_way: &Mutex<UnderWay>) -> MutexGuard<'_, UnderWay> {
+    under_way.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Allowance {
@@ -19,30 +50,56 @@ impl Allowance {
     pub(super) fn of(spec: &ForkSpec, account: &Account) -> Self {
         Self {
             holder: spec.holder.as_str().into(),
+            calls: spec.max_iterations,
             input: spec.max_input_tokens,
             output: spec.max_output_tokens,
             account: account.clone(),
+            under_way: Arc::default(),
         }
     }
 
-    /// Why no further request may be made that sends at least so many tokens.
-    pub(crate) fn over(&self, next: u64) -> Option<String> {
-        let used = self.account.sum().usage;
-        let sent = used.total_input();
-        let holder = &self.holder;
-        let input = self.input.filter(|most| {
-            let least = sent.saturating_add(next);
-            sent >= *most || least > *most
-        });
-        if let Some(most) = input {
-            return Some(format!(
-                "the {most} input tokens (`max_input_tokens`) of {holder} are used up: {sent} were sent, and the next request sends {next} or more"
-            ));
+    /// Sets aside what a request uses that sends about so many tokens, in one step.
+    ///
+    /// # Errors
+    /// Why it may not be made.
+    pub(crate) fn reserve(&self, next: u64) -> Result<Reserved, Stop> {
+        // What a request used is counted before its reservation is dropped: never is it missing.
+        let mut under_way = lock(&self.under_way);
+        self.check(&under_way, next)?;
+        under_way.calls = under_way.calls.saturating_add(1);
+        under_way.input = under_way.input.saturating_add(next);
+        Ok(Reserved {
+            under_way: Arc::clone(&self.under_way),
+            input: next,
+        })
+    }
+
+    fn check(&self, under_way: &UnderWay, next: u64) -> Result<(), Stop> {
+        let sum = self.account.sum();
+        if sum.model_calls.saturating_add(under_way.calls) >= self.calls {
+            return Err(Stop::Iterations(self.calls));
         }
-        let most = self.output.filter(|most| used.output >= *most)?;
-        Some(format!(
-            "the {most} output tokens (`max_output_tokens`) of {holder} are used up: {} were made",
-            used.output
-        ))
+        let (used, holder) = (sum.usage, &self.holder);
+        let sent = used.total_input();
+        let taken = sent.saturating_add(under_way.input);
+        let input = self
+            .input
+            .filter(|most| taken >= *most || taken.saturating_add(next) > *most);
+        if let Some(most) = input {
+            let aside = match under_way.input {
+                0 => String::new(),
+                tokens => format!(", about {tokens} more by requests under way"),
+            };
+            return Err(Stop::Budget(format!(
+                "the {most} input tokens (`max_input_tokens`) of {holder} are used up: {sent} were sent{aside}, and the next request sends about {next}"
+            )));
+        }
+        match self.output.filter(|most| used.output >= *most) {
+            None => Ok(()),
+            Some(most) => Err(Stop::Budget(format!(
+                "the {most} output tokens (`max_output_tokens`) of {holder} are used up: {} were made",
+                used.output
+            ))),
+        }
     }
 }

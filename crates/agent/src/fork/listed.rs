@@ -1,6 +1,7 @@
 //! Who answers for a fork what the user would be asked.
 
 use async_trait::async_trait;
+use cachalot_hooks::input::PermissionMode;
 
 use crate::event::{Approval, Approver, Nobody, Question};
 
@@ -16,5 +17,9 @@ impl Approver for Listed {
             true => Approval::Yes,
             false => Nobody.approve(question).await,
         }
+    }
+
+    fn mode(&self) -> PermissionMode {
+        Nobody.mode()
     }
 }

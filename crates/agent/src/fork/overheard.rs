@@ -62,8 +62,9 @@ impl Overheard {
                 let name = &answer.call.name;
                 let mut noted = self.noted();
                 let is_denied = noted.gate.as_ref().is_some_and(|gate| !gate.allows(name));
-                if is_denied && !noted.denied.contains(name) {
-                    noted.denied.push(name.clone());
+                let shown = Gate::shown(name);
+                if is_denied && !noted.denied.iter().any(|known| known == shown) {
+                    noted.denied.push(shown.to_owned());
                 }
             }
             _ => {}

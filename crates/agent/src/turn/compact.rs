@@ -68,7 +68,7 @@ impl Turn<'_> {
             self.warn(nothing).await;
             return Ok(false);
         }
-        let compacted = match self.over_budget() {
+        let compacted = match self.reserve().err() {
             Some(over) => Err(over),
             None => self.compact_now(Why::Manual).await?,
         };
@@ -207,7 +207,10 @@ impl Turn<'_> {
                 Ok(body) => body,
                 Err(error) => return Ok(Summary::Not(error.message)),
             };
-            match self.halt.clone().unless(self.ask_aside(body)).await? {
+            let reserved = self.reserve()?;
+            let asked = self.halt.clone().unless(self.ask_aside(body)).await?;
+            drop(reserved);
+            match asked {
                 Ok(reply) => break reply,
                 Err(error) if error.kind == ModelErrorKind::TooLong && material.shorten() => {}
                 Err(error) => return Ok(Summary::Not(error.to_string())),

@@ -119,8 +119,7 @@ impl Turn<'_> {
     }
 
     /// The turn has made as many model calls as it may.
-    pub(super) async fn limit_reached(&self) {
-        let most = self.agent.max_iterations;
+    pub(super) async fn limit_reached(&self, most: u32) {
         // The turn ends in any case.
         let _ = self
             .tell(When::OnMaxIterations, |input| {

@@ -95,8 +95,14 @@ impl Turn<'_> {
     }
 
     async fn tell_of_prompt(&self, when: When) -> Result<Verdict, Stop> {
-        self.tell(when, |input| input.prompt = Some(self.prompt.clone()))
-            .await
+        self.tell(when, |input| {
+            input.prompt = Some(self.prompt.clone());
+            if when == When::TurnStart {
+                // Who adds something sees whether it was said already.
+                input.messages = self.desk.conversation.prompt().messages();
+            }
+        })
+        .await
     }
 
     /// Tells hooks, unless the turn has to end before.

@@ -64,6 +64,21 @@ impl Turn<'_> {
         format!("{bytes} bytes, about {} tokens{takes}", bytes / TOKEN)
     }
 
+    /// About so many tokens the next request sends: those of the last one, or what its bytes come to
+    /// where that is not known.
+    pub(super) fn next_input(&self) -> u64 {
+        if let Some(last) = self.desk.last_input() {
+            return last;
+        }
+        let conversation = &self.desk.conversation;
+        let said = match conversation.held() {
+            Some(message) => serde_json::to_vec(message).map_or(0, |bytes| bytes.len()),
+            None => self.task.said.len(),
+        };
+        let said = u64::try_from(said).unwrap_or(u64::MAX);
+        conversation.prompt().bytes().saturating_add(said) / TOKEN
+    }
+
     /// The user's message stands behind a summary now, and is sent again.
     pub(super) fn stand_behind_summary(&mut self) {
         if self.has_begun() {

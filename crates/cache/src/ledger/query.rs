@@ -41,6 +41,28 @@ impl Ledger {
         )
     }
 
+    /// The sessions that models were paid for and whose names begin so, the last one that was paid for
+    /// first; at most `limit`.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn sessions(&self, beginning: &str, limit: u32) -> Result<Vec<String>, LedgerError> {
+        let Some((path, connection)) = self.reading()? else {
+            return Ok(Vec::new());
+        };
+        let read = || {
+            let mut statement = connection.prepare(
+                "SELECT handle FROM calls
+                 WHERE kind = ?1 AND substr(handle, 1, length(?2)) = ?2
+                 GROUP BY handle ORDER BY max(id) DESC LIMIT ?3",
+            )?;
+            let with = params![Kind::Prefix.as_str(), beginning, limit];
+            let sessions = statement.query_map(with, |row| row.get(0))?;
+            sessions.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(|error| LedgerError::new(&path, error))
+    }
+
     /// Earlier calls of the same name and scope of whose inputs something is known, newest first.
     pub(crate) fn earlier_alike(&self, row: &Row, limit: u32) -> Result<Vec<Row>, LedgerError> {
         self.rows(

@@ -4,10 +4,10 @@ use std::io::Read as _;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_agent::{Approval, Approver, Cancel, Question, Stop, Sum, TurnReport};
+use cachalot_agent::{Approval, Approver, Cancel, ErrorKind, Question, Stop, Sum, TurnReport};
 use cachalot_core::Problem;
 use cachalot_hooks::input::PermissionMode;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::approval::Everything;
 use super::show::{Level, Show};
@@ -48,32 +48,39 @@ pub(crate) async fn answer(setting: &Setting<'_>) -> Result<()> {
     };
     let turned = turn(&mut chat, said, &cancel, &show, &mut interrupts).await;
     let session = bench.keeps_sessions().then(|| chat.session().to_owned());
-    let mut answered = Answered {
-        agent: chat.agent().name.clone(),
-        session,
-        total: chat.total(),
-        cut_off: show.take_cut_off(),
-    };
-    let printed = match &turned.ended {
-        Ended::Report(report) if report.stop != Stop::Interrupted => {
-            answered.print(report, setting.arguments.json)
-        }
+    let agent = chat.agent().name.clone();
+    let held = show.take_held();
+    let answer = Answer::of(&turned.ended, &held);
+    let as_json = setting.arguments.json;
+    // People wait for the answer, and programs for all that there is to know.
+    let mut printed = match &answer {
+        Some(answer) if !as_json => answer.print(),
         _ => Ok(()),
     };
     // Tells what the tool calls were answered from.
-    answered.total = end(chat, &mut interrupts).await;
+    let total = end(chat, &show, &mut interrupts).await;
+    let answered = Answered {
+        agent,
+        session,
+        total,
+        cut_off: show.cut_off(),
+        reviews: show.take_reviews(),
+    };
+    if let Some(answer) = answer.as_ref().filter(|_| as_json) {
+        printed = answered.print(answer);
+    }
     if setting.level() != Level::Quiet {
         answered.sum_up();
     }
     close(&bench, &mut interrupts).await;
-    let ended = match turned.ended {
-        Ended::Report(report) => match report.stop {
+    let ended = match &turned.ended {
+        Ended::Report(report) => match &report.stop {
             Stop::Interrupted => Err(answered.interrupted(setting)),
             stop => stop
                 .notice()
                 .map_or(Ok(()), |notice| Err(Trouble::failed(notice))),
         },
-        Ended::Failed(error) => Err(Trouble::failed(told(&error))),
+        Ended::Failed(error) => Err(Trouble::failed(told(error))),
         Ended::Left => Err(answered.interrupted(setting)),
     };
     ended.and(printed)
@@ -98,32 +105,61 @@ fn question() -> Result<String> {
     Ok(question.trim_end().to_owned())
 }
 
+/// What there is of an answer.
+struct Answer<'a> {
+    text: &'a str,
+    /// `None` if the session was continued elsewhere: the answer is paid for, and no part of it.
+    report: Option<&'a TurnReport>,
+}
+
+impl<'a> Answer<'a> {
+    /// `held` is what came of the model's newest answer. `None` if there is nothing to be printed.
+    fn of(ended: &'a Ended, held: &'a str) -> Option<Self> {
+        match ended {
+            Ended::Report(report) if report.stop != Stop::Interrupted => Some(Self {
+                text: &report.text,
+                report: Some(report),
+            }),
+            Ended::Failed(error) if error.kind == ErrorKind::Conflict => Some(Self {
+                text: held,
+                report: None,
+            }),
+            _ => None,
+        }
+    }
+
+    fn print(&self) -> Result<()> {
+        match self.text.trim_end() {
+            "" => Ok(()),
+            text => render::out(&format!("{text}\n")),
+        }
+    }
+}
+
 /// What is told of a question beside its answer.
 struct Answered {
     agent: String,
     /// `None` if it is not kept.
     session: Option<String>,
+    /// Of the whole chat, reviews included.
     total: Sum,
     cut_off: u32,
+    reviews: Vec<Value>,
 }
 
 impl Answered {
-    fn print(&self, report: &TurnReport, as_json: bool) -> Result<()> {
-        if as_json {
-            return render::json(&json!({
-                "answer": report.text,
-                "ended": word(&report.stop),
-                "answered_by": report.synthetic.as_ref().map(words::synthetic),
-                "agent": self.agent,
-                "session": self.session,
-                "report": sum::json(&self.total, self.cut_off),
-                "prefix_breaks": report.breaks,
-            }));
-        }
-        match report.text.trim_end() {
-            "" => Ok(()),
-            text => render::out(&format!("{text}\n")),
-        }
+    fn print(&self, answer: &Answer<'_>) -> Result<()> {
+        let report = answer.report;
+        render::json(&json!({
+            "answer": answer.text,
+            "ended": report.map_or("conflict", |report| word(&report.stop)),
+            "answered_by": report.and_then(|report| report.synthetic.as_ref()).map(words::synthetic),
+            "agent": self.agent,
+            "session": self.session,
+            "report": sum::json(&self.total, self.cut_off),
+            "reviews": self.reviews,
+            "prefix_breaks": report.map_or(&[][..], |report| &report.breaks),
+        }))
     }
 
     fn sum_up(&self) {

@@ -1,15 +1,27 @@
 //! What came of a review, in words.
 
+use cachalot_agent::ReviewReport;
+use serde_json::{Value, json};
+
+use super::sum;
+use super::words::cut;
 use crate::render;
 use crate::render::visible::on_one_line;
-use cachalot_agent::ReviewReport;
+
+/// So many characters of a tool's name are told: a model may call anything.
+const LONGEST_NAME: usize = 40;
 
 /// `stored 1 memory · 2400 of the chat's 2400 tokens read from the provider's cache · $0.0012 · denied:
 /// shell`.
 pub(super) fn line(report: &ReviewReport) -> String {
     let denied = match report.denied.as_slice() {
         [] => None,
-        denied => Some(format!("denied: {}", on_one_line(&denied.join(", ")))),
+        denied => {
+            let names = denied
+                .iter()
+                .map(|name| cut(&on_one_line(name), LONGEST_NAME));
+            Some(format!("denied: {}", names.collect::<Vec<_>>().join(", ")))
+        }
     };
     let cost = (report.sum.model_calls > 0).then(|| report.sum.paid.cost.to_string());
     let parts = [Some(outcome(report)), read(report), cost, denied];
@@ -35,6 +47,19 @@ pub(super) fn details(report: &ReviewReport) -> String {
     )
 }
 
+/// All of it for programs.
+pub(super) fn json(report: &ReviewReport, cut_off: u32) -> Value {
+    json!({
+        "result": report.result(),
+        "failure": report.failure,
+        "memories": report.memories,
+        "skills": report.skills,
+        "denied": report.denied,
+        "session": report.session,
+        "report": sum::json(&report.sum, cut_off),
+    })
+}
+
 fn outcome(report: &ReviewReport) -> String {
     if let Some(failure) = &report.failure {
         return format!("failed: {}", on_one_line(failure));
@@ -56,7 +81,9 @@ fn read(report: &ReviewReport) -> Option<String> {
         (0, _) => format!("{} tokens read anew", first.total_input()),
         (read, None) => format!("{read} tokens read from the provider's cache"),
         (read, Some(parent)) => format!(
-            "{read} of the chat's {} tokens read from the provider's cache",
+            "{} of the chat's {} tokens read from the provider's cache",
+            // What stands behind the chat's may be in it, too, from an earlier review.
+            read.min(parent.total_input()),
             parent.total_input()
         ),
     })
@@ -119,10 +146,28 @@ mod tests {
             line(&report),
             "stored 1 memory and 2 skills · 2400 tokens read anew · $0.0012"
         );
+        // An earlier review's message was in the provider's cache, too.
+        report.first = Some(Usage {
+            cache_read: 2_600,
+            ..Usage::default()
+        });
+        assert!(line(&report).contains(" · 2400 of the chat's 2400 tokens read "));
+        report.parent = None;
+        assert!(line(&report).contains(" · 2600 tokens read from the provider's cache · "));
         report.failure = Some("the model\nis away".to_owned());
         report.first = None;
         report.sum = Sum::default();
         assert_eq!(line(&report), "failed: the model is away");
+    }
+
+    #[test]
+    fn a_name_that_a_model_made_up_does_not_fill_the_screen() {
+        let report = ReviewReport {
+            denied: vec!["x".repeat(3_000), "shell".to_owned()],
+            ..report()
+        };
+        let denied = format!(" · denied: {}…, shell", "x".repeat(40));
+        assert!(line(&report).ends_with(&denied), "{}", line(&report));
     }
 
     #[test]

@@ -9,7 +9,10 @@ use std::time::Duration;
 use cachalot_agent::definition::Notify;
 use cachalot_agent::{Event, Listener, ReviewReport};
 use cachalot_tools::{Answer, Answered, Call};
+use serde_json::Value;
 
+use super::REVIEW;
+use super::awaited::{Awaited, Waiting};
 use super::review;
 use super::status::Status;
 use super::words::{self, DELEGATION, cut};
@@ -59,9 +62,11 @@ struct State {
     status: Status,
     /// The calls that run, and what is shown of them.
     running: Vec<(String, String)>,
-    /// A model was asked and has not answered yet; and whether anything came.
-    asked: Option<bool>,
-    cut_off: u32,
+    awaited: Awaited,
+    /// What came of the newest answer, where it is not shown as it grows.
+    held: String,
+    /// The reviews that have ended.
+    reviews: Vec<Value>,
 }
 
 /// What is said beside the answer, as far as it is no whole line yet.
@@ -93,8 +98,9 @@ impl Show {
                 murmur: Murmur::default(),
                 status: Status::new(style),
                 running: Vec::new(),
-                asked: None,
-                cut_off: 0,
+                awaited: Awaited::default(),
+                held: String::new(),
+                reviews: Vec::new(),
             }),
         })
     }
@@ -154,19 +160,34 @@ impl Show {
         state.end_line();
     }
 
-    /// Ends a turn. An answer that did not come to its end counts as cut off if anything of it was
-    /// seen, or if it is known to have been under way.
-    pub(crate) fn end_turn(&self, under_way: bool) {
+    /// Ends a turn; how many answers were cut off in it. One that did not come to its end counts as
+    /// such if anything of it was seen, or if it is known to have been under way.
+    pub(super) fn end_turn(&self, under_way: bool) -> u32 {
         self.pause();
         let mut state = self.state();
         state.running.clear();
-        let heard = state.asked.take();
-        state.cut_off += u32::from(heard.is_some_and(|heard| heard || under_way));
+        state.awaited.ended(Waiting::Turn, under_way)
     }
 
-    /// How many answers were cut off since this was asked last.
-    pub(crate) fn take_cut_off(&self) -> u32 {
-        std::mem::take(&mut self.state().cut_off)
+    /// The same of what is beside the turns.
+    pub(super) fn end_fork(&self, holder: &str, under_way: bool) -> u32 {
+        let mut state = self.state();
+        state.awaited.ended(Waiting::Fork(holder), under_way)
+    }
+
+    /// How many answers were cut off so far, in turns and beside them.
+    pub(super) fn cut_off(&self) -> u32 {
+        self.state().awaited.cut_off()
+    }
+
+    /// What came of the newest answer, where it is not shown as it grows.
+    pub(super) fn take_held(&self) -> String {
+        std::mem::take(&mut self.state().held)
+    }
+
+    /// The reviews that have ended, for programs.
+    pub(super) fn take_reviews(&self) -> Vec<Value> {
+        std::mem::take(&mut self.state().reviews)
     }
 
     /// Whether stdout still takes what is written.
@@ -204,6 +225,8 @@ impl Show {
 
     /// A review has ended, whatever else is going on.
     fn reviewed(&self, agent: &str, report: &ReviewReport, notify: Notify) {
+        let cut_off = self.end_fork(REVIEW, false);
+        self.state().reviews.push(review::json(report, cut_off));
         if self.level == Level::Quiet && report.failure.is_none() {
             return;
         }
@@ -222,7 +245,12 @@ impl Show {
 
     /// Something happens beside the chat, in a fork of it.
     fn beside(&self, holder: &str, event: &Event<'_>) {
+        let waiting = Waiting::Fork(holder);
         match event {
+            Event::Asked { .. } => self.state().awaited.asked(waiting),
+            Event::Text { .. } | Event::Reasoning { .. } => self.heard(waiting),
+            Event::Answered { .. } => self.state().awaited.answered(waiting),
+            Event::Fork { event, .. } => self.beside(holder, event),
             Event::Warning { message, .. } => {
                 self.warn(&format!("{}: {message}", on_one_line(holder)));
             }
@@ -241,10 +269,14 @@ impl Show {
 
     /// A piece of the answer.
     fn text(&self, text: &str) {
-        if !self.growing || text.is_empty() {
+        if text.is_empty() {
             return;
         }
         let mut state = self.state();
+        if !self.growing {
+            state.held.push_str(text);
+            return;
+        }
         self.rest_of_murmur(&mut state);
         state.status.done();
         let shown = match self.terminal {
@@ -313,19 +345,21 @@ impl Show {
 
     fn asked(&self, agent: &str) {
         let mut state = self.state();
-        state.asked = Some(false);
+        state.awaited.asked(Waiting::Turn);
+        if self.is_own(agent) {
+            state.held.clear();
+        }
         let what = self.owned(agent, "waiting for the model");
         state.status.wait_for(&what);
     }
 
-    fn heard(&self) {
-        let mut state = self.state();
-        state.asked = state.asked.map(|_| true);
+    fn heard(&self, waiting: Waiting<'_>) {
+        self.state().awaited.heard(waiting);
     }
 
     fn answered(&self) {
         let mut state = self.state();
-        state.asked = None;
+        state.awaited.answered(Waiting::Turn);
         self.rest_of_murmur(&mut state);
         state.status.done();
         // What comes next is not the same answer.
@@ -415,7 +449,7 @@ impl Listener for Show {
         match event {
             Event::Asked { agent, .. } => self.asked(agent),
             Event::Text { agent, text } => {
-                self.heard();
+                self.heard(Waiting::Turn);
                 if self.is_own(agent) {
                     self.text(text);
                 } else if self.level != Level::Quiet {
@@ -423,7 +457,7 @@ impl Listener for Show {
                 }
             }
             Event::Reasoning { agent, text } => {
-                self.heard();
+                self.heard(Waiting::Turn);
                 if self.level == Level::Verbose {
                     self.murmur(&self.owned(agent, "thinking"), text);
                 }

@@ -3,14 +3,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cachalot_agent::chat::Reloaded;
-use cachalot_agent::{Approver, Cancel, Chat, Sum};
+use cachalot_agent::{Approver, Cancel, Chat, Stop, Sum};
 
+use super::ASIDE;
 use super::approval::{Everything, User};
 use super::command::Command;
 use super::prompt::{Line, Prompt};
 use super::show::{Level, Show};
 use super::sum;
-use super::turn::{Ended, Said, end, turn};
+use super::turn::{Ended, Said, broke_off, end, turn};
 use crate::commands::chat::{Setting, close, told};
 use crate::interrupts::{Interrupts, Signal};
 use crate::outcome::Result;
@@ -58,7 +59,6 @@ pub(crate) async fn converse(setting: &Setting<'_>) -> Result<()> {
         is_empty: setting.arguments.session.is_none(),
         is_fresh: false,
         chat,
-        cut_off: 0,
     };
     talk.until_it_ends(&mut interrupts).await
 }
@@ -76,7 +76,6 @@ struct Talk<'a> {
     is_empty: bool,
     /// Whether the next message is to get a new answer.
     is_fresh: bool,
-    cut_off: u32,
 }
 
 /// Whether the chat goes on.
@@ -100,10 +99,10 @@ impl Talk<'_> {
             self.show
                 .note("the review is still running; Ctrl-C ends it");
         }
-        let total = end(self.chat, interrupts).await;
+        let total = end(self.chat, &self.show, interrupts).await;
         close(&self.bench, interrupts).await;
         if self.setting.level() != Level::Quiet {
-            sum_up(&total, self.cut_off);
+            sum_up(&total, self.show.cut_off());
             if is_kept {
                 render::err(&format!("to go on: {}", self.setting.to_go_on(&session)));
             }
@@ -207,7 +206,7 @@ impl Talk<'_> {
                 other.tell(&self.chat, &self.bench, &self.show);
                 if *other == Command::Stats {
                     let total = self.chat.total();
-                    render::err(&format!("chat: {}", sum::line(&total, self.cut_off)));
+                    render::err(&format!("chat: {}", sum::line(&total, self.show.cut_off())));
                 }
             }
         }
@@ -223,7 +222,7 @@ impl Talk<'_> {
         let total = self.chat.total();
         match compacted {
             Ok(_) if total.model_calls > before.model_calls => {
-                self.account("so far ", &total, self.cut_off);
+                self.account("so far ", &total, self.show.cut_off());
             }
             Ok(_) => {}
             Err(error) => complain(&error),
@@ -247,16 +246,26 @@ impl Talk<'_> {
         self.show.wait_for("waiting for the model");
         let (answered, next) =
             cancellable(self.chat.aside(question, &cancel), &cancel, interrupts).await;
-        self.show.end_turn(false);
+        let under_way = match &answered {
+            Ok(report) => report.stop == Stop::Interrupted,
+            Err(error) => cancel.is_cancelled() || broke_off(error),
+        };
+        let cut_off = self.show.end_fork(ASIDE, under_way);
+        self.show.pause();
         match answered {
             Ok(report) => {
                 self.show.say(&report.text);
                 if let Some(notice) = report.stop.notice() {
                     render::err(&Style::of_stderr().notable(&visible(&notice)));
                 }
-                self.account("", &report.sum, 0);
+                self.account("", &report.sum, cut_off);
             }
-            Err(error) => complain(&error),
+            Err(error) => {
+                complain(&error);
+                if cut_off > 0 {
+                    self.account("so far ", &self.chat.total(), self.show.cut_off());
+                }
+            }
         }
         self.show.stdout()?;
         Ok(next)
@@ -324,21 +333,19 @@ impl Talk<'_> {
         let answers_before = self.chat.total().model_calls;
         let said = Said { text, is_fresh };
         let turned = turn(&mut self.chat, said, &cancel, &self.show, interrupts).await;
-        let cut_off = self.show.take_cut_off();
-        self.cut_off += cut_off;
         let style = Style::of_stderr();
         match &turned.ended {
             Ended::Report(report) => {
                 if let Some(notice) = report.stop.notice() {
                     render::err(&style.notable(&visible(&notice)));
                 }
-                self.account("", &report.sum, cut_off);
+                self.account("", &report.sum, turned.cut_off);
             }
             Ended::Failed(error) => {
                 complain(error);
                 let total = self.chat.total();
-                if total.model_calls > answers_before || cut_off > 0 {
-                    self.account("so far ", &total, self.cut_off);
+                if total.model_calls > answers_before || turned.cut_off > 0 {
+                    self.account("so far ", &total, self.show.cut_off());
                 }
             }
             Ended::Left => {

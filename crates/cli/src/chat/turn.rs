@@ -3,6 +3,7 @@
 use cachalot_agent::{Cancel, Chat, Error, Stop, Sum, TurnReport};
 use cachalot_model::ErrorKind;
 
+use super::REVIEW;
 use super::show::Show;
 use crate::interrupts::{Interrupts, Signal};
 
@@ -20,6 +21,8 @@ pub(super) enum Ended {
 pub(super) struct Turned {
     pub(super) ended: Ended,
     pub(super) leave: bool,
+    /// How many answers were cut off in it.
+    pub(super) cut_off: u32,
 }
 
 /// What the user says.
@@ -52,7 +55,7 @@ pub(super) async fn turn(
             tokio::select! {
                 ended = &mut turn => break match ended {
                     Ok(report) => Ended::Report(Box::new(report)),
-                    Err(error) => Ended::Failed(error),
+                    Err(error) => Ended::Failed(overtaken(error)),
                 },
                 signal = interrupts.next() => {
                     leave |= signal == Signal::End;
@@ -64,24 +67,31 @@ pub(super) async fn turn(
             }
         }
     };
-    let cut_off = match &ended {
+    let under_way = match &ended {
         // Also by Ctrl-C in answer to a question.
         Ended::Report(report) => report.stop == Stop::Interrupted,
         Ended::Failed(error) => interrupted || broke_off(error),
         Ended::Left => true,
     };
-    show.end_turn(cut_off);
-    Turned { ended, leave }
+    Turned {
+        ended,
+        leave,
+        cut_off: show.end_turn(under_way),
+    }
 }
 
 /// Ends a chat; what all of it used. A review that runs is waited for. Who presses Ctrl-C waits neither
 /// for that nor, if pressed again, for what hooks do at its end.
-pub(super) async fn end(mut chat: Chat, interrupts: &mut Interrupts) -> Sum {
+pub(super) async fn end(mut chat: Chat, show: &Show, interrupts: &mut Interrupts) -> Sum {
     if chat.is_reviewing() && !interrupts.is_over() {
         tokio::select! {
             () = chat.reviewed() => {}
             _ = interrupts.next() => {}
         }
+    }
+    if chat.is_reviewing() {
+        // It is cancelled in the middle of its answer.
+        show.end_fork(REVIEW, true);
     }
     let so_far = chat.total();
     tokio::select! {
@@ -90,8 +100,19 @@ pub(super) async fn end(mut chat: Chat, interrupts: &mut Interrupts) -> Sum {
     }
 }
 
+/// The session tells that its newest message was not written. What was said before that was.
+fn overtaken(error: Error) -> Error {
+    match error.kind {
+        cachalot_agent::ErrorKind::Conflict => Error::new(
+            error.kind,
+            "the session was continued elsewhere in the middle of the turn, and goes on from there: what came of the answer is not part of it; ask again",
+        ),
+        _ => error,
+    }
+}
+
 /// Whether a model had begun to answer, or may have.
-fn broke_off(error: &Error) -> bool {
+pub(super) fn broke_off(error: &Error) -> bool {
     let kind = error.model.as_ref().map(|error| error.kind);
     matches!(
         kind,

@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use cachalot_cache::{
-    Bounds, Cache, Criterion, Filter, HANDLE_LABEL, Key, Kind, Scope, Stored, Totals,
+    Bounds, Cache, CassetteError, Criterion, Filter, HANDLE_LABEL, Key, Kind, Scope, Stored, Totals,
 };
 use cachalot_core::clock::iso8601;
 use cachalot_memory::Label;
@@ -153,11 +153,11 @@ impl Inspection<'_> {
             cache
                 .export(&mut stdout, key.as_ref())
                 .await
-                .map_err(Trouble::failed)?
+                .map_err(not_exported)?
         } else {
-            let mut aside = Aside::of(file)?;
+            let mut aside = Aside::of(file, &home)?;
             let exported = cache.export(&mut aside, key.as_ref()).await;
-            let exported = exported.map_err(Trouble::failed)?;
+            let exported = exported.map_err(not_exported)?;
             aside.keep()?;
             exported
         };
@@ -252,6 +252,14 @@ fn table(what: &str, named: &[Named], sum: &Totals) -> String {
         .chain(rows)
         .collect();
     render::table::columns(&rows)
+}
+
+/// Who reads the cassette may have gone.
+fn not_exported(error: CassetteError) -> Trouble {
+    match error {
+        CassetteError::File(error) => error.into(),
+        error => Trouble::failed(error),
+    }
 }
 
 fn row(name: &str, totals: &Totals) -> Vec<String> {

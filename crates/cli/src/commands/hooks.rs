@@ -22,12 +22,13 @@ use crate::wiring::{Surroundings, Warn};
 use crate::{hooks, render, team};
 
 /// Files with hooks, where people keep them.
-const USUAL: [&str; 7] = [
+const USUAL: [&str; 8] = [
     "hooks.yaml",
     "hooks.yml",
     ".claude/settings.json",
     ".claude/settings.local.json",
     ".codex/hooks.json",
+    ".codex/config.toml",
     ".gemini/settings.json",
     "hooks.json",
 ];

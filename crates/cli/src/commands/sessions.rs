@@ -73,6 +73,7 @@ pub(crate) async fn run(
             with_secrets,
             place,
         } => {
+            let home = surroundings.home(place.db.as_deref(), None)?;
             let sessions = open(place, surroundings, Arc::clone(&warn))?;
             let export = export::Export {
                 ids,
@@ -81,7 +82,7 @@ pub(crate) async fn run(
                 with_secrets: *with_secrets,
                 warn,
             };
-            export.run(&sessions).await
+            export.run(&sessions, &home).await
         }
         SessionsCommand::Sweep { place, json } => {
             let sessions = open(place, surroundings, warn)?;

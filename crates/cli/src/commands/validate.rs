@@ -71,7 +71,10 @@ fn workflow(
                 problems.extend(team::problems_of_models(team, surroundings)?);
             }
             match Backend::of(&agent.settings.memory) {
-                Ok(backend) if problems.is_empty() => return Ok(Ok((agent, backend))),
+                Ok(backend) if problems.is_empty() => {
+                    agent.team.iter().for_each(|team| team::warn_of(team));
+                    return Ok(Ok((agent, backend)));
+                }
                 Ok(_) => {}
                 Err(problem) => problems.push(*problem),
             }

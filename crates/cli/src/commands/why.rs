@@ -1,28 +1,32 @@
 //! `cachalot why`.
 
-use cachalot_cache::Ledger;
+use cachalot_cache::{Explanation, Ledger, LedgerError};
 
 use crate::arguments::Why;
 use crate::outcome::{Result, Trouble};
 use crate::render;
 use crate::wiring::{Surroundings, Warn};
 
+/// So many sessions are named if it is not clear which one is meant.
+const CANDIDATES: u32 = 10;
+
 pub(crate) fn why(arguments: &Why, surroundings: &Surroundings, warn: Warn) -> Result<()> {
     let home = surroundings.home(arguments.place.db.as_deref(), None)?;
     let ledger = Ledger::at(&home.ledger, "why", warn);
-    let explained = ledger
-        .explain(arguments.key.as_deref())
-        .map_err(Trouble::failed)?;
+    let explained = match &arguments.key {
+        Some(key) => of_key(&ledger, key)?,
+        None => ledger.explain(None).map_err(Trouble::failed)?,
+    };
     let Some(explanation) = explained else {
+        let path = home.ledger.display();
         return Err(Trouble::failed(match &arguments.key {
-            Some(key) => format!(
-                "the ledger {} knows no call of {key}",
-                home.ledger.display()
-            ),
-            None => format!(
-                "the ledger {} is empty: nothing was run yet",
-                home.ledger.display()
-            ),
+            Some(key) => format!("the ledger {path} knows no call of {key}"),
+            None => match newest_session(&ledger).map_err(Trouble::failed)? {
+                Some(session) => format!(
+                    "nothing was called that the cache could have answered: the ledger {path} tells of answers of models alone; `cachalot why SESSION` explains the last one of a session, `cachalot why {session}` that of the newest"
+                ),
+                None => format!("the ledger {path} is empty: nothing was run yet"),
+            },
         }));
     };
     if arguments.json {
@@ -30,4 +34,34 @@ pub(crate) fn why(arguments: &Why, surroundings: &Surroundings, warn: Warn) -> R
     } else {
         render::out(&render::explanation::render(&explanation))
     }
+}
+
+/// The last call under a key or a handle, or of the only session whose name begins so.
+fn of_key(ledger: &Ledger, key: &str) -> Result<Option<Explanation>> {
+    let explained = ledger.explain(Some(key)).map_err(Trouble::failed)?;
+    if explained.is_some() || key.is_empty() {
+        return Ok(explained);
+    }
+    let sessions = ledger.sessions(key, CANDIDATES + 1);
+    match sessions.map_err(Trouble::failed)?.as_slice() {
+        [] => Ok(None),
+        [session] => ledger.explain(Some(session)).map_err(Trouble::failed),
+        several => Err(ambiguous(key, several)),
+    }
+}
+
+fn newest_session(ledger: &Ledger) -> std::result::Result<Option<String>, LedgerError> {
+    Ok(ledger.sessions("", 1)?.pop())
+}
+
+fn ambiguous(beginning: &str, sessions: &[String]) -> Trouble {
+    let named = sessions.iter().take(CANDIDATES as usize);
+    let mut named: Vec<String> = named.map(|session| format!("`{session}`")).collect();
+    if sessions.len() > named.len() {
+        named.push("…".to_owned());
+    }
+    let named = named.join(", ");
+    Trouble::failed(format!(
+        "several sessions begin with `{beginning}`: {named}; give more of the name"
+    ))
 }

@@ -55,8 +55,15 @@ fn is_payment(row: &Row) -> bool {
 /// What is known of a payment, a line for each.
 fn known(call: &Row) -> Vec<String> {
     let fields = call.input.as_ref().and_then(Value::as_object);
+    let tokens = |name| {
+        let tokens = call.input.as_ref().and_then(|input| input.get(name));
+        tokens.and_then(Value::as_u64)
+    };
+    // An estimate, and of no interest once as much was read.
+    let read_it_all = tokens("read_from_its_cache") >= tokens("could_have_read");
     let fields = fields.into_iter().flatten();
     fields
+        .filter(|(name, _)| !(read_it_all && *name == "could_have_read"))
         .map(|(name, value)| {
             let value = match value {
                 Value::String(text) => text.clone(),

@@ -16,10 +16,11 @@ use super::Step;
 /// The request of a line. What it does not say of its time comes `pause` after the line before.
 pub(crate) fn of_log(logged: &Logged, before: Option<Millis>, pause: Millis) -> Step {
     let request = &logged.request;
-    // Who takes markers in a format that has none of its own is a gateway.
+    let model = &request.model;
     let provider = match request.format {
         Format::Messages => "anthropic",
-        Format::Chat if !request.markers.is_empty() => "openrouter",
+        // Who takes Anthropic's markers in a format that has none of its own is a gateway.
+        Format::Chat if !request.markers.is_empty() && !breaks_at_points(model) => "openrouter",
         Format::Chat | Format::Responses => "openai",
     };
     Step {
@@ -35,13 +36,18 @@ pub(crate) fn of_log(logged: &Logged, before: Option<Millis>, pause: Millis) -> 
     }
 }
 
+/// Whether OpenAI itself takes markers for this model.
+fn breaks_at_points(model: &str) -> bool {
+    Marking::find("openai", model, Format::Chat).style == Style::Breakpoints
+}
+
 /// The requests of a session: one for each answer that is in it, so long apart. With which markers
 /// they were sent is not kept.
 pub(crate) fn of_session(session: &Session, pause: Millis) -> Vec<Step> {
     let head = &session.head;
     let messages = session.prompt.messages();
     let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;
-    let tail = json!({"model": head.model, "max_tokens": 1024}).to_string();
+    let tail = json!({"model": head.model}).to_string();
     let tail = Bytes::from(format!(",{}", &tail[1..]));
     let answers = messages
         .iter()

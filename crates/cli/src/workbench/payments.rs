@@ -10,17 +10,22 @@ use cachalot_core::{Canonical, Cost, Seals, Spend};
 use cachalot_model::Usage;
 use serde_json::{Map, Value, json};
 
+use super::Workbench;
+
 /// Accounts for every answer of a model, and passes on what it is told.
 pub(super) struct Payments {
     pub(super) ledger: Ledger,
     pub(super) seals: Arc<Seals>,
+    /// Told which sessions are of forks.
+    pub(super) bench: Workbench,
     pub(super) next: Arc<dyn Listener>,
 }
 
 impl Listener for Payments {
     fn tell(&self, event: &Event<'_>) {
-        let mut told = event;
-        while let Event::Fork { event, .. } = told {
+        let (mut told, mut holder) = (event, None);
+        while let Event::Fork { holder: of, event } = told {
+            holder = holder.or(Some(*of));
             told = event;
         }
         if let Event::Answered {
@@ -31,7 +36,12 @@ impl Listener for Payments {
             request,
         } = told
         {
-            self.account(agent, usage.copied(), *cost, *elapsed, request);
+            if let Some(holder) = holder {
+                self.bench.is_of(request.session, holder);
+            }
+            let scope = Scope::Agent((*agent).to_owned());
+            let known = about(usage.copied(), holder, request);
+            self.account(&scope, known, usage.copied(), *cost, *elapsed, request);
         }
         self.next.tell(event);
     }
@@ -40,7 +50,8 @@ impl Listener for Payments {
 impl Payments {
     fn account(
         &self,
-        agent: &str,
+        scope: &Scope,
+        known: Value,
         usage: Option<Usage>,
         cost: Cost,
         elapsed: Duration,
@@ -51,10 +62,10 @@ impl Payments {
         self.ledger.pay(Payment {
             at: request.at,
             model: &format!("{}/{}", request.provider, request.model),
-            scope: &Scope::Agent(agent.to_owned()),
+            scope,
             session: request.session,
             prefix: request.prefix,
-            input: Canonical::value(&about(usage, request)),
+            input: Canonical::value(&known),
             reason: broken.map(ToString::to_string),
             paid: Spend {
                 input_tokens: used.total_input(),
@@ -71,10 +82,11 @@ impl Payments {
     }
 }
 
-/// What is known of a request, for `why`.
-fn about(usage: Option<Usage>, request: &Request<'_>) -> Value {
+/// What is known of a request, for `why`. `holder` is the fork that it was made for.
+fn about(usage: Option<Usage>, holder: Option<&str>, request: &Request<'_>) -> Value {
     let mut known = Map::new();
     known.insert("session".to_owned(), json!(request.session));
+    known.extend(holder.map(|holder| ("on_behalf_of".to_owned(), json!(holder))));
     if let Some(usage) = usage {
         known.insert("input_tokens".to_owned(), json!(usage.total_input()));
         known.insert("read_from_its_cache".to_owned(), json!(usage.cache_read));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
+use cachalot_agent::definition::Notify;
 use cachalot_agent::{AgentDefinition, Error, ErrorKind, Team, Toolboxes};
 use cachalot_core::Problem;
 use cachalot_tools::cached::{CachedTools, Options};
@@ -12,6 +13,7 @@ use cachalot_tools::settings::{ToolsetSettings, assemble, read_servers, read_too
 use cachalot_tools::{Registry, Tool, Toolbox};
 
 use super::{Kept, Workbench};
+use crate::chat::REVIEW;
 use crate::team::read_tools;
 use crate::wiring::Warn;
 
@@ -52,7 +54,7 @@ impl Toolboxes for Workbench {
                 ledger: inner.cache.ledger().clone(),
                 clock: Arc::clone(&inner.context.clock),
                 seals: Arc::clone(&inner.seals),
-                log: Arc::clone(&inner.tell) as Arc<dyn Fn(&str) + Send + Sync>,
+                log: self.tell_of(agent, session),
                 persistent: inner.memory.as_ref().map(|_| inner.cache.clone()),
                 // Whose results are shared by `scope: user`.
                 user: inner.surroundings.user(),
@@ -65,7 +67,14 @@ impl Toolboxes for Workbench {
         // Those of sub-agents that are done are gone.
         known.retain(|_, kept| kept.tools.strong_count() > 0);
         let tools = Arc::downgrade(&kept);
-        known.insert(session.to_owned(), Kept { tools, enabled });
+        known.insert(
+            session.to_owned(),
+            Kept {
+                tools,
+                enabled,
+                holder: None,
+            },
+        );
         Ok(kept)
     }
 
@@ -76,6 +85,35 @@ impl Toolboxes for Workbench {
             .into_iter()
             .filter_map(|toolset| toolset.instruction)
             .collect()
+    }
+}
+
+impl Workbench {
+    /// This session is a fork's.
+    pub(super) fn is_of(&self, session: &str, holder: &str) {
+        let mut known = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = known.get_mut(session) {
+            kept.holder = Some(holder.to_owned());
+        }
+    }
+
+    /// Tells what is no warning: with whose it is if the session is a fork's, and nothing of a review
+    /// that is not to be told of.
+    fn tell_of(&self, agent: &AgentDefinition, session: &str) -> Warn {
+        let (bench, session) = (Arc::downgrade(&self.0), session.to_owned());
+        let review = agent.review.as_ref();
+        let is_hidden = review.is_some_and(|review| review.notify == Notify::Off);
+        Arc::new(move |message| {
+            let Some(inner) = bench.upgrade() else { return };
+            let known = inner.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let holder = known.get(&session).and_then(|kept| kept.holder.clone());
+            drop(known);
+            match holder {
+                None => (inner.tell)(message),
+                Some(holder) if is_hidden && holder == REVIEW => {}
+                Some(holder) => (inner.tell)(&format!("{holder}: {message}")),
+            }
+        })
     }
 }
 

@@ -286,6 +286,46 @@ fn without_a_memory_the_question_is_answered_and_nothing_is_promised() {
     );
 }
 
+#[test]
+fn of_two_chats_at_once_on_a_session_both_are_told_their_answers() {
+    const SLOW: &str = "
+rules:
+  - user: 'slow'
+    steps: [{text: par 4, fault: {slow: {first_byte: 3s, per_event: 1ms}}}]
+otherwise: {text: 'I was told: {{user}}'}
+";
+    let (home, provider) = (Home::new(), Provider::scripted(SLOW));
+    home.write("agent.yaml", PLAIN);
+    for as_json in [false, true] {
+        let name = session(&home.ask(&provider, &["agent.yaml"], "hello").ok());
+        let before = provider.received().len();
+        let arguments = ["agent.yaml", "--session", name.as_str()];
+        let lost = std::thread::scope(|scope| {
+            let lost = scope.spawn(|| {
+                let arguments = [&arguments[..], if as_json { &["--json"] } else { &[] }].concat();
+                home.ask(&provider, &arguments, "slow")
+            });
+            while provider.received().len() == before {
+                assert!(!lost.is_finished(), "{}", lost.join().unwrap());
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            home.ask(&provider, &arguments, "quick").ok();
+            lost.join().unwrap()
+        });
+        let lost = lost.fails(1);
+        if as_json {
+            assert_eq!(lost.json()["answer"], "par 4");
+            assert_eq!(lost.json()["ended"], "conflict");
+        } else {
+            assert_eq!(lost.stdout, "par 4\n");
+        }
+        assert!(lost.stderr.contains("continued elsewhere"), "{lost}");
+        assert!(lost.stderr.contains("is not part of it"), "{lost}");
+        assert!(!lost.stderr.contains("nothing was written"), "{lost}");
+    }
+    drop(provider.accepting_anything());
+}
+
 #[cfg(unix)]
 #[test]
 fn an_answer_that_cannot_be_written_is_told_with_its_session() {

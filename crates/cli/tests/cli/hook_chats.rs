@@ -409,3 +409,19 @@ fn hooks_are_told_how_much_is_asked() {
         ]
     );
 }
+
+#[test]
+fn what_was_added_to_a_prompt_is_not_added_again_while_it_is_unchanged() {
+    let (home, provider) = obedient(Home::new());
+    home.write("NOTES.md", "The kettle is in the hut.");
+    home.write("agent.yaml", format!("{SHELL}    add_prompt_files: [NOTES.md]\n"));
+    let told = || asked_last(&provider).matches("The kettle is in").count();
+    let name = session(&home.ask(&provider, &["agent.yaml"], "one").ok());
+    assert_eq!(told(), 1);
+    let again = ["agent.yaml", "--session", &name];
+    home.ask(&provider, &again, "two").ok();
+    assert_eq!(told(), 1, "{}", asked_last(&provider));
+    home.write("NOTES.md", "The kettle is in the shed.");
+    home.ask(&provider, &again, "three").ok();
+    assert_eq!(told(), 2, "{}", asked_last(&provider));
+}

@@ -8,6 +8,8 @@ mod cassette;
 mod chat;
 mod chat_faults;
 mod digest_key;
+#[cfg(unix)]
+mod exports;
 mod faults;
 mod hash;
 mod home;

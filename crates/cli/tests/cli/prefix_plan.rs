@@ -1,11 +1,13 @@
 //! `cachalot prefix plan`: what the same requests would have cost.
 
+use std::io::Write as _;
 use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
 use crate::provider::{OBEDIENT, Provider, SHELL, session};
-use crate::support::Home;
+use crate::support::{Home, Ran};
 
 /// So long that everything else does not matter: 100,000 tokens.
 const LONG: usize = 400_000;
@@ -184,4 +186,179 @@ fn a_session_and_the_example_are_told_in_words() {
     home.write("odd.jsonl", "{}\n");
     let odd = home.run(&["prefix", "plan", "odd.jsonl"]);
     assert!(odd.stderr.contains("line 1"), "{}", odd.stderr);
+}
+
+#[test]
+fn whatever_is_there_and_no_directory_is_a_log() {
+    let (home, log) = (Home::new(), asked("claude-sonnet-4-5", 2, 60));
+    home.write("log.jsonl", &log);
+    let told = home.run(&["prefix", "plan", "log.jsonl"]).ok().stdout;
+    let mut command = home.command(&["prefix", "plan", "/dev/stdin"]);
+    command.stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // A command that fails does not read it.
+    let _ = stdin.write_all(log.as_bytes());
+    drop(stdin);
+    let ran = Ran::from(child.wait_with_output().unwrap()).ok();
+    assert_eq!(ran.stdout, told);
+}
+
+#[test]
+fn a_name_of_a_file_that_is_not_there_is_told_as_such() {
+    let home = Home::new();
+    home.write("folder/log.jsonl", "");
+    for wrong in ["loog.jsonl", "folder/log"] {
+        let ran = home.run(&["prefix", "plan", wrong]).fails(1);
+        let expected = format!("there is no file `{wrong}`");
+        assert!(ran.stderr.contains(&expected), "{ran}");
+    }
+    let ran = home.run(&["prefix", "plan", "./folder"]).fails(1);
+    assert!(ran.stderr.contains("`./folder` is a directory"), "{ran}");
+}
+
+#[test]
+fn lines_that_are_no_requests_are_named_up_to_a_limit() {
+    let home = Home::new();
+    let log = asked("claude-sonnet-4-5", 1, 60) + &"{}\n".repeat(8);
+    home.write("log.jsonl", log);
+    let ran = home.run(&["prefix", "plan", "log.jsonl"]).ok();
+    let warnings: Vec<&str> = ran.stderr.lines().collect();
+    assert_eq!(warnings.len(), 6, "{ran}");
+    for (at, warning) in warnings[..5].iter().enumerate() {
+        let place = format!("log.jsonl: line {}: ", at + 2);
+        assert!(warning.contains(&place), "{ran}");
+    }
+    assert!(warnings[5].contains("log.jsonl: 3 more"), "{ran}");
+}
+
+/// A conversation of two requests, as its client has sent it.
+fn twice(one: &Value, more: &[Value]) -> String {
+    let mut other = one.clone();
+    let name = if one["input"].is_array() {
+        "input"
+    } else {
+        "messages"
+    };
+    other[name]
+        .as_array_mut()
+        .unwrap()
+        .extend(more.iter().cloned());
+    log(&[one.clone(), other])
+}
+
+#[test]
+fn what_a_real_model_has_thought_is_charged_like_anything_else() {
+    let home = Home::new();
+    let system = "s".repeat(LONG);
+    let claude = json!({
+        "model": "claude-sonnet-4-5", "max_tokens": 9000, "system": system,
+        "thinking": {"type": "enabled", "budget_tokens": 2000},
+        "messages": [{"role": "user", "content": "one"}],
+    });
+    let thought = json!({"role": "assistant", "content": [
+        {"type": "thinking", "thinking": "I think.", "signature": "EqQBCkYIBRgCKkBreal"},
+        {"type": "text", "text": "1"},
+    ]});
+    let log = twice(
+        &claude,
+        &[thought, json!({"role": "user", "content": "two"})],
+    );
+    let told = plans(&home, &log, &[]);
+    assert!(cost(&told, "5m") < cost(&told, "without"), "{told:?}");
+
+    let gpt = json!({
+        "model": "gpt-5", "instructions": system, "store": false, "include": ["reasoning.encrypted_content"],
+        "input": [{"role": "user", "content": "one"}],
+    });
+    let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAAABreal=="});
+    let said = json!({"type": "message", "role": "assistant", "id": "msg_1", "status": "completed",
+        "content": [{"type": "output_text", "text": "1", "annotations": []}]});
+    let log = twice(
+        &gpt,
+        &[thought, said, json!({"role": "user", "content": "two"})],
+    );
+    let told = plans(&home, &log, &[]);
+    assert!(
+        cost(&told, "automatic") < cost(&told, "without"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn markers_are_charged_by_the_rules_of_whoever_takes_them() {
+    let home = Home::new();
+    let part = |text: &str, marker: Value| {
+        let mut part = json!({"type": "text", "text": text});
+        part.as_object_mut()
+            .unwrap()
+            .extend(marker.as_object().unwrap().clone());
+        json!([part])
+    };
+    let long = "s".repeat(LONG);
+    let follow = [
+        json!({"role": "assistant", "content": "1"}),
+        json!({"role": "user", "content": "two"}),
+    ];
+    // OpenAI's own.
+    let point = json!({"prompt_cache_breakpoint": {"mode": "explicit"}});
+    let gpt = json!({"model": "gpt-5.6", "prompt_cache_options": {"mode": "explicit"}, "messages": [
+        {"role": "system", "content": part(&long, point)}, {"role": "user", "content": "one"},
+    ]});
+    let told = plans(&home, &twice(&gpt, &follow), &[]);
+    let factor = cost(&told, "as sent") / cost(&told, "without");
+    assert!(about(factor, (1.25 + 0.1) / 2.0), "{factor}: {told:?}");
+
+    // Anthropic's through a gateway.
+    let control = json!({"cache_control": {"type": "ephemeral"}});
+    let claude = json!({"model": "anthropic/claude-sonnet-4.5", "messages": [
+        {"role": "system", "content": part(&long, control)}, {"role": "user", "content": "one"},
+    ]});
+    let told = plans(&home, &twice(&claude, &follow), &[]);
+    let factor = cost(&told, "as sent") / cost(&told, "without");
+    assert!(about(factor, (1.25 + 0.1) / 2.0), "{factor}: {told:?}");
+}
+
+#[test]
+fn what_cannot_be_charged_is_not_told_to_cost_nothing() {
+    let home = Home::new();
+    home.write("log.jsonl", log(&[json!({"model": "claude-sonnet-4-5", "max_tokens": "many", "messages": [{"role": "user", "content": "x"}]})]));
+    let told = home.run(&["prefix", "plan", "log.jsonl"]).ok().stdout;
+    assert!(
+        told.contains("5m: refused") && !told.contains("$0"),
+        "{told}"
+    );
+    let told = home
+        .run(&["prefix", "plan", "--json", "log.jsonl"])
+        .ok()
+        .json();
+    assert!(told["models"][0]["plans"][0]["dollars"].is_null(), "{told}");
+    // A request that names no model, and one without what only Anthropic asks for.
+    let nameless = json!({"messages": [{"role": "user", "content": "x"}]});
+    let bare = json!({"model": "claude-sonnet-4-5", "system": "s", "messages": [{"role": "user", "content": "x"}]});
+    home.write("log.jsonl", log(&[nameless, bare]));
+    let told = home.run(&["prefix", "plan", "log.jsonl"]).ok();
+    assert!(told.stderr.contains("names no model"), "{told}");
+    assert!(
+        told.stdout.contains("1 request\n") && !told.stdout.contains("refused"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_session_with_a_model_that_takes_breakpoints_is_charged() {
+    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let instruction = "Answer briefly. ".repeat(400);
+    home.write(
+        "agent.yaml",
+        format!("agents:\n  root:\n    model: openai/gpt-5.6\n    instruction: '{instruction}'\n"),
+    );
+    let name = session(&home.ask(&provider, &["agent.yaml"], "hello").ok());
+    home.ask(&provider, &["agent.yaml", "--session", &name], "again")
+        .ok();
+    let told = home.run(&["prefix", "plan", "--json", &name]).ok().json();
+    let plans = &told["models"][0]["plans"];
+    assert_eq!(plans[0]["refused"], 0, "{told}");
+    assert!(plans[0]["read"].as_u64().unwrap() > 1_024, "{told}");
 }

@@ -140,6 +140,119 @@ fn more_is_told_to_those_who_want_it_and_nothing_to_those_who_do_not() {
 }
 
 #[test]
+fn programs_are_told_of_the_review_and_of_what_all_of_the_chat_cost() {
+    let (home, provider) = (with_the_example(|text| text), Provider::built_in());
+    let ran = home.ask(&provider, &[EXAMPLE, "--json"], QUESTION).ok();
+    let told = ran.json();
+    let reviews = told["reviews"].as_array().unwrap();
+    let [review] = &reviews[..] else {
+        panic!("{reviews:?}");
+    };
+    assert_eq!(review["result"], "memory");
+    assert_eq!(review["denied"], serde_json::json!(["shell"]));
+    assert!(!review["session"].as_str().unwrap().is_empty(), "{review}");
+    let calls = |report: &Value| report["report"]["model_calls"].as_u64().unwrap();
+    assert_eq!((calls(review), calls(&told)), (3, 4), "{told}");
+    let dollars = |report: &Value| report["report"]["dollars"].as_f64().unwrap();
+    assert!(0.0 < dollars(review) && dollars(review) < dollars(&told));
+    let tokens = told["report"]["input_tokens"].as_u64().unwrap();
+    assert!(
+        ran.stderr.contains(&format!("in all {tokens} tokens in ")),
+        "{ran}"
+    );
+    // Without a review the list is empty.
+    let plain = home.write("plain.yaml", "agents: {root: {model: openai/gpt-4o}}\n");
+    let plain = plain.to_str().unwrap();
+    let ran = home.ask(&provider, &[plain, "--json"], "hello").ok();
+    assert_eq!(ran.json()["reviews"], serde_json::json!([]));
+    drop(provider.accepting_anything());
+}
+
+#[test]
+fn what_a_review_is_not_to_inherit_is_not_said_to_be_of_the_chat() {
+    let none = |text: String| text.replace("kind: memory", "kind: memory\n      inherit: none");
+    let (home, provider) = (with_the_example(none), Provider::built_in());
+    home.ask(&provider, &[EXAMPLE], QUESTION).ok();
+    // The provider has the beginning of the review before this one in its cache.
+    let ran = home.ask(&provider, &[EXAMPLE], QUESTION).ok();
+    let read = parts(told(&ran))[1];
+    let tokens = read.strip_suffix(" tokens read from the provider's cache");
+    let tokens = tokens.and_then(|tokens| tokens.parse::<u64>().ok());
+    assert!(tokens.is_some(), "{read}");
+    drop(provider.accepting_anything());
+}
+
+#[test]
+fn the_figures_of_a_review_are_not_told_as_the_chats() {
+    const READING: &str = "
+rules:
+  - user: 'Look back over'
+    steps:
+      - tool_calls: [{name: read_file, arguments: {path: notes.md}}]
+      - tool_calls: [{name: read_file, arguments: {path: other.md}}]
+      - text: Nothing to keep.
+otherwise: {text: 'I was told: {{user}}'}
+";
+    for (notify, expected) in [
+        ("on", &["the review: Tool cache stats: 0/2 hits (0%)"][..]),
+        ("off", &[]),
+    ] {
+        let home = with_the_example(|text| {
+            let keys = format!("tools: [memory, read_file]\n      notify: {notify}");
+            text.replace("kind: memory", &keys) + "\ntools: {cacheToolResults: true}\n"
+        });
+        home.write("notes.md", "Whales.");
+        home.write("other.md", "Waves.");
+        let provider = Provider::scripted(READING);
+        let ran = home.ask(&provider, &[EXAMPLE], QUESTION).ok();
+        let asked = provider.received();
+        assert_eq!(asked.len(), 4, "{ran}");
+        assert!(asked[3].json().to_string().contains("Waves."), "{ran}");
+        let lines = ran.stderr.lines();
+        let figures: Vec<&str> = lines.filter(|line| line.contains("cache stats")).collect();
+        assert_eq!(figures, expected, "{notify}: {ran}");
+        drop(provider.accepting_anything());
+    }
+}
+
+#[test]
+fn why_tells_what_was_paid_for_a_review() {
+    let (home, provider) = (with_the_example(|text| text), Provider::built_in());
+    let ran = home.ask(&provider, &[EXAMPLE, "--json"], QUESTION).ok();
+    let told = ran.json();
+    let why = |session: &Value| home.run(&["why", session.as_str().unwrap()]).ok().stdout;
+    let review = why(&told["reviews"][0]["session"]);
+    assert!(
+        review.contains("  on behalf of            the review\n"),
+        "{review}"
+    );
+    let chat = why(&told["session"]);
+    assert!(!chat.contains("on behalf of"), "{chat}");
+    drop(provider.accepting_anything());
+}
+
+#[test]
+fn an_answer_of_a_review_that_is_cut_off_is_accounted_for_as_such() {
+    const CUT: &str = "
+rules:
+  - user: 'Look back over'
+    steps: [{text: This is what I have found, fault: {cut: {after_events: 6}}}]
+otherwise: {text: 'I was told: {{user}}'}
+";
+    let (home, provider) = (with_the_example(|text| text), Provider::scripted(CUT));
+    let ran = home.ask(&provider, &[EXAMPLE], QUESTION).ok();
+    assert!(told(&ran).starts_with("review: failed: "), "{ran}");
+    let in_all = ran.stderr.lines().find(|line| line.starts_with("in all "));
+    assert!(
+        in_all
+            .unwrap()
+            .contains("without 1 answer that was cut off"),
+        "{ran}"
+    );
+    drop(provider.accepting_anything());
+}
+
+#[test]
 fn a_tool_that_a_review_could_not_use_is_a_problem_of_the_file() {
     let home = Home::new();
     let review = |tools: &str, toolset: &str| {
@@ -165,7 +278,10 @@ fn a_tool_that_a_review_could_not_use_is_a_problem_of_the_file() {
 
 #[cfg(unix)]
 mod on_a_terminal {
-    use super::{EXAMPLE, Provider, QUESTION, with_the_example};
+    use std::time::{Duration, Instant};
+
+    use super::{EXAMPLE, Home, Provider, QUESTION, with_the_example};
+    use crate::provider::{OBEDIENT, SHELL};
     use crate::terminal::{CTRL_C, CTRL_D, Terminal};
 
     #[test]
@@ -214,6 +330,15 @@ mod on_a_terminal {
         drop(provider.accepting_anything());
     }
 
+    /// Waits until the provider has been asked so often.
+    fn until_asked(provider: &Provider, times: usize) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while provider.received().len() < times {
+            assert!(Instant::now() < deadline, "it is not asked");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     const SLOW: &str = "
 rules:
   - user: 'Look back over'
@@ -236,10 +361,45 @@ otherwise: {text: 'I was told: {{user}}'}
         terminal
             .press(CTRL_D)
             .see("the review is still running; Ctrl-C ends it");
+        until_asked(&provider, 2);
         terminal
             .press(CTRL_C)
             .see("review: failed: it was cancelled")
-            .see("in all ");
+            .see("in all ")
+            .see("without 1 answer that was cut off");
         assert_eq!(terminal.ended(), Some(0), "{}", terminal.text());
+    }
+
+    #[test]
+    fn an_answer_to_a_side_question_that_is_cut_off_is_accounted_for_as_such() {
+        let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+        home.write("agent.yaml", SHELL);
+        let mut command = home.command(&["chat", "agent.yaml"]);
+        provider.known_to(&mut command);
+        let mut terminal = Terminal::start(&mut command);
+        terminal
+            .prompt()
+            .say("hello")
+            .see("I was told: hello")
+            .see("tokens in")
+            .prompt()
+            .say("/btw slowly");
+        until_asked(&provider, 2);
+        terminal.press(CTRL_C).see("interrupted");
+        terminal.see("0 tokens in").see("1 answer that was cut off");
+        // It is none of the next turn's, and part of the whole.
+        terminal
+            .prompt()
+            .say("hello again")
+            .see("I was told: hello again");
+        terminal.see("tokens in").prompt();
+        let text = terminal.leave();
+        let sums: Vec<bool> = text
+            .lines()
+            .filter(|line| line.contains(" tokens in"))
+            .map(|line| line.contains("1 answer that was cut off"))
+            .collect();
+        assert_eq!(sums, [false, true, false, true], "{text}");
+        drop(provider.accepting_anything());
     }
 }

@@ -1,5 +1,6 @@
 //! `cachalot why`.
 
+use crate::provider::{OBEDIENT, Provider, SHELL, session};
 use crate::support::{Home, MARKING};
 
 #[test]
@@ -81,5 +82,80 @@ fn long_texts_are_shown_where_they_differ() {
     for (shown, word) in [(old, "bbboldaaa"), (new, "bbbnewaaa")] {
         assert!(shown.contains(word), "{why}");
         assert!(shown.contains('…') && shown.ends_with('…'), "{why}");
+    }
+}
+
+/// Two chats, the newer one last.
+fn chats(home: &Home) -> [String; 2] {
+    let provider = Provider::scripted(OBEDIENT);
+    home.write("agent.yaml", SHELL);
+    ["hello", "something else"]
+        .map(|question| session(&home.ask(&provider, &["agent.yaml"], question).ok()))
+}
+
+/// Changes what the ledger holds.
+fn change(home: &Home, how: &str) {
+    let mut ledger = home.memory().into_os_string();
+    ledger.push(".ledger");
+    let ledger = rusqlite::Connection::open(ledger).unwrap();
+    assert!(ledger.execute(how, []).unwrap() > 0, "{how}");
+}
+
+#[test]
+fn why_after_chats_alone_leads_to_the_answers_of_models() {
+    let home = Home::new();
+    let [_, newest] = chats(&home);
+    for arguments in [&["why"][..], &["why", "--last"]] {
+        let why = home.run(arguments).fails(1);
+        assert!(!why.stderr.contains("nothing was run"), "{why}");
+        let way = format!("`cachalot why {newest}`");
+        assert!(why.stderr.contains(&way), "{why}");
+    }
+}
+
+#[test]
+fn the_beginning_of_a_sessions_name_is_enough() {
+    let home = Home::new();
+    let [older, newer] = chats(&home);
+    for (name, set) in [(&older, "5e551011"), (&newer, "5e551022")] {
+        let set = format!("UPDATE calls SET handle = '{set}' WHERE handle = '{name}'");
+        change(&home, &set);
+    }
+    let whole = home.run(&["why", "5e551011"]).ok().stdout;
+    assert_eq!(home.run(&["why", "5e55101"]).ok().stdout, whole);
+    let several = home.run(&["why", "5e55"]).fails(1);
+    assert!(
+        several.stderr.contains("`5e551022`, `5e551011`") && several.stderr.contains("more of"),
+        "{several}"
+    );
+    for none in ["5e551033", ""] {
+        let unknown = home.run(&["why", none]).fails(1);
+        assert!(unknown.stderr.contains("knows no call of"), "{unknown}");
+    }
+    // A name that another one begins with is no beginning.
+    change(
+        &home,
+        "UPDATE calls SET handle = '5e551' WHERE handle = '5e551011'",
+    );
+    let exact = home.run(&["why", "5e551", "--json"]).ok().json();
+    assert_eq!(exact["call"]["handle"], "5e551");
+}
+
+#[test]
+fn what_could_have_been_read_is_told_if_less_was_read() {
+    let home = Home::new();
+    let [_, name] = chats(&home);
+    for (read, less) in [(3_721, false), (3_700, false), (3_699, true)] {
+        change(
+            &home,
+            &format!(
+                "UPDATE calls SET input = json_set(input, \
+                 '$.read_from_its_cache', {read}, '$.could_have_read', 3700)"
+            ),
+        );
+        let why = home.run(&["why", &name]).ok();
+        let line = why.stdout.lines().any(|line| line.contains("could have"));
+        assert_eq!(line, less, "{why}");
+        assert!(why.stdout.contains(&read.to_string()), "{why}");
     }
 }

@@ -1,10 +1,13 @@
 //! What looks like a credential, though nobody said that it is one.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::ops::Range;
 
 use super::{MASK, Seals};
 
 mod addresses;
+mod assignments;
 
 /// Whether the values of fields of that name are credentials whatever they look like: `password`,
 /// `db_password`, `X-Auth-Token`, `openaiApiKey`. Case and separators make no difference.
@@ -52,9 +55,14 @@ fn folded(name: &str) -> String {
 
 /// Whether a word has the shape of a credential that a provider hands out.
 fn looks_like_a_credential(word: &str) -> bool {
-    const PREFIXES: [(&str, usize); 14] = [
+    const PREFIXES: [(&str, usize); 19] = [
         ("sk-", 20),
         ("pk-", 20),
+        ("sk_live_", 20),
+        ("sk_test_", 20),
+        ("rk_live_", 20),
+        ("rk_test_", 20),
+        ("whsec_", 20),
         ("ghp_", 20),
         ("gho_", 20),
         ("ghs_", 20),
@@ -74,35 +82,13 @@ fn looks_like_a_credential(word: &str) -> bool {
         || (word.starts_with("eyJ") && word.matches('.').count() == 2 && word.len() > 40)
 }
 
-/// `text` with what looks like a credential masked, and the rest left readable: words of the shape of
-/// a provider's key, what follows `Bearer` and `Basic`, and in addresses the password
-/// (`https://bob:[secret]@host`) and the values of parameters that sign or authorize
-/// (`?access_token=[secret]`, also `key`, `sig` and `signature`).
+/// `text` with what looks like a credential masked, and the rest left readable: what
+/// [`find_credentials`] finds.
 #[must_use]
 pub fn mask_credentials(text: &str) -> Cow<'_, str> {
-    if text.contains("-----BEGIN ") && text.contains("PRIVATE KEY-----") {
-        return Cow::Borrowed(MASK);
-    }
-    let part_of_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let mut shown = Cow::Borrowed(text);
-    for word in text.split(|c: char| !part_of_word(c)) {
-        if looks_like_a_credential(word) {
-            shown = Cow::Owned(shown.replace(word, MASK));
-        }
-    }
-    for scheme in ["Bearer ", "Basic "] {
-        masked(&mut shown, |text| after_scheme(text, scheme));
-    }
-    masked(&mut shown, addresses::passwords);
-    masked(&mut shown, addresses::parameters);
-    shown
-}
-
-/// Masks what `find` finds: ranges of the text, in order.
-fn masked(text: &mut Cow<'_, str>, find: impl Fn(&str) -> Vec<std::ops::Range<usize>>) {
-    let found = find(text);
+    let found = find_credentials(text);
     if found.is_empty() {
-        return;
+        return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len());
     let mut from = 0;
@@ -112,11 +98,49 @@ fn masked(text: &mut Cow<'_, str>, find: impl Fn(&str) -> Vec<std::ops::Range<us
         from = range.end;
     }
     shown.push_str(&text[from..]);
-    *text = Cow::Owned(shown);
+    Cow::Owned(shown)
+}
+
+/// Where in a text something looks like a credential, in order and apart from each other: words of
+/// the shape of a provider's key, what follows `Bearer` and `Basic`, what is given to a name that
+/// tells of a credential (`password=[secret]`, `api_key: [secret]`) and looks made up, and in
+/// addresses the password (`https://bob:[secret]@host`) and the values of parameters that sign or
+/// authorize (`?access_token=[secret]`, also `key`, `sig` and `signature`). Of a text with a private
+/// key, everything.
+#[must_use]
+pub fn find_credentials(text: &str) -> Vec<Range<usize>> {
+    if text.contains("-----BEGIN ") && text.contains("PRIVATE KEY-----") {
+        return std::iter::once(0..text.len()).collect();
+    }
+    let part_of_word = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let words: BTreeSet<&str> = text
+        .split(|c: char| !part_of_word(c))
+        .filter(|word| looks_like_a_credential(word))
+        .collect();
+    let mut found: Vec<Range<usize>> = words
+        .into_iter()
+        .flat_map(|word| text.match_indices(word))
+        .map(|(at, word)| at..at + word.len())
+        .collect();
+    for scheme in ["Bearer ", "Basic "] {
+        found.extend(after_scheme(text, scheme));
+    }
+    found.extend(addresses::passwords(text));
+    found.extend(addresses::parameters(text));
+    found.extend(assignments::values(text));
+    found.sort_by_key(|range| (range.start, range.end));
+    found.dedup_by(|next, range| {
+        let within = next.start < range.end;
+        if within {
+            range.end = range.end.max(next.end);
+        }
+        within
+    });
+    found
 }
 
 /// What follows each mention of an authorization scheme.
-fn after_scheme(text: &str, scheme: &str) -> Vec<std::ops::Range<usize>> {
+fn after_scheme(text: &str, scheme: &str) -> Vec<Range<usize>> {
     const SHORTEST: usize = 8;
     text.match_indices(scheme)
         .map(|(at, _)| {

@@ -28,7 +28,7 @@ pub(super) fn capped(read: &[u8], most: usize) -> Option<String> {
 }
 
 /// A text for one line: control characters, which could begin another one, are shown as `�`.
-pub(super) fn in_one_line(text: &str) -> String {
+pub(crate) fn in_one_line(text: &str) -> String {
     let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     text.chars().map(shown).collect()
 }
@@ -48,17 +48,21 @@ pub(super) fn is_news(paragraph: &str, conversation: &[Arc<Message>]) -> bool {
     let heading = paragraph
         .find('\n')
         .map_or(paragraph, |end| &paragraph[..=end]);
+    last_said(heading, conversation).is_none_or(|said| !said.starts_with(paragraph))
+}
+
+/// What the conversation said last under a heading, and all that stands behind that in the same text.
+pub(crate) fn last_said<'a>(heading: &str, conversation: &'a [Arc<Message>]) -> Option<&'a str> {
     let texts = conversation
         .iter()
         .rev()
         .flat_map(|message| message.content.iter().rev());
-    let last = texts
+    texts
         .filter_map(|block| match block {
             Block::Text { text, .. } => text.rfind(heading).map(|at| &text[at..]),
             _ => None,
         })
-        .next();
-    last.is_none_or(|said| !said.starts_with(paragraph))
+        .next()
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use super::{Key, Kind};
 pub enum Honoured {
     /// `additional_context`: goes into the newest message before it is sent for the first time.
     AdditionalContext,
+    /// `instruction_context`: instructions that are kept up to date, in the same place.
+    InstructionContext,
     /// `permission_decision` and `permission_decision_reason`.
     PermissionDecision,
     /// `updated_input`: arguments that take the place of those of the same name.
@@ -25,8 +27,9 @@ pub enum Honoured {
 
 impl Honoured {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::AdditionalContext,
+        Self::InstructionContext,
         Self::PermissionDecision,
         Self::UpdatedInput,
         Self::UpdatedMessages,
@@ -50,6 +53,11 @@ impl Honoured {
                 name: "additional_context",
                 kind: Kind::Text,
                 about: "For the model: goes into the newest message before it is sent for the first time.",
+            }],
+            Self::InstructionContext => &[Key {
+                name: "instruction_context",
+                kind: Kind::List,
+                about: "For the model, behind that: instructions under names, `{label, content}`, which are said again when they have changed (`changed_content`) or do not hold any more (`removed`, `removed_content`).",
             }],
             Self::PermissionDecision => &[
                 Key {

@@ -18,7 +18,7 @@ const TYPES: [&str; 4] = ["command", "builtin", "model", "http"];
 const ELSEWHERE: [(&str, &str); 4] = [
     (
         "evaluator",
-        "a hook of type `model` with `schema: guard_decision` judges, too",
+        "write `{type: model, model: MODEL, prompt: \"QUESTION {{ input | tojson }}\", schema: guard_decision}` in its place, with the model and the question of the evaluator",
     ),
     (
         "prompt",

@@ -8,27 +8,23 @@ use cachalot_core::{Place, Problem};
 
 use super::action;
 use super::claude::Plugin;
-use super::{Definition, Entry};
+use super::{Definition, Entry, OnError};
 use crate::builtin::Builtins;
-use crate::dialect::{Dialect, Spoken};
+use crate::dialect::{Dialect, Spoken, Unheard};
+use crate::source::Read;
 use crate::{Event, Matcher};
 
 /// Reads the `hooks:` section of one of our own files. `source` is the name to show for it. What is
-/// wrong with a hook is a problem, and the hook is left out.
+/// wrong with a hook is a problem, and the hook is left out; what is right and not honoured is a
+/// warning.
 ///
 /// A list may be left out around a single matcher or a single hook; a hook that stands where a matcher
 /// could is for all tools. `dialect:` beside the events holds for all of them, `dialect:` in a hook
 /// for that hook.
-pub fn read(
-    node: &Node,
-    source: &str,
-    builtins: &Builtins,
-    problems: &mut Vec<Problem>,
-) -> Vec<Entry> {
+pub fn read(node: &Node, source: &str, builtins: &Builtins, problems: &mut Vec<Problem>) -> Read {
     let mut reading = Reading::new(source, builtins, false);
     reading.section(node, Dialect::DockerAgent);
-    problems.append(&mut reading.problems);
-    reading.entries
+    reading.read(problems)
 }
 
 /// A section that is being read.
@@ -67,6 +63,15 @@ impl<'a> Reading<'a> {
             entries: Vec::new(),
             problems: Vec::new(),
             warnings: Vec::new(),
+        }
+    }
+
+    /// What was read. What is wrong goes to `problems`.
+    pub(crate) fn read(mut self, problems: &mut Vec<Problem>) -> Read {
+        problems.append(&mut self.problems);
+        Read {
+            entries: self.entries,
+            warnings: self.warnings,
         }
     }
 
@@ -135,8 +140,9 @@ impl<'a> Reading<'a> {
         if let Some(spoken) = dialect.event(name) {
             return Some(spoken);
         }
-        if let Some(problem) = unheard(name, dialect, &event.key_place) {
-            self.unsupported(problem);
+        let mut unheard = dialect.vocabulary().unheard.iter();
+        if let Some(unheard) = unheard.find(|unheard| unheard.name == name) {
+            self.unheard(unheard, &event.key_place);
             return None;
         }
         let problem = Problem::new("unknown-event", format!("there is no event `{name}`"))
@@ -144,6 +150,30 @@ impl<'a> Reading<'a> {
             .help(remedy(name, dialect));
         self.unsupported(problem);
         None
+    }
+
+    /// An event that happens in another runtime only. A guard must not be lost for a warning that
+    /// nobody reads.
+    fn unheard(&mut self, event: &Unheard, place: &Place) {
+        let name = event.name;
+        let what = match event.guards {
+            true => "and what its hooks guard would not be guarded",
+            false => "so that its hooks never run",
+        };
+        let nearest = match event.nearest {
+            "" => "leave it out",
+            nearest => nearest,
+        };
+        let problem = Problem::new(
+            "unsupported-event",
+            format!("`{name}` never happens here, {what}"),
+        )
+        .at(place)
+        .help(nearest);
+        match event.guards {
+            true => self.problems.push(problem),
+            false => self.warnings.push(problem),
+        }
     }
 
     /// A list of matchers or hooks, or a single one.
@@ -260,6 +290,9 @@ impl<'a> Reading<'a> {
         place: Place,
     ) {
         definition.sequential |= group.sequential;
+        if spoken.guards {
+            definition.on_error = Some(OnError::Block);
+        }
         self.entries.push(Entry {
             event: spoken.event,
             spoken: spoken.name.into(),
@@ -312,18 +345,6 @@ fn items(node: &Node) -> &[Node] {
         None if node.is_null() => &[],
         None => std::slice::from_ref(node),
     }
-}
-
-/// The problem that an event happens in another runtime only.
-fn unheard(name: &str, dialect: Dialect, place: &Place) -> Option<Problem> {
-    dialect.vocabulary().unheard.contains(&name).then(|| {
-        Problem::new(
-            "unsupported-event",
-            format!("`{name}` never happens here, so that its hooks would never run"),
-        )
-        .at(place)
-        .help("leave it out")
-    })
 }
 
 /// The nearest event, or whose event it is.

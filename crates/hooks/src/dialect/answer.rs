@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::messages::{self, Rewritten};
 use super::said::Said;
-use super::{Dialect, gemini, synthetic, tools};
+use super::{Dialect, gemini, instructions, synthetic, tools};
 use crate::Event;
 use crate::contract::Honoured;
 use crate::definition::Entry;
@@ -49,6 +49,8 @@ pub(super) fn read(
     answer.halt(&mut output)?;
     answer.rewrite_input(&mut output)?;
     answer.rewrite_messages(&mut output)?;
+    answer.instruct(&mut output)?;
+    answer.route(&mut output);
     let response = answer
         .get("synthetic_response")
         .or(answer.get("llm_response"));
@@ -252,6 +254,36 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
+    /// `instruction_context`, behind `additional_context`.
+    fn instruct(&self, output: &mut Output) -> Result<(), String> {
+        let is_honoured = self.event.contract().honours(Honoured::InstructionContext);
+        let said = self.get("instruction_context").filter(|_| is_honoured);
+        let Some(said) = said else { return Ok(()) };
+        for paragraph in instructions::read(said, &self.input.messages)? {
+            join(&mut output.additional_context, paragraph);
+        }
+        Ok(())
+    }
+
+    /// `transition`: docker-agent's handlers may have another agent go on, which nobody does here.
+    fn route(&self, output: &mut Output) {
+        let Some(transition) = self.get("transition") else {
+            return;
+        };
+        let agent = Said::of(Some(transition)).get("agent");
+        let agent = agent.and_then(Value::as_str).unwrap_or_default();
+        let to = match agent {
+            "" => "another agent".to_owned(),
+            agent => format!("the agent `{agent}`"),
+        };
+        join(
+            &mut output.system_message,
+            format!(
+                "a hook wanted {to} to go on (`transition`), which is not honoured: the same agent goes on"
+            ),
+        );
+    }
+
     /// The messages in `llm_request`, as Gemini CLI's handlers rewrite them.
     fn requested(&self) -> Result<Option<Rewritten>, String> {
         let request = match self.dialect {
@@ -291,7 +323,7 @@ fn response_text(response: &Value) -> String {
     }
 }
 
-fn text(said: Said<'_>, key: &str) -> Result<Option<String>, String> {
+pub(super) fn text(said: Said<'_>, key: &str) -> Result<Option<String>, String> {
     of_text(key, said.get(key))
 }
 

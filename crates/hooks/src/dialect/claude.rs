@@ -7,7 +7,9 @@ use serde_json::{Map, Value, json};
 use super::docker_agent;
 use super::tools;
 use super::transcript;
-use super::vocabulary::{Argument, Form, Spoken, Tool, Vocabulary, argument, only, spoken, tool};
+use super::vocabulary::{
+    Argument, Form, Spoken, Tool, Vocabulary, argument, only, spoken, tool, unheard,
+};
 use crate::Dialect;
 use crate::definition::{Entry, Only};
 use crate::event::Event;
@@ -16,22 +18,22 @@ use crate::input::{Input, ToolUse};
 pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     events: &EVENTS,
     unheard: &[
-        "Setup",
-        "UserPromptExpansion",
-        "SubagentStart",
-        "TeammateIdle",
-        "TaskCreated",
-        "TaskCompleted",
-        "PermissionDenied",
-        "StopFailure",
-        "InstructionsLoaded",
-        "ConfigChange",
-        "CwdChanged",
-        "FileChanged",
-        "WorktreeCreate",
-        "WorktreeRemove",
-        "Elicitation",
-        "ElicitationResult",
+        unheard("Setup"),
+        unheard("UserPromptExpansion"),
+        unheard("SubagentStart"),
+        unheard("TeammateIdle"),
+        unheard("TaskCreated"),
+        unheard("TaskCompleted"),
+        unheard("PermissionDenied"),
+        unheard("StopFailure"),
+        unheard("InstructionsLoaded"),
+        unheard("ConfigChange"),
+        unheard("CwdChanged"),
+        unheard("FileChanged"),
+        unheard("WorktreeCreate"),
+        unheard("WorktreeRemove"),
+        unheard("Elicitation"),
+        unheard("ElicitationResult"),
     ],
     tools: &TOOLS,
     remarks: &["description", "statusMessage"],

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::claude;
-use super::vocabulary::{Spoken, Vocabulary, spoken};
+use super::vocabulary::{Spoken, Vocabulary, spoken, unheard};
 use crate::Dialect;
 use crate::definition::Entry;
 use crate::event::Event;
@@ -11,7 +11,7 @@ use crate::input::Input;
 
 pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     events: &EVENTS,
-    unheard: &["SubagentStart"],
+    unheard: &[unheard("SubagentStart")],
     tools: &claude::TOOLS,
     remarks: &["description", "statusMessage"],
     options_of_claude: false,

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::messages;
 use super::tools;
-use super::vocabulary::{Form, Vocabulary, argument, tool};
+use super::vocabulary::{Form, Unheard, Vocabulary, argument, guarding, spoken, tool};
 use crate::Dialect;
 use crate::contract::Field;
 use crate::definition::{DEFAULT_TIMEOUT, Entry};
@@ -12,20 +12,16 @@ use crate::event::Event;
 use crate::input::{Answer, Input};
 use cachalot_model::{StopReason, Usage};
 
+/// What it calls the moment before an agent is asked: by the user, or by another agent.
+const BEFORE_AGENT_RUN: &str = "before_agent_run";
+
 pub(super) static VOCABULARY: Vocabulary = Vocabulary {
-    // Its names are the names of our events.
-    events: &[],
-    unheard: &[
-        "user_steering_messages_submit",
-        "user_followup_submit",
-        "before_agent_run",
-        "after_agent_complete",
-        "on_session_resume",
-        "on_tool_approval_decision",
-        "worktree_create",
-        "skill_content_guard",
-        "prompt_file_guard",
+    // Its names are the names of our events, but for one.
+    events: &[
+        spoken("pre_user_turn", Event::PreUserTurn),
+        guarding(BEFORE_AGENT_RUN, Event::PreUserTurn),
     ],
+    unheard: &UNHEARD,
     tools: &[
         tool(
             "shell",
@@ -57,13 +53,67 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     ],
 };
 
+/// Those that guard what is not there to be guarded are worth a warning only.
+static UNHEARD: [Unheard; 8] = [
+    Unheard {
+        name: "user_steering_messages_submit",
+        nearest: "nothing can be said into a turn here: `user_prompt_submit` is told of all that the user says",
+        guards: false,
+    },
+    Unheard {
+        name: "user_followup_submit",
+        nearest: "what the user says next begins a turn here: `user_prompt_submit` is told of it",
+        guards: false,
+    },
+    Unheard {
+        name: "after_agent_complete",
+        nearest: "`stop` is told of the answer, but cannot forbid it",
+        guards: true,
+    },
+    Unheard {
+        name: "on_session_resume",
+        nearest: "nobody grants a turn more model calls here: `on_max_iterations` is told that it has none left",
+        guards: false,
+    },
+    Unheard {
+        name: "on_tool_approval_decision",
+        nearest: "`permission_request` is told before the user is asked, `post_tool_use` of calls that were made",
+        guards: false,
+    },
+    Unheard {
+        name: "worktree_create",
+        nearest: "no worktrees are made here: `session_start` is told that a session begins",
+        guards: false,
+    },
+    Unheard {
+        name: "skill_content_guard",
+        nearest: "skills are read with the tool `skill_view` here: `tool_guard` can forbid that, and `tool_response_transform` rewrite what it gives",
+        guards: true,
+    },
+    Unheard {
+        name: "prompt_file_guard",
+        nearest: "instead of `add_prompt_files`, a command at `turn_start` can look at a file before it prints it",
+        guards: true,
+    },
+];
+
 /// Everything that an event is about; what is empty is left out.
 pub(super) fn told(entry: &Entry, input: &Input) -> Value {
     let mut told = common(&entry.spoken, input);
     for field in input.event.contract().fields {
         write(*field, input, &mut told);
     }
+    if *entry.spoken == *BEFORE_AGENT_RUN {
+        write_invocation(input, &mut told);
+    }
     Value::Object(told)
+}
+
+/// What its guards of agents look at.
+fn write_invocation(input: &Input, told: &mut Map<String, Value>) {
+    put(told, "invocation_id", &input.turn_id);
+    let said = input.prompt.as_ref().map(|prompt| prompt.text.as_str());
+    put_some(told, "input", said);
 }
 
 fn common(event_name: &str, input: &Input) -> Map<String, Value> {

@@ -7,7 +7,9 @@ use serde_json::{Map, Value, json};
 use super::docker_agent;
 use super::tools;
 use super::transcript;
-use super::vocabulary::{Argument, Form, Spoken, Tool, Vocabulary, argument, spoken, tool};
+use super::vocabulary::{
+    Argument, Form, Spoken, Tool, Vocabulary, argument, spoken, tool, unheard,
+};
 use crate::Dialect;
 use crate::definition::{DEFAULT_TIMEOUT, Entry};
 use crate::event::Event;
@@ -15,7 +17,7 @@ use crate::input::Input;
 
 pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     events: &EVENTS,
-    unheard: &["BeforeToolSelection"],
+    unheard: &[unheard("BeforeToolSelection")],
     tools: &TOOLS,
     remarks: &["description"],
     options_of_claude: false,

@@ -10,7 +10,7 @@ pub(crate) struct Vocabulary {
     /// Events; of several names for one event, the first is the one that handlers are told.
     pub(crate) events: &'static [Spoken],
     /// Events that it has and that never happen here.
-    pub(crate) unheard: &'static [&'static str],
+    pub(crate) unheard: &'static [Unheard],
     /// Tools.
     pub(crate) tools: &'static [Tool],
     /// Keys of hooks that are for people.
@@ -35,6 +35,27 @@ pub(crate) struct Spoken {
     pub(crate) name: &'static str,
     pub(crate) event: Event,
     pub(crate) only: Option<Only>,
+    /// Whether a hook that fails denies, even if the event lets it fail and the hook wants it to.
+    pub(crate) guards: bool,
+}
+
+/// An event that another runtime has and that never happens here.
+pub(crate) struct Unheard {
+    pub(crate) name: &'static str,
+    /// What comes nearest; empty if nothing does.
+    pub(crate) nearest: &'static str,
+    /// Whether its hooks guard what happens here, too, and would guard nothing: then it is wrong to
+    /// name it. Otherwise it is worth a warning.
+    pub(crate) guards: bool,
+}
+
+/// An event that never happens here, and that nothing comes near to.
+pub(super) const fn unheard(name: &'static str) -> Unheard {
+    Unheard {
+        name,
+        nearest: "",
+        guards: false,
+    }
 }
 
 /// An event under a name.
@@ -43,6 +64,15 @@ pub(super) const fn spoken(name: &'static str, event: Event) -> Spoken {
         name,
         event,
         only: None,
+        guards: false,
+    }
+}
+
+/// An event under a name under which hooks that fail deny.
+pub(super) const fn guarding(name: &'static str, event: Event) -> Spoken {
+    Spoken {
+        guards: true,
+        ..spoken(name, event)
     }
 }
 
@@ -52,6 +82,7 @@ pub(super) const fn only(name: &'static str, event: Event, only: Only) -> Spoken
         name,
         event,
         only: Some(only),
+        guards: false,
     }
 }
 

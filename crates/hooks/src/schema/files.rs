@@ -10,6 +10,9 @@ use crate::{Dialect, Event};
 #[must_use]
 pub fn hooks_schema() -> Value {
     let mut properties: Map<String, Value> = Event::all().map(event).collect();
+    for (name, schema) in of_docker_agent() {
+        properties.entry(name).or_insert(schema);
+    }
     properties.insert("dialect".to_owned(), dialect());
     json!({
         "$schema": DRAFT,
@@ -43,6 +46,22 @@ fn event(event: Event) -> (String, Value) {
     };
     let about = sentence(event.contract().fires);
     (event.name().to_owned(), hooks(&about, kind))
+}
+
+/// The events that docker-agent has beside ours: those that are ours under another name, and those that
+/// files may name though they never happen.
+fn of_docker_agent() -> impl Iterator<Item = (String, Value)> {
+    let vocabulary = Dialect::DockerAgent.vocabulary();
+    let renamed = vocabulary.events.iter().map(|spoken| {
+        let (_, schema) = event(spoken.event);
+        (spoken.name.to_owned(), schema)
+    });
+    let unheard = vocabulary.unheard.iter().filter(|unheard| !unheard.guards);
+    let unheard = unheard.map(|unheard| {
+        let about = format!("Never happens here; {}.", unheard.nearest);
+        (unheard.name.to_owned(), described(json!({}), &about))
+    });
+    renamed.chain(unheard)
 }
 
 /// Hooks and groups of them.

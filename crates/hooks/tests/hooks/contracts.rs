@@ -212,6 +212,7 @@ fn what_hooks_are_told_in_our_own_dialect_is_what_the_schema_says() {
 fn example(what: Honoured) -> (&'static str, Value) {
     let value = match what {
         Honoured::AdditionalContext | Honoured::Summary => json!("text"),
+        Honoured::InstructionContext => json!([{ "label": "rules", "content": "text" }]),
         Honoured::PermissionDecision => json!("ask"),
         Honoured::UpdatedInput => json!({ "command": "pwd" }),
         Honoured::UpdatedMessages => json!([{ "role": "user", "content": "hello there" }]),

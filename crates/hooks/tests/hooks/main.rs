@@ -11,6 +11,7 @@ mod configuration;
 mod contracts;
 mod dedup;
 mod dialects;
+mod docker_agent;
 mod elision;
 mod http;
 mod iterations;

@@ -14,6 +14,13 @@ use super::failure::Context;
 /// What SQLite and we append to the name of the database.
 const COMPANIONS: [&str; 4] = ["-wal", "-shm", "-journal", "-stamp"];
 
+/// The files that a database at this path consists of: itself, and what is kept beside it. They need
+/// not be there.
+pub fn files_of(path: &Path) -> impl Iterator<Item = PathBuf> + '_ {
+    let endings = [""].into_iter().chain(COMPANIONS);
+    endings.map(|ending| beside(path, ending))
+}
+
 /// Makes the directories and an empty file if they are not there. SQLite gives its other files the
 /// mode of this one. The path that comes back is the file's own, without symbolic links: whoever reaches
 /// the database by another name finds the same files beside it.

@@ -45,6 +45,8 @@ causes! {
         "Fix the date when the session begins, or say it in the newest message: it changes at midnight.";
     Identifier "identifier": "an id of the session or request in the prefix",
         "Leave ids out of what the model reads; send them as metadata.";
+    Credential "credential": "a credential in the prefix",
+        "Keep credentials out of what the model reads: whoever logs or answers requests sees them.";
     Counter "counter": "a number that changes in the prefix",
         "Take counts and sizes out of the prefix, or say them in the newest message.";
     SkillsIndex "skills-index": "the index of skills changed",

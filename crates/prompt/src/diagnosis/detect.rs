@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use cachalot_core::secret::find_credentials;
 use serde_json::Value;
 
-use super::volatile::{Volatile, is_part_of_date, kind, word_at};
+use super::volatile::{Volatile, is_part_of_date, kind, trimmed, word_at};
 use super::{LikelyCause, Sending, messages};
 use crate::chain::{Level, Node, Prompt};
 use crate::law::{self, Break, sent};
@@ -281,12 +282,19 @@ pub(super) fn volatile(site: &Site<'_>) -> Option<LikelyCause> {
     let (before, after) = (site.text_before(), site.text_after());
     let (was, is) = (word_at(before, site.offset), word_at(after, site.offset));
     let number = |word: &str| {
-        let word = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+        let word = trimmed(word);
         !word.is_empty()
             && word
                 .bytes()
                 .all(|byte| byte.is_ascii_digit() || byte == b'.')
     };
+    if trimmed(was) == trimmed(is) && !was.is_empty() {
+        // What differs is a sign behind a word that stayed.
+        return None;
+    }
+    if in_credential(before, site.offset) || in_credential(after, site.offset) {
+        return Some(LikelyCause::Credential);
+    }
     match (kind(was), kind(is)) {
         (Some(Volatile::Time), Some(Volatile::Time)) => Some(LikelyCause::Timestamp),
         (Some(Volatile::Date), Some(Volatile::Date)) => Some(LikelyCause::Date),
@@ -300,6 +308,22 @@ pub(super) fn volatile(site: &Site<'_>) -> Option<LikelyCause> {
         _ if number(was) && number(is) => Some(LikelyCause::Counter),
         _ => None,
     }
+}
+
+/// Around a place, so many bytes are searched for a credential.
+const SEARCHED: usize = 1_024;
+
+/// Whether something that looks like a credential stands at a place.
+fn in_credential(text: &str, at: usize) -> bool {
+    let start = floor(text, at.saturating_sub(SEARCHED));
+    let end = floor(text, at.saturating_add(SEARCHED));
+    let found = text.get(start..end).map(find_credentials);
+    let at = at - start.min(at);
+    found.is_some_and(|found| {
+        found
+            .iter()
+            .any(|range| (range.start..=range.end).contains(&at))
+    })
 }
 
 /// Whether one of the last words before a place names a day or a month.

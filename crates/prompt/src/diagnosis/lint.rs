@@ -1,5 +1,8 @@
 //! What will break a prefix, told before it is sent.
 
+use std::ops::Range;
+
+use cachalot_core::secret::find_credentials;
 use cachalot_model::wire::MarkerTime;
 use serde::Serialize;
 
@@ -19,29 +22,66 @@ pub struct Finding {
     pub level: &'static str,
     /// Which piece of its level, from 0.
     pub index: usize,
-    /// The word that is likely to change, if it is one.
+    /// The word that is likely to change, if it is one. Credentials are not shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
     /// Where that stands, in bytes of the piece.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<usize>,
+    /// Whether it is a fault, or only good to know.
+    pub is_fault: bool,
 }
 
-/// The words of a text that are likely to differ the next time, with the places of the first of each
-/// kind.
+/// Something in a text that may differ the next time, or should not be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Suspect<'a> {
+    /// What it would be called in a diagnosis.
+    pub cause: LikelyCause,
+    /// Where it stands, in bytes.
+    pub offset: usize,
+    /// What stands there; `None` of a credential, which is not shown.
+    pub word: Option<&'a str>,
+    /// Whether it is a fault. If not, nothing says that it will be another one the next time.
+    pub is_fault: bool,
+}
+
+/// What in a text is likely to differ the next time, and credentials: the first of each kind, a fault
+/// rather than what is none.
 #[must_use]
-pub fn lint_text(text: &str) -> Vec<(LikelyCause, usize, &str)> {
-    let mut found: Vec<(LikelyCause, usize, &str)> = Vec::new();
-    for (kind, range) in find(text) {
-        let cause = match kind {
-            Volatile::Time => LikelyCause::Timestamp,
-            Volatile::Date => LikelyCause::Date,
-            Volatile::Identifier => LikelyCause::Identifier,
+pub fn lint_text(text: &str) -> Vec<Suspect<'_>> {
+    let made_up = |range: &Range<usize>| text[range.clone()].bytes().any(|b| b.is_ascii_digit());
+    let credentials: Vec<Range<usize>> =
+        find_credentials(text).into_iter().filter(made_up).collect();
+    let first = credentials.first().map(|range| Suspect {
+        cause: LikelyCause::Credential,
+        offset: range.start,
+        word: None,
+        is_fault: true,
+    });
+    let mut found: Vec<Suspect<'_>> = first.into_iter().collect();
+    for word in find(text) {
+        let range = word.range;
+        let hidden = |secret: &Range<usize>| range.start < secret.end && secret.start < range.end;
+        if credentials.iter().any(hidden) {
+            continue;
+        }
+        let suspect = Suspect {
+            cause: match word.kind {
+                Volatile::Time => LikelyCause::Timestamp,
+                Volatile::Date => LikelyCause::Date,
+                Volatile::Identifier => LikelyCause::Identifier,
+            },
+            offset: range.start,
+            word: Some(&text[range]),
+            is_fault: word.is_current,
         };
-        if found.iter().all(|(other, ..)| *other != cause) {
-            found.push((cause, range.start, &text[range]));
+        match found.iter_mut().find(|other| other.cause == suspect.cause) {
+            Some(other) if suspect.is_fault && !other.is_fault => *other = suspect,
+            Some(_) => {}
+            None => found.push(suspect),
         }
     }
+    found.sort_by_key(|suspect| suspect.offset);
     found
 }
 
@@ -57,6 +97,7 @@ pub fn lint(request: &Request, rules: &Rules) -> Vec<Finding> {
         index: 0,
         word: None,
         offset: None,
+        is_fault: cause != LikelyCause::BelowMinimum,
     };
     if has_long_key(&request.tail) {
         findings.push(whole(LikelyCause::CacheKeyTooLong, "parameters"));
@@ -78,12 +119,13 @@ fn words(request: &Request) -> Vec<Finding> {
         let (level, index) = place(request, node.depth);
         lint_text(text(node))
             .into_iter()
-            .map(move |(cause, at, word)| Finding {
-                cause,
+            .map(move |suspect| Finding {
+                cause: suspect.cause,
                 level,
                 index,
-                word: Some(word.to_owned()),
-                offset: Some(at),
+                word: suspect.word.map(str::to_owned),
+                offset: Some(suspect.offset),
+                is_fault: suspect.is_fault,
             })
     });
     found.collect()
@@ -115,6 +157,7 @@ fn markers(request: &Request) -> Vec<Finding> {
             index,
             word: None,
             offset: None,
+            is_fault: true,
         });
     };
     if let Some(marker) = request.markers.get(MOST_MARKS) {

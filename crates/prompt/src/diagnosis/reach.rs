@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::detect::Site;
 use super::{LikelyCause, Observed, Reason, Rules, Sending};
 use crate::chain::{Level, Node};
+use crate::plan::Mark;
 
 /// Bytes of a token, where nobody has reported any.
 const BYTES_OF_TOKEN: u64 = 4;
@@ -88,6 +89,21 @@ impl Reach<'_> {
         None
     }
 
+    /// How many tokens the provider says that it has read; `None` of a provider that has no word for
+    /// that: its nothing says nothing.
+    pub(super) fn actual(&self) -> Option<u64> {
+        let usage = self.observed.usage.filter(|_| self.observed.tells)?;
+        Some(usage.cache_read)
+    }
+
+    /// Whether the provider has read behind a place, and as much as it might have: what differs
+    /// there makes no difference to it.
+    pub(super) fn is_refuted(&self, place: &Readable) -> bool {
+        let expected = self.expected();
+        self.actual()
+            .is_some_and(|actual| actual >= enough(expected) && actual > self.tokens(place))
+    }
+
     /// How many tokens the provider might have read, had nothing changed.
     pub(super) fn expected(&self) -> u64 {
         let bytes = match self.rules.lookback {
@@ -135,29 +151,48 @@ impl Reach<'_> {
             cache_read: lost,
             ..others
         };
-        let last = self.next.plan.marks().last();
+        let paid = self.paid_anew(lost, others);
+        let over = |usage: &Usage| price.of(usage).picodollars;
+        let cost = over(&paid).saturating_sub(over(&read));
+        Some(Cost::of_picodollars(cost))
+    }
+
+    /// What was paid for tokens that might have been read: as the provider says that it wrote them,
+    /// or as it was asked to.
+    fn paid_anew(&self, lost: u64, others: Usage) -> Usage {
         let mut paid = others;
+        if let Some(usage) = self.observed.usage.filter(|usage| usage.cache_write() > 0) {
+            let all = usage.cache_write();
+            let written = lost.min(all);
+            let share = |of: u64| {
+                let share = u128::from(written) * u128::from(of) / u128::from(all);
+                u64::try_from(share).unwrap_or(u64::MAX)
+            };
+            paid.cache_write_1h = share(usage.cache_write_1h);
+            paid.cache_write_other = share(usage.cache_write_other);
+            paid.cache_write_5m = written - paid.cache_write_1h - paid.cache_write_other;
+            paid.uncached_input += lost - written;
+            return paid;
+        }
+        let last = self.next.plan.marks().last();
         match last.map(|mark| mark.time) {
             Some(MarkerTime::OneHour) => paid.cache_write_1h = lost,
             Some(MarkerTime::FiveMinutes) => paid.cache_write_5m = lost,
             None if self.rules.lookback.is_some() => paid.uncached_input += lost,
             None => paid.cache_write_other = lost,
         }
-        let over = |usage: &Usage| price.of(usage).picodollars;
-        let cost = over(&paid).saturating_sub(over(&read));
-        Some(Cost::of_picodollars(cost))
+        paid
     }
 
     /// Why less than everything was or can be read, though the bytes go on.
     pub(super) fn silent_loss(&self) -> (Reason, Option<LikelyCause>) {
-        let actual = self.observed.usage.map(|usage| usage.cache_read);
+        let actual = self.actual();
         let could = self.scaled(self.next.prompt.bytes());
         if self.rules.minimum.is_some_and(|minimum| could < minimum) {
             return (Reason::BelowMinimum, Some(LikelyCause::BelowMinimum));
         }
         let expected = self.expected();
-        // Providers count in blocks of their own; what is short by less is no loss.
-        let enough = expected.saturating_sub((expected / 20).max(256));
+        let enough = enough(expected);
         if actual.is_some_and(|actual| actual >= enough && expected > 0) {
             return (Reason::None, None);
         }
@@ -189,16 +224,32 @@ impl Reach<'_> {
         (Reason::EvictedOrUnknown, None)
     }
 
+    /// Whether the time of what might have been read is over. Each marker has its own: what was to be
+    /// kept for longer than the pause has been read, as far as is known.
     fn has_expired(&self) -> bool {
-        let longest = self.previous.plan.marks().iter().map(|mark| mark.time);
-        let keeps = match longest.max_by_key(|time| *time == MarkerTime::OneHour) {
-            Some(MarkerTime::OneHour) => 3_600,
-            Some(MarkerTime::FiveMinutes) => 300,
-            None => return false,
+        let marks = self.previous.plan.marks();
+        let last = marks.last();
+        last.is_some_and(|mark| self.is_over(mark))
+            && self
+                .actual()
+                .is_none_or(|actual| actual >= enough(self.kept()))
+    }
+
+    fn is_over(&self, mark: &Mark) -> bool {
+        let keeps = match mark.time {
+            MarkerTime::OneHour => 3_600,
+            MarkerTime::FiveMinutes => 300,
         };
-        self.observed
-            .elapsed
-            .is_some_and(|elapsed| elapsed.as_secs() > keeps)
+        let elapsed = self.observed.elapsed;
+        elapsed.is_some_and(|elapsed| elapsed.as_secs() > keeps)
+    }
+
+    /// How many tokens stand before the last marker of the request before whose time is not over.
+    fn kept(&self) -> u64 {
+        let mut marks = self.previous.plan.marks().iter().rev();
+        let last = marks.find(|mark| !self.is_over(mark));
+        let bytes = last.map_or(0, |mark| total_at(self.previous, mark.node));
+        self.tokens(&Readable { bytes })
     }
 
     /// How many tokens a request loses for a reason that its bytes do not show.
@@ -212,9 +263,15 @@ impl Reach<'_> {
                 let read = self.tokens(&self.everything());
                 self.expected().saturating_sub(read)
             }
+            Reason::Expired => self.expected().saturating_sub(self.kept()),
             _ => self.expected(),
         }
     }
+}
+
+/// Providers count in blocks of their own; what is short by less is no loss.
+fn enough(expected: u64) -> u64 {
+    expected.saturating_sub((expected / 20).max(256))
 }
 
 /// Providers that cache by themselves keep what nobody reads for ten minutes at most, unless they

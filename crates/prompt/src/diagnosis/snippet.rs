@@ -18,9 +18,15 @@ const SEARCHED: usize = 2_048;
 /// What a difference in bytes looks like.
 pub(super) fn change(site: &Site<'_>, seals: &Seals) -> Change {
     let (before, after) = (site.text_before(), site.text_after());
-    Change {
+    let both = |shown: fn(&str, usize, &Seals) -> String| Change {
         before: shown(before, site.offset, seals),
         after: shown(after, site.offset, seals),
+    };
+    let lines = both(shown);
+    match lines.before == lines.after {
+        // What differs is the end of the line.
+        true => both(written),
+        false => lines,
     }
 }
 
@@ -60,9 +66,19 @@ fn masked(text: &str, seals: &Seals) -> String {
     mask_credentials(&seals.redact(text)).into_owned()
 }
 
-/// The line around a place in JSON text. Secrets are masked before anything is cut off: half a
-/// secret would not be known for one.
+/// The line around a place in JSON text, read.
 fn shown(text: &str, at: usize, seals: &Seals) -> String {
+    around(text, at, seals, true)
+}
+
+/// What stands around a place in JSON text, as it is written: ends of lines are visible.
+fn written(text: &str, at: usize, seals: &Seals) -> String {
+    around(text, at, seals, false)
+}
+
+/// What stands around a place in JSON text; of a string, if it is to be read, its line. Secrets are masked before anything is cut off: half a
+/// secret would not be known for one.
+fn around(text: &str, at: usize, seals: &Seals, read: bool) -> String {
     let at = floor(text, at);
     let start = floor(text, at.saturating_sub(SEARCHED));
     let end = floor(text, at.saturating_add(SEARCHED));
@@ -73,12 +89,9 @@ fn shown(text: &str, at: usize, seals: &Seals) -> String {
         return MASK.to_owned();
     }
     match is_in_string(text, at) {
-        true => cut(&whole, left.len()),
+        true if read => line(&whole, left.len()),
         // Where the structure differs, a line says nothing.
-        false => {
-            let from = last_chars(&left, BEFORE);
-            whole[from..].chars().take(LONGEST).collect()
-        }
+        _ => part(&whole, left.len()).to_owned(),
     }
 }
 
@@ -96,32 +109,68 @@ fn is_in_string(text: &str, at: usize) -> bool {
     within
 }
 
-/// Where the last so many characters of a text begin.
-fn last_chars(text: &str, count: usize) -> usize {
-    let last = text.char_indices().rev().take(count).last();
-    last.map_or(text.len(), |(at, _)| at)
-}
-
 /// Of a string in JSON text, the part of the line around a place that can be shown, read.
-fn cut(text: &str, at: usize) -> String {
-    let at = floor(text, at);
-    let (left, right) = text.split_at(at);
+fn line(text: &str, at: usize) -> String {
+    let (left, right) = text.split_at(floor(text, at));
     let begins = [("\\n", 2), ("\"", 1)];
     let begins = begins
         .iter()
         .filter_map(|(sign, len)| Some(left.rfind(sign)? + len));
-    let start = begins.max().unwrap_or(0).max(last_chars(left, BEFORE));
+    let start = begins.max().unwrap_or(0);
     let ends = ["\\n", "\""].iter().filter_map(|sign| right.find(sign));
-    let end = ends.min().unwrap_or(right.len());
-    let kept = LONGEST.saturating_sub(left[start..].chars().count());
-    let mut shown = left[start..].to_owned();
-    shown.extend(right[..end].chars().take(kept));
-    // An escape may have been cut in two; then the text is shown as it was written.
+    let end = left.len() + ends.min().unwrap_or(right.len());
+    let shown = part(&text[start..end], left.len() - start);
+    // What is cut out of the middle of a text may begin within an escape; then it is shown as written.
     let read = serde_json::from_str(&format!("\"{shown}\""));
-    read.unwrap_or(shown)
+    read.unwrap_or_else(|_| shown.to_owned())
+}
+
+/// The part of a JSON text around a place that can be shown. No escape is cut in two.
+fn part(text: &str, at: usize) -> &str {
+    let signs = signs(text);
+    let before = signs.partition_point(|sign| *sign <= at).saturating_sub(1);
+    let first = before.saturating_sub(BEFORE);
+    let start = signs.get(first).copied().unwrap_or(0);
+    let end = signs.get(first + LONGEST).copied().unwrap_or(text.len());
+    &text[start..end]
+}
+
+/// Where the signs of a JSON text begin: its characters, and what stands for one (`\n`, `\u00e9`, and
+/// two of those for one beyond U+FFFF).
+fn signs(text: &str) -> Vec<usize> {
+    let mut signs = Vec::new();
+    let mut at = 0;
+    while let Some(first) = text.get(at..).and_then(|rest| rest.chars().next()) {
+        signs.push(at);
+        let next = at + escape(&text[at..]).unwrap_or(first.len_utf8());
+        at = match is_half(&text[at..]) && is_half(&text[next..]) {
+            true => next + escape(&text[next..]).unwrap_or(0),
+            false => next,
+        };
+    }
+    signs
+}
+
+/// How long the escape is that a text begins with.
+fn escape(text: &str) -> Option<usize> {
+    let sign = text.strip_prefix('\\')?.chars().next()?;
+    let digits = text.get(2..6);
+    let whole = digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    Some(match sign {
+        'u' if whole => 6,
+        sign => 1 + sign.len_utf8(),
+    })
+}
+
+/// Whether a text begins with half of a character beyond U+FFFF.
+fn is_half(text: &str) -> bool {
+    let digits = text.strip_prefix("\\u").and_then(|rest| rest.get(..4));
+    let code = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok());
+    code.is_some_and(|code| (0xd800..0xe000).contains(&code))
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use cachalot_core::DigestKey;
@@ -138,6 +187,21 @@ mod tests {
         let at = long.find('é').unwrap_or_default() + 5_001;
         assert_eq!(shown(&long, at, &Seals::none()).chars().count(), LONGEST);
         assert_eq!(shown("", 7, &Seals::none()), "");
+    }
+
+    #[test]
+    fn no_escape_is_cut_in_two() {
+        for escaped in ["\\u00e9", "\\ud83d\\udc33", "\\t", "\\\\"] {
+            let text = format!(r#"{{"text":"{}"}}"#, escaped.repeat(400));
+            let expected: String = serde_json::from_str(&format!("\"{escaped}\"")).unwrap();
+            for at in 9 + 100 * escaped.len()..9 + 101 * escaped.len() {
+                assert_eq!(
+                    shown(&text, at, &Seals::none()),
+                    expected.repeat(LONGEST),
+                    "{escaped} {at}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -54,9 +54,14 @@ pub(crate) fn word_at(text: &str, at: usize) -> &str {
     text.get(start.min(end)..end).unwrap_or_default()
 }
 
+/// A word without the signs around it.
+pub(crate) fn trimmed(word: &str) -> &str {
+    word.trim_matches(|c: char| !c.is_ascii_alphanumeric())
+}
+
 /// What kind of word it is, if it is likely to change.
 pub(crate) fn kind(word: &str) -> Option<Volatile> {
-    let word = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    let word = trimmed(word);
     if is_time(word) || is_epoch(word) {
         Some(Volatile::Time)
     } else if is_date(word) {
@@ -70,8 +75,7 @@ pub(crate) fn kind(word: &str) -> Option<Volatile> {
 
 /// Whether it is the name of a day or a month, in full or cut short.
 pub(crate) fn is_part_of_date(word: &str) -> bool {
-    let word = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-    let word = word.to_ascii_lowercase();
+    let word = trimmed(word).to_ascii_lowercase();
     word.len() >= 3 && NAMES.iter().any(|name| name.starts_with(&word))
 }
 
@@ -134,8 +138,55 @@ fn is_identifier(word: &str) -> bool {
     plain && signs >= 16 && digits >= 3 && id.split('-').any(mixed)
 }
 
-/// The words of a text that are likely to differ the next time, in order.
-pub(crate) fn find(text: &str) -> Vec<(Volatile, Range<usize>)> {
+/// A word that may differ the next time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Word {
+    pub(crate) kind: Volatile,
+    /// Where it stands, in bytes.
+    pub(crate) range: Range<usize>,
+    /// Whether the text says that it is of now, or it tells so by itself.
+    pub(crate) is_current: bool,
+}
+
+/// The times, dates and ids in a text, in order. Times of day and numbers are none unless the text
+/// says that they are of now: opening hours and telephone numbers stay. So do the names of revisions.
+pub(crate) fn find(text: &str) -> Vec<Word> {
+    let words = words(text);
+    let mut found = Vec::new();
+    let mut behind = 0;
+    for (index, range) in words.iter().enumerate() {
+        if range.start < behind {
+            continue;
+        }
+        let word = trimmed(&text[range.clone()]);
+        let context = || context(text, range.start);
+        let (kind, is_current, end) = match kind(word) {
+            Some(Volatile::Time) => match is_timestamp(word) || says_now(&context()) {
+                true => (Volatile::Time, true, range.end),
+                false => continue,
+            },
+            Some(Volatile::Date) => (Volatile::Date, says_now(&context()), range.end),
+            Some(Volatile::Identifier) => match is_revision(word, &context()) {
+                true => continue,
+                false => (Volatile::Identifier, true, range.end),
+            },
+            None => match date_in_words(text, &words[index..]) {
+                Some(end) => (Volatile::Date, says_now(&context()), end),
+                None => continue,
+            },
+        };
+        behind = end;
+        found.push(Word {
+            kind,
+            range: range.start..end,
+            is_current,
+        });
+    }
+    found
+}
+
+/// The words of a text. Escapes are none.
+fn words(text: &str) -> Vec<Range<usize>> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
     let mut at = 0;
@@ -144,23 +195,120 @@ pub(crate) fn find(text: &str) -> Vec<(Volatile, Range<usize>)> {
             at += 2;
             continue;
         }
-        if !of_word(bytes[at]) {
-            at += 1;
-            continue;
+        let length = bytes[at..].iter().take_while(|byte| of_word(**byte));
+        let length = length.count();
+        if length > 0 {
+            found.push(at..at + length);
         }
-        let length = bytes[at..]
-            .iter()
-            .take_while(|byte| of_word(**byte))
-            .count();
-        let word = at..at + length;
-        found.extend(
-            text.get(word.clone())
-                .and_then(kind)
-                .map(|kind| (kind, word)),
-        );
-        at += length;
+        at += length.max(1);
     }
     found
+}
+
+/// Whether it is a date and a time in one, or a number of milliseconds since 1970.
+fn is_timestamp(word: &str) -> bool {
+    word.contains(['T', 't']) || word.bytes().take_while(u8::is_ascii_digit).count() == 13
+}
+
+/// Words of a line before a time or date that say that it is of now.
+const NOW: [&str; 16] = [
+    "now",
+    "today",
+    "tonight",
+    "current",
+    "currently",
+    "started",
+    "starting",
+    "begun",
+    "began",
+    "generated",
+    "updated",
+    "timestamp",
+    "date:",
+    "time:",
+    "it is",
+    "as of",
+];
+
+/// Words before an id that stays what it is.
+const REVISIONS: [&str; 10] = [
+    "commit", "revision", "rev", "sha", "sha1", "sha256", "hash", "digest", "checksum", "md5",
+];
+
+/// The last words of the line before a place in a text, which may be JSON: in lower case, a blank
+/// around each, colons as words that end with them.
+fn context(text: &str, at: usize) -> String {
+    /// So many bytes and words before it tell what something is.
+    const BYTES: usize = 120;
+    const WORDS: usize = 8;
+    let start = super::detect::floor(text, at.saturating_sub(BYTES));
+    let line = &text[start..at];
+    let line = line.rsplit(['\n', '\r']).next().unwrap_or_default();
+    let line = line.rfind("\\n").map_or(line, |end| &line[end + 2..]);
+    let line = line.to_ascii_lowercase().replace("\":", ": ");
+    let words = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == ':'));
+    let mut last: Vec<&str> = words
+        .filter(|word| !word.is_empty())
+        .rev()
+        .take(WORDS)
+        .collect();
+    last.reverse();
+    format!(" {} ", last.join(" "))
+}
+
+fn says_now(context: &str) -> bool {
+    NOW.iter().any(|now| {
+        let mut places = context.match_indices(now);
+        places.any(|(at, now)| {
+            let behind = context[at + now.len()..].bytes().next();
+            context[..at].ends_with(' ') && matches!(behind, Some(b' ' | b':'))
+        })
+    })
+}
+
+/// Whether an id is that of something that does not change.
+fn is_revision(word: &str, context: &str) -> bool {
+    let before = context.split([' ', ':']).filter(|word| !word.is_empty());
+    let own = word
+        .split(':')
+        .next()
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    let mut last = before.rev().take(3);
+    REVISIONS.contains(&own.as_str()) || last.any(|word| REVISIONS.contains(&word))
+}
+
+/// Where a date ends that begins with these words and has the month in letters: `21 November 2026`,
+/// `Nov 21, 2026`. A day of the week before it is passed over.
+fn date_in_words(text: &str, words: &[Range<usize>]) -> Option<usize> {
+    let parts: Vec<&str> = words
+        .iter()
+        .take(3)
+        .map(|word| &text[word.clone()])
+        .collect();
+    let [one, two, year] = parts[..] else {
+        return None;
+    };
+    let is_year = |word: &str| word.len() == 4 && matches!(word.get(..2), Some("19" | "20" | "21"));
+    let dated = is_day(one) && is_month(two) || is_month(one) && is_day(two);
+    let year_digits = trimmed(year);
+    let whole = year_digits.bytes().all(|byte| byte.is_ascii_digit());
+    (dated && whole && is_year(year_digits)).then_some(words[2].end)
+}
+
+/// `21`, `21st`.
+fn is_day(word: &str) -> bool {
+    let word = trimmed(word);
+    let digits = word.bytes().take_while(u8::is_ascii_digit).count();
+    let ending = word.get(digits..).unwrap_or_default();
+    matches!(digits, 1 | 2) && matches!(ending, "" | "st" | "nd" | "rd" | "th")
+}
+
+/// The name of a month, in full or its first three letters.
+fn is_month(word: &str) -> bool {
+    let word = trimmed(word).to_ascii_lowercase();
+    let mut months = NAMES[7..].iter();
+    months.any(|month| *month == word || month.get(..3) == Some(word.as_str()))
 }
 
 #[cfg(test)]
@@ -209,6 +357,47 @@ mod tests {
         assert_eq!(word_at("at 10:41.", 7), "10:41.");
         assert_eq!(word_at("", 3), "");
         let found = find(r#"{"a":"x\n2026-11-21 and 10:41"}"#);
-        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found.len(), 1, "{found:?}");
+    }
+
+    #[test]
+    fn what_is_of_now_is_told_from_what_stays() {
+        for (text, expected) in [
+            ("It is 10:41.", vec![("10:41.", true)]),
+            ("Current time: 16:10", vec![("16:10", true)]),
+            ("Now at 16:10", vec![("16:10", true)]),
+            (r#"{"text":"Time: 16:10"}"#, vec![("16:10", true)]),
+            (r"Today.\nOffice hours 09:00", vec![]),
+            ("The train leaves at 16:10", vec![]),
+            ("Psalm 23:10", vec![]),
+            ("Call +1 415 555 2671 or 2125551234", vec![]),
+            ("started: 1795228920", vec![("1795228920", true)]),
+            (
+                "at 2026-11-21T10:41:07Z",
+                vec![("2026-11-21T10:41:07Z", true)],
+            ),
+            ("commit 9f86d081884c7d659a2feaa0", vec![]),
+            ("sha256:9f86d081884c7d659a2feaa0", vec![]),
+            ("session 9f86d081884c7d65", vec![("9f86d081884c7d65", true)]),
+            ("Knowledge until 2024-10-01", vec![("2024-10-01", false)]),
+            ("Today's date is 2026-11-21", vec![("2026-11-21", true)]),
+            (
+                "Today is Saturday, 21 November 2026",
+                vec![("21 November 2026", true)],
+            ),
+            (
+                "Current date: Nov 21, 2026 at 8 PM",
+                vec![("Nov 21, 2026", true)],
+            ),
+            ("Founded on May 3rd, 1999.", vec![("May 3rd, 1999.", false)]),
+            ("You may 21 times march on", vec![]),
+        ] {
+            let found = find(text);
+            let found: Vec<(&str, bool)> = found
+                .iter()
+                .map(|word| (&text[word.range.clone()], word.is_current))
+                .collect();
+            assert_eq!(found, expected, "{text}");
+        }
     }
 }

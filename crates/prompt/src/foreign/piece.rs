@@ -41,6 +41,22 @@ pub(super) struct Piece<'a> {
     pub(super) print: Option<u64>,
     /// Who speaks, as it is written; empty if that is not said.
     pub(super) role: &'a [u8],
+    /// Its content, if that is one text and nothing else.
+    saying: Option<Saying<'a>>,
+}
+
+/// The content of a message that is one text: a string, or a list of one block that is a text.
+struct Saying<'a> {
+    before: &'a [u8],
+    /// The string, in its quotes.
+    text: &'a [u8],
+    behind: &'a [u8],
+}
+
+/// Where those are in the body.
+struct SayingPlace {
+    content: Range<usize>,
+    text: Range<usize>,
 }
 
 /// What is found in a piece while it is read.
@@ -52,6 +68,9 @@ struct Walk<'a> {
     /// The closing brace behind which the last block ends, if a marker may stand there.
     last: Option<usize>,
     has_blocks: bool,
+    saying: Option<SayingPlace>,
+    /// Where the text of the last block is, if that has nothing else.
+    said: Option<Range<usize>>,
 }
 
 impl<'a> Piece<'a> {
@@ -67,6 +86,8 @@ impl<'a> Piece<'a> {
             role: b"",
             last: None,
             has_blocks: false,
+            saying: None,
+            said: None,
         };
         if first == Some(b'{') {
             let end = walk.block(scanner, 0)?;
@@ -83,7 +104,38 @@ impl<'a> Piece<'a> {
             markers: walk.markers,
             print: print(scanner.take_longest()),
             role: walk.role,
+            saying: walk.saying.and_then(|place| {
+                let SayingPlace { content, text: of } = place;
+                let mut cuts = walk.cuts.iter();
+                let around = cuts.any(|cut| !content.contains(&cut.start));
+                (!around).then(|| Saying {
+                    before: &text[from..content.start],
+                    text: &text[of],
+                    behind: &text[content.end..scanner.at()],
+                })
+            }),
         })
+    }
+
+    /// The same message, its content written as a list if it is one text: where the provider takes
+    /// both for the same, the two are the same piece, and the text can be marked.
+    pub(super) fn as_list(mut self) -> Self {
+        const OPEN: &[u8] = br#"[{"type":"text","text":"#;
+        const CLOSE: &[u8] = b"}]";
+        let Some(Saying {
+            before,
+            text,
+            behind,
+        }) = self.saying.take()
+        else {
+            return self;
+        };
+        let bytes = [before, OPEN, text, CLOSE, behind].concat();
+        let end = before.len() + OPEN.len() + text.len();
+        let is_seen = !is_blank(text.get(1..text.len() - 1).unwrap_or_default());
+        self.mark_at = u32::try_from(end).ok().filter(|_| is_seen);
+        self.bytes = Cow::Owned(bytes);
+        self
     }
 }
 
@@ -91,6 +143,7 @@ impl<'a> Walk<'a> {
     /// Reads an object; where its closing brace is, if a marker may stand before it.
     fn block(&mut self, scanner: &mut Scanner<'a>, depth: u32) -> Scanned<Option<usize>> {
         let (mut kind, mut empty): (&[u8], bool) = (b"", false);
+        let (mut said, mut others) = (None, false);
         // A marker begins with a comma: it needs something before it.
         let mut bare = true;
         let first_marker = self.markers.len();
@@ -107,15 +160,34 @@ impl<'a> Walk<'a> {
                 b"content" if depth < DEEPEST_BLOCK && scanner.peek() == Some(b'[') => {
                     self.blocks(scanner, depth)?;
                 }
+                b"content" if depth == 0 && text => {
+                    let from = scanner.at();
+                    scanner.saying()?;
+                    let content = from..scanner.at();
+                    self.saying = Some(SayingPlace {
+                        text: content.clone(),
+                        content,
+                    });
+                }
                 b"role" if depth == 0 && text => self.role = scanner.string()?,
                 b"type" if text => kind = scanner.string()?,
-                b"text" if text => empty = is_blank(scanner.saying()?),
-                _ => drop(scanner.value()?),
+                b"text" if text => {
+                    let from = scanner.at();
+                    empty = is_blank(scanner.saying()?);
+                    said = Some(from..scanner.at());
+                }
+                _ => {
+                    others = true;
+                    scanner.value()?;
+                }
             }
             bare &= self.cuts.last().is_some_and(|cut| cut.end == scanner.at());
             behind = scanner.at();
             Ok(())
         })?;
+        if depth == 1 {
+            self.said = said.filter(|_| kind == b"text" && !others);
+        }
         let place = match kind {
             b"thinking" | b"redacted_thinking" | b"reasoning" => MarkerPlace::Reasoning,
             b"text" | b"input_text" if empty => MarkerPlace::EmptyText,
@@ -131,8 +203,13 @@ impl<'a> Walk<'a> {
     }
 
     fn blocks(&mut self, scanner: &mut Scanner<'a>, depth: u32) -> Scanned<()> {
-        let mut last = None;
+        let (mut last, mut count) = (None, 0);
+        let from = scanner.at();
         scanner.elements(|scanner| {
+            count += 1;
+            if depth == 0 {
+                self.said = None;
+            }
             last = match scanner.peek() {
                 Some(b'{') => self.block(scanner, depth + 1)?,
                 _ => scanner.value().map(|_| None)?,
@@ -142,6 +219,9 @@ impl<'a> Walk<'a> {
         if depth == 0 {
             self.has_blocks = true;
             self.last = last;
+            let text = self.said.take().filter(|_| count == 1);
+            let content = from..scanner.at();
+            self.saying = text.map(|text| SayingPlace { content, text });
         }
         Ok(())
     }

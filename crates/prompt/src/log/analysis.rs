@@ -9,7 +9,10 @@ use cachalot_core::{Cost, Seals};
 use cachalot_model::{Catalog, Usage};
 use serde::Serialize;
 
+use super::order::Window;
+use super::relation::Relation;
 use super::threads::{Thread, Threads, common};
+use super::turns::Turns;
 use super::{LogError, LogReader, Logged, Reason as LineReason};
 use crate::chain::NodeId;
 use crate::diagnosis::{
@@ -66,6 +69,8 @@ pub struct Breaks {
 pub struct Analysis {
     /// How many requests there are.
     pub requests: u64,
+    /// How many of them were answered with an error: they are compared with none.
+    pub failed: u64,
     /// How many conversations; a fork is one of its own.
     pub conversations: u64,
     /// How many sessions the log names.
@@ -120,6 +125,8 @@ pub struct Analyzer {
     in_tree: usize,
     forest: Forest,
     names: HashSet<String>,
+    /// The models of whose answers one has told that something was read from a cache, or written.
+    telling: HashSet<String>,
     breaks: BTreeMap<(Reason, Option<LikelyCause>), Breaks>,
     analysis: Analysis,
 }
@@ -130,15 +137,17 @@ impl Analyzer {
     pub fn new(catalog: Catalog, seals: Arc<Seals>) -> Self {
         Self {
             catalog,
-            seals,
+            seals: Arc::clone(&seals),
             open: Threads::default(),
             seen: HashSet::new(),
             in_tree: 0,
-            forest: Forest::default(),
+            forest: Forest::new(seals),
             names: HashSet::new(),
+            telling: HashSet::new(),
             breaks: BTreeMap::new(),
             analysis: Analysis {
                 requests: 0,
+                failed: 0,
                 conversations: 0,
                 sessions: 0,
                 skipped: (0, Vec::new()),
@@ -151,57 +160,72 @@ impl Analyzer {
         }
     }
 
-    /// Takes a whole log. Lines that are no requests are counted.
+    /// Takes a whole log. Lines that are no requests are counted. Requests that stand near each other
+    /// (32 of them, or 16 MiB) are taken in the order in which they say that they were sent.
     ///
     /// # Errors
     /// It cannot be read any further; what came before is taken.
     pub fn read(&mut self, log: impl BufRead) -> Result<(), LogError> {
+        let mut window = Window::default();
+        let mut unreadable = None;
         for logged in LogReader::new(log) {
             match logged {
-                Ok(logged) => self.take(logged),
+                Ok(logged) => window.push(logged),
                 Err(error) if matches!(error.reason, LineReason::Unreadable(_)) => {
-                    return Err(error);
+                    unreadable = Some(error);
                 }
-                Err(error) => {
-                    let (count, named) = &mut self.analysis.skipped;
-                    *count += 1;
-                    if named.len() < NAMED_LINES {
-                        named.push((error.line, error.reason.to_string()));
-                    }
-                }
+                Err(error) => self.skip(&error),
+            }
+            while let Some(logged) = window.overflow() {
+                self.take(logged);
             }
         }
-        Ok(())
+        while let Some(logged) = window.pop() {
+            self.take(logged);
+        }
+        unreadable.map_or(Ok(()), Err)
+    }
+
+    fn skip(&mut self, error: &LogError) {
+        let (count, named) = &mut self.analysis.skipped;
+        *count += 1;
+        if named.len() < NAMED_LINES {
+            named.push((error.line, error.reason.to_string()));
+        }
     }
 
     /// Takes the next request.
     pub fn take(&mut self, logged: Logged) {
         self.count(&logged);
-        let matched = self.open.find(&logged);
-        let Some(matched) = matched else {
-            return self.begin(logged);
-        };
-        let Some(thread) = self.open.get(matched.id) else {
-            return self.begin(logged);
+        if logged.failed {
+            return;
+        }
+        let turns = Turns::of(&logged.request.prompt);
+        let matched = self.open.find(&logged, &turns);
+        let found = matched.and_then(|matched| Some((matched, self.open.get(matched.id)?)));
+        let Some((matched, thread)) = found else {
+            return self.begin(logged, turns);
         };
         let diagnosis = self.diagnosis(thread, &logged);
         let same = common(&thread.prompt, &logged.request.prompt);
-        let unexplained = diagnosis.at.is_some() && diagnosis.cause.is_none();
-        if unexplained && !matched.kin {
-            return self.begin(logged);
+        let relation = Relation {
+            thread,
+            next: &logged,
+            turns: &turns,
+            same,
+        };
+        if !matched.goes_on && !relation.is_break(&diagnosis, matched.kin) {
+            return self.begin(logged, turns);
         }
-        if unexplained && is_fork(thread, same) {
-            return self.begin(logged);
+        if same < thread.prompt.len() {
+            let (name, prompt) = (thread.name(), thread.prompt.clone());
+            self.grow(&name, &prompt);
         }
         if diagnosis.is_break() {
-            if diagnosis.at.is_some() && same < thread.prompt.len() {
-                let (name, prompt) = (thread.name(), thread.prompt.clone());
-                self.grow(&name, &prompt);
-            }
             self.broken(matched.id, &logged, diagnosis);
         }
         if let Some(thread) = self.open.take(matched.id) {
-            let closed = self.open.put(thread.followed(logged, same));
+            let closed = self.open.put(thread.followed(logged, turns, same));
             self.close(closed);
         }
     }
@@ -231,6 +255,7 @@ impl Analyzer {
         let analysis = &mut self.analysis;
         let prompt = &logged.request.prompt;
         analysis.requests += 1;
+        analysis.failed += u64::from(logged.failed);
         analysis.sent_bytes += prompt.bytes();
         for node in prompt.backwards() {
             // What is known has only known pieces before it.
@@ -245,6 +270,13 @@ impl Analyzer {
         if let Some(usage) = logged.usage {
             analysis.reported.0 += 1;
             analysis.reported.1 += usage;
+            let tells = usage.cache_read > 0 || usage.cache_write() > 0;
+            if tells
+                && self.telling.len() < MOST_PIECES
+                && !self.telling.contains(&logged.request.model)
+            {
+                self.telling.insert(logged.request.model.clone());
+            }
         }
         if let Some(session) = &logged.session
             && self.names.len() < MOST_PIECES
@@ -263,6 +295,7 @@ impl Analyzer {
             written: &thread.written,
             previous: thread.usage,
             usage: logged.usage,
+            tells: self.telling.contains(&request.model),
             elapsed: elapsed.map(Duration::from_millis),
         };
         let previous = Sending {
@@ -280,9 +313,9 @@ impl Analyzer {
         )
     }
 
-    fn begin(&mut self, logged: Logged) {
+    fn begin(&mut self, logged: Logged, turns: Turns) {
         self.analysis.conversations += 1;
-        let closed = self.open.put(Thread::begin(logged));
+        let closed = self.open.put(Thread::begin(logged, turns));
         self.close(closed);
     }
 
@@ -294,8 +327,10 @@ impl Analyzer {
 
     fn grow(&mut self, name: &str, prompt: &crate::Prompt) {
         if self.in_tree + prompt.len() <= MOST_PIECES {
-            self.in_tree += prompt.len();
+            let before = self.forest.pieces();
             self.forest.insert_foreign(name, prompt, said_by_user);
+            // The name is kept, however little is new.
+            self.in_tree += self.forest.pieces() - before + 1;
         }
     }
 
@@ -334,9 +369,4 @@ impl Analyzer {
             .sort_by_key(|example| std::cmp::Reverse(example.diagnosis.lost_tokens));
         breaks.examples.truncate(EXAMPLES);
     }
-}
-
-/// Whether a request goes on from an earlier one of the conversation than the last.
-fn is_fork(thread: &Thread, common: usize) -> bool {
-    thread.ends.iter().any(|end| *end as usize <= common)
 }

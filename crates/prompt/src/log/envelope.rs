@@ -4,6 +4,7 @@ use cachalot_core::Millis;
 use cachalot_model::wire;
 use serde_json::Value;
 
+use super::answer::Answer;
 use super::{Logged, Reason, moment};
 use crate::foreign::{self, OBJECT, Scanned, Scanner};
 
@@ -42,6 +43,8 @@ impl<'a> Envelope<'a> {
     fn member(&mut self, name: &[u8], value: &'a [u8]) {
         let place = match name {
             b"request" | b"body" => &mut self.request,
+            // A batch of Anthropic's; elsewhere they may be anything.
+            b"params" if self.request.is_none() => &mut self.request,
             b"response" => &mut self.response,
             b"usage" => &mut self.usage,
             b"timestamp" | b"time" | b"at" | b"ts" | b"created" => &mut self.at,
@@ -110,15 +113,15 @@ fn read_request(body: &[u8], around: Envelope<'_>) -> Result<Logged, Reason> {
         session,
         metadata,
     } = around.or(within);
-    let reported = response
-        .and_then(usage_of)
-        .or_else(|| usage.and_then(value));
+    let answer = response.map(Answer::read).unwrap_or_default();
+    let reported = answer.usage.or_else(|| usage.and_then(value));
     Ok(Logged {
         line: 0,
         at: at.and_then(moment_of),
         session: session
             .and_then(text_of)
             .or_else(|| metadata.and_then(session_of)),
+        failed: answer.failed && reported.is_none(),
         usage: reported.and_then(|usage| wire::usage(request.format, &usage)),
         request,
     })
@@ -152,21 +155,4 @@ fn session_of(metadata: &[u8]) -> Option<String> {
     let of = |name: &str| metadata.get(name).and_then(Value::as_str);
     let (_, session) = of("user_id")?.split_once("session_")?;
     Some(session.to_owned())
-}
-
-/// The usage of an answer: an object with one, its text, or an envelope around one.
-fn usage_of(response: &[u8]) -> Option<Value> {
-    let mut response = value(response)?;
-    for _ in 0..=DEEPEST {
-        if let Value::String(text) = &response {
-            response = serde_json::from_str(text).ok()?;
-        }
-        let object = response.as_object_mut()?;
-        if let Some(usage) = object.shift_remove("usage") {
-            return Some(usage);
-        }
-        let inner = ["body", "response", "message"].into_iter();
-        response = inner.filter_map(|name| object.shift_remove(name)).next()?;
-    }
-    None
 }

@@ -1,7 +1,7 @@
 //! `cachalot prefix analyze`.
 
 use std::fs::File;
-use std::io::{BufReader, Read as _, Seek as _};
+use std::io::{BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,10 +23,13 @@ use crate::wiring::{Surroundings, Warn};
 /// What a memory in a file begins with.
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
+/// So much of a file tells what it is, in bytes.
+const BEGINNING: u64 = 64;
+
 /// Tells of each log where prefixes break, why, and what that costs.
 ///
 /// # Errors
-/// A log cannot be read; with `--strict`, a prefix breaks.
+/// A log cannot be read, or holds no request; with `--strict`, a prefix breaks.
 pub(super) async fn analyze(
     arguments: &PrefixAnalyze,
     surroundings: &Surroundings,
@@ -76,30 +79,71 @@ async fn read(
     // What is in a log is not known for a secret; what looks like one is masked all the same.
     let mut analyzer = Analyzer::new(catalog.clone(), Arc::new(Seals::none()));
     if file == Path::new("-") {
-        let read = analyzer.read(std::io::stdin().lock());
-        read.map_err(|error| Trouble::failed(format!("stdin: {error}")))?;
-        return Ok(analyzer.finish());
+        return read_log("stdin", std::io::stdin().lock(), &[], analyzer);
     }
-    let name = file.display();
+    let name = on_one_line(&file.to_string_lossy());
     let failed = |error: &dyn std::fmt::Display| Trouble::failed(format!("{name}: {error}"));
     let path = surroundings.directory.join(file);
     let mut log = File::open(&path).map_err(|error| failed(&error))?;
-    let mut beginning = Vec::with_capacity(SQLITE.len());
-    let limit = SQLITE.len() as u64;
-    (&mut log)
-        .take(limit)
-        .read_to_end(&mut beginning)
-        .map_err(|error| failed(&error))?;
-    if beginning == SQLITE {
+    let beginning = beginning(&mut log).map_err(|error| failed(&error))?;
+    if beginning.starts_with(SQLITE) {
         read_sessions(&mut analyzer, &path, surroundings, warn).await?;
         return Ok(analyzer.finish());
     }
-    // What cannot go back (a pipe) goes on.
-    let again = log.rewind().is_ok();
-    let beginning = if again { &[][..] } else { &beginning };
+    read_log(&name, log, &beginning, analyzer)
+}
+
+/// Takes a log of which a beginning was read already.
+fn read_log(
+    name: &str,
+    mut log: impl Read,
+    read: &[u8],
+    mut analyzer: Analyzer,
+) -> Result<Analysis> {
+    let failed = |error: &dyn std::fmt::Display| Trouble::failed(format!("{name}: {error}"));
+    let more = match read {
+        [] => beginning(&mut log).map_err(|error| failed(&error))?,
+        _ => Vec::new(),
+    };
+    let beginning = [read, &more].concat();
     let log = BufReader::with_capacity(1 << 20, beginning.chain(log));
     analyzer.read(log).map_err(|error| failed(&error))?;
-    Ok(analyzer.finish())
+    let analysis = analyzer.finish();
+    if analysis.requests > 0 {
+        return Ok(analysis);
+    }
+    let mut trouble = format!("{name} holds no request: {}", why_not(&beginning, name));
+    if let Some((line, reason)) = analysis.skipped.1.first() {
+        trouble += &format!(" (line {line}: {reason})");
+    }
+    Err(Trouble::failed(trouble))
+}
+
+/// The first bytes, or all of them.
+fn beginning(log: &mut impl Read) -> std::io::Result<Vec<u8>> {
+    let mut beginning = Vec::with_capacity(BEGINNING as usize);
+    log.take(BEGINNING).read_to_end(&mut beginning)?;
+    Ok(beginning)
+}
+
+/// What a file seems to be that is no log, and how one is made of it.
+fn why_not(beginning: &[u8], name: &str) -> String {
+    let first_line = beginning.split(|byte| *byte == b'\n').next();
+    let first_line = first_line.unwrap_or_default().trim_ascii();
+    let (what, command) = match beginning {
+        [0x1f, 0x8b, ..] => ("it is compressed with gzip", "gunzip -c"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => ("it is compressed with zstd", "zstd -dc"),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => ("it is UTF-16", "iconv -f UTF-16 -t UTF-8"),
+        [] => return "it is empty".to_owned(),
+        _ if first_line.starts_with(b"[") => ("it is one JSON array", "jq -c '.[]'"),
+        _ if first_line == b"{" => ("its JSON is spread over lines", "jq -c ."),
+        _ => {
+            return "a line is the body of a request to a model, or an object with one in \
+                    `request`, `body` or `params`"
+                .to_owned();
+        }
+    };
+    format!("{what}; try `{command} {name} | cachalot prefix analyze -`")
 }
 
 /// Takes the sessions of a memory, each with what it has sent last.
@@ -138,6 +182,10 @@ fn text(name: &str, analysis: &Analysis) -> String {
     if analysis.sessions > 0 {
         let sessions = render::count(analysis.sessions, "session", "sessions");
         text += &format!(", {sessions} named");
+    }
+    if analysis.failed > 0 {
+        let failed = render::count(analysis.failed, "request", "requests");
+        text += &format!("; {failed} answered with an error, and compared with none");
     }
     text += &format!(
         "\n{} sent, {} of it different · dedup ratio {:.2} · {}\n",
@@ -231,7 +279,8 @@ fn document(name: &str, analysis: &Analysis) -> Value {
         .map(|(line, reason)| json!({"line": line, "reason": reason}));
     let (reported, usage) = &analysis.reported;
     json!({
-        "file": name, "requests": analysis.requests, "conversations": analysis.conversations,
+        "file": name, "requests": analysis.requests, "failed": analysis.failed,
+        "conversations": analysis.conversations,
         "sessions": analysis.sessions, "sent_bytes": analysis.sent_bytes,
         "different_bytes": analysis.different_bytes, "dedup_ratio": analysis.dedup_ratio(),
         "leaves": analysis.tree.sharing.leaves,

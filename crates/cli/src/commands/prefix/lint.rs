@@ -3,10 +3,11 @@
 use std::io::Read as _;
 use std::path::Path;
 
+use cachalot_core::secret::{find_credentials, mask_credentials};
 use cachalot_core::tree::Node;
 use cachalot_core::{Place, Problem};
 use cachalot_model::Catalog;
-use cachalot_prompt::diagnosis::{self, Finding, LikelyCause, Rules, lint_text};
+use cachalot_prompt::diagnosis::{self, Finding, LikelyCause, Rules, Suspect, lint_text};
 use cachalot_prompt::{Level, foreign};
 use serde_json::{Value, json};
 
@@ -49,8 +50,30 @@ pub(super) fn lint(arguments: &PrefixLint, surroundings: &Surroundings) -> Resul
             problems: Vec::new(),
             sources: Sources::new(),
         }),
-        (false, false) => Err(source.wrong(in_order(problems))),
+        (false, false) => Err(without_credentials(source).wrong(in_order(problems))),
     }
+}
+
+/// The same file, in whose text no credential can be read and everything stands where it stood.
+fn without_credentials(source: AgentFile) -> AgentFile {
+    let text = hidden(&source.text);
+    AgentFile { text, ..source }
+}
+
+/// A text in which asterisks stand for what looks like a credential, for each byte one.
+fn hidden(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut from = 0;
+    for range in find_credentials(text) {
+        shown.push_str(&text[from..range.start]);
+        shown.extend(text[range.clone()].bytes().map(|byte| match byte {
+            b'\n' | b'\r' => char::from(byte),
+            _ => '*',
+        }));
+        from = range.end;
+    }
+    shown.push_str(&text[from..]);
+    shown
 }
 
 fn source(file: &Path, surroundings: &Surroundings) -> Result<AgentFile> {
@@ -94,6 +117,10 @@ fn request(source: &AgentFile, catalog: &Catalog) -> Result<Checked> {
                 .push(of_length(request.prompt.bytes() / 4, &rules));
             continue;
         }
+        if !finding.is_fault {
+            checked.notes.push(told(&finding));
+            continue;
+        }
         let mut of_level = nodes
             .iter()
             .filter(|node| name_of(node.level) == finding.level);
@@ -122,7 +149,8 @@ fn of_length(tokens: u64, rules: &Rules) -> String {
     format!("about {tokens} tokens, and the provider caches no prefix of less than {minimum}")
 }
 
-fn problem(finding: &Finding, place: Option<&Place>) -> Problem {
+/// What was found, and where; of a credential, not which.
+fn told(finding: &Finding) -> String {
     let Finding {
         cause,
         level,
@@ -134,11 +162,19 @@ fn problem(finding: &Finding, place: Option<&Place>) -> Problem {
         "parameters" => String::new(),
         level => format!(", {level}[{index}]"),
     };
-    let word = word
-        .as_ref()
-        .map_or(String::new(), |word| format!(" (`{word}`)"));
-    let problem = Problem::new(cause.code(), format!("{}{word}{location}", cause.what()));
-    let problem = problem.help(cause.remedy());
+    format!("{}{location}", named(*cause, word.as_deref()))
+}
+
+fn named(cause: LikelyCause, word: Option<&str>) -> String {
+    match word {
+        Some(word) => format!("{} (`{}`)", cause.what(), mask_credentials(word)),
+        None => cause.what().to_owned(),
+    }
+}
+
+fn problem(finding: &Finding, place: Option<&Place>) -> Problem {
+    let problem = Problem::new(finding.cause.code(), told(finding));
+    let problem = problem.help(finding.cause.remedy());
     match place {
         Some(place) => problem.at(place),
         None => problem,
@@ -184,20 +220,31 @@ const CHANGING: [(&str, LikelyCause); 8] = [
 fn agents(source: &AgentFile) -> Result<Checked> {
     let root = source.parse().map_err(|problems| Trouble::Usage {
         problems,
-        sources: Sources::from([(source.name.clone(), source.text.clone())]),
+        sources: Sources::from([(source.name.clone(), hidden(&source.text))]),
     })?;
     let mut checked = Checked::default();
     walk(&root, &mut |key, node| {
         let Some(text) = node.as_text().filter(|_| INSTRUCTIONS.contains(&key)) else {
             return;
         };
-        for (cause, word) in changing(text) {
+        for Suspect {
+            cause,
+            word,
+            is_fault,
+            ..
+        } in changing(text)
+        {
+            let message = format!("`{key}`: {}", named(cause, word));
+            if !is_fault {
+                checked.notes.push(message);
+                continue;
+            }
             let within = source.text.get(node.place.start..).unwrap_or_default();
-            let found = within.find(word).map_or_else(
-                || node.place.clone(),
-                |at| place(source, node.place.start + at, word.len()),
-            );
-            let message = format!("`{key}`: {} (`{word}`)", cause.what());
+            let found = word.and_then(|word| {
+                let at = within.find(word)?;
+                Some(place(source, node.place.start + at, word.len()))
+            });
+            let found = found.unwrap_or_else(|| node.place.clone());
             let problem = Problem::new(cause.code(), message);
             checked
                 .problems
@@ -209,11 +256,8 @@ fn agents(source: &AgentFile) -> Result<Checked> {
 
 /// What in an instruction will be another thing the next time: words that a program has put there, and
 /// templates that ask for such words.
-fn changing(text: &str) -> Vec<(LikelyCause, &str)> {
-    let written = lint_text(text)
-        .into_iter()
-        .map(|(cause, _, word)| (cause, word));
-    let mut found: Vec<(LikelyCause, &str)> = written.collect();
+fn changing(text: &str) -> Vec<Suspect<'_>> {
+    let mut found = lint_text(text);
     for template in text.split("{{").skip(1) {
         let template = template.split("}}").next().unwrap_or_default();
         let mut words = template.split(|sign: char| !sign.is_alphanumeric());
@@ -223,7 +267,12 @@ fn changing(text: &str) -> Vec<(LikelyCause, &str)> {
                 .find(|(name, _)| *name == word)
                 .map(|(_, cause)| *cause)
         });
-        found.extend(asked.map(|cause| (cause, template.trim())));
+        found.extend(asked.map(|cause| Suspect {
+            cause,
+            offset: 0,
+            word: Some(template.trim()),
+            is_fault: true,
+        }));
     }
     found
 }

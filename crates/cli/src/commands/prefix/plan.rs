@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
-use cachalot_core::{Cost, Problem};
 use cachalot_model::Catalog;
 use cachalot_prompt::log::LogReader;
 use serde_json::{Value, json};
@@ -19,6 +19,9 @@ use crate::render;
 use crate::render::table::columns;
 use crate::what_if::{Column, Estimate, WhatIf, of_log, of_session};
 use crate::wiring::{Surroundings, Warn};
+
+/// So many lines that are no requests are named.
+const NAMED_LINES: u64 = 5;
 
 /// Says what the same requests would have cost under other plans.
 ///
@@ -36,9 +39,11 @@ pub(super) async fn plan(
         .map(|target| WhatIf::new(&catalog, target))
         .collect();
     let path = surroundings.directory.join(&arguments.what);
-    let is_log = arguments.what == "-" || path.is_file();
+    let is_log = arguments.what == "-" || (path.exists() && !path.is_dir());
     let has_times = if is_log {
         read_log(arguments, &path, &mut what_ifs, &warn)?
+    } else if arguments.what.contains(['/', '.']) {
+        return Err(no_log(&arguments.what, path.is_dir()));
     } else {
         let sessions = sessions::open(&arguments.place, surroundings, warn)?;
         let session = sessions
@@ -107,20 +112,44 @@ fn read_log(
         Box::new(BufReader::new(file))
     };
     let (mut has_times, mut before) = (true, None);
+    let mut left_out = 0;
     for logged in LogReader::new(from) {
         let logged = match logged {
             Ok(logged) => logged,
             Err(error) => {
-                warn(&format!("{}: {error}; it is left out", arguments.what));
+                left_out += 1;
+                if left_out <= NAMED_LINES {
+                    warn(&format!("{}: {error}; it is left out", arguments.what));
+                }
                 continue;
             }
         };
+        if logged.request.model.is_empty() && arguments.models.is_empty() {
+            let line = logged.line;
+            warn(&format!(
+                "{}: line {line}: the request names no model, and is left out (--model names one)",
+                arguments.what
+            ));
+            continue;
+        }
         has_times &= logged.at.is_some();
         let step = of_log(&logged, before, pause(arguments));
         before = Some(step.at);
         what_ifs.iter_mut().for_each(|what_if| what_if.take(&step));
     }
+    if left_out > NAMED_LINES {
+        let lines = render::count(left_out - NAMED_LINES, "more line is", "more lines are");
+        warn(&format!("{}: {lines} left out", arguments.what));
+    }
     Ok(has_times)
+}
+
+/// Sessions have no such names.
+fn no_log(what: &str, is_directory: bool) -> Trouble {
+    Trouble::failed(match is_directory {
+        true => format!("`{what}` is a directory, and no log"),
+        false => format!("there is no file `{what}`"),
+    })
 }
 
 fn neither(what: &str) -> Trouble {
@@ -150,14 +179,14 @@ fn of_model(estimate: &Estimate) -> String {
     let costs: Vec<String> = estimate
         .columns
         .iter()
-        .map(|column| format!("{}: {}", column.scheme.name(), cost(column.cost)))
+        .map(|column| format!("{}: {}", column.scheme.name(), cost(column)))
         .collect();
     let header = ["plan", "cost", "read", "written", "uncached"].map(str::to_owned);
     let rows = estimate.columns.iter().map(|column| {
         let usage = &column.usage;
         vec![
             column.scheme.name().to_owned(),
-            cost(column.cost),
+            cost(column),
             usage.cache_read.to_string(),
             usage.cache_write().to_string(),
             usage.uncached_input.to_string(),
@@ -184,9 +213,11 @@ fn refused(column: &Column) -> Option<String> {
     ))
 }
 
-fn cost(cost: Cost) -> String {
-    match dollars(cost) {
-        Some(_) => cost.to_string(),
+/// Nothing that was charged is not nothing that it costs.
+fn cost(column: &Column) -> String {
+    match dollars(column.cost) {
+        _ if column.charged == 0 => "refused".to_owned(),
+        Some(_) => column.cost.to_string(),
         None => "no known price".to_owned(),
     }
 }
@@ -195,7 +226,7 @@ fn as_json(estimates: &[&Estimate], assumed: Option<u64>) -> Value {
     let of_column = |column: &Column| {
         json!({
             "plan": column.scheme.name(),
-            "dollars": dollars(column.cost),
+            "dollars": dollars(column.cost).filter(|_| column.charged > 0),
             "read": column.usage.cache_read,
             "written": column.usage.cache_write(),
             "uncached": column.usage.uncached_input,

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::absent;
 use crate::aside::Aside;
+use crate::home::Home;
 use crate::outcome::{Result, Trouble};
 use crate::render;
 use crate::wiring::Warn;
@@ -44,7 +45,8 @@ struct Conversation {
 }
 
 impl Export<'_> {
-    pub(super) async fn run(&self, sessions: &Sessions) -> Result<()> {
+    /// Writes them. `home` is where the sessions are kept: nothing is written there.
+    pub(super) async fn run(&self, sessions: &Sessions, home: &Home) -> Result<()> {
         let chosen = match self.ids {
             [] => self.of_tree(sessions).await?,
             ids => self.named(sessions, ids).await?,
@@ -57,7 +59,7 @@ impl Export<'_> {
                 exported
             }
             Some(file) => {
-                let mut aside = Aside::of(file)?;
+                let mut aside = Aside::of(file, home)?;
                 let exported = write(sessions, &chosen, &mut aside).await?;
                 aside.keep()?;
                 exported

@@ -132,3 +132,51 @@ fn every_authorization_in_a_text_is_masked() {
         "Bearer [secret], then Bearer [secret]"
     );
 }
+
+#[test]
+fn values_that_are_given_to_names_of_credentials_are_masked() {
+    for (text, shown) in [
+        (
+            "use password=hunter2hunter2 there",
+            "use password=[secret] there",
+        ),
+        (
+            "api_key: 9f86d081884c7d659a2feaa0c55ad015.",
+            "api_key: [secret].",
+        ),
+        (
+            r#"{\"client_secret\": \"abc123def456\"}"#,
+            r#"{\"client_secret\": \"[secret]\"}"#,
+        ),
+        (
+            "pay with sk_live_51HabcdefghijklmnopqrstuvwxYZ",
+            "pay with [secret]",
+        ),
+        (
+            "DB_PASSWORD='s3cr3tpass' and é",
+            "DB_PASSWORD='[secret]' and é",
+        ),
+    ] {
+        assert_eq!(mask_credentials(text), shown, "{text}");
+    }
+    for text in [
+        "password: string, token: Option<String>",
+        "let api_key = load_key2(config);",
+        "set password=${DB_PASSWORD1}",
+        "max_tokens: 4096000a",
+        "secret: a word2",
+        "the token count was 12345678: see tokens1234",
+        "api_key = Config2::api_key_from_environment",
+        "the password=",
+    ] {
+        assert_eq!(mask_credentials(text), text);
+    }
+}
+
+#[test]
+fn credentials_are_found_once_where_several_rules_know_them() {
+    let text = "Bearer sk-abcdefghijklmnopqrstuv, token=sk-abcdefghijklmnopqrstuv";
+    let found = find_credentials(text);
+    let words: Vec<&str> = found.iter().map(|range| &text[range.clone()]).collect();
+    assert_eq!(words, ["sk-abcdefghijklmnopqrstuv"; 2]);
+}

@@ -1,0 +1,84 @@
+//! `instruction_context`: instructions that a handler keeps up to date, each under a name of its own.
+//!
+//! What was sent is never changed. What the conversation says of an instruction already is not said
+//! again, and what has changed, or does not hold any more, is said behind it.
+
+use std::sync::Arc;
+
+use cachalot_model::Message;
+use serde_json::Value;
+
+use super::answer::text;
+use super::said::Said;
+use crate::builtin::paragraph::{in_one_line, last_said};
+
+/// What is said of an instruction that was taken back without a word.
+const REMOVED: &str = "This does not hold any more.";
+
+/// The paragraphs that the conversation lacks, in order.
+///
+/// # Errors
+/// What cannot be understood.
+pub(super) fn read(said: &Value, conversation: &[Arc<Message>]) -> Result<Vec<String>, String> {
+    let items = said.as_array().ok_or("`instruction_context` is no list")?;
+    let paragraphs = items.iter().map(|item| paragraph(item, conversation));
+    paragraphs.filter_map(Result::transpose).collect()
+}
+
+/// What is to be said of an instruction, if anything is.
+fn paragraph(item: &Value, conversation: &[Arc<Message>]) -> Result<Option<String>, String> {
+    if !item.is_object() {
+        return Err("an item of `instruction_context` is no object".to_owned());
+    }
+    let item = Said::of(Some(item));
+    let words = |key| {
+        let words = text(item, key)?.unwrap_or_default();
+        Ok::<_, String>(words.trim_end().to_owned())
+    };
+    let names = [words("label")?, words("path")?, words("key")?];
+    let name = names.into_iter().find(|name| !name.is_empty());
+    let heading = heading(&name.unwrap_or_default());
+    let before = last_said(&heading, conversation);
+    let is_said =
+        |words: &str| before.is_some_and(|said| said.starts_with(&under(&heading, words)));
+    let (content, changed) = (words("content")?, words("changed_content")?);
+    let removed = words("removed_content")?;
+    // Nobody knows whether it is still the same: what was said of it holds.
+    if is(item, "unavailable")? {
+        return Ok(None);
+    }
+    let news = match (is(item, "removed")?, before) {
+        (true, None) => removed,
+        (true, Some(_)) if removed.is_empty() => REMOVED.to_owned(),
+        (true, Some(_)) => removed,
+        (false, Some(_)) if is_said(&content) => String::new(),
+        (false, Some(_)) if !changed.is_empty() => changed,
+        (false, _) => content,
+    };
+    let is_news = !news.is_empty() && !is_said(&news);
+    Ok(is_news.then(|| under(&heading, &news)))
+}
+
+/// The line that an instruction begins with, by which it is found again.
+fn heading(name: &str) -> String {
+    match name {
+        "" => "<instructions>\n".to_owned(),
+        name => format!(
+            "<instructions of=\"{}\">\n",
+            in_one_line(name).replace('"', "'")
+        ),
+    }
+}
+
+/// The words under a heading, and that they end there.
+fn under(heading: &str, words: &str) -> String {
+    format!("{heading}{words}\n</instructions>")
+}
+
+fn is(item: Said<'_>, key: &str) -> Result<bool, String> {
+    match item.get(key) {
+        None => Ok(false),
+        Some(Value::Bool(is)) => Ok(*is),
+        Some(_) => Err(format!("`{key}` is neither `true` nor `false`")),
+    }
+}

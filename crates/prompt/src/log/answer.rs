@@ -1,0 +1,80 @@
+//! What a log says of an answer.
+
+use serde_json::{Map, Value};
+
+/// An answer within an envelope within an envelope, and no further.
+const DEEPEST: u32 = 2;
+
+/// Members that an answer or its usage may be in.
+const INNER: [&str; 3] = ["body", "response", "message"];
+
+/// What is known of an answer.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    /// As it is written.
+    pub(super) usage: Option<Value>,
+    /// Whether it is an error.
+    pub(super) failed: bool,
+}
+
+impl Answer {
+    /// Reads an object, its text, an envelope around one, or a stream of events.
+    pub(super) fn read(response: &[u8]) -> Self {
+        serde_json::from_slice(response)
+            .map_or_else(|_| Self::default(), |value| Self::of(value, DEEPEST))
+    }
+
+    fn of(response: Value, depth: u32) -> Self {
+        let mut object = match response {
+            Value::Object(object) => object,
+            Value::String(text) => {
+                return match serde_json::from_str(&text) {
+                    Ok(value) if depth > 0 => Self::of(value, depth - 1),
+                    _ => Self::of_events(&text),
+                };
+            }
+            _ => return Self::default(),
+        };
+        let failed = is_error(&object);
+        let usage = object.shift_remove("usage");
+        if usage.is_some() || depth == 0 {
+            return Self { usage, failed };
+        }
+        let mut inner = INNER.iter().filter_map(|name| object.shift_remove(*name));
+        let inner = inner
+            .next()
+            .map_or_else(Self::default, |inner| Self::of(inner, depth - 1));
+        Self {
+            failed: failed || inner.failed,
+            ..inner
+        }
+    }
+
+    /// Server-sent events: what the later ones say of the usage counts.
+    fn of_events(text: &str) -> Self {
+        let mut usage = Map::new();
+        let events = text.lines().filter_map(|line| line.strip_prefix("data:"));
+        for event in events.filter(|event| event.contains("\"usage\"")) {
+            let told = serde_json::from_str(event).map(|event| Self::of(event, DEEPEST));
+            if let Ok(Self {
+                usage: Some(Value::Object(members)),
+                ..
+            }) = told
+            {
+                usage.extend(members.into_iter().filter(|(_, value)| !value.is_null()));
+            }
+        }
+        Self {
+            usage: (!usage.is_empty()).then_some(Value::Object(usage)),
+            failed: false,
+        }
+    }
+}
+
+/// Whether an object tells of an error: by its status, or by a member that says so.
+fn is_error(object: &Map<String, Value>) -> bool {
+    let status = ["status", "status_code"].iter();
+    let mut status = status.filter_map(|name| object.get(*name)?.as_u64());
+    let error = object.get("error").is_some_and(|error| !error.is_null());
+    error || status.any(|status| status >= 400)
+}
