@@ -77,8 +77,9 @@ impl<'a> Aside<'a> {
     pub(crate) fn keep(mut self) -> Result<()> {
         self.flush()?;
         match &self.part {
-            Some(part) => std::fs::rename(&part.path, &part.whole)
-                .map_err(|error| named(self.file, &error)),
+            Some(part) => {
+                std::fs::rename(&part.path, &part.whole).map_err(|error| named(self.file, &error))
+            }
             None => Ok(()),
         }
     }

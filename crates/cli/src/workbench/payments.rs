@@ -95,7 +95,7 @@ fn about(usage: Option<Usage>, holder: Option<&str>, request: &Request<'_>) -> V
             json!(usage.cache_write()),
         );
     }
-    if let Some(found) = request.diagnosis {
+    if let Some(found) = request.diagnosis.filter(|found| found.is_break()) {
         known.insert(
             "could_have_read".to_owned(),
             json!(found.expected_read_tokens),

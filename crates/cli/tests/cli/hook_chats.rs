@@ -414,8 +414,19 @@ fn hooks_are_told_how_much_is_asked() {
 fn what_was_added_to_a_prompt_is_not_added_again_while_it_is_unchanged() {
     let (home, provider) = obedient(Home::new());
     home.write("NOTES.md", "The kettle is in the hut.");
-    home.write("agent.yaml", format!("{SHELL}    add_prompt_files: [NOTES.md]\n"));
-    let told = || asked_last(&provider).matches("The kettle is in").count();
+    home.write(
+        "agent.yaml",
+        format!("{SHELL}    add_prompt_files: [NOTES.md]\n"),
+    );
+    // The model repeats what it is told: only what the user's messages say counts.
+    let told = || {
+        let body: Value = serde_json::from_str(&asked_last(&provider)).unwrap();
+        let messages = body["messages"].as_array().unwrap().clone();
+        let users = messages.iter().filter(|message| message["role"] == "user");
+        users
+            .filter(|message| message.to_string().contains("The kettle"))
+            .count()
+    };
     let name = session(&home.ask(&provider, &["agent.yaml"], "one").ok());
     assert_eq!(told(), 1);
     let again = ["agent.yaml", "--session", &name];

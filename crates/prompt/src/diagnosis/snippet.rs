@@ -1,5 +1,7 @@
 //! What is shown of a difference.
 
+use std::ops::Range;
+
 use cachalot_core::Seals;
 use cachalot_core::secret::{MASK, mask_credentials};
 use serde_json::Value;
@@ -91,7 +93,7 @@ fn around(text: &str, at: usize, seals: &Seals, read: bool) -> String {
     match is_in_string(text, at) {
         true if read => line(&whole, left.len()),
         // Where the structure differs, a line says nothing.
-        _ => part(&whole, left.len()).to_owned(),
+        _ => as_written(&whole, left.len()).to_owned(),
     }
 }
 
@@ -119,34 +121,56 @@ fn line(text: &str, at: usize) -> String {
     let start = begins.max().unwrap_or(0);
     let ends = ["\\n", "\""].iter().filter_map(|sign| right.find(sign));
     let end = left.len() + ends.min().unwrap_or(right.len());
-    let shown = part(&text[start..end], left.len() - start);
+    let (text, at) = (&text[start..end], left.len() - start);
+    let shown = part(text, at, |_| 1);
     // What is cut out of the middle of a text may begin within an escape; then it is shown as written.
     let read = serde_json::from_str(&format!("\"{shown}\""));
-    read.unwrap_or_else(|_| shown.to_owned())
+    read.unwrap_or_else(|_| as_written(text, at).to_owned())
 }
 
-/// The part of a JSON text around a place that can be shown. No escape is cut in two.
-fn part(text: &str, at: usize) -> &str {
+/// The part of a JSON text around a place that can be shown as it is written.
+fn as_written(text: &str, at: usize) -> &str {
+    part(text, at, |sign| sign.chars().count())
+}
+
+/// The part of a JSON text around a place that can be shown, if each sign is so wide. No escape is cut
+/// in two.
+fn part(text: &str, at: usize, width: impl Fn(&str) -> usize) -> &str {
     let signs = signs(text);
-    let before = signs.partition_point(|sign| *sign <= at).saturating_sub(1);
-    let first = before.saturating_sub(BEFORE);
-    let start = signs.get(first).copied().unwrap_or(0);
-    let end = signs.get(first + LONGEST).copied().unwrap_or(text.len());
+    let middle = signs.partition_point(|sign| sign.end <= at);
+    let mut left = BEFORE;
+    let fits = |left: &mut usize, sign: &&Range<usize>| {
+        let rest = left.checked_sub(width(&text[(*sign).clone()]));
+        rest.inspect(|rest| *left = *rest).is_some()
+    };
+    let before = signs[..middle].iter().rev();
+    let start = before.take_while(|sign| fits(&mut left, sign)).last();
+    let start = start.map_or_else(
+        || signs.get(middle).map_or(text.len(), |sign| sign.start),
+        |sign| sign.start,
+    );
+    left += LONGEST - BEFORE;
+    let behind = signs[middle..].iter();
+    let end = behind.take_while(|sign| fits(&mut left, sign)).last();
+    let end = end.map_or_else(
+        || middle.checked_sub(1).map_or(start, |last| signs[last].end),
+        |sign| sign.end,
+    );
     &text[start..end]
 }
 
-/// Where the signs of a JSON text begin: its characters, and what stands for one (`\n`, `\u00e9`, and
+/// The signs of a JSON text: its characters, and what stands for one (`\n`, `\u00e9`, and
 /// two of those for one beyond U+FFFF).
-fn signs(text: &str) -> Vec<usize> {
+fn signs(text: &str) -> Vec<Range<usize>> {
     let mut signs = Vec::new();
     let mut at = 0;
     while let Some(first) = text.get(at..).and_then(|rest| rest.chars().next()) {
-        signs.push(at);
-        let next = at + escape(&text[at..]).unwrap_or(first.len_utf8());
-        at = match is_half(&text[at..]) && is_half(&text[next..]) {
-            true => next + escape(&text[next..]).unwrap_or(0),
-            false => next,
-        };
+        let mut end = at + escape(&text[at..]).unwrap_or(first.len_utf8());
+        if is_half(&text[at..]) && is_half(&text[end..]) {
+            end += escape(&text[end..]).unwrap_or(0);
+        }
+        signs.push(at..end);
+        at = end;
     }
     signs
 }

@@ -178,11 +178,19 @@ pub(crate) fn find(text: &str) -> Vec<Word> {
         behind = end;
         found.push(Word {
             kind,
-            range: range.start..end,
+            range: without_signs(text, range.start..end),
             is_current,
         });
     }
     found
+}
+
+/// A range of a text without the signs around it.
+fn without_signs(text: &str, range: Range<usize>) -> Range<usize> {
+    let word = trimmed(&text[range.clone()]);
+    let behind = text[range.clone()].find(word).unwrap_or(0);
+    let start = range.start + behind;
+    start..start + word.len()
 }
 
 /// The words of a text. Escapes are none.
@@ -363,7 +371,7 @@ mod tests {
     #[test]
     fn what_is_of_now_is_told_from_what_stays() {
         for (text, expected) in [
-            ("It is 10:41.", vec![("10:41.", true)]),
+            ("It is 10:41.", vec![("10:41", true)]),
             ("Current time: 16:10", vec![("16:10", true)]),
             ("Now at 16:10", vec![("16:10", true)]),
             (r#"{"text":"Time: 16:10"}"#, vec![("16:10", true)]),
@@ -389,7 +397,7 @@ mod tests {
                 "Current date: Nov 21, 2026 at 8 PM",
                 vec![("Nov 21, 2026", true)],
             ),
-            ("Founded on May 3rd, 1999.", vec![("May 3rd, 1999.", false)]),
+            ("Founded on May 3rd, 1999.", vec![("May 3rd, 1999", false)]),
             ("You may 21 times march on", vec![]),
         ] {
             let found = find(text);

@@ -30,7 +30,7 @@ impl Window {
         let at = logged.at.unwrap_or(self.last);
         self.last = at;
         self.came += 1;
-        self.bytes += logged.request.prompt.bytes();
+        self.bytes += bytes(&logged);
         self.held.insert((at, self.came), logged);
     }
 
@@ -43,7 +43,11 @@ impl Window {
     /// The one that was sent first.
     pub(super) fn pop(&mut self) -> Option<Logged> {
         let (_, logged) = self.held.pop_first()?;
-        self.bytes -= logged.request.prompt.bytes();
+        self.bytes -= bytes(&logged);
         Some(logged)
     }
+}
+
+fn bytes(logged: &Logged) -> u64 {
+    logged.request.prompt.bytes() + logged.request.tail.len() as u64
 }

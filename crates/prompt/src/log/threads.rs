@@ -392,3 +392,32 @@ fn is_continued(thread: &Thread, logged: &Logged) -> bool {
     let newest = thread.prints.last();
     newest.is_some_and(|newest| answered.contains(newest))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn thread(metadata: usize) -> Thread {
+        let metadata = "x".repeat(metadata);
+        let line = format!(
+            r#"{{"model":"gpt-4.1","metadata":"{metadata}","messages":[{{"role":"user","content":"hi"}}]}}"#
+        );
+        let read = super::super::LogReader::new(line.as_bytes()).next();
+        let logged = read.unwrap().unwrap();
+        let turns = Turns::of(&logged.request.prompt);
+        Thread::begin(logged, turns)
+    }
+
+    #[test]
+    fn what_stands_beside_the_messages_is_counted_and_long_members_are_not_kept() {
+        let (short, long) = (thread(1_000), thread(1 << 20));
+        assert!(short.bytes() > short.prompt.bytes() + 1_000);
+        assert!(long.bytes() < 1_000);
+        let mut threads = Threads::default();
+        threads.put(short);
+        assert!(threads.bytes > 1_000);
+        threads.take(1);
+        assert_eq!((threads.bytes, threads.index.len()), (0, 0));
+    }
+}

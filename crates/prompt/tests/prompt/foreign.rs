@@ -42,7 +42,8 @@ fn pieces_are_the_bytes_of_the_body_in_the_order_of_the_providers() {
             (Level::System, r#""Be kind.""#.to_owned()),
             (
                 Level::Message,
-                r#"{"role": "user",  "content":"hi \u00e9"}"#.to_owned()
+                // The list that the text stands for.
+                r#"{"role": "user",  "content":[{"type":"text","text":"hi \u00e9"}]}"#.to_owned()
             ),
         ]
     );
@@ -155,7 +156,7 @@ fn no_marker_goes_where_nothing_stands_before_it_or_nothing_is_seen() {
         &json!({"model": "claude-x", "tools": [{}, {"cache_control": {"type": "a"}}],
         "messages": [{"role": "user", "content": [{}]},
             {"role": "user", "content": [{"type": "text", "text": "\n \t"}]},
-            {"role": "user", "content": "a"}]}),
+            {"role": "user", "content": " \t"}]}),
     );
     assert!(
         request

@@ -204,7 +204,12 @@ fn titles_and_evaluations_by_another_model_break_nothing_and_hide_nothing() {
     assert_eq!(broken(&titled), NOTHING);
     assert_eq!(titled.conversations, 2);
 
-    let each = |said: &[&str]| by("gpt-4o-mini", talk("You make titles.", &[said, &["Title, please"]].concat()));
+    let each = |said: &[&str]| {
+        by(
+            "gpt-4o-mini",
+            talk("You make titles.", &[said, &["Title, please"]].concat()),
+        )
+    };
     let each = analyzed(&[
         with(&["a question"]),
         each(&["a question", "I see"]),
@@ -248,21 +253,27 @@ fn answered(at: u64, request: Value, cached: u64) -> Value {
 fn a_request_that_failed_has_cached_nothing() {
     let long = "word ".repeat(2_000);
     let request = || talk(&long, &["a question"]);
+    // A provider that is known to tell what it reads from its cache.
+    let tells = || answered(0, talk("Another.", &["hi"]), 64);
     for response in [
         json!({"status": 429, "body": {"error": {"message": "slow down"}}}),
         json!({"error": {"message": "overloaded"}}),
         json!({"status_code": 503}),
     ] {
         let analysis = analyzed(&[
-            json!({"ts": 1_795_250_000, "request": request(), "response": response}),
+            tells(),
+            json!({"ts": 1_795_250_001, "request": request(), "response": response}),
             answered(5, request(), 0),
             answered(9, talk(&long, &["a question", "an answer", "more"]), 2_560),
         ]);
         assert_eq!(broken(&analysis), NOTHING, "{response}");
-        assert_eq!((analysis.requests, analysis.failed), (3, 1));
+        assert_eq!((analysis.requests, analysis.failed), (4, 1));
     }
-    let analysis = analyzed(&[answered(0, request(), 0), answered(5, request(), 0)]);
-    assert_eq!(broken(&analysis), [(Reason::EvictedOrUnknown, 2)]);
+    // Who has told of a cache once is believed when nothing was read.
+    let answers = [(0, 0), (5, 2_560), (9, 0)];
+    let answers = answers.map(|(at, cached)| answered(at, request(), cached));
+    let analysis = analyzed(&answers);
+    assert_eq!(broken(&analysis), [(Reason::EvictedOrUnknown, 3)]);
 }
 
 #[test]

@@ -79,7 +79,10 @@ async fn read(
     // What is in a log is not known for a secret; what looks like one is masked all the same.
     let mut analyzer = Analyzer::new(catalog.clone(), Arc::new(Seals::none()));
     if file == Path::new("-") {
-        return read_log("stdin", std::io::stdin().lock(), &[], analyzer);
+        let mut log = std::io::stdin().lock();
+        let beginning =
+            beginning(&mut log).map_err(|error| Trouble::failed(format!("stdin: {error}")))?;
+        return read_log("stdin", &beginning, log, analyzer);
     }
     let name = on_one_line(&file.to_string_lossy());
     let failed = |error: &dyn std::fmt::Display| Trouble::failed(format!("{name}: {error}"));
@@ -90,29 +93,24 @@ async fn read(
         read_sessions(&mut analyzer, &path, surroundings, warn).await?;
         return Ok(analyzer.finish());
     }
-    read_log(&name, log, &beginning, analyzer)
+    read_log(&name, &beginning, log, analyzer)
 }
 
 /// Takes a log of which a beginning was read already.
 fn read_log(
     name: &str,
-    mut log: impl Read,
-    read: &[u8],
+    beginning: &[u8],
+    log: impl Read,
     mut analyzer: Analyzer,
 ) -> Result<Analysis> {
-    let failed = |error: &dyn std::fmt::Display| Trouble::failed(format!("{name}: {error}"));
-    let more = match read {
-        [] => beginning(&mut log).map_err(|error| failed(&error))?,
-        _ => Vec::new(),
-    };
-    let beginning = [read, &more].concat();
     let log = BufReader::with_capacity(1 << 20, beginning.chain(log));
-    analyzer.read(log).map_err(|error| failed(&error))?;
+    let read = analyzer.read(log);
+    read.map_err(|error| Trouble::failed(format!("{name}: {error}")))?;
     let analysis = analyzer.finish();
     if analysis.requests > 0 {
         return Ok(analysis);
     }
-    let mut trouble = format!("{name} holds no request: {}", why_not(&beginning, name));
+    let mut trouble = format!("{name} holds no request: {}", why_not(name, beginning));
     if let Some((line, reason)) = analysis.skipped.1.first() {
         trouble += &format!(" (line {line}: {reason})");
     }
@@ -127,7 +125,7 @@ fn beginning(log: &mut impl Read) -> std::io::Result<Vec<u8>> {
 }
 
 /// What a file seems to be that is no log, and how one is made of it.
-fn why_not(beginning: &[u8], name: &str) -> String {
+fn why_not(name: &str, beginning: &[u8]) -> String {
     let first_line = beginning.split(|byte| *byte == b'\n').next();
     let first_line = first_line.unwrap_or_default().trim_ascii();
     let (what, command) = match beginning {
@@ -143,7 +141,8 @@ fn why_not(beginning: &[u8], name: &str) -> String {
                 .to_owned();
         }
     };
-    format!("{what}; try `{command} {name} | cachalot prefix analyze -`")
+    let file = if name == "stdin" { "FILE" } else { name };
+    format!("{what}; try `{command} {file} | cachalot prefix analyze -`")
 }
 
 /// Takes the sessions of a memory, each with what it has sent last.
@@ -314,4 +313,44 @@ fn breaks_json(breaks: &Breaks) -> Value {
         "lost_dollars": dollars(breaks.lost_cost), "unpriced": breaks.lost_cost.unpriced,
         "examples": examples.collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(log: &[u8]) -> String {
+        let analyzer = Analyzer::new(Catalog::built_in(), Arc::new(Seals::none()));
+        match read_log("a.log", log, std::io::empty(), analyzer) {
+            Err(Trouble::Failed { message, .. }) => message,
+            _ => panic!("it is no log, and was read"),
+        }
+    }
+
+    #[test]
+    fn what_is_no_log_is_told_and_how_one_is_made_of_it() {
+        for (log, told) in [
+            (
+                &b"\x1f\x8b\x08\x00rest"[..],
+                "`gunzip -c a.log | cachalot prefix analyze -`",
+            ),
+            (
+                b"[{\"messages\": []}]",
+                "`jq -c '.[]' a.log | cachalot prefix analyze -`",
+            ),
+            (
+                b"{\n  \"messages\": []\n}",
+                "`jq -c . a.log | cachalot prefix analyze -`",
+            ),
+            (
+                b"\xff\xfe{\0}\0\n\0",
+                "`iconv -f UTF-16 -t UTF-8 a.log | cachalot prefix analyze -`",
+            ),
+            (b"{\"a\": 1}\n", "line 1: it is no request"),
+        ] {
+            assert!(why(log).starts_with("a.log holds no request: "));
+            assert!(why(log).contains(told), "{}", why(log));
+        }
+        assert!(why(b"").ends_with("it is empty"));
+    }
 }

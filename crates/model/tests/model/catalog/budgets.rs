@@ -189,3 +189,20 @@ fn meters_count_together_from_all_threads() {
     );
     assert!(meter.check().is_err());
 }
+
+#[test]
+fn what_is_set_aside_counts_until_the_call_was_recorded_or_came_to_nothing() {
+    let models = Models::new(surroundings(&[]), configured("models: {}"));
+    let model = models.find("gpt-4o").unwrap();
+    let (meter, _) = meter("{max_tokens: 100}");
+    let first = meter.reserve(&model, 60).unwrap();
+    let second = meter.reserve(&model, 60).unwrap();
+    let error = meter.reserve(&model, 1).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverBudget);
+    assert!(error.to_string().contains("120 more"), "{error}");
+    drop(first);
+    meter.record(Some(&used(30)), Cost::default());
+    drop(second);
+    meter.check().unwrap();
+    assert_eq!(meter.spent().calls, 1);
+}
