@@ -223,7 +223,7 @@ impl<'a> Body<'a> {
             self.system.extend(messages.drain(..leading));
         }
         if format == Format::Messages {
-            messages = messages.into_iter().map(Piece::as_list).collect();
+            messages = messages.into_iter().map(Piece::into_list).collect();
         }
         let tail = tail(&self.others);
         let namespace = Namespace::of_members(format, &self.others);

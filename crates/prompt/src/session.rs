@@ -48,7 +48,6 @@ pub struct Session {
     pub(crate) id: String,
     /// The prompt that the memory has.
     pub(crate) saved: Prompt,
-    /// When that was.
     pub(crate) saved_at: Millis,
     /// The session's own record that the memory has, unless somebody else changed it.
     pub(crate) record: Option<Bytes>,
@@ -108,12 +107,6 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// When it was last saved, by whichever process.
-    #[must_use]
-    pub fn saved_at(&self) -> Millis {
-        self.saved_at
-    }
-
     /// Appends a message that was rendered as `pieces`, durably. Whatever else has changed (head,
     /// totals, namespace) is saved with it.
     ///

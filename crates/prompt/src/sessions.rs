@@ -81,6 +81,14 @@ pub struct Overview {
     pub holds_secrets: bool,
 }
 
+impl Session {
+    /// When it was last saved, by whichever process.
+    #[must_use]
+    pub fn saved_at(&self) -> Millis {
+        self.saved_at
+    }
+}
+
 impl Sessions {
     /// The sessions of `memory`. `seals` only serve to note which sessions hold secrets.
     #[must_use]

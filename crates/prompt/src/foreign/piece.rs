@@ -119,7 +119,7 @@ impl<'a> Piece<'a> {
 
     /// The same message, its content written as a list if it is one text: where the provider takes
     /// both for the same, the two are the same piece, and the text can be marked.
-    pub(super) fn as_list(mut self) -> Self {
+    pub(super) fn into_list(mut self) -> Self {
         const OPEN: &[u8] = br#"[{"type":"text","text":"#;
         const CLOSE: &[u8] = b"}]";
         let Some(Saying {

@@ -51,26 +51,28 @@ impl Relation<'_> {
 
     /// Whether messages that stood behind the difference are still there.
     fn keeps_what_follows(&self) -> bool {
+        // Siblings may say several things last, and only some of them differ.
+        if self.in_newest() && !self.is_answered() {
+            return false;
+        }
         let at = self.same.saturating_sub(self.frozen());
         let before = self.thread.prints.get(at..).unwrap_or_default();
         let now = self.next.request.prints.get(at..).unwrap_or_default();
-        let answered = &now[..now.len().saturating_sub(1)];
-        let goes_on = before
-            .last()
-            .is_some_and(|newest| answered.contains(newest));
+        let earlier = &now[..now.len().saturating_sub(1)];
+        let goes_on = before.last().is_some_and(|newest| earlier.contains(newest));
         goes_on || before.iter().filter(|print| now.contains(print)).count() > 1
     }
 
     /// Whether what was said last was changed and then answered, or all is put in other words.
     fn changes_the_end(&self, diagnosis: &Diagnosis, kin: bool) -> bool {
-        let in_newest = self.same >= self.thread.turns.newest;
         if self.moves_the_last() {
             return false;
         }
         match diagnosis.cause {
-            Some(LikelyCause::Compaction) if !in_newest => true,
+            Some(LikelyCause::Compaction) if !self.in_newest() => true,
             cause => {
-                self.is_rewritten() || in_newest && self.is_answered() && kin && cause.is_some()
+                let changed = self.in_newest() && self.is_answered();
+                self.is_rewritten() || changed && kin && cause.is_some()
             }
         }
     }
@@ -83,6 +85,11 @@ impl Relation<'_> {
         last && thread.prints.last() == self.next.request.prints.last()
     }
 
+    /// Whether the difference is in what was said last.
+    fn in_newest(&self) -> bool {
+        self.same >= self.thread.turns.newest
+    }
+
     /// Whether there is an answer behind the difference.
     fn is_answered(&self) -> bool {
         self.turns.newest > self.same
@@ -92,7 +99,7 @@ impl Relation<'_> {
     pub(super) fn is_rewritten(&self) -> bool {
         let (before, now) = (&self.thread.prints, &self.next.request.prints);
         let a_turn = (before.len()..=before.len() + OF_A_TURN).contains(&now.len());
-        if !a_turn || self.same < self.thread.turns.newest || !self.is_answered() {
+        if !a_turn || !self.in_newest() || !self.is_answered() {
             return false;
         }
         let piece = |prompt: &crate::Prompt| {

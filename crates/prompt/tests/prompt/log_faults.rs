@@ -90,6 +90,19 @@ fn siblings_after_a_conversation_are_branches_and_go_on_each() {
 }
 
 #[test]
+fn siblings_may_say_several_things_last() {
+    let with = |document: &str| {
+        let mut request = talk("You help.", &["Read this.", "I have.", document]);
+        let messages = request["messages"].as_array_mut().unwrap();
+        messages
+            .extend(["Be brief.", "Be kind."].map(|said| json!({"role": "user", "content": said})));
+        request
+    };
+    let analysis = analyzed(&[with("Document 1"), with("Document 2"), with("Document 3")]);
+    assert_eq!(broken(&analysis), NOTHING);
+}
+
+#[test]
 fn an_image_in_what_is_said_last_makes_a_branch() {
     let with = |image: &str| {
         let mut request = talk("You help.", &["Look.", "I do."]);
