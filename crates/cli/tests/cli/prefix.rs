@@ -186,9 +186,12 @@ fn an_agent_file_is_checked_for_what_changes() {
 fn credentials_are_named_and_never_shown_and_plain_dates_are_no_fault() {
     let home = Home::new();
     let key = "sk-proj-abcdEFGH1234567890abcdEFGH1234567890";
-    let agent = format!("agents:\n  root:\n    model: gpt-4.1\n    instruction: Use {key} now, at 10:41.\n");
+    let agent = format!(
+        "agents:\n  root:\n    model: gpt-4.1\n    instruction: Use {key} now, at 10:41.\n"
+    );
     home.write("agent.yaml", agent);
-    let system = format!("Known until 2024-10-01. Password: hunter2hunter2, key {key}. It is 10:41.");
+    let system =
+        format!("Known until 2024-10-01. Password: hunter2hunter2, key {key}. It is 10:41.");
     let request = json!({"model": "gpt-4.1", "messages": [
         {"role": "system", "content": system}, {"role": "user", "content": "hi"}]});
     home.write("request.json", request.to_string());
@@ -238,7 +241,10 @@ fn why_tells_of_a_session_what_its_last_answer_cost_and_what_became_of_the_prefi
         .find(|line| line.contains("read from its cache"));
     let read: u64 = read.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
     assert!(read >= 1_024, "{told}");
-    assert!(!told.contains("could have read"), "nothing was lost: {told}");
+    assert!(
+        !told.contains("could have read"),
+        "nothing was lost: {told}"
+    );
 
     // Another model reads nothing of what the first one was sent.
     let warned = "    prefix: {warn_above: 0}\n";

@@ -516,7 +516,9 @@ fn a_provider_of_ones_own_takes_markers_as_the_one_whose_prices_it_has() {
              providers: {{mine: {{base_url: 'https://gateway.example/v1'}}}}"
         );
         let model = find(&yaml, "m").unwrap();
-        let marker = model.wire().marker(cachalot_model::wire::MarkerTime::FiveMinutes);
+        let marker = model
+            .wire()
+            .marker(cachalot_model::wire::MarkerTime::FiveMinutes);
         (marker.is_some(), model.marking().most)
     };
     assert_eq!(of(""), (false, 0));
