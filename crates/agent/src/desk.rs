@@ -222,12 +222,19 @@ impl Desk {
             shown,
             trunk,
         } = equip(shared, agent, &self.herald, &id, 0).await?;
+        let changes = self.conversation.changed_tools(&shown);
+        if changes.is_some() {
+            self.conversation.show(&shown).await?;
+            self.shown = shown;
+            // What the last request used says nothing of the next one.
+            self.usage = None;
+            self.inherited = None;
+        }
+        // Also where they are named as before, they may come from servers that were begun anew.
         (self.toolbox, self.trunk) = (toolbox, trunk);
-        let Some(changes) = self.conversation.changed_tools(&shown) else {
+        let Some(changes) = changes else {
             return Ok(None);
         };
-        self.conversation.show(&shown).await?;
-        self.shown = shown;
         self.list(shared, agent);
         Ok(Some(changes))
     }
@@ -241,6 +248,7 @@ impl Desk {
     pub(crate) fn emptied(&mut self) {
         self.warned = false;
         self.usage = None;
+        self.inherited = None;
         self.gave_up = false;
     }
 

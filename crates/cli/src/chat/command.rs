@@ -41,7 +41,7 @@ const HELP: &str = "\
 /compact  summarize what was said so far, and go on from the summary
 /review   look back over the conversation for what should be remembered; what stands behind it is
           looked at above all
-/btw      a question beside the conversation: its answer is shown, and nothing of it is kept
+/btw      a question beside the conversation: its answer is shown, and the conversation goes on without it
 /reload   take over tools that have come, gone or changed since the session began
 /session  tell the session's name
 /stats    tell what the session's tool calls were answered from

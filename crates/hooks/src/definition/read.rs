@@ -207,7 +207,10 @@ impl<'a> Reading<'a> {
         };
         let is_foreign = group.dialect != Dialect::DockerAgent;
         if group.dialect != around {
+            // What guards by its event's name guards in whatever words it is told.
+            let guards = group.spoken.guards;
             group.spoken = group.dialect.speak(group.spoken.event);
+            group.spoken.guards |= guards;
         }
         if group.spoken.event.contract().tool_matched || is_foreign {
             group.matcher = match self.matcher(&mut section, group.dialect) {
@@ -267,10 +270,11 @@ impl<'a> Reading<'a> {
         let Some(dialect) = self.spoken_in(named, group.dialect) else {
             return;
         };
-        let spoken = match dialect == group.dialect {
+        let mut spoken = match dialect == group.dialect {
             true => group.spoken,
             false => dialect.speak(group.spoken.event),
         };
+        spoken.guards |= group.spoken.guards;
         let place = section.place().clone();
         let read = self.problems.len();
         let definition = action::definition(self, &mut section, spoken.event, dialect);

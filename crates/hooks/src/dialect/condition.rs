@@ -91,12 +91,14 @@ fn is_called_with(with: &str, dialect: Dialect, tool: &ToolUse, input: &Input) -
                 .and_then(Value::as_str)
                 .is_none_or(|line| is_of_line(with, line))
         }
-        "read_file" | "write_file" | "edit_file" | "list_dir" | "glob" | "grep" => {
+        // What is looked for in a folder may be any file in it.
+        "read_file" | "write_file" | "edit_file" => {
             text("path").is_none_or(|path| is_of_path(with, path, &input.cwd))
         }
         "web_fetch" => with.strip_prefix("domain:").is_none_or(|domain| {
             let host = text("url").and_then(host);
-            host.is_none_or(|host| pattern(domain, "").is_none_or(|known| known.is_match(host)))
+            let domain = domain.to_lowercase();
+            host.is_none_or(|host| pattern(&domain, "").is_none_or(|known| known.is_match(&host)))
         }),
         "transfer_task" => text("agent").is_none_or(|agent| agent == with),
         _ => true,
@@ -119,10 +121,43 @@ fn is_of_line(with: &str, line: &str) -> bool {
     };
     match (known, commands(line)) {
         (Some(known), Some(commands)) => {
-            known.is_match(line.trim()) || commands.iter().any(|command| known.is_match(command))
+            let is_other = |command: &String| is_surely_other(&known, with, command);
+            known.is_match(line.trim()) || !commands.iter().all(is_other)
         }
         _ => true,
     }
+}
+
+/// Words behind which another command may stand, or a text that is one.
+const WRAPPERS: [&str; 22] = [
+    "bash", "builtin", "command", "dash", "doas", "env", "eval", "exec", "nice", "nohup",
+    "parallel", "setsid", "sh", "source", "stdbuf", "sudo", "time", "timeout", "unbuffer", "watch",
+    "xargs", "zsh",
+];
+
+/// Whether a command is not meant, whatever a shell makes of it: what is written in other words than
+/// plain ones is for the hook to tell.
+fn is_surely_other(known: &Regex, with: &str, command: &str) -> bool {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let command = words.join(" ");
+    let is_plain = |text: &str| {
+        let mut signs = text.chars();
+        signs.all(|sign| sign.is_alphanumeric() || " _./:@,+%=-".contains(sign))
+    };
+    let Some(first) = words.first() else {
+        return true;
+    };
+    let program = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
+    let said = program(first);
+    let is_hidden = !is_plain(first) || first.contains('=') || WRAPPERS.contains(&said.as_str());
+    if is_hidden || known.is_match(&command) {
+        return false;
+    }
+    let meant = with.split([' ', ':']).next().unwrap_or(with);
+    if !meant.contains('*') && program(meant) != said {
+        return true;
+    }
+    *first == meant && is_plain(&command)
 }
 
 /// The commands that a line is put together of, without the variables that are set for them; `None` if
@@ -218,11 +253,15 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-fn host(url: &str) -> Option<&str> {
+/// The host of a URL, as it is looked up; `None` if that takes a parser of URLs to tell.
+fn host(url: &str) -> Option<String> {
     let behind = url.split_once("://")?.1;
     let authority = behind.split(['/', '?', '#']).next()?;
     let host = authority.rsplit('@').next()?;
-    Some(host.split(':').next().unwrap_or(host))
+    let host = host.split(':').next().unwrap_or(host);
+    let host = host.trim_end_matches('.').to_lowercase();
+    let is_plain = |sign: char| sign.is_ascii_alphanumeric() || sign == '.' || sign == '-';
+    host.chars().all(is_plain).then_some(host)
 }
 
 #[cfg(test)]
@@ -337,5 +376,55 @@ mod tests {
             assert!(of_server(rule), "{rule}");
         }
         assert!(!of_server("mcp__git"));
+    }
+
+    #[test]
+    fn a_hook_runs_where_a_shell_may_make_its_command_of_something_else() {
+        let of = |rule: &str, line: &str| applies(rule, "shell", &json!({"command": line}));
+        for line in [
+            "X='1' rm -rf b",
+            "{ rm -rf b; }",
+            "\\rm -rf b",
+            "\"rm\" -rf b",
+            ">/dev/null rm -rf b",
+            "R=rm; $R -rf b",
+            "eval 'rm b'",
+            "bash -c 'rm b'",
+            "sudo rm b",
+            "timeout 5 rm b",
+            "/bin/rm b",
+        ] {
+            assert!(of("Bash(rm *)", line), "{line}");
+        }
+        assert!(of("Bash(git push *)", "git  push origin"));
+        assert!(of("Bash(npm run build)", "npm run build 2>&1"));
+        for (rule, line) in [
+            ("Bash(rm *)", "ls -la; git status"),
+            ("Bash(rm *)", "grep -r 'rm x' ."),
+            ("Bash(git push *)", "git status"),
+            ("Bash(npm run build)", "npm run test"),
+        ] {
+            assert!(!of(rule, line), "{rule} {line}");
+        }
+        let fetch = |url: &str| {
+            applies(
+                "WebFetch(domain:evil.com)",
+                "web_fetch",
+                &json!({"url": url}),
+            )
+        };
+        for url in [
+            "https://EVIL.com/",
+            "https://evil.com./",
+            "https://evil.com\\.ok.org/",
+        ] {
+            assert!(fetch(url), "{url}");
+        }
+        assert!(!fetch("https://good.org/evil.com"));
+        assert!(applies(
+            "Read(.env)",
+            "grep",
+            &json!({"pattern": "KEY", "path": "."})
+        ));
     }
 }

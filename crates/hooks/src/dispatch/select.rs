@@ -9,17 +9,18 @@ use crate::input::{Input, ToolUse};
 /// The hooks that are to be told, in order; of those that run the same in the same words, the first,
 /// and of those that run once, those that have not.
 pub(super) fn told<'a>(ready: &'a [Ready], input: &Input, sessions: &Sessions) -> Vec<&'a Ready> {
-    let mut told: Vec<&Ready> = Vec::with_capacity(ready.len());
-    for ready in ready.iter().filter(|ready| is_for(ready, input)) {
-        if told.iter().all(|other| other.same_as != ready.same_as) {
-            told.push(ready);
+    let mut told: Vec<(usize, &Ready)> = Vec::with_capacity(ready.len());
+    for (at, ready) in ready.iter().enumerate() {
+        let is_said = || told.iter().any(|(_, other)| other.same_as == ready.same_as);
+        if is_for(ready, input) && !is_said() {
+            told.push((at, ready));
         }
     }
-    told.retain(|ready| {
-        !ready.entry.definition.once
-            || sessions.is_first(&input.session_id, input.event, ready.same_as)
+    // The same command for another tool is another hook.
+    told.retain(|(at, ready)| {
+        !ready.entry.definition.once || sessions.is_first(&input.session_id, input.event, *at)
     });
-    told
+    told.into_iter().map(|(_, ready)| ready).collect()
 }
 
 /// The hooks that are told together: where an event goes from one to the next, each by itself;

@@ -52,6 +52,9 @@ fn zone(time: &str) -> Option<(&str, Millis)> {
     };
     let (time, offset) = time.split_at(at);
     let digits: String = offset.chars().filter(char::is_ascii_digit).collect();
+    if !(2..=4).contains(&digits.len()) {
+        return None;
+    }
     let number: i64 = format!("{digits:0<4}").parse().ok()?;
     let ahead = (number / 100 * 60 + number % 100) * 60_000;
     Some((

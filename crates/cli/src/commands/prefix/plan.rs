@@ -7,7 +7,7 @@ use std::path::Path;
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_model::Catalog;
-use cachalot_prompt::log::LogReader;
+use cachalot_prompt::log::{LogReader, Reason};
 use serde_json::{Value, json};
 
 use crate::arguments::PrefixPlan;
@@ -115,7 +115,12 @@ fn read_log(
     let mut left_out = 0;
     for logged in LogReader::new(from) {
         let logged = match logged {
+            // Nothing was kept for it, and nothing charged.
+            Ok(logged) if logged.failed => continue,
             Ok(logged) => logged,
+            Err(error) if matches!(error.reason, Reason::Unreadable(_)) => {
+                return Err(Trouble::failed(format!("{}: {error}", arguments.what)));
+            }
             Err(error) => {
                 left_out += 1;
                 if left_out <= NAMED_LINES {
