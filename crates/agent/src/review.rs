@@ -5,7 +5,7 @@ mod digest;
 mod words;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use cachalot_model::{Block, Message, Role, Usage};
@@ -96,6 +96,8 @@ pub(crate) struct Reviews {
 struct Running {
     task: JoinHandle<()>,
     cancel: Cancel,
+    /// Whether its end is told, or about to be: whoever hears of it may ask for the next one.
+    is_over: Arc<AtomicBool>,
 }
 
 impl Reviews {
@@ -119,7 +121,10 @@ impl Reviews {
 
     fn is_running(&self) -> bool {
         let running = self.running.as_ref();
-        running.is_some_and(|running| !running.task.is_finished())
+        let is_over = |running: &Running| {
+            running.task.is_finished() || running.is_over.load(Ordering::Acquire)
+        };
+        running.is_some_and(|running| !is_over(running))
     }
 
     /// Resolves when none runs.
@@ -161,10 +166,12 @@ impl Chat {
         let definition = self.agent().review.clone().unwrap_or_default();
         let review = Review::of(self, &definition, focus)?;
         let cancel = Cancel::default();
+        let is_over = Arc::new(AtomicBool::new(false));
         self.reviews = Reviews {
             running: Some(Running {
-                task: tokio::spawn(review.run(cancel.clone())),
+                task: tokio::spawn(review.run(cancel.clone(), Arc::clone(&is_over))),
                 cancel,
+                is_over,
             }),
             completed: 0,
         };
@@ -334,7 +341,7 @@ impl Review {
     }
 
     /// Runs to its end, and tells of it.
-    async fn run(self, cancel: Cancel) {
+    async fn run(self, cancel: Cancel, is_over: Arc<AtomicBool>) {
         let began = Instant::now();
         let outcome = self.fork.outcome(&self.message, &cancel).await;
         let (memories, skills) = self.kept.counts();
@@ -354,6 +361,7 @@ impl Review {
         report.take(outcome);
         // What the chat had sent says nothing of a review that does not go on with all of it.
         report.parent = report.parent.filter(|_| self.inherit == Inherit::Full);
+        is_over.store(true, Ordering::Release);
         if self.notify != Notify::Off || report.failure.is_some() {
             self.kept.outer.tell(&Event::Reviewed {
                 agent: &self.agent,
