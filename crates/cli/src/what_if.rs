@@ -88,10 +88,11 @@ pub(crate) struct Column {
     ends: HashMap<NodeId, u32>,
 }
 
-/// One model's columns.
+/// The columns of one model in one format.
 pub(crate) struct Estimate {
     pub(crate) provider: String,
     pub(crate) model: String,
+    format: Format,
     pub(crate) requests: u64,
     pub(crate) columns: Vec<Column>,
     marking: &'static Marking,
@@ -105,6 +106,8 @@ pub(crate) struct WhatIf<'a> {
     /// The model that is asked in place of the one that was, if another one is wanted.
     other: Option<(String, String)>,
     pub(crate) estimates: Vec<Estimate>,
+    /// Requests in a format that the other model is not asked in.
+    pub(crate) untranslated: u64,
 }
 
 impl<'a> WhatIf<'a> {
@@ -113,6 +116,7 @@ impl<'a> WhatIf<'a> {
             catalog,
             other,
             estimates: Vec::new(),
+            untranslated: 0,
         }
     }
 
@@ -122,7 +126,14 @@ impl<'a> WhatIf<'a> {
             Some((provider, model)) => (provider.as_str(), model.as_str()),
             None => (step.provider.as_str(), step.model.as_str()),
         };
-        let is_it = |estimate: &Estimate| estimate.provider == provider && estimate.model == model;
+        let Some(provider) = asked_in(step.format, provider) else {
+            self.untranslated += 1;
+            return;
+        };
+        let is_it = |estimate: &Estimate| {
+            (estimate.provider.as_str(), estimate.model.as_str()) == (provider, model)
+                && estimate.format == step.format
+        };
         let known = self.estimates.iter().position(is_it);
         let at = known.unwrap_or_else(|| {
             let made = Estimate::new(self.catalog, provider, model, step);
@@ -143,6 +154,7 @@ impl Estimate {
         Self {
             provider: provider.to_owned(),
             model: model.to_owned(),
+            format: step.format,
             requests: 0,
             columns: columns.into_iter().map(Column::new).collect(),
             marking,
@@ -238,6 +250,16 @@ impl Column {
             cache_write_other: write_other,
             ..Usage::default()
         }
+    }
+}
+
+/// Who is asked in a format for the models of a provider: itself, or a gateway; `None` if nobody is.
+fn asked_in(format: Format, provider: &str) -> Option<&str> {
+    match (format, provider) {
+        (Format::Messages, "anthropic") | (Format::Responses, "openai" | "azure") => Some(provider),
+        (Format::Messages | Format::Responses, _) => None,
+        (Format::Chat, "anthropic") => Some("openrouter"),
+        (Format::Chat, _) => Some(provider),
     }
 }
 

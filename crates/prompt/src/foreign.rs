@@ -14,8 +14,9 @@ mod scan;
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use cachalot_model::Format;
+use cachalot_model::marking::Style;
 use cachalot_model::wire::MarkerTime;
+use cachalot_model::{Format, Marking};
 
 use crate::chain::{Level, Prompt};
 use crate::diagnosis::Sending;
@@ -50,6 +51,19 @@ pub struct Request {
 }
 
 impl Request {
+    /// By whose rules it is cached, as far as its body tells: a format's own provider, or, where
+    /// Anthropic's markers are set in a format that has none of its own, a gateway that takes them.
+    #[must_use]
+    pub fn provider(&self) -> &'static str {
+        let takes_points =
+            || Marking::find("openai", &self.model, self.format).style == Style::Breakpoints;
+        match self.format {
+            Format::Messages => "anthropic",
+            Format::Chat if !self.markers.is_empty() && !takes_points() => "openrouter",
+            Format::Chat | Format::Responses => "openai",
+        }
+    }
+
     /// It, to be diagnosed.
     #[must_use]
     pub fn sending(&self) -> Sending<'_> {

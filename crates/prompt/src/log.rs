@@ -23,6 +23,7 @@ use crate::foreign::{self, Request};
 use crate::session::Session;
 
 pub use analysis::{Analysis, Analyzer, Breaks, Broken};
+pub use order::InOrder;
 pub use threads::{MOST_OPEN, MOST_OPEN_BYTES};
 
 /// The longest line that is read, in bytes.
@@ -111,6 +112,11 @@ impl<R: BufRead> LogReader<R> {
             number: 0,
             over: false,
         }
+    }
+
+    /// The same, put in the order in which requests were sent.
+    pub fn in_order(self) -> InOrder<R> {
+        InOrder::new(self)
     }
 
     /// The next line that is not empty; `None` at the end.

@@ -16,16 +16,9 @@ use super::Step;
 /// The request of a line. What it does not say of its time comes `pause` after the line before.
 pub(crate) fn of_log(logged: &Logged, before: Option<Millis>, pause: Millis) -> Step {
     let request = &logged.request;
-    let model = &request.model;
-    let provider = match request.format {
-        Format::Messages => "anthropic",
-        // Who takes Anthropic's markers in a format that has none of its own is a gateway.
-        Format::Chat if !request.markers.is_empty() && !breaks_at_points(model) => "openrouter",
-        Format::Chat | Format::Responses => "openai",
-    };
     Step {
         format: request.format,
-        provider: provider.to_owned(),
+        provider: request.provider().to_owned(),
         model: request.model.clone(),
         prompt: request.prompt.clone(),
         sent: Some(request.plan.clone()),
@@ -34,11 +27,6 @@ pub(crate) fn of_log(logged: &Logged, before: Option<Millis>, pause: Millis) -> 
             .at
             .unwrap_or_else(|| before.map_or(0, |before| before.saturating_add(pause))),
     }
-}
-
-/// Whether OpenAI itself takes markers for this model.
-fn breaks_at_points(model: &str) -> bool {
-    Marking::find("openai", model, Format::Chat).style == Style::Breakpoints
 }
 
 /// The requests of a session: one for each answer that is in it, so long apart. With which markers
@@ -93,9 +81,6 @@ fn piece(node: &Node, format: Format, marking: &Marking) -> Rendered {
     };
     match (format, value) {
         (Format::Messages, Value::String(text)) => block(&text),
-        (Format::Messages, Value::Object(message)) => {
-            message_of_text(message).unwrap_or_else(as_it_is)
-        }
         // Only whoever takes markers is sent parts.
         (Format::Chat, Value::Object(message)) if takes_parts(&message, marking) => {
             message_of_text(message).unwrap_or_else(as_it_is)

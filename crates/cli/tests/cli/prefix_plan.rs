@@ -362,3 +362,45 @@ fn a_session_with_a_model_that_takes_breakpoints_is_charged() {
     assert_eq!(plans[0]["refused"], 0, "{told}");
     assert!(plans[0]["read"].as_u64().unwrap() > 1_024, "{told}");
 }
+
+#[test]
+fn another_model_is_asked_in_the_format_of_the_requests_or_not_at_all() {
+    let home = Home::new();
+    // A chat for one of Anthropic's models goes through a gateway, and by Anthropic's rules.
+    let told = plans(
+        &home,
+        &asked("gpt-4.1", 2, 60),
+        &["--model", "anthropic/claude-sonnet-4-5"],
+    );
+    assert!(about(cost(&told, "5m"), 0.3 * 1.35), "{told:?}");
+    home.write("log.jsonl", asked("claude-sonnet-4-5", 2, 60));
+    let refused = home.run(&["prefix", "plan", "log.jsonl", "--model", "openai/gpt-4.1"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(
+        refused.stderr.contains("2 requests are left out"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn requests_are_charged_in_the_order_in_which_they_were_sent() {
+    let home = Home::new();
+    let log = asked("claude-sonnet-4-5", 3, 60);
+    let mut lines: Vec<&str> = log.lines().collect();
+    lines.reverse();
+    let backwards = lines.join("\n");
+    assert_eq!(plans(&home, &log, &[]), plans(&home, &backwards, &[]));
+    // One that failed kept nothing for the next.
+    let failed = log.lines().enumerate().map(|(at, line)| match at {
+        0 => line.replacen(
+            '{',
+            "{\"response\": {\"error\": {\"type\": \"overloaded_error\"}}, ",
+            1,
+        ),
+        _ => line.to_owned(),
+    });
+    let failed: Vec<String> = failed.collect();
+    let told = plans(&home, &failed.join("\n"), &[]);
+    assert!(about(cost(&told, "without"), 0.6), "{told:?}");
+}

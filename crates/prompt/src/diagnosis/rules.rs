@@ -1,7 +1,7 @@
 //! What a diagnosis has to know of a provider.
 
 use cachalot_model::marking::Style;
-use cachalot_model::{Catalog, Format, Listed, Marking, Model, Price};
+use cachalot_model::{Catalog, Listed, Marking, Model, Price};
 
 use crate::foreign::Request;
 
@@ -44,16 +44,10 @@ impl Rules {
         Self::new(model.marking(), Some(&listed))
     }
 
-    /// Of a request of which nothing is known but its body. Where markers are set in a format that
-    /// has none of its own, it went to a gateway that takes them.
+    /// Of a request of which nothing is known but its body.
     #[must_use]
     pub fn of_request(request: &Request, catalog: &Catalog) -> Self {
-        let marked = !request.markers.is_empty();
-        let provider = match request.format {
-            Format::Chat if marked => "openrouter",
-            _ => "",
-        };
-        let marking = Marking::find(provider, &request.model, request.format);
+        let marking = Marking::find(request.provider(), &request.model, request.format);
         Self::new(marking, catalog.find_by_name(&request.model))
     }
 }

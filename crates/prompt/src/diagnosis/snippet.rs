@@ -78,8 +78,8 @@ fn written(text: &str, at: usize, seals: &Seals) -> String {
     around(text, at, seals, false)
 }
 
-/// What stands around a place in JSON text; of a string, if it is to be read, its line. Secrets are masked before anything is cut off: half a
-/// secret would not be known for one.
+/// What stands around a place in JSON text; of a string, if it is to be read, its line. Secrets are
+/// masked before anything is cut off: half a secret would not be known for one.
 fn around(text: &str, at: usize, seals: &Seals, read: bool) -> String {
     let at = floor(text, at);
     let start = floor(text, at.saturating_sub(SEARCHED));

@@ -9,7 +9,6 @@ use cachalot_core::{Cost, Seals};
 use cachalot_model::{Catalog, Usage};
 use serde::Serialize;
 
-use super::order::Window;
 use super::relation::Relation;
 use super::threads::{Thread, Threads, common};
 use super::turns::Turns;
@@ -166,22 +165,15 @@ impl Analyzer {
     /// # Errors
     /// It cannot be read any further; what came before is taken.
     pub fn read(&mut self, log: impl BufRead) -> Result<(), LogError> {
-        let mut window = Window::default();
         let mut unreadable = None;
-        for logged in LogReader::new(log) {
+        for logged in LogReader::new(log).in_order() {
             match logged {
-                Ok(logged) => window.push(logged),
+                Ok(logged) => self.take(logged),
                 Err(error) if matches!(error.reason, LineReason::Unreadable(_)) => {
                     unreadable = Some(error);
                 }
                 Err(error) => self.skip(&error),
             }
-            while let Some(logged) = window.overflow() {
-                self.take(logged);
-            }
-        }
-        while let Some(logged) = window.pop() {
-            self.take(logged);
         }
         unreadable.map_or(Ok(()), Err)
     }

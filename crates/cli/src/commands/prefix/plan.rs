@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::sync::Arc;
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
@@ -45,7 +46,7 @@ pub(super) async fn plan(
     } else if arguments.what.contains(['/', '.']) {
         return Err(no_log(&arguments.what, path.is_dir()));
     } else {
-        let sessions = sessions::open(&arguments.place, surroundings, warn)?;
+        let sessions = sessions::open(&arguments.place, surroundings, Arc::clone(&warn))?;
         let session = sessions
             .open(&arguments.what)
             .await
@@ -56,6 +57,13 @@ pub(super) async fn plan(
         }
         false
     };
+    let untranslated: u64 = what_ifs.iter().map(|what_if| what_if.untranslated).sum();
+    if untranslated > 0 {
+        let requests = render::count(untranslated, "request is", "requests are");
+        warn(&format!(
+            "{requests} left out: the model that is wanted is not asked in the format that they are in"
+        ));
+    }
     let estimates: Vec<&Estimate> = what_ifs
         .iter()
         .flat_map(|what_if| &what_if.estimates)
@@ -113,7 +121,7 @@ fn read_log(
     };
     let (mut has_times, mut before) = (true, None);
     let mut left_out = 0;
-    for logged in LogReader::new(from) {
+    for logged in LogReader::new(from).in_order() {
         let logged = match logged {
             // Nothing was kept for it, and nothing charged.
             Ok(logged) if logged.failed => continue,
