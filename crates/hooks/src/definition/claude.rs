@@ -204,7 +204,32 @@ pub(super) fn with_variables(value: &str, allowed: &[&str]) -> String {
         } else if name.is_empty() {
             written.push('$');
         }
+        // What is left out must not put together the name of another one.
+        if written.ends_with('$') && rest.starts_with('{') {
+            written.pop();
+        }
         written.push_str(rest);
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_variables;
+
+    #[test]
+    fn what_is_left_out_puts_no_other_name_together() {
+        for written in [
+            "${env.${Y}SECRET}",
+            "$${Y}{env.SECRET}",
+            "${e${Y}nv.SECRET}",
+            "${SECRET}",
+            "$SECRET",
+        ] {
+            let value = with_variables(written, &["TOKEN"]);
+            assert!(!value.contains("${"), "{written} became {value}");
+        }
+        let value = with_variables("Bearer $TOKEN, ${TOKEN}, 5 $", &["TOKEN"]);
+        assert_eq!(value, "Bearer ${env.TOKEN}, ${env.TOKEN}, 5 $");
+    }
 }

@@ -216,6 +216,8 @@ fn bare(command: &str) -> String {
 /// Whether a file is meant, as a line of `.gitignore` would mean it: `//` begins at the root, `~/`
 /// anywhere, `/` and `./` where tools work.
 fn is_of_path(with: &str, path: &str, workspace: &Path) -> bool {
+    let workspace = normal(workspace);
+    let workspace = workspace.as_path();
     let path = normal(&workspace.join(path));
     let (root, line) = match (with.strip_prefix("//"), with.strip_prefix('~')) {
         (Some(absolute), _) => (Path::new("/"), format!("/{absolute}")),
@@ -426,5 +428,15 @@ mod tests {
             "grep",
             &json!({"pattern": "KEY", "path": "."})
         ));
+    }
+
+    #[test]
+    fn places_may_be_written_in_more_than_one_way() {
+        for place in ["/work/", "/work/./", "/other/../work"] {
+            for (path, is_meant) in [("a.env", true), (".", false), ("b.txt", false)] {
+                let applies = is_of_path("*.env", path, Path::new(place));
+                assert_eq!(applies, is_meant, "{place} {path}");
+            }
+        }
     }
 }

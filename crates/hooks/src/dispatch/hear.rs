@@ -28,6 +28,7 @@ pub(super) async fn hear(ready: &Ready, input: &Input, sessions: &Arc<Sessions>)
             Arc::clone(handler),
             input.clone(),
         );
+        sessions.begin(&input.session_id);
         let sessions = Arc::clone(sessions);
         tokio::spawn(async move {
             let (session, left) = left.await;

@@ -40,8 +40,16 @@ impl Sessions {
         self.with(session, |session| session.ran.insert((event, hook)))
     }
 
+    /// What a hook has said that nobody waited for. Of a session that is over, nobody wants to know.
     pub(super) fn leave(&self, session: &str, left: Left) {
-        self.with(session, |session| session.left.push(left));
+        if let Some(session) = self.lock().get_mut(session) {
+            session.left.push(left);
+        }
+    }
+
+    /// A hook begins for which nobody waits.
+    pub(super) fn begin(&self, session: &str) {
+        self.with(session, |_| ());
     }
 
     /// What was left since this was asked last.
