@@ -240,7 +240,8 @@ impl Chat {
 
     /// Takes over tools that are others than those that the session began with: those that came,
     /// went or changed since, as servers do. The session goes on with what was said, and its next
-    /// request is read anew from its beginning. `None` if they are the same; then nothing changes.
+    /// request is read anew from its beginning. `None` if they are the same: then it sends what it
+    /// would have sent, though results that were kept for it are let go.
     ///
     /// # Errors
     /// The tools cannot be made ready, or the session cannot be kept; then it is as it was.

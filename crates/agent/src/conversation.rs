@@ -112,18 +112,7 @@ impl Conversation {
         parent: Option<String>,
     ) -> Result<Self, Error> {
         let model = model(house, agent)?;
-        let head = Head {
-            workspace: Some(workspace(house)),
-            base_url: Some(model.base_url().to_owned()),
-            parent,
-            ..Head::new(
-                id,
-                &agent.name,
-                model.provider(),
-                model.name(),
-                model.wire().format(),
-            )
-        };
+        let head = head(house, agent, &model, id, parent);
         let Frozen { tools, system } = shown.rendered(&model);
         let session = house
             .sessions
@@ -443,6 +432,28 @@ fn parameters(head: &Head, model: &Model, has_tools: bool) -> Parameters {
         parameters.tool_choice = None;
     }
     parameters
+}
+
+/// What a new session says of itself.
+fn head(
+    house: &House,
+    agent: &AgentDefinition,
+    model: &Model,
+    id: String,
+    parent: Option<String>,
+) -> Head {
+    Head {
+        workspace: Some(workspace(house)),
+        base_url: Some(model.base_url().to_owned()),
+        parent,
+        ..Head::new(
+            id,
+            &agent.name,
+            model.provider(),
+            model.name(),
+            model.wire().format(),
+        )
+    }
 }
 
 /// Over what was sent in another process: what stands before the last answer.

@@ -75,6 +75,8 @@ pub(crate) struct Turn<'a> {
     synthetic: Option<Provenance>,
     /// Where the provider could not read what it had been sent before.
     breaks: Vec<Diagnosis>,
+    /// The same of the last answer, before it is told.
+    broken: Option<Diagnosis>,
     /// Whether a hook wanted the turn to go on.
     is_going_on: bool,
     /// Whether the conversation was to be summarized because the model did not take it.
@@ -140,6 +142,7 @@ impl<'a> Turn<'a> {
             finish: None,
             synthetic: None,
             breaks: Vec::new(),
+            broken: None,
             is_going_on: false,
             has_overflowed: false,
         }
@@ -223,6 +226,7 @@ impl<'a> Turn<'a> {
         self.partial.clear();
         self.finish = Some(reason.clone());
         self.synthetic = None;
+        self.tell_of_break().await;
         let heard = self.heard(&heard).await;
         if said.calls.is_empty() {
             let stop = self.answered(&reason, said.is_empty, iteration).await?;

@@ -6,7 +6,7 @@ use cachalot_model::wire::Rendered;
 use cachalot_model::{Message, Model, Parameters};
 use cachalot_prompt::{Head, Level, Namespace, Node, Prompt, Tail, Watch};
 
-use super::{Conversation, Frozen, Shown, changes, model, parameters, workspace};
+use super::{Conversation, Frozen, Shown, changes, head, model, parameters};
 use crate::definition::AgentDefinition;
 use crate::fork::Inherit;
 use crate::house::House;
@@ -78,18 +78,7 @@ impl Conversation {
             _ => from.model.clone(),
         };
         let prompt = prompt(from, inherit, shown, &model);
-        let mut head = Head {
-            workspace: Some(workspace(house)),
-            base_url: Some(model.base_url().to_owned()),
-            parent: Some(from.head.id.clone()),
-            ..Head::new(
-                id,
-                &agent.name,
-                model.provider(),
-                model.name(),
-                model.wire().format(),
-            )
-        };
+        let mut head = head(house, agent, &model, id, Some(from.head.id.clone()));
         if inherit != Inherit::None {
             head.origin = Some(from.head.lineage());
             // What was not sent is not sent here either, and a summary is still to be said.

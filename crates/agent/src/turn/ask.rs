@@ -55,9 +55,7 @@ impl Turn<'_> {
         let diagnosis = conversation.diagnose(reply.usage, &self.shared.house.tools.seals);
         self.account(&reply, asked, began.elapsed(), diagnosis.as_ref());
         self.desk.answered(reply.usage);
-        if let Some(broken) = diagnosis.filter(Diagnosis::is_break) {
-            self.broke(broken).await;
-        }
+        self.broken = diagnosis.filter(Diagnosis::is_break);
         Ok(reply)
     }
 
@@ -117,9 +115,12 @@ impl Turn<'_> {
         });
     }
 
-    /// The provider could not read what it had been sent before: noted, and the user is warned if
-    /// that cost much.
-    async fn broke(&mut self, broken: Diagnosis) {
+    /// If the provider could not read what it had been sent before, that is noted, and the user is
+    /// warned if it cost much. The answer is part of the session: it is not lost if the turn has to end.
+    pub(super) async fn tell_of_break(&mut self) {
+        let Some(broken) = self.broken.take() else {
+            return;
+        };
         let message = &broken.to_string();
         if self.agent.prefix.is_dear(&broken) {
             self.warn(message).await;
