@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_cache::{
-    Answered, Failure, HANDLE_LABEL, How, Ledger, Mode, Payment, Policy, Reason, Row, Scope, Totals,
+    Answered, Failure, HANDLE_LABEL, How, Ledger, Mode, Policy, Reason, Row, Totals,
 };
-use cachalot_core::{Canonical, Cost, Digest, DigestKey, Seals, Spend};
+use cachalot_core::Cost;
 use cachalot_memory::Label;
 use serde_json::json;
 
@@ -15,19 +15,19 @@ use crate::setting::{
     COST, Making, Question, START, Setting, clock, in_mode, in_process, product, settle_down, told,
 };
 
-fn with_ledger(path: &Path) -> Setting {
+pub(super) fn with_ledger(path: &Path) -> Setting {
     let clock = clock();
     Making::over(in_process(&clock), &clock).ledger(path).make()
 }
 
-async fn rows(here: &Setting) -> Vec<Row> {
+pub(super) async fn rows(here: &Setting) -> Vec<Row> {
     here.cache.ledger().flush().await;
     let mut rows = here.cache.ledger().recent(100_000).unwrap();
     rows.reverse();
     rows
 }
 
-fn totals(here: &Setting, name: &str) -> Totals {
+pub(super) fn totals(here: &Setting, name: &str) -> Totals {
     let all = here.cache.ledger().totals().unwrap();
     all.into_iter()
         .find(|(_, found, _)| found == name)
@@ -737,46 +737,4 @@ async fn a_ledger_of_the_first_layout_is_carried_over() {
     let totals = totals(&here, "file.read");
     assert_eq!(totals.misses, 2);
     assert_eq!(totals.paid.input_tokens, COST.input_tokens);
-}
-
-#[tokio::test]
-async fn a_payment_of_a_conversation_is_a_row_that_is_found_by_its_session() {
-    let home = tempfile::tempdir().unwrap();
-    let here = with_ledger(&home.path().join("ledger.db"));
-    let question = Question::of(json!({"path": "a"}));
-    here.ask(&question, &Policy::default(), "x").await;
-    let seals = Arc::new(Seals::under(DigestKey::new([7; 32])));
-    seals.learn("the-secret-key");
-    here.cache.ledger().pay(Payment {
-        at: START,
-        model: "anthropic/claude",
-        scope: &Scope::Agent("tester".into()),
-        session: "session-1",
-        prefix: Digest::of(b"everything"),
-        input: Canonical::value(&json!({"read": 12, "before": "the-secret-key"})),
-        reason: Some("system_changed: the-secret-key".to_owned()),
-        paid: COST,
-        saved: Spend::default(),
-        seals: &seals,
-    });
-    let rows = rows(&here).await;
-    assert_eq!(rows.len(), 2);
-    let ledger = here.cache.ledger();
-    let explained = ledger.explain(Some("session-1")).unwrap().unwrap();
-    assert_eq!(
-        (explained.call.kind.as_str(), explained.call.name.as_str()),
-        ("prefix", "anthropic/claude")
-    );
-    assert_eq!(explained.call.paid.time, COST.time);
-    assert_eq!(explained.call.input.as_ref().unwrap()["read"], 12);
-    assert!(explained.nearest.is_none());
-    let text = serde_json::to_string(&explained).unwrap();
-    assert!(
-        text.contains("system_changed") && !text.contains("the-secret-key"),
-        "{text}"
-    );
-    // The last call is the last that an entry could have answered.
-    let last = ledger.explain(None).unwrap().unwrap();
-    assert_eq!(last.call.kind, "action");
-    assert_eq!(totals(&here, "anthropic/claude").misses, 1);
 }

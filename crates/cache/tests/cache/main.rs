@@ -13,6 +13,7 @@ mod isolation;
 mod ledger;
 mod modes;
 mod orphans;
+mod payments;
 mod processes;
 mod secrets;
 mod setting;

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
@@ -34,8 +34,8 @@ pub(crate) struct Prompt {
     reading: Mutex<()>,
     /// Whether a question is open.
     asking: AtomicBool,
-    /// Writes above what is being typed; `None` where the terminal cannot, or stderr leads elsewhere.
-    printer: Mutex<Option<Box<dyn ExternalPrinter + Send>>>,
+    /// Lines for above what is being typed; `None` where the terminal cannot, or stderr leads elsewhere.
+    printer: Option<mpsc::Sender<String>>,
     /// Whether a message is being typed.
     typing: AtomicBool,
     history: PathBuf,
@@ -95,11 +95,11 @@ impl Prompt {
         // There is none yet, or it cannot be read: the chat goes on without.
         let _ = editor.load_history(&history);
         let printer = match std::io::stderr().is_terminal() {
-            true => editor.create_external_printer().ok(),
+            true => editor.create_external_printer().ok().map(print_lines),
             false => None,
         };
         Ok(Self {
-            printer: Mutex::new(printer.map(|printer| Box::new(printer) as _)),
+            printer,
             typing: AtomicBool::new(false),
             editor: Mutex::new(editor),
             asker: Mutex::new(Editor::with_config(config).map_err(Trouble::failed)?),
@@ -147,11 +147,11 @@ impl Prompt {
         if !self.typing.load(Ordering::SeqCst) {
             return false;
         }
-        let mut printer = lock(&self.printer);
-        let shown = printer
-            .as_mut()
-            .map(|printer| printer.print(format!("{line}\n")));
-        shown.is_some_and(|shown| shown.is_ok())
+        let sent = self
+            .printer
+            .as_ref()
+            .map(|lines| lines.send(format!("{line}\n")));
+        sent.is_some_and(|sent| sent.is_ok())
     }
 
     /// Whether a question is open, also one that nobody waits for any more.
@@ -207,6 +207,20 @@ impl Line {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Prints lines above what is being typed, in a thread of its own: the editor takes them one by one,
+/// and whoever has something to say must not wait for a key.
+fn print_lines(mut printer: impl ExternalPrinter + Send + 'static) -> mpsc::Sender<String> {
+    let (lines, to_print) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in to_print {
+            if printer.print(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
 }
 
 /// How the terminal takes what is typed.
