@@ -36,6 +36,7 @@ mod talk;
 mod teams;
 mod terminal;
 mod tool_server;
+mod upgrade;
 mod validate;
 mod why;
 
