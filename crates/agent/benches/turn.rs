@@ -111,6 +111,7 @@ impl Toolbox for AtOnce {
     fn prepare(&self, call: Call) -> Prepared {
         let arguments: Arguments = serde_json::from_str(&call.arguments).unwrap();
         let verdict = Verdict::Ready {
+            touches: cachalot_operation::Touches::default(),
             arguments,
             origin: Origin::BuiltIn,
             read_only: true,

@@ -25,7 +25,7 @@ use cachalot_core::{Place, Problem};
 use cachalot_model::budget::Budget;
 use cachalot_model::{Configured, Models};
 
-use crate::permissions::Permissions;
+use cachalot_operation::Permissions;
 
 pub use cachalot_hooks::Builtins;
 

@@ -12,7 +12,7 @@ use cachalot_prompt::{Level, Prompt};
 use cachalot_tools::Context;
 
 use crate::definition::{AgentDefinition, Team};
-use crate::permissions::Permissions;
+use cachalot_operation::Permissions;
 
 /// How builtins see the agents of a team. Made before the team is read, since its files name
 /// builtins, which are handed this; filled when a chat begins. For one team: names of agents are

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cachalot_core::{Cost, Digest, Millis, Spend, Witnesses};
 use cachalot_model::{Message, OutputFormat, StopReason, Usage};
+use cachalot_operation::Touches;
 use serde_json::{Map, Value};
 
 use crate::{Event, Transcript};
@@ -154,6 +155,9 @@ pub struct ToolUse {
     pub read_only: bool,
     /// The arguments.
     pub input: Map<String, Value>,
+    /// What the call touches, as its tool declares it: files, commands, addresses. Conditions and
+    /// write guards go by it. Empty for a call whose arguments are wrong.
+    pub touches: Touches,
 }
 
 impl ToolUse {
@@ -165,6 +169,9 @@ impl ToolUse {
         for (name, value) in updated.into_iter().flatten() {
             self.input.insert(name.clone(), value.clone());
         }
+        // What the tool itself declares is known once the call is looked up again.
+        let shown = Touches::declared(&Value::Null, &self.input, self.read_only);
+        self.touches.extend(shown);
     }
 }
 

@@ -14,11 +14,10 @@ pub mod registry;
 pub mod settings;
 pub mod tool;
 pub mod toolbox;
-pub mod workspace;
 
+pub use cachalot_operation::{Touches, Workspace, workspace};
 pub use cached::CachedTools;
 pub use gate::Gate;
 pub use registry::{Registry, RegistryError};
 pub use tool::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
 pub use toolbox::{Answer, Answered, Batch, Call, Prepared, Toolbox, Verdict, Watcher};
-pub use workspace::Workspace;

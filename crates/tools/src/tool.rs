@@ -9,14 +9,15 @@ use cachalot_cache::Witness;
 use cachalot_core::{Clock, Effects, Seals};
 use cachalot_memory::Memory;
 use cachalot_model::Block;
+use cachalot_operation::workspace::Refusal;
+use cachalot_operation::{Touches, Workspace};
 use cachalot_storage::HttpClient;
 use serde_json::Value;
 
 use crate::gate::Gate;
-use crate::workspace::Workspace;
 
 /// The arguments of a call, cast and checked against the tool's schema.
-pub type Arguments = serde_json::Map<String, Value>;
+pub use cachalot_operation::Arguments;
 
 /// Where a tool comes from. Orders definitions: built-in tools by name, then MCP by server and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -132,6 +133,12 @@ pub struct Output {
     pub private: bool,
 }
 
+impl From<Refusal> for Output {
+    fn from(refusal: Refusal) -> Self {
+        Self::error(refusal.to_string())
+    }
+}
+
 impl Output {
     /// Text.
     pub fn text(text: impl Into<String>) -> Self {
@@ -164,6 +171,18 @@ pub trait Tool: Send + Sync {
     fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
         let _ = (arguments, context);
         Effects::UNKNOWN
+    }
+
+    /// What a call touches outside this program: files, commands, addresses. Permission rules, hook
+    /// conditions and approvals are matched on it, so it must never leave out anything that the
+    /// arguments name. Computed from the arguments alone, before hooks and rules are asked; cheap, and
+    /// without access to the file system. [`Tool::effects`] says the same to the cache, more exactly:
+    /// resolved, and with what cannot be told.
+    ///
+    /// By default what the names and values of the arguments show ([`Touches::declared`]).
+    fn touches(&self, arguments: &Arguments) -> Touches {
+        let about = self.about();
+        Touches::declared(&about.parameters, arguments, about.read_only)
     }
 
     /// What is not in the arguments but changes the result (named environment variables, settings);

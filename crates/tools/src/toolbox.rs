@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cachalot_core::{Millis, Spend, Witnesses};
 use cachalot_model::ToolDefinition;
+use cachalot_operation::Touches;
 
 use crate::tool::{Arguments, Context, Origin, Output};
 
@@ -41,6 +42,8 @@ pub enum Verdict {
         origin: Origin,
         /// Whether its tool changes nothing, as far as we vouch for it.
         read_only: bool,
+        /// What it touches; what rules, hooks and approvals are matched on.
+        touches: Touches,
     },
     /// It must not run; this is its result.
     Refused(Output),

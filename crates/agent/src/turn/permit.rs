@@ -2,11 +2,12 @@
 
 use cachalot_hooks::{Decision as Heard, Event as When};
 
+use cachalot_operation::{Decision, Operation};
+
 use super::Turn;
 use super::phases::Candidate;
 use crate::delegate::is_delegation;
 use crate::event::{Approval, Question};
-use crate::permissions::Decision;
 use crate::shared::Always;
 
 impl Turn<'_> {
@@ -38,14 +39,17 @@ impl Turn<'_> {
     /// # Errors
     /// Why the call must not be made.
     fn question(&self, candidate: &Candidate) -> Result<Option<Option<String>>, String> {
-        let Some((arguments, read_only)) = candidate.ready() else {
+        let Some(operation) = candidate.ready() else {
             return Ok(None);
         };
-        let name = &candidate.prepared.call.name;
+        let name = operation.tool;
         let workspace = &self.shared.house.tools.workspace;
         let permissions = &self.shared.team.permissions;
-        let is_harmless = read_only || is_delegation(name);
-        let rule = match permissions.judge(name, is_harmless, arguments, workspace) {
+        let operation = Operation {
+            read_only: operation.read_only || is_delegation(name),
+            ..operation
+        };
+        let rule = match permissions.judge(&operation, workspace) {
             Decision::Deny(rule) => {
                 return Err(format!(
                     "The call of `{name}` is denied by the rule `{rule}`. Do not try it again; find another way or tell the user."
@@ -62,11 +66,10 @@ impl Turn<'_> {
 
     /// The rule that speaks of a call that a hook wants asked about.
     fn rule_of(&self, candidate: &Candidate) -> Option<String> {
-        let (arguments, read_only) = candidate.ready()?;
-        let name = &candidate.prepared.call.name;
+        let operation = candidate.ready()?;
         let workspace = &self.shared.house.tools.workspace;
         let permissions = &self.shared.team.permissions;
-        match permissions.judge(name, read_only, arguments, workspace) {
+        match permissions.judge(&operation, workspace) {
             Decision::Ask(rule) => rule,
             Decision::Allow | Decision::Deny(_) => None,
         }
@@ -85,7 +88,7 @@ impl Turn<'_> {
     /// # Errors
     /// Why the call must not be made.
     async fn approve(&self, candidate: &Candidate, rule: Option<String>) -> Result<(), String> {
-        let Some((arguments, _)) = candidate.ready() else {
+        let Some(operation) = candidate.ready() else {
             return Ok(());
         };
         let call = &candidate.prepared.call;
@@ -93,7 +96,7 @@ impl Turn<'_> {
         let question = Question {
             agent: &self.agent.name,
             call,
-            arguments,
+            arguments: operation.arguments,
             rule: rule.as_deref(),
             why: why
                 .filter(|(is, _)| *is == Heard::Ask)

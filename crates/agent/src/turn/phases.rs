@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use cachalot_hooks::input::ToolUse;
 use cachalot_hooks::{Decision, Event as When, Verdict as Heard};
-use cachalot_tools::{Arguments, Call, Origin, Output, Prepared, Verdict};
+use cachalot_operation::{Operation, Touches};
+use cachalot_tools::{Call, Origin, Output, Prepared, Verdict};
 use serde_json::{Map, Value};
 
 use super::Turn;
@@ -44,15 +45,16 @@ impl Candidate {
     /// As hooks are told of it. Of a call that is wrong, as far as it can be read.
     pub(super) fn told(&self) -> Option<ToolUse> {
         let call = &self.prepared.call;
-        let (input, origin, read_only) = match &self.prepared.verdict {
+        let (input, origin, read_only, touches) = match &self.prepared.verdict {
             Verdict::Ready {
                 arguments,
                 origin,
                 read_only,
-            } => (arguments.clone(), origin, *read_only),
+                touches,
+            } => (arguments.clone(), origin, *read_only, touches.clone()),
             Verdict::Refused(_) => {
                 let arguments: Map<String, Value> = serde_json::from_str(&call.arguments).ok()?;
-                (arguments, &Origin::BuiltIn, false)
+                (arguments, &Origin::BuiltIn, false, Touches::default())
             }
         };
         Some(ToolUse {
@@ -62,17 +64,24 @@ impl Candidate {
             mcp: of_server(origin, &call.name),
             read_only,
             input,
+            touches,
         })
     }
 
-    /// The arguments, if the call can be made.
-    pub(super) fn ready(&self) -> Option<(&Arguments, bool)> {
+    /// The call as rules see it, if it can be made.
+    pub(super) fn ready(&self) -> Option<Operation<'_>> {
         match &self.prepared.verdict {
             Verdict::Ready {
                 arguments,
                 read_only,
+                touches,
                 ..
-            } => Some((arguments, *read_only)),
+            } => Some(Operation {
+                tool: &self.prepared.call.name,
+                read_only: *read_only,
+                arguments,
+                touches,
+            }),
             Verdict::Refused(_) => None,
         }
     }

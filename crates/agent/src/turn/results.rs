@@ -29,7 +29,7 @@ impl Turn<'_> {
     pub(super) async fn show(&self, answers: &mut [Answer], calls: Vec<Candidate>) -> Shown {
         let mut shown = Shown::default();
         for (answer, mut call) in answers.iter_mut().zip(calls) {
-            let read_only = call.ready().is_some_and(|(_, read_only)| read_only);
+            let read_only = call.ready().is_some_and(|operation| operation.read_only);
             shown.read_only.push(read_only);
             let mut added = std::mem::take(&mut call.added);
             let before = answer.output.content.clone();

@@ -1,10 +1,11 @@
 //! Which calls may be made.
 
 use cachalot_agent::Approval;
-use cachalot_agent::permissions::{Decision, Permissions};
+use cachalot_agent::permissions::{Decision, Operation, Permissions};
 use cachalot_core::tree;
 use cachalot_simulator::ScriptedReply;
-use cachalot_tools::{Answered, Workspace};
+use cachalot_tools::builtin::{self, Shell, ShellSettings};
+use cachalot_tools::{Answered, Arguments, Touches, Workspace};
 use serde_json::{Value, json};
 
 use crate::turns::CODER;
@@ -35,8 +36,14 @@ impl Rules {
         let Value::Object(arguments) = arguments else {
             panic!("no object");
         };
-        self.permissions
-            .judge(tool, read_only, &arguments, &self.workspace)
+        let touches = touches(tool, &arguments, read_only);
+        let operation = Operation {
+            tool,
+            read_only,
+            arguments: &arguments,
+            touches: &touches,
+        };
+        self.permissions.judge(&operation, &self.workspace)
     }
 
     fn of_command(&self, command: impl Into<Value>) -> Decision {
@@ -49,6 +56,17 @@ impl Rules {
 
     fn of_writing(&self, path: &str) -> Decision {
         self.judge("write_file", false, json!({"path": path, "content": "x"}))
+    }
+}
+
+/// What a call touches: as the built-in tool of this name declares it, or as the arguments show it.
+fn touches(tool: &str, arguments: &Arguments, read_only: bool) -> Touches {
+    let shell = Shell::new(ShellSettings::default()).unwrap();
+    let mut tools = builtin::files();
+    tools.push(std::sync::Arc::new(shell));
+    match tools.iter().find(|known| known.about().name == tool) {
+        Some(tool) => tool.touches(arguments),
+        None => Touches::declared(&Value::Null, arguments, read_only),
     }
 }
 

@@ -24,9 +24,19 @@ pub(super) const TABLE: &[Room] = &[
     room("model", &["core", "storage"]),
     room("simulator", &["core", "model"]),
     room("prompt", &["core", "memory", "model"]),
-    room("tools", &["core", "storage", "memory", "cache", "model"]),
-    room("hooks", &["core", "storage", "cache", "model"]),
-    room("agent", &["core", "model", "prompt", "tools", "hooks"]),
+    room(
+        "operation",
+        &["core", "storage", "memory", "cache", "model"],
+    ),
+    room(
+        "tools",
+        &["core", "storage", "memory", "cache", "model", "operation"],
+    ),
+    room("hooks", &["core", "storage", "cache", "model", "operation"]),
+    room(
+        "agent",
+        &["core", "model", "prompt", "operation", "tools", "hooks"],
+    ),
     room(
         "workflow",
         &["core", "storage", "memory", "cache", "model", "agent"],
@@ -46,6 +56,7 @@ pub(super) const TABLE: &[Room] = &[
             "model",
             "simulator",
             "prompt",
+            "operation",
             "tools",
             "hooks",
             "agent",

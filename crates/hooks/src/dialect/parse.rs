@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::{Cost, Digest, Problem, Witnesses};
 use cachalot_model::Usage;
+use cachalot_operation::Touches;
 use serde_json::{Map, Value};
 
 use super::docker_agent::finish_of;
@@ -196,13 +197,17 @@ impl Told<'_> {
         let Some(name) = self.text("tool_name")? else {
             return Ok(None);
         };
+        let read_only = self.flag("tool_read_only")?;
+        let input = self.object("tool_input")?.cloned().unwrap_or_default();
         Ok(Some(ToolUse {
+            // There is no tool to declare it.
+            touches: Touches::declared(&Value::Null, &input, read_only),
             name,
             id: self.text("tool_use_id")?.unwrap_or_default(),
             category: self.text("tool_category")?.unwrap_or_default(),
             mcp: None,
-            read_only: self.flag("tool_read_only")?,
-            input: self.object("tool_input")?.cloned().unwrap_or_default(),
+            read_only,
+            input,
         }))
     }
 

@@ -394,6 +394,7 @@ fn this_room_needs_no_agent_no_tool_and_no_prompt() {
         "cachalot-cache",
         "cachalot-core",
         "cachalot-model",
+        "cachalot-operation",
         "cachalot-storage",
     ];
     assert_eq!(ours, allowed);

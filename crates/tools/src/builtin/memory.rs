@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cachalot_core::{Effects, Touched};
 use cachalot_memory::{Answer, Filter, Match, Memory, Order, Page, Put, Record, space};
+use cachalot_operation::Touches;
 use serde_json::{Value, json};
 
 use crate::tool::{About, Arguments, CacheClass, Context, Origin, Output, Tool};
@@ -84,6 +85,11 @@ impl Tool for MemoryTool {
             Some("search") => Effects::reading(memory),
             _ => Effects::writing(memory),
         }
+    }
+
+    fn touches(&self, _arguments: &Arguments) -> Touches {
+        // Records have no paths.
+        Touches::default()
     }
 
     async fn run(&self, arguments: Arguments, context: &Context) -> Output {

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_core::{Effects, Secret};
+use cachalot_operation::{CommandText, Touches};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -175,6 +176,27 @@ impl Tool for Shell {
 
     fn effects(&self, _arguments: &Arguments, _context: &Context) -> Effects {
         Effects::UNKNOWN
+    }
+
+    fn touches(&self, arguments: &Arguments) -> Touches {
+        let text = match arguments.get("command") {
+            Some(Value::String(line)) => CommandText::Line(line.clone()),
+            Some(Value::Array(words)) => CommandText::Program(
+                words
+                    .iter()
+                    .map(|word| word.as_str().unwrap_or_default().to_owned())
+                    .collect(),
+            ),
+            _ => return Touches::default(),
+        };
+        let directory = arguments.get("working_directory").and_then(Value::as_str);
+        Touches {
+            commands: vec![cachalot_operation::Command {
+                text,
+                directory: directory.map(PathBuf::from),
+            }],
+            ..Touches::default()
+        }
     }
 
     async fn run(&self, arguments: Arguments, context: &Context) -> Output {

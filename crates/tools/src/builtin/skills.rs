@@ -14,6 +14,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cachalot_core::Effects;
 use cachalot_core::suggest::nearest;
+use cachalot_operation::Touches;
 use serde_json::{Value, json};
 
 use crate::blocking::blocking;
@@ -91,6 +92,13 @@ impl Tool for SkillsList {
 
     fn effects(&self, _arguments: &Arguments, context: &Context) -> Effects {
         Effects::reading(touched(context, self.data.as_deref(), None))
+    }
+
+    fn touches(&self, _arguments: &Arguments) -> Touches {
+        Touches {
+            searches: places::paths(self.data.as_deref(), "", ""),
+            ..Touches::default()
+        }
     }
 
     fn implicit_inputs(&self, _context: &Context) -> Value {
@@ -192,6 +200,13 @@ impl Tool for SkillView {
         // A name that is none could lead anywhere.
         let name = text(arguments, "name").filter(|name| places::is_name(name));
         Effects::reading(touched(context, self.data.as_deref(), name))
+    }
+
+    fn touches(&self, arguments: &Arguments) -> Touches {
+        let name = text(arguments, "name").unwrap_or_default();
+        let file = text(arguments, "file").filter(|file| !file.is_empty());
+        let file = file.unwrap_or(SKILL_FILE);
+        Touches::reading(places::paths(self.data.as_deref(), name, file))
     }
 
     fn implicit_inputs(&self, _context: &Context) -> Value {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_core::{Effects, Touched};
+use cachalot_operation::Touches;
 use cachalot_storage::{
     Error, ErrorKind, GuardedClient, HttpClient, HttpOptions, Method, Response, body, header,
     masked, success,
@@ -242,6 +243,15 @@ impl Tool for WebFetch {
             "url:{}",
             url.unwrap_or_default()
         ))])
+    }
+
+    fn touches(&self, arguments: &Arguments) -> Touches {
+        let url = arguments.get("url").and_then(Value::as_str);
+        Touches {
+            urls: url.into_iter().map(|url| url.trim().to_owned()).collect(),
+            remote: true,
+            ..Touches::default()
+        }
     }
 
     fn implicit_inputs(&self, _context: &Context) -> Value {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
+use cachalot_operation::Touches;
 use serde_json::{Map, Value, json};
 
 use crate::tool::{About, Arguments, Context, Output, Tool};
@@ -58,6 +59,10 @@ impl Tool for Forceable {
 
     fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
         self.tool.effects(&without(arguments), context)
+    }
+
+    fn touches(&self, arguments: &Arguments) -> Touches {
+        self.tool.touches(&without(arguments))
     }
 
     fn implicit_inputs(&self, context: &Context) -> Value {

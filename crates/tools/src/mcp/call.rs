@@ -3,6 +3,8 @@
 use async_trait::async_trait;
 use cachalot_core::secret::mask_credentials;
 use cachalot_core::{Effects, Extent, Seals};
+use cachalot_operation::Touches;
+use cachalot_operation::touches::file_of;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, GetPromptRequestParams, GetPromptResponse,
     ReadResourceRequestParams, ReadResourceResponse,
@@ -132,6 +134,35 @@ impl Tool for McpTool {
             },
             false => Effects::UNKNOWN,
         }
+    }
+
+    fn touches(&self, arguments: &Arguments) -> Touches {
+        let about = &self.about;
+        let mut touches = Touches::declared(&about.parameters, arguments, about.read_only);
+        let uri = match &self.work {
+            Work::Read { uri } => Some(uri.clone()),
+            Work::Expand { template } => template::expand(template, arguments).ok(),
+            Work::Call { .. } | Work::Prompt { .. } => None,
+        };
+        touches.reads.extend(uri.as_deref().and_then(file_of));
+        match &self.server.settings().transport {
+            Transport::Http { .. } => touches.remote = true,
+            // Relative paths may be meant from there.
+            Transport::Stdio {
+                directory: Some(directory),
+                ..
+            } => {
+                for paths in [&mut touches.reads, &mut touches.writes] {
+                    let there: Vec<_> = paths.iter().map(|path| directory.join(path)).collect();
+                    paths.extend(there);
+                }
+                for command in &mut touches.commands {
+                    command.directory = Some(directory.clone());
+                }
+            }
+            Transport::Stdio { .. } => {}
+        }
+        touches
     }
 
     fn implicit_inputs(&self, context: &Context) -> Value {

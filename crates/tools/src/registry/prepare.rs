@@ -12,6 +12,7 @@ impl Registry {
             None => Verdict::Refused(Output::error(self.unknown(&call.name))),
             Some(entry) => match entry.schema.accept(&call.arguments) {
                 Ok(arguments) => Verdict::Ready {
+                    touches: entry.tool.touches(&arguments),
                     arguments,
                     origin: entry.origin().clone(),
                     read_only: entry.tool.about().read_only,

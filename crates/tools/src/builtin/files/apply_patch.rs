@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
+use cachalot_operation::Touches;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -79,10 +80,19 @@ impl Tool for ApplyPatch {
         let places: Vec<_> = patch
             .sections
             .iter()
-            .flat_map(|section| std::iter::once(section.path.as_str()).chain(moves_to(section)))
+            .flat_map(paths)
             .map(|path| context.workspace.place(path))
             .collect();
         writing(places.iter().map(Result::as_ref))
+    }
+
+    fn touches(&self, arguments: &Arguments) -> Touches {
+        let text = arguments.get("patch").and_then(|patch| patch.as_str());
+        match Patch::parse(text.unwrap_or_default()) {
+            Ok(patch) => Touches::writing(patch.sections.iter().flat_map(paths)),
+            // It changes nothing, and says what is wrong with it.
+            Err(_) => Touches::default(),
+        }
     }
 
     async fn run(&self, arguments: Arguments, context: &Context) -> Output {
@@ -102,6 +112,11 @@ impl Tool for ApplyPatch {
         })
         .await
     }
+}
+
+/// The files that a section changes: where it is, and where it goes.
+fn paths(section: &Section) -> impl Iterator<Item = &str> {
+    std::iter::once(section.path.as_str()).chain(moves_to(section))
 }
 
 fn moves_to(section: &Section) -> Option<&str> {

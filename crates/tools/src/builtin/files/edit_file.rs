@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
+use cachalot_operation::Touches;
 use memchr::memmem;
 use serde::Deserialize;
 use serde_json::json;
@@ -11,7 +12,7 @@ use super::media::Media;
 use super::numbered::line;
 use super::opening::is_file;
 use super::text::{Endings, line_at, lines, with_returns, without_returns};
-use super::{counted, grouped, near, original, typed, writer, writing};
+use super::{counted, grouped, near, original, path_of, typed, writer, writing};
 use crate::blocking::{Abandoned, blocking};
 use crate::tool::{About, Arguments, Context, Output, Tool};
 
@@ -80,6 +81,10 @@ impl Tool for EditFile {
         let path = arguments.get("path").and_then(|path| path.as_str());
         let place = context.workspace.place(path.unwrap_or_default());
         writing([place.as_ref()])
+    }
+
+    fn touches(&self, arguments: &Arguments) -> Touches {
+        Touches::writing([path_of(arguments, "")])
     }
 
     async fn run(&self, arguments: Arguments, context: &Context) -> Output {

@@ -5,13 +5,14 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
+use cachalot_operation::Touches;
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::opening::{cannot, open_directory};
 use super::walk::{Visit, Walk, noticed, shown, touched};
-use super::{counted, grouped, readable, reader, reading, typed};
+use super::{counted, grouped, readable, reader, reading, searching, typed};
 use crate::blocking::{Abandoned, blocking};
 use crate::tool::{About, Arguments, Context, Output, Tool};
 use crate::workspace::{Directory, Entry};
@@ -72,6 +73,10 @@ impl Tool for Glob {
     fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
         let path = arguments.get("path").and_then(|path| path.as_str());
         reading(path.unwrap_or("."), context, touched)
+    }
+
+    fn touches(&self, arguments: &Arguments) -> Touches {
+        searching(arguments)
     }
 
     fn implicit_inputs(&self, context: &Context) -> Value {

@@ -8,6 +8,7 @@ use std::path::Path;
 use async_trait::async_trait;
 use cachalot_cache::Witness;
 use cachalot_core::{Effects, Touched};
+use cachalot_operation::Touches;
 use globset::{GlobBuilder, GlobMatcher};
 use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -20,7 +21,7 @@ use super::media::Media;
 use super::opening::{cannot, open_directory, open_file};
 use super::source::Source;
 use super::walk::{Visit, Walk, noticed, shown, touched};
-use super::{counted, readable, reader, reading, typed};
+use super::{counted, readable, reader, reading, searching, typed};
 use crate::blocking::{Abandoned, blocking};
 use crate::tool::{About, Arguments, Context, Output, Tool};
 use crate::workspace::{self, Directory, Entry, Kind};
@@ -121,6 +122,10 @@ impl Tool for Grep {
             workspace::Found::File => vec![Touched::Path(place.real.clone())],
             _ => touched(place),
         })
+    }
+
+    fn touches(&self, arguments: &Arguments) -> Touches {
+        searching(arguments)
     }
 
     fn implicit_inputs(&self, context: &Context) -> Value {

@@ -5,11 +5,12 @@ use std::ffi::OsStr;
 use async_trait::async_trait;
 use cachalot_cache::Witness;
 use cachalot_core::{Effects, Touched};
+use cachalot_operation::Touches;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::opening::{cannot, open_directory};
-use super::{below, counted, readable, reader, reading, relative, typed};
+use super::{below, counted, readable, reader, reading, relative, searching, typed};
 use crate::blocking::{Abandoned, blocking};
 use crate::tool::{About, Arguments, Context, Output, Tool};
 use crate::workspace::{Directory, Kind};
@@ -91,6 +92,10 @@ impl Tool for ListDir {
                 Touched::Path(place.real.clone()),
             ]
         })
+    }
+
+    fn touches(&self, arguments: &Arguments) -> Touches {
+        searching(arguments)
     }
 
     fn implicit_inputs(&self, context: &Context) -> Value {

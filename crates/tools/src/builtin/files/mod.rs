@@ -25,6 +25,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cachalot_core::{Effects, Extent, Touched};
+use cachalot_operation::Touches;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -71,6 +72,17 @@ fn about(name: &str, description: &str, parameters: Value, class: CacheClass) ->
         exclusive: false,
         class,
     }
+}
+
+/// The argument `path`, or what stands for it if it is left out.
+fn path_of<'a>(arguments: &'a Arguments, default: &'a str) -> &'a str {
+    let path = arguments.get("path").and_then(Value::as_str);
+    path.unwrap_or(default)
+}
+
+/// What a call touches that searches below its `path`.
+fn searching(arguments: &Arguments) -> Touches {
+    Touches::searching(path_of(arguments, "."))
 }
 
 /// The arguments as a type. They have been checked, so that only a schema that says something else

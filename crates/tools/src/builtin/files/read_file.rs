@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cachalot_core::{Effects, Touched};
 use cachalot_model::{Block, Extra, Image, ImageSource};
+use cachalot_operation::Touches;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -14,7 +15,7 @@ use super::media::{Media, from_utf16};
 use super::numbered::{Numbered, Range};
 use super::opening::{cannot, open_file};
 use super::source::Source;
-use super::{grouped, readable, reader, reading, typed};
+use super::{grouped, path_of, readable, reader, reading, typed};
 use crate::blocking::blocking;
 use crate::tool::{About, Arguments, Context, Output, Tool};
 
@@ -78,6 +79,10 @@ impl Tool for ReadFile {
         reading(path.unwrap_or_default(), context, |place| {
             vec![Touched::Path(place.real.clone())]
         })
+    }
+
+    fn touches(&self, arguments: &Arguments) -> Touches {
+        Touches::reading([path_of(arguments, "")])
     }
 
     fn implicit_inputs(&self, context: &Context) -> Value {

@@ -2,13 +2,14 @@
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
+use cachalot_operation::Touches;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::commit::{Change, commit};
 use super::original;
 use super::text::count_lines;
-use super::{counted, grouped, typed, writer, writing};
+use super::{counted, grouped, path_of, typed, writer, writing};
 use crate::blocking::{Abandoned, blocking};
 use crate::tool::{About, Arguments, Context, Output, Tool};
 
@@ -58,6 +59,10 @@ impl Tool for WriteFile {
         let path = arguments.get("path").and_then(|path| path.as_str());
         let place = context.workspace.place(path.unwrap_or_default());
         writing([place.as_ref()])
+    }
+
+    fn touches(&self, arguments: &Arguments) -> Touches {
+        Touches::writing([path_of(arguments, "")])
     }
 
     async fn run(&self, arguments: Arguments, context: &Context) -> Output {

@@ -4,9 +4,12 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use cachalot_core::Effects;
+use cachalot_operation::Touches;
 use serde_json::json;
 
-use super::places::{LARGEST, Owner, Root, SKILL_FILE, Skill, is_name, roots, touched, user_root};
+use super::places::{
+    self, LARGEST, Owner, Root, SKILL_FILE, Skill, is_name, roots, touched, user_root,
+};
 use super::{about, existing, front_matter, output, text, writing};
 use crate::blocking::blocking;
 use crate::tool::Output;
@@ -72,6 +75,17 @@ impl Tool for SkillManage {
     fn effects(&self, arguments: &Arguments, context: &Context) -> Effects {
         let name = text(arguments, "name").filter(|name| is_name(name));
         Effects::writing(touched(context, self.data.as_deref(), name))
+    }
+
+    fn touches(&self, arguments: &Arguments) -> Touches {
+        let text = |key| text(arguments, key).filter(|text| !text.is_empty());
+        let file = match text("action") {
+            Some("delete") => "",
+            Some("create" | "edit") => SKILL_FILE,
+            _ => text("file").unwrap_or(SKILL_FILE),
+        };
+        let name = text("name").unwrap_or_default();
+        Touches::writing(places::paths(self.data.as_deref(), name, file))
     }
 
     async fn run(&self, arguments: Arguments, context: &Context) -> Output {

@@ -110,6 +110,19 @@ pub(super) fn touched(context: &Context, data: Option<&Path>, name: Option<&str>
     all
 }
 
+/// The paths that a file of a skill may have, one for each place of skills; that of the folder if
+/// `file` is empty.
+pub(super) fn paths(data: Option<&Path>, name: &str, file: &str) -> Vec<PathBuf> {
+    let folders = IN_WORKSPACE.iter().map(PathBuf::from);
+    folders
+        .chain(data.map(|data| data.join(IN_DATA)))
+        .map(|folder| {
+            let parts = [name, file].into_iter().filter(|part| !part.is_empty());
+            parts.fold(folder, |path, part| path.join(part.trim_start_matches('/')))
+        })
+        .collect()
+}
+
 /// Whether a name is one for a skill: lower-case letters, digits, `-` and `_`, at most 64.
 pub(super) fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len())

@@ -16,8 +16,8 @@ use std::path::{Component, Path, PathBuf};
 
 pub use refusal::Refusal;
 
-pub(crate) use directory::{Directory, Entry, Kind};
-pub(crate) use place::{Found, Place, Stamp};
+pub use directory::{Directory, Entry, Kind};
+pub use place::{Found, Place, Stamp};
 
 /// The directory that relative paths are relative to, and that nothing may leave. Further directories
 /// may be named that can be read, and not written to.
@@ -90,12 +90,18 @@ impl Workspace {
     }
 
     /// What a path means, for writing.
-    pub(crate) fn place(&self, path: &str) -> Result<Place, Refusal> {
+    ///
+    /// # Errors
+    /// A path that leads outside, through a file, or in circles.
+    pub fn place(&self, path: &str) -> Result<Place, Refusal> {
         self.place_in(path.as_ref(), &[])
     }
 
     /// What a path means, for reading.
-    pub(crate) fn readable_place(&self, path: impl AsRef<Path>) -> Result<Place, Refusal> {
+    ///
+    /// # Errors
+    /// A path that leads outside, through a file, or in circles.
+    pub fn readable_place(&self, path: impl AsRef<Path>) -> Result<Place, Refusal> {
         self.place_in(path.as_ref(), &self.readable)
     }
 

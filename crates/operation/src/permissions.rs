@@ -15,9 +15,10 @@
 //! | a command line | as a whole, or one of the commands that shell syntax makes of it | as a whole, and no `*` or `?` stands for shell syntax |
 //! | a list | one of its items | all of its items |
 //!
-//! Paths are the arguments `path`, `paths`, `…_path`, `file`, `files`, `directory` and
-//! `working_directory`; the files that a patch names count as its `path`. A list of a program and its
-//! arguments (`command`) is matched with blanks between them.
+//! `path` (also `paths`, `file`, `files`, `directory`) stands for every path that a call touches,
+//! whatever its arguments are called: the files in a patch, the directory of a search. Other paths are
+//! the arguments `…_path` and `working_directory`. A list of a program and its arguments (`command`)
+//! is matched with blanks between them.
 
 mod pattern;
 mod rule;
@@ -25,10 +26,23 @@ mod subject;
 
 use cachalot_core::Problem;
 use cachalot_core::tree::{Node, Section};
-use cachalot_tools::{Arguments, Workspace};
-
 use rule::Rule;
 use subject::Reading;
+
+use crate::{Arguments, Touches, Workspace};
+
+/// A call, as rules see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Operation<'a> {
+    /// The tool.
+    pub tool: &'a str,
+    /// Whether the tool changes nothing, as far as this program vouches for it.
+    pub read_only: bool,
+    /// The arguments.
+    pub arguments: &'a Arguments,
+    /// What the call touches.
+    pub touches: &'a Touches,
+}
 
 /// What the rules say of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,26 +81,20 @@ impl Permissions {
         Self { allow, ask, deny }
     }
 
-    /// What the rules say of a call of a tool that changes nothing, or may change something.
+    /// What the rules say of a call.
     #[must_use]
-    pub fn judge(
-        &self,
-        tool: &str,
-        read_only: bool,
-        arguments: &Arguments,
-        workspace: &Workspace,
-    ) -> Decision {
+    pub fn judge(&self, operation: &Operation<'_>, workspace: &Workspace) -> Decision {
         let matching = |rules: &[Rule], how| {
             rules
                 .iter()
-                .find(|rule| rule.matches(tool, arguments, workspace, how))
+                .find(|rule| rule.matches(operation, workspace, how))
                 .map(|rule| rule.text().to_owned())
         };
         if let Some(rule) = matching(&self.deny, Reading::Wide) {
             Decision::Deny(rule)
         } else if let Some(rule) = matching(&self.ask, Reading::Wide) {
             Decision::Ask(Some(rule))
-        } else if read_only || matching(&self.allow, Reading::Narrow).is_some() {
+        } else if operation.read_only || matching(&self.allow, Reading::Narrow).is_some() {
             Decision::Allow
         } else {
             Decision::Ask(None)

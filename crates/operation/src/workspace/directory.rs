@@ -16,7 +16,7 @@ use super::place::{READING, Stamp, as_file};
 
 /// An open directory.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub struct Directory {
     handle: OwnedFd,
     /// The path that it was reached by.
     asked: PathBuf,
@@ -24,17 +24,23 @@ pub(crate) struct Directory {
 
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) name: OsString,
-    pub(crate) kind: Kind,
+pub struct Entry {
+    /// The name.
+    pub name: OsString,
+    /// The kind of file.
+    pub kind: Kind,
 }
 
 /// What a name stands for. Links are not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// A regular file.
     File,
+    /// A directory.
     Directory,
+    /// A symbolic link.
     Link,
+    /// A pipe, a socket or a device.
     Special,
 }
 
@@ -55,17 +61,23 @@ impl Directory {
     }
 
     /// The path that it was reached by.
-    pub(crate) fn asked(&self) -> &Path {
+    #[must_use]
+    pub fn asked(&self) -> &Path {
         &self.asked
     }
 
-    pub(crate) fn handle(&self) -> BorrowedFd<'_> {
+    /// The open handle.
+    #[must_use]
+    pub fn handle(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
 
     /// Its entries, sorted by the bytes of their names. Noted before they are looked at; a listing
     /// that changes meanwhile is given, and spoils the witness.
-    pub(crate) fn entries(&self, witness: &Witness) -> io::Result<Vec<Entry>> {
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn entries(&self, witness: &Witness) -> io::Result<Vec<Entry>> {
         let before = Stamp::of(&self.handle)?;
         witness.observe(Observation::Listing(&self.asked));
         let entries = self.unwitnessed_entries()?;
@@ -80,7 +92,10 @@ impl Directory {
     }
 
     /// Its entries for a message that is kept nowhere.
-    pub(crate) fn unwitnessed_entries(&self) -> io::Result<Vec<Entry>> {
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn unwitnessed_entries(&self) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.handle)? {
             let entry = entry?;
@@ -109,20 +124,29 @@ impl Directory {
     }
 
     /// Opens a directory in it.
-    pub(crate) fn directory(&self, name: &OsStr) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn directory(&self, name: &OsStr) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let handle = beneath::open_from(self.handle(), Path::new(name), flags)?;
         Ok(Self::new(handle, self.asked.join(name)))
     }
 
     /// Opens a file in it for reading.
-    pub(crate) fn file(&self, name: &OsStr) -> io::Result<File> {
+    ///
+    /// # Errors
+    /// Those of the file system; `InvalidInput` for what is no file.
+    pub fn file(&self, name: &OsStr) -> io::Result<File> {
         let flags = READING | OFlags::NOFOLLOW;
         as_file(beneath::open_from(self.handle(), Path::new(name), flags)?.into())
     }
 
     /// Makes a directory in it, or opens the one that is there; true if it is new.
-    pub(crate) fn make(&self, name: &OsStr) -> io::Result<(Self, bool)> {
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn make(&self, name: &OsStr) -> io::Result<(Self, bool)> {
         let mode = Mode::RWXU | Mode::RWXG | Mode::RWXO;
         let is_new = match rustix::fs::mkdirat(&self.handle, name, mode) {
             Ok(()) => true,

@@ -2,11 +2,11 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use cachalot_tools::builtin::files::patch::{Action, Patch};
-use cachalot_tools::{Arguments, Workspace};
 use serde_json::Value;
 
+use super::Operation;
 use super::pattern::{Pattern, SHELL_SYNTAX};
+use crate::Workspace;
 
 /// How a pattern is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,12 +30,17 @@ pub(super) enum Subject {
 
 impl Subject {
     /// What the argument of this name says; `None` if the call has none.
-    pub(super) fn of(tool: &str, name: &str, arguments: &Arguments) -> Option<Self> {
-        if (tool, name) == ("apply_patch", "path") {
-            let patch = arguments.get("patch").and_then(Value::as_str)?;
-            return Some(Self::Paths(paths_of(&Patch::parse(patch).ok()?)));
+    pub(super) fn of(operation: &Operation<'_>, name: &str) -> Option<Self> {
+        let value = operation.arguments.get(name);
+        if TOUCHED.contains(&name) {
+            let mut paths: Vec<String> = value.map(texts).unwrap_or_default();
+            let touched = operation.touches.paths();
+            paths.extend(touched.map(|path| path.to_string_lossy().into_owned()));
+            paths.sort();
+            paths.dedup();
+            return (!paths.is_empty()).then_some(Self::Paths(paths));
         }
-        let value = arguments.get(name)?;
+        let value = value?;
         Some(match (name, value) {
             ("command", Value::String(line)) => Self::Line(line.clone()),
             ("command", Value::Array(_)) => Self::Program(texts(value).join(" ")),
@@ -80,31 +85,11 @@ fn texts(value: &Value) -> Vec<String> {
     }
 }
 
-fn is_path(name: &str) -> bool {
-    const NAMES: [&str; 6] = [
-        "path",
-        "paths",
-        "file",
-        "files",
-        "directory",
-        "working_directory",
-    ];
-    NAMES.contains(&name) || name.ends_with("_path") || name.ends_with("_paths")
-}
+/// Names that stand for every path that a call touches.
+const TOUCHED: [&str; 5] = ["path", "paths", "file", "files", "directory"];
 
-/// The files that a patch changes, and where it moves them.
-fn paths_of(patch: &Patch) -> Vec<String> {
-    let mut paths = Vec::new();
-    for section in &patch.sections {
-        paths.push(section.path.clone());
-        if let Action::Update {
-            move_to: Some(to), ..
-        } = &section.action
-        {
-            paths.push(to.clone());
-        }
-    }
-    paths
+fn is_path(name: &str) -> bool {
+    name == "working_directory" || name.ends_with("_path") || name.ends_with("_paths")
 }
 
 /// The commands that a shell would find in a line, more or less: what stands between its syntax.

@@ -2,10 +2,11 @@
 
 use cachalot_core::tree::Node;
 use cachalot_core::{Place, Problem};
-use cachalot_tools::{Arguments, Workspace};
 
+use super::Operation;
 use super::pattern::Pattern;
 use super::subject::{Reading, Subject};
+use crate::Workspace;
 
 /// A rule: a tool, and what its arguments are.
 #[derive(Debug, Clone)]
@@ -110,14 +111,13 @@ impl Rule {
     /// Whether it speaks of this call. One that names an argument does not speak of calls without it.
     pub(super) fn matches(
         &self,
-        tool: &str,
-        arguments: &Arguments,
+        operation: &Operation<'_>,
         workspace: &Workspace,
         how: Reading,
     ) -> bool {
-        self.tool.matches(tool)
+        self.tool.matches(operation.tool)
             && self.arguments.iter().all(|(name, pattern)| {
-                Subject::of(tool, name, arguments)
+                Subject::of(operation, name)
                     .is_some_and(|subject| subject.is(pattern, workspace, how))
             })
     }

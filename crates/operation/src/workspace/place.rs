@@ -15,14 +15,14 @@ use super::{beneath, names};
 
 /// What a path means.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub struct Place {
     /// The path as it was asked for, absolute; links in it are not followed. What looks at it depends
     /// on these links as well: this is the path to witness.
-    pub(crate) asked: PathBuf,
+    pub asked: PathBuf,
     /// Where it is: without links.
-    pub(crate) real: PathBuf,
+    pub real: PathBuf,
     /// What was there when it was followed.
-    pub(crate) found: Found,
+    pub found: Found,
     /// The directory that it may not leave.
     base: PathBuf,
     /// So many names at its end do not exist.
@@ -31,9 +31,12 @@ pub(crate) struct Place {
 
 /// What was found at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub enum Found {
+    /// Nothing.
     Nothing,
+    /// A regular file.
     File,
+    /// A directory.
     Directory,
     /// Something that reading may wait for, or that is no file at all: what it is.
     Special(&'static str),
@@ -70,12 +73,15 @@ impl Place {
     ///
     /// # Errors
     /// Those of the file system; `InvalidInput` for what is no file.
-    pub(crate) fn open_file(&self) -> io::Result<File> {
+    pub fn open_file(&self) -> io::Result<File> {
         as_file(beneath::open(&self.base, self.relative(), READING)?.into())
     }
 
     /// Opens the directory.
-    pub(crate) fn open_directory(&self) -> io::Result<Directory> {
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn open_directory(&self) -> io::Result<Directory> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let handle = beneath::open(&self.base, self.relative(), flags)?;
         Ok(Directory::new(handle, self.asked.clone()))
@@ -83,7 +89,10 @@ impl Place {
 
     /// The directory that it is in, with those on the way that do not exist: made if `make`. The
     /// paths of those that were made are added to `made`.
-    pub(crate) fn open_parent(&self, made: &mut Vec<PathBuf>) -> io::Result<Directory> {
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn open_parent(&self, made: &mut Vec<PathBuf>) -> io::Result<Directory> {
         let parent = self.relative().parent().unwrap_or(Path::new(""));
         let new = self.missing.saturating_sub(1);
         let old = parent.components().count().saturating_sub(new);
@@ -101,7 +110,7 @@ impl Place {
     }
 
     /// The directories that would have to be made for it.
-    pub(crate) fn new_directories(&self) -> impl Iterator<Item = &Path> {
+    pub fn new_directories(&self) -> impl Iterator<Item = &Path> {
         self.real
             .ancestors()
             .skip(1)
@@ -110,7 +119,8 @@ impl Place {
 
     /// The nearest directory that exists, and the first name that does not; `None` if all of it is
     /// there.
-    pub(crate) fn first_missing(&self) -> Option<io::Result<(Directory, &OsStr)>> {
+    #[must_use]
+    pub fn first_missing(&self) -> Option<io::Result<(Directory, &OsStr)>> {
         let missing = self.real.ancestors().nth(self.missing.checked_sub(1)?)?;
         let directory = missing.parent()?;
         let relative = directory.strip_prefix(&self.base).unwrap_or(Path::new(""));
@@ -121,7 +131,8 @@ impl Place {
     }
 
     /// Whether links were followed on the way.
-    pub(crate) fn is_behind_links(&self) -> bool {
+    #[must_use]
+    pub fn is_behind_links(&self) -> bool {
         let mut literal = PathBuf::new();
         for component in self.asked.components() {
             match component {
@@ -135,7 +146,8 @@ impl Place {
     }
 
     /// The directory that confines it.
-    pub(crate) fn base(&self) -> &Path {
+    #[must_use]
+    pub fn base(&self) -> &Path {
         &self.base
     }
 
@@ -158,7 +170,7 @@ pub(super) fn as_file(file: File) -> io::Result<File> {
 
 /// Which file, in which state: as far as a status tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub struct Stamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -168,12 +180,18 @@ pub(crate) struct Stamp {
 
 impl Stamp {
     /// Of what a handle is open on.
-    pub(crate) fn of(handle: impl AsFd) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn of(handle: impl AsFd) -> io::Result<Self> {
         Ok(Self::from(&rustix::fs::fstat(handle)?))
     }
 
     /// Of what has a name in a directory, be it a link; `None` if nothing has.
-    pub(crate) fn at(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<Self>> {
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn at(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<Self>> {
         match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(status) => Ok(Some(Self::from(&status))),
             Err(rustix::io::Errno::NOENT) => Ok(None),
@@ -182,7 +200,8 @@ impl Stamp {
     }
 
     /// Whether a path leads to the same file, whatever its state.
-    pub(crate) fn is_at(&self, path: &Path) -> bool {
+    #[must_use]
+    pub fn is_at(&self, path: &Path) -> bool {
         use std::os::unix::fs::MetadataExt as _;
         std::fs::metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == (self.device, self.inode))
     }

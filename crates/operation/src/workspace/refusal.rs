@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::tool::Output;
-
 /// Why a path is refused, in words for a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -60,10 +58,4 @@ pub enum Refusal {
         /// The system's words.
         reason: String,
     },
-}
-
-impl From<Refusal> for Output {
-    fn from(refusal: Refusal) -> Self {
-        Self::error(refusal.to_string())
-    }
 }

@@ -1,0 +1,16 @@
+//! Operations: what a call touches, the workspace that confines it, and the one matcher of permission
+//! rules.
+//!
+//! Tools declare what a call touches ([`Touches`]). Permission rules, hook conditions and approvals
+//! match on that, never on the spelling of an argument.
+
+pub mod permissions;
+pub mod touches;
+pub mod workspace;
+
+pub use permissions::{Decision, Operation, Permissions};
+pub use touches::{Command, CommandText, Touches};
+pub use workspace::Workspace;
+
+/// Arguments of a call, by name.
+pub type Arguments = serde_json::Map<String, serde_json::Value>;

@@ -1,0 +1,280 @@
+//! What the arguments of a call name, by their names and by what the schema says of them: for tools
+//! that do not declare it themselves, such as those of MCP servers.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use url::Url;
+
+use super::{Command, CommandText, Touches};
+use crate::Arguments;
+
+/// Nesting of arguments that is looked at. Deeper values are taken for what the argument is.
+const DEPTH: usize = 32;
+
+/// Words that make an argument a path if its name is one of them, or ends in one.
+const PATHS: [&str; 17] = [
+    "path",
+    "paths",
+    "file",
+    "files",
+    "filename",
+    "filenames",
+    "filepath",
+    "directory",
+    "directories",
+    "dir",
+    "dirs",
+    "folder",
+    "folders",
+    "source",
+    "destination",
+    "cwd",
+    "root",
+];
+
+/// Names of arguments that are paths if they are the whole name.
+const WHOLE_PATHS: [&str; 6] = ["src", "dst", "dest", "target", "from", "to"];
+
+/// Words that make an argument a command if its name is one of them, or ends in one.
+const COMMANDS: [&str; 5] = ["command", "commands", "cmd", "cmds", "commandline"];
+
+/// What an argument is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Path,
+    Command,
+    Other,
+}
+
+impl Touches {
+    /// What the arguments of a call name, as far as the names of the arguments, their `format` in
+    /// the schema, and their values show it:
+    ///
+    /// - paths: `path`, `paths`, `file`, `directory`, `source`, `destination`, names that end in
+    ///   these (`file_path`, `outputDir`), `format: path`, and `file://` addresses anywhere. They are
+    ///   writes unless the tool is `read_only`;
+    /// - commands: `command`, `cmd` (a list is a program and its arguments);
+    /// - addresses: every text that is one.
+    #[must_use]
+    pub fn declared(schema: &Value, arguments: &Arguments, read_only: bool) -> Self {
+        let mut found = Self::default();
+        for (name, value) in arguments {
+            let property = &schema["properties"][name];
+            gather(
+                purpose(name, property),
+                value,
+                property,
+                read_only,
+                &mut found,
+                0,
+            );
+        }
+        found
+    }
+}
+
+fn gather(
+    purpose: Purpose,
+    value: &Value,
+    schema: &Value,
+    read_only: bool,
+    found: &mut Touches,
+    depth: usize,
+) {
+    match value {
+        Value::String(text) => take(purpose, text, read_only, found),
+        Value::Array(items)
+            if purpose == Purpose::Command && items.iter().all(Value::is_string) =>
+        {
+            let words = items.iter().filter_map(Value::as_str).map(str::to_owned);
+            let words: Vec<String> = words.collect();
+            if !words.is_empty() {
+                found.commands.push(Command {
+                    text: CommandText::Program(words),
+                    directory: None,
+                });
+            }
+        }
+        Value::Array(items) if depth < DEPTH => {
+            for item in items {
+                gather(purpose, item, &schema["items"], read_only, found, depth + 1);
+            }
+        }
+        Value::Object(fields) if depth < DEPTH => {
+            for (name, value) in fields {
+                let property = &schema["properties"][name];
+                let inner = match self::purpose(name, property) {
+                    Purpose::Other => purpose,
+                    inner => inner,
+                };
+                gather(inner, value, property, read_only, found, depth + 1);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn take(purpose: Purpose, text: &str, read_only: bool, found: &mut Touches) {
+    let mut path = |path: PathBuf| match read_only {
+        true => found.reads.push(path),
+        false => found.writes.push(path),
+    };
+    if let Some(file) = file_of(text) {
+        path(file);
+        return;
+    }
+    match purpose {
+        Purpose::Path if !text.is_empty() => path(PathBuf::from(text)),
+        Purpose::Command if !text.trim().is_empty() => found.commands.push(Command {
+            text: CommandText::Line(text.to_owned()),
+            directory: None,
+        }),
+        _ => {}
+    }
+    let is_url = || Url::parse(text.trim()).is_ok_and(|url| url.has_host());
+    if text.contains("://") && is_url() {
+        found.urls.push(text.trim().to_owned());
+    }
+}
+
+/// The path that a `file:` address names.
+#[must_use]
+pub fn file_of(text: &str) -> Option<PathBuf> {
+    let text = text.trim();
+    let scheme = text.get(..5)?;
+    if !scheme.eq_ignore_ascii_case("file:") {
+        return None;
+    }
+    let url = Url::parse(text).ok();
+    let path = url.and_then(|url| url.to_file_path().ok());
+    // An address with a host is read as a path all the same: servers differ.
+    Some(path.unwrap_or_else(|| Path::new(text[5..].trim_start_matches("//")).to_owned()))
+}
+
+fn purpose(name: &str, schema: &Value) -> Purpose {
+    let words = words(name);
+    let last = words.last().map(String::as_str).unwrap_or_default();
+    let whole = words.concat();
+    let is_format = |formats: &[&str]| {
+        schema["format"]
+            .as_str()
+            .is_some_and(|format| formats.contains(&format))
+    };
+    if is_format(&["path", "file-path", "file", "directory", "directory-path"])
+        || PATHS.contains(&last)
+        || PATHS.contains(&whole.as_str())
+        || WHOLE_PATHS.contains(&whole.as_str())
+    {
+        return Purpose::Path;
+    }
+    match COMMANDS.contains(&last) || COMMANDS.contains(&whole.as_str()) {
+        true => Purpose::Command,
+        false => Purpose::Other,
+    }
+}
+
+/// The words of a name, lower case: those of `filePath`, `file_path` and `file-path` are the same.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for sign in name.chars() {
+        let begins = sign.is_uppercase() && was_lower;
+        was_lower = sign.is_lowercase() || sign.is_numeric();
+        if (begins || !sign.is_alphanumeric()) && words.last().is_some_and(|word| !word.is_empty())
+        {
+            words.push(String::new());
+        }
+        if sign.is_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
+            word.extend(sign.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn declared(arguments: Value, read_only: bool) -> Touches {
+        Touches::declared(&json!({}), arguments.as_object().unwrap(), read_only)
+    }
+
+    #[test]
+    fn paths_are_known_by_the_names_of_arguments() {
+        for name in [
+            "path",
+            "Path",
+            "paths",
+            "file",
+            "file_path",
+            "filePath",
+            "outputDir",
+            "source",
+            "destination",
+            "notebook-path",
+            "src",
+            "cwd",
+            "rootDirectory",
+        ] {
+            let touches = declared(json!({ name: ".env" }), true);
+            assert_eq!(touches.reads, [PathBuf::from(".env")], "{name}");
+        }
+        for name in ["content", "pathological", "profile", "x", "description"] {
+            let touches = declared(json!({ name: ".env" }), true);
+            assert_eq!(touches, Touches::default(), "{name}");
+        }
+    }
+
+    #[test]
+    fn lists_and_objects_are_looked_into() {
+        let touches = declared(
+            json!({"paths": ["a", "b"], "edits": [{"file": "c", "text": "d"}], "files": [{"name": "e"}]}),
+            false,
+        );
+        let writes: Vec<_> = touches
+            .writes
+            .iter()
+            .map(|path| path.to_str().unwrap())
+            .collect();
+        assert_eq!(writes, ["a", "b", "c", "e"]);
+        assert!(touches.reads.is_empty());
+    }
+
+    #[test]
+    fn addresses_and_schemas_say_more() {
+        let touches = declared(
+            json!({"uri": "file:///etc/pass%77d", "page": "https://a.example/x"}),
+            true,
+        );
+        assert_eq!(touches.reads, [PathBuf::from("/etc/passwd")]);
+        assert_eq!(touches.urls, ["https://a.example/x"]);
+        let schema = json!({"properties": {"x": {"format": "path"}}});
+        let arguments = json!({"x": "a"});
+        let touches = Touches::declared(&schema, arguments.as_object().unwrap(), true);
+        assert_eq!(touches.reads, [PathBuf::from("a")]);
+    }
+
+    #[test]
+    fn commands_are_lines_or_programs() {
+        let touches = declared(json!({"cmd": "ls -l", "command": ["rm", "x"]}), false);
+        let texts: Vec<_> = touches
+            .commands
+            .into_iter()
+            .map(|command| command.text)
+            .collect();
+        assert_eq!(
+            texts,
+            [
+                CommandText::Line("ls -l".to_owned()),
+                CommandText::Program(vec!["rm".to_owned(), "x".to_owned()]),
+            ]
+        );
+    }
+}
