@@ -77,8 +77,8 @@ pub(crate) struct Turn<'a> {
     breaks: Vec<Diagnosis>,
     /// The same of the last answer, before it is told.
     broken: Option<Diagnosis>,
-    /// Whether a hook wanted the turn to go on.
-    is_going_on: bool,
+    /// How often a stop hook did not accept an answer, so that the turn went on.
+    continuations: u32,
     /// Whether the conversation was to be summarized because the model did not take it.
     has_overflowed: bool,
     /// What had been spent before the turn, and in it on what is no part of answering.
@@ -143,7 +143,7 @@ impl<'a> Turn<'a> {
             synthetic: None,
             breaks: Vec::new(),
             broken: None,
-            is_going_on: false,
+            continuations: 0,
             has_overflowed: false,
         }
     }
@@ -216,9 +216,10 @@ impl<'a> Turn<'a> {
             Ok(reply) => reply,
             Err(next) => return Ok(next),
         };
-        let (reason, heard) = (reply.stop.clone(), self.heard_of(&reply));
+        let (reason, mut heard) = (reply.stop.clone(), self.heard_of(&reply));
         let conversation = &self.desk.conversation;
         let said = Said::of(reply, conversation.calls(), conversation.may_call());
+        heard.text.clone_from(&said.text);
         if is_visible(&said.text) {
             self.text = said.text;
         }

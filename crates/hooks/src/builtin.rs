@@ -76,6 +76,14 @@ pub trait Builtin: Send + Sync {
         Vec::new()
     }
 
+    /// Returns whether it runs after all other hooks of an event, wherever the configuration names it.
+    /// At `stop`, [`Answer::rejected`](crate::input::Answer::rejected) then holds the decision of all
+    /// others.
+    fn runs_last(&self, event: Event) -> bool {
+        let _ = event;
+        false
+    }
+
     /// Hears, and says.
     ///
     /// # Errors

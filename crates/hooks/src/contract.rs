@@ -160,7 +160,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         Parallel,
         Nothing,
         &[],
-        &[Field::Usage],
+        &[Field::Usage, Field::Text],
     ),
     of_tools(
         Event::ToolInputTransform,

@@ -69,6 +69,8 @@ struct Ready {
     /// The number of the first hook of the event that runs the same in the same words: of those, one
     /// is told.
     same_as: usize,
+    /// Whether it runs after all others of the event ([`crate::Builtin::runs_last`]).
+    runs_last: bool,
 }
 
 impl Hooks {

@@ -143,9 +143,13 @@ impl Turn<'_> {
                 input.usage = usage;
                 input.cost = (cost.unpriced == 0).then_some(cost);
                 input.answer = Some(Answer {
+                    text: answer.text.clone(),
                     finish: Some(answer.finish.clone()),
                     ..Answer::default()
                 });
+                // The request: the conversation without the answer to it.
+                input.messages = self.desk.conversation.prompt().messages();
+                input.messages.pop();
             })
             .await;
         let takes = self.desk.conversation.model().limits().context;
@@ -176,15 +180,18 @@ impl Turn<'_> {
             usage: reply.usage,
             cost: self.desk.conversation.model().cost_of(reply),
             finish: reply.stop.clone(),
+            text: String::new(),
         }
     }
 }
 
-/// What an answer used.
+/// An answer of a model, as hooks are told of it.
 pub(super) struct Heard {
     usage: Option<Usage>,
     cost: Cost,
     finish: StopReason,
+    /// All of its text.
+    pub(super) text: String,
 }
 
 /// What to say when a conversation comes near to what its model takes; once in a session.

@@ -17,6 +17,10 @@ use crate::{Error, ErrorKind};
 /// What a model is told by a stop hook that does not say why it should go on.
 const GO_ON: &str = "Go on: you are not done yet.";
 
+/// Maximum number of answers in a turn that stop hooks may reject. Each costs a model call. Claude Code
+/// has the same limit.
+const MOST_CONTINUATIONS: u32 = 8;
+
 impl Turn<'_> {
     /// What becomes of a turn whose last word was the model's.
     pub(super) async fn answered(
@@ -56,7 +60,7 @@ impl Turn<'_> {
     /// not think so. Then what that one says is held.
     ///
     /// # Errors
-    /// The turn has to end before they have had their say.
+    /// The turn has to end before they have had their say, or although they do not accept the answer.
     pub(super) async fn goes_on(&mut self, stop: &Stop) -> Result<bool, Stop> {
         if !self.desk.herald.wants(When::Stop) {
             return Ok(false);
@@ -74,8 +78,13 @@ impl Turn<'_> {
             return Ok(false);
         };
         let why = if is_visible(&why) { &why } else { GO_ON };
+        if self.continuations >= MOST_CONTINUATIONS {
+            return Err(Stop::Hook(format!(
+                "stop hooks rejected {MOST_CONTINUATIONS} answers of this turn and reject the next one: {why} (a hook that is told `stop_hook_active: true` should let the turn end)"
+            )));
+        }
         self.desk.conversation.hold(Some(Message::user(why)));
-        self.is_going_on = true;
+        self.continuations += 1;
         Ok(true)
     }
 
@@ -101,10 +110,11 @@ impl Turn<'_> {
             text: self.text.clone(),
             finish: self.finish.clone(),
             synthetic: self.synthetic.is_some(),
-            stop_hook_active: self.is_going_on,
+            stop_hook_active: self.continuations > 0,
             calls: self.calls.clone(),
             worth: self.worth(),
             added_by,
+            rejected: None,
         }
     }
 

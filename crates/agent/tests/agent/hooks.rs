@@ -115,6 +115,11 @@ async fn a_model_call_tells_what_is_sent_and_what_it_cost() {
     assert_eq!(cost, report.sum.paid.cost.picodollars);
     let output: u64 = after.iter().map(|input| input.usage.unwrap().output).sum();
     assert_eq!(output, report.sum.usage.output);
+    let texts: Vec<_> = after
+        .iter()
+        .map(|input| (input.answer.clone().unwrap().text, input.messages.len()))
+        .collect();
+    assert_eq!(texts, [(String::new(), 1), ("It says A.".to_owned(), 3)]);
     let stop = world.ear.heard_of(Event::Stop).pop().unwrap();
     let answer = stop.answer.unwrap();
     assert_eq!((&*answer.text, answer.synthetic), ("It says A.", false));
@@ -367,6 +372,33 @@ async fn a_stop_hook_that_is_never_content_is_bounded() {
         (report.stop, report.text.as_str()),
         (Stop::Iterations(3), "2")
     );
+    world.check();
+}
+
+/// Each rejected answer costs a model call: after eight of them the turn ends, whatever hooks want.
+#[tokio::test]
+async fn a_stop_hook_that_is_never_content_ends_after_eight_rounds() {
+    let replies = (0..9)
+        .map(|at| ScriptedReply::text(at.to_string()))
+        .collect();
+    let mut world = World::new(Wire::Messages, TALKER, replies).await;
+    world.hooks = vec![entry(Event::Stop, Dialect::Claude)];
+    world
+        .ear
+        .on(Event::Stop, |_| Some(Says::This(blocks("More."))));
+    world.ear.listen([Event::TurnEnd]);
+    let mut chat = world.chat().await;
+    let report = world.turn(&mut chat, "go").await;
+    let Stop::Hook(why) = &report.stop else {
+        panic!("{:?}", report.stop)
+    };
+    assert!(why.contains("rejected 8 answers"), "{why}");
+    assert!(
+        why.contains("More.") && why.contains("stop_hook_active"),
+        "{why}"
+    );
+    assert_eq!((&*report.text, report.sum.model_calls), ("8", 9));
+    assert_eq!(reasons(&world), ["hook_blocked"]);
     world.check();
 }
 

@@ -1,18 +1,21 @@
 //! Answers of turns that are given again, for as long as what they were made from.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_agent::Provenance;
+use cachalot_agent::{Cancel, Provenance};
 use cachalot_cache::{Bounds, Cache, Ledger, Mode, Options};
 use cachalot_core::{Clock, ManualClock, Seals};
 use cachalot_hooks::builtin::cache_response::{CacheResponse, Opener, Store};
+use cachalot_hooks::{Dialect, Event};
 use cachalot_memory::in_process::InProcessMemory;
-use cachalot_simulator::ScriptedReply;
+use cachalot_simulator::{Fault, ScriptedReply};
 use cachalot_tools::{About, Arguments, CacheClass, Context, Output, Tool};
 use serde_json::json;
 
+use crate::ear::{Says, blocks, entry};
 use crate::world::{NOW, Wire, World};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -105,5 +108,57 @@ async fn a_turn_is_asked_again_once_what_its_tools_found_has_expired() {
     // It has called no tool, and lasts for its hour.
     assert!(is_given_again(&world, "One and one?").await);
     assert!(!is_given_again(&world, "What is new?").await);
+    world.check();
+}
+
+/// A world in which a stop hook of another runtime rejects answers while `is_strict` holds.
+async fn judged(replies: Vec<ScriptedReply>) -> (World, Arc<AtomicBool>) {
+    let (mut world, _) = world(replies).await;
+    world.hooks = vec![entry(Event::Stop, Dialect::Claude)];
+    let is_strict = Arc::new(AtomicBool::new(false));
+    let strict = Arc::clone(&is_strict);
+    world.ear.on(Event::Stop, move |_| {
+        let rejects = strict.load(Ordering::SeqCst);
+        rejects.then(|| Says::This(blocks("Not like this.")))
+    });
+    (world, is_strict)
+}
+
+fn fails() -> ScriptedReply {
+    ScriptedReply::default().with_fault(Fault::status(400))
+}
+
+#[tokio::test]
+async fn a_rejected_answer_is_not_given_again_although_the_turn_failed_behind_it() {
+    let replies = vec![
+        ScriptedReply::text("half"),
+        fails(),
+        ScriptedReply::text("whole"),
+    ];
+    let (world, is_strict) = judged(replies).await;
+    is_strict.store(true, Ordering::SeqCst);
+    let mut chat = world.chat().await;
+    chat.turn("Go.", &Cancel::default()).await.unwrap_err();
+    is_strict.store(false, Ordering::SeqCst);
+    assert!(!is_given_again(&world, "Go.").await);
+    assert!(is_given_again(&world, "Go.").await);
+    world.check();
+}
+
+#[tokio::test]
+async fn a_rejected_replay_is_not_given_again_although_the_turn_failed_behind_it() {
+    let replies = vec![
+        ScriptedReply::text("old"),
+        fails(),
+        ScriptedReply::text("new"),
+    ];
+    let (world, is_strict) = judged(replies).await;
+    assert!(!is_given_again(&world, "Go.").await);
+    assert!(is_given_again(&world, "Go.").await);
+    is_strict.store(true, Ordering::SeqCst);
+    let mut chat = world.chat().await;
+    chat.turn("Go.", &Cancel::default()).await.unwrap_err();
+    is_strict.store(false, Ordering::SeqCst);
+    assert!(!is_given_again(&world, "Go.").await);
     world.check();
 }

@@ -1,7 +1,9 @@
 //! Answers that are given again: `cache_response`.
 //!
 //! Both legs of it: at `pre_user_turn` a question is looked up, and either answered or led by a ticket;
-//! at `stop` the ticket is ended with the answer, which is stored if it may be given again. Whether an
+//! at `stop`, behind all other hooks, the ticket is ended with the answer, which is stored if it may be
+//! given again. An answer that a stop hook rejects is never stored, and a stored one that it rejects is
+//! erased before the turn goes on: no crash in between leaves it behind. Whether an
 //! answer may still be served, for how long, and what it cost and saves is the engine's; what a question
 //! is, and which answers are worth keeping, is decided here.
 
@@ -117,14 +119,16 @@ impl Builtin for CacheResponse {
         }
     }
 
+    /// An answer is stored only if all other stop hooks accept it.
+    fn runs_last(&self, event: Event) -> bool {
+        event == Event::Stop
+    }
+
     async fn run(&self, _arguments: &[String], input: &Input) -> Result<Output, Fault> {
         match input.event {
             Event::PreUserTurn => self.begin(input).await,
             Event::Stop => self.finish(input).await,
-            Event::TurnEnd => {
-                drop(self.turns.take(input));
-                Ok(Output::default())
-            }
+            Event::TurnEnd => self.end(input).await,
             Event::SessionEnd => {
                 self.turns.end_session(&input.session_id);
                 Ok(Output::default())

@@ -124,6 +124,8 @@ pub enum Field {
     Messages,
     /// `usage`, `cost` (absent: unpriced), `finish_reason`.
     Usage,
+    /// `stop_response`: the text of one answer of the model.
+    Text,
     /// `tool_name`, `tool_use_id`, `tool_category`, `tool_read_only`, `tool_input`.
     Tool,
     /// `tool_response`, `tool_error`.
@@ -171,6 +173,7 @@ impl Field {
             Self::Prompt => &["prompt", "fresh", "implicit", "prefix"],
             Self::Messages => &["messages", "unsent"],
             Self::Usage => &["usage", "cost", "finish_reason"],
+            Self::Text => &["stop_response"],
             Self::Tool => &[
                 "tool_name",
                 "tool_use_id",

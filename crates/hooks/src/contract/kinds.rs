@@ -149,7 +149,11 @@ pub static INPUTS: &[Key] = &[
     key("tool_input", Kind::Mapping, "The arguments."),
     key("tool_response", Kind::Text, "What the tool answered."),
     key("tool_error", Kind::Flag, "Whether it failed."),
-    key("stop_response", Kind::Text, "The model's last text."),
+    key(
+        "stop_response",
+        Kind::Text,
+        "The model's last text, whole; after a model call the text of that answer.",
+    ),
     key(
         "synthetic",
         Kind::Flag,

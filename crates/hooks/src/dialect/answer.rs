@@ -46,6 +46,7 @@ pub(super) fn read(
     };
     answer.decide(&mut output)?;
     answer.permit(&mut output)?;
+    answer.advise(entry, &mut output);
     answer.halt(&mut output)?;
     answer.rewrite_input(&mut output)?;
     answer.rewrite_messages(&mut output)?;
@@ -181,6 +182,21 @@ impl<'a> Answer<'a> {
             output.permission = Some((decision, text(said, "message")?));
         }
         Ok(())
+    }
+
+    /// Claude Code goes on with what a `Stop` hook adds, as with the reason of one that blocks. Behind a
+    /// background hook, the turn is over: what it adds is context of the next one.
+    fn advise(&self, entry: &Entry, output: &mut Output) {
+        let goes_on = self.dialect == Dialect::Claude && self.event == Event::Stop;
+        if !goes_on || entry.definition.background.is_some() {
+            return;
+        }
+        if let Some(context) = output.additional_context.take() {
+            output.block = match output.block.take() {
+                Some(reason) if !reason.is_empty() => Some(format!("{reason}\n{context}")),
+                _ => Some(context),
+            };
+        }
     }
 
     /// `continue: false`, `stop_reason`.

@@ -158,6 +158,14 @@ fn write(field: Field, input: &Input, told: &mut Map<String, Value>) {
         Field::Prompt => write_prompt(input, told),
         Field::Messages => write_messages(input, told),
         Field::Usage => write_usage(input, told),
+        Field::Text => {
+            let answer = input.answer.as_ref();
+            put_some(
+                told,
+                "stop_response",
+                answer.map(|answer| answer.text.as_str()),
+            );
+        }
         Field::Tool => write_tool(input, told),
         Field::ToolResponse => write_response(input, told),
         Field::Answer => write_answer(input, told),

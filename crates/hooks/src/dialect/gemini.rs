@@ -1,7 +1,7 @@
 //! Gemini CLI's words.
 
 use cachalot_core::clock::iso8601;
-use cachalot_model::Role;
+use cachalot_model::{Role, StopReason};
 use serde_json::{Map, Value, json};
 
 use super::docker_agent;
@@ -141,6 +141,17 @@ fn request(input: &Input) -> Value {
     json!({"model": model, "messages": messages(input), "config": {}})
 }
 
+/// The end of the answer, in the words of Gemini's API.
+fn finish_reason(input: &Input) -> &'static str {
+    let answer = input.answer.as_ref();
+    match answer.and_then(|answer| answer.finish.as_ref()) {
+        None | Some(StopReason::End | StopReason::StopText | StopReason::ToolUse) => "STOP",
+        Some(StopReason::Length) => "MAX_TOKENS",
+        Some(StopReason::Refusal) => "SAFETY",
+        Some(StopReason::Other(_)) => "OTHER",
+    }
+}
+
 fn response(input: &Input) -> Value {
     let text = input
         .answer
@@ -150,7 +161,7 @@ fn response(input: &Input) -> Value {
         "text": text,
         "candidates": [{
             "content": {"role": "model", "parts": [text]},
-            "finishReason": "STOP",
+            "finishReason": finish_reason(input),
         }],
     });
     if let Some(usage) = &input.usage {

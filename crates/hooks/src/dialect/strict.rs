@@ -71,6 +71,9 @@ pub(super) fn check(
                     "strict output: `{key}` is no key of `hook_specific_output`"
                 ));
             }
+            // The agent goes on with it.
+            Some(Honoured::AdditionalContext)
+                if dialect == Dialect::Claude && entry.event == Event::Stop => {}
             Some(what) if !entry.event.contract().honours(what) => {
                 return Err(format!(
                     "strict output: `{key}` is not honoured on `{}`",

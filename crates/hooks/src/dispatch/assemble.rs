@@ -63,7 +63,12 @@ fn ready(
         .iter()
         .position(|other| is_same(&other.entry, &entry))
         .unwrap_or(before.len());
+    let builtin = match &entry.definition.action {
+        Action::Builtin { name, .. } => surroundings.builtins.get(name),
+        _ => None,
+    };
     Ok(Ready {
+        runs_last: builtin.is_some_and(|builtin| builtin.runs_last(entry.event)),
         entry,
         handler,
         same_as,

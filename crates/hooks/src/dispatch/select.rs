@@ -20,17 +20,22 @@ pub(super) fn told<'a>(ready: &'a [Ready], input: &Input, sessions: &Sessions) -
     told.retain(|(at, ready)| {
         !ready.entry.definition.once || sessions.is_first(&input.session_id, input.event, *at)
     });
+    // A stable sort: the others stay in the order of the configuration.
+    told.sort_by_key(|(_, ready)| ready.runs_last);
     told.into_iter().map(|(_, ready)| ready).collect()
 }
 
 /// The hooks that are told together: where an event goes from one to the next, each by itself;
-/// otherwise all, but those that wait for the ones before them begin a wave.
+/// otherwise all, but those that wait for the ones before them begin a wave, and those that run last are
+/// one.
 pub(super) fn waves<'a, 'b>(
     contract: &Contract,
     told: &'b [&'a Ready],
 ) -> impl Iterator<Item = &'b [&'a Ready]> {
     let all_wait = contract.order == Order::Sequential;
-    told.chunk_by(move |_, next| !all_wait && !next.entry.definition.sequential)
+    told.chunk_by(move |before, next| {
+        !all_wait && !next.entry.definition.sequential && before.runs_last == next.runs_last
+    })
 }
 
 fn is_for(ready: &Ready, input: &Input) -> bool {

@@ -40,6 +40,7 @@ impl Tally {
                 self.hear(entry, output);
                 self.honour(output);
                 self.rewrite(entry, output, input);
+                self.reject(input);
             }
             Err(fault) => self.fail(entry, fault),
         }
@@ -100,6 +101,13 @@ impl Tally {
                 before.push_str(&reason);
             }
             none => *none = Some(reason),
+        }
+    }
+
+    /// Handlers that come later see that the answer is not accepted.
+    fn reject(&self, input: &mut Input) {
+        if let Some(answer) = &mut input.answer {
+            answer.rejected.clone_from(&self.verdict.goes_on);
         }
     }
 

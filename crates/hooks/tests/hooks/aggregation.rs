@@ -1,16 +1,19 @@
 //! What handlers say together: deny before ask before allow, and the order of the configuration.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use cachalot_core::Spend;
 use cachalot_hooks::contract::{Blocks, Honoured};
 use cachalot_hooks::{
-    CONTRACTS, Decision, Dialect, Event, Fault, Input, Output, Synthetic, Verdict,
+    Builtin, Builtins, CONTRACTS, Decision, Dialect, Event, Fault, Hooks, Input, Output, Synthetic,
+    Verdict,
 };
 use proptest::prelude::*;
 
-use crate::made::Made;
+use crate::made::{Made, Nobody, entry, surroundings};
 
 fn decides(decision: Decision, reason: &str) -> Output {
     Output {
@@ -83,6 +86,75 @@ async fn the_most_restrictive_decision_counts() {
         .says(decides(Allow, "a"))
         .says(decides(Ask, "b"));
     assert_eq!(made.verdict().await.decision, Some((Ask, "b".to_owned())));
+}
+
+/// A builtin that judges last, and notes what the others decided.
+struct Last(Arc<Mutex<Vec<Option<String>>>>);
+
+#[async_trait]
+impl Builtin for Last {
+    fn name(&self) -> &'static str {
+        "last"
+    }
+
+    fn about(&self) -> &'static str {
+        "Notes what all others decided."
+    }
+
+    fn events(&self) -> &'static [Event] {
+        &[Event::Stop, Event::TurnEnd]
+    }
+
+    fn runs_last(&self, event: Event) -> bool {
+        event == Event::Stop
+    }
+
+    async fn run(&self, _: &[String], input: &Input) -> Result<Output, Fault> {
+        let rejected = input
+            .answer
+            .as_ref()
+            .and_then(|answer| answer.rejected.clone());
+        self.0.lock().unwrap().push(rejected);
+        Ok(Output::default())
+    }
+}
+
+/// Wherever the configuration names it, and however long the others take.
+#[tokio::test]
+async fn who_judges_last_is_told_what_all_others_decided() {
+    let slow = || {
+        let mut slow = entry(Event::Stop, "say", &[]);
+        slow.dialect = Dialect::Claude;
+        slow.definition.action = cachalot_hooks::Action::Command {
+            line: "sleep 0.2; echo no >&2; exit 2".to_owned(),
+        };
+        slow
+    };
+    for (entries, expected) in [
+        (
+            vec![entry(Event::Stop, "last", &[]), slow()],
+            Some("no".to_owned()),
+        ),
+        (
+            vec![slow(), entry(Event::Stop, "last", &[])],
+            Some("no".to_owned()),
+        ),
+        (vec![entry(Event::Stop, "last", &[])], None),
+    ] {
+        let noted = Arc::default();
+        let mut builtins = Builtins::default();
+        builtins
+            .register(Arc::new(Last(Arc::clone(&noted))))
+            .unwrap();
+        let hooks = Hooks::assemble(entries, &Nobody, &surroundings(builtins)).unwrap();
+        let input = Input {
+            event: Event::Stop,
+            answer: Some(cachalot_hooks::input::Answer::default()),
+            ..Input::default()
+        };
+        hooks.fire(input).await;
+        assert_eq!(*noted.lock().unwrap(), [expected]);
+    }
 }
 
 #[tokio::test]

@@ -1,11 +1,13 @@
 //! The first leg: a question is answered, or led.
 
-use cachalot_cache::{Begun, Join, Mode, Policy, Reason, Share};
+use std::sync::Arc;
+
+use cachalot_cache::{Begun, Join, Key, Mode, Policy, Reason, Share};
 
 use super::question::Question;
 use super::settings::Settings;
 use super::store::FlatFile;
-use super::turns::{Running, Turn};
+use super::turns::{Replayed, Running, Turn};
 use super::{CacheResponse, replay, settings_of};
 use crate::input::Input;
 use crate::output::{Fault, Output};
@@ -84,7 +86,10 @@ impl CacheResponse {
                 Ok(Begun::Served(outcome)) => {
                     let form = question.form.as_ref();
                     match replay::of_entry(&outcome, form, &*self.clock).await {
-                        Ok(output) => return output,
+                        Ok(output) => {
+                            self.replay(&question, outcome.key, input);
+                            return output;
+                        }
                         Err(why) => match without_the_entry(mode) {
                             Some(next) => mode = next,
                             None => return blocked(&format!("frozen: {why}")),
@@ -131,6 +136,7 @@ impl CacheResponse {
                 Ok(Some(text)) => {
                     let form = question.form.as_ref();
                     if let Ok(output) = replay::of_file(text, &file.name(), form) {
+                        self.replay(&question, Key::of(&question.call()), input);
                         return output;
                     }
                 }
@@ -159,9 +165,25 @@ impl CacheResponse {
         ticket: Option<cachalot_cache::Ticket>,
         input: &Input,
     ) -> Output {
-        let running = Running { question, ticket };
+        let running = Running {
+            question,
+            ticket,
+            rejected: None,
+        };
         self.turns.put(input, Turn::Runs(Box::new(running)));
         Output::default()
+    }
+
+    /// Notes that the cache answers: a stop hook may still reject the answer.
+    fn replay(&self, question: &Question, key: Key, input: &Input) {
+        let replayed = Replayed {
+            store: Arc::clone(&question.store),
+            matched: question.matched.clone(),
+            key,
+            is_read_only: matches!(question.mode, Mode::ReadOnly | Mode::Frozen),
+            is_rejected: false,
+        };
+        self.turns.put(input, Turn::Replayed(replayed));
     }
 }
 

@@ -23,7 +23,11 @@ pub(super) fn judge(
         calls,
         worth: _,
         added_by,
+        rejected,
     } = answer;
+    if let Some(why) = rejected {
+        return Err(not_accepted(why));
+    }
     if *synthetic {
         return Err("a hook answered".to_owned());
     }
@@ -58,6 +62,15 @@ pub(super) fn judge(
         )),
         _ => Ok(()),
     }
+}
+
+/// The reason not to keep an answer that a stop hook rejected.
+pub(super) fn not_accepted(why: &str) -> String {
+    /// Longest part of the hook's own words, in characters.
+    const SHOWN: usize = 200;
+    let line = why.lines().next().unwrap_or_default();
+    let shown: String = line.chars().take(SHOWN).collect();
+    format!("a stop hook did not accept the answer: {shown}")
 }
 
 /// Why a text may not be given again.

@@ -2,57 +2,91 @@
 
 use std::time::Duration;
 
-use cachalot_cache::{Filter, Mode, Product, Reason, Settled, Ticket};
+use cachalot_cache::{Filter, Mode, Product, Reason, Ticket};
 use cachalot_core::{Millis, Spend};
 
 use super::CacheResponse;
 use super::begin::policy;
-use super::eligible::{judge, judge_text};
+use super::eligible::{judge, judge_text, not_accepted};
 use super::kept::Kept;
 use super::question::Question;
 use super::store::FlatFile;
-use super::turns::{Running, Stored, Turn};
+use super::turns::{Rejected, Replayed, Running, Turn};
 use crate::builtin::redact_secrets::{self, Masks};
 use crate::input::{Answer, Input};
 use crate::output::{Fault, Output};
 
 impl CacheResponse {
-    /// Ends the ticket of a turn with its answer.
+    /// Ends the ticket of a turn with its answer, once all other stop hooks were heard.
     pub(super) async fn finish(&self, input: &Input) -> Result<Output, Fault> {
         let Some(answer) = &input.answer else {
             return Ok(Output::default());
         };
-        match self.turns.take(input) {
-            None => Ok(Output::default()),
-            Some(Turn::Stored(stored)) => take_back(&stored).await,
-            Some(Turn::Runs(running)) => {
-                let Running { question, ticket } = *running;
-                let masks = self.masks(input);
-                let text = masks.and_then(|masks| masks.text(&answer.text));
-                let text = text.unwrap_or_else(|| answer.text.clone());
-                let verdict = judge(&question, input, answer, self.clock.now())
-                    .and_then(|()| judge_text(&question, &text));
-                match (ticket, question.store.flat.clone()) {
-                    (Some(ticket), _) => {
-                        self.end_ticket(question, ticket, verdict, text, answer, input)
-                            .await;
-                        Ok(Output::default())
-                    }
-                    (None, Some(file)) => {
-                        let verdict =
-                            verdict.and_then(|()| self.may_lie_open(&question, &text, masks));
-                        self.put_into(&*file, question, verdict, &text, answer, input)
-                            .await
-                    }
-                    (None, None) => Ok(Output::default()),
-                }
+        match (self.turns.take(input), &answer.rejected) {
+            (None, _) | (Some(Turn::Replayed(_)), None) => Ok(Output::default()),
+            (Some(Turn::Replayed(replayed)), Some(_)) => self.take_back(replayed, input).await,
+            (Some(Turn::Runs(mut running)), Some(why)) => {
+                let elapsed = running.ticket.as_ref().map(Ticket::elapsed);
+                running.rejected = Some(Rejected {
+                    why: why.clone(),
+                    spent: spent(answer, elapsed.unwrap_or_default()),
+                });
+                self.turns.put(input, Turn::Runs(running));
+                Ok(Output::default())
             }
+            (Some(Turn::Runs(running)), None) => self.settle(*running, answer, input).await,
+        }
+    }
+
+    /// Ends a turn that is over. Of a turn whose last answer was rejected, the ledger keeps what it cost.
+    pub(super) async fn end(&self, input: &Input) -> Result<Output, Fault> {
+        match self.turns.take(input) {
+            Some(Turn::Replayed(replayed)) if replayed.is_rejected => {
+                self.take_back(replayed, input).await
+            }
+            Some(Turn::Runs(running)) => {
+                if let Some(Rejected { why, spent }) = running.rejected {
+                    let reason = Reason::Declined(not_accepted(&why));
+                    decline(&running.question, running.ticket, spent, reason).await;
+                }
+                Ok(Output::default())
+            }
+            Some(Turn::Replayed(_)) | None => Ok(Output::default()),
+        }
+    }
+
+    /// Stores the answer of a turn, or says why not.
+    async fn settle(
+        &self,
+        running: Running,
+        answer: &Answer,
+        input: &Input,
+    ) -> Result<Output, Fault> {
+        let Running {
+            question, ticket, ..
+        } = running;
+        let masks = self.masks(input);
+        let text = masks.and_then(|masks| masks.text(&answer.text));
+        let text = text.unwrap_or_else(|| answer.text.clone());
+        let verdict = judge(&question, input, answer, self.clock.now())
+            .and_then(|()| judge_text(&question, &text));
+        match (ticket, question.store.flat.clone()) {
+            (Some(ticket), _) => {
+                self.end_ticket(&question, ticket, verdict, text, answer, input)
+                    .await;
+                Ok(Output::default())
+            }
+            (None, Some(file)) => {
+                let verdict = verdict.and_then(|()| self.may_lie_open(&question, &text, masks));
+                put_into(&*file, &question, verdict, &text, answer).await
+            }
+            (None, None) => Ok(Output::default()),
         }
     }
 
     async fn end_ticket(
         &self,
-        question: Question,
+        question: &Question,
         mut ticket: Ticket,
         verdict: Result<(), String>,
         text: String,
@@ -73,7 +107,6 @@ impl CacheResponse {
             Ok(value) => (value, verdict),
             Err(why) => (bytes::Bytes::new(), verdict.and(Err(why))),
         };
-        let key = ticket.outcome().key;
         let spent = spent(answer, ticket.elapsed());
         if question.is_implicit {
             // It is part of what the turn spends that gave the task.
@@ -83,48 +116,39 @@ impl CacheResponse {
             keep: verdict.map_err(Reason::Declined),
             ..Product::kept(value, spent)
         };
-        let Settled { stored, .. } = ticket.finish(product).await;
-        if stored.is_ok() {
-            let stored = Stored { question, key };
-            self.turns.put(input, Turn::Stored(Box::new(stored)));
-        }
+        ticket.finish(product).await;
     }
 
-    /// Puts an answer into a flat file, and accounts for the turn.
-    async fn put_into(
-        &self,
-        file: &dyn FlatFile,
-        question: Question,
-        verdict: Result<(), String>,
-        text: &str,
-        answer: &Answer,
-        input: &Input,
-    ) -> Result<Output, Fault> {
-        let verdict = match (&question.bypass, question.mode) {
-            (Some(reason), _) => Err(reason.clone()),
-            (None, Mode::Off) => Err(Reason::Off),
-            (None, Mode::ReadOnly | Mode::Frozen) => Err(Reason::ReadOnly),
-            (None, Mode::On | Mode::Refresh) => verdict.map_err(Reason::Declined),
+    /// Erases an answer that was given again and that a stop hook rejected. If that fails, it is tried
+    /// once more when the turn ends. A run that may only read says how to erase it.
+    async fn take_back(&self, mut replayed: Replayed, input: &Input) -> Result<Output, Fault> {
+        let store = &replayed.store;
+        let taken = match &store.flat {
+            _ if replayed.is_read_only => Err("this run only reads the cache".to_owned()),
+            Some(file) => file.remove(&replayed.matched).await,
+            None => {
+                let which = Filter {
+                    key: Some(replayed.key),
+                    ..Filter::default()
+                };
+                let erased = store.cache.erase(&which, false).await;
+                erased.map(|_| ()).map_err(|error| error.to_string())
+            }
         };
-        let put = match &verdict {
-            Ok(()) => file.put(&question.matched, text).await,
-            Err(_) => Ok(()),
+        let Err(why) = taken else {
+            return Ok(Output::default());
         };
-        let reason = match (&verdict, &put) {
-            (Err(reason), _) => reason.clone(),
-            (Ok(()), Err(why)) => Reason::MemoryFault(why.clone()),
-            (Ok(()), Ok(())) => Reason::Declined(format!("kept in {}", file.name())),
+        let remedy = match &store.flat {
+            Some(file) => format!("remove it from {}", file.name()),
+            None => format!("`cachalot cache rm {}` removes it", replayed.key),
         };
-        account(&question, answer, reason).await;
-        if verdict.is_ok() && put.is_ok() {
-            let key = cachalot_cache::Key::of(&question.call());
-            let stored = Stored { question, key };
-            self.turns.put(input, Turn::Stored(Box::new(stored)));
+        if !replayed.is_rejected && !replayed.is_read_only {
+            replayed.is_rejected = true;
+            self.turns.put(input, Turn::Replayed(replayed));
         }
-        match put {
-            Ok(()) => Ok(Output::default()),
-            Err(why) => Err(Fault::new(format!("the answer was not kept: {why}"))),
-        }
+        Err(Fault::new(format!(
+            "a stored answer that a hook rejected could not be erased: {why}; {remedy}"
+        )))
     }
 
     /// Whether a question and its answer may lie in a flat file, as they are. An engine keeps no
@@ -172,41 +196,53 @@ fn spent(answer: &Answer, elapsed: Duration) -> Spend {
     }
 }
 
-/// The row of a turn whose answer no engine keeps.
-async fn account(question: &Question, answer: &Answer, reason: Reason) {
-    let policy = policy(question, question.mode);
-    let ticket = question
-        .store
-        .cache
-        .bypass(&question.call(), &policy, reason);
-    let spent = spent(answer, Duration::ZERO);
-    if question.is_implicit {
-        ticket.account_elsewhere(spent);
+/// Puts an answer into a flat file, and accounts for the turn.
+async fn put_into(
+    file: &dyn FlatFile,
+    question: &Question,
+    verdict: Result<(), String>,
+    text: &str,
+    answer: &Answer,
+) -> Result<Output, Fault> {
+    let verdict = match (&question.bypass, question.mode) {
+        (Some(reason), _) => Err(reason.clone()),
+        (None, Mode::Off) => Err(Reason::Off),
+        (None, Mode::ReadOnly | Mode::Frozen) => Err(Reason::ReadOnly),
+        (None, Mode::On | Mode::Refresh) => verdict.map_err(Reason::Declined),
+    };
+    let put = match &verdict {
+        Ok(()) => file.put(&question.matched, text).await,
+        Err(_) => Ok(()),
+    };
+    let reason = match (&verdict, &put) {
+        (Err(reason), _) => reason.clone(),
+        (Ok(()), Err(why)) => Reason::MemoryFault(why.clone()),
+        (Ok(()), Ok(())) => Reason::Declined(format!("kept in {}", file.name())),
+    };
+    decline(question, None, spent(answer, Duration::ZERO), reason).await;
+    match put {
+        Ok(()) => Ok(Output::default()),
+        Err(why) => Err(Fault::new(format!("the answer was not kept: {why}"))),
     }
-    ticket
-        .finish(Product::kept(bytes::Bytes::new(), spent))
-        .await;
 }
 
-/// Takes an answer back that was stored at an earlier `stop` of the same turn: the turn went on, so
-/// that it was not the whole answer.
-async fn take_back(stored: &Stored) -> Result<Output, Fault> {
-    let Stored { question, key } = stored;
-    let taken = match &question.store.flat {
-        Some(file) => file.remove(&question.matched).await,
+/// Accounts for a turn of which the engine keeps nothing. Without a ticket, the row is written now.
+async fn decline(question: &Question, ticket: Option<Ticket>, spent: Spend, reason: Reason) {
+    let (ticket, keep) = match ticket {
+        Some(ticket) => (ticket, Err(reason)),
         None => {
-            let which = Filter {
-                key: Some(*key),
-                ..Filter::default()
-            };
-            let erased = question.store.cache.erase(&which, false).await;
-            erased.map(|_| ()).map_err(|error| error.to_string())
+            let policy = policy(question, question.mode);
+            let cache = &question.store.cache;
+            (cache.bypass(&question.call(), &policy, reason), Ok(()))
         }
     };
-    match taken {
-        Ok(()) => Ok(Output::default()),
-        Err(why) => Err(Fault::new(format!(
-            "an answer that was stored too early could not be taken back: {why}"
-        ))),
+    if question.is_implicit {
+        // It is part of what the turn spends that gave the task.
+        ticket.account_elsewhere(spent);
     }
+    let product = Product {
+        keep,
+        ..Product::kept(bytes::Bytes::new(), spent)
+    };
+    ticket.finish(product).await;
 }

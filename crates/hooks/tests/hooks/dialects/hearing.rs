@@ -341,6 +341,36 @@ fn whoever_ends_a_stop_does_not_want_it_to_go_on() {
 }
 
 #[test]
+fn claude_code_goes_on_with_what_a_stop_hook_adds() {
+    let stop = Input {
+        event: Event::Stop,
+        ..Input::default()
+    };
+    let adds =
+        r#""hookSpecificOutput": {"hookEventName": "Stop", "additionalContext": "3 tests fail"}"#;
+    let block = |dialect, stdout: &str| said(dialect, &stop, stdout).unwrap().block;
+    let alone = format!("{{{adds}}}");
+    assert_eq!(
+        block(Dialect::Claude, &alone).as_deref(),
+        Some("3 tests fail")
+    );
+    let both = format!(r#"{{"decision": "block", "reason": "go on", {adds}}}"#);
+    assert_eq!(
+        block(Dialect::Claude, &both).as_deref(),
+        Some("go on\n3 tests fail")
+    );
+    let ends = format!(r#"{{"continue": false, {adds}}}"#);
+    assert_eq!(block(Dialect::Claude, &ends), None);
+    for dialect in [Dialect::DockerAgent, Dialect::Codex, Dialect::Gemini] {
+        assert_eq!(block(dialect, &alone), None, "{dialect}");
+    }
+    let mut strict = entry(Dialect::Claude, Event::Stop);
+    strict.definition.strict_output = true;
+    let output = Dialect::Claude.read(&strict, &stop, &ended(0, &alone, ""));
+    assert_eq!(output.unwrap().block.as_deref(), Some("3 tests fail"));
+}
+
+#[test]
 fn an_answer_in_place_of_the_models_is_read_in_every_form() {
     for (dialect, event) in [
         (Dialect::DockerAgent, Event::PreUserTurn),

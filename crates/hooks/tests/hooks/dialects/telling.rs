@@ -159,6 +159,35 @@ fn gemini_is_told_in_its_words() {
     );
 }
 
+/// A monitor reads the text of an answer, however long.
+#[test]
+fn handlers_behind_a_model_call_get_the_whole_answer() {
+    let text = "A long answer. ".repeat(10_000);
+    let input = |finish| Input {
+        event: Event::AfterLlmCall,
+        messages: vec![Arc::new(Message::user("hi"))],
+        answer: Some(Answer {
+            text: text.clone(),
+            finish: Some(finish),
+            ..Answer::default()
+        }),
+        ..Input::default()
+    };
+    let gemini = told(Dialect::Gemini, &input(StopReason::Length));
+    assert_eq!(gemini["hook_event_name"], "AfterModel");
+    let response = &gemini["llm_response"];
+    assert_eq!(response["text"], text.as_str());
+    let candidate = &response["candidates"][0];
+    assert_eq!(candidate["content"]["parts"], json!([text]));
+    assert_eq!(candidate["finishReason"], "MAX_TOKENS");
+    assert_eq!(gemini["llm_request"]["messages"][0]["content"], "hi");
+    for dialect in [Dialect::DockerAgent, Dialect::Claude, Dialect::Codex] {
+        let told = told(dialect, &input(StopReason::End));
+        assert_eq!(told["stop_response"], text.as_str(), "{dialect}");
+        assert_eq!(told["finish_reason"], "stop", "{dialect}");
+    }
+}
+
 #[test]
 fn tools_are_matched_by_our_name_and_by_theirs() {
     let named = |name: &str| ToolUse {

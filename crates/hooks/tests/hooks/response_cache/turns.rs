@@ -1,10 +1,10 @@
 //! Turns beside each other, and turns that end otherwise than with an answer.
 
-use cachalot_cache::Answered;
-use cachalot_hooks::Event;
+use cachalot_cache::{Answered, Mode};
+use cachalot_hooks::{Builtin as _, Event};
 
 use super::ON;
-use crate::answering::{Turn, WORTH, world};
+use crate::answering::{Turn, WORTH, making, world};
 
 #[tokio::test]
 async fn two_turns_with_the_same_question_at_the_same_time_both_run() {
@@ -58,23 +58,86 @@ async fn the_end_of_another_session_or_turn_ends_nothing() {
     assert_eq!(world.entries().await.len(), 1);
 }
 
+const SECTIONS: [&str; 3] = [
+    ON,
+    "{enabled: true, store: process}",
+    "{enabled: true, path: answers.json}",
+];
+
+fn rejected(turn: &Turn) -> Turn {
+    turn.clone()
+        .answered(|answer| answer.rejected = Some("tests are missing".to_owned()))
+}
+
+/// Also if the process is killed behind the rejection: nothing was stored before it.
 #[tokio::test]
-async fn an_answer_after_which_the_turn_went_on_is_taken_back() {
-    for section in [ON, "{enabled: true, path: answers.json}"] {
+async fn an_answer_that_a_hook_rejected_is_never_stored() {
+    for section in SECTIONS {
         let world = world(section);
         let turn = world.numbered(Turn::saying("q"));
         world.begin(&turn).await;
-        world.stop(&turn, "half an answer").await;
+        world.stop(&rejected(&turn), "half an answer").await;
+        assert!(world.entries().await.is_empty(), "{section}");
+        let elsewhere = Turn::saying("q").in_session("t");
+        assert!(!world.ask(elsewhere.clone(), "").await.is_replay());
         let again = turn
             .clone()
             .answered(|answer| answer.stop_hook_active = true);
         world.stop(&again, "the whole answer").await;
         world.end(&turn).await;
-        assert!(
-            !world.ask(Turn::saying("q"), "").await.is_replay(),
-            "{section}"
-        );
+        assert!(!world.ask(elsewhere, "").await.is_replay(), "{section}");
     }
+}
+
+#[tokio::test]
+async fn a_turn_whose_last_answer_was_rejected_is_paid_for_in_the_ledger() {
+    for section in [ON, "{enabled: true, path: answers.json}"] {
+        let world = world(section);
+        let turn = world.numbered(Turn::saying("q"));
+        world.begin(&turn).await;
+        world.stop(&rejected(&turn), "half an answer").await;
+        world.end(&turn).await;
+        let rows = world.rows().await;
+        assert_eq!((rows.len(), rows[0].paid), (1, WORTH), "{section}");
+        let said = (rows[0].not_stored.clone()).or(rows[0].reason.clone());
+        let said = said.unwrap();
+        assert!(said.contains("tests are missing"), "{section}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_replay_that_a_hook_rejected_is_erased_at_once() {
+    for section in SECTIONS {
+        let world = world(section);
+        assert!(world.keeps(Turn::saying("q"), "half an answer").await);
+        let turn = world.numbered(Turn::saying("q"));
+        assert!(world.begin(&turn).await.synthetic.is_some());
+        let replayed = rejected(&turn).answered(|answer| answer.synthetic = true);
+        world.stop(&replayed, "half an answer").await;
+        // The turn has not ended, and may never.
+        let elsewhere = Turn::saying("q").in_session("t");
+        assert!(!world.ask(elsewhere, "").await.is_replay(), "{section}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_only_reads_says_how_to_erase_a_replay_that_a_hook_rejected() {
+    let stored = world(ON);
+    assert!(stored.keeps(Turn::saying("q"), "so").await);
+    for mode in [Mode::ReadOnly, Mode::Frozen] {
+        let world = making(ON).beside(&stored).mode(mode).make();
+        let turn = world.numbered(Turn::saying("q"));
+        let replay = world.begin(&turn).await.synthetic.unwrap();
+        let input = cachalot_hooks::Input {
+            answer: Some(rejected(&turn).answer),
+            ..turn.input(Event::Stop)
+        };
+        let fault = world.builtin.run(&[], &input).await.unwrap_err();
+        let remedy = format!("`cachalot cache rm {}`", replay.metadata["key"]);
+        assert!(fault.message.contains(&remedy), "{fault}");
+        world.end(&turn).await;
+    }
+    assert_eq!(stored.entries().await.len(), 1);
 }
 
 #[tokio::test]
