@@ -105,6 +105,7 @@ impl Request<'_> {
         Departure {
             joinable,
             labels,
+            domains: self.policy.domains.clone(),
             moment,
             epochs,
         }
@@ -151,8 +152,9 @@ impl Request<'_> {
                 }
                 Looked::Miss(missed) => missed,
             };
-            let flight_is_current =
-                |flight: &Flight| flight.moment == moment && flight.epochs == epochs;
+            let flight_is_current = |flight: &Flight| {
+                flight.began_under(&self.policy.domains, &moment, epochs.as_deref())
+            };
             let unclear = moment.being_written.is_some()
                 || (!self.policy.domains.is_empty() && epochs.is_none());
             let manners = match self.policy.join {

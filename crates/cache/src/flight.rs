@@ -13,6 +13,7 @@ use crate::body::Growing;
 use crate::epoch::Moment;
 use crate::ledger::Unwritten;
 use crate::outcome::Ended;
+use crate::policy::Domain;
 use crate::sync::{Mutex, lock};
 use crate::witness::Witness;
 
@@ -21,7 +22,9 @@ pub(crate) struct Flight {
     pub(crate) key: Key,
     pub(crate) body: Growing,
     pub(crate) labels: Vec<Label>,
-    /// The domains' state before the run began, in this process and in the memory.
+    /// The domains of the call that started it, and their state before the run began: in this process
+    /// and in the memory.
+    domains: Vec<Domain>,
     pub(crate) moment: Moment,
     pub(crate) epochs: Option<Vec<u64>>,
     pub(crate) witness: Witness,
@@ -74,6 +77,7 @@ impl Presence {
 pub(crate) struct Departure {
     pub(crate) joinable: bool,
     pub(crate) labels: Vec<Label>,
+    pub(crate) domains: Vec<Domain>,
     pub(crate) moment: Moment,
     pub(crate) epochs: Option<Vec<u64>>,
 }
@@ -83,6 +87,7 @@ impl Flight {
         let Departure {
             joinable,
             labels,
+            domains,
             moment,
             epochs,
         } = departure;
@@ -90,6 +95,7 @@ impl Flight {
             key,
             body: Growing::default(),
             labels,
+            domains,
             moment,
             epochs,
             witness: Witness::default(),
@@ -105,6 +111,30 @@ impl Flight {
             }),
             attendance: Notify::new(),
         })
+    }
+
+    /// Whether the run began under exactly these domains, in any order, each of them at the epoch that
+    /// it has in `moment` (in this process) and in `epochs` (in the memory).
+    pub(crate) fn began_under(
+        &self,
+        domains: &[Domain],
+        moment: &Moment,
+        epochs: Option<&[u64]>,
+    ) -> bool {
+        let is_current = |(at, domain): (usize, &Domain)| {
+            self.domains
+                .iter()
+                .position(|own| own == domain)
+                .is_some_and(|own| {
+                    self.moment.generations.get(own) == moment.generations.get(at)
+                        && self.epochs.as_ref().map(|epochs| epochs.get(own))
+                            == epochs.map(|epochs| epochs.get(at))
+                })
+        };
+        self.moment.being_written.is_none()
+            && moment.being_written.is_none()
+            && domains.iter().enumerate().all(is_current)
+            && self.domains.iter().all(|own| domains.contains(own))
     }
 
     /// One more reader.
@@ -178,10 +208,11 @@ impl Flight {
             .await;
     }
 
-    /// Closes the flight unless somebody reads; whether it did.
+    /// Closes the flight if it has no reader and its answer is not complete; returns whether it did. A
+    /// complete answer is being stored, which goes on without readers.
     pub(crate) fn close_if_deserted(&self) -> bool {
         let mut state = lock(&self.state);
-        let deserted = state.readers == 0;
+        let deserted = state.readers == 0 && !self.body.has_ended();
         if deserted {
             state.joinable = false;
             state.yields = true;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cachalot_cache::{How, Orphan, Outcome, Policy, Reason};
 
+use crate::doubles::{Double, Fate, Op};
 use crate::setting::{
     Making, Question, Setting, clock, in_process, product, setting, settle_down, told,
 };
@@ -131,6 +132,39 @@ async fn finish_stops_the_work_when_the_while_is_over() {
             .text(),
         "again"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_while_does_not_stop_a_store_in_progress() {
+    for orphan in [
+        Orphan::Cancel,
+        Orphan::Finish {
+            within: Duration::from_millis(10_050),
+        },
+    ] {
+        let clock = clock();
+        let double = Arc::new(Double::over(in_process(&clock)));
+        double.now(|op| match op {
+            Op::Put => Fate::Slow(Duration::from_millis(200)),
+            _ => Fate::Pass,
+        });
+        let here = Making::over(double, &clock).make();
+        let question = Question::number(1);
+        let (outcome, work) = long_run(&here, &question, orphan).await;
+        if orphan == Orphan::Cancel {
+            // It leaves while the answer is stored.
+            outcome.body.whole().await.unwrap();
+        }
+        drop(outcome);
+        tokio::time::sleep(11 * SECOND).await;
+        assert!(!stopped(&work), "{orphan:?}");
+        let told = here.ask(&question, &Policy::default(), "no").await;
+        assert_eq!(
+            (&told.how, told.text()),
+            (&How::Hit, "after ten seconds"),
+            "{orphan:?}"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -217,6 +217,42 @@ async fn a_flight_under_another_domain_or_none_is_not_joined_by_one_that_a_write
 }
 
 #[tokio::test]
+async fn a_flight_under_other_domains_is_not_joined_although_the_epochs_are_equal() {
+    let none: [&str; 0] = [];
+    for (made, asked) in [
+        (&["c"][..], &["d"][..]),
+        (&["c"], &["c", "d"]),
+        (&["c", "d"], &["c"]),
+        (&none, &["d"]),
+        (&["d"], &none),
+    ] {
+        let here = setting();
+        let question = Question::number(1);
+        let first = here.lead(&question, &in_domains(made)).await;
+        first.emit("made".into());
+        let second = here.lead(&question, &in_domains(asked)).await;
+        let settled = second.finish(product("asked")).await;
+        assert!(settled.stored.is_ok(), "{made:?} {asked:?}: {settled:?}");
+        drop(first);
+        let told = here.ask(&question, &in_domains(asked), "").await;
+        assert_eq!((&told.how, told.text()), (&How::Hit, "asked"));
+    }
+
+    let here = setting();
+    write(&here.cache, &["d"]).await;
+    let first = here
+        .lead(&Question::number(1), &in_domains(&["c", "d"]))
+        .await;
+    first.emit("made".into());
+    let call = Question::number(1);
+    let policy = in_domains(&["d", "c"]);
+    match here.cache.begin(&call.call(), &policy).await.unwrap() {
+        Begun::Served(outcome) => assert_eq!(outcome.how, How::Coalesced, "in any order"),
+        Begun::Run(_) => panic!("the same domains in another order"),
+    }
+}
+
+#[tokio::test]
 async fn an_entry_made_under_other_domains_does_not_answer() {
     for front_bytes in [0, 1 << 20] {
         let clock = clock();
