@@ -14,6 +14,7 @@ use crate::flight::Flights;
 use crate::front::{Front, Fronted};
 use crate::ledger::Ledger;
 use crate::policy::Policy;
+use crate::writing::Unraised;
 use crate::{Call, Key, Reason};
 
 /// How much an engine may keep. Least recently used entries go first.
@@ -62,6 +63,7 @@ pub(crate) struct Shared {
     pub(crate) bounds: Bounds,
     pub(crate) flights: Flights,
     pub(crate) epochs: Epochs,
+    pub(crate) unraised: Unraised,
     pub(crate) front: Front,
     pub(crate) housekeeping: Housekeeping,
     warn: Arc<dyn Fn(&str) + Send + Sync>,
@@ -161,6 +163,7 @@ impl Shared {
             bounds,
             flights: Flights::default(),
             epochs: Epochs::default(),
+            unraised: Unraised::default(),
             housekeeping: Housekeeping::new(exact),
             warn,
             warned: crate::sync::Mutex::new(Vec::new()),

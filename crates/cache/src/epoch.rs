@@ -67,4 +67,12 @@ impl Epochs {
             local.writers = local.writers.saturating_sub(1);
         }
     }
+
+    /// Ends several writes to one domain.
+    pub(crate) fn end_writes(&self, domain: &Domain, writes: u32) {
+        let mut table = lock(&self.domains);
+        let local = table.entry(domain.clone()).or_default();
+        local.generation += 1;
+        local.writers = local.writers.saturating_sub(writes);
+    }
 }

@@ -143,8 +143,11 @@ impl Cache {
         &self.0.ledger
     }
 
-    /// Tells the memory and the ledger what they have not been told yet. Call it before the process ends.
+    /// Tells the memory and the ledger what they have not been told yet: uses, the ends of writes, rows.
+    /// Call it before the process ends.
     pub async fn close(&self) {
+        // A fault is warned of, and tried again for as long as the engine lives.
+        let _ = self.0.raise_waiting().await;
         self.0.flush_uses().await;
         self.0.ledger.flush().await;
     }

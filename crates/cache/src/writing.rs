@@ -1,15 +1,25 @@
 //! Announced writes: nothing of a domain that is being written is served, joined or stored.
 
+use std::collections::HashMap;
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
 use cachalot_memory::{Answer, space};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
 use crate::engine::Shared;
 use crate::policy::{DEFAULT_PATIENCE, Domain};
+use crate::sync::{Mutex, lock};
 use crate::{Cache, Failure};
+
+/// The shortest and the longest pause between two attempts to raise epochs in the background.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
+
+/// The maximum number of epochs that one attempt raises.
+const BATCH: usize = 1_000;
 
 /// The guard of a write. Its end raises the epochs once more; a guard that is dropped does so in the
 /// background, and until the memory has been told the domain stays blocked in this process.
@@ -40,6 +50,101 @@ impl Cache {
             domains: domains.to_vec(),
             ended: false,
         }
+    }
+}
+
+/// Ended writes whose epochs the memory has not raised yet: their domains stay blocked in this process
+/// until it has. One task per engine retries for all of them. After the first attempt it holds the engine
+/// only during an attempt, so that it ends with the engine.
+#[derive(Default)]
+pub(crate) struct Unraised {
+    state: Mutex<Waiting>,
+    /// Held during an attempt: two at once would end the same writes twice.
+    attempt: tokio::sync::Mutex<()>,
+    /// Signalled when a write is added; shared with the task, which holds nothing else while it pauses.
+    added: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// The number of ended writes per domain.
+    writes: HashMap<Domain, u32>,
+    task: Option<AbortHandle>,
+}
+
+impl Unraised {
+    fn add(&self, domains: &[Domain]) {
+        let mut state = lock(&self.state);
+        for domain in domains {
+            *state.writes.entry(domain.clone()).or_default() += 1;
+        }
+        drop(state);
+        self.added.notify_one();
+    }
+
+    /// The domains that wait, at most [`BATCH`], with the number of their writes.
+    fn waiting(&self) -> Vec<(Domain, u32)> {
+        let state = lock(&self.state);
+        let writes = state.writes.iter().take(BATCH);
+        writes.map(|(domain, n)| (domain.clone(), *n)).collect()
+    }
+
+    /// Takes out writes whose epochs were raised. Writes that ended since wait on.
+    fn raised(&self, domain: &Domain, writes: u32) {
+        let mut state = lock(&self.state);
+        if let Some(left) = state.writes.get_mut(domain) {
+            *left = left.saturating_sub(writes);
+            if *left == 0 {
+                state.writes.remove(domain);
+            }
+        }
+    }
+
+    /// Starts the task unless it runs, or the runtime is gone: the domains then stay blocked, which is
+    /// safe, until the next guard or [`Cache::close`].
+    fn retry(shared: &Arc<Shared>) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let mut state = lock(&shared.unraised.state);
+        let runs = state.task.as_ref().is_some_and(|task| !task.is_finished());
+        if !runs && !state.writes.is_empty() {
+            let task = runtime.spawn(retry(Arc::clone(shared)));
+            state.task = Some(task.abort_handle());
+        }
+    }
+
+    /// Whether nothing waits; the task then ends, and the next guard starts another.
+    fn ends(&self) -> bool {
+        let mut state = lock(&self.state);
+        let ends = state.writes.is_empty();
+        if ends {
+            state.task = None;
+        }
+        ends
+    }
+}
+
+/// Retries until nothing waits or the engine is gone. A guard that is added meanwhile is tried after the
+/// shortest pause.
+async fn retry(engine: Arc<Shared>) {
+    let shared: Weak<Shared> = Arc::downgrade(&engine);
+    let added = Arc::clone(&engine.unraised.added);
+    let mut pause = PAUSE.0;
+    let mut held = Some(engine);
+    while let Some(engine) = held.take().or_else(|| shared.upgrade()) {
+        if engine.raise_waiting().await.is_ok() {
+            if engine.unraised.ends() {
+                return;
+            }
+            pause = PAUSE.0;
+            continue;
+        }
+        drop(engine);
+        tokio::time::sleep(PAUSE.0).await;
+        // Either the pause is over or another write has ended: both are followed by an attempt.
+        let _ = tokio::time::timeout(pause, added.notified()).await;
+        pause = (pause * 2).min(PAUSE.1);
     }
 }
 
@@ -77,15 +182,24 @@ impl Shared {
         .await
     }
 
-    /// Tries until the memory has been told, then unblocks the domains.
-    async fn raise_eventually(&self, domains: &[Domain]) {
-        let mut pause = Duration::from_millis(50);
-        while let Err(error) = self.raise(domains).await {
-            self.fault(&error);
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_secs(10));
+    /// One attempt to raise the epochs of writes that have ended; unblocks their domains. A fault is
+    /// warned of.
+    pub(crate) async fn raise_waiting(&self) -> Result<(), cachalot_memory::Error> {
+        let _attempt = self.unraised.attempt.lock().await;
+        let waiting = self.unraised.waiting();
+        if waiting.is_empty() {
+            return Ok(());
         }
-        self.epochs.end_write(domains);
+        let domains: Vec<Domain> = waiting.iter().map(|(domain, _)| domain.clone()).collect();
+        if let Err(error) = self.raise(&domains).await {
+            self.fault(&error);
+            return Err(error);
+        }
+        for (domain, writes) in waiting {
+            self.unraised.raised(&domain, writes);
+            self.epochs.end_writes(&domain, writes);
+        }
+        Ok(())
     }
 }
 
@@ -122,11 +236,7 @@ impl Drop for Writing {
         if self.ended {
             return;
         }
-        // Without a runtime nobody can be told: the domains stay blocked, which is safe.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let shared = Arc::clone(&self.shared);
-            let domains = std::mem::take(&mut self.domains);
-            runtime.spawn(async move { shared.raise_eventually(&domains).await });
-        }
+        self.shared.unraised.add(&self.domains);
+        Unraised::retry(&self.shared);
     }
 }

@@ -440,6 +440,132 @@ async fn a_domain_stays_blocked_until_the_memory_has_been_told() {
     assert_eq!(here.warned().len(), 1, "{:?}", here.warned());
 }
 
+fn tasks() -> usize {
+    tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks()
+}
+
+/// Whether a call under a domain is stored.
+async fn stores(here: &Setting, domain: &str) -> bool {
+    let question = Question::of(domain.into());
+    let told = here.ask(&question, &in_domains(&[domain]), "x").await;
+    told.settled.stored.is_ok()
+}
+
+/// An engine over a memory that raises no counter.
+fn raising_fails() -> (Setting, Arc<Double>, Arc<dyn Memory>) {
+    let clock = clock();
+    let double = Arc::new(Double::over(in_process(&clock)));
+    double.now(|op| match op {
+        Op::Raise => Fate::Fail,
+        _ => Fate::Pass,
+    });
+    let here = Making::over(double.clone(), &clock).make();
+    (here, double.clone(), double)
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_task_retries_for_all_failed_guards_and_ends_with_them() {
+    let (here, double, memory) = raising_fails();
+    let before = tasks();
+    let names = ["c", "d", "e"];
+    for round in 0..100 {
+        let guard = here.cache.writing(&domains(&[names[round % 3]])).await;
+        match round % 2 {
+            0 => drop(guard),
+            _ => assert!(guard.done().await.is_err()),
+        }
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(tasks() - before, 1, "one for all");
+    let attempts = double.count(Op::Raise);
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    let attempts = double.count(Op::Raise) - attempts;
+    assert!((9..=33).contains(&attempts), "{attempts} in 100 seconds");
+
+    // A write that is under way is not ended by those that were.
+    let under_way = here.cache.announce(&domains(&["c"]));
+    double.now(|_| Fate::Pass);
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!(tasks(), before, "nothing is left to do");
+    for name in names {
+        assert_eq!(epoch(&memory, name).await, 1, "{name}");
+        assert_eq!(stores(&here, name).await, name != "c", "{name}");
+    }
+    under_way.done().await.unwrap();
+    assert!(stores(&here, "c").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_end_with_the_engine() {
+    let (here, double, _) = raising_fails();
+    let before = tasks();
+    drop(here.cache.writing(&domains(&["d"])).await);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(tasks() - before, 1);
+    drop(here);
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!(tasks(), before);
+    assert_eq!(
+        Arc::strong_count(&double),
+        1,
+        "nothing else holds the memory"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_fails_while_others_wait_is_tried_soon() {
+    let (here, double, memory) = raising_fails();
+    drop(here.cache.writing(&domains(&["c"])).await);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    double.now(|_| Fate::Pass);
+    drop(here.cache.writing(&domains(&["d"])).await);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let epochs = (epoch(&memory, "c").await, epoch(&memory, "d").await);
+    assert_eq!(epochs, (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_tells_of_writes_that_have_ended() {
+    let (here, double, memory) = raising_fails();
+    drop(here.cache.writing(&domains(&["d"])).await);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let before = tokio::time::Instant::now();
+    here.cache.close().await;
+    assert_eq!(epoch(&memory, "d").await, 0);
+    double.now(|_| Fate::Pass);
+    here.cache.close().await;
+    assert_eq!(epoch(&memory, "d").await, 1);
+    assert_eq!(before.elapsed(), Duration::ZERO);
+}
+
+#[test]
+fn a_guard_that_is_dropped_without_a_runtime_is_ended_by_the_next() {
+    let clock = clock();
+    let memory = in_process(&clock);
+    let here = Making::over(memory.clone(), &clock).make();
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    drop(here.cache.announce(&domains(&["c"])));
+    // The runtime ends before the task has run.
+    runtime().block_on(async { drop(here.cache.announce(&domains(&["d"]))) });
+    runtime().block_on(async {
+        assert_eq!(epoch(&memory, "c").await + epoch(&memory, "d").await, 0);
+        drop(here.cache.announce(&domains(&["e"])));
+        settle_down().await;
+        for name in ["c", "d", "e"] {
+            assert_eq!(epoch(&memory, name).await, 1, "{name}");
+            assert!(stores(&here, name).await, "{name}");
+        }
+    });
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_write_whose_beginning_the_memory_missed_is_told_at_its_end() {
     let clock = clock();
