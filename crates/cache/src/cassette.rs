@@ -223,7 +223,8 @@ impl Line {
             created,
             expires,
             epochs,
-            observed,
+            // Those are in `watched`.
+            observed: _,
             spent,
             sealed,
         } = Arc::unwrap_or_clone(entry.head);
@@ -239,7 +240,7 @@ impl Line {
             created,
             expires,
             domains: epochs.into_iter().map(|(counter, _)| counter).collect(),
-            observed,
+            observed: entry.watched.current(),
             spent,
             sealed,
             labels: entry.labels.to_vec(),

@@ -14,6 +14,7 @@ use crate::flight::Flights;
 use crate::front::{Front, Fronted};
 use crate::ledger::Ledger;
 use crate::policy::Policy;
+use crate::witness::BEFORE_SERVING;
 use crate::writing::Unraised;
 use crate::{Call, Key, Reason};
 
@@ -260,7 +261,7 @@ impl Shared {
     async fn still_serves(&self, fronted: &Fronted, memory: &dyn Memory, key: &str) -> bool {
         fronted.is_current(memory, space::CACHE, key)
             && !expired(fronted.entry.head.expires, self.clock.now())
-            && fronted.entry.watched.check().await.is_ok()
+            && fronted.entry.watched.check(BEFORE_SERVING).await.is_ok()
     }
 
     #[expect(
@@ -339,7 +340,8 @@ impl Shared {
             return Err(Reason::Expired);
         }
         epochs_hold(&entry.head.epochs, counters, epochs)?;
-        entry.watched.check().await.map_err(Reason::Changed)?;
+        let checked = entry.watched.check(BEFORE_SERVING).await;
+        checked.map_err(Reason::Changed)?;
         Ok(entry)
     }
 

@@ -46,6 +46,7 @@ pub(crate) struct Head {
 /// A decoded entry; its answer shares the memory's bytes.
 pub(crate) struct Entry {
     /// Apart from the answer, which may be large: who only wants to know which entry it was keeps this.
+    /// Its observations are in `watched`.
     pub(crate) head: Arc<Head>,
     pub(crate) labels: Arc<[Label]>,
     pub(crate) revision: u64,
@@ -100,12 +101,12 @@ fn seal_of(bytes: &[u8]) -> [u8; SEAL] {
 impl Entry {
     /// Takes a record apart and checks that it lies under its own key.
     pub(crate) fn decode(record: Record) -> Result<Self, Reason> {
-        let (head, answer) = Head::decode(&record.value).map_err(Reason::Damaged)?;
+        let (mut head, answer) = Head::decode(&record.value).map_err(Reason::Damaged)?;
         if *Key::from_digest(head.key).text() != *record.key {
             return Err(anothers());
         }
         Ok(Self {
-            watched: Watched::new(head.observed.clone()),
+            watched: Watched::new(std::mem::take(&mut head.observed)),
             body: Whole::new(answer),
             labels: record.labels.into(),
             revision: record.revision,
@@ -142,8 +143,7 @@ impl Entry {
             .iter()
             .map(|l| l.name.len() + l.value.len() + 48)
             .sum();
-        let observed = self.head.observed.len() * 192;
-        (self.body.bytes.len() * 2 + labels + observed + 512) as u64
+        self.watched.weight() + (self.body.bytes.len() * 2 + labels + 512) as u64
     }
 }
 

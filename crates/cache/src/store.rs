@@ -14,7 +14,7 @@ use crate::outcome::Revision;
 use crate::policy::{Mode, Policy};
 use crate::share::SHARE_LABEL;
 use crate::ticket::Ticket;
-use crate::witness::Watched;
+use crate::witness::{BEFORE_STORING, Watched};
 
 /// The label that carries a call's name.
 pub(crate) const NAME_LABEL: &str = "name";
@@ -57,9 +57,9 @@ impl Shared {
         if let Some(why) = flight.witness.spoilt() {
             return Err(Reason::Declined(why));
         }
-        let observed = flight.witness.observed();
-        Watched::new(observed.clone())
-            .check()
+        let watched = Watched::new(flight.witness.observed());
+        watched
+            .check(BEFORE_STORING)
             .await
             .map_err(Reason::Changed)?;
         let patience = &ticket.patience;
@@ -76,7 +76,7 @@ impl Shared {
             created: now,
             expires,
             epochs,
-            observed,
+            observed: watched.current(),
             spent,
             sealed: ticket.errand.input.holds_secrets(),
         };

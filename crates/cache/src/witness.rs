@@ -15,6 +15,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cachalot_core::Digest;
@@ -177,7 +178,7 @@ impl Witnessed {
     pub async fn holds(&self) -> Result<(), String> {
         match &self.spoilt {
             Some(why) => Err(why.clone()),
-            None => self.watched.check().await,
+            None => self.watched.check(BEFORE_SERVING).await,
         }
     }
 
@@ -241,12 +242,27 @@ enum What {
     },
 }
 
+/// The number of statuses that are looked at on the caller's thread: a look takes about a microsecond,
+/// the way to another thread and back about thirty.
+const INLINE: usize = 64;
+
+/// The longest time of such looks: where one took longer, the next check leaves the caller's thread.
+const INLINE_TIME: Duration = Duration::from_millis(1);
+
+/// The time budget of a check before an entry is served; one that takes longer is a miss.
+pub(crate) const BEFORE_SERVING: Duration = Duration::from_secs(10);
+
+/// The time budget of a check before an answer is stored; an answer whose check takes longer is not.
+pub(crate) const BEFORE_STORING: Duration = Duration::from_secs(60);
+
 /// The observations of an entry, ready to be checked on every hit.
 pub(crate) struct Watched {
     observed: Vec<Observed>,
-    /// Observations that were too new to trust when made, and have since been found unchanged at a
-    /// moment when their status could be trusted.
-    proven: Vec<AtomicBool>,
+    /// Later statuses, by the place of their observation, under which the content was found unchanged, and
+    /// which are old enough to trust: of files that were touched since, or too new when they were noted.
+    verified: Mutex<HashMap<usize, Status>>,
+    /// Whether the last look at all statuses took longer than [`INLINE_TIME`].
+    slow: AtomicBool,
 }
 
 /// What a quick look tells.
@@ -259,62 +275,132 @@ enum Verdict {
 
 impl Watched {
     pub(crate) fn new(observed: Vec<Observed>) -> Arc<Self> {
-        let proven = observed.iter().map(|_| AtomicBool::new(false)).collect();
-        Arc::new(Self { observed, proven })
+        Arc::new(Self {
+            observed,
+            verified: Mutex::default(),
+            slow: AtomicBool::new(false),
+        })
     }
 
-    /// Whether everything is as it was; the error says what changed. Hashes files only where their
-    /// status does not decide, away from the caller's thread.
-    pub(crate) async fn check(self: &Arc<Self>) -> Result<(), String> {
-        let mut unsure = false;
-        for (index, observed) in self.observed.iter().enumerate() {
-            match observed.glance(self.proven[index].load(Ordering::Relaxed)) {
-                Verdict::Holds => {}
-                Verdict::Unsure => unsure = true,
-                Verdict::Changed(what) => return Err(what),
-            }
+    /// The observations, each with the latest status under which it was found to hold.
+    pub(crate) fn current(&self) -> Vec<Observed> {
+        let mut observed = self.observed.clone();
+        for (place, status) in &*lock(&self.verified) {
+            observed[*place].verified_under(status);
         }
-        if !unsure {
+        observed
+    }
+
+    /// Roughly how many bytes it takes.
+    pub(crate) fn weight(&self) -> u64 {
+        let paths: usize = self.observed.iter().map(|one| one.path.capacity()).sum();
+        (paths + self.observed.capacity() * size_of::<Observed>()) as u64
+    }
+
+    /// Checks that everything is as it was; the error says what changed. Looks at few statuses on the
+    /// caller's thread, at many, at slow ones and at contents on another one. Reads contents only where
+    /// the status does not decide. Takes at most `within`.
+    pub(crate) async fn check(self: &Arc<Self>, within: Duration) -> Result<(), String> {
+        if self.observed.is_empty() || self.holds_at_a_glance()? {
             return Ok(());
         }
-        let this = Arc::clone(self);
-        tokio::task::spawn_blocking(move || this.check_content(false))
-            .await
-            .unwrap_or_else(|_| Err("the check of what it depends on was cut short".to_owned()))
+        self.check_apart(within, false).await
     }
 
-    /// Whether the content of everything is as it was, whatever its status says.
+    /// Checks that the content of everything is as it was, whatever its status says.
     pub(crate) async fn check_frozen(self: &Arc<Self>) -> Result<(), String> {
         if self.observed.is_empty() {
             return Ok(());
         }
-        let this = Arc::clone(self);
-        tokio::task::spawn_blocking(move || this.check_content(true))
-            .await
-            .unwrap_or_else(|_| Err("the check of what it depends on was cut short".to_owned()))
+        self.check_apart(Duration::MAX, true).await
     }
 
-    fn check_content(&self, all: bool) -> Result<(), String> {
+    /// Looks at the statuses on the caller's thread, if they are few; false if that does not decide.
+    fn holds_at_a_glance(&self) -> Result<bool, String> {
+        if self.observed.len() > INLINE || self.slow.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let began = Instant::now();
+        let mut holds = true;
+        for place in 0..self.observed.len() {
+            match self.glance(place) {
+                Verdict::Holds => {}
+                Verdict::Unsure => holds = false,
+                Verdict::Changed(what) => return Err(what),
+            }
+            if began.elapsed() > INLINE_TIME {
+                self.slow.store(true, Ordering::Relaxed);
+                return Ok(holds && place + 1 == self.observed.len());
+            }
+        }
+        Ok(holds)
+    }
+
+    async fn check_apart(self: &Arc<Self>, within: Duration, all: bool) -> Result<(), String> {
+        let this = Arc::clone(self);
+        let until = Instant::now().checked_add(within);
+        let checked = in_time(within, move || this.check_content(until, all)).await;
+        checked.unwrap_or_else(|| Err(self.too_slow()))
+    }
+
+    fn too_slow(&self) -> String {
+        match self.observed.as_slice() {
+            [only] => format!("{} could not be checked in time", only.path),
+            all => format!("{} files could not be checked in time", all.len()),
+        }
+    }
+
+    fn check_content(&self, until: Option<Instant>, all: bool) -> Result<(), String> {
         let times = Times::default();
-        for (index, observed) in self.observed.iter().enumerate() {
-            let proven = self.proven[index].load(Ordering::Relaxed);
-            match observed.glance(proven) {
+        let began = Instant::now();
+        let mut read = false;
+        for (place, observed) in self.observed.iter().enumerate() {
+            // The caller has given up.
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Err(self.too_slow());
+            }
+            match self.glance(place) {
                 Verdict::Holds if !all => {}
                 Verdict::Changed(what) if !all => return Err(what),
                 _ => {
-                    if observed.compare(&times)? {
-                        self.proven[index].store(true, Ordering::Relaxed);
+                    read = true;
+                    if let Some(status) = observed.compare(&times)? {
+                        lock(&self.verified).insert(place, status);
                     }
                 }
             }
         }
+        if !read {
+            self.slow
+                .store(began.elapsed() > INLINE_TIME, Ordering::Relaxed);
+        }
         Ok(())
+    }
+
+    /// Decides by the status alone where that is possible.
+    fn glance(&self, place: usize) -> Verdict {
+        self.observed[place].glance(|now| {
+            lock(&self.verified)
+                .get(&place)
+                .is_some_and(|verified| now.same_as(verified))
+        })
     }
 }
 
+/// Runs `work` on a thread that may block, for at most `within`; `None` if it takes longer (it is left
+/// alone then) or panics.
+async fn in_time<T: Send + 'static>(
+    within: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let working = tokio::task::spawn_blocking(work);
+    tokio::time::timeout(within, working).await.ok()?.ok()
+}
+
 impl Observed {
-    /// Decides by the status alone where that is possible.
-    fn glance(&self, proven: bool) -> Verdict {
+    /// Decides by the status alone where that is possible. `verified`: whether the content was found
+    /// unchanged under that status since.
+    fn glance(&self, verified: impl FnOnce(&Status) -> bool) -> Verdict {
         if let What::Target { .. } = self.what {
             return match observe::target(Path::new(&self.path)) {
                 Ok(now) if now == *self => Verdict::Holds,
@@ -341,7 +427,7 @@ impl Observed {
             (What::Content { status, .. }, Ok(Ok(now))) => {
                 if now.size != status.size || now.directory {
                     self.changed()
-                } else if now.same_as(status) && (status.trusted || proven) {
+                } else if status.vouches_for(&now) || verified(&now) {
                     Verdict::Holds
                 } else {
                     Verdict::Unsure
@@ -350,7 +436,7 @@ impl Observed {
             (What::Listing { status, .. }, Ok(Ok(now))) => {
                 if !now.directory {
                     self.changed()
-                } else if now.same_as(status) && (status.trusted || proven) {
+                } else if status.vouches_for(&now) || verified(&now) {
                     Verdict::Holds
                 } else {
                     Verdict::Unsure
@@ -363,9 +449,16 @@ impl Observed {
         Verdict::Changed(format!("{} changed", self.path))
     }
 
-    /// Looks again and compares what is there. True if the status of the first look may be trusted
-    /// from now on.
-    fn compare(&self, times: &Times) -> Result<bool, String> {
+    /// Takes over a later status.
+    fn verified_under(&mut self, later: &Status) {
+        if let What::Content { status, .. } | What::Listing { status, .. } = &mut self.what {
+            status.clone_from(later);
+        }
+    }
+
+    /// Looks again and compares what is there. Returns the status of this look if it is old enough to
+    /// trust: for as long as it stays, the content need not be read again.
+    fn compare(&self, times: &Times) -> Result<Option<Status>, String> {
         let path = Path::new(&self.path);
         let now = match &self.what {
             What::Content { .. } => observe::content(path, times),
@@ -373,28 +466,74 @@ impl Observed {
             What::Absent(_) | What::Present { .. } => observe::existence(path),
             What::Target { .. } => observe::target(path),
         }?;
-        let same_status = |then: &Status, now: &Status| now.same_as(then) && now.trusted;
-        match (&self.what, &now.what) {
+        match (&self.what, now.what) {
             (
-                What::Content { digest, status },
+                What::Content { digest, .. },
                 What::Content {
                     digest: again,
-                    status: now,
+                    status,
                 },
             )
             | (
-                What::Listing { digest, status },
+                What::Listing { digest, .. },
                 What::Listing {
                     digest: again,
-                    status: now,
+                    status,
                 },
-            ) if digest == again => Ok(same_status(status, now)),
-            (What::Absent(_) | What::Present { .. } | What::Target { .. }, again)
-                if again == &self.what =>
+            ) if *digest == again => Ok(status.trusted.then_some(status)),
+            (then @ (What::Absent(_) | What::Present { .. } | What::Target { .. }), again)
+                if again == *then =>
             {
-                Ok(false)
+                Ok(None)
             }
             _ => Err(format!("{} changed", self.path)),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_that_takes_too_long_is_not_waited_for() {
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let stuck = in_time(Duration::from_millis(20), move || ended.recv());
+        assert!(stuck.await.is_none());
+        end.send(()).unwrap();
+        assert_eq!(in_time(Duration::from_secs(60), || 7).await, Some(7));
+        assert_eq!(in_time(Duration::MAX, || 7).await, Some(7));
+    }
+
+    #[tokio::test]
+    async fn a_check_that_ran_out_of_time_looks_at_nothing_more() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a");
+        std::fs::write(&path, "a").unwrap();
+        let watched = Watched::new(vec![observe::content(&path, &Times::default()).unwrap()]);
+        let over = watched.check_content(Some(Instant::now()), true);
+        let said = format!("{} could not be checked in time", path.display());
+        assert_eq!(over, Err(said));
+        assert_eq!(watched.check_content(None, true), Ok(()));
+        let all = Watched::new(vec![watched.observed[0].clone(); 100]);
+        let over = all.check(Duration::ZERO).await;
+        assert_eq!(over, Err("100 files could not be checked in time".into()));
+        assert_eq!(all.check(Duration::from_secs(60)).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn slow_statuses_leave_the_thread_of_the_caller_until_they_are_quick() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a");
+        let watched = Watched::new(vec![observe::existence(&path).unwrap()]);
+        assert_eq!(watched.holds_at_a_glance(), Ok(true));
+        watched.slow.store(true, Ordering::Relaxed);
+        assert_eq!(watched.holds_at_a_glance(), Ok(false));
+        // An attempt may be slow by chance.
+        for _ in 0..100 {
+            assert_eq!(watched.check(BEFORE_SERVING).await, Ok(()));
+        }
+        assert!(!watched.slow.load(Ordering::Relaxed));
     }
 }

@@ -28,8 +28,8 @@ impl Witness {
         for item in items {
             match item.downcast_ref::<Watched>() {
                 Some(watched) => {
-                    for observed in &watched.observed {
-                        self.note(Ok(observed.clone()));
+                    for observed in watched.current() {
+                        self.note(Ok(observed));
                     }
                 }
                 None => self.spoil("it was built from something that cannot be checked"),

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use cachalot_cache::{How, Observation, Policy, Reason, Witness};
+use cachalot_cache::{Begun, How, Observation, Policy, Reason, Witness};
 
 use crate::setting::{Question, Setting, Told, product, setting, told};
 
@@ -183,6 +184,87 @@ async fn a_status_that_is_old_enough_is_trusted_and_a_change_after_that_is_notic
     hit(&place.read("a").await, "one");
     place.write("a", "two");
     changed(&place.read("a").await, "two");
+}
+
+/// The output of a future that is ready without waiting for anything, another thread included.
+async fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|context| {
+        Poll::Ready(match future.as_mut().poll(context) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+#[tokio::test]
+async fn few_files_are_looked_at_at_once_and_many_on_another_thread() {
+    let home = tempfile::tempdir().unwrap();
+    for (files, inline) in [(0, true), (10, true), (5_000, false)] {
+        let witness = Witness::default();
+        for number in 0..files {
+            let path = home.path().join(number.to_string());
+            witness.observe(Observation::Existence(&path));
+        }
+        let taken = witness.taken();
+        assert_eq!(at_once(taken.holds()).await.is_some(), inline, "{files}");
+        assert_eq!(taken.holds().await, Ok(()));
+    }
+}
+
+#[tokio::test]
+async fn a_touched_file_is_read_once_more_and_then_known_by_its_new_status() {
+    let place = Place::new();
+    place.write("a", "same");
+    fs::create_dir(place.path("d")).unwrap();
+    let (file, directory) = (place.path("a"), place.path("d"));
+    let look = move |witness: &Witness| {
+        witness.observe(Observation::Listing(&directory));
+        content(witness, &file)
+    };
+    place.ask(look.clone()).await;
+    for round in 0..2 {
+        place.write("a", "same");
+        place.write("d/b", "");
+        fs::remove_file(place.path("d/b")).unwrap();
+        tokio::time::sleep(Duration::from_millis(2_100)).await;
+        // The first hit reads them.
+        hit(&place.ask(look.clone()).await, "same");
+        for _ in 0..2 {
+            let told = at_once(place.ask(look.clone())).await;
+            hit(&told.expect("nothing is read"), "same");
+        }
+        let other = if round == 0 { "same" } else { "some" };
+        place.write("a", other);
+    }
+    changed(&place.ask(look).await, "some");
+}
+
+#[tokio::test]
+async fn what_is_built_from_a_touched_file_takes_over_its_new_status() {
+    let place = Place::new();
+    place.write("a", "same");
+    let path = place.path("a");
+    let first = Witness::default();
+    first.observe(Observation::Content(&path));
+    tokio::time::sleep(Duration::from_millis(2_100)).await;
+    let (here, policy) = (&place.here, Policy::default());
+    let ticket = here.lead(&Question::number(1), &policy).await;
+    ticket.witness().adopt(&first.witnesses());
+    // The first store reads the file, for it was too new when it was looked at.
+    ticket.finish(product("built")).await.stored.unwrap();
+    let question = Question::number(1);
+    let call = question.call();
+    let begun = here.cache.begin(&call, &policy);
+    let Some(Ok(Begun::Served(outcome))) = at_once(begun).await else {
+        panic!("it is served, and nothing is read");
+    };
+    let ticket = here.lead(&Question::number(2), &policy).await;
+    ticket.witness().adopt(&outcome.witnesses());
+    let settled = at_once(ticket.finish(product("built")));
+    let settled = settled.await.expect("nothing is read");
+    assert!(settled.stored.is_ok(), "{settled:?}");
 }
 
 #[tokio::test]
