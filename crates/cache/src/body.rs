@@ -1,13 +1,15 @@
 //! Answers: immutable, shared, possibly still growing.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
 use tokio::sync::Notify;
 
-use crate::Failure;
+use crate::decoded::Decoded;
 use crate::flight::Presence;
+use crate::sync::{Mutex, MutexGuard, lock};
+use crate::{DecodeError, Failure};
 
 /// An immutable, shared answer that may still be growing. Cheap to clone.
 #[derive(Clone)]
@@ -26,7 +28,12 @@ pub(crate) struct Whole {
     decoded: OnceLock<Arc<dyn Any + Send + Sync>>,
     /// Held while somebody decodes, so that others wait for the result instead of decoding, too.
     decoding: Mutex<()>,
+    /// Makes room for a decoded form where the answer is kept in memory.
+    room: OnceLock<Room>,
 }
+
+/// Makes room for so many bytes more; false if they are too many.
+type Room = Box<dyn Fn(u64) -> bool + Send + Sync>;
 
 impl Whole {
     pub(crate) fn new(bytes: Bytes) -> Arc<Self> {
@@ -34,11 +41,26 @@ impl Whole {
             bytes,
             decoded: OnceLock::new(),
             decoding: Mutex::new(()),
+            room: OnceLock::new(),
         })
     }
 
-    fn decoded<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+    /// From now on a decoded form is kept only if `room` makes room for it. Once per answer.
+    pub(crate) fn bounded_by(&self, room: impl Fn(u64) -> bool + Send + Sync + 'static) {
+        let _ = self.room.set(Box::new(room));
+    }
+
+    fn decoded<T: Decoded>(&self) -> Option<Arc<T>> {
         Arc::clone(self.decoded.get()?).downcast().ok()
+    }
+
+    /// Keeps a decoded form for later readers, if there is none and there is room.
+    fn keep<T: Decoded>(&self, decoded: &Arc<T>) {
+        let vacant = self.decoded.get().is_none();
+        if vacant && self.room.get().is_none_or(|room| room(decoded.weight())) {
+            let decoded: Arc<T> = Arc::clone(decoded);
+            let _ = self.decoded.set(decoded);
+        }
     }
 }
 
@@ -66,7 +88,7 @@ pub(crate) enum End {
 
 impl Growing {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Shows a chunk to every reader; never waits. Returns how many bytes there are now.
@@ -152,11 +174,6 @@ impl End {
     }
 }
 
-/// A stored answer could not be decoded as what it was asked for.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the answer cannot be decoded: {0}")]
-pub struct DecodeError(pub String);
-
 impl Body {
     pub(crate) fn whole_of(whole: Arc<Whole>) -> Self {
         Self(Inner::Whole(whole))
@@ -191,11 +208,12 @@ impl Body {
         }
     }
 
-    /// The complete answer, decoded once per entry and shared by everybody who decodes the same type.
+    /// The complete answer, decoded once per entry and shared by all readers that decode the same type.
+    /// A form that is too large for [`crate::Bounds::front_bytes`] is decoded for each reader.
     ///
     /// # Errors
     /// The failure of the run, or of `decode` (as a [`Failure`] caused by [`DecodeError`]).
-    pub async fn decoded<T: Any + Send + Sync>(
+    pub async fn decoded<T: Decoded>(
         &self,
         decode: fn(&[u8]) -> Result<T, DecodeError>,
     ) -> Result<Arc<T>, Failure> {
@@ -203,16 +221,12 @@ impl Body {
         if let Some(decoded) = whole.decoded() {
             return Ok(decoded);
         }
-        let _decoding = whole
-            .decoding
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _decoding = lock(&whole.decoding);
         if let Some(decoded) = whole.decoded() {
             return Ok(decoded);
         }
         let decoded = Arc::new(decode(&whole.bytes).map_err(Failure::new)?);
-        // If somebody decoded another type, ours is ours alone.
-        let _ = whole.decoded.set(decoded.clone());
+        whole.keep(&decoded);
         Ok(decoded)
     }
 }

@@ -25,7 +25,7 @@ pub struct Bounds {
     pub bytes: u64,
     /// Number of entries.
     pub entries: u64,
-    /// Bytes of the entries kept in this process's own memory; 0 for none.
+    /// Bytes of the entries kept in this process's own memory, with their decoded forms; 0 for none.
     pub front_bytes: u64,
 }
 

@@ -54,6 +54,8 @@ pub(crate) struct Entry {
     pub(crate) body: Arc<Whole>,
     /// When it was last noted as used.
     pub(crate) used: AtomicI64,
+    /// The length of the record's value, which the answer is a part of.
+    stored: usize,
 }
 
 impl Head {
@@ -107,6 +109,7 @@ impl Entry {
         }
         Ok(Self {
             watched: Watched::new(std::mem::take(&mut head.observed)),
+            stored: record.value.len(),
             body: Whole::new(answer),
             labels: record.labels.into(),
             revision: record.revision,
@@ -136,14 +139,16 @@ impl Entry {
         }
     }
 
-    /// Roughly how much memory it takes in the front, its decoded form included.
+    /// Roughly how many bytes it takes in memory, its decoded form excluded.
     pub(crate) fn weight(&self) -> u64 {
-        let labels: usize = self
-            .labels
-            .iter()
-            .map(|l| l.name.len() + l.value.len() + 48)
-            .sum();
-        self.watched.weight() + (self.body.bytes.len() * 2 + labels + 512) as u64
+        /// The structures themselves, and what allocating them costs.
+        const FIXED: usize = 512;
+        let label = |label: &Label| label.name.len() + label.value.len() + size_of::<Label>();
+        let labels: usize = self.labels.iter().map(label).sum();
+        let epoch = |(counter, _): &(String, u64)| counter.len() + size_of::<(String, u64)>();
+        let epochs: usize = self.head.epochs.iter().map(epoch).sum();
+        let head = self.head.scope.len() + self.head.name.len() + epochs;
+        self.watched.weight() + (self.stored + labels + head + FIXED) as u64
     }
 }
 

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use cachalot_memory::Memory;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::Key;
 use crate::entry::Entry;
@@ -43,6 +43,13 @@ impl Fronted {
         domains.iter().all(has) && self.domains.iter().all(|(counter, _)| asked(counter))
     }
 
+    /// Roughly how many bytes it takes in memory, the decoded form of its answer excluded.
+    fn weight(&self) -> u64 {
+        let stamp = |(counter, _): &(String, u64)| counter.len() + size_of::<(String, u64)>();
+        let stamps: usize = self.domains.iter().map(stamp).sum();
+        self.entry.weight() + stamps as u64
+    }
+
     /// Whether neither the record nor an epoch it depends on can have changed.
     pub(crate) fn is_current(&self, memory: &dyn Memory, space: &str, key: &str) -> bool {
         memory.stamp(space, key) == Some(self.stamp)
@@ -53,43 +60,138 @@ impl Fronted {
     }
 }
 
+/// What the front keeps under a key, and what it weighs there: a weight changes only by an insertion.
+#[derive(Clone)]
+struct Held {
+    fronted: Arc<Fronted>,
+    weight: u64,
+}
+
 #[derive(Clone)]
 struct ByWeight;
 
-impl Weighter<Key, Arc<Fronted>> for ByWeight {
-    fn weight(&self, _key: &Key, fronted: &Arc<Fronted>) -> u64 {
-        fronted.entry.weight()
+impl Weighter<Key, Held> for ByWeight {
+    fn weight(&self, _key: &Key, held: &Held) -> u64 {
+        held.weight
     }
 }
 
+type Entries = Cache<Key, Held, ByWeight>;
+
+/// The part of a shard that an entry may take: the rest is for entries that were used once.
+const HOT: f64 = 0.97;
+
+/// The smallest shard of a front that has several: an answer of 500 kB fits with its decoded form, which
+/// is twenty times as large if it is a list of small records.
+const SHARD: u64 = 16 << 20;
+
 pub(crate) struct Front {
-    entries: Option<Cache<Key, Arc<Fronted>, ByWeight>>,
+    entries: Option<Arc<Entries>>,
+    /// The weight of the largest entry that it takes.
+    largest: u64,
 }
 
 impl Front {
     /// A front of at most `bytes`; 0 for none.
     pub(crate) fn new(bytes: u64) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self::for_cores(bytes, cores)
+    }
+
+    fn for_cores(bytes: u64, cores: usize) -> Self {
+        if bytes == 0 {
+            return Self {
+                entries: None,
+                largest: 0,
+            };
+        }
+        // Rounded down: the cache would round up.
+        let of_their_size = 1 << (bytes / SHARD).max(1).ilog2();
         let expected = usize::try_from(bytes / 4_096)
             .unwrap_or(usize::MAX)
             .clamp(64, 100_000);
+        let options = OptionsBuilder::new()
+            .shards(of_their_size.min((cores * 4).next_power_of_two()))
+            .hot_allocation(HOT)
+            .estimated_items_capacity(expected)
+            .weight_capacity(bytes)
+            .build();
+        let entries = match options {
+            Ok(options) => Cache::with_options(
+                options,
+                ByWeight,
+                DefaultHashBuilder::default(),
+                DefaultLifecycle::default(),
+            ),
+            // Nothing that the builder needs is left out.
+            Err(_) => Cache::with_weighter(expected, bytes, ByWeight),
+        };
+        let largest = (entries.shard_capacity() as f64 * HOT) as u64;
         Self {
-            entries: (bytes > 0).then(|| Cache::with_weighter(expected, bytes, ByWeight)),
+            entries: Some(Arc::new(entries)),
+            largest,
         }
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Fronted>> {
-        self.entries.as_ref()?.get(key)
+        Some(self.entries.as_ref()?.get(key)?.fronted)
     }
 
+    /// Keeps an entry, if it is not too large. Its decoded form is weighed when it is made, and is not
+    /// kept if it makes the entry too large.
     pub(crate) fn insert(&self, key: Key, fronted: Arc<Fronted>) {
-        if let Some(entries) = &self.entries {
-            entries.insert(key, fronted);
-        }
+        let Some(entries) = &self.entries else { return };
+        let (front, largest) = (Arc::downgrade(entries), self.largest);
+        let this = Arc::downgrade(&fronted);
+        fronted.entry.body.bounded_by(move |decoded| {
+            let (Some(entries), Some(fronted)) = (front.upgrade(), this.upgrade()) else {
+                // Nobody but the reader keeps it.
+                return true;
+            };
+            let weight = fronted.weight().saturating_add(decoded);
+            if weight > largest {
+                return false;
+            }
+            let held = entries.peek(&key);
+            if held.is_some_and(|held| Arc::ptr_eq(&held.fronted, &fronted)) {
+                // Removed or evicted in between: then it stays so.
+                let _ = entries.replace(key, Held { fronted, weight }, true);
+            }
+            true
+        });
+        let weight = fronted.weight();
+        entries.insert(key, Held { fronted, weight });
     }
 
     pub(crate) fn remove(&self, key: &Key) {
         if let Some(entries) = &self.entries {
             entries.remove(key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Front;
+
+    #[test]
+    fn large_answers_fit_however_many_cores_there_are() {
+        for cores in [1, 2, 16, 64, 256] {
+            let largest = |bytes| Front::for_cores(bytes, cores).largest;
+            // 500 kB, decoded into twenty times as much.
+            assert!(largest(64 << 20) >= 10_500_000, "{cores}");
+            assert!(largest(100 << 20) >= 10_500_000, "{cores}");
+            // All of a small one.
+            assert!(largest(6 << 20) >= 6_000_000, "{cores}");
+        }
+        let shards = |bytes, cores| {
+            let front = Front::for_cores(bytes, cores);
+            front.entries.map(|entries| entries.num_shards())
+        };
+        assert_eq!(shards(64 << 20, 64), Some(4));
+        assert_eq!(shards(1 << 30, 64), Some(64));
+        assert_eq!(shards(1 << 30, 2), Some(8));
+        assert_eq!(shards(1, 2), Some(1));
+        assert_eq!(shards(0, 2), None);
     }
 }

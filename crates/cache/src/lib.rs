@@ -7,6 +7,7 @@
 mod begin;
 mod body;
 mod cassette;
+mod decoded;
 mod engine;
 mod entry;
 mod epoch;
@@ -30,8 +31,9 @@ mod writing;
 
 use std::sync::Arc;
 
-pub use body::{Body, DecodeError, Reader};
+pub use body::{Body, Reader};
 pub use cassette::{CASSETTE_VERSION, CassetteError, Exported, Imported};
+pub use decoded::{DecodeError, Decoded};
 pub use engine::{Bounds, Options};
 pub use erase::{Criterion, Erased, ErasedEntry, Filter, Stored};
 pub use explain::{Difference, Explanation};

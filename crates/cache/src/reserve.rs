@@ -11,6 +11,7 @@ use crate::engine::{Looked, Shared};
 use crate::flight::Flight;
 use crate::front::Fronted;
 use crate::policy::{Join, Mode};
+use crate::sync::sleep;
 use crate::ticket::Ticket;
 
 /// A reservation lasts this long and is renewed three times in that span while the run goes on: who
@@ -77,7 +78,7 @@ impl Request<'_> {
                 return Secured::Unsecured(Reason::BusyElsewhere);
             }
             self.patience.keep_up(self.policy);
-            tokio::time::sleep(pause.min(remaining).min(left.max(Duration::from_millis(1)))).await;
+            sleep(pause.min(remaining).min(left.max(Duration::from_millis(1)))).await;
             pause = (pause * 2).min(Duration::from_millis(100));
         }
     }

@@ -1,10 +1,10 @@
 //! How much is kept, and who has to go.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cachalot_cache::{Bounds, How, Policy, Reason, Share};
-
+use cachalot_cache::{Begun, Bounds, DecodeError, Decoded, How, Policy, Reason, Share};
 use cachalot_memory::Memory;
 
 use crate::doubles::{Double, Fate, Op};
@@ -200,6 +200,88 @@ async fn an_entry_in_the_front_is_served_without_asking_the_memory() {
         before + 100,
         "without stamps there is no front"
     );
+}
+
+/// A decoded form that says that it is large, and counts itself.
+struct Heavy(u64);
+
+static ALIVE: AtomicUsize = AtomicUsize::new(0);
+static MADE: AtomicUsize = AtomicUsize::new(0);
+/// For the tests that count.
+static COUNTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+impl Decoded for Heavy {
+    fn weight(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Drop for Heavy {
+    fn drop(&mut self) {
+        ALIVE.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// As heavy as the answer says.
+fn heavy(bytes: &[u8]) -> Result<Heavy, DecodeError> {
+    ALIVE.fetch_add(1, Ordering::SeqCst);
+    MADE.fetch_add(1, Ordering::SeqCst);
+    let text = std::str::from_utf8(bytes).unwrap();
+    Ok(Heavy(text.trim().parse().unwrap()))
+}
+
+async fn decode(here: &Setting, number: usize) {
+    let question = Question::number(number);
+    let call = question.call();
+    match here.cache.begin(&call, &Policy::default()).await.unwrap() {
+        Begun::Served(outcome) => drop(outcome.body.decoded(heavy).await.unwrap()),
+        Begun::Run(_) => panic!("a miss"),
+    }
+}
+
+#[tokio::test]
+async fn the_bound_of_the_front_includes_what_answers_are_decoded_into() {
+    let _counting = COUNTING.lock().await;
+    let here = bounded(Bounds {
+        front_bytes: 1_000_000,
+        ..Bounds::default()
+    });
+    fill(&here, 0..200, "50000").await;
+    for number in 0..200 {
+        decode(&here, number).await;
+    }
+    let alive = ALIVE.load(Ordering::SeqCst);
+    assert!((10..20).contains(&alive), "{alive} of 50,000 bytes each");
+    // Those that were kept answer without being decoded again.
+    let made = MADE.load(Ordering::SeqCst);
+    for _ in 0..10 {
+        decode(&here, 199).await;
+    }
+    assert!(MADE.load(Ordering::SeqCst) <= made + 1);
+    drop(here);
+    assert_eq!(ALIVE.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn an_answer_stays_in_the_front_when_its_decoded_form_is_too_large_for_it() {
+    let _counting = COUNTING.lock().await;
+    let clock = clock();
+    let memory = Arc::new(Double::over(in_process(&clock)));
+    let here = Making::over(memory.clone(), &clock)
+        .bounds(Bounds {
+            front_bytes: 1_000_000,
+            ..Bounds::default()
+        })
+        .make();
+    fill(&here, 0..1, "990000").await;
+    decode(&here, 0).await;
+    let (asked, made) = (memory.count(Op::Get), MADE.load(Ordering::SeqCst));
+    for _ in 0..5 {
+        decode(&here, 0).await;
+    }
+    assert_eq!(memory.count(Op::Get), asked, "the bytes are there");
+    assert_eq!(MADE.load(Ordering::SeqCst), made + 5);
+    assert_eq!(ALIVE.load(Ordering::SeqCst), 0, "its form is not");
 }
 
 fn exactly(bounds: Bounds, memory: impl FnOnce(Arc<dyn Memory>) -> Arc<dyn Memory>) -> Setting {

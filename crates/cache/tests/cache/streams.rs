@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use cachalot_cache::{Begun, DecodeError, Failure, How, Outcome, Policy, Product, Reason};
+use cachalot_cache::{Begun, DecodeError, Decoded, Failure, How, Outcome, Policy, Product, Reason};
 use cachalot_core::Spend;
 
 use crate::setting::{COST, Question, Setting, finish, product, setting};
@@ -260,10 +260,18 @@ async fn the_value_may_be_given_at_the_end_in_one_piece() {
 
 static DECODED: AtomicUsize = AtomicUsize::new(0);
 
-fn length(bytes: &[u8]) -> Result<usize, DecodeError> {
+struct Length(usize);
+
+impl Decoded for Length {
+    fn weight(&self) -> u64 {
+        8
+    }
+}
+
+fn length(bytes: &[u8]) -> Result<Length, DecodeError> {
     DECODED.fetch_add(1, Ordering::SeqCst);
     std::thread::sleep(std::time::Duration::from_millis(20));
-    Ok(bytes.len())
+    Ok(Length(bytes.len()))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -289,18 +297,18 @@ async fn an_entry_is_decoded_once_and_shared_by_all_hits() {
     for one in decoding {
         decoded.push(one.await.unwrap());
     }
-    assert_eq!(*decoded[0], 4);
+    assert_eq!(decoded[0].0, 4);
     assert!(decoded.iter().all(|other| Arc::ptr_eq(other, &decoded[0])));
     assert_eq!(DECODED.load(Ordering::SeqCst), 1);
 
     let other = follow(&here, &question)
         .await
         .body
-        .decoded(|bytes| Ok(bytes.to_vec()))
+        .decoded(|bytes| Ok(String::from_utf8_lossy(bytes).into_owned()))
         .await
         .unwrap();
-    assert_eq!(*other, b"four");
-    let no = |_: &[u8]| Err::<(), _>(DecodeError("not this".into()));
+    assert_eq!(*other, "four");
+    let no = |_: &[u8]| Err::<String, _>(DecodeError("not this".into()));
     let failure = told_failure(follow(&here, &question).await, no).await;
     assert_eq!(
         failure.to_string(),
@@ -309,7 +317,7 @@ async fn an_entry_is_decoded_once_and_shared_by_all_hits() {
     assert!(failure.cause::<DecodeError>().is_some());
 }
 
-async fn told_failure<T: Send + Sync + 'static>(
+async fn told_failure<T: Decoded>(
     outcome: Outcome,
     decode: fn(&[u8]) -> Result<T, DecodeError>,
 ) -> Failure {

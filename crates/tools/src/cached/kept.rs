@@ -1,8 +1,8 @@
 //! A result as an entry holds it.
 
 use bytes::Bytes;
-use cachalot_cache::{Body, DecodeError, Failure};
-use cachalot_model::Block;
+use cachalot_cache::{Body, DecodeError, Decoded, Failure};
+use cachalot_model::{Block, ImageSource};
 use serde::{Deserialize, Serialize};
 
 use crate::tool::Output;
@@ -13,6 +13,28 @@ struct Kept {
     content: Vec<Block>,
     #[serde(default)]
     private: bool,
+}
+
+impl Decoded for Kept {
+    fn weight(&self) -> u64 {
+        let blocks: u64 = self.content.iter().map(weight).sum();
+        size_of::<Self>() as u64 + blocks
+    }
+}
+
+fn weight(block: &Block) -> u64 {
+    let text = match block {
+        Block::Text { text, extra } if extra.is_empty() => text.capacity(),
+        Block::Image(image) if image.extra.is_empty() => match &image.source {
+            ImageSource::Url(url) => url.capacity(),
+            ImageSource::Inline { media_type, base64 } => media_type.capacity() + base64.capacity(),
+        },
+        // Rare: as large as its fields in a tree.
+        other => {
+            return serde_json::to_value(other).map_or(0, |tree| tree.weight());
+        }
+    };
+    (size_of::<Block>() + text) as u64
 }
 
 /// What a tool said when it failed.

@@ -1,7 +1,7 @@
 //! An answer as an entry holds it.
 
 use bytes::Bytes;
-use cachalot_cache::DecodeError;
+use cachalot_cache::{DecodeError, Decoded};
 use cachalot_model::OutputFormat;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,20 @@ impl Kept {
     pub(super) fn encode(&self) -> Result<Bytes, String> {
         let bytes = serde_json::to_vec(self).map_err(|error| error.to_string())?;
         Ok(bytes.into())
+    }
+}
+
+impl Decoded for Kept {
+    fn weight(&self) -> u64 {
+        let Self {
+            format: _,
+            text,
+            model,
+            agent,
+            finish,
+        } = self;
+        let texts = [text, model, agent, finish].map(String::capacity);
+        (size_of::<Self>() + texts.iter().sum::<usize>()) as u64
     }
 }
 

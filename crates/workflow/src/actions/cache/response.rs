@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use cachalot_cache::{DecodeError, How, Reason, Settled};
+use cachalot_cache::{DecodeError, Decoded, How, Reason, Settled};
 use cachalot_core::Seals;
 use cachalot_core::clock::iso8601;
 use serde_json::{Map, Value};
@@ -48,6 +48,14 @@ impl Answer {
         };
         told["result"] = self.result.clone();
         told
+    }
+}
+
+impl Decoded for Answer {
+    fn weight(&self) -> u64 {
+        /// What `told` takes, once a hit has filled it.
+        const TOLD: u64 = 2_048;
+        size_of::<Self>() as u64 + self.result.weight() + TOLD
     }
 }
 
