@@ -160,10 +160,6 @@ fn hits(runtime: &tokio::runtime::Runtime, run: &Runtime) -> Duration {
 
 async fn wrap(run: &Runtime, arguments: Arguments) -> Value {
     let action = run.actions.get("cache.wrap").unwrap();
-    if std::env::var("SIZES").is_ok() {
-        let f = action.run(arguments.clone(), run);
-        println!("future {}", std::mem::size_of_val(&*f));
-    }
     action.run(arguments, run).await.unwrap()
 }
 
