@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cachalot_hooks::Event as When;
 use cachalot_model::{Block, Usage};
 use cachalot_prompt::Session;
-use cachalot_tools::{Context, Tool, Toolbox};
+use cachalot_tools::{Context, Gate, Tool, Toolbox};
 
-use crate::Error;
 use crate::conversation::{Conversation, Shown};
 use crate::definition::AgentDefinition;
 use crate::delegate::TransferTask;
@@ -16,6 +15,7 @@ use crate::fork::{Branch, Flock, Lead, Trunk};
 use crate::herald::{Added, Herald};
 use crate::roster;
 use crate::shared::Shared;
+use crate::{Error, ErrorKind};
 
 /// An agent at work.
 pub(crate) struct Desk {
@@ -269,6 +269,36 @@ impl Desk {
     }
 }
 
+/// Refuses a gated agent whose provider runs tools by itself: the gate does not see those calls.
+///
+/// # Errors
+/// [`ErrorKind::Fork`], with the options; or there is no such model.
+pub(crate) fn check_server_tools(
+    shared: &Shared,
+    agent: &AgentDefinition,
+    gate: Option<&Gate>,
+) -> Result<(), Error> {
+    let Some(gate) = gate else {
+        return Ok(());
+    };
+    let options = shared.house.models.find(&agent.model)?.server_tools();
+    if options.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Fork,
+        server_tools_message(gate.holder(), &agent.model, &options),
+    ))
+}
+
+/// Says why a gated fork cannot start with a model.
+pub(crate) fn server_tools_message(holder: &str, model: &str, options: &[String]) -> String {
+    format!(
+        "{holder} may use only listed tools, but the model `{model}` is configured with `{}`, by which its provider may run tools of its own; take that out, or use a model without it",
+        options.join("`, `")
+    )
+}
+
 /// The tools of an agent, and what its model is shown.
 pub(crate) async fn equip(
     shared: &Shared,
@@ -277,6 +307,7 @@ pub(crate) async fn equip(
     session: &str,
     depth: u32,
 ) -> Result<Equipment, Error> {
+    check_server_tools(shared, agent, shared.house.tools.gate.as_ref())?;
     let trunk = Trunk::default();
     let own: Vec<Arc<dyn Tool>> = TransferTask::of(agent, shared, herald, &trunk, depth)
         .into_iter()

@@ -239,7 +239,9 @@ impl Fork {
     ///
     /// # Errors
     /// As of [`Chat::turn`], and [`ErrorKind::Fork`] if forks are to be strict
-    /// ([`crate::House::strict_forks`]) and this one has not what it is to inherit.
+    /// ([`crate::House::strict_forks`]) and this one has not what it is to inherit, or if it has a gate
+    /// and its model is configured with tools that the provider runs
+    /// ([`Model::server_tools`](cachalot_model::Model::server_tools)).
     pub async fn run(self, message: &str, cancel: &Cancel) -> Result<ForkReport, Error> {
         self.outcome(message, cancel).await.report()
     }
@@ -366,6 +368,7 @@ impl Fork {
         let herald = Herald::of(&shared, &agent, &id, Some(&tip.head.id))?;
         let mut equipment = desk::equip(&shared, &agent, &herald, &id, self.depth).await?;
         let gate = self.gate(&equipment.shown);
+        desk::check_server_tools(&shared, &agent, gate.as_ref())?;
         shared.house.tools.gate.clone_from(&gate);
         overheard.watch(gate.as_ref());
         narrow(&mut equipment.shown, gate.as_ref());

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::conversation::Remains;
 use crate::definition::{Notify, ReviewDefinition, ReviewKind};
-use crate::desk::Desk;
+use crate::desk::{self, Desk};
 use crate::event::{Event, Listener};
 use crate::fork::{Fork, ForkSpec, Inherit, Outcome};
 use crate::report::{Stop, Sum};
@@ -223,6 +223,15 @@ impl Chat {
         let Some(review) = &self.agent().review else {
             return;
         };
+        let model = review.model.as_ref().map(|model| model.name.as_str());
+        let model = model.unwrap_or(&self.agent().model);
+        // A model that cannot be found is told of when it is asked.
+        let found = self.shared().house.models.find(model);
+        let options = found.map_or_else(|_| Vec::new(), |model| model.server_tools());
+        if !options.is_empty() {
+            let warning = desk::server_tools_message("the review", model, &options);
+            self.desk().herald.warn(&warning).await;
+        }
         for warning in warnings(review, self.desk()) {
             self.desk().herald.warn(&warning).await;
         }

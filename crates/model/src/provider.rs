@@ -29,6 +29,7 @@ mod identity;
 mod key;
 mod known;
 mod model;
+mod server_tools;
 mod settings;
 
 pub use configured::Configured;

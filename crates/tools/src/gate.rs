@@ -48,6 +48,12 @@ impl Gate {
         }
     }
 
+    /// Who is gated, as in `the review`.
+    #[must_use]
+    pub fn holder(&self) -> &str {
+        &self.holder
+    }
+
     /// Whether a tool of exactly this name may be used.
     #[must_use]
     pub fn allows(&self, tool: &str) -> bool {

@@ -246,6 +246,20 @@ async fn another_model_inherits_nothing_and_gets_a_digest() {
 }
 
 #[tokio::test]
+async fn a_review_with_tools_that_the_provider_runs_is_warned_of_and_fails() {
+    let mut desk = desk(Wire::Chat, &reviewed("every_turns: 1"), vec![text("2 km.")]).await;
+    desk.world.model_keys = ", provider_opts: {web_search_options: {}}".to_owned();
+    let mut chat = desk.world.chat().await;
+    let named = |text: &str| text.contains("the review") && text.contains("web_search_options");
+    assert!(desk.world.told.warnings().iter().any(|text| named(text)));
+    desk.world.turn(&mut chat, "How deep?").await;
+    let review = desk.review(&mut chat).await;
+    assert_eq!(review.result(), "error");
+    assert!(named(&review.failure.unwrap()));
+    desk.world.check();
+}
+
+#[tokio::test]
 async fn the_session_of_the_chat_stays_as_it_is_byte_for_byte() {
     let replies = vec![text("2 km."), store(), text("I kept one thing.")];
     let mut desk = desk(Wire::Messages, &reviewed("every_turns: 0"), replies).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cachalot_agent::{Inherit, Stop};
+use cachalot_agent::{Cancel, ErrorKind, ForkSpec, Inherit, Stop};
 use cachalot_cache::{Bounds, Cache, Ledger, Options};
 use cachalot_core::Seals;
 use cachalot_hooks::{Event, Output};
@@ -230,6 +230,109 @@ async fn a_result_that_is_there_already_is_not_given_either() {
         assert_eq!(ended[1].how, Answered::Hit);
         world.check_between(&[2, 4]);
     }
+}
+
+/// Another model, `other`, with this option.
+fn other(world: &World, provider: &str, option: &str) -> String {
+    let url = world.simulator.url();
+    format!(
+        "}}\n  other: {{provider: {provider}, model: other-model, base_url: '{url}/v1', token_key: TEST_KEY, provider_opts: {{user: ada, seed: 1, {option}}}"
+    )
+}
+
+/// Tools that the provider runs never pass the gate, so a gated fork does not start with them.
+#[tokio::test]
+async fn a_gated_fork_refuses_tools_that_the_provider_runs() {
+    for (provider, option) in [
+        (
+            "anthropic",
+            "mcp_servers: [{type: url, url: 'https://mcp.example'}]",
+        ),
+        (
+            "anthropic",
+            "container: {skills: [{type: anthropic, skill_id: x}]}",
+        ),
+        ("openai", "web_search_options: {}"),
+        ("openai", "prompt: {id: stored}"),
+        ("openrouter", "plugins: [{id: web}]"),
+        ("openrouter", "unheard_of: [x]"),
+    ] {
+        let mut world =
+            World::new(Wire::Chat, &whales(""), vec![ScriptedReply::text("hello")]).await;
+        world.model_keys = other(&world, provider, option);
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "Hello.").await;
+        let fork = chat.fork(spec(&["safe"], Inherit::Full)).unwrap();
+        let fork = fork.asking("other").unwrap();
+        let refused = fork
+            .run("Look back.", &Cancel::default())
+            .await
+            .unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Fork, "{option}");
+        let name = option.split(':').next().unwrap();
+        let part = format!("with `provider_opts.{name}`, by which its provider");
+        for part in ["the review", "`other`", part.as_str()] {
+            assert!(refused.message.contains(part), "{refused}");
+        }
+        assert_eq!(world.bodies().len(), 1, "nothing was asked for a fork");
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn a_fork_that_goes_on_with_such_a_model_refuses_unless_it_has_no_gate() {
+    let replies = || vec![ScriptedReply::text("hello"), ScriptedReply::text("done")];
+    let gated = spec(&["safe"], Inherit::Full);
+    let free = ForkSpec {
+        tools: None,
+        ..gated.clone()
+    };
+    for (spec, option, goes) in [
+        (gated.clone(), "web_search_options: {}", false),
+        (free, "web_search_options: {}", true),
+        (gated, "user: ada, metadata: {a: b}, n: 1", true),
+    ] {
+        let mut world = World::new(Wire::Chat, &whales(""), replies()).await;
+        world.model_keys = format!(", provider_opts: {{{option}}}");
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "Hello.").await;
+        let fork = chat.fork(spec).unwrap();
+        match fork.run("Look back.", &Cancel::default()).await {
+            Ok(report) => assert!(goes && report.text == "done"),
+            Err(error) => assert!(!goes && error.kind == ErrorKind::Fork, "{error}"),
+        }
+        assert_eq!(world.bodies().len(), 1 + usize::from(goes));
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn agents_that_work_for_a_gated_fork_have_no_such_tools_either() {
+    let file = "
+agents:
+  root: {model: test, instruction: You lead., sub_agents: [worker]}
+  worker: {model: other, instruction: You work.}
+";
+    let transfer = json!({"agent": "worker", "task": "Work."});
+    let replies = vec![
+        ScriptedReply::text("hello"),
+        ScriptedReply::call("transfer_task", transfer),
+        ScriptedReply::text("not done"),
+    ];
+    let mut world = World::new(Wire::Chat, file, replies).await;
+    world.model_keys = other(&world, "openai", "web_search_options: {}");
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "Hello.").await;
+    let report = forked(&chat, spec(&["transfer_task"], Inherit::Full), "Go.").await;
+    assert_eq!(report.text, "not done");
+    let Turn::Results(results) = turns(&world.last_body()).pop().unwrap() else {
+        panic!("no results");
+    };
+    assert!(
+        results[0].1.contains("`provider_opts.web_search_options`"),
+        "{results:?}"
+    );
+    world.check();
 }
 
 const TOOLS: [&str; 5] = ["read_a", "read_b", "act_a", "act_b", "act_c"];

@@ -1,0 +1,212 @@
+//! Options of `provider_opts` by which a provider runs tools by itself.
+//!
+//! The client neither sees such a call before it is made nor can refuse it. Providers keep adding
+//! options of this kind, so the list names the options that are known to run nothing; any other one
+//! counts as one that may.
+
+use serde_json::Value;
+
+use super::Model;
+
+/// Options without tools, by purpose: of OpenAI Chat Completions, OpenAI Responses and Anthropic
+/// Messages, and of servers that speak one of these formats.
+const WITHOUT_TOOLS: &[&[&str]] = &[
+    // Sampling.
+    &[
+        "allowed_token_ids",
+        "bad_words",
+        "early_stopping",
+        "ignore_eos",
+        "logit_bias",
+        "logprobs",
+        "samplers",
+        "spaces_between_special_tokens",
+        "skip_special_tokens",
+        "stop",
+        "stop_sequences",
+        "stop_token_ids",
+        "use_beam_search",
+    ],
+    // Form of the answer.
+    &[
+        "audio",
+        "echo",
+        "format",
+        "grammar",
+        "guided_choice",
+        "guided_decoding_backend",
+        "guided_grammar",
+        "guided_json",
+        "guided_regex",
+        "json_schema",
+        "modalities",
+        "moderation",
+        "output_config",
+        "prediction",
+        "response_format",
+        "stream",
+        "stream_options",
+        "structured_outputs",
+        "text",
+        "verbosity",
+    ],
+    // Reasoning.
+    &[
+        "chat_template_kwargs",
+        "enable_thinking",
+        "include_reasoning",
+        "reasoning",
+        "reasoning_effort",
+        "reasoning_format",
+        "reasoning_split",
+        "return_reasoning",
+        "think",
+        "thinking",
+        "thinking_config",
+    ],
+    // Tools that the client runs, and how they are called.
+    &[
+        "function_call",
+        "functions",
+        "parallel_tool_calls",
+        "tool_choice",
+    ],
+    // Prompt cache, length of the conversation, state that the provider keeps.
+    &[
+        "background",
+        "cache_control",
+        "cache_prompt",
+        "compaction",
+        "context_management",
+        "conversation",
+        "include",
+        "keep_alive",
+        "previous_response_id",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "store",
+        "thread",
+        "transforms",
+        "truncation",
+    ],
+    // Routing, accounting, diagnosis.
+    &[
+        "betas",
+        "billing_policy",
+        "diagnostics",
+        "fallback_credit_token",
+        "fallbacks",
+        "inference_geo",
+        "metadata",
+        "model",
+        "models",
+        "options",
+        "provider",
+        "route",
+        "safety_identifier",
+        "safety_settings",
+        "service_tier",
+        "speed",
+        "trace",
+        "usage",
+        "user",
+        "user_profile_id",
+        "workspace_id",
+    ],
+];
+
+/// The suffix by which OpenRouter searches the web for a model.
+const ONLINE: &str = ":online";
+
+impl Model {
+    /// The configured options by which the provider may run tools by itself, such as `mcp_servers`
+    /// and `web_search_options`; sorted. Options that are unknown count, unless they are numbers,
+    /// `false` or null.
+    ///
+    /// A model that searches with every answer and has no option for it (Perplexity's) is not
+    /// recognized.
+    #[must_use]
+    pub fn server_tools(&self) -> Vec<String> {
+        let extra = &self.parameters().extra;
+        let mut found: Vec<String> = extra
+            .iter()
+            .filter(|(name, value)| !name.starts_with('@') && may_run_tools(name, value))
+            .map(|(name, _)| format!("provider_opts.{name}"))
+            .collect();
+        if self.name().ends_with(ONLINE) {
+            found.push(format!("model: {}", self.name()));
+        }
+        found.sort();
+        found
+    }
+}
+
+fn may_run_tools(name: &str, value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Number(_) | Value::Bool(false) => false,
+        Value::Array(items) if items.is_empty() => false,
+        _ if WITHOUT_TOOLS.iter().any(|known| known.contains(&name)) => names_online(value),
+        _ => true,
+    }
+}
+
+/// Whether it names a model with [`ONLINE`], as fallbacks do.
+fn names_online(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.ends_with(ONLINE),
+        Value::Array(items) => items.iter().any(names_online),
+        Value::Object(fields) => fields.values().any(names_online),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn options_that_may_run_tools_are_told_from_those_that_do_not() {
+        for (name, value) in [
+            ("mcp_servers", json!([{"type": "url", "url": "https://a"}])),
+            ("web_search_options", json!({})),
+            ("container", json!({"skills": []})),
+            ("container", json!("container_1")),
+            (
+                "tools",
+                json!([{"type": "web_search_20260318", "name": "web_search"}]),
+            ),
+            (
+                "tools",
+                json!([{"type": "code_interpreter", "container": "auto"}]),
+            ),
+            ("prompt", json!({"id": "pmpt_1"})),
+            ("plugins", json!([{"id": "web"}])),
+            ("search_parameters", json!({"mode": "on"})),
+            ("enable_search", json!(true)),
+            ("extra_body", json!({"google": {}})),
+            ("data_sources", json!([{"type": "azure_search"}])),
+            ("something_new", json!("auto")),
+            ("models", json!(["a", "b:online"])),
+        ] {
+            assert!(may_run_tools(name, &value), "{name}: {value}");
+        }
+        for (name, value) in [
+            ("seed", json!(1)),
+            ("repetition_penalty", json!(1.1)),
+            ("user", json!("ada")),
+            ("metadata", json!({"a": "b"})),
+            ("store", json!(true)),
+            ("include", json!(["reasoning.encrypted_content"])),
+            ("thinking", json!({"type": "adaptive"})),
+            ("mcp_servers", json!([])),
+            ("web_search_options", json!(null)),
+            ("enable_search", json!(false)),
+            ("models", json!(["a", "b"])),
+        ] {
+            assert!(!may_run_tools(name, &value), "{name}: {value}");
+        }
+    }
+}
