@@ -1,7 +1,6 @@
 //! `add_git_status`: what has changed in the working directory.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -18,13 +17,38 @@ use crate::Event;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
-/// How much is shown.
+/// Bytes of the status that are shown.
 const MOST_BYTES: usize = 4096;
+
+/// Bytes of filter names that are read. A repository with more gets no status.
+const MOST_FILTER_BYTES: usize = 64 * 1024;
 
 /// How long git may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Tells the model each turn what git says of the working directory.
+/// An environment variable of the child that is empty; see [`AddGitStatus::filters`].
+const EMPTY: &str = "CACHALOT_EMPTY";
+
+/// The variables of git that are passed on: where its programs and the user's own configuration lie.
+/// All others (`GIT_DIR`, `GIT_EXTERNAL_DIFF`, `GIT_CONFIG_COUNT`, …) stand for another repository or
+/// another program than those of the working directory.
+const PASSED: [&str; 6] = [
+    "GIT_CEILING_DIRECTORIES",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_NOSYSTEM",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_DISCOVERY_ACROSS_FILESYSTEM",
+    "GIT_EXEC_PATH",
+];
+
+/// Adds the output of `git status` to the user's messages.
+///
+/// The configuration of a repository is hostile: a repository may come from an archive with its
+/// `.git`, or the agent may have written to it. `git status` can run what it names as a file system
+/// monitor, as a hook when the index is written, as a filter of files (`filter.NAME.clean`,
+/// `filter.NAME.process`), as a transport when objects are missing (partial clones), and all of these
+/// again in each submodule. None of them is run. So a file with a filter (Git LFS) counts as changed
+/// once its time has changed, and submodules are not looked into.
 pub(super) struct AddGitStatus {
     environment: Arc<BTreeMap<String, String>>,
     limit: Duration,
@@ -38,40 +62,88 @@ impl AddGitStatus {
         }
     }
 
-    /// What git says; nothing if there is no git, or no repository.
+    /// The output of git; `None` if there is no git, or no repository.
     async fn status(&self, directory: &Path) -> Option<Vec<u8>> {
-        let mut child = self.command(directory).spawn().ok()?;
-        let mut said = Vec::new();
-        let stdout = child.stdout.take()?;
-        let read = stdout
-            .take(MOST_BYTES as u64 + 1)
-            .read_to_end(&mut said)
-            .await;
-        if read.is_ok() && said.len() > MOST_BYTES {
-            // It has more to say, to nobody: dropping the child ends it.
-            return Some(said);
+        let mut command = self.git(directory);
+        for name in self.filters(directory).await? {
+            command.arg(format!("--config-env={name}={EMPTY}"));
         }
-        let status: io::Result<_> = child.wait().await;
-        (read.is_ok() && status.is_ok_and(|status| status.success())).then_some(said)
+        command.args([
+            "status",
+            "--short",
+            "--branch",
+            "--no-renames",
+            "--ignore-submodules=all",
+        ]);
+        let (output, code) = output(command, MOST_BYTES).await?;
+        (output.len() > MOST_BYTES || code == Some(0)).then_some(output)
     }
 
-    fn command(&self, directory: &Path) -> Command {
+    /// The settings of all filters, which are overridden with nothing: git has no option that
+    /// disables filters, and the attributes that name them stand in several places.
+    async fn filters(&self, directory: &Path) -> Option<Vec<String>> {
+        let mut command = self.git(directory);
+        command.args([
+            "config",
+            "--null",
+            "--name-only",
+            "--get-regexp",
+            "^filter[.]",
+        ]);
+        let (output, code) = output(command, MOST_FILTER_BYTES).await?;
+        // 1: there is none.
+        if output.len() > MOST_FILTER_BYTES || !matches!(code, Some(0 | 1)) {
+            return None;
+        }
+        let names = output.split(|byte| *byte == 0);
+        let names = names.filter(|name| !name.is_empty());
+        names
+            .map(|name| String::from_utf8(name.to_vec()).ok())
+            .collect()
+    }
+
+    /// Git with nothing to run of what a repository configures, but for filters.
+    fn git(&self, directory: &Path) -> Command {
+        let is_passed = |name: &str| !name.starts_with("GIT_") || PASSED.contains(&name);
+        let environment = self.environment.iter();
         let mut command = Command::new("git");
         command
-            // The configuration of a repository must not make it run a program.
+            .arg("--no-pager")
             .args(["-c", "core.fsmonitor=false"])
-            .args(["status", "--short", "--branch"])
+            .args(["-c", "core.hooksPath=/dev/null"])
+            .args(["-c", "safe.bareRepository=explicit"])
             .current_dir(directory)
             .env_clear()
-            .envs(&*self.environment)
-            // Looking must not get in the way of a git that writes.
+            .envs(environment.filter(|(name, _)| is_passed(name)))
+            .env(EMPTY, "")
+            // Nothing is written, so that no other git has to wait, and no hook is due.
             .env("GIT_OPTIONAL_LOCKS", "0")
+            // Missing objects stay missing: the remote that has them may be a program.
+            .env("GIT_NO_LAZY_FETCH", "1")
+            .env("GIT_ALLOW_PROTOCOL", "none")
+            .env("GIT_TERMINAL_PROMPT", "0")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .kill_on_drop(true);
         command
     }
+}
+
+/// Output and exit code of a program. Of more than `most` bytes, it is the beginning (one byte more
+/// than `most`), and the program is ended.
+async fn output(mut command: Command, most: usize) -> Option<(Vec<u8>, Option<i32>)> {
+    let mut child = command.spawn().ok()?;
+    let mut output = Vec::new();
+    let stdout = child.stdout.take()?;
+    let mut limited = stdout.take(most as u64 + 1);
+    limited.read_to_end(&mut output).await.ok()?;
+    if output.len() > most {
+        // Dropping the child ends it.
+        return Some((output, None));
+    }
+    let status = child.wait().await.ok()?;
+    Some((output, status.code()))
 }
 
 #[async_trait]

@@ -123,12 +123,17 @@ impl World {
 
     /// Where programs are looked for in `path`.
     pub(crate) fn with_path(agents: Vec<Agent>, path: &str) -> Self {
+        Self::with_variables(agents, &[("PATH", path)])
+    }
+
+    /// With these environment variables, beside `HOME`.
+    pub(crate) fn with_variables(agents: Vec<Agent>, variables: &[(&str, &str)]) -> Self {
         let (directory, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let clock = Arc::new(ManualClock::at(NOW));
-        let environment = BTreeMap::from([
-            ("PATH".to_owned(), path.to_owned()),
-            ("HOME".to_owned(), home.path().display().to_string()),
-        ]);
+        let own = ("HOME".to_owned(), home.path().display().to_string());
+        let variables = variables.iter();
+        let variables = variables.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let environment: BTreeMap<String, String> = variables.chain([own]).collect();
         let builtins = Builtins::standard(&Parts {
             lookup: Arc::new(Team(agents.into_iter().map(Arc::new).collect())),
             clock: Arc::clone(&clock) as _,

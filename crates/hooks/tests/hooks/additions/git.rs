@@ -80,13 +80,242 @@ async fn a_long_status_is_cut_off() {
     assert!(status.contains("?? file-0000\n") && !status.contains("file-0999"));
 }
 
+/// A repository whose configuration names a program for everything that git runs one for. Each
+/// program leaves a file in the directory `ran`.
+#[cfg(unix)]
+fn hostile() -> World {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let world = repository();
+    let at = |name: &str| world.directory.path().join(name);
+    std::fs::create_dir(at("ran")).unwrap();
+    std::fs::create_dir(at("hooks")).unwrap();
+    // Filters get the content of a file and have to give one back.
+    let leaves = |name: &str| {
+        let ends = if name.contains("clean") || name == "included" || name == "attributes" {
+            "cat"
+        } else {
+            "exit 1"
+        };
+        format!("touch '{}'; {ends}; :", at("ran").join(name).display())
+    };
+    let set = |key: &str, value: &str| git(&world, &["config", key, value]);
+
+    for name in ["clean", "process", "attributes", "included"] {
+        write(&world, &format!("a.{name}"));
+    }
+    std::fs::create_dir(at("sub")).unwrap();
+    let sub = |arguments: &[&str]| {
+        let arguments: Vec<&str> = ["-C", "sub"].iter().chain(arguments).copied().collect();
+        git(&world, &arguments);
+    };
+    sub(&["init", "--quiet"]);
+    write(&world, "sub/a.sub");
+    sub(&["add", "a.sub"]);
+    let author = ["-c", "user.name=a", "-c", "user.email=a@example"];
+    sub(&[&author[..], &["commit", "--quiet", "-m", "x"]].concat());
+    sub(&["config", "core.fsmonitor", &leaves("submodule-fsmonitor")]);
+    sub(&["config", "filter.f.clean", &leaves("submodule-clean")]);
+    std::fs::write(at("sub/.git/info/attributes"), "*.sub filter=f\n").unwrap();
+
+    git(
+        &world,
+        &[
+            "add",
+            "a.clean",
+            "a.process",
+            "a.attributes",
+            "a.included",
+            "sub",
+        ],
+    );
+    git(
+        &world,
+        &[&author[..], &["commit", "--quiet", "-m", "x"]].concat(),
+    );
+
+    std::fs::write(
+        at(".gitattributes"),
+        "*.clean filter=plain diff=d merge=m\n*.process filter=Odd=name.x\n*.included filter=included\n",
+    )
+    .unwrap();
+    std::fs::write(at(".git/info/attributes"), "*.attributes filter=info\n").unwrap();
+    set("filter.plain.clean", &leaves("clean"));
+    set("filter.plain.required", "true");
+    set("filter.Odd=name.x.process", &leaves("process"));
+    set("filter.info.clean", &leaves("attributes"));
+    let included = format!(
+        "[filter \"included\"]\n\tclean = \"{}\"\n",
+        leaves("included")
+    );
+    std::fs::write(at("included.config"), included).unwrap();
+    set("include.path", "../included.config");
+
+    for hook in [
+        "post-index-change",
+        "fsmonitor-watchman",
+        "reference-transaction",
+    ] {
+        let path = at("hooks").join(hook);
+        std::fs::write(&path, format!("#!/bin/sh\n{}\n", leaves(hook))).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    set("core.hooksPath", &at("hooks").display().to_string());
+    for key in [
+        "core.fsmonitor",
+        "core.pager",
+        "pager.status",
+        "core.editor",
+        "core.sshCommand",
+        "core.askPass",
+        "core.gitProxy",
+        "core.alternateRefsCommand",
+        "credential.helper",
+        "diff.external",
+        "diff.d.command",
+        "diff.d.textconv",
+        "merge.m.driver",
+        "gpg.program",
+        "alias.status",
+        "remote.origin.uploadpack",
+    ] {
+        set(key, &leaves(key));
+    }
+    set("status.submoduleSummary", "true");
+    // The files are as they were, and their times are not: git has to read them.
+    for name in [
+        "a.clean",
+        "a.process",
+        "a.attributes",
+        "a.included",
+        "sub/a.sub",
+    ] {
+        let file = std::fs::File::options().write(true).open(at(name)).unwrap();
+        let time = std::time::SystemTime::now() + std::time::Duration::from_secs(10);
+        file.set_modified(time).unwrap();
+    }
+    world
+}
+
+/// The programs that have run.
+#[cfg(unix)]
+fn ran(world: &World) -> Vec<String> {
+    let listed = std::fs::read_dir(world.directory.path().join("ran")).unwrap();
+    let names = listed.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.collect();
+    names.sort_unstable();
+    names
+}
+
+/// `git status` as people run it, and the programs that it has run.
+#[cfg(unix)]
+fn plain(world: &World) -> Vec<String> {
+    let mut plain = Command::new("git");
+    plain
+        .args(["status", "--short"])
+        .current_dir(world.directory.path())
+        .stdin(std::process::Stdio::null());
+    plain.output().unwrap();
+    ran(world)
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn the_configuration_of_a_repository_runs_nothing() {
+    let world = hostile();
+    let status = world.context(NAME, &[], Event::TurnStart).await;
+    assert_eq!(ran(&world), [""; 0]);
+    assert!(
+        status.contains("## trunk") && status.contains("?? .gitattributes"),
+        "{status}"
+    );
+    // Otherwise, this would be a test of nothing.
+    let all = plain(&world);
+    for name in [
+        "clean",
+        "process",
+        "attributes",
+        "included",
+        "core.fsmonitor",
+    ] {
+        assert!(all.iter().any(|ran| ran == name), "{name}: {all:?}");
+    }
+}
+
+/// The remote of a partial clone may be a program, and git asks it for objects that are missing.
+#[cfg(unix)]
+#[tokio::test]
+async fn missing_objects_are_not_fetched() {
+    use std::os::unix::fs::PermissionsExt as _;
+
     let world = repository();
-    let trace = world.directory.path().join("ran");
-    let command = format!("touch {}", trace.display());
-    git(&world, &["config", "core.fsmonitor", &command]);
-    world.context(NAME, &[], Event::TurnStart).await;
+    let at = |name: &str| world.directory.path().join(name);
+    std::fs::create_dir(at("ran")).unwrap();
+    write(&world, "a");
+    git(&world, &["add", "a"]);
+    let author = ["-c", "user.name=a", "-c", "user.email=a@example"];
+    git(
+        &world,
+        &[&author[..], &["commit", "--quiet", "-m", "x"]].concat(),
+    );
+    // The index has no tree any more, so that git reads that of HEAD.
+    write(&world, "b");
+    git(&world, &["add", "b"]);
+    let tree = Command::new("git")
+        .args(["rev-parse", "HEAD^{tree}"])
+        .current_dir(world.directory.path())
+        .output();
+    let tree = String::from_utf8(tree.unwrap().stdout).unwrap();
+    let (directory, name) = tree.trim().split_at(2);
+    let objects = at(".git").join("objects");
+    std::fs::remove_file(objects.join(directory).join(name)).unwrap();
+    let remote = at("remote.sh");
+    let program = format!(
+        "#!/bin/sh\ntouch '{}'\nexit 1\n",
+        at("ran/remote").display()
+    );
+    std::fs::write(&remote, program).unwrap();
+    std::fs::set_permissions(&remote, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for (key, value) in [
+        ("core.repositoryFormatVersion", "1"),
+        ("extensions.partialClone", "origin"),
+        ("remote.origin.promisor", "true"),
+        ("remote.origin.url", &format!("ext::{}", remote.display())),
+        ("protocol.ext.allow", "always"),
+    ] {
+        git(&world, &["config", key, value]);
+    }
+    let output = world.run(NAME, &[], &world.input(Event::TurnStart)).await;
+    assert_eq!(output.unwrap(), Output::default());
+    assert_eq!(ran(&world), [""; 0]);
+    assert_eq!(plain(&world), ["remote"]);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn variables_of_git_do_not_lead_elsewhere() {
+    let other = repository();
+    write(&other, "of-another-repository");
+    let trace = other.directory.path().join("ran");
+    let directory = other.directory.path().join(".git").display().to_string();
+    let path = std::env::var("PATH").unwrap();
+    let program = format!("touch '{}'", trace.display());
+    let world = World::with_variables(
+        Vec::new(),
+        &[
+            ("PATH", &path),
+            ("GIT_DIR", &directory),
+            ("GIT_CONFIG_COUNT", "1"),
+            ("GIT_CONFIG_KEY_0", "core.fsmonitor"),
+            ("GIT_CONFIG_VALUE_0", &program),
+        ],
+    );
+    let made = Command::new("git")
+        .args(["init", "--quiet", "--initial-branch", "here"])
+        .current_dir(world.directory.path())
+        .status();
+    assert!(made.unwrap().success());
+    let status = world.context(NAME, &[], Event::TurnStart).await;
+    assert!(status.contains("No commits yet on here"), "{status}");
     assert!(!trace.exists());
 }
