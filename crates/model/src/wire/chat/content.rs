@@ -9,13 +9,15 @@ use crate::{Block, Delta, Extra, Format, Reasoning};
 /// The content of an answer that is still growing.
 #[derive(Default)]
 pub(super) struct Content {
+    /// In the order in which they came, which is the order in which they were shown.
     blocks: Vec<Block>,
-    refusal: String,
+    is_refusal: bool,
 }
 
 impl Content {
+    /// Whether any of it is a refusal.
     pub(super) fn is_refusal(&self) -> bool {
-        !self.refusal.is_empty()
+        self.is_refusal
     }
 
     /// Takes a content, or the next piece of one.
@@ -34,21 +36,14 @@ impl Content {
     /// Takes a refusal, or the next piece of one. It is shown as text.
     pub(super) fn refuse(&mut self, text: &str, deltas: &mut Vec<Delta>) {
         if !text.is_empty() {
-            self.refusal.push_str(text);
-            deltas.push(Delta::Text(text.to_owned()));
+            self.is_refusal = true;
+            let kind = Extra::from_iter([("type".to_owned(), Value::from(openai::REFUSAL))]);
+            self.text(text, extra::from_wire(Format::Chat, kind), deltas);
         }
     }
 
     pub(super) fn into_blocks(self) -> Vec<Block> {
-        let mut blocks = self.blocks;
-        if !self.refusal.is_empty() {
-            let kind = Extra::from_iter([("type".to_owned(), Value::from(openai::REFUSAL))]);
-            blocks.push(Block::Text {
-                text: self.refusal,
-                extra: extra::from_wire(Format::Chat, kind),
-            });
-        }
-        blocks
+        self.blocks
     }
 
     fn text(&mut self, piece: &str, further: Extra, deltas: &mut Vec<Delta>) {

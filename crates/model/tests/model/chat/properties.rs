@@ -144,6 +144,26 @@ proptest! {
     }
 
     #[test]
+    fn in_any_order_what_was_shown_is_the_text_of_the_answer(
+        texts in prop::collection::vec(
+            (prop::sample::select(vec!["content", "refusal"]), "[a-z]{0,3}"),
+            0..8,
+        ),
+    ) {
+        let chunk = |delta: Value, finish: Value| json!({
+            "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+        });
+        let mut chunks: Vec<Value> = texts
+            .iter()
+            .map(|(field, text)| chunk(json!({*field: text}), json!(null)))
+            .collect();
+        chunks.push(chunk(json!({}), json!("stop")));
+        let events: Vec<_> = chunks.iter().map(event).collect();
+        let (deltas, reply) = stream(&Chat, &events).unwrap();
+        prop_assert_eq!(shown(&deltas).0, reply.message.text());
+    }
+
+    #[test]
     fn however_an_answer_is_cut_it_is_the_same_answer(
         text in any::<String>(),
         thought in "[a-z ]{0,20}",

@@ -305,3 +305,41 @@ fn of_several_choices_the_first_is_streamed() {
     let (deltas, _) = read(&[chunk(json!({"content": "a"})), second, end("stop")]).unwrap();
     assert_eq!(deltas, [Delta::Text("a".into())]);
 }
+
+#[test]
+fn texts_are_kept_in_the_order_in_which_they_were_shown() {
+    let pieces_of = |order: &[(&str, &str)]| {
+        let mut chunks: Vec<Value> = order
+            .iter()
+            .map(|(field, text)| chunk(json!({*field: text})))
+            .collect();
+        chunks.push(end("stop"));
+        let (deltas, reply) = read(&chunks).unwrap();
+        let all: String = order.iter().map(|(_, text)| *text).collect();
+        assert_eq!(shown(&deltas).0, all);
+        assert_eq!(reply.message.text(), all, "{order:?}");
+        assert_eq!(reply.stop, StopReason::Refusal);
+        pieces(&Chat, &reply.message)
+    };
+    for (order, expected) in [
+        (
+            &[
+                ("refusal", "I wi"),
+                ("refusal", "ll not."),
+                ("content", " Or so."),
+            ][..],
+            json!({"role": "assistant", "content": " Or so.", "refusal": "I will not."}),
+        ),
+        (
+            &[
+                ("content", "a"),
+                ("refusal", "b"),
+                ("content", "c"),
+                ("refusal", "d"),
+            ],
+            json!({"role": "assistant", "content": "ac", "refusal": "bd"}),
+        ),
+    ] {
+        assert_eq!(pieces_of(order), [expected]);
+    }
+}
