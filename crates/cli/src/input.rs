@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cachalot_core::{Problem, Secret, tree};
+use cachalot_core::{Problem, Secret, json, tree};
 use serde_json::{Map, Value};
 
 use crate::outcome::{Result, Trouble};
@@ -53,49 +53,13 @@ fn exact(text: &str) -> std::result::Result<Value, String> {
     // Refuses duplicate keys, which a value tree would silently drop.
     cachalot_core::Canonical::json(text.as_bytes()).map_err(|error| error.to_string())?;
     let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    match too_large(text) {
+    let mut numbers = json::numbers(text).map(|number| &text[number]);
+    match numbers.find(|number| json::is_beyond_64_bits(number)) {
         Some(number) => Err(format!(
             "the integer {number} is beyond 64 bits: put it in quotes"
         )),
         None => Ok(value),
     }
-}
-
-/// The first integer in a JSON text that 64 bits do not hold.
-fn too_large(text: &str) -> Option<&str> {
-    let mut rest = text;
-    while let Some(start) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
-        if rest[start..].starts_with('"') {
-            let end = end_of_string(&rest[start + 1..])?;
-            rest = &rest[start + 1 + end..];
-            continue;
-        }
-        let number = &rest[start..];
-        let end = number
-            .find(|c: char| !(c.is_ascii_digit() || "+-.eE".contains(c)))
-            .unwrap_or(number.len());
-        let (number, after) = number.split_at(end);
-        let is_integer = !number.contains(['.', 'e', 'E']);
-        if is_integer && number.parse::<i64>().is_err() && number.parse::<u64>().is_err() {
-            return Some(number);
-        }
-        rest = after;
-    }
-    None
-}
-
-/// Where a string ends whose opening quote has been passed.
-fn end_of_string(text: &str) -> Option<usize> {
-    let mut escaped = false;
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => return Some(at + 1),
-            _ => {}
-        }
-    }
-    None
 }
 
 fn from_file(given: &str, path: &Path) -> Result<Map<String, Value>> {

@@ -23,6 +23,7 @@ use bytes::Bytes;
 use serde_json::{Number, Value};
 
 use crate::Digest;
+use crate::json::Malformed;
 use crate::secret::{Piece, Seals};
 
 mod text;
@@ -42,6 +43,13 @@ pub struct NotCanonical {
     pub reason: &'static str,
     /// Byte offset.
     pub at: usize,
+}
+
+impl From<Malformed> for NotCanonical {
+    fn from(malformed: Malformed) -> Self {
+        let Malformed { reason, at } = malformed;
+        Self { reason, at }
+    }
 }
 
 impl Canonical {

@@ -1,10 +1,12 @@
 //! What at least three rooms of Cachalot share, and nothing else: canonical bytes, digests,
-//! clocks, secrets, what work touches, cost and was built from, problems in configuration, and the spanned configuration tree.
+//! the JSON scanner, clocks, secrets, what work touches, cost and was built from, problems in
+//! configuration, and the spanned configuration tree.
 
 pub mod canonical;
 pub mod clock;
 pub mod digest;
 pub mod effects;
+pub mod json;
 pub mod problem;
 pub mod secret;
 pub mod spend;

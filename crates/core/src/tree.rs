@@ -36,6 +36,7 @@ mod environment;
 mod scalar;
 mod section;
 mod source;
+mod surrogates;
 mod syntax;
 mod tag;
 
@@ -95,7 +96,8 @@ pub struct Entry {
 
 /// Reads one YAML document. `file` is the name to show in problems.
 ///
-/// A byte order mark at the beginning is skipped, line ends may be CRLF. Anchors, aliases and merge
+/// A byte order mark at the beginning is skipped, line ends may be CRLF. Between double quotes a
+/// character may be written as two escapes (`\ud83d\ude00`), as in JSON. Anchors, aliases and merge
 /// keys (`<<`) are expanded, within bounds; a key of the mapping itself wins over a merged one, and
 /// an earlier merged one over a later.
 ///

@@ -9,11 +9,11 @@
 //! The pieces are in the order in which providers hash them, whatever the order in the body.
 
 mod piece;
-mod scan;
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use cachalot_core::json::{Malformed, Scanned, Scanner};
 use cachalot_model::marking::Style;
 use cachalot_model::wire::MarkerTime;
 use cachalot_model::{Format, Marking};
@@ -25,7 +25,6 @@ use crate::plan::{Mark, Plan};
 use crate::session::Session;
 pub use piece::MarkerPlace;
 use piece::Piece;
-pub(crate) use scan::{Malformed, OBJECT, Scanned, Scanner};
 
 /// A request of any client.
 #[derive(Debug, Clone)]
@@ -116,12 +115,12 @@ pub enum Error {
         at: usize,
     },
     /// It is not JSON.
-    #[error("it is not JSON: expected {expected} at byte {at}")]
+    #[error("it is not JSON: {reason} at byte {at}")]
     NotJson {
         /// The byte where it stops being JSON.
         at: usize,
-        /// What should stand there.
-        expected: &'static str,
+        /// The reason.
+        reason: &'static str,
     },
     /// It is JSON, and not the body of a request to a model.
     #[error("it is no request: {0}")]
@@ -132,7 +131,7 @@ impl From<Malformed> for Error {
     fn from(malformed: Malformed) -> Self {
         Self::NotJson {
             at: malformed.at,
-            expected: malformed.expected,
+            reason: malformed.reason,
         }
     }
 }
@@ -141,7 +140,7 @@ impl From<Malformed> for Error {
 /// of them is told by its members.
 ///
 /// Takes time and memory in proportion to the body, and no more stack however it is nested. What
-/// stands within strings and numbers is not checked.
+/// stands within strings is not checked.
 ///
 /// # Errors
 /// It is no JSON, or no request of these formats.

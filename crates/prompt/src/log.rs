@@ -17,6 +17,7 @@ mod turns;
 use std::io::{self, BufRead, Read as _};
 
 use cachalot_core::Millis;
+use cachalot_core::json::Malformed;
 use cachalot_model::Usage;
 
 use crate::foreign::{self, Request};
@@ -89,8 +90,8 @@ pub enum Reason {
     Unreadable(#[from] io::Error),
 }
 
-impl From<foreign::Malformed> for Reason {
-    fn from(malformed: foreign::Malformed) -> Self {
+impl From<Malformed> for Reason {
+    fn from(malformed: Malformed) -> Self {
         Self::Foreign(malformed.into())
     }
 }

@@ -1,26 +1,31 @@
 //! From the parser's events to nodes.
 
+use std::borrow::Cow;
+
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
 use super::anchors::Anchors;
 use super::collection::Collection;
 use super::source::{Position, Source, length_before_node, quoted_length};
+use super::surrogates::Pairs;
 use super::tag::Demand;
 use super::{DEEPEST, Kind, Node, scalar, syntax};
 use crate::{Place, Problem};
 
 pub(super) fn parse(file: &str, text: &str) -> Result<Node, Vec<Problem>> {
     let source = Source::new(file, text);
+    let (pairs, for_parser) = Pairs::take_out(source.text);
     let mut builder = Builder {
         cursor: source.start(),
         source,
+        pairs,
         open: Vec::new(),
         anchors: Anchors::default(),
         document: None,
         root: None,
         problems: Vec::new(),
     };
-    if let Err(last) = builder.read() {
+    if let Err(last) = builder.read(&for_parser) {
         builder.problems.push(last);
     }
     match builder.root {
@@ -36,6 +41,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Node, Vec<Problem>> {
 
 struct Builder<'t> {
     source: Source<'t>,
+    pairs: Pairs,
     /// Where the last event ended; a block text's indicator is looked for from here.
     cursor: Position,
     /// The lists and mappings that are not closed yet, outermost first.
@@ -48,8 +54,7 @@ struct Builder<'t> {
 
 impl Builder<'_> {
     /// Reads everything. What is returned ends the reading.
-    fn read(&mut self) -> Result<(), Problem> {
-        let text = self.source.text;
+    fn read(&mut self, text: &str) -> Result<(), Problem> {
         for event in Parser::new_from_str(text) {
             let (event, span) = event.map_err(|error| syntax::problem(&self.source, &error))?;
             let is_implicit_start = event == Event::DocumentStart(false);
@@ -78,7 +83,7 @@ impl Builder<'_> {
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
             Event::DocumentStart(_) => self.begin_document(span),
             Event::Scalar(text, style, anchor, tag) => {
-                self.scalar(&text, style, anchor, tag.as_deref(), span)
+                self.scalar(text, style, anchor, tag.as_deref(), span)
             }
             Event::Alias(id) => self.alias(id, span),
             Event::SequenceStart(anchor, tag) => {
@@ -115,13 +120,18 @@ impl Builder<'_> {
 
     fn scalar(
         &mut self,
-        text: &str,
+        text: Cow<'_, str>,
         style: ScalarStyle,
         anchor: usize,
         tag: Option<&Tag>,
         span: Span,
     ) -> Result<(), Problem> {
-        let place = self.place_of_scalar(text, style, span);
+        let place = self.place_of_scalar(&text, style, span);
+        let end = self.source.end_of(&place);
+        let is_read = style == ScalarStyle::DoubleQuoted;
+        let written = (end - place.len, end);
+        let text = self.pairs.restore(text, self.source.text, written, is_read);
+        let text = &*text;
         let demand = self.demand(tag, span);
         let is_plain = style == ScalarStyle::Plain && tag.is_none();
         if self.open.last().is_some_and(Collection::expects_key) {

@@ -2,7 +2,8 @@
 
 use saphyr_parser::ScanError;
 
-use super::source::{Position, Source};
+use super::source::{Position, Source, quoted_length};
+use super::surrogates;
 use crate::Problem;
 
 /// The problem that the parser's error is.
@@ -15,6 +16,21 @@ pub(super) fn problem(source: &Source<'_>, error: &ScanError) -> Problem {
         return Problem::new("tab-indentation", "a line is indented with a tab")
             .at(&source.place(tab, tab.byte + 1))
             .help("indent with spaces");
+    }
+    let quoted = source.rest(at);
+    if error.info().contains("escape code")
+        && quoted.starts_with('"')
+        && let Some((offset, half)) = surrogates::lone(&quoted[..quoted_length(quoted)])
+    {
+        let at = source.after(at, offset);
+        return Problem::new(
+            "yaml-syntax",
+            format!(
+                "`{half}` is a lone surrogate: one half of a character that is written as two escapes"
+            ),
+        )
+        .at(&source.place(at, at.byte + half.len()))
+        .help("write the character itself, or both escapes, one behind the other");
     }
     let end = source
         .rest(at)

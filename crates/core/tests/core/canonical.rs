@@ -6,4 +6,4 @@ mod readable;
 mod refused;
 mod sealed;
 mod texts;
-mod values;
+pub(crate) mod values;

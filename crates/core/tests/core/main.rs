@@ -1,5 +1,6 @@
-//! What the rest of Cachalot relies on in `core`: canonical bytes and the configuration tree.
+//! What the rest of Cachalot relies on in `core`: canonical bytes, the JSON scanner and the configuration tree.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod canonical;
+mod json;
 mod tree;

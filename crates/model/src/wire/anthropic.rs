@@ -9,7 +9,6 @@
 mod answer;
 mod failure;
 mod json;
-mod raw;
 mod request;
 mod stream;
 mod tail;

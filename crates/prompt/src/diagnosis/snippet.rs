@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use cachalot_core::Seals;
+use cachalot_core::json::Scanner;
 use cachalot_core::secret::{MASK, mask_credentials};
 use serde_json::Value;
 
 use super::Change;
 use super::detect::{Site, floor};
-use crate::foreign::Scanner;
 
 /// What is shown, in characters, and how much of that stands before the difference.
 const LONGEST: usize = 80;

@@ -4,9 +4,8 @@ use std::borrow::Cow;
 use std::hash::Hasher as _;
 use std::ops::Range;
 
+use cachalot_core::json::{Scanned, Scanner};
 use cachalot_model::wire::MarkerTime;
-
-use super::scan::{Scanned, Scanner};
 
 /// The members that are cache markers.
 const MARKERS: [&[u8]; 2] = [b"cache_control", b"prompt_cache_breakpoint"];
@@ -162,7 +161,7 @@ impl<'a> Walk<'a> {
                 }
                 b"content" if depth == 0 && text => {
                     let from = scanner.at();
-                    scanner.saying()?;
+                    scanner.string_value()?;
                     let content = from..scanner.at();
                     self.saying = Some(SayingPlace {
                         text: content.clone(),
@@ -173,7 +172,7 @@ impl<'a> Walk<'a> {
                 b"type" if text => kind = scanner.string()?,
                 b"text" if text => {
                     let from = scanner.at();
-                    empty = is_blank(scanner.saying()?);
+                    empty = is_blank(scanner.string_value()?);
                     said = Some(from..scanner.at());
                 }
                 _ => {

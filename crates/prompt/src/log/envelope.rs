@@ -1,12 +1,13 @@
 //! What a line of a log says around a request.
 
 use cachalot_core::Millis;
+use cachalot_core::json::{OBJECT, Scanned, Scanner};
 use cachalot_model::wire;
 use serde_json::Value;
 
 use super::answer::Answer;
 use super::{Logged, Reason, moment};
-use crate::foreign::{self, OBJECT, Scanned, Scanner};
+use crate::foreign;
 
 /// A body within an envelope within an envelope, and no further.
 const DEEPEST: u32 = 2;

@@ -1,7 +1,8 @@
 //! Where the turns of somebody else's prompt begin.
 
+use cachalot_core::json::{OBJECT, Scanned, Scanner};
+
 use crate::chain::{Level, Node, Prompt};
-use crate::foreign::{OBJECT, Scanned, Scanner};
 
 /// What a request says that the one before it did not, if it continues that one at once.
 #[derive(Debug, Clone, Copy)]

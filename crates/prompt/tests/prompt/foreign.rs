@@ -183,11 +183,11 @@ fn a_marker_of_the_whole_request_stands_on_its_last_block() {
 #[test]
 fn what_is_no_request_is_told_why() {
     for (text, expected) in [
-        ("", "it is not JSON: expected a value at byte 0"),
+        ("", "it is not JSON: unexpected end of JSON text at byte 0"),
         ("[1, 2]", "it is no request: it is no JSON object"),
         (
             "{\"a\":1",
-            "it is not JSON: expected a comma, or the end of an object or array at byte 6",
+            "it is not JSON: expected a comma or the closing bracket at byte 6",
         ),
         (
             "{\"model\":\"m\"}",

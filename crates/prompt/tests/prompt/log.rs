@@ -91,7 +91,7 @@ fn lines_that_are_no_requests_are_told_and_do_not_end_the_log() {
     assert_eq!(read[0].as_ref().unwrap().line, 1);
     assert_eq!(
         read[1].as_ref().unwrap_err(),
-        "line 4: it is not JSON: expected a value at byte 0"
+        "line 4: it is not JSON: expected a JSON value at byte 0"
     );
     assert_eq!(
         read[2].as_ref().unwrap_err(),

@@ -1,8 +1,8 @@
 //! JSON text as a tree that loses nothing: numbers stay as written, keys that occur twice are refused.
 
-use std::cell::RefCell;
+use std::collections::HashSet;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use cachalot_core::json::{ARRAY, Malformed, OBJECT, Scanner};
 use serde_json::Value;
 
 use super::number;
@@ -25,12 +25,11 @@ pub(super) enum Given {
 impl Given {
     /// Reads JSON text. The error says what is wrong, and where.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let lexemes = RefCell::new(Lexemes { rest: text });
-        let mut reader = serde_json::Deserializer::from_str(text);
-        Reading { lexemes: &lexemes }
-            .deserialize(&mut reader)
-            .and_then(|given| reader.end().map(|()| given))
-            .map_err(|error| explain(text, &error))
+        let mut reader = Reader {
+            scanner: Scanner::new(text.as_bytes()),
+            unescaped: Vec::new(),
+        };
+        reader.whole().map_err(|wrong| explain(text, &wrong))
     }
 
     /// What it is, for messages: `the string "x"`, `an object`.
@@ -98,157 +97,102 @@ pub(super) fn join(path: &str, name: &str) -> String {
     }
 }
 
-/// The numbers of a JSON text, in order.
-struct Lexemes<'a> {
-    rest: &'a str,
+/// The reason why a text is not read, and the byte at which it goes wrong.
+struct Wrong {
+    reason: String,
+    at: usize,
 }
 
-impl<'a> Lexemes<'a> {
-    fn next(&mut self) -> Option<&'a str> {
-        let bytes = self.rest.as_bytes();
-        let mut at = 0;
-        let mut in_text = false;
-        while let Some(byte) = bytes.get(at) {
-            match byte {
-                b'\\' if in_text => at += 1,
-                b'"' => in_text = !in_text,
-                b'-' | b'0'..=b'9' if !in_text => {
-                    let after = &self.rest[at..];
-                    let end = after
-                        .find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E'))
-                        .unwrap_or(after.len());
-                    let (lexeme, rest) = after.split_at(end);
-                    self.rest = rest;
-                    return Some(lexeme);
-                }
-                _ => {}
-            }
-            at += 1;
-        }
-        self.rest = "";
-        None
-    }
-}
-
-/// The deserializer tells numbers in the order of the text, but not how they are written.
-#[derive(Clone, Copy)]
-struct Reading<'a, 'text> {
-    lexemes: &'a RefCell<Lexemes<'text>>,
-}
-
-impl Reading<'_, '_> {
-    fn number<E: serde::de::Error>(self) -> Result<Given, E> {
-        match self.lexemes.borrow_mut().next() {
-            Some(lexeme) => Ok(Given::Number(lexeme.to_owned())),
-            None => Err(E::custom("a number that is not in the text")),
+impl From<Malformed> for Wrong {
+    fn from(malformed: Malformed) -> Self {
+        Self {
+            reason: malformed.reason.to_owned(),
+            at: malformed.at,
         }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Reading<'_, '_> {
-    type Value = Given;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Given, D::Error> {
-        deserializer.deserialize_any(self)
-    }
+struct Reader<'a> {
+    scanner: Scanner<'a>,
+    /// Where strings with escapes are put together.
+    unescaped: Vec<u8>,
 }
 
-impl<'de> Visitor<'de> for Reading<'_, '_> {
-    type Value = Given;
-
-    fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("a JSON value")
+impl Reader<'_> {
+    fn whole(&mut self) -> Result<Given, Wrong> {
+        let given = self.value()?;
+        self.scanner.end()?;
+        Ok(given)
     }
 
-    fn visit_unit<E>(self) -> Result<Given, E> {
-        Ok(Given::Null)
+    fn value(&mut self) -> Result<Given, Wrong> {
+        Ok(match self.scanner.peek() {
+            Some(b'"') => Given::Text(owned(self.scanner.text(&mut self.unescaped)?)),
+            Some(b'{') => self.fields()?,
+            Some(b'[') => self.list()?,
+            _ => match self.scanner.scalar()? {
+                b"null" => Given::Null,
+                b"true" => Given::Boolean(true),
+                b"false" => Given::Boolean(false),
+                lexeme => Given::Number(owned(lexeme)),
+            },
+        })
     }
 
-    fn visit_bool<E>(self, yes: bool) -> Result<Given, E> {
-        Ok(Given::Boolean(yes))
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<Given, E> {
-        self.number()
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<Given, E> {
-        self.number()
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<Given, E> {
-        self.number()
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Given, E> {
-        Ok(Given::Text(text.to_owned()))
-    }
-
-    fn visit_string<E>(self, text: String) -> Result<Given, E> {
-        Ok(Given::Text(text))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Given, A::Error> {
+    fn list(&mut self) -> Result<Given, Wrong> {
         let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(self)? {
-            list.push(item);
+        let mut more = self.scanner.open(&ARRAY)?;
+        while more {
+            list.push(self.value()?);
+            more = self.scanner.more(&ARRAY)?;
         }
         Ok(Given::List(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Given, A::Error> {
-        let mut fields: Vec<(String, Given)> = Vec::new();
-        let mut names = std::collections::HashSet::new();
-        while let Some(name) = entries.next_key::<String>()? {
+    fn fields(&mut self) -> Result<Given, Wrong> {
+        let mut fields = Vec::new();
+        let mut names = HashSet::new();
+        let mut more = self.scanner.open(&OBJECT)?;
+        while more {
+            let name = owned(self.scanner.key(&mut self.unescaped)?);
             if !names.insert(name.clone()) {
-                return Err(A::Error::custom(format_args!(
-                    "the key `{name}` occurs twice"
-                )));
+                return Err(Wrong {
+                    reason: format!("the key `{name}` occurs twice"),
+                    at: self.scanner.at(),
+                });
             }
-            fields.push((name, entries.next_value_seed(self)?));
+            fields.push((name, self.value()?));
+            more = self.scanner.more(&OBJECT)?;
         }
         Ok(Given::Fields(fields))
     }
 }
 
-/// What is wrong with a text, with the place and what is written around it.
-fn explain(text: &str, error: &serde_json::Error) -> String {
-    let full = error.to_string();
-    let reason = full
-        .rfind(" at line ")
-        .and_then(|end| full.get(..end))
-        .unwrap_or(&full);
-    if error.is_eof() {
-        let tail: String = last(text, 40);
-        return format!("{reason}: it ends after `{tail}`");
+/// A piece of a text, whose bytes are UTF-8.
+fn owned(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// What is wrong with a text, with the place (line and column from 1, in characters) and what is
+/// written around it.
+fn explain(text: &str, wrong: &Wrong) -> String {
+    let Wrong { reason, at } = wrong;
+    let at = text.floor_char_boundary(*at);
+    if at == text.len() {
+        return format!("{reason}: it ends after `{}`", last(text, 40));
     }
-    let at = offset(text, error.line(), error.column());
-    let before = last(&text[..at], 40);
-    let after: String = text[at..].chars().take(20).collect();
-    format!(
-        "{reason}, at line {} column {}: `{before}` ⟵ here, before `{after}`",
-        error.line(),
-        error.column()
-    )
+    let (done, rest) = text.split_at(at);
+    let line = done.matches('\n').count() + 1;
+    let in_line = done.rsplit('\n').next().unwrap_or(done);
+    let column = in_line.chars().count() + 1;
+    let before = last(done, 40);
+    let after: String = rest.chars().take(20).collect();
+    format!("{reason}, at line {line} column {column}: `{before}` ⟵ here, before `{after}`")
 }
 
 fn last(text: &str, count: usize) -> String {
     let skip = text.chars().count().saturating_sub(count);
     text.chars().skip(skip).collect()
-}
-
-/// The byte at which a line and a column (of bytes, both from 1) lie, moved to where a character begins.
-fn offset(text: &str, line: usize, column: usize) -> usize {
-    let start: usize = text
-        .split_inclusive('\n')
-        .take(line.saturating_sub(1))
-        .map(str::len)
-        .sum();
-    let mut at = (start + column).min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
 }
 
 #[cfg(test)]
@@ -286,7 +230,17 @@ mod tests {
         assert!(cut.contains("it ends after `{\"path\": \"src/ma`"), "{cut}");
         let comma = wrong("{\"a\": 1\n \"b\": 2}");
         assert!(comma.contains("line 2"), "{comma}");
-        assert!(wrong("{} x").contains("trailing characters"));
+        assert!(wrong("{} x").contains("text after the end"));
         assert!(wrong("ä ü").contains("line 1"));
+        let half = wrong(r#"{"text": "\ud83d"}"#);
+        assert!(half.starts_with("a lone surrogate"), "{half}");
+    }
+
+    #[test]
+    fn a_character_in_two_escapes_is_one_character() {
+        assert_eq!(
+            Given::parse(r#""a\ud83d\ude00""#),
+            Ok(Given::Text("a😀".to_owned()))
+        );
     }
 }

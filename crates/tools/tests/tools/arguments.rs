@@ -369,7 +369,7 @@ fn what_is_no_object_is_refused() {
             "the key `a` occurs twice",
         ),
         (r#"{"path": "src/ma"#, "it ends after `{\"path\": \"src/ma`"),
-        (r#"{"path" "a"}"#, "expected `:`, at line 1 column"),
+        (r#"{"path" "a"}"#, "expected a colon, at line 1 column"),
         ("path: a", "not valid JSON"),
     ] {
         let said = prepare(&file(), written).unwrap_err();

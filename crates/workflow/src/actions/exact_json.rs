@@ -3,8 +3,8 @@
 //! A value holds whole numbers of 64 bits (with or without a sign) and floats. A whole number beyond
 //! those would become the nearest float, another number; it is kept exactly, as text of its digits.
 
-use std::borrow::Cow;
-
+use cachalot_core::json::{is_beyond_64_bits, numbers};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 /// Reads one JSON document. Whole numbers beyond 64 bits become text; of fields of one name the last
@@ -13,81 +13,24 @@ use serde_json::Value;
 /// # Errors
 /// Text that is not JSON, or holds a number that no float comes near (`1e400`).
 pub(super) fn parse(text: &str) -> Result<Value, serde_json::Error> {
-    serde_json::from_str(&quoted(text))
-}
-
-/// `text` with quotes around each whole number beyond 64 bits that stands where a value may stand.
-fn quoted(text: &str) -> Cow<'_, str> {
-    let bytes = text.as_bytes();
-    let mut out = String::new();
+    let mut quoted = String::new();
     let mut copied = 0;
-    let mut at = 0;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'"' => at = end_of_string(bytes, at),
-            b'-' | b'0'..=b'9' => {
-                let end = end_of_number(bytes, at);
-                let lexeme = &text[at..end];
-                if is_beyond_64_bits(lexeme) && stands_as_value(bytes, at, end) {
-                    out.push_str(&text[copied..at]);
-                    out.push('"');
-                    out.push_str(lexeme);
-                    out.push('"');
-                    copied = end;
-                }
-                at = end;
-            }
-            _ => at += 1,
+    for number in numbers(text) {
+        if is_beyond_64_bits(&text[number.clone()]) {
+            quoted.push_str(&text[copied..number.start]);
+            quoted.push('"');
+            quoted.push_str(&text[number.clone()]);
+            quoted.push('"');
+            copied = number.end;
         }
     }
     if copied == 0 {
-        return Cow::Borrowed(text);
+        return serde_json::from_str(text);
     }
-    out.push_str(&text[copied..]);
-    Cow::Owned(out)
-}
-
-/// The offset behind the string that begins at `start`.
-fn end_of_string(bytes: &[u8], start: usize) -> usize {
-    let mut at = start + 1;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'"' => return at + 1,
-            b'\\' => at += 2,
-            _ => at += 1,
-        }
-    }
-    bytes.len()
-}
-
-/// The offset behind the run of bytes of which numbers are made.
-fn end_of_number(bytes: &[u8], start: usize) -> usize {
-    let length = bytes[start..]
-        .iter()
-        .position(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))
-        .unwrap_or(bytes.len() - start);
-    start + length
-}
-
-/// Whether a lexeme is a whole number as JSON writes it that 64 bits do not hold.
-fn is_beyond_64_bits(lexeme: &str) -> bool {
-    // 19 digits and a sign is the longest that can still be within.
-    let digits = lexeme.strip_prefix('-').unwrap_or(lexeme);
-    digits.len() >= 19
-        && !digits.starts_with('0')
-        && digits.bytes().all(|byte| byte.is_ascii_digit())
-        && lexeme.parse::<i64>().is_err()
-        && lexeme.parse::<u64>().is_err()
-}
-
-/// Whether what surrounds a number is what surrounds a value, so that no text that is not JSON
-/// (a number as a key) becomes JSON by quoting.
-fn stands_as_value(bytes: &[u8], start: usize, end: usize) -> bool {
-    let blank = |byte: &&u8| !byte.is_ascii_whitespace();
-    let before = bytes[..start].iter().rev().find(blank);
-    let after = bytes[end..].iter().find(blank);
-    matches!(before, None | Some(b':' | b'[' | b','))
-        && matches!(after, None | Some(b',' | b']' | b'}'))
+    // A number that is written as a key must not become one by its quotes.
+    serde_json::from_str::<IgnoredAny>(text)?;
+    quoted.push_str(&text[copied..]);
+    serde_json::from_str(&quoted)
 }
 
 #[cfg(test)]

@@ -8,6 +8,49 @@ use super::mutation::Choices;
 use super::oracle::{Tree, read};
 use super::values::{text, value};
 
+/// Digests that versions before this one stored as keys: entries in databases are found by them.
+#[test]
+fn texts_have_the_keys_that_they_always_had() {
+    let long = format!("\"{}\"", "a".repeat(300));
+    for (text, digest) in [
+        (
+            "null",
+            "1b16b1df538ba12dc3f97edbb85caa7050d46c148134290feba80f8236c83db9",
+        ),
+        (
+            "true",
+            "e3b98a4da31a127d4bde6e43033f66ba274cab0eb7eb1c70ec41402bf6273dd8",
+        ),
+        (
+            " [1, 1.0, 1e0, -0.0, 0.10, 1E+5, 123456789012345678901234567890] ",
+            "44bad56f3d1c4184bfe92b970e4d96f4784c3993cd3908e705a0c0c7e3f21079",
+        ),
+        (
+            r#"{"b": [1, {"d": null, "c": "x"}], "a": "\u00e9\n\ud83d\udc0b\/", "": {}}"#,
+            "b24d0e76d47b0538d6a34ef8055d6d3ae0f547863dc76979efb82be920338181",
+        ),
+        (
+            r#""plain text longer than eight bytes, with \"quotes\" and \\ \t \b\f\r""#,
+            "3d9b07dc189e2335eeaa9bd4f2e6e03fa102f5366fde484cd145b01129b68282",
+        ),
+        (
+            r#"{"messages":[{"role":"user","content":"How deep?"}],"model":"large","temperature":0.7,"max_tokens":4096}"#,
+            "24cfacfc850b9a37755185edc0036439e62b063f0d4b1421ea7f336c6c721cf4",
+        ),
+        (
+            r#"{"z":1,"y":2,"x":{"k2":[],"k10":[],"k1":"🐋"}}"#,
+            "711e7b8ad1abc506456235b54a496eb5427768f2ce357efe6ac5608567817514",
+        ),
+        (
+            long.as_str(),
+            "bda3854a354f05dd1fc8a128c78766c8696729189e7b0ed533fefc21a378fa97",
+        ),
+    ] {
+        let found = Canonical::json(text.as_bytes()).unwrap().digest();
+        assert_eq!(found.to_hex(), digest, "{text}");
+    }
+}
+
 /// Number lexemes, of which many mean the same number.
 fn lexeme() -> impl Strategy<Value = String> {
     prop_oneof![

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::mutation::{Choices, mutate};
 use super::oracle::same_value;
 
-pub(super) fn text() -> impl Strategy<Value = String> {
+pub(crate) fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         3 => "[a-c]{0,3}",
         1 => "[ -~é🐋\\n\u{0}]{0,8}",
@@ -43,7 +43,7 @@ pub(super) fn number() -> impl Strategy<Value = Value> {
     ]
 }
 
-pub(super) fn value() -> impl Strategy<Value = Value> {
+pub(crate) fn value() -> impl Strategy<Value = Value> {
     let scalar = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),

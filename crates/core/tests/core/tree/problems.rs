@@ -116,11 +116,7 @@ fn text_that_is_not_yaml_is_refused_where_it_goes_wrong() {
         ("a: 1\nb\n", "3:1", "indentation"),
         ("a: }\n", "1:4", ""),
         ("a:\tx\n", "1:4", "a space, not a tab"),
-        (
-            "a: \"\\ud83d\\udc0b\"\n",
-            "1:4",
-            "write the character itself",
-        ),
+        ("a: \"\\U00110000\"\n", "1:4", "write the character itself"),
     ] {
         let found = problems(text);
         let last = found.last().unwrap();
@@ -215,4 +211,26 @@ fn only_mappings_can_be_merged() {
     for text in ["<<: 1", "<<: [1]", "<<: [{}, x]", "a: &x 1\n<<: *x"] {
         assert!(codes(text)[0].starts_with("wrong-type@"), "{text:?}");
     }
+}
+
+#[test]
+fn half_of_a_character_is_refused_by_name() {
+    for (text, place) in [
+        (r#"{"a": "b\ud83d"}"#, "1:9"),
+        (r#"["\ude00\ud83d"]"#, "1:3"),
+        (r#"["\ud83d\ude00", "\ud83dx"]"#, "1:19"),
+        (r#"["\\\\\ud83d\\ude00"]"#, "1:7"),
+        ("a: \"\\ud83d\\u0041\"\n", "1:5"),
+    ] {
+        let found = problems(text);
+        assert_eq!(codes(text), [format!("yaml-syntax@{place}")], "{text}");
+        assert!(
+            found[0].message.contains("is a lone surrogate"),
+            "{}",
+            found[0]
+        );
+        assert!(found[0].help.as_ref().unwrap().contains("both escapes"));
+    }
+    // Any other number that is no character.
+    assert!(!problems(r#""\U00110000""#)[0].message.contains("surrogate"));
 }

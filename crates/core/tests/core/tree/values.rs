@@ -288,3 +288,43 @@ fn nodes_tell_what_they_are() {
     );
     assert!(get("f").is_null() && node.get("z").is_none() && get("b").get("x").is_none());
 }
+
+#[test]
+fn a_character_in_two_escapes_is_one_character() {
+    for (text, expected) in [
+        (r#"{"a": "\ud83d\ude00"}"#, json!({"a": "😀"})),
+        (
+            r#"{"\uD83D\uDE00": ["x\ud83d\udc0by\ud83d\ude00", 1]}"#,
+            json!({"😀": ["x🐋y😀", 1]}),
+        ),
+        // Within YAML, too.
+        (
+            "- \"\\ud83d\\ude00\" # \\ud83d\\ude00\n- &a \"\\uD83D\\uDC0B\"\n- *a\n",
+            json!(["😀", "🐋", "🐋"]),
+        ),
+        // A backslash behind a backslash begins no escape.
+        (r#""\\ud83d\\ude00""#, json!("\\ud83d\\ude00")),
+        (r#""\\\ud83d\ude00""#, json!("\\😀")),
+        // Elsewhere it is no escape at all.
+        (r"'\ud83d\ude00'", json!("\\ud83d\\ude00")),
+        (r"\ud83d\ude00", json!("\\ud83d\\ude00")),
+        ("|-\n  x\\ud83d\\ude00\n", json!("x\\ud83d\\ude00")),
+        // Characters of the private area stay what they are, however they are written.
+        (
+            "[\"\u{e000}\\ud83d\\ude00\\ue001\\uE002\", \"\u{e003}\"]",
+            json!(["\u{e000}😀\u{e001}\u{e002}", "\u{e003}"]),
+        ),
+    ] {
+        assert_eq!(value(text), expected, "{text}");
+    }
+    let text = r#"{"\ud83d\ude00": "é\ud83d\ude00", "b": 1}"#;
+    let node = read(text);
+    let entry = &node.as_map().unwrap()[0];
+    assert_eq!(entry.key_place.len, 14);
+    let place = &entry.value.place;
+    assert_eq!(
+        &text[place.start..place.start + place.len],
+        r#""é\ud83d\ude00""#
+    );
+    assert_eq!(node.get("b").unwrap().place.column, 40);
+}

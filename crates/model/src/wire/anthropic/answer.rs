@@ -1,8 +1,9 @@
 //! Answers.
 
+use cachalot_core::json;
 use serde_json::{Map, Value};
 
-use super::{failure, raw};
+use super::failure;
 use crate::error::{Error, ErrorKind};
 use crate::wire::extra;
 use crate::{Block, Extra, Format, Message, Reasoning, Reply, Role, StopReason, ToolUse, Usage};
@@ -22,12 +23,12 @@ pub(super) fn reply(body: &[u8]) -> Result<Reply, Error> {
     let Some(Value::Array(content)) = fields.shift_remove("content") else {
         return Err(malformed("the answer has no `content`"));
     };
-    let texts = raw::member(text, "content").map(raw::elements);
+    let texts = json::member(text, "content").map(json::elements);
     let blocks = content
         .into_iter()
         .zip(texts.unwrap_or_default())
         .map(|(value, text)| match value {
-            Value::Object(fields) => block(fields, raw::member(text, "input").unwrap_or_default()),
+            Value::Object(fields) => block(fields, json::member(text, "input").unwrap_or_default()),
             _ => Err(malformed("a block of the answer is no object")),
         })
         .collect::<Result<_, _>>()?;

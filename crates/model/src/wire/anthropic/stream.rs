@@ -1,9 +1,10 @@
 //! Streamed answers.
 
+use cachalot_core::json;
 use serde_json::Value;
 
 use super::answer::{self, Fields, malformed};
-use super::{failure, raw};
+use super::failure;
 use crate::error::{Error, ErrorKind};
 use crate::wire::StreamReader;
 use crate::wire::sse::Event;
@@ -87,7 +88,7 @@ impl Reader {
             "error" => Err(failure::read(&fields)),
             "message_start" => self.start(&mut fields, &event.data),
             "content_block_start" => {
-                let text = raw::member(&event.data, "content_block").unwrap_or_default();
+                let text = json::member(&event.data, "content_block").unwrap_or_default();
                 let index = index(&fields)?;
                 let block = take_object(&mut fields, "content_block")?;
                 self.keep(event.data.len())?;
@@ -117,9 +118,12 @@ impl Reader {
             return Ok(Vec::new());
         };
         // Empty, as a rule.
-        let texts = raw::member(text, "message").and_then(|text| raw::member(text, "content"));
+        let texts = json::member(text, "message").and_then(|text| json::member(text, "content"));
         let mut deltas = Vec::new();
-        for ((index, block), text) in (0..).zip(content).zip(raw::elements(texts.unwrap_or("[]"))) {
+        for ((index, block), text) in (0..)
+            .zip(content)
+            .zip(json::elements(texts.unwrap_or("[]")))
+        {
             let Value::Object(block) = block else {
                 return Err(malformed("a block of the answer is no object"));
             };
@@ -143,7 +147,7 @@ impl Reader {
             fields,
             call: None,
             input: String::new(),
-            first_input: raw::member(text, "input").unwrap_or_default().to_owned(),
+            first_input: json::member(text, "input").unwrap_or_default().to_owned(),
             ended: false,
         };
         let deltas = block.start(&mut self.calls);

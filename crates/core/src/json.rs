@@ -1,0 +1,558 @@
+//! The reader of JSON text that keeps how it is written.
+//!
+//! A value tree forgets number lexemes, escapes, white space, and keys that occur twice. [`Scanner`]
+//! visits every byte once, copies nothing and returns slices of the text. Structure, numbers and words
+//! are checked as RFC 8259 has them; the inside of a string is checked when it is decoded
+//! ([`Scanner::text`]), not when it is skipped ([`Scanner::string`], [`Scanner::value`]).
+
+use std::ops::Range;
+
+/// The deepest nesting that is read: a foreign text must not decide how much stack is used.
+pub const DEEPEST: u32 = 128;
+
+/// The reason why a text is not JSON, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{reason} at byte {at}")]
+pub struct Malformed {
+    /// The reason, lower case.
+    pub reason: &'static str,
+    /// Byte offset of what is wrong.
+    pub at: usize,
+}
+
+/// A result of reading.
+pub type Scanned<T> = Result<T, Malformed>;
+
+/// Reads JSON text from its beginning to its end.
+#[derive(Debug, Clone)]
+pub struct Scanner<'a> {
+    text: &'a [u8],
+    at: usize,
+    depth: u32,
+    longest: &'a [u8],
+}
+
+/// The brackets of an object or an array.
+#[derive(Debug)]
+pub struct Group {
+    open: u8,
+    close: u8,
+    expected: &'static str,
+}
+
+/// An object.
+pub const OBJECT: Group = Group {
+    open: b'{',
+    close: b'}',
+    expected: "expected an object",
+};
+
+/// An array.
+pub const ARRAY: Group = Group {
+    open: b'[',
+    close: b']',
+    expected: "expected an array",
+};
+
+impl<'a> Scanner<'a> {
+    /// Begins at the first byte. `text` has to be UTF-8; a scanner of other bytes returns slices that
+    /// are not.
+    #[must_use]
+    pub fn new(text: &'a [u8]) -> Self {
+        Self {
+            text,
+            at: 0,
+            depth: 0,
+            longest: &[],
+        }
+    }
+
+    /// The byte offset of what comes next; after [`Scanner::peek`], of its first byte.
+    #[must_use]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Returns the longest string value that was read since the last call of this, as it is written.
+    /// Keys and what [`Scanner::string`] and [`Scanner::text`] read do not count.
+    pub fn take_longest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.longest)
+    }
+
+    /// Skips white space and returns the first byte of what comes next.
+    #[inline]
+    pub fn peek(&mut self) -> Option<u8> {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.byte() {
+            self.at += 1;
+        }
+        self.byte()
+    }
+
+    #[inline]
+    fn byte(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    #[inline]
+    fn rest(&self) -> &'a [u8] {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn malformed(&self, reason: &'static str) -> Malformed {
+        Malformed {
+            reason,
+            at: self.at,
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, byte: u8, expected: &'static str) -> Scanned<()> {
+        if self.peek() != Some(byte) {
+            return Err(self.malformed(expected));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Checks that nothing follows.
+    ///
+    /// # Errors
+    /// Something follows.
+    pub fn end(&mut self) -> Scanned<()> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(self.malformed("text after the end of the JSON value")),
+        }
+    }
+
+    /// Reads the bracket that opens an object or an array; returns whether anything is in it. If not,
+    /// its end is read, too.
+    ///
+    /// # Errors
+    /// Something else stands here, or it is nested deeper than [`DEEPEST`].
+    #[inline]
+    pub fn open(&mut self, group: &Group) -> Scanned<bool> {
+        if self.peek() == Some(group.open) && self.depth == DEEPEST {
+            return Err(self.malformed("nested too deeply"));
+        }
+        self.take(group.open, group.expected)?;
+        self.depth += 1;
+        if self.peek() == Some(group.close) {
+            self.close();
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Reads the comma behind a member or an element, or the closing bracket; returns whether another
+    /// one follows.
+    ///
+    /// # Errors
+    /// Neither stands here.
+    #[inline]
+    pub fn more(&mut self, group: &Group) -> Scanned<bool> {
+        match self.peek() {
+            Some(b',') => {
+                self.at += 1;
+                Ok(true)
+            }
+            Some(byte) if byte == group.close => {
+                self.close();
+                Ok(false)
+            }
+            _ => Err(self.malformed("expected a comma or the closing bracket")),
+        }
+    }
+
+    #[inline]
+    fn close(&mut self) {
+        self.at += 1;
+        self.depth = self.depth.saturating_sub(1);
+    }
+
+    /// Reads the key of a member and its colon; returns what stands between the quotes, as it is
+    /// written.
+    ///
+    /// # Errors
+    /// No key, or no colon.
+    pub fn name(&mut self) -> Scanned<&'a [u8]> {
+        self.expect_key()?;
+        let name = self.string()?;
+        self.colon()?;
+        Ok(name)
+    }
+
+    /// Reads the key of a member and its colon; returns the key, decoded as by [`Scanner::text`].
+    ///
+    /// # Errors
+    /// No key, no colon, or a key that is no text.
+    #[inline]
+    pub fn key<'b>(&mut self, unescaped: &'b mut Vec<u8>) -> Scanned<&'b [u8]>
+    where
+        'a: 'b,
+    {
+        self.expect_key()?;
+        let key = self.text(unescaped)?;
+        self.colon()?;
+        Ok(key)
+    }
+
+    #[inline]
+    fn expect_key(&mut self) -> Scanned<()> {
+        match self.peek() {
+            Some(b'"') => Ok(()),
+            _ => Err(self.malformed("expected a key in double quotes")),
+        }
+    }
+
+    #[inline]
+    fn colon(&mut self) -> Scanned<()> {
+        self.take(b':', "expected a colon")
+    }
+
+    /// Reads an object: `each` is called with the key of every member, as it is written, and reads its
+    /// value.
+    ///
+    /// # Errors
+    /// Those of the structure and of `each`.
+    pub fn members(
+        &mut self,
+        mut each: impl FnMut(&'a [u8], &mut Self) -> Scanned<()>,
+    ) -> Scanned<()> {
+        let mut more = self.open(&OBJECT)?;
+        while more {
+            let name = self.name()?;
+            each(name, self)?;
+            more = self.more(&OBJECT)?;
+        }
+        Ok(())
+    }
+
+    /// Reads an array: `each` reads every element.
+    ///
+    /// # Errors
+    /// Those of the structure and of `each`.
+    pub fn elements(&mut self, mut each: impl FnMut(&mut Self) -> Scanned<()>) -> Scanned<()> {
+        let mut more = self.open(&ARRAY)?;
+        while more {
+            each(self)?;
+            more = self.more(&ARRAY)?;
+        }
+        Ok(())
+    }
+
+    /// Reads any value; returns it as it is written.
+    ///
+    /// # Errors
+    /// No JSON value stands here.
+    pub fn value(&mut self) -> Scanned<&'a [u8]> {
+        self.range().map(|range| &self.text[range])
+    }
+
+    /// Where the value stands that comes next, which is read.
+    fn range(&mut self) -> Scanned<Range<usize>> {
+        let first = self.peek();
+        let from = self.at;
+        match first {
+            Some(b'{') => self.members(|_, scanner| scanner.range().map(drop))?,
+            Some(b'[') => self.elements(|scanner| scanner.range().map(drop))?,
+            Some(b'"') => drop(self.string_value()?),
+            _ => drop(self.scalar()?),
+        }
+        Ok(from..self.at)
+    }
+
+    /// Reads a string as it is written; returns what stands between its quotes, unchecked.
+    ///
+    /// # Errors
+    /// No string stands here, or it does not end.
+    pub fn string(&mut self) -> Scanned<&'a [u8]> {
+        if self.peek() != Some(b'"') {
+            return Err(self.malformed("expected a string"));
+        }
+        let from = self.at + 1;
+        match string_end(self.text, self.at) {
+            Some(end) => {
+                self.at = end;
+                Ok(&self.text[from..end - 1])
+            }
+            None => {
+                self.at = self.text.len();
+                Err(self.malformed("a string does not end"))
+            }
+        }
+    }
+
+    /// Reads like [`Scanner::string`]; the string counts for [`Scanner::take_longest`].
+    ///
+    /// # Errors
+    /// Those of [`Scanner::string`].
+    pub fn string_value(&mut self) -> Scanned<&'a [u8]> {
+        let text = self.string()?;
+        if text.len() > self.longest.len() {
+            self.longest = text;
+        }
+        Ok(text)
+    }
+
+    /// Reads a string and decodes it: a slice of the text if it has no escapes, otherwise put together
+    /// in `unescaped`, whose content is replaced.
+    ///
+    /// # Errors
+    /// No string, a string that does not end, a bare control character, an unknown escape, half a
+    /// surrogate pair.
+    #[inline]
+    pub fn text<'b>(&mut self, unescaped: &'b mut Vec<u8>) -> Scanned<&'b [u8]>
+    where
+        'a: 'b,
+    {
+        self.take(b'"', "expected a string")?;
+        let rest = self.rest();
+        let length = plain_length(rest);
+        if rest.get(length) == Some(&b'"') {
+            self.at += length + 1;
+            return Ok(&rest[..length]);
+        }
+        unescaped.clear();
+        self.unescape(unescaped)?;
+        Ok(unescaped)
+    }
+
+    fn unescape(&mut self, into: &mut Vec<u8>) -> Scanned<()> {
+        loop {
+            let rest = self.rest();
+            let plain = &rest[..plain_length(rest)];
+            into.extend_from_slice(plain);
+            self.at += plain.len();
+            match self.byte() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(());
+                }
+                Some(b'\\') => self.escape(into)?,
+                Some(_) => {
+                    return Err(self.malformed("a control character in a string must be escaped"));
+                }
+                None => return Err(self.malformed("a string does not end")),
+            }
+        }
+    }
+
+    fn escape(&mut self, into: &mut Vec<u8>) -> Scanned<()> {
+        self.at += 1;
+        let escaped = match self.byte() {
+            Some(b'u') => {
+                let character = self.unicode_escape()?;
+                into.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+                return Ok(());
+            }
+            Some(byte @ (b'"' | b'\\' | b'/')) => byte,
+            Some(b'b') => 0x08,
+            Some(b'f') => 0x0c,
+            Some(b'n') => b'\n',
+            Some(b'r') => b'\r',
+            Some(b't') => b'\t',
+            _ => return Err(self.malformed("unknown escape in a string")),
+        };
+        into.push(escaped);
+        self.at += 1;
+        Ok(())
+    }
+
+    fn unicode_escape(&mut self) -> Scanned<char> {
+        let first = self.four_hex_digits()?;
+        if matches!(first, 0xd800..=0xdbff) && self.rest().starts_with(b"\\u") {
+            self.at += 1;
+            let second = self.four_hex_digits()?;
+            if let Some(Ok(character)) = char::decode_utf16([first, second]).next() {
+                return Ok(character);
+            }
+        }
+        char::from_u32(first.into()).ok_or_else(|| self.malformed(LONE_SURROGATE))
+    }
+
+    fn four_hex_digits(&mut self) -> Scanned<u16> {
+        let code = four_hex_digits(self.rest().get(1..).unwrap_or_default())
+            .ok_or_else(|| self.malformed("expected four hex digits"))?;
+        self.at += 5;
+        Ok(code)
+    }
+
+    /// Reads a number, `true`, `false` or `null`, as it is written.
+    ///
+    /// # Errors
+    /// None of these stands here.
+    #[inline]
+    pub fn scalar(&mut self) -> Scanned<&'a [u8]> {
+        let words: [&[u8]; 3] = [b"true", b"false", b"null"];
+        match self.peek() {
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(_) => match words.iter().find(|word| self.rest().starts_with(word)) {
+                Some(word) => {
+                    let from = self.at;
+                    self.at += word.len();
+                    Ok(&self.text[from..self.at])
+                }
+                None => Err(self.malformed("expected a JSON value")),
+            },
+            None => Err(self.malformed("unexpected end of JSON text")),
+        }
+    }
+
+    fn number(&mut self) -> Scanned<&'a [u8]> {
+        let from = self.at;
+        if self.byte() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.byte() == Some(b'0') {
+            self.at += 1;
+        } else {
+            self.digits()?;
+        }
+        if self.byte() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.byte() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.byte() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        if let Some(b'0'..=b'9') = self.byte() {
+            return Err(self.malformed("a number must not begin with a zero"));
+        }
+        Ok(&self.text[from..self.at])
+    }
+
+    fn digits(&mut self) -> Scanned<()> {
+        let start = self.at;
+        while let Some(b'0'..=b'9') = self.byte() {
+            self.at += 1;
+        }
+        if self.at == start {
+            Err(self.malformed("expected a digit"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Returns the value of an object's member as it is written; of the last, if its key occurs twice.
+/// `None` if there is none, or `object` is no JSON object.
+#[must_use]
+pub fn member<'a>(object: &'a str, key: &str) -> Option<&'a str> {
+    let mut scanner = Scanner::new(object.as_bytes());
+    let mut unescaped = Vec::new();
+    let mut found = None;
+    let mut more = scanner.open(&OBJECT).ok()?;
+    while more {
+        let is_wanted = scanner.key(&mut unescaped).ok()? == key.as_bytes();
+        let value = scanner.range().ok()?;
+        if is_wanted {
+            found = Some(value);
+        }
+        more = scanner.more(&OBJECT).ok()?;
+    }
+    object.get(found?)
+}
+
+/// Returns the elements of an array as they are written; none if `array` is no JSON array.
+#[must_use]
+pub fn elements(array: &str) -> Vec<&str> {
+    let mut elements = Vec::new();
+    let read = Scanner::new(array.as_bytes()).elements(|scanner| {
+        elements.extend(array.get(scanner.range()?));
+        Ok(())
+    });
+    read.map_or_else(|_| Vec::new(), |()| elements)
+}
+
+/// Returns where the numbers of a JSON text stand, in order. In a text that is not JSON, where what
+/// looks like numbers stands outside of strings.
+pub fn numbers(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while let Some(byte) = bytes.get(at) {
+            match byte {
+                b'"' => at = string_end(bytes, at).unwrap_or(bytes.len()),
+                b'-' | b'0'..=b'9' => {
+                    let from = at;
+                    let ends = |byte: &u8| !(byte.is_ascii_digit() || b"-+.eE".contains(byte));
+                    let length = bytes[from..].iter().position(ends);
+                    at = length.map_or(bytes.len(), |length| from + length);
+                    return Some(from..at);
+                }
+                _ => at += 1,
+            }
+        }
+        None
+    })
+}
+
+/// Returns whether a number, as it is written, is a whole number that 64 bits do not hold, with or
+/// without a sign.
+#[must_use]
+pub fn is_beyond_64_bits(number: &str) -> bool {
+    let digits = number.strip_prefix('-').unwrap_or(number);
+    // The largest that is within has 20 digits, the smallest beyond 19.
+    digits.len() >= 19
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && number.parse::<i64>().is_err()
+        && number.parse::<u64>().is_err()
+}
+
+/// Returns the offset behind the string whose opening quote is at `start`; `None` if it does not end.
+#[must_use]
+pub fn string_end(text: &[u8], start: usize) -> Option<usize> {
+    let mut at = start + 1;
+    loop {
+        let rest = text.get(at..)?;
+        let next = memchr::memchr2(b'"', b'\\', rest)?;
+        match rest[next] {
+            b'"' => return Some(at + next + 1),
+            _ => at += next + 2,
+        }
+    }
+}
+
+/// The reason why half of a character beyond U+FFFF is refused: no UTF-8 text can hold it.
+const LONE_SURROGATE: &str =
+    "a lone surrogate (one half of a character that is written as two `\\u` escapes)";
+
+/// Returns the code unit of `\uXXXX` whose digits `text` begins with.
+pub(crate) fn four_hex_digits(text: &[u8]) -> Option<u16> {
+    let digits = text.get(..4)?;
+    if !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// How many bytes stand before the first quote, backslash or control character. Eight at a time:
+/// most of what is ever encoded is the inside of strings.
+fn plain_length(bytes: &[u8]) -> usize {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (n, word) in words.iter().enumerate() {
+        let special = special_bytes(u64::from_le_bytes(*word));
+        if special != 0 {
+            return n * 8 + special.trailing_zeros() as usize / 8;
+        }
+    }
+    let within = rest
+        .iter()
+        .position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1f));
+    words.len() * 8 + within.unwrap_or(rest.len())
+}
+
+/// The top bit of every byte that ends a plain run. Exact for the lowest such byte, which is the one
+/// that counts; a borrow can mark bytes above it wrongly.
+fn special_bytes(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 0xff;
+    const TOPS: u64 = ONES * 0x80;
+    let below = |bytes: u64, limit: u64| bytes.wrapping_sub(ONES * limit) & !bytes;
+    let is = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    (is(b'"') | is(b'\\') | below(word, 0x20)) & TOPS
+}

@@ -1,0 +1,149 @@
+//! Characters that are written as two escapes (`\ud83d\ude00`), as JSON writes those beyond U+FFFF.
+//!
+//! The YAML parser refuses such escapes. It is given a text in which a character that the text does
+//! not use stands for each half, escaped as the half was: every offset stays. What it reads is
+//! restored by the places of the scalars.
+
+use std::borrow::Cow;
+
+use crate::json::four_hex_digits;
+
+/// The length of an escape, in bytes.
+const ESCAPE: usize = 6;
+
+/// How many characters are tried for one that the text does not use.
+const MOST_TRIED: usize = 64;
+
+/// The pairs of a text.
+pub(super) struct Pairs {
+    /// Where each begins, and the character that it stands for.
+    found: Vec<(usize, char)>,
+    /// The character that stands for the halves.
+    stand_in: char,
+}
+
+impl Pairs {
+    /// Finds the pairs of `text`; returns them with the text for the parser.
+    pub(super) fn take_out(text: &str) -> (Self, Cow<'_, str>) {
+        let found: Vec<_> = escapes(text)
+            .filter_map(|escape| match escape {
+                Escape::Pair { at, character } => Some((at, character)),
+                Escape::Half { .. } => None,
+            })
+            .collect();
+        let stand_in = match found.is_empty() {
+            true => None,
+            false => unused(text),
+        };
+        let Some(stand_in) = stand_in else {
+            let none = Self {
+                found: Vec::new(),
+                stand_in: '\0',
+            };
+            return (none, Cow::Borrowed(text));
+        };
+        let pairs = Self { found, stand_in };
+        let mut out = String::with_capacity(text.len());
+        let mut copied = 0;
+        for (at, _) in &pairs.found {
+            out.push_str(&text[copied..*at]);
+            out.push_str(&pairs.escaped());
+            copied = at + 2 * ESCAPE;
+        }
+        out.push_str(&text[copied..]);
+        (pairs, Cow::Owned(out))
+    }
+
+    /// The escapes that stand for a pair.
+    fn escaped(&self) -> String {
+        let half = u32::from(self.stand_in);
+        format!("\\u{half:04x}\\u{half:04x}")
+    }
+
+    /// Restores the text of a scalar that stands at `start..end` of `source`. `is_read` if the parser
+    /// has decoded its escapes.
+    pub(super) fn restore<'t>(
+        &self,
+        read: Cow<'t, str>,
+        source: &str,
+        (start, end): (usize, usize),
+        is_read: bool,
+    ) -> Cow<'t, str> {
+        let first = self.found.partition_point(|(at, _)| *at < start);
+        let within = &self.found[first..];
+        let within = &within[..within.partition_point(|(at, _)| *at < end)];
+        if within.is_empty() {
+            return read;
+        }
+        let sign = match is_read {
+            true => [self.stand_in; 2].iter().collect(),
+            false => self.escaped(),
+        };
+        let mut out = String::with_capacity(read.len());
+        let mut pieces = read.split(&sign);
+        out.push_str(pieces.next().unwrap_or_default());
+        for (piece, (at, character)) in pieces.zip(within) {
+            match is_read {
+                true => out.push(*character),
+                false => out.push_str(&source[*at..at + 2 * ESCAPE]),
+            }
+            out.push_str(piece);
+        }
+        Cow::Owned(out)
+    }
+}
+
+/// Where the first escape of `text` stands that is half of a character without its other half.
+pub(super) fn lone(text: &str) -> Option<(usize, &str)> {
+    escapes(text).find_map(|escape| match escape {
+        Escape::Half { at } => Some((at, text.get(at..at + ESCAPE)?)),
+        Escape::Pair { .. } => None,
+    })
+}
+
+enum Escape {
+    Pair { at: usize, character: char },
+    Half { at: usize },
+}
+
+/// The escapes of `text` that are halves of characters, as between double quotes: a backslash behind a
+/// backslash begins none.
+fn escapes(text: &str) -> impl Iterator<Item = Escape> + '_ {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            at += memchr::memchr(b'\\', bytes.get(at..)?)?;
+            let escape = at;
+            at += 2;
+            let Some(half @ 0xd800..=0xdfff) = unit(bytes, escape) else {
+                continue;
+            };
+            at = escape + ESCAPE;
+            let pair = unit(bytes, at).map(|other| [half, other]);
+            return Some(match pair.map(|pair| char::decode_utf16(pair).next()) {
+                Some(Some(Ok(character))) => {
+                    at += ESCAPE;
+                    Escape::Pair {
+                        at: escape,
+                        character,
+                    }
+                }
+                _ => Escape::Half { at: escape },
+            });
+        }
+    })
+}
+
+/// The code unit of the `\uXXXX` that stands at `at`.
+fn unit(bytes: &[u8], at: usize) -> Option<u16> {
+    four_hex_digits(bytes.get(at..)?.strip_prefix(b"\\u")?)
+}
+
+/// A character of a private area that `text` neither has nor writes as an escape.
+fn unused(text: &str) -> Option<char> {
+    let lower = text.to_ascii_lowercase();
+    ('\u{e000}'..='\u{f8ff}')
+        .take(MOST_TRIED)
+        .find(|c| !text.contains(*c) && !lower.contains(&format!("{:04x}", u32::from(*c))))
+}
