@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::accounting::{self, Rules};
 use crate::ids;
+use crate::wire::anthropic::Threads;
 use crate::wire::responses::Items;
 use crate::wire::{Format, Judge, Prompt, Refusal};
 
@@ -177,12 +178,16 @@ impl Accountant {
         let mut value = serde_json::from_slice(body)
             .map_err(|error| Refused(format!("the body is not JSON: {error}")))?;
         seal(&mut value);
+        // Requests that continue a thread hold only what is new: they are refused.
+        let threads = Threads::default();
         let judge = Judge {
             headers: &self.headers,
             rules: &self.rules,
             namespace: Digest::of(&[]),
             accepts_unknown: true,
             items: &self.items,
+            threads: &threads,
+            now: at,
         };
         let request = format.read(&value, &judge)?;
         let charge = self.stores.charge(&request.prompt, &self.rules, None, at);

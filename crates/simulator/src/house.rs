@@ -11,7 +11,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use cachalot_core::{Clock, Digest};
+use cachalot_core::{Clock, Digest, Millis};
 
 use crate::accountant::{Accounted, Charge, Stores};
 use crate::accounting::Rules;
@@ -43,6 +43,7 @@ pub(crate) struct State {
     progress: Progress,
     stores: Stores,
     items: responses::Items,
+    threads: anthropic::Threads,
 }
 
 /// A request on its way.
@@ -93,6 +94,12 @@ impl House {
             (Method::GET, "/v1/models") => self.models(visit),
             (Method::GET, path) if path.starts_with(pages::MODEL) => self.model(visit, path),
             (Method::POST, "/v1/messages/count_tokens") => self.count_tokens(visit, &body),
+            (Method::GET, path) if path.starts_with(pages::RESPONSE) => {
+                self.stored_response(visit, path)
+            }
+            (Method::DELETE, path) if path.starts_with(pages::RESPONSE) => {
+                self.delete_response(visit, path)
+            }
             (Method::POST, path) if Format::at(path).is_some() => {
                 self.converse(visit, &body, at).await
             }
@@ -101,8 +108,9 @@ impl House {
     }
 
     async fn converse(&self, visit: Visit, body: &Bytes, at: i64) -> Response {
-        let request = match self.read(&visit, body) {
-            Ok(request) => request,
+        // Held until there is an answer.
+        let (request, _continuing) = match self.read(&visit, body, at) {
+            Ok(read) => read,
             Err(refusal) => return self.refuse(visit, &refusal),
         };
         if let Some(refusal) = self.beyond_context(&visit, &request) {
@@ -131,18 +139,48 @@ impl House {
         self.send(visit, rendered, delivery)
     }
 
-    /// Reads a request and judges it.
-    fn read(&self, visit: &Visit, body: &[u8]) -> Result<Request, Refusal> {
+    /// Reads a request and judges it. If it continues a thread, no other request may until it is
+    /// answered.
+    fn read(
+        &self,
+        visit: &Visit,
+        body: &[u8],
+        at: Millis,
+    ) -> Result<(Request, Option<Continuing<'_>>), Refusal> {
         let value = self.admit(visit, body)?;
-        let state = self.state();
-        let judge = self.judge(visit, &state);
+        let mut state = self.state();
+        let judge = self.judge(visit, &state, at);
         let request = visit.format.read(&value, &judge)?;
         self.known_model(&request.dialogue.model)?;
-        Ok(request)
+        let turn = match &request.form {
+            Form::Messages(form) => form.turn.as_ref(),
+            Form::Chat(_) | Form::Responses(_) => None,
+        };
+        let previous = turn.and_then(|turn| turn.previous.clone());
+        let continuing = previous.map(|previous| {
+            let namespace = namespace(&visit.headers);
+            state.threads.begin(namespace, &previous);
+            Continuing {
+                house: self,
+                namespace,
+                previous,
+            }
+        });
+        Ok((request, continuing))
     }
 
     /// The key is right and the body is JSON.
     fn admit(&self, visit: &Visit, body: &[u8]) -> Result<Value, Refusal> {
+        self.authorize(visit)?;
+        serde_json::from_slice(body).map_err(|error| {
+            Refusal::invalid(format!(
+                "The body of the request is not valid JSON: {error}"
+            ))
+        })
+    }
+
+    /// The key is right.
+    fn authorize(&self, visit: &Visit) -> Result<(), Refusal> {
         let key = key(&visit.headers);
         if !self.script.admits(key) {
             let message = match (visit.format, key) {
@@ -153,20 +191,18 @@ impl House {
             };
             return Err(Refusal::with_status(401, message));
         }
-        serde_json::from_slice(body).map_err(|error| {
-            Refusal::invalid(format!(
-                "The body of the request is not valid JSON: {error}"
-            ))
-        })
+        Ok(())
     }
 
-    fn judge<'a>(&'a self, visit: &'a Visit, state: &'a State) -> Judge<'a> {
+    fn judge<'a>(&'a self, visit: &'a Visit, state: &'a State, now: Millis) -> Judge<'a> {
         Judge {
             headers: &visit.headers,
             rules: &self.rules,
             namespace: namespace(&visit.headers),
             accepts_unknown: self.script.accepts_unknown_parameters,
             items: &state.items,
+            threads: &state.threads,
+            now,
         }
     }
 
@@ -226,6 +262,11 @@ impl House {
         let answer = Answer::new(reply, request, &visit.ids, id_prefix);
         let mut tokens = Tokens::from(Accounted::from(charge));
         (tokens.output, tokens.reasoning) = answer.tokens();
+        if let Form::Chat(form) = &request.form {
+            let choices = form.choices as u64;
+            tokens.output *= choices;
+            tokens.reasoning *= choices;
+        }
         if let Some(usage) = &reply.usage {
             tokens = tokens.with(usage);
         }
@@ -235,11 +276,28 @@ impl House {
             now: self.clock.now(),
             tokens,
         };
-        if let Form::Responses(form) = &request.form {
-            let output = responses::output_items(&answer, form, &making);
-            self.state().items.remember(&output, form.is_stored);
-        }
+        self.keep(visit, &answer, &making);
         visit.format.write(&answer, &making)
+    }
+
+    /// Keeps of an answer what later requests may refer to.
+    fn keep(&self, visit: &Visit, answer: &Answer, making: &Making<'_>) {
+        let namespace = namespace(&visit.headers);
+        match &making.request.form {
+            Form::Chat(_) => {}
+            Form::Responses(form) => {
+                let response = responses::response(answer, form, making);
+                self.state().items.remember(namespace, form, &response);
+            }
+            Form::Messages(form) => {
+                if let Some(turn) = &form.turn {
+                    let content = anthropic::content(answer, form);
+                    let id = visit.ids.answer(anthropic::ID_PREFIX);
+                    let threads = &mut self.state().threads;
+                    threads.hold(namespace, turn, id, content, making.now);
+                }
+            }
+        }
     }
 
     fn send(&self, mut visit: Visit, rendered: Rendered, delivery: Delivery) -> Response {
@@ -278,7 +336,7 @@ impl House {
     fn count_tokens(&self, visit: Visit, body: &[u8]) -> Response {
         let read = self.admit(&visit, body).and_then(|value| {
             let state = self.state();
-            let judge = self.judge(&visit, &state);
+            let judge = self.judge(&visit, &state, self.clock.now());
             anthropic::read(&value, &judge, anthropic::Purpose::CountTokens)
         });
         let read = read.and_then(|request| {
@@ -356,6 +414,20 @@ impl House {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         }
         response
+    }
+}
+
+/// A thread that is being continued by a request.
+struct Continuing<'a> {
+    house: &'a House,
+    namespace: Digest,
+    previous: String,
+}
+
+impl Drop for Continuing<'_> {
+    fn drop(&mut self) {
+        let threads = &mut self.house.state().threads;
+        threads.release(self.namespace, &self.previous);
     }
 }
 

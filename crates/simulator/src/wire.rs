@@ -76,6 +76,9 @@ pub(crate) struct Judge<'a> {
     pub(crate) accepts_unknown: bool,
     /// What was stored for the Responses API.
     pub(crate) items: &'a responses::Items,
+    /// What is held for the Messages API.
+    pub(crate) threads: &'a anthropic::Threads,
+    pub(crate) now: Millis,
 }
 
 /// What an answer is made with.
@@ -95,6 +98,8 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
     pub(crate) param: Option<String>,
     pub(crate) code: Option<&'static str>,
+    /// `error.details.error_code` of the Messages API.
+    pub(crate) error_code: Option<&'static str>,
     /// Whether the client has done something wrong that it can be blamed for.
     pub(crate) is_violation: bool,
 }
@@ -198,6 +203,7 @@ impl Refusal {
             message: message.into(),
             param: None,
             code: None,
+            error_code: None,
             is_violation: false,
         }
     }
@@ -209,6 +215,11 @@ impl Refusal {
 
     pub(crate) fn code(mut self, code: &'static str) -> Self {
         self.code = Some(code);
+        self
+    }
+
+    pub(crate) fn error_code(mut self, code: &'static str) -> Self {
+        self.error_code = Some(code);
         self
     }
 

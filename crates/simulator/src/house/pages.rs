@@ -4,11 +4,14 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::{House, Visit, by_headers};
+use super::{House, Visit, by_headers, namespace};
 use crate::wire::{Format, Refusal};
 
 /// What the path of a model begins with.
 pub(super) const MODEL: &str = "/v1/models/";
+
+/// What the path of a stored response begins with.
+pub(super) const RESPONSE: &str = "/v1/responses/";
 
 impl House {
     pub(super) fn models(&self, visit: Visit) -> Response {
@@ -38,12 +41,44 @@ impl House {
         }
     }
 
+    pub(super) fn stored_response(&self, visit: Visit, path: &str) -> Response {
+        let id = path.trim_start_matches(RESPONSE);
+        let found = self.authorize(&visit).and_then(|()| {
+            let state = self.state();
+            let found = state.items.response(namespace(&visit.headers), id);
+            found.map(Value::to_string).ok_or_else(|| no_response(id))
+        });
+        match found {
+            Ok(body) => self.whole(visit, StatusCode::OK, body),
+            Err(refusal) => self.refuse(visit, &refusal),
+        }
+    }
+
+    pub(super) fn delete_response(&self, visit: Visit, path: &str) -> Response {
+        let id = path.trim_start_matches(RESPONSE);
+        let deleted = self.authorize(&visit).and_then(|()| {
+            let mut state = self.state();
+            match state.items.forget(namespace(&visit.headers), id) {
+                true => Ok(()),
+                false => Err(no_response(id)),
+            }
+        });
+        match deleted {
+            Ok(()) => {
+                let body = json!({"id": id, "object": "response", "deleted": true});
+                self.whole(visit, StatusCode::OK, body.to_string())
+            }
+            Err(refusal) => self.refuse(visit, &refusal),
+        }
+    }
+
     pub(super) fn welcome(&self, visit: Visit) -> Response {
         let body = json!({
             "simulator": "cachalot",
             "endpoints": [
                 "POST /v1/chat/completions", "POST /v1/responses", "POST /v1/messages",
-                "POST /v1/messages/count_tokens", "GET /v1/models", "GET /v1/models/NAME",
+                "POST /v1/messages/count_tokens", "GET /v1/responses/ID", "DELETE /v1/responses/ID",
+                "GET /v1/models", "GET /v1/models/NAME",
             ],
         });
         self.whole(visit, StatusCode::OK, body.to_string())
@@ -66,6 +101,10 @@ impl House {
         let message = format!("Invalid URL ({method} {path}).{help}");
         self.refuse(visit, &Refusal::with_status(status, message))
     }
+}
+
+fn no_response(id: &str) -> Refusal {
+    Refusal::invalid(format!("Response with id '{id}' not found.")).status(404)
 }
 
 /// A model, in the shape of the provider whose client asks.

@@ -5,6 +5,7 @@ mod markers;
 mod message;
 mod prompt;
 mod settings;
+mod threads;
 mod write;
 
 use serde_json::{Map, Value, json};
@@ -12,7 +13,12 @@ use serde_json::{Map, Value, json};
 use super::{Judge, Prompt, Refusal, Request, Thinking, text_of};
 use crate::dialogue::{Choice, Dialogue, OfferedTool};
 
+pub(crate) use threads::{Threads, Turn};
+pub(crate) use write::content;
 pub(super) use write::write;
+
+/// What the id of an answer begins with.
+pub(crate) const ID_PREFIX: &str = "msg_";
 
 /// What the answer depends on beside the dialogue.
 #[derive(Debug, Clone)]
@@ -23,6 +29,8 @@ pub(crate) struct Form {
     /// Thinking is signed, and not shown.
     pub(super) hides_thinking: bool,
     pub(super) thinks: bool,
+    /// The thread that the request belongs to.
+    pub(crate) turn: Option<Turn>,
 }
 
 /// What a request is read for.
@@ -82,6 +90,8 @@ pub(crate) fn read(body: &Value, judge: &Judge<'_>, purpose: Purpose) -> Result<
             "{key}: Extra inputs are not permitted"
         )));
     }
+    let (whole, turn) = threads::whole(request, judge)?.unzip();
+    let request = whole.as_ref().unwrap_or(request);
     let model = required_text(request, "model")?;
     let rules = judge.rules.anthropic.model(model);
     let limit = match purpose {
@@ -122,6 +132,7 @@ pub(crate) fn read(body: &Value, judge: &Judge<'_>, purpose: Purpose) -> Result<
             is_prewarming: limit == Some(0),
             hides_thinking: thinking.is_hidden,
             thinks: thinking.is_on,
+            turn,
         }),
     })
 }
@@ -139,11 +150,14 @@ pub(super) fn error(refusal: &Refusal, request_id: &str) -> Value {
         500.. => "api_error",
         _ => "invalid_request_error",
     };
-    json!({
-        "type": "error",
-        "error": {"type": refusal.kind.unwrap_or(kind), "message": refusal.message},
-        "request_id": request_id,
-    })
+    let mut error = json!({
+        "type": refusal.kind.unwrap_or(kind),
+        "message": refusal.message,
+    });
+    if let Some(code) = refusal.error_code {
+        error["details"] = json!({"error_code": code});
+    }
+    json!({"type": "error", "error": error, "request_id": request_id})
 }
 
 fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {

@@ -19,6 +19,8 @@ pub(crate) struct Form {
     pub(super) model: String,
     pub(super) has_usage_chunk: bool,
     pub(super) charges_writes: bool,
+    /// How many choices are asked for.
+    pub(crate) choices: usize,
 }
 
 /// <https://platform.openai.com/docs/api-reference/chat/create>
@@ -68,7 +70,7 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
     let is_streamed = stream(request)?;
     let limit = limit(request, rules)?;
     let stops = stops(request)?;
-    single_choice(request)?;
+    let choices = choices(request)?;
     let cache = openai::cache_parameters(request, rules)?;
     let tools = tools(request)?;
     let choice = openai::choice(request, &tools, |fields| {
@@ -112,6 +114,7 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
             has_usage_chunk: has_usage_chunk(request),
             charges_writes: rules.caching == crate::accounting::Caching::Exact
                 || gateway::is_anthropics(model),
+            choices,
         }),
     })
 }
@@ -171,16 +174,22 @@ fn stops(request: &Map<String, Value>) -> Result<Vec<String>, Refusal> {
     }
 }
 
-fn single_choice(request: &Map<String, Value>) -> Result<(), Refusal> {
-    match request.get("n") {
-        None | Some(Value::Null) => Ok(()),
-        Some(n) if n.as_u64() == Some(1) => Ok(()),
-        Some(_) => Err(Refusal::with_status(
-            400,
-            "The simulator gives one choice per request: leave 'n' out.",
-        )
-        .param("n")),
-    }
+fn choices(request: &Map<String, Value>) -> Result<usize, Refusal> {
+    const MOST: u64 = 128;
+    let n = match request.get("n") {
+        None | Some(Value::Null) => return Ok(1),
+        Some(n) if n.is_i64() || n.is_u64() => n,
+        Some(other) => return Err(openai::wrong_type("n", "an integer", other)),
+    };
+    let (bound, expected, code) = match n.as_u64() {
+        Some(n @ 1..=MOST) => return Ok(usize::try_from(n).unwrap_or(1)),
+        Some(1..) => ("above maximum", "<= 128", "integer_above_max_value"),
+        _ => ("below minimum", ">= 1", "integer_below_min_value"),
+    };
+    let message = format!(
+        "Invalid 'n': integer {bound} value. Expected a value {expected}, but got {n} instead."
+    );
+    Err(Refusal::invalid(message).param("n").code(code))
 }
 
 fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, Refusal> {

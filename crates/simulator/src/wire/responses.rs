@@ -14,7 +14,7 @@ use crate::dialogue::{Dialogue, OfferedTool};
 
 pub(super) use events::error_event;
 pub(crate) use items::Items;
-pub(crate) use write::output_items;
+pub(crate) use write::response;
 pub(super) use write::write;
 
 /// What the answer repeats of the request.
@@ -25,7 +25,11 @@ pub(crate) struct Form {
     pub(super) has_encrypted: bool,
     pub(super) has_summary: bool,
     pub(super) charges_writes: bool,
-    pub(crate) is_stored: bool,
+    pub(super) is_stored: bool,
+    /// The response that the request continues.
+    pub(super) previous: Option<String>,
+    /// The items of the request itself.
+    pub(super) input: Vec<Value>,
 }
 
 /// <https://platform.openai.com/docs/api-reference/responses/create>
@@ -91,7 +95,14 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
         (text_of(fields, "type") == "function").then(|| text_of(fields, "name"))
     })?;
     let schema = schema(request)?;
-    let items = item::read(request, rules, judge.items)?;
+    let known = judge.items.of(judge.namespace);
+    let previous = previous(request)?;
+    let history = match previous {
+        None => Vec::new(),
+        Some(id) => known.history(id).ok_or_else(|| previous_not_found(id))?,
+    };
+    let input = item::given(request, known, previous.is_some())?;
+    let items = item::read(&history, &input, rules, known)?;
 
     let mut dialogue = Dialogue {
         model: model.to_owned(),
@@ -132,18 +143,33 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
             has_summary: summary.is_some_and(|summary| !summary.is_null()),
             charges_writes: rules.caching == Caching::Exact,
             is_stored: request.get("store") != Some(&Value::Bool(false)),
+            previous: previous.map(str::to_owned),
+            input,
         })),
     })
 }
 
-/// What would need more than one request of memory.
-fn unsupported(request: &Map<String, Value>) -> Result<(), Refusal> {
-    if let Some(id) = request.get("previous_response_id").and_then(Value::as_str) {
-        let message = format!("Previous response with id '{id}' not found.");
-        return Err(Refusal::invalid(message)
-            .param("previous_response_id")
-            .code("previous_response_not_found"));
+/// The id of the response that the request continues.
+fn previous(request: &Map<String, Value>) -> Result<Option<&str>, Refusal> {
+    match request.get("previous_response_id") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(id)) => Ok(Some(id)),
+        Some(other) => Err(openai::wrong_type(
+            "previous_response_id",
+            "a string",
+            other,
+        )),
     }
+}
+
+fn previous_not_found(id: &str) -> Refusal {
+    Refusal::invalid(format!("Previous response with id '{id}' not found."))
+        .param("previous_response_id")
+        .code("previous_response_not_found")
+}
+
+/// Refuses what the simulator does not have.
+fn unsupported(request: &Map<String, Value>) -> Result<(), Refusal> {
     for key in ["background", "conversation", "prompt"] {
         let is_set = |value: &Value| !value.is_null() && *value != Value::Bool(false);
         if request.get(key).is_some_and(is_set) {
@@ -263,6 +289,7 @@ fn repeated(request: &Map<String, Value>) -> Map<String, Value> {
         of("max_tool_calls", Value::Null),
         of("model", Value::Null),
         of("parallel_tool_calls", Value::Bool(true)),
+        of("previous_response_id", Value::Null),
         of("prompt_cache_key", Value::Null),
         ("reasoning".to_owned(), reasoning),
         of("safety_identifier", Value::Null),

@@ -186,3 +186,52 @@ async fn limits_stops_and_refusals_have_their_reasons() {
         pair("stop", "one ")
     );
 }
+
+#[tokio::test]
+async fn as_many_choices_come_as_were_asked_for() {
+    let reply = ScriptedReply::text("I look.").and_call("look", json!({"at": "the sea"}));
+    let running = start(Script::replies(vec![reply.clone(), reply.clone(), reply])).await;
+    let tool = json!({"type": "function", "function": {"name": "look"}});
+    let one = with(smallest(CHAT, "Hello"), json!({"tools": [tool]}));
+    let single = ask(&running, CHAT, &one).await;
+    let three = with(one, json!({"n": 3}));
+    let whole = ask(&running, CHAT, &three).await;
+    let choices = whole["choices"].as_array().unwrap();
+    let mut ids = std::collections::HashSet::new();
+    for (at, choice) in choices.iter().enumerate() {
+        assert_eq!(choice["index"], at);
+        assert_eq!(choice["message"]["content"], "I look.");
+        let call = &choice["message"]["tool_calls"][0];
+        assert!(ids.insert(call["id"].as_str().unwrap().to_owned()));
+    }
+    assert_eq!(choices.len(), 3);
+    let tokens = |answer: &Value| answer["usage"]["completion_tokens"].as_u64().unwrap();
+    assert_eq!(tokens(&whole), 3 * tokens(&single));
+
+    let streamed = with(three, json!({"stream": true}));
+    let mut texts = [String::new(), String::new(), String::new()];
+    let mut ends = 0;
+    for chunk in post(&running, CHAT, &streamed).await.data() {
+        let choice = &chunk["choices"][0];
+        let at = usize::try_from(choice["index"].as_u64().unwrap()).unwrap();
+        texts[at] += choice["delta"]["content"].as_str().unwrap_or_default();
+        ends += usize::from(choice["finish_reason"] == "tool_calls");
+    }
+    assert_eq!((texts, ends), (["I look."; 3].map(str::to_owned), 3));
+    for (n, expected) in [
+        (json!(0), "Expected a value >= 1, but got 0"),
+        (json!(-1), "Expected a value >= 1, but got -1"),
+        (json!(129), "Expected a value <= 128, but got 129"),
+        (json!("2"), "expected an integer"),
+    ] {
+        let refused = post(
+            &running,
+            CHAT,
+            &with(smallest(CHAT, "Hello"), json!({"n": n})),
+        )
+        .await;
+        assert_eq!(refused.status, 400);
+        assert!(refused.text.contains(expected), "{}", refused.text);
+        assert_eq!(refused.json()["error"]["param"], "n");
+    }
+}

@@ -295,3 +295,149 @@ async fn models_are_listed_in_the_shape_of_who_asks() {
         (404, &json!("not_found_error"))
     );
 }
+
+/// Sends a request with the beta of threads.
+async fn threaded(running: &cachalot_simulator::Running, key: &str, body: &Value) -> (u16, Value) {
+    let request = client()
+        .post(format!("{}{MESSAGES}", running.url()))
+        .header("x-api-key", key)
+        .header("anthropic-version", "2023-06-01")
+        .header(
+            "anthropic-beta",
+            "other-2026-01-01, message-threads-2026-08-12",
+        )
+        .body(body.to_string());
+    let response = request.send().await.unwrap();
+    let status = response.status().as_u16();
+    let body = serde_json::from_str(&response.text().await.unwrap()).unwrap();
+    (status, body)
+}
+
+fn turn(previous: &Value, messages: Value) -> Value {
+    json!({
+        "model": "claude-sonnet-4-5", "max_tokens": 1_000, "messages": messages,
+        "thread": {"type": "continue", "previous_message_id": previous},
+    })
+}
+
+#[tokio::test]
+async fn a_thread_holds_the_conversation_between_turns() {
+    let script = Script::parse(
+        "script.yaml",
+        "
+rules:
+  - user: Where
+    tools: [look]
+    steps:
+      - tool_calls: [{name: look, arguments: {}}]
+      - text: 'Found: {{last_result}}.'
+",
+    );
+    let (running, clock) = crate::timed(script.unwrap()).await;
+    let marked =
+        json!([{"type": "text", "text": "Where is it?", "cache_control": {"type": "ephemeral"}}]);
+    let first = json!({
+        "model": "claude-sonnet-4-5", "max_tokens": 1_000, "system": "You dive.", "tools": tools(),
+        "messages": [{"role": "user", "content": marked}],
+        "thread": {"type": "create"},
+    });
+    let (status, first) = threaded(&running, "sk-test", &first).await;
+    assert_eq!(status, 200, "{first}");
+    let call = &first["content"][0];
+    let result = json!([{"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": call["id"], "content": "a fin"},
+    ]}]);
+    let second = turn(&first["id"], result.clone());
+    for (field, value) in [("tools", tools()), ("system", json!("You fly."))] {
+        let (status, error) = threaded(
+            &running,
+            "sk-test",
+            &with(second.clone(), json!({field: value})),
+        )
+        .await;
+        assert_eq!(
+            (status, &error["error"]["type"]),
+            (400, &json!("invalid_request_error"))
+        );
+    }
+    let (status, answer) = threaded(&running, "sk-test", &second).await;
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(crate::said(MESSAGES, &answer), "Found: a fin.");
+    assert!(answer["usage"]["input_tokens"].as_u64() > first["usage"]["input_tokens"].as_u64());
+
+    let code = |error: &Value| error["error"]["details"]["error_code"].clone();
+    let (status, error) = threaded(&running, "sk-test", &second).await;
+    assert_eq!(
+        (status, code(&error)),
+        (400, json!("thread_already_continued"))
+    );
+    let question = json!([{"role": "user", "content": "Where now?"}]);
+    let (status, error) =
+        threaded(&running, "sk-other", &turn(&answer["id"], question.clone())).await;
+    assert_eq!((status, code(&error)), (404, json!("thread_not_found")));
+    assert_eq!(error["error"]["type"], "not_found_error");
+
+    // Five minutes after the last request it is gone.
+    clock.advance(std::time::Duration::from_secs(299));
+    let (status, third) = threaded(&running, "sk-test", &turn(&answer["id"], question)).await;
+    assert_eq!(status, 200, "{third}");
+    clock.advance(std::time::Duration::from_secs(300));
+    let (status, error) = threaded(&running, "sk-test", &turn(&third["id"], result)).await;
+    assert_eq!((status, code(&error)), (404, json!("thread_not_found")));
+}
+
+#[tokio::test]
+async fn a_thread_is_continued_by_one_request_at_a_time() {
+    let slow = ScriptedReply::text("Late.").with_fault(cachalot_simulator::Fault::slow(
+        std::time::Duration::from_millis(400),
+        std::time::Duration::ZERO,
+    ));
+    let failed = ScriptedReply::error(529);
+    let replies = vec![ScriptedReply::text("Yes."), failed, slow];
+    let running = start(Script::replies(replies)).await;
+    let created = with(
+        smallest(MESSAGES, "Hello"),
+        json!({"thread": {"type": "create"}}),
+    );
+    // Without the beta there is no such field.
+    let refused = post(&running, MESSAGES, &created).await;
+    assert_eq!(refused.status, 400);
+    assert!(
+        refused
+            .text
+            .contains("thread: Extra inputs are not permitted")
+    );
+    let (_, created) = threaded(&running, "sk-test", &created).await;
+    let next = turn(&created["id"], json!([{"role": "user", "content": "And?"}]));
+    // A request that failed has continued nothing.
+    assert_eq!(threaded(&running, "sk-test", &next).await.0, 529);
+    let later = async {
+        tokio::time::sleep(std::time::Duration::from_millis(150)).await;
+        threaded(&running, "sk-test", &next).await
+    };
+    let ((first, _), (second, error)) = tokio::join!(threaded(&running, "sk-test", &next), later);
+    assert_eq!((first, second), (200, 400));
+    assert_eq!(
+        error["error"]["details"]["error_code"],
+        "thread_continue_in_flight"
+    );
+    for (thread, expected) in [
+        (
+            json!("create"),
+            "thread: Input should be a valid dictionary",
+        ),
+        (
+            json!({"type": "fork"}),
+            "expected tags: 'continue', 'create'",
+        ),
+        (
+            json!({"type": "continue"}),
+            "thread.continue.previous_message_id: Field required",
+        ),
+    ] {
+        let request = with(smallest(MESSAGES, "Hello"), json!({"thread": thread}));
+        let (status, error) = threaded(&running, "sk-test", &request).await;
+        let message = error["error"]["message"].as_str().unwrap().to_owned();
+        assert!(status == 400 && message.contains(expected), "{message}");
+    }
+}

@@ -219,3 +219,155 @@ async fn a_cut_answer_is_incomplete() {
     let got = post(&running, RESPONSES, &with(request, json!({"stream": true}))).await;
     assert_eq!(got.events().last().unwrap().0, "response.incomplete");
 }
+
+/// A request that continues a stored response.
+fn continuing(id: &Value, input: Value) -> Value {
+    json!({"model": "gpt-5", "tools": tools(), "previous_response_id": id, "input": input})
+}
+
+fn output(call: &Value, text: &str) -> Value {
+    json!({"type": "function_call_output", "call_id": call["call_id"], "output": text})
+}
+
+#[tokio::test]
+async fn a_response_is_continued_by_its_id() {
+    let script = Script::parse(
+        "script.yaml",
+        "
+rules:
+  - user: Where
+    steps:
+      - {reasoning: Look first., tool_calls: [{name: look, arguments: {}}]}
+      - {reasoning: Then dive., tool_calls: [{name: dive, arguments: {}}]}
+      - text: 'Found: {{last_result}}.'
+",
+    );
+    let running = start(script.unwrap()).await;
+    let first = json!({"model": "gpt-5", "tools": tools(), "input": "Where is it?"});
+    let first = ask(&running, RESPONSES, &first).await;
+    assert_eq!(first["previous_response_id"], Value::Null);
+    let look = &first["output"][1];
+    assert_eq!(look["name"], "look");
+    // A call needs its output, also where the call itself is not sent again.
+    let unanswered = continuing(&first["id"], json!("And?"));
+    let got = post(&running, RESPONSES, &unanswered).await;
+    assert_eq!(got.status, 400);
+    assert!(got.text.contains("No tool output found for function call"));
+
+    let second = continuing(&first["id"], json!([output(look, "a fin")]));
+    let streamed = with(second.clone(), json!({"stream": true}));
+    let events = post(&running, RESPONSES, &streamed).await.data();
+    let streamed = &events.last().unwrap()["response"];
+    assert_eq!(streamed["previous_response_id"], first["id"]);
+    let second = ask(&running, RESPONSES, &second).await;
+    let dive = &second["output"][1];
+    assert_eq!(dive["name"], "dive");
+    assert!(
+        second["usage"]["input_tokens"].as_u64() > first["usage"]["input_tokens"].as_u64(),
+        "the whole conversation counts"
+    );
+    // Items of stored responses can be named.
+    let named: Vec<Value> = [&first["output"][0], look]
+        .iter()
+        .map(|item| json!({"type": "item_reference", "id": item["id"]}))
+        .collect();
+    let mut input = vec![json!({"role": "user", "content": "Where is it?"})];
+    input.extend(named);
+    input.push(output(look, "a fin"));
+    let whole = json!({"model": "gpt-5", "tools": tools(), "input": input});
+    assert_eq!(
+        ask(&running, RESPONSES, &whole).await["output"][1]["name"],
+        "dive"
+    );
+
+    for before in [&second, streamed] {
+        let dive = &before["output"][1];
+        let last = continuing(&before["id"], json!([output(dive, "a whale")]));
+        let last = ask(&running, RESPONSES, &last).await;
+        assert_eq!(crate::said(RESPONSES, &last), "Found: a whale.");
+    }
+}
+
+#[tokio::test]
+async fn stored_responses_are_retrieved_and_deleted() {
+    let running = start(Script::answers(["Good morning.", "Good evening."])).await;
+    let answer = ask(&running, RESPONSES, &smallest(RESPONSES, "Hello")).await;
+    let send = |method: reqwest::Method, key: &'static str, id: String| {
+        let url = format!("{}{RESPONSES}/{id}", running.url());
+        async move {
+            let request = crate::client().request(method, url).bearer_auth(key);
+            let response = request.send().await.unwrap();
+            let status = response.status().as_u16();
+            let body: Value = serde_json::from_str(&response.text().await.unwrap()).unwrap();
+            (status, body)
+        }
+    };
+    let id = answer["id"].as_str().unwrap().to_owned();
+    let get = |key, id: &str| send(reqwest::Method::GET, key, id.to_owned());
+    assert_eq!(get("sk-test", &id).await, (200, answer));
+    let not_found = |id: &str| {
+        let error = json!({
+            "message": format!("Response with id '{id}' not found."),
+            "type": "invalid_request_error", "param": null, "code": null,
+        });
+        (404, json!({"error": error}))
+    };
+    assert_eq!(get("sk-other", &id).await, not_found(&id));
+    assert_eq!(get("sk-test", "resp_none").await, not_found("resp_none"));
+    let unstored = with(smallest(RESPONSES, "Hello again"), json!({"store": false}));
+    let unstored = ask(&running, RESPONSES, &unstored).await;
+    let unstored = unstored["id"].as_str().unwrap();
+    assert_eq!(get("sk-test", unstored).await, not_found(unstored));
+
+    let deleted = send(reqwest::Method::DELETE, "sk-test", id.clone()).await;
+    let expected = json!({"id": id, "object": "response", "deleted": true});
+    assert_eq!(deleted, (200, expected));
+    assert_eq!(get("sk-test", &id).await, not_found(&id));
+    let continued = json!({"model": "gpt-4o", "input": "And?", "previous_response_id": id});
+    let refused = post(&running, RESPONSES, &continued).await;
+    assert_eq!(refused.status, 400);
+    assert_eq!(
+        refused.json()["error"],
+        json!({
+            "message": format!("Previous response with id '{id}' not found."),
+            "type": "invalid_request_error", "param": "previous_response_id",
+            "code": "previous_response_not_found",
+        })
+    );
+}
+
+#[tokio::test]
+async fn items_that_are_not_stored_or_named_twice_are_refused() {
+    let running = start(Script::built_in()).await;
+    let answer = ask(&running, RESPONSES, &smallest(RESPONSES, "Hello")).await;
+    let item = json!({"type": "item_reference", "id": answer["output"][0]["id"]});
+    let asking = |items: &[&Value]| {
+        let mut input: Vec<Value> = items.iter().map(|item| (*item).clone()).collect();
+        input.push(json!({"role": "user", "content": "And?"}));
+        json!({"model": "gpt-4o", "input": input})
+    };
+    assert_eq!(
+        post(&running, RESPONSES, &asking(&[&item])).await.status,
+        200
+    );
+    // The type may be left out.
+    let bare = json!({"id": item["id"]});
+    assert_eq!(
+        post(&running, RESPONSES, &asking(&[&bare])).await.status,
+        200
+    );
+    let twice = post(&running, RESPONSES, &asking(&[&item, &item])).await;
+    assert_eq!(twice.status, 400);
+    assert!(
+        twice.text.contains("Duplicate item found with id msg_"),
+        "{}",
+        twice.text
+    );
+    let other = crate::post_as("sk-other", &running, RESPONSES, &asking(&[&item])).await;
+    assert_eq!(other.status, 404);
+    let error = other.json()["error"]["message"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(error.starts_with("Item with id 'msg_"), "{error}");
+}

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::super::{Making, Rendered, event};
-use super::Form;
+use super::{Form, ID_PREFIX};
 use crate::answer::{Answer, Stop, Tokens, pieces};
 use crate::ids;
 
@@ -13,7 +13,7 @@ pub(in super::super) fn write(answer: &Answer, form: &Form, making: &Making<'_>)
         Rendered::Events(events(answer, form, making))
     } else {
         let mut message = head(form, making);
-        message["content"] = Value::from(blocks(answer, form));
+        message["content"] = Value::from(content(answer, form));
         let (reason, sequence) = stop(answer, form);
         message["stop_reason"] = json!(reason);
         message["stop_sequence"] = json!(sequence);
@@ -24,7 +24,7 @@ pub(in super::super) fn write(answer: &Answer, form: &Form, making: &Making<'_>)
 
 fn head(form: &Form, making: &Making<'_>) -> Value {
     json!({
-        "id": making.ids.answer("msg_"),
+        "id": making.ids.answer(ID_PREFIX),
         "type": "message",
         "role": "assistant",
         "model": form.model,
@@ -45,7 +45,8 @@ fn stop<'a>(answer: &'a Answer, form: &Form) -> (&'static str, Option<&'a str>) 
     }
 }
 
-fn blocks(answer: &Answer, form: &Form) -> Vec<Value> {
+/// The blocks of the answer.
+pub(crate) fn content(answer: &Answer, form: &Form) -> Vec<Value> {
     if form.is_prewarming {
         return Vec::new();
     }
@@ -100,7 +101,7 @@ fn events(answer: &Answer, form: &Form, making: &Making<'_>) -> Vec<Bytes> {
     let mut events = vec![event("message_start", &start)];
     let arguments = answer.calls.iter().map(|call| call.arguments.as_str());
     let mut arguments = arguments;
-    for (at, block) in blocks(answer, form).iter().enumerate() {
+    for (at, block) in content(answer, form).iter().enumerate() {
         let raw = match block["type"].as_str() {
             Some("tool_use") => arguments.next(),
             _ => None,

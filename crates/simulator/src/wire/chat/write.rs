@@ -25,18 +25,34 @@ fn whole(answer: &Answer, form: &Form, making: &Making<'_>) -> Value {
     if let Some(reasoning) = &answer.reasoning {
         message["reasoning_content"] = Value::from(reasoning.as_str());
     }
-    if !answer.calls.is_empty() {
-        message["tool_calls"] = answer.calls.iter().map(call).collect();
-    }
+    let choice = |index: usize| {
+        let mut message = message.clone();
+        if !answer.calls.is_empty() {
+            message["tool_calls"] = calls(answer, index, making).iter().map(call).collect();
+        }
+        json!({
+            "index": index,
+            "message": message,
+            "logprobs": null,
+            "finish_reason": finish_reason(&answer.stop),
+        })
+    };
     let mut completion = head("chat.completion", form, making);
-    completion["choices"] = json!([{
-        "index": 0,
-        "message": message,
-        "logprobs": null,
-        "finish_reason": finish_reason(&answer.stop),
-    }]);
+    completion["choices"] = (0..form.choices).map(choice).collect();
     completion["usage"] = usage(&making.tokens, form);
     completion
+}
+
+/// The calls of a choice. All choices say the same; only the ids of their calls differ.
+fn calls(answer: &Answer, index: usize, making: &Making<'_>) -> Vec<AnsweredCall> {
+    let mut calls = answer.calls.clone();
+    if index > 0 {
+        let first = index * calls.len();
+        for (at, call) in calls.iter_mut().enumerate() {
+            call.id = making.ids.part("call_", first + at);
+        }
+    }
+    calls
 }
 
 fn head(object: &str, form: &Form, making: &Making<'_>) -> Value {
@@ -88,6 +104,37 @@ fn usage(tokens: &Tokens, form: &Form) -> Value {
 }
 
 fn chunks(answer: &Answer, form: &Form, making: &Making<'_>) -> Vec<Bytes> {
+    let chunk = |index: usize, delta: Value, finish_reason: Option<&str>| {
+        let mut chunk = head("chat.completion.chunk", form, making);
+        chunk["choices"] = json!([{
+            "index": index,
+            "delta": delta,
+            "logprobs": null,
+            "finish_reason": finish_reason,
+        }]);
+        if form.has_usage_chunk {
+            chunk["usage"] = Value::Null;
+        }
+        data(&chunk)
+    };
+    let mut events = Vec::new();
+    for index in 0..form.choices {
+        let deltas = deltas(answer, &calls(answer, index, making));
+        events.extend(deltas.into_iter().map(|delta| chunk(index, delta, None)));
+        events.push(chunk(index, json!({}), Some(finish_reason(&answer.stop))));
+    }
+    if form.has_usage_chunk {
+        let mut last = head("chat.completion.chunk", form, making);
+        last["choices"] = json!([]);
+        last["usage"] = usage(&making.tokens, form);
+        events.push(data(&last));
+    }
+    events.push(Bytes::from_static(b"data: [DONE]\n\n"));
+    events
+}
+
+/// What the chunks of a choice add to each other.
+fn deltas(answer: &Answer, calls: &[AnsweredCall]) -> Vec<Value> {
     let mut deltas = vec![json!({"role": "assistant", "content": "", "refusal": null})];
     for piece in answer.reasoning.as_deref().map(pieces).unwrap_or_default() {
         deltas.push(json!({"reasoning_content": piece}));
@@ -95,7 +142,7 @@ fn chunks(answer: &Answer, form: &Form, making: &Making<'_>) -> Vec<Bytes> {
     for piece in answer.text.as_deref().map(pieces).unwrap_or_default() {
         deltas.push(json!({"content": piece}));
     }
-    for (at, call) in answer.calls.iter().enumerate() {
+    for (at, call) in calls.iter().enumerate() {
         deltas.push(json!({"tool_calls": [{
             "index": at,
             "id": call.id,
@@ -107,27 +154,5 @@ fn chunks(answer: &Answer, form: &Form, making: &Making<'_>) -> Vec<Bytes> {
             deltas.push(json!({"tool_calls": [{"index": at, "function": function}]}));
         }
     }
-    let chunk = |delta: Value, finish_reason: Option<&str>| {
-        let mut chunk = head("chat.completion.chunk", form, making);
-        chunk["choices"] = json!([{
-            "index": 0,
-            "delta": delta,
-            "logprobs": null,
-            "finish_reason": finish_reason,
-        }]);
-        if form.has_usage_chunk {
-            chunk["usage"] = Value::Null;
-        }
-        data(&chunk)
-    };
-    let mut events: Vec<Bytes> = deltas.into_iter().map(|delta| chunk(delta, None)).collect();
-    events.push(chunk(json!({}), Some(finish_reason(&answer.stop))));
-    if form.has_usage_chunk {
-        let mut last = head("chat.completion.chunk", form, making);
-        last["choices"] = json!([]);
-        last["usage"] = usage(&making.tokens, form);
-        events.push(data(&last));
-    }
-    events.push(Bytes::from_static(b"data: [DONE]\n\n"));
-    events
+    deltas
 }

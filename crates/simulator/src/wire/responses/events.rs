@@ -20,8 +20,8 @@ impl Events {
     }
 }
 
-/// The events of the finished `response`, whose items are `output`.
-pub(super) fn of(response: &Value, output: &[Value]) -> Vec<Bytes> {
+/// The events of the finished `response`.
+pub(super) fn of(response: &Value) -> Vec<Bytes> {
     let mut events = Events::default();
     let mut begun = response.clone();
     begun["status"] = json!("in_progress");
@@ -31,7 +31,8 @@ pub(super) fn of(response: &Value, output: &[Value]) -> Vec<Bytes> {
     }
     events.push("response.created", json!({"response": begun}));
     events.push("response.in_progress", json!({"response": begun}));
-    for (at, item) in output.iter().enumerate() {
+    let output = response["output"].as_array();
+    for (at, item) in output.into_iter().flatten().enumerate() {
         match item["type"].as_str() {
             Some("reasoning") => reasoning(&mut events, at, item),
             Some("message") => message(&mut events, at, item),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::openai::{self, Part, Speaker};
 use super::super::{Refusal, other_fields, text_of};
-use super::Items;
+use super::items::Known;
 use crate::accounting::openai::Block;
 use crate::accounting::{Content, OpenAiModel};
 use crate::dialogue::{Call, CallResult, Spoken};
@@ -55,36 +55,69 @@ const OTHERS: [&str; 22] = [
     "compaction_trigger",
 ];
 
-pub(super) fn read(
+/// The items of the request, references replaced by the items that they name. `continues` if the
+/// request continues a stored response.
+pub(super) fn given(
     request: &Map<String, Value>,
-    rules: &OpenAiModel,
-    known: &Items,
-) -> Result<Vec<Item>, Refusal> {
-    let items = match request.get("input") {
+    known: Known<'_>,
+    continues: bool,
+) -> Result<Vec<Value>, Refusal> {
+    match request.get("input") {
+        None | Some(Value::Null) if continues => Ok(Vec::new()),
         None | Some(Value::Null) => {
             let message = "Missing required parameter: one of 'input', 'previous_response_id', \
                            'prompt' or 'conversation' must be provided.";
-            return Err(Refusal::invalid(message).code("missing_required_parameter"));
+            Err(Refusal::invalid(message).code("missing_required_parameter"))
         }
-        Some(Value::String(text)) => {
-            let message = json!({"role": "user", "content": text});
-            return Ok(vec![one(0, &message, rules, known)?]);
+        Some(Value::String(text)) => Ok(vec![json!({"role": "user", "content": text})]),
+        Some(Value::Array(items)) if items.is_empty() && !continues => {
+            Err(openai::empty_array("input"))
         }
-        Some(Value::Array(items)) if items.is_empty() => return Err(openai::empty_array("input")),
-        Some(Value::Array(items)) => items,
-        Some(other) => return Err(openai::wrong_type("input", "a string or an array", other)),
-    };
-    let items: Vec<Item> = items
-        .iter()
-        .enumerate()
+        Some(Value::Array(items)) => items.iter().map(|item| resolved(item, known)).collect(),
+        Some(other) => Err(openai::wrong_type("input", "a string or an array", other)),
+    }
+}
+
+/// An item, or the stored item that it refers to.
+fn resolved(item: &Value, known: Known<'_>) -> Result<Value, Refusal> {
+    let is_reference = item
+        .as_object()
+        .is_some_and(|fields| match fields.get("type") {
+            None | Some(Value::Null) => fields.contains_key("id") && !fields.contains_key("role"),
+            Some(kind) => kind == "item_reference",
+        });
+    if !is_reference {
+        return Ok(item.clone());
+    }
+    let id = item.get("id").and_then(Value::as_str).unwrap_or_default();
+    known.item(id).cloned().ok_or_else(|| not_found(id))
+}
+
+/// Checks the items that are `given`, behind the `history` that they continue; returns both.
+pub(super) fn read(
+    history: &[Value],
+    given: &[Value],
+    rules: &OpenAiModel,
+    known: Known<'_>,
+) -> Result<Vec<Item>, Refusal> {
+    let places = (0..history.len()).chain(0..given.len());
+    let items: Vec<Item> = places
+        .zip(history.iter().chain(given))
         .map(|(at, item)| one(at, item, rules, known))
         .collect::<Result<_, _>>()?;
+    let ids = items.iter().filter_map(|item| item.id.as_deref());
+    if let Some(id) = super::super::check::repeated(ids) {
+        let message = format!(
+            "Duplicate item found with id {id}. Remove duplicate items from your input and try again."
+        );
+        return Err(Refusal::invalid(message).param("input"));
+    }
     pairs(&items)?;
     reasoning(&items, known)?;
     Ok(items)
 }
 
-fn one(at: usize, item: &Value, rules: &OpenAiModel, known: &Items) -> Result<Item, Refusal> {
+fn one(at: usize, item: &Value, rules: &OpenAiModel, known: Known<'_>) -> Result<Item, Refusal> {
     let param = format!("input[{at}]");
     let Some(fields) = item.as_object() else {
         return Err(openai::wrong_type(param, "an object", item));
@@ -99,7 +132,6 @@ fn one(at: usize, item: &Value, rules: &OpenAiModel, known: &Items) -> Result<It
         "function_call" | "custom_tool_call" => call(&param, kind, fields),
         "function_call_output" | "custom_tool_call_output" => output(&param, fields, rules),
         "reasoning" => thought(&param, fields, known),
-        "item_reference" => Err(not_found(text_of(fields, "id"))),
         other if OTHERS.contains(&other) => Ok(Item {
             spoken: None,
             part: Some(Part {
@@ -352,7 +384,7 @@ fn output(param: &str, fields: &Map<String, Value>, rules: &OpenAiModel) -> Resu
     })
 }
 
-fn thought(param: &str, fields: &Map<String, Value>, known: &Items) -> Result<Item, Refusal> {
+fn thought(param: &str, fields: &Map<String, Value>, known: Known<'_>) -> Result<Item, Refusal> {
     let id = id(param, fields, "rs")?;
     if !fields.get("summary").is_some_and(Value::is_array) {
         return Err(openai::missing(format!("{param}.summary")));
@@ -369,7 +401,7 @@ fn thought(param: &str, fields: &Map<String, Value>, known: &Items) -> Result<It
         Some(Value::String(_)) => {}
         // Without its content, the item has to be one that the provider has stored.
         _ => match &id {
-            Some(id) if known.is_stored(id) => {}
+            Some(id) if known.item(id).is_some() => {}
             Some(id) => return Err(not_found(id)),
             None => return Err(openai::missing(format!("{param}.encrypted_content"))),
         },
@@ -429,7 +461,7 @@ fn pairs(items: &[Item]) -> Result<(), Refusal> {
 }
 
 /// A reasoning item stays with the item that it led to.
-fn reasoning(items: &[Item], known: &Items) -> Result<(), Refusal> {
+fn reasoning(items: &[Item], known: Known<'_>) -> Result<(), Refusal> {
     for (at, item) in items.iter().enumerate() {
         let next = items.get(at + 1).map(|next| &next.kind);
         let is_followed = matches!(

@@ -1,27 +1,66 @@
-//! What the provider would remember of the items that it has handed out.
+//! The responses that the provider has stored, and their items.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, VecDeque};
 
 use serde_json::Value;
 
-/// Items by id. The provider stores them and ties those that follow a reasoning item to it.
+use cachalot_core::Digest;
+
+use super::Form;
+
+/// How many responses are kept; the oldest go first.
+const MOST: usize = 10_000;
+
+/// An id, with the namespace of the key that it belongs to.
+type Id = (Digest, String);
+
+/// Stored responses and items by id. Items that follow a reasoning item are tied to it, stored or not.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Items {
-    stored: HashSet<String>,
+    responses: HashMap<Id, Stored>,
+    /// Items of stored responses.
+    items: HashMap<Id, Value>,
+    /// Ids of the stored responses, oldest first.
+    order: VecDeque<Id>,
     /// The reasoning item that came before an item.
     reasoned: HashMap<String, String>,
 }
 
+#[derive(Debug, Clone)]
+struct Stored {
+    /// The response that it continues.
+    previous: Option<String>,
+    /// The items of its own request.
+    input: Vec<Value>,
+    response: Value,
+}
+
+/// What one namespace sees of the items.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    items: &'a Items,
+    namespace: Digest,
+}
+
 impl Items {
-    /// Remembers the items of an answer.
-    pub(crate) fn remember(&mut self, output: &[Value], is_stored: bool) {
+    pub(super) fn of(&self, namespace: Digest) -> Known<'_> {
+        Known {
+            items: self,
+            namespace,
+        }
+    }
+
+    /// Remembers a response that is given to `namespace`.
+    pub(crate) fn remember(&mut self, namespace: Digest, form: &Form, response: &Value) {
+        let output = response.get("output").and_then(Value::as_array);
         let mut reasoning = None;
-        for item in output {
+        for item in output.into_iter().flatten() {
             let Some(id) = item.get("id").and_then(Value::as_str) else {
                 continue;
             };
-            if is_stored {
-                self.stored.insert(id.to_owned());
+            if form.is_stored {
+                let id = (namespace, id.to_owned());
+                self.items.insert(id, item.clone());
             }
             if item.get("type").and_then(Value::as_str) == Some("reasoning") {
                 reasoning = Some(id.to_owned());
@@ -29,14 +68,75 @@ impl Items {
                 self.reasoned.insert(id.to_owned(), reasoning);
             }
         }
+        let id = response.get("id").and_then(Value::as_str);
+        if let Some(id) = id.filter(|_| form.is_stored) {
+            self.store((namespace, id.to_owned()), form, response);
+        }
     }
 
-    pub(super) fn is_stored(&self, id: &str) -> bool {
-        self.stored.contains(id)
+    fn store(&mut self, id: Id, form: &Form, response: &Value) {
+        let stored = Stored {
+            previous: form.previous.clone(),
+            input: form.input.clone(),
+            response: response.clone(),
+        };
+        self.responses.insert(id.clone(), stored);
+        self.order.push_back(id);
+        if self.order.len() > MOST
+            && let Some((namespace, oldest)) = self.order.pop_front()
+        {
+            self.forget(namespace, &oldest);
+        }
+    }
+
+    /// A stored response.
+    pub(crate) fn response(&self, namespace: Digest, id: &str) -> Option<&Value> {
+        let stored = self.responses.get(&(namespace, id.to_owned()))?;
+        Some(&stored.response)
+    }
+
+    /// Deletes a stored response with its items; returns whether there was one.
+    pub(crate) fn forget(&mut self, namespace: Digest, id: &str) -> bool {
+        let Some(stored) = self.responses.remove(&(namespace, id.to_owned())) else {
+            return false;
+        };
+        for item in stored.output() {
+            if let Some(id) = item.get("id").and_then(Value::as_str) {
+                self.items.remove(&(namespace, id.to_owned()));
+            }
+        }
+        true
+    }
+}
+
+impl Stored {
+    fn output(&self) -> impl DoubleEndedIterator<Item = &Value> {
+        let output = self.response.get("output").and_then(Value::as_array);
+        output.into_iter().flatten()
+    }
+}
+
+impl Known<'_> {
+    pub(super) fn item(&self, id: &str) -> Option<&Value> {
+        self.items.items.get(&(self.namespace, id.to_owned()))
     }
 
     /// The reasoning item that has to come right before the item with this id.
     pub(super) fn reasoning_of(&self, id: &str) -> Option<&str> {
-        self.reasoned.get(id).map(String::as_str)
+        self.items.reasoned.get(id).map(String::as_str)
+    }
+
+    /// The items of the conversation up to the response with this id, its own included. `None` if one
+    /// of its responses is not stored.
+    pub(super) fn history(&self, id: &str) -> Option<Vec<Value>> {
+        let mut newest_first: Vec<&Value> = Vec::new();
+        let mut next = Some(id);
+        while let Some(id) = next {
+            let stored = self.items.responses.get(&(self.namespace, id.to_owned()))?;
+            newest_first.extend(stored.output().rev());
+            newest_first.extend(stored.input.iter().rev());
+            next = stored.previous.as_deref();
+        }
+        Some(newest_first.into_iter().rev().cloned().collect())
     }
 }

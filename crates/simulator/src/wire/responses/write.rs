@@ -8,17 +8,16 @@ use crate::answer::{Answer, Stop, Tokens};
 use crate::ids;
 
 pub(in super::super) fn write(answer: &Answer, form: &Form, making: &Making<'_>) -> Rendered {
-    let output = output_items(answer, form, making);
-    let response = response(answer, form, making, &output);
+    let response = response(answer, form, making);
     if making.request.is_streamed {
-        Rendered::Events(events::of(&response, &output))
+        Rendered::Events(events::of(&response))
     } else {
         Rendered::Whole(response)
     }
 }
 
 /// The items of the answer, finished.
-pub(crate) fn output_items(answer: &Answer, form: &Form, making: &Making<'_>) -> Vec<Value> {
+fn output_items(answer: &Answer, form: &Form, making: &Making<'_>) -> Vec<Value> {
     let ids = making.ids;
     let mut items = Vec::new();
     if let Some(reasoning) = &answer.reasoning {
@@ -60,7 +59,8 @@ fn reasoning_item(reasoning: &str, form: &Form, id: String) -> Value {
     item
 }
 
-fn response(answer: &Answer, form: &Form, making: &Making<'_>, output: &[Value]) -> Value {
+/// The finished response.
+pub(crate) fn response(answer: &Answer, form: &Form, making: &Making<'_>) -> Value {
     let (status, reason) = match answer.stop {
         Stop::Length => ("incomplete", Some("max_output_tokens")),
         Stop::Refusal => ("incomplete", Some("content_filter")),
@@ -76,9 +76,8 @@ fn response(answer: &Answer, form: &Form, making: &Making<'_>, output: &[Value])
         "completed_at": reason.is_none().then_some(created),
         "error": null,
         "incomplete_details": reason.map(|reason| json!({"reason": reason})),
-        "previous_response_id": null,
         "service_tier": "default",
-        "output": output,
+        "output": output_items(answer, form, making),
         "usage": usage(&making.tokens, form),
     });
     for (key, value) in &form.repeated {

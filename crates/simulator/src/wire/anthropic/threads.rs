@@ -1,0 +1,211 @@
+//! Message threads: conversations that the provider holds between turns, so that a request sends only
+//! what is new. <https://platform.claude.com/docs/en/build-with-claude/message-threads>
+//!
+//! Not simulated: fields that must stay the same across the turns of a thread
+//! (`thread_fingerprint_mismatch`), and settings that threads do not support.
+
+use std::collections::{HashMap, VecDeque};
+
+use serde_json::{Map, Value};
+
+use cachalot_core::{Digest, Millis};
+
+use super::super::{Judge, Refusal, text_of};
+use super::{refuse, required_at};
+
+/// Every request of a thread names this beta.
+const BETA: &str = "message-threads-2026-08-12";
+
+/// How long a thread is held after its last request.
+const LIFETIME: Millis = 5 * 60 * 1_000;
+
+/// How many turns are known; the oldest go first.
+const MOST: usize = 10_000;
+
+/// Fields that a thread keeps from the request that created it.
+const KEPT: [&str; 2] = ["system", "tools"];
+
+/// The id of an answer, with the namespace of the key that it was given to.
+type Id = (Digest, String);
+
+/// The threads that are held, by the answer that the next turn continues.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Threads {
+    known: HashMap<Id, State>,
+    /// Oldest first.
+    order: VecDeque<Id>,
+}
+
+#[derive(Debug, Clone)]
+enum State {
+    Held(Held),
+    /// A request that continues it is being answered.
+    InFlight(Held),
+    Continued,
+}
+
+/// A conversation.
+#[derive(Debug, Clone)]
+struct Held {
+    /// [`KEPT`], as far as they were given.
+    kept: Map<String, Value>,
+    messages: Vec<Value>,
+    since: Millis,
+}
+
+/// What a request says of its thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Turn {
+    /// The answer that it continues; `None` if it creates the thread.
+    pub(crate) previous: Option<String>,
+    kept: Map<String, Value>,
+    messages: Vec<Value>,
+}
+
+/// The request with the whole conversation, if it is one of a thread.
+pub(super) fn whole(
+    request: &Map<String, Value>,
+    judge: &Judge<'_>,
+) -> Result<Option<(Map<String, Value>, Turn)>, Refusal> {
+    let thread = match request.get("thread") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(_) if !has_beta(judge) && !judge.accepts_unknown => {
+            return refuse("thread: Extra inputs are not permitted");
+        }
+        Some(Value::Object(thread)) => thread,
+        Some(_) => return refuse("thread: Input should be a valid dictionary"),
+    };
+    let mut whole = request.clone();
+    whole.shift_remove("thread");
+    let previous = match text_of(thread, "type") {
+        "create" => None,
+        "continue" => {
+            let id = required_at("thread.continue", thread, "previous_message_id")?;
+            let held = judge.threads.held(judge.namespace, id, judge.now)?;
+            if let Some(field) = KEPT.iter().find(|field| request.contains_key(**field)) {
+                return refuse(format!(
+                    "{field}: a thread keeps the value that it was created with; leave it out of a \
+                     request that continues the thread"
+                ));
+            }
+            whole.extend(held.kept.clone());
+            // Markers count for the turn that sets them.
+            let mut messages: Vec<Value> = held.messages.iter().map(unmarked).collect();
+            if let Some(Value::Array(new)) = request.get("messages") {
+                messages.extend(new.iter().cloned());
+                whole.insert("messages".to_owned(), messages.into());
+            }
+            Some(id.to_owned())
+        }
+        other => {
+            return refuse(format!(
+                "thread: Input tag '{other}' found using 'type' does not match any of the expected \
+                 tags: 'continue', 'create'"
+            ));
+        }
+    };
+    let kept = KEPT
+        .iter()
+        .filter_map(|field| Some(((*field).to_owned(), whole.get(*field)?.clone())));
+    let messages = whole.get("messages").and_then(Value::as_array);
+    let turn = Turn {
+        previous,
+        kept: kept.collect(),
+        messages: messages.cloned().unwrap_or_default(),
+    };
+    Ok(Some((whole, turn)))
+}
+
+fn has_beta(judge: &Judge<'_>) -> bool {
+    let named = judge.headers.get_all("anthropic-beta").iter();
+    let mut betas = named.filter_map(|value| value.to_str().ok());
+    betas.any(|betas| betas.split(',').any(|beta| beta.trim() == BETA))
+}
+
+/// A message without the markers of its blocks.
+fn unmarked(message: &Value) -> Value {
+    let mut message = message.clone();
+    if let Some(Value::Array(blocks)) = message.get_mut("content") {
+        for block in blocks.iter_mut().filter_map(Value::as_object_mut) {
+            block.shift_remove("cache_control");
+        }
+    }
+    message
+}
+
+impl Threads {
+    /// The conversation up to an answer.
+    fn held(&self, namespace: Digest, id: &str, now: Millis) -> Result<&Held, Refusal> {
+        let refusal = |message: &str, code| Err(Refusal::invalid(message).error_code(code));
+        match self.known.get(&(namespace, id.to_owned())) {
+            Some(State::Held(held)) if now - held.since < LIFETIME => Ok(held),
+            Some(State::InFlight(_)) => refusal(
+                "thread: another request is still continuing from this `previous_message_id`",
+                "thread_continue_in_flight",
+            ),
+            Some(State::Continued) => refusal(
+                "thread: the response that `previous_message_id` names has already been continued",
+                "thread_already_continued",
+            ),
+            Some(State::Held(_)) | None => Err(Refusal::invalid(
+                "thread: no usable thread state was found for `previous_message_id`",
+            )
+            .status(404)
+            .error_code("thread_not_found")),
+        }
+    }
+
+    /// Marks an answer as being continued.
+    pub(crate) fn begin(&mut self, namespace: Digest, id: &str) {
+        self.change(namespace, id, |state| match state {
+            State::Held(held) => State::InFlight(held),
+            other => other,
+        });
+    }
+
+    /// Takes the mark back if the request got no answer.
+    pub(crate) fn release(&mut self, namespace: Digest, id: &str) {
+        self.change(namespace, id, |state| match state {
+            State::InFlight(held) => State::Held(held),
+            other => other,
+        });
+    }
+
+    fn change(&mut self, namespace: Digest, id: &str, to: impl FnOnce(State) -> State) {
+        if let Some(state) = self.known.get_mut(&(namespace, id.to_owned())) {
+            *state = to(std::mem::replace(state, State::Continued));
+        }
+    }
+
+    /// Holds a turn that ended with the answer `id`, whose blocks are `content`.
+    pub(crate) fn hold(
+        &mut self,
+        namespace: Digest,
+        turn: &Turn,
+        id: String,
+        content: Vec<Value>,
+        now: Millis,
+    ) {
+        if let Some(previous) = &turn.previous {
+            self.change(namespace, previous, |_| State::Continued);
+        }
+        if content.is_empty() {
+            return;
+        }
+        let mut messages = turn.messages.clone();
+        messages.push(serde_json::json!({"role": "assistant", "content": content}));
+        let held = Held {
+            kept: turn.kept.clone(),
+            messages,
+            since: now,
+        };
+        let id = (namespace, id);
+        self.order.push_back(id.clone());
+        self.known.insert(id, State::Held(held));
+        if self.order.len() > MOST
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+}
