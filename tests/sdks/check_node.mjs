@@ -1,8 +1,15 @@
-// The official JavaScript clients of OpenAI and Anthropic against a simulator with its built-in scenario.
+// The official JavaScript clients of OpenAI and Anthropic, and the Vercel AI SDK, against a simulator
+// with `script.yaml`.
 
 import assert from "node:assert/strict";
+import { createAnthropic } from "@ai-sdk/anthropic";
+import { createOpenAI } from "@ai-sdk/openai";
 import Anthropic from "@anthropic-ai/sdk";
+import { betaZodTool } from "@anthropic-ai/sdk/helpers/beta/zod";
+import { Agent, OpenAIProvider, Runner, setTracingDisabled, tool as agentTool } from "@openai/agents";
+import { generateText, stepCountIs, tool as aiTool } from "ai";
 import OpenAI from "openai";
+import { z } from "zod";
 
 const url = process.argv[2];
 const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: "sk-node", maxRetries: 0 });
@@ -19,6 +26,11 @@ const schema = {
   additionalProperties: false,
 };
 const user = (content) => ({ role: "user", content });
+
+const lookup = "Look up Bergen";
+const found = "Found: Bergen is in Norway.";
+const place = ({ city }) => `${city} is in Norway`;
+const input = z.object({ city: z.string() });
 
 const checks = {
   async chatWhole() {
@@ -136,6 +148,58 @@ const checks = {
       model: sonnet, max_tokens: 500, messages: [user("Plan.")], output_config: { format: { type: "json_schema", schema } },
     });
     assert.deepEqual(JSON.parse(got.content[0].text), { city: "simulated" });
+  },
+
+  async responsesContinued() {
+    const first = await openai.responses.create({ model: gpt, input: question });
+    assert.equal((await openai.responses.retrieve(first.id)).id, first.id);
+    const second = await openai.responses.create({ model: gpt, input: "And?", previous_response_id: first.id });
+    assert.equal(second.previous_response_id, first.id);
+    await assert.rejects(openai.responses.retrieve("resp_none"), OpenAI.NotFoundError);
+  },
+
+  async chatChoices() {
+    const got = await openai.chat.completions.create({ model: gpt, messages: [user(question)], n: 2 });
+    assert.deepEqual(got.choices.map((choice) => choice.message.content), [answer, answer]);
+  },
+
+  async loopOfChat() {
+    const find = { type: "function", function: { name: "find", parse: JSON.parse, function: place, parameters: schema } };
+    for (const stream of [false, true]) {
+      const runner = openai.chat.completions.runTools({ model: gpt, messages: [user(lookup)], tools: [find], stream });
+      assert.equal(await runner.finalContent(), found);
+    }
+  },
+
+  async loopOfMessages() {
+    const find = betaZodTool({ name: "find", description: "Says where a city is.", inputSchema: input, run: place });
+    const more = { model: sonnet, max_tokens: 500, messages: [user(lookup)], tools: [find] };
+    const final = await claude.beta.messages.toolRunner(more);
+    assert.equal(final.content[0].text, found);
+    let last;
+    for await (const stream of claude.beta.messages.toolRunner({ ...more, stream: true })) last = await stream.finalMessage();
+    assert.equal(last.content[0].text, found);
+  },
+
+  async loopOfAgents() {
+    setTracingDisabled(true);
+    const find = agentTool({ name: "find", description: "Says where a city is.", parameters: input, execute: place });
+    const agent = new Agent({ name: "guide", instructions: "Be short.", model: gpt, tools: [find] });
+    for (const useResponses of [true, false]) {
+      const runner = new Runner({ modelProvider: new OpenAIProvider({ openAIClient: openai, useResponses }) });
+      assert.equal((await runner.run(agent, lookup)).finalOutput, found);
+    }
+  },
+
+  async loopOfVercel() {
+    const gpts = createOpenAI({ baseURL: `${url}/v1`, apiKey: "sk-node" });
+    const claudes = createAnthropic({ baseURL: `${url}/v1`, apiKey: "sk-node" });
+    const find = aiTool({ description: "Says where a city is.", inputSchema: input, execute: place });
+    for (const model of [gpts(gpt), gpts.chat(gpt), claudes(sonnet)]) {
+      const got = await generateText({ model, tools: { find }, prompt: lookup, maxRetries: 0, stopWhen: stepCountIs(5) });
+      assert.equal(got.text, found);
+      assert.equal(got.steps.length, 2);
+    }
   },
 
   async errors() {

@@ -1,8 +1,10 @@
-"""The official Python clients of OpenAI and Anthropic against a simulator with its built-in scenario."""
+"""The official Python clients of OpenAI and Anthropic against a simulator with `script.yaml`."""
 
+import asyncio
 import json
 import sys
 
+import agents
 import anthropic
 import openai
 from pydantic import BaseModel
@@ -132,6 +134,92 @@ def responses_structured():
     assert answer.output_parsed == Trip(city="simulated", days=0)
 
 
+def responses_continued():
+    first = OPENAI.responses.create(model=GPT, input=QUESTION)
+    assert OPENAI.responses.retrieve(first.id).output_text == ANSWER
+    second = OPENAI.responses.create(model=GPT, input="And?", previous_response_id=first.id)
+    assert second.previous_response_id == first.id
+    named = [{"type": "item_reference", "id": item.id} for item in first.output]
+    items = [{"role": "user", "content": QUESTION}, *named, {"role": "user", "content": "And?"}]
+    OPENAI.responses.create(model=GPT, input=items)
+    OPENAI.responses.delete(first.id)
+    raises(openai.NotFoundError, lambda: OPENAI.responses.retrieve(first.id))
+    error = raises(
+        openai.BadRequestError,
+        lambda: OPENAI.responses.create(model=GPT, input="And?", previous_response_id=first.id),
+    )
+    assert error.code == "previous_response_not_found", error
+
+
+def chat_choices():
+    assert [c.message.content for c in chat(n=2).choices] == [ANSWER, ANSWER]
+
+
+# Tool loops as the clients run them
+
+
+LOOKUP = "Look up Bergen"
+FOUND = "Found: Bergen is in Norway."
+
+
+def place(city: str) -> str:
+    """Says where a city is.
+
+    Args:
+        city: The city.
+    """
+    return f"{city} is in Norway"
+
+
+def loop_of_messages():
+    find = anthropic.beta_tool(place, name="find")
+    more = {
+        "model": SONNET, "max_tokens": 500, "tools": [find],
+        "messages": [{"role": "user", "content": LOOKUP}],
+    }
+    # A message thread by default; and without one.
+    for thread in [{}, {"thread": False}]:
+        final = CLAUDE.beta.messages.tool_runner(**more, **thread).until_done()
+        assert final.content[0].text == FOUND, final
+        runner = CLAUDE.beta.messages.tool_runner(stream=True, **more, **thread)
+        finals = [stream.get_final_message() for stream in runner]
+        assert finals[-1].content[0].text == FOUND and len(finals) == 2
+    sent = CLAUDE.beta.messages.create(
+        model=SONNET, max_tokens=500, messages=more["messages"],
+        thread={"type": "create"}, betas=["message-threads-2026-08-12"],
+    )
+    again = {"model": SONNET, "max_tokens": 500, "betas": ["message-threads-2026-08-12"],
+             "messages": [{"role": "user", "content": "And?"}]}
+    for previous, kind in [("msg_none", anthropic.NotFoundError), (sent.id, None), (sent.id, anthropic.BadRequestError)]:
+        def go():
+            return CLAUDE.beta.messages.create(
+                thread={"type": "continue", "previous_message_id": previous}, **again
+            )
+        go() if kind is None else raises(kind, go)
+
+
+async def loops_of_agents():
+    agents.set_tracing_disabled(True)
+    client = openai.AsyncOpenAI(base_url=f"{URL}/v1", api_key="sk-python", max_retries=0)
+    find = agents.function_tool(place, name_override="find")
+    for model in [
+        agents.OpenAIResponsesModel(GPT, client),
+        agents.OpenAIChatCompletionsModel(GPT, client),
+    ]:
+        agent = agents.Agent(name="guide", instructions="Be short.", tools=[find], model=model)
+        got = await agents.Runner.run(agent, LOOKUP)
+        assert got.final_output == FOUND, got
+        if isinstance(model, agents.OpenAIResponsesModel):
+            got = await agents.Runner.run(agent, LOOKUP, auto_previous_response_id=True)
+            assert got.final_output == FOUND, got
+            more = await agents.Runner.run(agent, "And?", previous_response_id=got.last_response_id)
+            assert "And?" in more.final_output
+
+
+def loop_of_agents():
+    asyncio.run(loops_of_agents())
+
+
 # Messages
 
 
@@ -244,6 +332,7 @@ CHECKS = [
     chat_whole, chat_streamed, chat_tools, chat_structured,
     responses_whole, responses_streamed, responses_tools_and_reasoning, responses_structured,
     messages_whole, messages_streamed, messages_tools_and_thinking, messages_structured, messages_cached,
+    responses_continued, chat_choices, loop_of_messages, loop_of_agents,
     errors, models,
 ]
 

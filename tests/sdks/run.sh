@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# The official Python and JavaScript clients of OpenAI and Anthropic against a simulator.
+# The official Python and JavaScript clients of OpenAI and Anthropic, with their tool loops, and the Vercel
+# AI SDK against a simulator with script.yaml.
 #
+#     cachalot simulate --port 4010 --script tests/sdks/script.yaml &
 #     tests/sdks/run.sh http://127.0.0.1:4010
 #
 # Installs the clients into a temporary folder. What cannot be run for want of Python, Node or the
@@ -8,7 +10,7 @@
 set -euo pipefail
 
 if [ $# -ne 1 ]; then
-    echo "usage: $0 URL    (of a simulator with its built-in scenario, for instance http://127.0.0.1:4010)" >&2
+    echo "usage: $0 URL    (of a simulator with $(dirname "$0")/script.yaml, for instance http://127.0.0.1:4010)" >&2
     exit 2
 fi
 url=${1%/}
@@ -27,7 +29,7 @@ python_checks() {
         skip "python: python3 has no venv module"
         return 0
     fi
-    if ! "$work/venv/bin/pip" install --quiet --disable-pip-version-check openai anthropic >"$work/pip.log" 2>&1; then
+    if ! "$work/venv/bin/pip" install --quiet --disable-pip-version-check openai anthropic openai-agents >"$work/pip.log" 2>&1; then
         skip "python: the packages cannot be installed: $(tail -n 1 "$work/pip.log")"
         return 0
     fi
@@ -40,7 +42,7 @@ node_checks() {
     mkdir "$work/node"
     cp "$here/check_node.mjs" "$work/node/"
     echo '{"private": true, "type": "module"}' >"$work/node/package.json"
-    if ! (cd "$work/node" && npm install --no-audit --no-fund --loglevel=error openai @anthropic-ai/sdk >"$work/npm.log" 2>&1); then
+    if ! (cd "$work/node" && npm install --no-audit --no-fund --loglevel=error openai @anthropic-ai/sdk @openai/agents ai @ai-sdk/openai @ai-sdk/anthropic zod >"$work/npm.log" 2>&1); then
         skip "node: the packages cannot be installed: $(grep -m 1 -i error "$work/npm.log" || true)"
         return 0
     fi

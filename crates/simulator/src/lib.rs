@@ -4,6 +4,8 @@
 //! It speaks OpenAI Chat Completions (`POST /v1/chat/completions`), OpenAI Responses
 //! (`POST /v1/responses`) and Anthropic Messages (`POST /v1/messages`, with `…/count_tokens`), streamed
 //! and not, with tool calls, reasoning and structured output, and lists models (`GET /v1/models`).
+//! Responses are kept (`previous_response_id`, `item_reference`, `GET` and `DELETE /v1/responses/ID`), and
+//! so are the message threads of Anthropic's beta.
 //!
 //! - What the models say is a [`Script`]; without one, the built-in scenario.
 //! - Requests are judged as strictly as the providers do. A refusal has the provider's shape and status,

@@ -90,7 +90,8 @@ pub(crate) fn read(body: &Value, judge: &Judge<'_>, purpose: Purpose) -> Result<
             "{key}: Extra inputs are not permitted"
         )));
     }
-    let (whole, turn) = threads::whole(request, judge)?.unzip();
+    let whole = threads::whole(request, judge)?;
+    let (whole, turn) = whole.map(|whole| (whole.request, whole.turn)).unzip();
     let request = whole.as_ref().unwrap_or(request);
     let model = required_text(request, "model")?;
     let rules = judge.rules.anthropic.model(model);

@@ -16,10 +16,11 @@ async fn the_official_clients_are_content() {
         );
         return;
     }
-    let running = start(Script::built_in()).await;
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sdks/run.sh");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sdks");
+    let script = std::fs::read_to_string(folder.join("script.yaml")).unwrap();
+    let running = start(Script::parse("script.yaml", &script).unwrap()).await;
     let output = tokio::process::Command::new("bash")
-        .arg(script)
+        .arg(folder.join("run.sh"))
         .arg(running.url())
         .stdin(Stdio::null())
         .output()

@@ -62,11 +62,18 @@ pub(crate) struct Turn {
     messages: Vec<Value>,
 }
 
+/// A request of a thread.
+pub(super) struct Whole {
+    /// The request as it would be without a thread: with the whole conversation.
+    pub(super) request: Map<String, Value>,
+    pub(super) turn: Turn,
+}
+
 /// The request with the whole conversation, if it is one of a thread.
 pub(super) fn whole(
     request: &Map<String, Value>,
     judge: &Judge<'_>,
-) -> Result<Option<(Map<String, Value>, Turn)>, Refusal> {
+) -> Result<Option<Whole>, Refusal> {
     let thread = match request.get("thread") {
         None | Some(Value::Null) => return Ok(None),
         Some(_) if !has_beta(judge) && !judge.accepts_unknown => {
@@ -113,7 +120,10 @@ pub(super) fn whole(
         kept: kept.collect(),
         messages: messages.cloned().unwrap_or_default(),
     };
-    Ok(Some((whole, turn)))
+    Ok(Some(Whole {
+        request: whole,
+        turn,
+    }))
 }
 
 fn has_beta(judge: &Judge<'_>) -> bool {
