@@ -1,0 +1,51 @@
+//! Cassettes from any bytes: no panic, and what is taken in comes out again as the same cassette.
+//!
+//! `cargo +nightly fuzz run cassette`
+#![no_main]
+
+use std::sync::Arc;
+
+use cachalot_cache::{Bounds, Cache, Ledger, Options};
+use cachalot_core::{Clock, ManualClock, Seals};
+use cachalot_memory::in_process::InProcessMemory;
+use libfuzzer_sys::fuzz_target;
+use tokio::runtime::{Builder, Runtime};
+
+thread_local! {
+    static RUNTIME: Runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime for one thread");
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    RUNTIME.with(|runtime| {
+        runtime.block_on(async {
+            let Some(once) = played(bytes).await else {
+                return;
+            };
+            let twice = played(&once).await;
+            assert_eq!(twice.as_deref(), Some(once.as_slice()));
+        });
+    });
+});
+
+/// The cassette that a cache exports that has imported this one; `None` if it was refused.
+async fn played(cassette: &[u8]) -> Option<Vec<u8>> {
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(1_750_000_000_123));
+    let cache = Cache::new(Options {
+        memory: Some(Arc::new(InProcessMemory::new(Arc::clone(&clock)))),
+        ledger: Ledger::none(),
+        clock,
+        seals: Arc::new(Seals::none()),
+        bounds: Bounds {
+            front_bytes: 0,
+            ..Bounds::default()
+        },
+        warn: Arc::new(|_| {}),
+    });
+    cache.import(&mut &*cassette).await.ok()?;
+    let mut exported = Vec::new();
+    cache.export(&mut exported, None).await.ok()?;
+    Some(exported)
+}
