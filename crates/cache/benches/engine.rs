@@ -216,7 +216,7 @@ async fn reserve_and_put(memory: &Arc<dyn Memory>, key: String) {
         updated: 0,
     };
     let put = memory
-        .put(space::CACHE, record, Some(&lease))
+        .put(space::CACHE, record, Some(&lease), &[])
         .settle()
         .await
         .unwrap();
@@ -395,9 +395,9 @@ fn filled(path: &Path, entries: usize) -> Arc<dyn Memory> {
             let storing: Vec<_> = (from..(from + 256).min(entries))
                 .map(|number| {
                     let (memory, record) = (Arc::clone(&memory), record(number));
-                    tokio::spawn(
-                        async move { memory.put(space::CACHE, record, None).settle().await },
-                    )
+                    tokio::spawn(async move {
+                        memory.put(space::CACHE, record, None, &[]).settle().await
+                    })
                 })
                 .collect();
             for one in storing {

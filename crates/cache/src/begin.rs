@@ -6,15 +6,16 @@ use std::time::Instant;
 use cachalot_memory::{Label, space};
 
 use crate::body::Body;
-use crate::engine::{Looked, Missed, Patience, Shared};
+use crate::engine::{Ask, Looked, Missed, Patience, Shared};
 use crate::entry::Entry;
 use crate::epoch::Moment;
-use crate::flight::{Departure, Entered, Flight, Manners, Presence};
+use crate::erasures::Beginning;
+use crate::flight::{Departure, Entered, Flight, Lookup, Manners, Presence, Seen};
 use crate::front::Fronted;
 use crate::outcome::{How, Outcome, Revision, Settling};
 use crate::policy::{Join, Mode, Policy};
-use crate::reserve::{self, Secured};
-use crate::store::NAME_LABEL;
+use crate::reserve::{self, Grant, Late, Secured};
+use crate::store::{KIND_LABEL, NAME_LABEL};
 use crate::ticket::{Errand, Stage, Ticket};
 use crate::{Begun, Call, FrozenMiss, Key, Reason};
 
@@ -25,6 +26,8 @@ pub(crate) struct Request<'a> {
     pub(crate) call: &'a Call<'a>,
     pub(crate) policy: &'a Policy,
     pub(crate) patience: Patience,
+    /// The answer of a lookup that took too long.
+    pub(crate) late: Late,
 }
 
 impl Shared {
@@ -40,6 +43,7 @@ impl Shared {
             call,
             policy,
             patience: Patience::of(policy),
+            late: Late::default(),
         };
         match policy.mode {
             Mode::Off => Ok(Begun::Run(
@@ -53,9 +57,8 @@ impl Shared {
 
     /// Accounts for a hit and serves it.
     pub(crate) fn hit(self: &Arc<Self>, key: Key, fronted: &Fronted, how: How) -> Outcome {
-        let now = self.clock.now();
-        self.note_use(&fronted.entry, now);
-        self.ledger.hit(fronted, now, &how);
+        self.note_use(&fronted.entry, self.now());
+        self.ledger.hit(fronted, self.clock.now(), &how);
         served(key, &fronted.entry, how)
     }
 }
@@ -78,11 +81,11 @@ fn served(key: Key, entry: &Entry, how: How) -> Outcome {
 impl Request<'_> {
     /// A ticket that nobody can join and whose answer is not stored.
     fn alone(&self, how: How, why_not_stored: Reason) -> Ticket {
-        let departure = self.departure(false, Moment::default(), None);
+        let departure = self.departure(false, self.labels(), Moment::default(), None);
         let entered =
             self.shared
                 .flights
-                .enter(self.key, Manners::KeepsOut, |_| false, || departure);
+                .enter(self.key, Manners::KeepsOut, None, |_| false, || departure);
         let Entered::Leads { flight, .. } = entered else {
             unreachable!("who keeps out joins nobody")
         };
@@ -92,16 +95,68 @@ impl Request<'_> {
     /// From here on it runs.
     fn hand_out(&self, mut ticket: Ticket) -> Ticket {
         ticket.patience = self.patience.clone();
-        ticket.started = Instant::now();
+        ticket.beginning = self.beginning(ticket.beginning.erased);
         ticket.stage = Stage::Running;
         ticket
     }
 
-    fn departure(&self, joinable: bool, moment: Moment, epochs: Option<Vec<u64>>) -> Departure {
-        let name = Label::new(NAME_LABEL, self.call.name);
-        let labels = std::iter::once(name)
+    fn beginning(&self, erased: Option<u64>) -> Beginning {
+        Beginning {
+            erased,
+            instant: Instant::now(),
+            clock: self.shared.clock.now(),
+        }
+    }
+
+    /// What the flight, its reservation and its entry are found by.
+    fn labels(&self) -> Vec<Label> {
+        let own = [
+            Label::new(NAME_LABEL, self.call.name),
+            Label::new(KIND_LABEL, self.call.kind.as_str()),
+        ];
+        own.into_iter()
             .chain(self.policy.labels.iter().cloned())
-            .collect();
+            .collect()
+    }
+
+    /// Why an answer with these labels is not stored, if it is not.
+    fn unstorable(&self, labels: &[Label]) -> Result<(), Reason> {
+        if self.shared.secrets_in(labels) {
+            return Err(Reason::HoldsSecret);
+        }
+        let longest = self.shared.memory()?.about().longest_name;
+        let too_long = |text: &str| text.len() as u64 > longest;
+        let label = labels
+            .iter()
+            .find(|label| too_long(&label.name) || too_long(&label.value));
+        match label {
+            None => Ok(()),
+            Some(label) => Err(Reason::Declined(format!(
+                "the label `{:.40}` is too long: the memory takes at most {longest} bytes",
+                label.name
+            ))),
+        }
+    }
+
+    /// The right to look the call up and reserve it in one step, where it is to be reserved, and no
+    /// other caller of this process is about to.
+    fn lookup(&self, labels: &[Label]) -> Option<Lookup<'_>> {
+        let memory = self.shared.memory().ok()?;
+        let reserves = memory.about().reservations
+            && matches!(self.policy.mode, Mode::On | Mode::Refresh)
+            && self.unstorable(labels).is_ok();
+        reserves
+            .then(|| self.shared.flights.lookup(self.key))
+            .flatten()
+    }
+
+    fn departure(
+        &self,
+        joinable: bool,
+        labels: Vec<Label>,
+        moment: Moment,
+        epochs: Option<Vec<u64>>,
+    ) -> Departure {
         Departure {
             joinable,
             labels,
@@ -125,90 +180,131 @@ impl Request<'_> {
             patience: self.patience.clone(),
             how,
             storable,
-            started: Instant::now(),
+            unreserved: None,
+            beginning: self.beginning(None),
             accounts: Box::default(),
             renewal: None,
             stage: Stage::Waiting,
         }
     }
 
-    pub(crate) async fn look(&self) -> Looked {
+    async fn look(&self) -> Looked {
         self.shared
             .look(&self.key, self.call, self.policy, &self.patience)
             .await
     }
 
+    /// What the memory says now.
+    pub(crate) async fn look_up(&self, ask: Ask<'_>) -> Looked {
+        let moment = self.shared.epochs.moment(&self.policy.domains);
+        self.shared
+            .look_up(
+                ask,
+                &self.key,
+                self.call,
+                self.policy,
+                &self.patience,
+                moment,
+            )
+            .await
+    }
+
     async fn serve_or_lead(&self) -> Begun {
+        let mut labels = Vec::new();
         loop {
             let seen = self.shared.flights.seen(&self.key);
-            let Missed {
-                reason,
-                moment,
-                epochs,
-                stamp,
-            } = match self.look().await {
+            let moment = self.shared.epochs.moment(&self.policy.domains);
+            let fronted = self.shared.fronted(&self.key, self.policy, &moment).await;
+            if let Some(fronted) = fronted {
+                return Begun::Served(self.shared.hit(self.key, &fronted, How::Hit));
+            }
+            if labels.is_empty() {
+                labels = self.labels();
+            }
+            let lookup = self.lookup(&labels);
+            let ask = match lookup {
+                Some(_) => Ask::Enter(self.wanted(&labels, None)),
+                None => Ask::Read,
+            };
+            let missed = match self.look_up(ask).await {
                 Looked::Hit(fronted) => {
                     return Begun::Served(self.shared.hit(self.key, &fronted, How::Hit));
                 }
                 Looked::Miss(missed) => missed,
             };
-            let flight_is_current = |flight: &Flight| {
-                flight.began_under(&self.policy.domains, &moment, epochs.as_deref())
-            };
-            let unclear = moment.being_written.is_some()
-                || (!self.policy.domains.is_empty() && epochs.is_none());
-            let manners = match self.policy.join {
-                _ if unclear => Manners::KeepsOut,
-                Join::Alone => Manners::Leads,
-                Join::Process | Join::Fleet { .. } => Manners::Joins(seen),
-            };
-            let entered = self
-                .shared
-                .flights
-                .enter(self.key, manners, flight_is_current, || {
-                    self.departure(
-                        matches!(manners, Manners::Joins(_)),
-                        moment.clone(),
-                        epochs.clone(),
-                    )
-                });
+            let entered = self.enter_flights(seen, lookup, &missed, &labels).await;
             match entered {
-                Entered::LooksAgain => {}
+                Entered::LooksAgain | Entered::Waits => {}
                 Entered::Joined(presence) => {
+                    drop(missed.grant);
                     if let Some(outcome) = self.follow(presence).await {
                         return Begun::Served(outcome);
                     }
                 }
                 Entered::Leads { flight, superseded } => {
+                    let unclear = self.unclear(&missed);
+                    let reason = missed.reason.clone();
                     let storable = if unclear { Err(reason.clone()) } else { Ok(()) };
                     // A ticket before anything is awaited: a flight without one would never end.
                     let ticket = self.ticket(flight, How::Miss(reason), storable);
-                    self.void(superseded).await;
-                    return self.secure_and_run(ticket, stamp).await;
+                    return self.secure_and_run(ticket, superseded, missed).await;
                 }
             }
         }
     }
 
-    /// Runs without looking; waits its turn where the memory is shared, so that it can be stored.
-    async fn refresh(&self) -> Begun {
-        let moment = self.shared.epochs.moment(&self.policy.domains);
-        let (moment, epochs) = match self.look().await {
-            Looked::Miss(Missed { moment, epochs, .. }) => (moment, epochs),
-            Looked::Hit(fronted) => {
-                // An entry is served only under current epochs: those of its head are the current ones.
-                let epoch = |counter: &String| {
-                    let epochs = &fronted.entry.head.epochs;
-                    epochs
-                        .iter()
-                        .find(|(name, _)| name == counter)
-                        .map(|(_, epoch)| *epoch)
-                };
-                let counters = self.policy.domains.iter().map(|domain| domain.counter());
-                (moment, counters.map(|counter| epoch(&counter)).collect())
-            }
+    /// Whether the epochs under which the call would run are not known.
+    fn unclear(&self, missed: &Missed) -> bool {
+        missed.moment.being_written.is_some() || missed.epochs.is_none()
+    }
+
+    /// Joins a flight of this process, or registers one; waits while another caller is about to.
+    async fn enter_flights(
+        &self,
+        seen: Seen,
+        lookup: Option<Lookup<'_>>,
+        missed: &Missed,
+        labels: &[Label],
+    ) -> Entered {
+        let (moment, epochs) = (&missed.moment, &missed.epochs);
+        let flight_is_current =
+            |flight: &Flight| flight.began_under(&self.policy.domains, moment, epochs.as_deref());
+        let joins = self.policy.join != Join::Alone && !self.unclear(missed);
+        let manners = match missed.grant {
+            _ if self.unclear(missed) => Manners::KeepsOut,
+            // What this process has stored so far was there to be found when the key was reserved.
+            Some(Grant::Held(_)) => Manners::Leads,
+            _ if joins => Manners::Joins(seen),
+            _ => Manners::Leads,
         };
-        let storable = match &moment.being_written {
+        loop {
+            let entered = self.shared.flights.enter(
+                self.key,
+                manners,
+                lookup.as_ref(),
+                flight_is_current,
+                || self.departure(joins, labels.to_vec(), moment.clone(), epochs.clone()),
+            );
+            match entered {
+                Entered::Waits => self.shared.flights.looked_up(&self.key).await,
+                entered => return entered,
+            }
+        }
+    }
+
+    /// Runs without serving what is there; waits its turn where the memory is shared, so that it can be
+    /// stored.
+    async fn refresh(&self) -> Begun {
+        let labels = self.labels();
+        let lookup = self.lookup(&labels);
+        let ask = match lookup {
+            Some(_) => Ask::Enter(self.wanted(&labels, None)),
+            None => Ask::Read,
+        };
+        let Looked::Miss(missed) = self.look_up(ask).await else {
+            unreachable!("a refresh serves nothing")
+        };
+        let storable = match &missed.moment.being_written {
             Some(domain) => Err(Reason::Written(domain.to_string())),
             None => Ok(()),
         };
@@ -217,17 +313,29 @@ impl Request<'_> {
         } else {
             Manners::KeepsOut
         };
-        let departure = self.departure(self.policy.join != Join::Alone, moment, epochs);
-        let entered = self
-            .shared
-            .flights
-            .enter(self.key, manners, |_| false, || departure);
-        let Entered::Leads { flight, superseded } = entered else {
-            unreachable!("who supersedes or keeps out joins nobody")
+        let joinable = self.policy.join != Join::Alone;
+        let (flight, superseded) = loop {
+            let entered = self.shared.flights.enter(
+                self.key,
+                manners,
+                lookup.as_ref(),
+                |_| false,
+                || {
+                    let (moment, epochs) = (missed.moment.clone(), missed.epochs.clone());
+                    self.departure(joinable, labels.clone(), moment, epochs)
+                },
+            );
+            match entered {
+                Entered::Leads { flight, superseded } => break (flight, superseded),
+                Entered::Waits => self.shared.flights.looked_up(&self.key).await,
+                Entered::Joined(_) | Entered::LooksAgain => {
+                    unreachable!("who supersedes or keeps out joins nobody")
+                }
+            }
         };
+        drop(lookup);
         let ticket = self.ticket(flight, How::Miss(Reason::Refresh), storable);
-        self.void(superseded).await;
-        self.secure_and_run(ticket, None).await
+        self.secure_and_run(ticket, superseded, missed).await
     }
 
     /// Reads what another caller produces; `None` if that caller left without a word.
@@ -267,33 +375,56 @@ impl Request<'_> {
     /// the new run.
     async fn void(&self, superseded: Vec<Arc<Flight>>) {
         for flight in superseded {
-            flight.close();
+            flight.revoke();
             if let Some(lease) = flight.take_lease() {
-                self.shared.release(lease, self.patience.left()).await;
+                self.shared.release(lease, self.policy.patience).await;
             }
         }
     }
 
-    /// Reserves the key where that is possible, then hands out the ticket, or another process' answer.
-    /// `stamp` is that of the record when it was looked at.
-    async fn secure_and_run(&self, mut ticket: Ticket, stamp: Option<u64>) -> Begun {
-        if self.shared.secrets_in(&ticket.flight.labels) {
-            ticket.storable = Err(Reason::HoldsSecret);
+    /// Reserves the key where that is possible and was not done, then hands out the ticket, or another
+    /// process' answer.
+    async fn secure_and_run(
+        &self,
+        mut ticket: Ticket,
+        superseded: Vec<Arc<Flight>>,
+        missed: Missed,
+    ) -> Begun {
+        let Missed {
+            erased,
+            mut grant,
+            revision,
+            reason,
+            ..
+        } = missed;
+        ticket.beginning.erased = erased;
+        if !superseded.is_empty() {
+            // The key may have been busy because of them.
+            self.void(superseded).await;
+            grant = grant.filter(|grant| matches!(grant, Grant::Held(_)));
+        }
+        if ticket.storable.is_ok() {
+            ticket.storable = self.unstorable(&ticket.flight.labels);
         }
         if ticket.storable.is_err() || self.policy.mode == Mode::ReadOnly {
             return Begun::Run(self.hand_out(ticket));
         }
         let memory = match self.shared.memory() {
             Ok(memory) if memory.about().reservations => Arc::clone(memory),
-            Ok(_) => return Begun::Run(self.hand_out(ticket)),
-            Err(reason) => {
-                ticket.storable = Err(reason);
-                return Begun::Run(self.hand_out(ticket));
-            }
+            _ => return Begun::Run(self.hand_out(ticket)),
         };
-        match self.secure(&memory, &ticket, stamp).await {
+        let secured = match erased {
+            // The memory does not answer. It is asked again when there is something to store.
+            None => Secured::Unsecured(reason),
+            Some(_) => self.secure(&ticket, grant, revision).await,
+        };
+        match secured {
             Secured::Held => {
                 ticket.renewal = Some(reserve::renew(self.shared, &memory, &ticket.flight));
+                Begun::Run(self.hand_out(ticket))
+            }
+            Secured::Unsecured(Reason::MemoryFault(_)) => {
+                ticket.unreserved = Some(self.late.take());
                 Begun::Run(self.hand_out(ticket))
             }
             Secured::Unsecured(reason) => {
@@ -360,6 +491,7 @@ impl Shared {
             call,
             policy,
             patience: Patience::of(policy),
+            late: Late::default(),
         };
         request.alone(How::Bypass(reason.clone()), reason)
     }
@@ -377,6 +509,7 @@ impl Shared {
             call,
             policy,
             patience: Patience::of(policy),
+            late: Late::default(),
         };
         match policy.mode {
             Mode::Off => Err(Reason::Off),

@@ -14,6 +14,7 @@ use cachalot_memory::{Label, Page, Record, space};
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{Entry, Head};
+use crate::store::KIND_LABEL;
 use crate::witness::Observed;
 use crate::{Cache, Kind};
 
@@ -127,14 +128,15 @@ impl Cache {
         loop {
             let page = Page {
                 after: after.as_deref(),
-                limit: 500,
-                values: true,
+                ..Page::keys(500)
             };
             let filter = cachalot_memory::Filter::default();
             let batch = memory.find(space::CACHE, &filter, page).settle().await?;
-            for record in batch.records {
+            for listed in batch.records {
+                // One value at a time: all of them together may not fit into this process.
+                let found = memory.get(space::CACHE, &listed.key, &[]).settle().await?;
                 // What cannot be read answers nothing, here or elsewhere.
-                let Ok(entry) = Entry::decode(record) else {
+                let Some(Ok(entry)) = found.record.map(Entry::decode) else {
                     continue;
                 };
                 if entry.head.sealed && digest_key.is_none() {
@@ -173,7 +175,7 @@ impl Cache {
                 _ if text.trim_ascii().is_empty() => {}
                 _ => {
                     let record = entry_line(&text).map_err(fault)?;
-                    memory.put(space::CACHE, record, None).settle().await?;
+                    memory.put(space::CACHE, record, None, &[]).settle().await?;
                     imported.entries += 1;
                 }
             }
@@ -272,10 +274,13 @@ impl Line {
             spent: self.spent,
             sealed: self.sealed,
         };
+        let mut labels = self.labels;
+        // Cassettes of before have no label of the kind. A repeated one is kept once.
+        labels.push(Label::new(KIND_LABEL, head.kind.as_str()));
         Ok(Record {
             key: head.key.to_hex(),
             value: head.encode(&answer).map_err(|reason| reason.to_string())?,
-            labels: self.labels,
+            labels,
             expires: self.expires,
             revision: 0,
             updated: 0,

@@ -1,11 +1,11 @@
 //! What all calls share, and how an entry is looked up.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cachalot_core::{Clock, Millis, Seals};
-use cachalot_memory::{Answer, Error, ErrorKind, Found, Lease, Memory, Record, space};
+use cachalot_memory::{Answer, Error, ErrorKind, Found, Lease, Memory, Record, counter, space};
 
 use crate::entry::Entry;
 use crate::epoch::{Epochs, Moment};
@@ -13,10 +13,11 @@ use crate::evict::Housekeeping;
 use crate::flight::Flights;
 use crate::front::{Front, Fronted};
 use crate::ledger::Ledger;
-use crate::policy::Policy;
+use crate::policy::{DEFAULT_PATIENCE, Mode, Policy};
+use crate::reserve::{Grant, Wanted};
 use crate::witness::BEFORE_SERVING;
 use crate::writing::Unraised;
-use crate::{Call, Key, Reason};
+use crate::{Call, Domain, Key, Reason};
 
 /// How much an engine may keep. Least recently used entries go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +68,10 @@ pub(crate) struct Shared {
     pub(crate) unraised: Unraised,
     pub(crate) front: Front,
     pub(crate) housekeeping: Housekeeping,
+    /// The memory's time less this machine's, in milliseconds, as far as it is known.
+    ahead: AtomicI64,
+    /// Whether the last store ran out of time: the next one waits no longer than a lookup.
+    stalled: AtomicBool,
     warn: Arc<dyn Fn(&str) + Send + Sync>,
     /// When each kind of fault was last warned of, so that a memory that stays down is named once.
     warned: crate::sync::Mutex<Vec<(ErrorKind, Millis)>>,
@@ -82,22 +87,38 @@ pub(crate) enum Looked {
 pub(crate) struct Missed {
     pub(crate) reason: Reason,
     pub(crate) moment: Moment,
-    /// The epochs of the call's domains; `None` if they could not be read.
+    /// The epochs of the call's domains; `None` if they could not be read. Without domains there are
+    /// none to read.
     pub(crate) epochs: Option<Vec<u64>>,
-    /// The record's stamp before it was read, if the memory has stamps.
-    pub(crate) stamp: Option<u64>,
+    /// The memory's counter of erasures; `None` if it could not be read.
+    pub(crate) erased: Option<u64>,
+    /// The reservation that came with the lookup.
+    pub(crate) grant: Option<Grant>,
+    /// The revision of the record that is there and does not answer.
+    pub(crate) revision: Option<u64>,
 }
 
 impl Missed {
     /// The memory was not asked, or did not answer.
-    fn unread(reason: Reason, moment: Moment) -> Looked {
+    fn unread(reason: Reason, moment: Moment, policy: &Policy) -> Looked {
         Looked::Miss(Self {
             reason,
             moment,
-            epochs: None,
-            stamp: None,
+            epochs: policy.domains.is_empty().then(Vec::new),
+            erased: None,
+            grant: None,
+            revision: None,
         })
     }
+}
+
+/// How the memory is asked.
+#[derive(Clone, Copy)]
+pub(crate) enum Ask<'a> {
+    /// For the record.
+    Read,
+    /// For the record, and for a reservation if it does not answer.
+    Enter(Wanted<'a>),
 }
 
 /// How long a call still waits for the memory, all in all. After a fault it asks no more.
@@ -105,8 +126,12 @@ pub(crate) struct Patience(AtomicU64);
 
 impl Patience {
     pub(crate) fn of(policy: &Policy) -> Self {
+        Self::lasting(policy.patience)
+    }
+
+    pub(crate) fn lasting(time: Duration) -> Self {
         Self(AtomicU64::new(
-            u64::try_from(policy.patience.as_nanos()).unwrap_or(u64::MAX),
+            u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
         ))
     }
 
@@ -122,7 +147,7 @@ impl Patience {
         }
     }
 
-    fn waited(&self, time: Duration) {
+    pub(crate) fn waited(&self, time: Duration) {
         let left = self.left().saturating_sub(time);
         self.0.store(
             u64::try_from(left.as_nanos()).unwrap_or(u64::MAX),
@@ -166,6 +191,8 @@ impl Shared {
             epochs: Epochs::default(),
             unraised: Unraised::default(),
             housekeeping: Housekeeping::new(exact),
+            ahead: AtomicI64::new(0),
+            stalled: AtomicBool::new(false),
             warn,
             warned: crate::sync::Mutex::new(Vec::new()),
         }
@@ -207,6 +234,36 @@ impl Shared {
         })
     }
 
+    /// The memory's time: expiries are in it.
+    pub(crate) fn now(&self) -> Millis {
+        self.clock
+            .now()
+            .saturating_add(self.ahead.load(Ordering::Relaxed))
+    }
+
+    /// Notes the memory's time `now` in an answer that was asked for at `asked` by this machine's clock.
+    /// How long the answer took is not known to be a difference of the clocks.
+    pub(crate) fn note_time(&self, asked: Millis, now: Millis) {
+        let answered = self.clock.now();
+        let ahead = now.saturating_sub(now.clamp(asked.min(answered), asked.max(answered)));
+        self.ahead.store(ahead, Ordering::Relaxed);
+    }
+
+    /// How long storing an answer may take.
+    pub(crate) fn time_to_store(&self, policy: &Policy) -> Patience {
+        let stalled = self.stalled.load(Ordering::Relaxed);
+        Patience::lasting(if stalled {
+            policy.store_timeout.min(DEFAULT_PATIENCE)
+        } else {
+            policy.store_timeout
+        })
+    }
+
+    /// Notes whether a store ran out of its time.
+    pub(crate) fn note_store(&self, ran_out: bool) {
+        self.stalled.store(ran_out, Ordering::Relaxed);
+    }
+
     pub(crate) fn fault(&self, error: &Error) -> Reason {
         if self.is_news(error.kind) {
             self.say(&format!(
@@ -229,78 +286,105 @@ impl Shared {
         news
     }
 
-    /// The entry that answers a call, from the front or the memory, if it may be served now.
+    /// The entry that answers a call, from the front or the memory, if it may be served now. Reserves
+    /// nothing.
     pub(crate) async fn look(
-        &self,
+        self: &Arc<Self>,
         key: &Key,
         call: &Call<'_>,
         policy: &Policy,
         patience: &Patience,
     ) -> Looked {
         let moment = self.epochs.moment(&policy.domains);
-        if let Some(domain) = &moment.being_written {
-            return Missed::unread(Reason::Written(domain.to_string()), moment);
+        match self.fronted(key, policy, &moment).await {
+            Some(fronted) => Looked::Hit(fronted),
+            None => {
+                self.look_up(Ask::Read, key, call, policy, patience, moment)
+                    .await
+            }
         }
-        let memory = match self.memory() {
-            Ok(memory) => memory,
-            Err(reason) => return Missed::unread(reason, moment),
-        };
-        let key_text = key.text();
-        if let Some(fronted) = self.front.get(key)
-            && fronted.is_under(&policy.domains)
-            && self
-                .still_serves(&fronted, memory.as_ref(), &key_text)
-                .await
-        {
-            return Looked::Hit(fronted);
-        }
-        self.look_in_memory(memory, key, &key_text, call, policy, patience, moment)
-            .await
     }
 
-    async fn still_serves(&self, fronted: &Fronted, memory: &dyn Memory, key: &str) -> bool {
-        fronted.is_current(memory, space::CACHE, key)
-            && !expired(fronted.entry.head.expires, self.clock.now())
-            && fronted.entry.watched.check(BEFORE_SERVING).await.is_ok()
-    }
-
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one step of `look`, cut out for its length"
-    )]
-    async fn look_in_memory(
+    /// The entry in the front that answers a call.
+    pub(crate) async fn fronted(
         &self,
-        memory: &Arc<dyn Memory>,
         key: &Key,
-        key_text: &str,
+        policy: &Policy,
+        moment: &Moment,
+    ) -> Option<Arc<Fronted>> {
+        let memory = self.memory.as_ref()?;
+        if moment.being_written.is_some() {
+            return None;
+        }
+        let fronted = self.front.get(key)?;
+        let serves = fronted.is_under(&policy.domains)
+            && fronted.is_current(memory.as_ref(), space::CACHE, &key.text())
+            && !expired(fronted.entry.head.expires, self.now())
+            && fronted.entry.watched.check(BEFORE_SERVING).await.is_ok();
+        serves.then_some(fronted)
+    }
+
+    /// The entry in the memory that answers a call, or what was found instead.
+    pub(crate) async fn look_up(
+        self: &Arc<Self>,
+        ask: Ask<'_>,
+        key: &Key,
         call: &Call<'_>,
         policy: &Policy,
         patience: &Patience,
         moment: Moment,
     ) -> Looked {
-        let counters: Vec<String> = policy
-            .domains
-            .iter()
-            .map(|domain| domain.counter())
-            .collect();
-        let counters: Vec<&str> = counters.iter().map(String::as_str).collect();
+        if let Some(domain) = &moment.being_written {
+            let reason = Reason::Written(domain.to_string());
+            return Missed::unread(reason, moment, policy);
+        }
+        let memory = match self.memory() {
+            Ok(memory) => memory,
+            Err(reason) => return Missed::unread(reason, moment, policy),
+        };
+        let key_text = key.text();
+        let domains: Vec<String> = policy.domains.iter().map(Domain::counter).collect();
+        let mut counters: Vec<&str> = domains.iter().map(String::as_str).collect();
         // Stamps before the record: what is read is then at least as new as its stamp.
-        let stamp = memory.stamp(space::CACHE, key_text);
+        let stamp = memory.stamp(space::CACHE, &key_text);
         let stamps: Option<Vec<(String, u64)>> = counters
             .iter()
             .map(|counter| Some(((*counter).to_owned(), memory.stamp(space::CACHE, counter)?)))
             .collect();
-        let found = self
-            .ask(memory.get(space::CACHE, key_text, &counters), patience)
-            .await;
-        let Found {
-            record,
-            counters: epochs,
-        } = match found {
-            Ok(found) => found,
-            Err(reason) => return Missed::unread(reason, moment),
+        counters.push(counter::ERASED);
+        let read = match ask {
+            Ask::Read => {
+                let asked = self.clock.now();
+                let found = memory.get(space::CACHE, &key_text, &counters);
+                let found = self.ask(found, patience).await;
+                found.map(|found| {
+                    self.note_time(asked, found.now);
+                    (found, None)
+                })
+            }
+            Ask::Enter(wanted) => self.enter(memory, key, &counters, wanted, patience).await,
         };
-        match self.servable(record, key, call, &counters, &epochs).await {
+        let (
+            Found {
+                record,
+                counters: mut epochs,
+                now,
+            },
+            grant,
+        ) = match read {
+            Ok(read) => read,
+            Err(reason) => return Missed::unread(reason, moment, policy),
+        };
+        counters.pop();
+        let erased = epochs.pop();
+        let revision = record.as_ref().map(|record| record.revision);
+        let servable = if policy.mode == Mode::Refresh {
+            Err(Reason::Refresh)
+        } else {
+            self.servable(record, now, key, call, &counters, &epochs)
+                .await
+        };
+        match servable {
             Ok(entry) => {
                 let may_be_fronted = stamp.is_some() && stamps.is_some();
                 let fronted = Arc::new(Fronted {
@@ -320,7 +404,9 @@ impl Shared {
                     reason,
                     moment,
                     epochs: Some(epochs),
-                    stamp,
+                    erased,
+                    grant,
+                    revision,
                 })
             }
         }
@@ -330,13 +416,14 @@ impl Shared {
     async fn servable(
         &self,
         record: Option<Record>,
+        now: Millis,
         key: &Key,
         call: &Call<'_>,
         counters: &[&str],
         epochs: &[u64],
     ) -> Result<Entry, Reason> {
         let entry = Entry::decode_for(record.ok_or(Reason::Absent)?, key, call)?;
-        if expired(entry.head.expires, self.clock.now()) {
+        if expired(entry.head.expires, now) {
             return Err(Reason::Expired);
         }
         epochs_hold(&entry.head.epochs, counters, epochs)?;

@@ -75,6 +75,17 @@ impl Head {
         Ok(value.freeze())
     }
 
+    /// Where the entry of a record comes from.
+    pub(crate) fn provenance(&self, labels: Vec<Label>, revision: u64) -> Provenance {
+        Provenance {
+            created: self.created,
+            expires: self.expires,
+            spent: self.spent,
+            labels,
+            revision,
+        }
+    }
+
     fn decode(value: &Bytes) -> Result<(Self, Bytes), String> {
         let (&format, rest) = value.split_first().ok_or("it is empty")?;
         if format != FORMAT {
@@ -91,6 +102,40 @@ impl Head {
         let head = rest.get(..length).ok_or("it is cut short")?;
         let head = postcard::from_bytes(head).map_err(|error| error.to_string())?;
         Ok((head, value.slice(HEAD_AT + length..)))
+    }
+}
+
+/// What is known of an entry from the beginning of its value.
+pub(crate) enum Peeked {
+    /// The head, and the size of the answer behind it.
+    Head(Head, u64),
+    /// The head is longer than what is there of the value.
+    CutShort,
+    /// It cannot be read.
+    Damaged,
+}
+
+impl Peeked {
+    /// Reads the head of a value of that size from its beginning. The seal covers the whole value, so
+    /// it is not checked.
+    pub(crate) fn of(beginning: &[u8], size: u64) -> Self {
+        let read = || {
+            let length = beginning.get(LENGTH_AT..HEAD_AT)?.try_into().ok()?;
+            let end = HEAD_AT + u32::from_le_bytes(length) as usize;
+            let answer = size.checked_sub(end as u64)?;
+            Some((end, answer))
+        };
+        match read() {
+            _ if beginning.first() != Some(&FORMAT) => Self::Damaged,
+            None => Self::Damaged,
+            Some((end, answer)) => match beginning.get(HEAD_AT..end) {
+                None => Self::CutShort,
+                Some(head) => match postcard::from_bytes(head) {
+                    Ok(head) => Self::Head(head, answer),
+                    Err(_) => Self::Damaged,
+                },
+            },
+        }
     }
 }
 
@@ -130,13 +175,7 @@ impl Entry {
     }
 
     pub(crate) fn provenance(&self) -> Provenance {
-        Provenance {
-            created: self.head.created,
-            expires: self.head.expires,
-            spent: self.head.spent,
-            labels: self.labels.to_vec(),
-            revision: self.revision,
-        }
+        self.head.provenance(self.labels.to_vec(), self.revision)
     }
 
     /// Roughly how many bytes it takes in memory, its decoded form excluded.
@@ -189,7 +228,7 @@ mod tests {
         };
         let value = head.encode(b"answer").unwrap();
         let (again, answer) = Head::decode(&value).unwrap();
-        assert_eq!((again, &answer[..]), (head, &b"answer"[..]));
+        assert_eq!((&again, &answer[..]), (&head, &b"answer"[..]));
         for cut in 0..value.len() {
             assert!(Head::decode(&value.slice(..cut)).is_err(), "cut at {cut}");
         }
@@ -197,6 +236,23 @@ mod tests {
             let mut other = value.to_vec();
             other[at] ^= 1;
             assert!(Head::decode(&other.into()).is_err(), "changed at {at}");
+        }
+        for end in HEAD_AT..value.len() - 6 {
+            let peeked = Peeked::of(&value[..end], value.len() as u64);
+            assert!(matches!(peeked, Peeked::CutShort), "{end}");
+        }
+        for end in value.len() - 6..=value.len() {
+            let peeked = Peeked::of(&value[..end], value.len() as u64);
+            assert!(
+                matches!(peeked, Peeked::Head(peeked, 6) if peeked == head),
+                "{end}"
+            );
+        }
+        for end in 0..HEAD_AT {
+            assert!(matches!(
+                Peeked::of(&value[..end], end as u64),
+                Peeked::Damaged
+            ));
         }
         let mut other = value.to_vec();
         other[0] = 9;

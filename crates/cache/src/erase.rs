@@ -1,13 +1,13 @@
 //! Looking into the cache and erasing from it, by what entries are.
 
 use cachalot_core::{Millis, Spend};
-use cachalot_memory::{self as memory, Batch, Error, Label, Match, Order, Page, Record, space};
+use cachalot_memory::{self as memory, Error, Label, Match, Order, Page, Record, Values, space};
 
 use crate::body::Body;
 use crate::engine::{Shared, expired};
-use crate::entry::Entry;
+use crate::entry::{Entry, Head, Peeked};
 use crate::flight::Flight;
-use crate::store::NAME_LABEL;
+use crate::store::{KIND_LABEL, NAME_LABEL};
 use crate::{Cache, Key, Kind, Provenance, Scope};
 
 /// A criterion on an entry's labels.
@@ -29,8 +29,7 @@ pub enum Criterion {
 pub struct Filter {
     /// The entry of this key.
     pub key: Option<Key>,
-    /// What kind of work it answers. Flights are revoked whatever their kind: that costs a store, and
-    /// nothing else.
+    /// What kind of work it answers.
     pub kind: Option<Kind>,
     /// What was called.
     pub name: Option<String>,
@@ -58,8 +57,9 @@ pub struct ErasedEntry {
     pub labels: Vec<Label>,
 }
 
-/// An entry as it lies there.
-pub struct Stored {
+/// What is known of an entry without its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
     /// Its key.
     pub key: Key,
     /// What kind of work it answers.
@@ -72,26 +72,41 @@ pub struct Stored {
     pub provenance: Provenance,
     /// Whether its time is over.
     pub expired: bool,
-    /// The answer.
-    pub body: Body,
     /// How large the answer is.
     pub bytes: u64,
     /// What making it cost.
     pub spent: Spend,
 }
 
+/// An entry as it lies there.
+pub struct Stored {
+    /// All but the answer.
+    pub listed: Listed,
+    /// The answer.
+    pub body: Body,
+}
+
+impl Listed {
+    fn of(head: &Head, provenance: Provenance, bytes: u64, now: Millis) -> Self {
+        Self {
+            key: Key::from_digest(head.key),
+            kind: head.kind,
+            scope: head.scope.clone(),
+            name: head.name.clone(),
+            provenance,
+            expired: expired(head.expires, now),
+            bytes,
+            spent: head.spent,
+        }
+    }
+}
+
 impl Stored {
     fn of(entry: &Entry, now: Millis) -> Self {
+        let bytes = entry.body.bytes.len() as u64;
         Self {
-            key: Key::from_digest(entry.head.key),
-            kind: entry.head.kind,
-            scope: entry.head.scope.clone(),
-            name: entry.head.name.clone(),
-            provenance: entry.provenance(),
-            expired: expired(entry.head.expires, now),
+            listed: Listed::of(&entry.head, entry.provenance(), bytes, now),
             body: Body::whole_of(entry.body.clone()),
-            bytes: entry.body.bytes.len() as u64,
-            spent: entry.head.spent,
         }
     }
 }
@@ -99,11 +114,13 @@ impl Stored {
 /// How many records are taken in hand at a time.
 const PAGE: u32 = 500;
 
+/// So much of a value nearly always holds the head of the entry.
+const BEGINNING: u32 = 4_096;
+
 impl Cache {
     /// Deletes what matches and revokes matching flights, everywhere; afterwards nothing older is
     /// served or stored. Flights of other processes are not stored either, and joined there for no
-    /// longer than a second. (A pattern with a `*` before its end revokes flights of this process only.)
-    /// With `dry_run`, only tells.
+    /// longer than a second. With `dry_run`, only tells. Reads no answers.
     ///
     /// # Errors
     /// Those of the memory; what was erased before the fault stays erased.
@@ -122,45 +139,32 @@ impl Cache {
             return Ok(erased);
         };
         let query = Query::of(which);
-        if !dry_run && query.is_exact() {
-            let page = Page {
-                after: None,
-                limit: PAGE,
-                values: true,
-            };
-            loop {
-                let batch = memory
-                    .erase(space::CACHE, &query.filter(which), page)
-                    .settle()
-                    .await?;
-                let done = batch.records.len() < PAGE as usize;
-                erased.add(batch, which);
-                if done {
-                    return Ok(erased);
-                }
-            }
-        }
         let mut after: Option<String> = None;
         loop {
             let page = Page {
-                after: after.as_deref(),
-                limit: PAGE,
-                values: true,
+                after: after.as_deref().filter(|_| dry_run),
+                ..Page::labels(PAGE)
             };
-            let batch = memory
-                .find(space::CACHE, &query.filter(which), page)
-                .settle()
-                .await?;
-            after.clone_from(&batch.next);
-            let first = erased.entries.len();
-            erased.add(batch, which);
-            if !dry_run {
-                shared.erase_each(&erased.entries[first..]).await?;
-            }
+            let filter = query.filter(which);
+            let batch = if dry_run {
+                memory.find(space::CACHE, &filter, page).settle().await?
+            } else {
+                memory.erase(space::CACHE, &filter, page).settle().await?
+            };
+            erased.add(batch.records);
+            after = batch.next;
             if after.is_none() {
-                return Ok(erased);
+                break;
             }
         }
+        if let Some(kind) = which.kind {
+            let unlabelled = shared.unlabelled(which, kind).await?;
+            if !dry_run {
+                shared.erase_each(&unlabelled).await?;
+            }
+            erased.add(unlabelled);
+        }
+        Ok(erased)
     }
 
     /// The entry as it lies there, expired or not; counts as no call.
@@ -176,7 +180,7 @@ impl Cache {
             .settle()
             .await?;
         let entry = found.record.and_then(|record| Entry::decode(record).ok());
-        Ok(entry.map(|entry| Stored::of(&entry, self.0.clock.now())))
+        Ok(entry.map(|entry| Stored::of(&entry, found.now)))
     }
 
     /// The newest entry that matches, expired or not, of those that these scopes share: nobody is
@@ -188,101 +192,92 @@ impl Cache {
         let Ok(memory) = self.0.memory() else {
             return Ok(None);
         };
-        let query = Query::of(which);
-        let whose = Whose::of(scopes);
-        if query.is_exact() {
-            let filter = memory::Filter {
-                order: Order::Newest,
-                ..query.filter(which)
-            };
-            // Mostly one of the first few is shared by the right people.
-            for limit in [1, PAGE] {
-                let batch = memory
-                    .find(space::CACHE, &filter, Page::first(limit))
-                    .settle()
-                    .await?;
-                let all = batch.records.len() < limit as usize;
-                let newest = batch
-                    .records
-                    .into_iter()
-                    .find_map(|record| whose.one(record));
-                if newest.is_some() || all {
-                    return Ok(newest.map(|entry| Stored::of(&entry, self.0.clock.now())));
-                }
-            }
-        }
-        let newest = self.newest_of_all(which, &query, &whose).await?;
-        Ok(newest.map(|entry| Stored::of(&entry, self.0.clock.now())))
-    }
-
-    /// The newest of those that match, where the memory cannot tell which do.
-    async fn newest_of_all(
-        &self,
-        which: &Filter,
-        query: &Query<'_>,
-        whose: &Whose,
-    ) -> Result<Option<Entry>, Error> {
-        let Ok(memory) = self.0.memory() else {
-            return Ok(None);
+        // Entries of before have no label of their kind.
+        let any_kind = Filter {
+            kind: None,
+            ..which.clone()
         };
-        let mut newest: Option<(Millis, Entry)> = None;
-        let mut after: Option<String> = None;
-        loop {
-            let page = Page {
-                after: after.as_deref(),
-                limit: PAGE,
-                values: true,
-            };
+        let query = Query::of(&any_kind);
+        let scopes: Vec<String> = scopes.iter().map(Scope::to_string).collect();
+        let wanted = |listed: &Listed| {
+            scopes.contains(&listed.scope) && which.kind.is_none_or(|kind| kind == listed.kind)
+        };
+        let newest_first = memory::Filter {
+            order: Order::Newest,
+            ..query.filter(which)
+        };
+        // Mostly one of the first few is shared by the right people.
+        for limit in [1, PAGE] {
+            let page = beginnings(None, limit);
             let batch = memory
-                .find(space::CACHE, &query.filter(which), page)
+                .find(space::CACHE, &newest_first, page)
                 .settle()
                 .await?;
-            after.clone_from(&batch.next);
-            for record in batch.records {
-                let updated = record.updated;
-                let may_be = newest.as_ref().is_none_or(|(newest, _)| updated >= *newest);
-                if may_be
-                    && which.matches_labels(&record.labels)
-                    && let Some(entry) = whose.one(record)
-                    && which.matches_kind(&entry)
+            let all = batch.records.len() < limit as usize;
+            for (record, size) in batch.records.into_iter().zip(batch.sizes) {
+                if let Some(listed) = self.0.listed(record, size).await?.filter(wanted)
+                    && let Some(stored) = self.peek(&listed.key).await?
                 {
-                    newest = Some((updated, entry));
+                    return Ok(Some(stored));
+                }
+            }
+            if all {
+                return Ok(None);
+            }
+        }
+        let mut newest: Option<(Millis, Key)> = None;
+        let mut after: Option<String> = None;
+        loop {
+            let page = beginnings(after.as_deref(), PAGE);
+            let filter = query.filter(which);
+            let batch = memory.find(space::CACHE, &filter, page).settle().await?;
+            after.clone_from(&batch.next);
+            for (record, size) in batch.records.into_iter().zip(batch.sizes) {
+                let updated = record.updated;
+                if newest.is_none_or(|(newest, _)| updated >= newest)
+                    && let Some(listed) = self.0.listed(record, size).await?.filter(wanted)
+                {
+                    newest = Some((updated, listed.key));
                 }
             }
             if after.is_none() {
-                return Ok(newest.map(|(_, entry)| entry));
+                break;
             }
+        }
+        match newest {
+            Some((_, key)) => self.peek(&key).await,
+            None => Ok(None),
         }
     }
 
-    /// Hands every entry that matches to `each`, in the order of keys.
+    /// Hands what is known of every entry that matches to `each`, in the order of keys. Reads no answers
+    /// but short ones.
     ///
     /// # Errors
     /// Those of the memory.
-    pub async fn each(&self, which: &Filter, mut each: impl FnMut(Stored)) -> Result<(), Error> {
+    pub async fn each(&self, which: &Filter, mut each: impl FnMut(Listed)) -> Result<(), Error> {
         let Ok(memory) = self.0.memory() else {
             return Ok(());
         };
-        let query = Query::of(which);
+        let any_kind = Filter {
+            kind: None,
+            ..which.clone()
+        };
+        let query = Query::of(&any_kind);
+        self.0.learn_time().await?;
         let mut after: Option<String> = None;
         loop {
-            let page = Page {
-                after: after.as_deref(),
-                limit: PAGE,
-                values: true,
-            };
+            let page = beginnings(after.as_deref(), PAGE);
             let batch = memory
                 .find(space::CACHE, &query.filter(which), page)
                 .settle()
                 .await?;
             after.clone_from(&batch.next);
-            let now = self.0.clock.now();
-            for record in batch.records {
-                if which.matches_labels(&record.labels)
-                    && let Ok(entry) = Entry::decode(record)
-                    && which.matches_kind(&entry)
+            for (record, size) in batch.records.into_iter().zip(batch.sizes) {
+                if let Some(listed) = self.0.listed(record, size).await?
+                    && which.kind.is_none_or(|kind| kind == listed.kind)
                 {
-                    each(Stored::of(&entry, now));
+                    each(listed);
                 }
             }
             if after.is_none() {
@@ -299,9 +294,10 @@ impl Cache {
         let Ok(memory) = self.0.memory() else {
             return Ok(0);
         };
+        self.0.learn_time().await?;
         let filter = memory::Filter {
             // Due at this very millisecond is expired.
-            expired_before: Some(self.0.clock.now().saturating_add(1)),
+            expired_before: Some(self.0.now().saturating_add(1)),
             order: Order::Expiry,
             ..memory::Filter::default()
         };
@@ -334,15 +330,35 @@ impl Cache {
     }
 }
 
+/// A page with as much of each value as holds the head of an entry.
+fn beginnings(after: Option<&str>, limit: u32) -> Page<'_> {
+    Page {
+        after,
+        values: Values::First(BEGINNING),
+        ..Page::labels(limit)
+    }
+}
+
 impl Shared {
-    async fn erase_each(&self, entries: &[ErasedEntry]) -> Result<(), Error> {
-        let Ok(memory) = self.memory() else {
-            return Ok(());
+    /// Asks the memory for its time.
+    async fn learn_time(&self) -> Result<(), Error> {
+        if let Ok(memory) = self.memory() {
+            let asked = self.clock.now();
+            let found = memory.get(space::CACHE, "", &[]).settle().await?;
+            self.note_time(asked, found.now);
+        }
+        Ok(())
+    }
+
+    async fn erase_each(&self, records: &[Record]) -> Result<(), Error> {
+        let memory = match self.memory() {
+            Ok(memory) => memory,
+            Err(_) => return Ok(()),
         };
-        for entry in entries {
+        for record in records {
             // All keys have the same length, so that one is a prefix only of itself.
             let filter = memory::Filter {
-                prefix: &entry.key,
+                prefix: &record.key,
                 ..memory::Filter::default()
             };
             memory
@@ -352,33 +368,85 @@ impl Shared {
         }
         Ok(())
     }
+
+    /// The entries of a kind that match otherwise, and have no label of their kind: they were stored by
+    /// a version that gave them none.
+    async fn unlabelled(&self, which: &Filter, kind: Kind) -> Result<Vec<Record>, Error> {
+        let Ok(memory) = self.memory() else {
+            return Ok(Vec::new());
+        };
+        let any_kind = Filter {
+            kind: None,
+            ..which.clone()
+        };
+        let query = Query::of(&any_kind);
+        let mut found = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let page = Page {
+                after: after.as_deref(),
+                ..Page::labels(PAGE)
+            };
+            let batch = memory
+                .find(space::CACHE, &query.filter(which), page)
+                .settle()
+                .await?;
+            after.clone_from(&batch.next);
+            for record in batch.records {
+                if record.labels.iter().any(|label| label.name == KIND_LABEL) {
+                    continue;
+                }
+                let filter = memory::Filter {
+                    prefix: &record.key,
+                    ..memory::Filter::default()
+                };
+                let page = beginnings(None, 1);
+                let mut batch = memory.find(space::CACHE, &filter, page).settle().await?;
+                if let (Some(record), Some(size)) = (batch.records.pop(), batch.sizes.pop())
+                    && let Some(listed) = self.listed(record.clone(), size).await?
+                    && listed.kind == kind
+                {
+                    found.push(record);
+                }
+            }
+            if after.is_none() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// What a record with the beginning of its value says; `None` if it is damaged.
+    async fn listed(&self, record: Record, size: u64) -> Result<Option<Listed>, Error> {
+        let now = self.now();
+        if record.value.len() as u64 == size {
+            let entry = Entry::decode(record).ok();
+            return Ok(entry.map(|entry| Stored::of(&entry, now).listed));
+        }
+        match Peeked::of(&record.value, size) {
+            Peeked::Head(head, bytes) if *Key::from_digest(head.key).text() == *record.key => {
+                let provenance = head.provenance(record.labels, record.revision);
+                Ok(Some(Listed::of(&head, provenance, bytes, now)))
+            }
+            Peeked::CutShort => {
+                let Ok(memory) = self.memory() else {
+                    return Ok(None);
+                };
+                let found = memory.get(space::CACHE, &record.key, &[]).settle().await?;
+                let entry = found.record.and_then(|record| Entry::decode(record).ok());
+                Ok(entry.map(|entry| Stored::of(&entry, now).listed))
+            }
+            Peeked::Head(..) | Peeked::Damaged => Ok(None),
+        }
+    }
 }
 
 impl Erased {
-    fn add(&mut self, batch: Batch, which: &Filter) {
-        let matching = batch
-            .records
-            .into_iter()
-            .filter(|r| which.matches_labels(&r.labels) && which.matches_kind_of(r));
-        self.entries.extend(matching.map(|r| ErasedEntry {
-            key: r.key,
-            labels: r.labels,
-        }));
-    }
-}
-
-/// The scopes whose entries may be seen.
-struct Whose(Vec<String>);
-
-impl Whose {
-    fn of(scopes: &[Scope]) -> Self {
-        Self(scopes.iter().map(Scope::to_string).collect())
-    }
-
-    /// The entry, if one of them shares it.
-    fn one(&self, record: Record) -> Option<Entry> {
-        let entry = Entry::decode(record).ok()?;
-        self.0.contains(&entry.head.scope).then_some(entry)
+    fn add(&mut self, records: Vec<Record>) {
+        let entries = records.into_iter().map(|record| ErasedEntry {
+            key: record.key,
+            labels: record.labels,
+        });
+        self.entries.extend(entries);
     }
 }
 
@@ -386,39 +454,23 @@ impl Whose {
 struct Query<'a> {
     key: String,
     labels: Vec<Match<'a>>,
-    exact: bool,
 }
 
 impl<'a> Query<'a> {
     fn of(which: &'a Filter) -> Self {
-        let mut exact = which.kind.is_none();
-        let name = which.name.iter().map(|name| Match::Is {
-            name: NAME_LABEL,
-            value: name,
-        });
-        let labels = which.criteria.iter().map(|criterion| match criterion {
-            Criterion::Is(label) => Match::Is {
-                name: &label.name,
-                value: &label.value,
-            },
-            Criterion::Glob { name, pattern } => match pattern.split_once('*') {
-                None => Match::Is {
-                    name,
-                    value: pattern,
-                },
-                Some((prefix, rest)) => {
-                    exact &= rest.is_empty();
-                    Match::Starts { name, prefix }
-                }
-            },
-        });
-        let labels = name.chain(labels).collect();
-        let key = which.key.map(|key| key.to_string()).unwrap_or_default();
-        Self { key, labels, exact }
-    }
-
-    fn is_exact(&self) -> bool {
-        self.exact
+        let own = [
+            which.name.as_deref().map(|name| (NAME_LABEL, name)),
+            which.kind.map(|kind| (KIND_LABEL, kind.as_str())),
+        ];
+        let own = own
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| Match::Is { name, value });
+        let criteria = which.criteria.iter().map(Criterion::as_match);
+        Self {
+            key: which.key.map(|key| key.to_string()).unwrap_or_default(),
+            labels: own.chain(criteria).collect(),
+        }
     }
 
     fn filter<'b>(&'b self, which: &Filter) -> memory::Filter<'b> {
@@ -431,86 +483,22 @@ impl<'a> Query<'a> {
     }
 }
 
+impl Criterion {
+    fn as_match(&self) -> Match<'_> {
+        match self {
+            Self::Is(Label { name, value }) => Match::Is { name, value },
+            Self::Glob { name, pattern } => Match::Glob { name, pattern },
+        }
+    }
+}
+
 impl Filter {
-    fn matches_labels(&self, labels: &[Label]) -> bool {
-        let has_name = |name: &String| {
-            labels
-                .iter()
-                .any(|label| label.name == NAME_LABEL && &label.value == name)
-        };
-        self.name.as_ref().is_none_or(has_name)
-            && self.criteria.iter().all(|criterion| match criterion {
-                Criterion::Is(label) => labels.contains(label),
-                Criterion::Glob { name, pattern } => labels
-                    .iter()
-                    .any(|label| &label.name == name && glob_matches(pattern, &label.value)),
-            })
-    }
-
-    fn matches_kind(&self, entry: &Entry) -> bool {
-        self.kind.is_none_or(|kind| kind == entry.head.kind)
-    }
-
-    /// A damaged entry is of no kind.
-    fn matches_kind_of(&self, record: &Record) -> bool {
-        self.kind.is_none()
-            || Entry::decode(record.clone()).is_ok_and(|entry| self.matches_kind(&entry))
-    }
-
     fn matches_flight(&self, flight: &Flight) -> bool {
         self.expired_before.is_none()
             && self.key.is_none_or(|key| key == flight.key)
-            && self.matches_labels(&flight.labels)
-    }
-}
-
-/// `*` stands for any text, everything else for itself.
-fn glob_matches(pattern: &str, text: &str) -> bool {
-    let Some((prefix, rest)) = pattern.split_once('*') else {
-        return pattern == text;
-    };
-    let Some(mut text) = text.strip_prefix(prefix) else {
-        return false;
-    };
-    let mut parts: Vec<&str> = rest.split('*').collect();
-    let Some(suffix) = parts.pop() else {
-        return true;
-    };
-    for part in parts {
-        match text.find(part) {
-            Some(at) => text = &text[at + part.len()..],
-            None => return false,
-        }
-    }
-    text.ends_with(suffix)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::glob_matches;
-
-    #[test]
-    fn only_the_star_is_special() {
-        for (pattern, text, matches) in [
-            ("cache:a:*", "cache:a:x:1", true),
-            ("cache:a:*", "cache:ab:x", false),
-            ("*", "", true),
-            ("*:x:*", "cache:x:1", true),
-            ("*:x:*", "cache:y:1", false),
-            ("a*b*c", "a1b2c", true),
-            ("a*b*c", "a1c2b", false),
-            ("a*a", "a", false),
-            ("a?c", "abc", false),
-            ("a[b]c", "a[b]c", true),
-            ("exact", "exact", true),
-            ("exact", "exact\n", false),
-            ("**", "anything", true),
-        ] {
-            assert_eq!(
-                glob_matches(pattern, text),
-                matches,
-                "{pattern} on {text:?}"
-            );
-        }
+            && Query::of(self)
+                .labels
+                .iter()
+                .all(|criterion| criterion.is_met_by(&flight.labels))
     }
 }

@@ -85,7 +85,7 @@ impl Shared {
     /// Tells the memory of a use right now, or before the next eviction if it has to wait.
     fn note_exact_use(&self, key: &Key) {
         let Ok(memory) = self.memory() else { return };
-        let at = self.housekeeping.moment_of_use(self.clock.now());
+        let at = self.housekeeping.moment_of_use(self.now());
         let text = key.text();
         let used = [(&*text, at)];
         match memory.touch(space::CACHE, &used) {
@@ -203,10 +203,8 @@ impl Shared {
         };
         let told = self.housekeeping.told.get();
         let page = Page {
-            after: None,
-            limit: surplus,
-            // Labels come with values only.
-            values: told.is_some(),
+            labels: told.is_some(),
+            ..Page::keys(surplus)
         };
         let batch = match memory.erase(space::CACHE, &filter, page).settle().await {
             Ok(batch) => batch,

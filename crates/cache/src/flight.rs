@@ -1,6 +1,6 @@
 //! Runs under way, and who waits for them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -280,9 +280,27 @@ impl Followers {
 #[derive(Default)]
 pub(crate) struct Flights {
     running: Mutex<HashMap<Key, Vec<Arc<Flight>>>>,
+    /// Keys of which one caller is about to lead; only locked alone, or while `running` is.
+    lookups: Mutex<HashSet<Key>>,
+    /// A lookup ended.
+    looked_up: Notify,
     /// How many flights have ended, by a part of their keys. Written under the lock; read without it
     /// by every call.
     ended: [AtomicU64; 32],
+}
+
+/// The right to look a key up and to reserve it in one step: until it is dropped, no other caller of this
+/// process leads a flight of the key that needs the reservation.
+pub(crate) struct Lookup<'a> {
+    flights: &'a Flights,
+    key: Key,
+}
+
+impl Drop for Lookup<'_> {
+    fn drop(&mut self) {
+        lock(&self.flights.lookups).remove(&self.key);
+        self.flights.looked_up.notify_waiters();
+    }
 }
 
 /// How many flights of a key, and of some others, had ended at some moment.
@@ -300,6 +318,8 @@ pub(crate) enum Entered {
     },
     /// A flight may have ended, and its answer have been stored, since the caller looked for an entry.
     LooksAgain,
+    /// Another caller has the [`Lookup`] of the key: to be tried again after [`Flights::looked_up`].
+    Waits,
 }
 
 /// What a newcomer makes of the flights that are under way.
@@ -317,12 +337,34 @@ pub(crate) enum Manners {
 }
 
 impl Flights {
+    /// The right to look a key up and reserve it, unless another caller has it, or leads a flight.
+    pub(crate) fn lookup(&self, key: Key) -> Option<Lookup<'_>> {
+        let running = lock(&self.running);
+        let vacant = !running.contains_key(&key) && lock(&self.lookups).insert(key);
+        vacant.then(|| Lookup { flights: self, key })
+    }
+
+    /// Resolves when no caller has the lookup of a key.
+    pub(crate) async fn looked_up(&self, key: &Key) {
+        loop {
+            let ended = self.looked_up.notified();
+            tokio::pin!(ended);
+            // Registered before the table is looked at, so that nothing is missed in between.
+            ended.as_mut().enable();
+            if !lock(&self.lookups).contains(key) {
+                return;
+            }
+            ended.await;
+        }
+    }
+
     /// Joins the newest flight that `current` approves of, or registers a new one. Atomic: of any
-    /// number of callers that may join each other, one leads.
+    /// number of callers that may join each other, one leads. `lookup` is the caller's own.
     pub(crate) fn enter(
         &self,
         key: Key,
         manners: Manners,
+        lookup: Option<&Lookup<'_>>,
         current: impl Fn(&Flight) -> bool,
         departure: impl FnOnce() -> Departure,
     ) -> Entered {
@@ -346,6 +388,10 @@ impl Flights {
         }
         if matches!(manners, Manners::Joins(seen) if seen != self.seen(&key)) {
             return Entered::LooksAgain;
+        }
+        let waits = matches!(manners, Manners::Joins(_) | Manners::Supersedes);
+        if waits && lookup.is_none() && lock(&self.lookups).contains(&key) {
+            return Entered::Waits;
         }
         let flight = Flight::new(key, departure());
         running.entry(key).or_default().push(Arc::clone(&flight));

@@ -12,6 +12,7 @@ mod engine;
 mod entry;
 mod epoch;
 mod erase;
+mod erasures;
 mod evict;
 mod explain;
 mod flight;
@@ -35,12 +36,15 @@ pub use body::{Body, Reader};
 pub use cassette::{CASSETTE_VERSION, CassetteError, Exported, Imported};
 pub use decoded::{DecodeError, Decoded};
 pub use engine::{Bounds, Options};
-pub use erase::{Criterion, Erased, ErasedEntry, Filter, Stored};
+pub use erase::{Criterion, Erased, ErasedEntry, Filter, Listed, Stored};
 pub use explain::{Difference, Explanation};
 pub use key::{Call, Key, Kind, Scope};
 pub use ledger::{Answered, HANDLE_LABEL, Ledger, LedgerError, Payment, Row, Totals};
 pub use outcome::{How, Outcome, Provenance, Revision, Settled};
-pub use policy::{DEFAULT_MAX_BYTES, DEFAULT_PATIENCE, Domain, Join, Mode, Orphan, Policy, Share};
+pub use policy::{
+    DEFAULT_MAX_BYTES, DEFAULT_PATIENCE, DEFAULT_STORE_TIMEOUT, Domain, Join, Mode, Orphan, Policy,
+    Share,
+};
 pub use reason::{Failure, FrozenMiss, Reason};
 pub use ticket::{Product, Ticket};
 pub use witness::{Observation, Witness, Witnessed};

@@ -111,8 +111,10 @@ pub struct Policy {
     pub join: Join,
     /// What happens to a run without readers.
     pub orphan: Orphan,
-    /// How long this call waits for a memory that is slow, all in all.
+    /// How long looking the call up waits for a memory that is slow, all in all.
     pub patience: Duration,
+    /// How long storing the answer waits for it, apart from that. Readers have the answer meanwhile.
+    pub store_timeout: Duration,
     /// A larger answer is not stored.
     pub max_bytes: u64,
     /// Whose writes make the answer unservable.
@@ -126,6 +128,8 @@ pub struct Policy {
 
 /// [`Policy::patience`] unless told otherwise.
 pub const DEFAULT_PATIENCE: Duration = Duration::from_millis(250);
+/// [`Policy::store_timeout`] unless told otherwise.
+pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// [`Policy::max_bytes`] unless told otherwise: 64 MiB.
 pub const DEFAULT_MAX_BYTES: u64 = 64 << 20;
 
@@ -137,6 +141,7 @@ impl Default for Policy {
             join: Join::Process,
             orphan: Orphan::Cancel,
             patience: DEFAULT_PATIENCE,
+            store_timeout: DEFAULT_STORE_TIMEOUT,
             max_bytes: DEFAULT_MAX_BYTES,
             domains: Vec::new(),
             labels: Vec::new(),

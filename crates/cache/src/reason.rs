@@ -48,6 +48,9 @@ pub enum Reason {
     HoldsSecret,
     /// An invalidation came in between.
     Revoked,
+    /// This process did not renew its reservation in time, as when it is suspended, and another one has
+    /// taken it over.
+    Overtaken,
     /// Another process is doing the same work and will store it.
     BusyElsewhere,
 }
@@ -74,6 +77,9 @@ impl fmt::Display for Reason {
             }
             Self::HoldsSecret => f.write_str("the answer holds a secret"),
             Self::Revoked => f.write_str("invalidated while it ran"),
+            Self::Overtaken => {
+                f.write_str("another process took it over while this one was suspended")
+            }
             Self::BusyElsewhere => f.write_str("another process is at work on the same call"),
         }
     }

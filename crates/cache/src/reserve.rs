@@ -1,22 +1,30 @@
 //! Reservations: the right to store what a run answers, held against other processes.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use cachalot_memory::{Memory, Reserved, space};
+use cachalot_memory::{
+    Answer, Enter, Entered, Error, Found, Label, Lease, Memory, Reserved, Stale, space,
+};
+use tokio::task::JoinHandle;
 
-use crate::Reason;
 use crate::begin::Request;
-use crate::engine::{Looked, Shared};
+use crate::engine::{Ask, Looked, Patience, Shared};
 use crate::flight::Flight;
 use crate::front::Fronted;
 use crate::policy::{Join, Mode};
-use crate::sync::sleep;
+use crate::sync::{Mutex, lock, sleep};
 use crate::ticket::Ticket;
+use crate::{Key, Reason};
 
 /// A reservation lasts this long and is renewed three times in that span while the run goes on: who
 /// dies holding one keeps others waiting no longer than this.
 const HOLD: Duration = Duration::from_secs(4);
+
+/// So long a lease that comes too late is waited for, to be given back.
+const GIVE_BACK: Duration = Duration::from_secs(30);
 
 /// Whoever waits longer than this for another process is told so.
 const TELL_OF_WAITING: Duration = Duration::from_secs(1);
@@ -34,15 +42,173 @@ pub(crate) enum Secured {
     },
 }
 
+/// What a lookup got with its answer.
+pub(crate) enum Grant {
+    Held(Unclaimed),
+    /// Another call has the key, for so long if it does not renew.
+    Busy {
+        left: Duration,
+    },
+}
+
+/// A lease that no flight holds yet. Dropped, it is given back in the background.
+pub(crate) struct Unclaimed {
+    shared: Arc<Shared>,
+    lease: Option<Lease>,
+}
+
+impl Unclaimed {
+    /// Hands the lease to the flight, whose ticket gives it back.
+    pub(crate) fn claim(mut self, flight: &Flight) {
+        if let Some(lease) = self.lease.take() {
+            flight.hold(lease);
+        }
+    }
+}
+
+impl Drop for Unclaimed {
+    fn drop(&mut self) {
+        let (Some(lease), Ok(runtime)) = (self.lease.take(), tokio::runtime::Handle::try_current())
+        else {
+            return;
+        };
+        let shared = Arc::clone(&self.shared);
+        runtime.spawn(async move { shared.release(lease, GIVE_BACK).await });
+    }
+}
+
+/// A reservation to make with a lookup.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) labels: &'a [Label],
+    pub(crate) stale: Stale,
+    /// Where an answer that comes too late is awaited.
+    pub(crate) late: &'a Late,
+}
+
+/// An answer to a lookup that its caller does not wait for any more. Unless it is taken from here, the
+/// lease that comes with it is given back, so that the key is not reserved for a call that is gone.
+#[derive(Default)]
+pub(crate) struct Late(Mutex<Option<JoinHandle<Option<Answered>>>>);
+
+type Answered = (Found, Option<Grant>);
+
+impl Late {
+    /// Hands it over.
+    pub(crate) fn take(&self) -> Self {
+        Self(Mutex::new(lock(&self.0).take()))
+    }
+
+    /// Waits for the answer; `None` if there is none, or not in time.
+    pub(crate) async fn wait(&self, time: &Patience) -> Option<Answered> {
+        let answer = lock(&self.0).take()?;
+        let asked = tokio::time::Instant::now();
+        let answered = tokio::time::timeout(time.left(), answer).await;
+        time.waited(asked.elapsed());
+        answered.ok()?.ok()?
+    }
+}
+
+/// A lookup on its way. Dropped before it is answered, it goes on in the background.
+struct Entering<'a> {
+    shared: Arc<Shared>,
+    late: &'a Late,
+    /// Whether the memory was asked.
+    asked: bool,
+    /// `None` once it has answered.
+    answer: Option<Pin<Box<dyn Future<Output = Result<Entered, Error>> + Send>>>,
+}
+
+impl Future for Entering<'_> {
+    type Output = Result<Entered, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.asked = true;
+        let Some(answer) = self.answer.as_mut() else {
+            return Poll::Pending;
+        };
+        let answered = answer.as_mut().poll(context);
+        if answered.is_ready() {
+            self.answer = None;
+        }
+        answered
+    }
+}
+
+impl Drop for Entering<'_> {
+    fn drop(&mut self) {
+        let answer = self.answer.take().filter(|_| self.asked);
+        let (Some(answer), Ok(runtime)) = (answer, tokio::runtime::Handle::try_current()) else {
+            return;
+        };
+        let shared = Arc::clone(&self.shared);
+        let waiting = runtime.spawn(async move {
+            let entered = tokio::time::timeout(GIVE_BACK, answer).await;
+            Some(shared.granted(entered.ok()?.ok()?))
+        });
+        *lock(&self.late.0) = Some(waiting);
+    }
+}
+
+impl Shared {
+    /// Looks a key up, and reserves it unless the record answers, in one round trip.
+    pub(crate) async fn enter(
+        self: &Arc<Self>,
+        memory: &Arc<dyn Memory>,
+        key: &Key,
+        counters: &[&str],
+        wanted: Wanted<'_>,
+        patience: &Patience,
+    ) -> Result<Answered, Reason> {
+        let asked = self.clock.now();
+        let (memory, key) = (Arc::clone(memory), *key);
+        let counters: Vec<String> = counters.iter().map(|&name| name.to_owned()).collect();
+        let (labels, stale) = (wanted.labels.to_vec(), wanted.stale);
+        let answer = Box::pin(async move {
+            let counters: Vec<&str> = counters.iter().map(String::as_str).collect();
+            let enter = Enter {
+                counters: &counters,
+                labels: &labels,
+                hold: HOLD,
+                stale,
+            };
+            memory
+                .enter(space::CACHE, &key.text(), enter)
+                .settle()
+                .await
+        });
+        let entering = Entering {
+            shared: Arc::clone(self),
+            late: wanted.late,
+            asked: false,
+            answer: Some(answer),
+        };
+        let entered = self.ask(Answer::later(entering), patience).await?;
+        self.note_time(asked, entered.found.now);
+        Ok(self.granted(entered))
+    }
+
+    fn granted(self: &Arc<Self>, entered: Entered) -> Answered {
+        let grant = entered.reserved.map(|reserved| match reserved {
+            Reserved::Held(lease) => Grant::Held(Unclaimed {
+                shared: Arc::clone(self),
+                lease: Some(lease),
+            }),
+            Reserved::Busy { left, .. } => Grant::Busy { left },
+        });
+        (entered.found, grant)
+    }
+}
+
 impl Request<'_> {
-    /// Reserves the key, or waits for whoever has it as long as the policy says.
+    /// Holds the key for the ticket's flight: by the lease that came with the lookup, or by waiting for
+    /// the process that has it, as long as the policy says.
     pub(crate) async fn secure(
         &self,
-        memory: &Arc<dyn Memory>,
         ticket: &Ticket,
-        stamp: Option<u64>,
+        mut grant: Option<Grant>,
+        mut revision: Option<u64>,
     ) -> Secured {
-        let key = self.key.text();
         let asked = tokio::time::Instant::now();
         let wait = match self.policy.join {
             Join::Fleet { wait } => wait,
@@ -51,24 +217,29 @@ impl Request<'_> {
         let mut pause = Duration::from_millis(2);
         let (mut waited, mut told) = (false, false);
         loop {
-            let reserving = memory.reserve(space::CACHE, &key, &ticket.flight.labels, HOLD);
-            let reserved = self.shared.ask(reserving, &self.patience).await;
-            let left = match reserved {
-                Err(reason) => return Secured::Unsecured(reason),
-                Ok(Reserved::Held(lease)) => {
-                    ticket.flight.hold(lease);
-                    None
+            let left = match grant.take() {
+                Some(Grant::Held(lease)) => {
+                    lease.claim(&ticket.flight);
+                    return Secured::Held;
                 }
-                Ok(Reserved::Busy { left, .. }) => Some(left),
+                Some(Grant::Busy { left }) => left,
+                None => {
+                    // The answer may have been stored since the last look.
+                    let ask = Ask::Enter(self.wanted(&ticket.flight.labels, revision));
+                    let missed = match self.look_up(ask).await {
+                        Looked::Hit(fronted) => return Secured::Answered { fronted, waited },
+                        Looked::Miss(missed) => missed,
+                    };
+                    if missed.grant.is_none()
+                        && (missed.erased.is_none() || missed.revision == revision)
+                    {
+                        return Secured::Unsecured(missed.reason);
+                    }
+                    (grant, revision) = (missed.grant, missed.revision);
+                    continue;
+                }
             };
-            waited |= left.is_some();
-            // Somebody may have stored since we looked.
-            if let Some(fronted) = self.answer_since(stamp, memory, &key).await {
-                return Secured::Answered { fronted, waited };
-            }
-            let Some(left) = left else {
-                return Secured::Held;
-            };
+            waited = true;
             if !told && asked.elapsed() >= TELL_OF_WAITING {
                 told = true;
                 self.tell_of_waiting();
@@ -83,20 +254,18 @@ impl Request<'_> {
         }
     }
 
-    /// The answer that was stored since the record had that stamp, unless a fresh one is wanted.
-    async fn answer_since(
-        &self,
-        stamp: Option<u64>,
-        memory: &Arc<dyn Memory>,
-        key: &str,
-    ) -> Option<Arc<Fronted>> {
-        let unchanged = stamp.is_some() && memory.stamp(space::CACHE, key) == stamp;
-        if unchanged || self.policy.mode == Mode::Refresh {
-            return None;
-        }
-        match self.look().await {
-            Looked::Hit(fronted) => Some(fronted),
-            Looked::Miss(_) => None,
+    /// The reservation that the call wants: over any record where a fresh answer is wanted, else over
+    /// the one of this revision, which does not answer.
+    pub(crate) fn wanted<'a>(&'a self, labels: &'a [Label], revision: Option<u64>) -> Wanted<'a> {
+        let stale = match (self.policy.mode, revision) {
+            (Mode::Refresh, _) => Stale::Any,
+            (_, Some(revision)) => Stale::Revision(revision),
+            (_, None) => Stale::None,
+        };
+        Wanted {
+            labels,
+            stale,
+            late: &self.late,
         }
     }
 

@@ -28,7 +28,7 @@ async fn keep_within(memory: &dyn Memory, share: &Share) -> Result<(), cachalot_
         name: SHARE_LABEL,
         value: &share.name,
     }];
-    let mut usage = usage(memory, &label, share).await?;
+    let mut usage = usage(memory, &label).await?;
     let coldest = Filter {
         labels: &label,
         order: Order::Coldest,
@@ -37,25 +37,19 @@ async fn keep_within(memory: &dyn Memory, share: &Share) -> Result<(), cachalot_
     while usage.records > share.entries || usage.bytes > share.bytes {
         let surplus = usage.records.saturating_sub(share.entries);
         let limit = u32::try_from(surplus.clamp(1, u64::from(PAGE))).unwrap_or(PAGE);
-        let gone = memory.erase(space::CACHE, &coldest, Page::first(limit));
-        let gone = gone.settle().await?.records;
+        let gone = memory.erase(space::CACHE, &coldest, Page::keys(limit));
+        let gone = gone.settle().await?.sizes;
         if gone.is_empty() {
             break;
         }
-        for record in gone {
-            usage.records = usage.records.saturating_sub(1);
-            usage.bytes = usage.bytes.saturating_sub(record.value.len() as u64);
-        }
+        usage.records = usage.records.saturating_sub(gone.len() as u64);
+        usage.bytes = usage.bytes.saturating_sub(gone.iter().sum());
     }
     Ok(())
 }
 
-/// How much a part holds; its bytes only if they are bounded.
-async fn usage(
-    memory: &dyn Memory,
-    label: &[Match<'_>],
-    share: &Share,
-) -> Result<Usage, cachalot_memory::Error> {
+/// How much a part holds. Sizes are known without reading the values.
+async fn usage(memory: &dyn Memory, label: &[Match<'_>]) -> Result<Usage, cachalot_memory::Error> {
     let filter = Filter {
         labels: label,
         ..Filter::default()
@@ -65,13 +59,11 @@ async fn usage(
     loop {
         let page = Page {
             after: after.as_deref(),
-            limit: PAGE,
-            values: share.bytes < u64::MAX,
+            ..Page::keys(PAGE)
         };
         let batch = memory.find(space::CACHE, &filter, page).settle().await?;
-        usage.records += batch.records.len() as u64;
-        let bytes = batch.records.iter().map(|record| record.value.len() as u64);
-        usage.bytes += bytes.sum::<u64>();
+        usage.records += batch.sizes.len() as u64;
+        usage.bytes += batch.sizes.iter().sum::<u64>();
         match batch.next {
             Some(next) => after = Some(next),
             None => return Ok(usage),

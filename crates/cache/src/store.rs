@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cachalot_core::{Millis, Spend};
-use cachalot_memory::{Filter, Label, Page, Put, Record, space};
+use cachalot_memory::{Label, Memory, Put, Record, Stale, counter, space};
+use tokio::time::Instant;
 
 use crate::Reason;
 use crate::engine::{Patience, Shared};
@@ -12,12 +13,16 @@ use crate::entry::Head;
 use crate::flight::Flight;
 use crate::outcome::Revision;
 use crate::policy::{Mode, Policy};
+use crate::reserve::{Grant, Late, Wanted};
 use crate::share::SHARE_LABEL;
 use crate::ticket::Ticket;
 use crate::witness::{BEFORE_STORING, Watched};
 
 /// The label that carries a call's name.
 pub(crate) const NAME_LABEL: &str = "name";
+
+/// The label that carries what kind of work a call is. Entries of before it have none.
+pub(crate) const KIND_LABEL: &str = "kind";
 
 /// The labels that were known before the run.
 fn labels_of<'a>(flight: &'a Flight, policy: &'a Policy) -> impl Iterator<Item = Label> + 'a {
@@ -62,9 +67,8 @@ impl Shared {
             .check(BEFORE_STORING)
             .await
             .map_err(Reason::Changed)?;
-        let patience = &ticket.patience;
-        let epochs = self.epochs_unpassed(ticket, patience).await?;
-        let now = self.clock.now();
+        let epochs = self.epochs_unpassed(ticket)?;
+        let now = self.now();
         let expires = policy
             .ttl
             .map(|ttl| now.saturating_add(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)));
@@ -75,7 +79,7 @@ impl Shared {
             name: ticket.errand.name.clone(),
             created: now,
             expires,
-            epochs,
+            epochs: epochs.clone(),
             observed: watched.current(),
             spent,
             sealed: ticket.errand.input.holds_secrets(),
@@ -91,26 +95,129 @@ impl Shared {
         if self.seals.occur_in(&record.value) || self.secrets_in(&record.labels) {
             return Err(Reason::HoldsSecret);
         }
-        let lease = flight.lease();
-        if flight.is_revoked() || (lease.is_none() && memory.about().reservations) {
-            return Err(Reason::Revoked);
+        let (began, time) = (Instant::now(), self.time_to_store(policy));
+        let most = time.left();
+        let stored = self.put(ticket, &memory, record, &epochs, &time).await;
+        self.note_store(stored.is_err() && began.elapsed() >= most);
+        let revision = stored?;
+        self.after_store(&flight.key).await;
+        if let Some(share) = &policy.share {
+            self.keep_within(share).await;
         }
-        let stored = memory.put(space::CACHE, record, lease.as_ref());
-        match self.ask(stored, patience).await? {
-            Put::Overtaken => Err(Reason::Revoked),
+        Ok((Revision(revision), expires))
+    }
+
+    /// Stores the record if the run still has the right to, and its epochs are those of its domains.
+    async fn put(
+        self: &Arc<Self>,
+        ticket: &Ticket,
+        memory: &Arc<dyn Memory>,
+        record: Record,
+        epochs: &[(String, u64)],
+        time: &Patience,
+    ) -> Result<u64, Reason> {
+        let flight = &ticket.flight;
+        let erased = self.right_to_store(ticket, memory, time).await?;
+        let lease = flight.lease();
+        let counters: Vec<(&str, u64)> = epochs
+            .iter()
+            .map(|(counter, epoch)| (counter.as_str(), *epoch))
+            .chain(erased.map(|erased| (counter::ERASED, erased)))
+            .collect();
+        let stored = memory.put(space::CACHE, record, lease.as_ref(), &counters);
+        match self.ask(stored, time).await? {
+            Put::Overtaken => Err(self.overtaken(ticket, memory, time).await),
+            Put::Outdated { counter } => Err(match ticket.policy.domains.get(counter) {
+                Some(domain) => Reason::Written(domain.to_string()),
+                None => Reason::Revoked,
+            }),
             Put::Stored { revision } => {
                 // The memory ended the lease in the same step.
                 flight.take_lease();
                 if flight.is_revoked() {
-                    self.take_back(&flight.key.to_string()).await;
+                    // The erasure that has revoked it erases it, too.
                     return Err(Reason::Revoked);
                 }
-                self.after_store(&flight.key).await;
-                if let Some(share) = &policy.share {
-                    self.keep_within(share).await;
-                }
-                Ok((Revision(revision), expires))
+                Ok(revision)
             }
+        }
+    }
+
+    /// Why a reservation is no longer current: it was revoked by an erasure, or lapsed and was taken over.
+    async fn overtaken(
+        &self,
+        ticket: &Ticket,
+        memory: &Arc<dyn Memory>,
+        time: &Patience,
+    ) -> Reason {
+        let text = ticket.flight.key.text();
+        let names = [counter::ERASED];
+        let found = self
+            .ask(memory.get(space::CACHE, &text, &names), time)
+            .await;
+        let erased = found.ok().and_then(|found| found.counters.first().copied());
+        match erased {
+            Some(erased) if ticket.beginning.erased == Some(erased) => Reason::Overtaken,
+            _ => Reason::Revoked,
+        }
+    }
+
+    /// What makes sure that nothing that was erased since the run began is stored again: the flight's
+    /// reservation, which an erasure revokes, or, where there is none, the counter of erasures.
+    async fn right_to_store(
+        self: &Arc<Self>,
+        ticket: &Ticket,
+        memory: &Arc<dyn Memory>,
+        time: &Patience,
+    ) -> Result<Option<u64>, Reason> {
+        let (flight, beginning) = (&ticket.flight, &ticket.beginning);
+        if flight.is_revoked() {
+            return Err(Reason::Revoked);
+        }
+        if flight.lease().is_some() {
+            return Ok(None);
+        }
+        let reservations = memory.about().reservations;
+        let late = match &ticket.unreserved {
+            None if reservations => return Err(Reason::Revoked),
+            None if beginning.erased.is_some() => return Ok(beginning.erased),
+            // The memory did not answer before the run.
+            late => late,
+        };
+        let (key, names) = (&flight.key, [counter::ERASED]);
+        let found = if reservations {
+            // It may have reserved the key since, so it is not asked twice.
+            let answered = match late {
+                Some(late) => late.wait(time).await,
+                None => None,
+            };
+            let (found, grant) = match answered {
+                Some((found, Some(Grant::Held(lease)))) => (found, Some(Grant::Held(lease))),
+                _ => {
+                    let wanted = Wanted {
+                        labels: &flight.labels,
+                        stale: Stale::Any,
+                        late: &Late::default(),
+                    };
+                    self.enter(memory, key, &names, wanted, time).await?
+                }
+            };
+            match grant {
+                Some(Grant::Held(lease)) => lease.claim(flight),
+                Some(Grant::Busy { .. }) | None => return Err(Reason::BusyElsewhere),
+            }
+            found
+        } else {
+            let text = key.text();
+            let found = memory.get(space::CACHE, &text, &names);
+            self.ask(found, time).await?
+        };
+        // The last counter that a lookup reads.
+        let erased = found.counters.last().copied().unwrap_or(u64::MAX);
+        if beginning.follows(erased, found.now, self.clock.now()) {
+            Ok(Some(erased))
+        } else {
+            Err(Reason::Revoked)
         }
     }
 
@@ -123,58 +230,23 @@ impl Shared {
                 .any(|label| holds(&label.name) || holds(&label.value))
     }
 
-    /// The epochs under which the work began, unless one has passed or is passing.
-    async fn epochs_unpassed(
-        &self,
-        ticket: &Ticket,
-        patience: &Patience,
-    ) -> Result<Vec<(String, u64)>, Reason> {
+    /// The epochs under which the work began, unless this process knows that one has passed or is
+    /// passing.
+    fn epochs_unpassed(&self, ticket: &Ticket) -> Result<Vec<(String, u64)>, Reason> {
         let domains = &ticket.policy.domains;
-        if domains.is_empty() {
-            return Ok(Vec::new());
-        }
         let moment = self.epochs.moment(domains);
         if let Some(domain) = &moment.being_written {
             return Err(Reason::Written(domain.to_string()));
         }
-        if moment != ticket.flight.moment {
-            return Err(Reason::Written(domains[0].to_string()));
+        if let (Some(domain), true) = (domains.first(), moment != ticket.flight.moment) {
+            return Err(Reason::Written(domain.to_string()));
         }
         let Some(before) = &ticket.flight.epochs else {
             return Err(Reason::MemoryFault(
                 "the epochs could not be read".to_owned(),
             ));
         };
-        let counters: Vec<String> = domains.iter().map(|domain| domain.counter()).collect();
-        let names: Vec<&str> = counters.iter().map(String::as_str).collect();
-        let memory = Arc::clone(self.memory()?);
-        let key = ticket.flight.key.to_string();
-        let now = self
-            .ask(memory.get(space::CACHE, &key, &names), patience)
-            .await?;
-        if let Some(passed) = before
-            .iter()
-            .zip(&now.counters)
-            .position(|(then, now)| then != now)
-        {
-            return Err(Reason::Written(domains[passed].to_string()));
-        }
-        Ok(counters.into_iter().zip(before.iter().copied()).collect())
-    }
-
-    /// Erases an entry that an invalidation overtook in a memory without reservations.
-    async fn take_back(&self, key: &str) {
-        let Ok(memory) = self.memory() else { return };
-        let filter = Filter {
-            prefix: key,
-            ..Filter::default()
-        };
-        let erased = memory
-            .erase(space::CACHE, &filter, Page::keys(1))
-            .settle()
-            .await;
-        if let Err(error) = erased {
-            self.fault(&error);
-        }
+        let counters = domains.iter().map(|domain| domain.counter());
+        Ok(counters.zip(before.iter().copied()).collect())
     }
 }

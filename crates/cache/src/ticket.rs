@@ -1,7 +1,7 @@
 //! The right and the duty to run a call once.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_core::{Canonical, Spend};
@@ -9,9 +9,11 @@ use cachalot_memory::Label;
 
 use crate::body::{Body, End, Whole};
 use crate::engine::{Patience, Shared};
+use crate::erasures::Beginning;
 use crate::flight::{Flight, Presence};
 use crate::outcome::{Ended, How, Outcome, Revision, Settled, Settling};
 use crate::policy::{DEFAULT_PATIENCE, Orphan, Policy};
+use crate::reserve::Late;
 use crate::sync::{Mutex, lock};
 use crate::witness::{Witness, travelling};
 use crate::{Failure, Kind, Reason, Scope};
@@ -65,7 +67,10 @@ pub struct Ticket {
     pub(crate) how: How,
     /// Whether the answer may be stored as far as is known before the run.
     pub(crate) storable: Result<(), Reason>,
-    pub(crate) started: Instant,
+    /// Set if the key could not be reserved because the memory did not answer: it is asked again when
+    /// there is something to store, unless it has answered meanwhile.
+    pub(crate) unreserved: Option<Late>,
+    pub(crate) beginning: Beginning,
     /// Told while it runs, and seldom: apart, so that tickets are small.
     pub(crate) accounts: Box<Mutex<Accounts>>,
     pub(crate) renewal: Option<tokio::task::AbortHandle>,
@@ -108,7 +113,7 @@ impl Ticket {
     /// How long the run has taken so far.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
-        self.started.elapsed()
+        self.beginning.instant.elapsed()
     }
 
     /// Says that the run was charged for so many tokens and so much money, whether it ends well or
@@ -272,7 +277,7 @@ impl Ticket {
         if let Some(lease) = self.flight.lease() {
             // The answer is not stored, and whoever leads next need not wait for the memory to hear of it.
             self.flight.close();
-            self.shared.release(lease, self.patience.left()).await;
+            self.shared.release(lease, self.policy.patience).await;
         }
         self.leave();
     }

@@ -1,12 +1,10 @@
 //! Announced writes: nothing of a domain that is being written is served, joined or stored.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
 use std::sync::{Arc, Weak};
-use std::task::Poll;
 use std::time::Duration;
 
-use cachalot_memory::{Answer, space};
+use cachalot_memory::space;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
@@ -154,32 +152,16 @@ impl Shared {
             return Ok(());
         };
         let counters: Vec<String> = domains.iter().map(Domain::counter).collect();
-        let mut raising = Vec::new();
-        for counter in &counters {
-            match memory.raise(space::CACHE, counter) {
-                Answer::Now(raised) => {
-                    raised?;
-                }
-                later @ Answer::Later(_) => raising.push(Box::pin(later.within(DEFAULT_PATIENCE))),
-            }
+        let raised: Vec<(&str, u64)> = counters.iter().map(|name| (name.as_str(), 1)).collect();
+        if raised.is_empty() {
+            return Ok(());
         }
-        // All at once: a memory that writes in batches needs one of them.
-        poll_fn(|context| {
-            let mut failed = None;
-            raising.retain_mut(|raise| match raise.as_mut().poll(context) {
-                Poll::Pending => true,
-                Poll::Ready(raised) => {
-                    failed = failed.take().or(raised.err());
-                    false
-                }
-            });
-            match failed {
-                Some(error) => Poll::Ready(Err(error)),
-                None if raising.is_empty() => Poll::Ready(Ok(())),
-                None => Poll::Pending,
-            }
-        })
-        .await
+        // In one step, which costs a memory one commit, however many domains there are.
+        memory
+            .add(space::CACHE, &raised)
+            .within(DEFAULT_PATIENCE)
+            .await?;
+        Ok(())
     }
 
     /// One attempt to raise the epochs of writes that have ended; unblocks their domains. A fault is

@@ -13,8 +13,8 @@ use cachalot_cache::{
 };
 use cachalot_core::{Canonical, ManualClock, Seals, Spend};
 use cachalot_memory::{
-    About, Answer, Batch, Error, ErrorKind, Found, Label, Lease, Memory, Page, Put, Record,
-    Reserved, Usage,
+    About, Answer, Batch, Enter, Entered, Error, ErrorKind, Found, Label, Lease, Memory, Page, Put,
+    Record, Reserved, Usage, counter,
 };
 use shuttle::future::{block_on, spawn};
 use shuttle::sync::Mutex;
@@ -41,6 +41,8 @@ impl Shuttled {
             // A reservation is renewed by a task of tokio's, which does not run here.
             reservations: false,
             largest_value: 1 << 20,
+            longest_name: 1 << 20,
+            snapshot: true,
         };
         Arc::new(Self {
             about,
@@ -65,11 +67,29 @@ impl Memory for Shuttled {
         Answer::Now(Ok(Found {
             record: state.records.get(key).cloned(),
             counters,
+            now: 1,
         }))
     }
 
-    fn put<'a>(&'a self, _: &'a str, record: Record, _: Option<&'a Lease>) -> Answer<'a, Put> {
+    fn enter<'a>(&'a self, _: &'a str, _: &'a str, _: Enter<'a>) -> Answer<'a, Entered> {
+        unsupported()
+    }
+
+    fn put<'a>(
+        &'a self,
+        _: &'a str,
+        record: Record,
+        _: Option<&'a Lease>,
+        counters: &'a [(&'a str, u64)],
+    ) -> Answer<'a, Put> {
         let mut state = self.state.lock().unwrap();
+        let count = |name: &str| state.counters.get(name).copied().unwrap_or(0);
+        if let Some(counter) = counters
+            .iter()
+            .position(|(name, value)| count(name) != *value)
+        {
+            return Answer::Now(Ok(Put::Outdated { counter }));
+        }
         let revision = state.records.get(&record.key).map_or(0, |old| old.revision) + 1;
         state
             .records
@@ -94,17 +114,38 @@ impl Memory for Shuttled {
             .iter()
             .filter_map(|key| state.records.remove(key))
             .collect();
+        *state
+            .counters
+            .entry(counter::ERASED.to_owned())
+            .or_default() += 1;
         Answer::Now(Ok(Batch {
             records,
-            next: None,
+            ..Batch::default()
         }))
     }
 
-    fn raise<'a>(&'a self, _: &'a str, counter: &'a str) -> Answer<'a, u64> {
+    fn add<'a>(&'a self, _: &'a str, additions: &'a [(&'a str, u64)]) -> Answer<'a, Vec<u64>> {
         let mut state = self.state.lock().unwrap();
-        let value = state.counters.entry(counter.to_owned()).or_default();
-        *value += 1;
-        Answer::Now(Ok(*value))
+        let raised = additions.iter().map(|(name, by)| {
+            let value = state.counters.entry((*name).to_owned()).or_default();
+            *value += by;
+            *value
+        });
+        Answer::Now(Ok(raised.collect()))
+    }
+
+    fn raise_to<'a>(&'a self, _: &'a str, _: &'a str, _: u64) -> Answer<'a, u64> {
+        unsupported()
+    }
+
+    fn counters<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: Option<&'a str>,
+        _: u32,
+    ) -> Answer<'a, Vec<(String, u64)>> {
+        unsupported()
     }
 
     fn usage<'a>(&'a self, _: &'a str) -> Answer<'a, Usage> {

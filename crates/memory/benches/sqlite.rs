@@ -117,7 +117,11 @@ fn read(directory: &Path) {
         reference.execute_batch("BEGIN").unwrap();
         for number in 0..10_000 {
             runtime
-                .block_on(memory.put("cache", record(number, bytes), None).settle())
+                .block_on(
+                    memory
+                        .put("cache", record(number, bytes), None, &[])
+                        .settle(),
+                )
                 .unwrap();
             reference
                 .execute(
@@ -271,7 +275,7 @@ fn puts(
         let start = Instant::now();
         for number in first..first + count {
             memory
-                .put("cache", record(number, 200), None)
+                .put("cache", record(number, 200), None, &[])
                 .settle()
                 .await
                 .unwrap();
@@ -301,7 +305,7 @@ async fn callers(memory: &Arc<SqliteMemory>, tasks: u64, count: u64, number: &mu
                         panic!("reserved by somebody else")
                     };
                     memory
-                        .put("cache", record, Some(&lease))
+                        .put("cache", record, Some(&lease), &[])
                         .settle()
                         .await
                         .unwrap();
@@ -326,7 +330,7 @@ fn open_and_close(directory: &Path) {
     runtime
         .block_on(
             memory(&existing)
-                .put("cache", record(1, 100), None)
+                .put("cache", record(1, 100), None, &[])
                 .settle(),
         )
         .unwrap();
@@ -359,7 +363,7 @@ fn open_and_close(directory: &Path) {
                 each(1, || {
                     let memory = memory(&existing);
                     runtime
-                        .block_on(memory.put("cache", record(1, 100), None).settle())
+                        .block_on(memory.put("cache", record(1, 100), None, &[]).settle())
                         .unwrap();
                 })
             }),

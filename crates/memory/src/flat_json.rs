@@ -31,8 +31,8 @@ use bytes::Bytes;
 use cachalot_core::{Clock, Millis};
 
 use crate::{
-    About, Answer, Batch, Error, ErrorKind, Filter, Found, Label, Lease, Memory, Order, Page, Put,
-    Record, Reserved, Usage, request,
+    About, Answer, Batch, Enter, Entered, Error, ErrorKind, Filter, Found, Label, Lease, Memory,
+    Order, Page, Put, Record, Reserved, Usage, Values, request,
 };
 
 use self::failure::Context;
@@ -106,6 +106,8 @@ impl FlatJsonMemory {
                 shared: true,
                 reservations: false,
                 largest_value: LARGEST,
+                longest_name: LARGEST,
+                snapshot: true,
             },
             file: Arc::new(file),
         })
@@ -232,7 +234,7 @@ struct Asked {
     prefix: String,
     after: Option<String>,
     limit: usize,
-    values: bool,
+    values: Values,
 }
 
 impl Asked {
@@ -271,8 +273,14 @@ impl Memory for FlatJsonMemory {
                 .map(|record| Found {
                     record,
                     counters: vec![0; counters.len()],
+                    now: self.file.options.clock.now(),
                 }),
         )
+    }
+
+    /// Always [`ErrorKind::Unsupported`].
+    fn enter<'a>(&'a self, _: &'a str, _: &'a str, _: Enter<'a>) -> Answer<'a, Entered> {
+        Answer::Now(Err(self.file.context.unsupported("a reservation")))
     }
 
     /// Stores text under a key; [`ErrorKind::Unsupported`] for anything that has labels, an expiry or
@@ -282,15 +290,20 @@ impl Memory for FlatJsonMemory {
         &'a self,
         space: &'a str,
         record: Record,
-        under: Option<&'a Lease>,
+        lease: Option<&'a Lease>,
+        counters: &'a [(&'a str, u64)],
     ) -> Answer<'a, Put> {
-        let checked = request::check_put(space, &record, under, LARGEST)
+        let checked = request::check_put(&self.about, space, &record, lease, counters)
             .and_then(|()| self.check(space, &record));
         if let Err(error) = checked {
             return Answer::Now(Err(error));
         }
-        if under.is_some() {
+        if lease.is_some() {
             return Answer::Now(Ok(Put::Overtaken));
+        }
+        // Every counter is 0.
+        if let Some(counter) = counters.iter().position(|(_, value)| *value != 0) {
+            return Answer::Now(Ok(Put::Outdated { counter }));
         }
         self.elsewhere(move |file| {
             // Checked above.
@@ -347,8 +360,24 @@ impl Memory for FlatJsonMemory {
     }
 
     /// Always [`ErrorKind::Unsupported`]: there is no counter, so each is 0.
-    fn raise<'a>(&'a self, _: &'a str, _: &'a str) -> Answer<'a, u64> {
+    fn add<'a>(&'a self, _: &'a str, _: &'a [(&'a str, u64)]) -> Answer<'a, Vec<u64>> {
         Answer::Now(Err(self.file.context.unsupported("a counter")))
+    }
+
+    /// Always [`ErrorKind::Unsupported`].
+    fn raise_to<'a>(&'a self, _: &'a str, _: &'a str, _: u64) -> Answer<'a, u64> {
+        Answer::Now(Err(self.file.context.unsupported("a counter")))
+    }
+
+    /// There is none.
+    fn counters<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: Option<&'a str>,
+        _: u32,
+    ) -> Answer<'a, Vec<(String, u64)>> {
+        Answer::Now(Ok(Vec::new()))
     }
 
     /// Notes nothing.

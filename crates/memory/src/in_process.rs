@@ -16,8 +16,8 @@ use cachalot_core::{Clock, Millis};
 
 use crate::slots::{SLOTS, slot};
 use crate::{
-    About, Answer, Batch, Error, Filter, Found, Label, Lease, Match, Memory, Page, Put, Recall,
-    Recalled, Record, Reserved, Usage, request, space as names,
+    About, Answer, Batch, Enter, Entered, Error, Filter, Found, Label, Lease, Match, Memory, Page,
+    Put, Recall, Recalled, Record, Reserved, Usage, counter, request, space as names,
 };
 
 use self::space::Space;
@@ -45,6 +45,8 @@ impl InProcessMemory {
                 shared: false,
                 reservations: true,
                 largest_value: LARGEST,
+                longest_name: LARGEST,
+                snapshot: true,
             },
             clock,
             spaces: RwLock::default(),
@@ -83,35 +85,57 @@ impl Memory for InProcessMemory {
         counters: &'a [&'a str],
     ) -> Answer<'a, Found> {
         let spaces = self.read();
-        let Some(space) = spaces.get(space) else {
-            return Answer::Now(Ok(Found {
+        let now = self.clock.now();
+        Answer::Now(Ok(match spaces.get(space) {
+            Some(space) => space.found(key, counters, now),
+            None => Found {
                 record: None,
                 counters: vec![0; counters.len()],
-            }));
-        };
-        Answer::Now(Ok(Found {
-            record: space.record(key),
-            counters: counters.iter().map(|name| space.counter(name)).collect(),
+                now,
+            },
         }))
+    }
+
+    fn enter<'a>(&'a self, space: &'a str, key: &'a str, enter: Enter<'a>) -> Answer<'a, Entered> {
+        // Most lookups find their record, and need no exclusive lock.
+        if let Some(place) = self.read().get(space) {
+            let found = place.found(key, enter.counters, self.clock.now());
+            if enter.stale.is_answered_by(&found) {
+                return Answer::Now(Ok(Entered {
+                    found,
+                    reserved: None,
+                }));
+            }
+        }
+        let mut spaces = self.write();
+        let now = self.clock.now();
+        let place = open(&mut spaces, space);
+        let found = place.found(key, enter.counters, now);
+        let answered = enter.stale.is_answered_by(&found);
+        let reserved =
+            (!answered).then(|| place.reserve(space, key, enter.labels, enter.hold, now));
+        Answer::Now(Ok(Entered { found, reserved }))
     }
 
     fn put<'a>(
         &'a self,
         space: &'a str,
         mut record: Record,
-        under: Option<&'a Lease>,
+        lease: Option<&'a Lease>,
+        counters: &'a [(&'a str, u64)],
     ) -> Answer<'a, Put> {
-        if let Err(error) = request::check_put(space, &record, under, LARGEST) {
+        if let Err(error) = request::check_put(&self.about, space, &record, lease, counters) {
             return Answer::Now(Err(error));
         }
         record.labels = request::distinct(record.labels);
         let mut spaces = self.write();
         let now = self.clock.now();
         let place = open(&mut spaces, space);
-        if let Some(lease) = under
-            && !place.end_lease(lease, now)
-        {
-            return Answer::Now(Ok(Put::Overtaken));
+        if let Some(refused) = place.refusal(lease, counters) {
+            return Answer::Now(Ok(refused));
+        }
+        if let Some(lease) = lease {
+            place.release(lease);
         }
         self.changed(space, &record.key);
         let revision = place.put(record, now);
@@ -172,20 +196,54 @@ impl Memory for InProcessMemory {
             return Answer::Now(Err(error));
         }
         let mut spaces = self.write();
-        let Some(place) = spaces.get_mut(space) else {
-            return Answer::Now(Ok(Batch::default()));
-        };
-        let erased = place.erase(filter, &page);
+        let now = self.clock.now();
+        if request::reaches_reservations(filter) {
+            self.changed(space, counter::ERASED);
+        }
+        let erased = open(&mut spaces, space).erase(filter, &page, now);
         for record in &erased.records {
             self.changed(space, &record.key);
         }
         Answer::Now(Ok(erased))
     }
 
-    fn raise<'a>(&'a self, space: &'a str, counter: &'a str) -> Answer<'a, u64> {
+    fn add<'a>(&'a self, space: &'a str, additions: &'a [(&'a str, u64)]) -> Answer<'a, Vec<u64>> {
+        let names = additions.iter().map(|(name, _)| *name);
+        if let Err(error) = request::check_names(&self.about, names) {
+            return Answer::Now(Err(error));
+        }
+        let mut spaces = self.write();
+        let place = open(&mut spaces, space);
+        let raised = additions.iter().map(|&(name, by)| {
+            self.changed(space, name);
+            place.count(name, |value| value.saturating_add(by))
+        });
+        Answer::Now(Ok(raised.collect()))
+    }
+
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> Answer<'a, u64> {
+        if let Err(error) = request::check_names(&self.about, [counter]) {
+            return Answer::Now(Err(error));
+        }
         let mut spaces = self.write();
         self.changed(space, counter);
-        Answer::Now(Ok(open(&mut spaces, space).raise(counter)))
+        Answer::Now(Ok(
+            open(&mut spaces, space).count(counter, |before| before.max(value))
+        ))
+    }
+
+    fn counters<'a>(
+        &'a self,
+        space: &'a str,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> Answer<'a, Vec<(String, u64)>> {
+        Answer::Now(Ok(self
+            .read()
+            .get(space)
+            .map(|space| space.counters(prefix, after, limit))
+            .unwrap_or_default()))
     }
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {

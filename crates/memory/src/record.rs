@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::Millis;
+use crate::{Millis, glob_matches};
 
 /// A name and a value by which records are found and erased. Tags and scalar metadata are labels;
 /// a record may carry several labels of one name.
@@ -45,13 +45,63 @@ pub struct Record {
     pub updated: Millis,
 }
 
-/// A record and counters, from one moment.
+/// A record and counters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
     /// The record, if there is one.
     pub record: Option<Record>,
     /// The counters asked for, in the order asked for.
     pub counters: Vec<u64>,
+    /// The memory's time at which they were read.
+    pub now: Millis,
+}
+
+/// A lookup that reserves what it does not find.
+#[derive(Debug, Clone, Copy)]
+pub struct Enter<'a> {
+    /// The counters to read with the record.
+    pub counters: &'a [&'a str],
+    /// The labels of the reservation.
+    pub labels: &'a [Label],
+    /// How long the reservation holds.
+    pub hold: Duration,
+    /// Which record that has not expired is reserved over.
+    pub stale: Stale,
+}
+
+/// A record that does not answer a lookup although it has not expired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stale {
+    /// None: every record that has not expired answers.
+    None,
+    /// The one of this revision, which was read before and found unusable.
+    Revision(u64),
+    /// Any.
+    Any,
+}
+
+impl Stale {
+    /// Whether a record was found that has not expired and is not stale.
+    #[must_use]
+    pub fn is_answered_by(self, found: &Found) -> bool {
+        found.record.as_ref().is_some_and(|record| {
+            let stale = match self {
+                Self::None => false,
+                Self::Revision(revision) => revision == record.revision,
+                Self::Any => true,
+            };
+            !stale && record.expires.is_none_or(|expires| expires > found.now)
+        })
+    }
+}
+
+/// The answer to [`Memory::enter`](crate::Memory::enter).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entered {
+    /// What was read.
+    pub found: Found,
+    /// The reservation; `None` if the record answers.
+    pub reserved: Option<Reserved>,
 }
 
 /// The right to store under a key, for a while.
@@ -74,7 +124,7 @@ pub enum Reserved {
     Busy {
         /// The fence of the current lease.
         fence: u64,
-        /// When it lapses if it is not renewed.
+        /// The time until it lapses if it is not renewed.
         left: Duration,
     },
 }
@@ -89,6 +139,11 @@ pub enum Put {
     },
     /// The lease was no longer current; nothing was stored.
     Overtaken,
+    /// A counter had another value than the one given; nothing was stored.
+    Outdated {
+        /// The index of the first such counter in the order given.
+        counter: usize,
+    },
 }
 
 /// A criterion on labels.
@@ -108,6 +163,44 @@ pub enum Match<'a> {
         /// How its value begins; empty: any value.
         prefix: &'a str,
     },
+    /// The record has a label of this name whose whole value matches the pattern
+    /// ([`glob_matches`](crate::glob_matches)). Served by an index as far as the pattern begins with
+    /// literal text.
+    Glob {
+        /// The label's name.
+        name: &'a str,
+        /// The pattern: `*` stands for any text, everything else for itself.
+        pattern: &'a str,
+    },
+}
+
+impl<'a> Match<'a> {
+    /// The name of the label, and how its value begins.
+    #[must_use]
+    pub fn range(&self) -> (&'a str, &'a str) {
+        match *self {
+            Self::Is { name, value } => (name, value),
+            Self::Starts { name, prefix } => (name, prefix),
+            Self::Glob { name, pattern } => (
+                name,
+                pattern
+                    .split_once('*')
+                    .map_or(pattern, |(literal, _)| literal),
+            ),
+        }
+    }
+
+    /// Whether one of the labels meets the criterion.
+    #[must_use]
+    pub fn is_met_by(&self, labels: &[Label]) -> bool {
+        labels.iter().any(|label| match *self {
+            Self::Is { name, value } => label.name == name && label.value == value,
+            Self::Starts { name, prefix } => label.name == name && label.value.starts_with(prefix),
+            Self::Glob { name, pattern } => {
+                label.name == name && glob_matches(pattern, &label.value)
+            }
+        })
+    }
 }
 
 /// What to find or erase: all criteria must hold.
@@ -145,18 +238,40 @@ pub struct Page<'a> {
     pub after: Option<&'a str>,
     /// At most so many.
     pub limit: u32,
-    /// Whether values (and labels) are wanted, or keys only: without, `value` and `labels` are empty.
-    pub values: bool,
+    /// Whether labels are wanted: without, `labels` is empty.
+    pub labels: bool,
+    /// Which part of the values is wanted.
+    pub values: Values,
+}
+
+/// Which part of the values of a page is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Values {
+    /// None: `value` is empty.
+    None,
+    /// At least so many of the first bytes, or all of a shorter value.
+    First(u32),
+    /// Whole values.
+    All,
 }
 
 impl Page<'_> {
-    /// The first `limit` matches with their values.
+    /// The first `limit` matches with their values and labels.
     #[must_use]
     pub fn first(limit: u32) -> Self {
         Self {
-            after: None,
-            limit,
-            values: true,
+            labels: true,
+            values: Values::All,
+            ..Self::keys(limit)
+        }
+    }
+
+    /// The first `limit` matches with their labels, without values.
+    #[must_use]
+    pub fn labels(limit: u32) -> Self {
+        Self {
+            labels: true,
+            ..Self::keys(limit)
         }
     }
 
@@ -166,7 +281,8 @@ impl Page<'_> {
         Self {
             after: None,
             limit,
-            values: false,
+            labels: false,
+            values: Values::None,
         }
     }
 }
@@ -176,6 +292,8 @@ impl Page<'_> {
 pub struct Batch {
     /// The matches.
     pub records: Vec<Record>,
+    /// The whole size of each match's value in bytes, whichever part of it the page asked for.
+    pub sizes: Vec<u64>,
     /// The `after` of the next page, if there may be more: if this one is full ([`Order::Key`] only).
     pub next: Option<String>,
 }

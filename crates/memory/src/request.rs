@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cachalot_core::Millis;
 
-use crate::{Error, ErrorKind, Filter, Label, Lease, Match, Order, Page, Record};
+use crate::{About, Error, ErrorKind, Filter, Label, Lease, Match, Order, Page, Record};
 
 /// The first label of each (name, value), in the order given.
 pub(crate) fn distinct(labels: Vec<Label>) -> Vec<Label> {
@@ -26,17 +26,9 @@ pub(crate) fn weight(key: &str, value: usize, labels: &[Label]) -> u64 {
     (key.len() + value + labels) as u64
 }
 
-/// Whether one of the labels meets the criterion.
-pub(crate) fn meets(criterion: &Match<'_>, labels: &[Label]) -> bool {
-    labels.iter().any(|label| match *criterion {
-        Match::Is { name, value } => label.name == name && label.value == value,
-        Match::Starts { name, prefix } => label.name == name && label.value.starts_with(prefix),
-    })
-}
-
 /// Whether the labels meet all criteria.
 pub(crate) fn meets_all(criteria: &[Match<'_>], labels: &[Label]) -> bool {
-    criteria.iter().all(|criterion| meets(criterion, labels))
+    criteria.iter().all(|criterion| criterion.is_met_by(labels))
 }
 
 /// Whether reservations are erased along with records: they cannot have expired, and an order by use
@@ -59,14 +51,44 @@ pub(crate) fn check_page(filter: &Filter<'_>, page: &Page<'_>) -> Result<(), Err
     Ok(())
 }
 
-/// A lease allows storing under its own key only, and every value has to fit.
+/// Names have to be as short as the memory's [`About::longest_name`].
+pub(crate) fn check_names<'n>(
+    about: &About,
+    names: impl IntoIterator<Item = &'n str>,
+) -> Result<(), Error> {
+    let longest = about.longest_name;
+    match names.into_iter().find(|name| name.len() as u64 > longest) {
+        None => Ok(()),
+        Some(name) => Err(Error::new(
+            ErrorKind::TooLarge,
+            format!(
+                "the name `{name:.80}` has {} bytes; this memory takes at most {longest}",
+                name.len()
+            ),
+        )),
+    }
+}
+
+/// Names and values of labels.
+pub(crate) fn names_of(labels: &[Label]) -> impl Iterator<Item = &str> {
+    labels
+        .iter()
+        .flat_map(|label| [label.name.as_str(), label.value.as_str()])
+}
+
+/// A lease allows storing under its own key only, and every name and value has to fit.
 pub(crate) fn check_put(
+    about: &About,
     space: &str,
     record: &Record,
-    under: Option<&Lease>,
-    largest: u64,
+    lease: Option<&Lease>,
+    counters: &[(&str, u64)],
 ) -> Result<(), Error> {
-    if let Some(lease) = under
+    let own = [space, &record.key].into_iter();
+    let counters = counters.iter().map(|(name, _)| *name);
+    check_names(about, own.chain(names_of(&record.labels)).chain(counters))?;
+    let largest = about.largest_value;
+    if let Some(lease) = lease
         && (lease.space != space || lease.key != record.key)
     {
         return Err(Error::new(
@@ -89,6 +111,19 @@ pub(crate) fn check_put(
     }
     Ok(())
 }
+
+/// The value that [`crate::counter::ERASED`] has after an erase at `now`.
+pub(crate) fn erased(before: u64, now: Millis) -> u64 {
+    before
+        .saturating_add(1)
+        .max(u64::try_from(now).unwrap_or(0))
+}
+
+/// For so long a lapsed lease that was not taken over stays current.
+pub(crate) const LAPSED_KEPT: Millis = 3_600_000;
+
+/// The largest value of a counter: SQLite's largest integer.
+pub(crate) const LARGEST_COUNT: u64 = i64::MAX as u64;
 
 /// When a hold that begins now ends.
 pub(crate) fn until(now: Millis, hold: Duration) -> Millis {

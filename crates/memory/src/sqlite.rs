@@ -36,8 +36,8 @@ use std::time::Duration;
 use cachalot_core::{Clock, Millis};
 
 use crate::{
-    About, Answer, Batch, Error, Filter, Found, Label, Lease, Match, Memory, Order, Page, Put,
-    Recall, Recalled, Record, Reserved, Usage, request,
+    About, Answer, Batch, Enter, Entered, Error, Filter, Found, Label, Lease, Match, Memory, Order,
+    Page, Put, Recall, Recalled, Record, Reserved, Usage, request,
 };
 
 use self::failure::Context;
@@ -83,6 +83,7 @@ impl Options {
 #[derive(Debug)]
 pub struct SqliteMemory {
     about: About,
+    clock: Arc<dyn Clock>,
     readers: Arc<Readers>,
     writer: Writer,
     stamps: Arc<Stamps>,
@@ -111,6 +112,7 @@ impl SqliteMemory {
             options.busy_timeout,
             connection,
         ));
+        let clock = Arc::clone(&options.clock);
         let writer = Writer::new(path, context.clone(), options, Arc::clone(&stamps));
         let about = About {
             name: "sqlite",
@@ -118,9 +120,12 @@ impl SqliteMemory {
             shared: true,
             reservations: true,
             largest_value: LARGEST,
+            longest_name: LARGEST,
+            snapshot: true,
         };
         Ok(Self {
             about,
+            clock,
             readers,
             writer,
             stamps,
@@ -145,9 +150,10 @@ impl Memory for SqliteMemory {
         key: &'a str,
         counters: &'a [&'a str],
     ) -> Answer<'a, Found> {
+        let now = self.clock.now();
         match self
             .readers
-            .now(|connection| read::get(connection, space, key, counters, INLINE_VALUE))
+            .now(|connection| read::get(connection, space, key, counters, now, INLINE_VALUE))
         {
             Ok(Some(Got::Found(found))) => return Answer::Now(Ok(found)),
             Ok(Some(Got::TooLargeForNow) | None) => {}
@@ -157,10 +163,59 @@ impl Memory for SqliteMemory {
         let counters: Vec<String> = counters.iter().map(|&name| name.to_owned()).collect();
         self.readers.later(move |connection| {
             let counters: Vec<&str> = counters.iter().map(String::as_str).collect();
-            match read::get(connection, &space, &key, &counters, i64::MAX)? {
+            match read::get(connection, &space, &key, &counters, now, i64::MAX)? {
                 Got::Found(found) => Ok(found),
                 Got::TooLargeForNow => Err(rusqlite::Error::QueryReturnedNoRows),
             }
+        })
+    }
+
+    fn enter<'a>(&'a self, space: &'a str, key: &'a str, enter: Enter<'a>) -> Answer<'a, Entered> {
+        let now = self.clock.now();
+        let got = self
+            .readers
+            .now(|connection| read::get(connection, space, key, enter.counters, now, INLINE_VALUE));
+        let small = match got {
+            Ok(Some(Got::Found(found))) if enter.stale.is_answered_by(&found) => {
+                return Answer::Now(Ok(Entered {
+                    found,
+                    reserved: None,
+                }));
+            }
+            Ok(Some(Got::Found(_))) => true,
+            Ok(Some(Got::TooLargeForNow) | None) => false,
+            Err(error) => return Answer::Now(Err(error)),
+        };
+        if let Err(error) = request::check_names(&self.about, request::names_of(enter.labels)) {
+            return Answer::Now(Err(error));
+        }
+        Answer::later(async move {
+            if !small {
+                let found = self.get(space, key, enter.counters).settle().await?;
+                if enter.stale.is_answered_by(&found) {
+                    return Ok(Entered {
+                        found,
+                        reserved: None,
+                    });
+                }
+            }
+            let effort = if small { Effort::SMALL } else { Effort::LARGE };
+            let counters: Vec<String> =
+                enter.counters.iter().map(|&name| name.to_owned()).collect();
+            let (space, key, labels) = (space.to_owned(), key.to_owned(), enter.labels.to_vec());
+            let (hold, stale) = (enter.hold, enter.stale);
+            // Another writer may have stored or reserved since it was read.
+            let entering = self.writer.submit(effort, move |changes| {
+                let counters: Vec<&str> = counters.iter().map(String::as_str).collect();
+                let enter = Enter {
+                    counters: &counters,
+                    labels: &labels,
+                    hold,
+                    stale,
+                };
+                changes.enter(&space, &key, &enter)
+            });
+            entering.await
         })
     }
 
@@ -168,16 +223,21 @@ impl Memory for SqliteMemory {
         &'a self,
         space: &'a str,
         mut record: Record,
-        under: Option<&'a Lease>,
+        lease: Option<&'a Lease>,
+        counters: &'a [(&'a str, u64)],
     ) -> Answer<'a, Put> {
-        if let Err(error) = request::check_put(space, &record, under, LARGEST) {
+        if let Err(error) = request::check_put(&self.about, space, &record, lease, counters) {
             return Answer::Now(Err(error));
         }
         record.labels = request::distinct(record.labels);
         let effort = Effort::of_bytes(record.value.len());
-        let (space, under) = (space.to_owned(), under.cloned());
+        let (space, lease) = (space.to_owned(), lease.cloned());
+        let counters: Vec<(String, u64)> = counters
+            .iter()
+            .map(|&(name, value)| (name.to_owned(), value))
+            .collect();
         Answer::later(self.writer.submit(effort, move |changes| {
-            changes.put(&space, &record, under.as_ref())
+            changes.put(&space, &record, lease.as_ref(), &counters)
         }))
     }
 
@@ -251,11 +311,57 @@ impl Memory for SqliteMemory {
         }))
     }
 
-    fn raise<'a>(&'a self, space: &'a str, counter: &'a str) -> Answer<'a, u64> {
+    fn add<'a>(&'a self, space: &'a str, additions: &'a [(&'a str, u64)]) -> Answer<'a, Vec<u64>> {
+        let names = additions.iter().map(|(name, _)| *name);
+        if let Err(error) = request::check_names(&self.about, names) {
+            return Answer::Now(Err(error));
+        }
+        let space = space.to_owned();
+        let additions: Vec<(String, u64)> = additions
+            .iter()
+            .map(|&(name, by)| (name.to_owned(), by))
+            .collect();
+        Answer::later(self.writer.submit(Effort::SMALL, move |changes| {
+            additions
+                .iter()
+                .map(|(name, by)| changes.count(&space, name, |value| value.saturating_add(*by)))
+                .collect()
+        }))
+    }
+
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> Answer<'a, u64> {
+        if let Err(error) = request::check_names(&self.about, [counter]) {
+            return Answer::Now(Err(error));
+        }
         let (space, counter) = (space.to_owned(), counter.to_owned());
         Answer::later(self.writer.submit(Effort::SMALL, move |changes| {
-            changes.raise(&space, &counter)
+            changes.count(&space, &counter, |before| before.max(value))
         }))
+    }
+
+    fn counters<'a>(
+        &'a self,
+        space: &'a str,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> Answer<'a, Vec<(String, u64)>> {
+        if limit <= INLINE_PAGE {
+            let read = |connection: &_| read::counters(connection, space, prefix, after, limit);
+            match self.readers.now(read) {
+                Ok(Some(counters)) => return Answer::Now(Ok(counters)),
+                Ok(None) => {}
+                Err(error) => return Answer::Now(Err(error)),
+            }
+        }
+        let (space, prefix, after) = (
+            space.to_owned(),
+            prefix.to_owned(),
+            after.map(str::to_owned),
+        );
+        self.readers.later(move |connection| {
+            read::counters(connection, &space, &prefix, after.as_deref(), limit)
+        })
     }
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {

@@ -17,6 +17,28 @@ pub(crate) fn after_prefix(prefix: &str) -> Option<String> {
     None
 }
 
+/// Whether the whole text matches the pattern: `*` stands for any text, everything else for itself.
+#[must_use]
+pub fn glob_matches(pattern: &str, text: &str) -> bool {
+    let Some((prefix, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(mut text) = text.strip_prefix(prefix) else {
+        return false;
+    };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let Some(suffix) = parts.pop() else {
+        return true;
+    };
+    for part in parts {
+        match text.find(part) {
+            Some(at) => text = &text[at + part.len()..],
+            None => return false,
+        }
+    }
+    text.ends_with(suffix)
+}
+
 /// A word of a query: literal text, or the beginning of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word<'a> {
@@ -51,6 +73,31 @@ mod tests {
         assert_eq!(after_prefix("\u{10FFFF}\u{10FFFF}").as_deref(), None);
         assert_eq!(after_prefix("\u{D7FF}").as_deref(), Some("\u{E000}"));
         assert_eq!(after_prefix("\u{7F}").as_deref(), Some("\u{80}"));
+    }
+
+    #[test]
+    fn only_the_star_is_special() {
+        for (pattern, text, matches) in [
+            ("cache:a:*", "cache:a:x:1", true),
+            ("cache:a:*", "cache:ab:x", false),
+            ("*", "", true),
+            ("*:x:*", "cache:x:1", true),
+            ("*:x:*", "cache:y:1", false),
+            ("a*b*c", "a1b2c", true),
+            ("a*b*c", "a1c2b", false),
+            ("a*a", "a", false),
+            ("a?c", "abc", false),
+            ("a[b]c", "a[b]c", true),
+            ("exact", "exact", true),
+            ("exact", "exact\n", false),
+            ("**", "anything", true),
+        ] {
+            assert_eq!(
+                glob_matches(pattern, text),
+                matches,
+                "{pattern} on {text:?}"
+            );
+        }
     }
 
     #[test]

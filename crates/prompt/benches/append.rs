@@ -244,7 +244,7 @@ fn saved(prompt: &Prompt) {
         1,
         [
             &mut || {
-                let put = memory.put("bench", one.clone(), None);
+                let put = memory.put("bench", one.clone(), None, &[]);
                 runtime.block_on(put.settle()).unwrap();
             },
             &mut || {

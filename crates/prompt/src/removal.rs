@@ -105,7 +105,7 @@ impl Store {
             );
             record.labels.retain(|label| label.name != DOOMED);
             record.labels.push(Label::new(DOOMED, removal));
-            let marked = self.memory.put(PIECES, record, None);
+            let marked = self.memory.put(PIECES, record, None, &[]);
             self.ask(id, "removing", marked).await?;
             if self.needed(id, &target, void).await? {
                 break;

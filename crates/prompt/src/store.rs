@@ -104,8 +104,9 @@ impl Store {
 
     /// A number that nobody else gets.
     pub(crate) async fn number(&self, id: &str) -> Result<u64, Error> {
-        let raised = self.memory.raise(PIECES, NUMBERS);
-        self.ask(id, "writing", raised).await
+        let raised = self.memory.add(PIECES, &[(NUMBERS, 1)]);
+        let raised = self.ask(id, "writing", raised).await?;
+        Ok(raised[0])
     }
 
     /// The right to change the session, waited for while somebody else has it.
@@ -189,7 +190,7 @@ impl Store {
             labels.extend(text.as_ref().map(|text| Label::new(name, text)));
         }
         let record = new_record(head.id.clone(), value, labels);
-        let stored = self.memory.put(SESSIONS, record, Some(lease));
+        let stored = self.memory.put(SESSIONS, record, Some(lease), &[]);
         let stored = self.ask(&head.id, "writing", stored).await?;
         Ok(stored != Put::Overtaken)
     }
@@ -204,7 +205,7 @@ impl Store {
     ) -> Result<(), Error> {
         let labels = vec![parent_label(tip)];
         let pin = new_record(pin_key(id, pin), bytes::Bytes::new(), labels);
-        let pinning = self.memory.put(PIECES, pin, None);
+        let pinning = self.memory.put(PIECES, pin, None, &[]);
         let storing = async {
             for some in fresh.chunks(AT_A_TIME) {
                 let all = join_all(some.iter().map(|piece| self.make_sure(id, piece))).await;
@@ -230,7 +231,7 @@ impl Store {
         }
         let labels = piece.parent.map(parent_label).into_iter().collect();
         let record = new_record(key, piece.value.clone(), labels);
-        let stored = self.memory.put(PIECES, record, None);
+        let stored = self.memory.put(PIECES, record, None, &[]);
         self.ask(id, "writing", stored).await?;
         Ok(())
     }

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use cachalot_core::{Clock, Millis};
 use cachalot_memory::{
-    About, Answer, Batch, Error, ErrorKind, Filter, Found, Label, Lease, Memory, Order, Page, Put,
-    Record, Reserved, Usage,
+    About, Answer, Batch, Enter, Entered, Error, ErrorKind, Filter, Found, Label, Lease, Memory,
+    Order, Page, Put, Record, Reserved, Usage, counter,
 };
 
 use lines::{Line, Lines};
@@ -24,6 +24,12 @@ use space::Space;
 
 /// The largest record, in bytes: a line has to fit into the process several times while it is written.
 const LARGEST: u64 = 64 << 20;
+
+/// The longest name, in bytes.
+const LONGEST: u64 = 64 << 10;
+
+/// The largest value of a counter.
+const MOST: u64 = i64::MAX as u64;
 
 /// A memory in a file of JSON lines. See the [module](self).
 pub struct JournalMemory {
@@ -54,6 +60,8 @@ impl JournalMemory {
             shared: false,
             reservations: true,
             largest_value: LARGEST,
+            longest_name: LONGEST,
+            snapshot: true,
         };
         Ok(Self {
             about,
@@ -66,6 +74,23 @@ impl JournalMemory {
     /// Every change is made in steps that cannot panic half-way, so a poisoned lock guards sound data.
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes new values of counters, in one line.
+    fn count(
+        &self,
+        kept: &mut Kept,
+        space: &str,
+        counters: Vec<(String, u64)>,
+    ) -> Result<(), Error> {
+        let line = Line::Count {
+            space: space.to_owned(),
+            counters: counters.clone(),
+        };
+        kept.lines.append(&line)?;
+        self.changed();
+        kept.space(space).count(counters);
+        Ok(())
     }
 
     fn changed(&self) {
@@ -86,14 +111,12 @@ impl Kept {
 
 /// Does again what a line says.
 fn replay(spaces: &mut HashMap<String, Space>, line: Line) {
-    let (Line::Put { space, .. } | Line::Erase { space, .. } | Line::Raise { space, .. }) = &line;
+    let (Line::Put { space, .. } | Line::Erase { space, .. } | Line::Count { space, .. }) = &line;
     let space = spaces.entry(space.clone()).or_default();
     match line {
         Line::Put { record, .. } => space.put(record.into()),
         Line::Erase { keys, .. } => space.remove(&keys),
-        Line::Raise { counter, .. } => {
-            space.raise(&counter);
-        }
+        Line::Count { counters, .. } => space.count(counters),
     }
 }
 
@@ -108,8 +131,21 @@ fn check(filter: &Filter<'_>, page: &Page<'_>) -> Result<(), Error> {
     }
 }
 
-/// A lease is for its own key, and a record must fit.
+/// A name must be short enough.
+fn check_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<(), Error> {
+    match names.into_iter().find(|name| name.len() as u64 > LONGEST) {
+        None => Ok(()),
+        Some(name) => Err(Error::new(
+            ErrorKind::TooLarge,
+            format!("a name of {} bytes, and {LONGEST} are the most", name.len()),
+        )),
+    }
+}
+
+/// A lease is for its own key, and a record and its names must fit.
 fn check_put(space: &str, record: &Record, under: Option<&Lease>) -> Result<(), Error> {
+    check_names([space, record.key.as_str()])?;
+    check_names(record.labels.iter().flat_map(|label| [&*label.name, &*label.value]))?;
     if under.is_some_and(|lease| lease.space != space || lease.key != record.key) {
         return Err(Error::new(
             ErrorKind::Unsupported,
@@ -137,36 +173,47 @@ impl Memory for JournalMemory {
         key: &'a str,
         counters: &'a [&'a str],
     ) -> Answer<'a, Found> {
+        Answer::Now(Ok(self
+            .kept()
+            .space(space)
+            .found(key, counters, self.clock.now())))
+    }
+
+    fn enter<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        enter: Enter<'a>,
+    ) -> Answer<'a, Entered> {
+        let now = self.clock.now();
         let mut kept = self.kept();
-        let space = kept.known(space);
-        Answer::Now(Ok(match space {
-            None => Found {
-                record: None,
-                counters: vec![0; counters.len()],
-            },
-            Some(space) => Found {
-                record: space.record(key),
-                counters: counters
-                    .iter()
-                    .map(|counter| space.counter(counter))
-                    .collect(),
-            },
-        }))
+        let place = kept.space(space);
+        let found = place.found(key, enter.counters, now);
+        let answered = enter.stale.is_answered_by(&found);
+        let reserved =
+            (!answered).then(|| place.reserve(space, key, enter.labels, enter.hold, now));
+        Answer::Now(Ok(Entered { found, reserved }))
     }
 
     fn put<'a>(
         &'a self,
         space: &'a str,
         mut record: Record,
-        under: Option<&'a Lease>,
+        lease: Option<&'a Lease>,
+        counters: &'a [(&'a str, u64)],
     ) -> Answer<'a, Put> {
-        if let Err(error) = check_put(space, &record, under) {
+        if let Err(error) = check_put(space, &record, lease) {
             return Answer::Now(Err(error));
         }
         let mut kept = self.kept();
         let now = self.clock.now();
-        if under.is_some_and(|lease| !kept.space(space).holds(lease, now)) {
+        let place = kept.space(space);
+        if lease.is_some_and(|lease| !place.holds(lease)) {
             return Answer::Now(Ok(Put::Overtaken));
+        }
+        let moved = |(counter, value): &(&str, u64)| place.counter(counter) != *value;
+        if let Some(counter) = counters.iter().position(moved) {
+            return Answer::Now(Ok(Put::Outdated { counter }));
         }
         record.labels.sort();
         record.labels.dedup();
@@ -186,7 +233,7 @@ impl Memory for JournalMemory {
             self.changed();
             let space = kept.space(space);
             space.put(record);
-            if let Some(lease) = under {
+            if let Some(lease) = lease {
                 space.release(lease);
             }
             Put::Stored { revision }
@@ -203,16 +250,9 @@ impl Memory for JournalMemory {
         // Reservations die with the process, and with it everybody who could present a lease.
         let now = self.clock.now();
         let mut kept = self.kept();
-        Answer::Now(Ok(
-            match kept.space(space).reserve(key, labels, hold, now) {
-                Ok(fence) => Reserved::Held(Lease {
-                    space: space.to_owned(),
-                    key: key.to_owned(),
-                    fence,
-                }),
-                Err((fence, left)) => Reserved::Busy { fence, left },
-            },
-        ))
+        Answer::Now(Ok(kept
+            .space(space)
+            .reserve(space, key, labels, hold, now)))
     }
 
     fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {
@@ -255,10 +295,10 @@ impl Memory for JournalMemory {
             return Answer::Now(Err(error));
         }
         let mut kept = self.kept();
-        let Some(place) = kept.known(space) else {
-            return Answer::Now(Ok(Batch::default()));
-        };
+        let place = kept.space(space);
         let found = place.find(filter, &page);
+        let revokes = space::reaches_reservations(filter);
+        let raised = place.erased(self.clock.now());
         let keys: Vec<String> = found
             .records
             .iter()
@@ -273,23 +313,59 @@ impl Memory for JournalMemory {
                 return Answer::Now(Err(error));
             }
             self.changed();
+            kept.space(space).remove(&keys);
         }
-        let place = kept.space(space);
-        place.remove(&keys);
-        place.revoke(filter);
+        if revokes {
+            if let Err(error) = self.count(&mut kept, space, vec![(counter::ERASED.into(), raised)]) {
+                return Answer::Now(Err(error));
+            }
+            kept.space(space).revoke(filter);
+        }
         Answer::Now(Ok(found))
     }
 
-    fn raise<'a>(&'a self, space: &'a str, counter: &'a str) -> Answer<'a, u64> {
+    fn add<'a>(
+        &'a self,
+        space: &'a str,
+        additions: &'a [(&'a str, u64)],
+    ) -> Answer<'a, Vec<u64>> {
+        if let Err(error) = check_names(additions.iter().map(|(name, _)| *name)) {
+            return Answer::Now(Err(error));
+        }
         let mut kept = self.kept();
-        let line = Line::Raise {
-            space: space.to_owned(),
-            counter: counter.to_owned(),
-        };
-        Answer::Now(kept.lines.append(&line).map(|()| {
-            self.changed();
-            kept.space(space).raise(counter)
-        }))
+        let mut raised: Vec<(String, u64)> = Vec::new();
+        for (name, by) in additions {
+            // A counter may be given more than once.
+            let earlier = raised.iter().rev().find(|(earlier, _)| earlier == name);
+            let before = match earlier {
+                Some((_, value)) => *value,
+                None => kept.space(space).counter(name),
+            };
+            raised.push(((*name).to_owned(), before.saturating_add(*by).min(MOST)));
+        }
+        let values = raised.iter().map(|(_, value)| *value).collect();
+        Answer::Now(self.count(&mut kept, space, raised).map(|()| values))
+    }
+
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> Answer<'a, u64> {
+        if let Err(error) = check_names([counter]) {
+            return Answer::Now(Err(error));
+        }
+        let mut kept = self.kept();
+        let value = kept.space(space).counter(counter).max(value.min(MOST));
+        let raised = vec![(counter.to_owned(), value)];
+        Answer::Now(self.count(&mut kept, space, raised).map(|()| value))
+    }
+
+    fn counters<'a>(
+        &'a self,
+        space: &'a str,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> Answer<'a, Vec<(String, u64)>> {
+        let mut kept = self.kept();
+        Answer::Now(Ok(kept.space(space).counters(prefix, after, limit)))
     }
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {

@@ -47,12 +47,12 @@ async fn everything_is_there_again_after_opening() {
     let memory = JournalMemory::open(&path, clock.clone()).unwrap();
     for key in ["a", "b", "b", "c"] {
         memory
-            .put(space::USER, record(key), None)
+            .put(space::USER, record(key), None, &[])
             .settle()
             .await
             .unwrap();
     }
-    memory.raise(space::USER, "counter").settle().await.unwrap();
+    memory.add(space::USER, &[("counter", 1)]).settle().await.unwrap();
     memory
         .erase(
             space::USER,
@@ -82,7 +82,7 @@ async fn everything_is_there_again_after_opening() {
         (record("a").value, vec![1])
     );
     let put = again
-        .put(space::USER, record("b"), None)
+        .put(space::USER, record("b"), None, &[])
         .settle()
         .await
         .unwrap();
@@ -97,7 +97,7 @@ async fn a_line_that_a_crash_cut_short_is_as_if_it_had_never_been() {
     let memory = JournalMemory::open(&path, clock.clone()).unwrap();
     for key in ["a", "b"] {
         memory
-            .put(space::USER, record(key), None)
+            .put(space::USER, record(key), None, &[])
             .settle()
             .await
             .unwrap();
@@ -111,7 +111,7 @@ async fn a_line_that_a_crash_cut_short_is_as_if_it_had_never_been() {
         assert!(stored(&again, "a").await.is_some());
         assert!(stored(&again, "b").await.is_none(), "cut at {cut}");
         again
-            .put(space::USER, record("c"), None)
+            .put(space::USER, record("c"), None, &[])
             .settle()
             .await
             .unwrap();

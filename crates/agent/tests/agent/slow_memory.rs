@@ -11,8 +11,8 @@ use std::time::Duration;
 use cachalot_core::ManualClock;
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::{
-    About, Answer, Batch, Error, ErrorKind, Filter, Found, Label, Lease, Memory, Millis, Page, Put,
-    Record, Reserved, Usage,
+    About, Answer, Batch, Enter, Entered, Error, ErrorKind, Filter, Found, Label, Lease, Memory,
+    Millis, Page, Put, Record, Reserved, Usage,
 };
 
 /// What goes wrong with a call.
@@ -139,13 +139,26 @@ impl Memory for SlowMemory {
         self.slowly(move || self.inner.get(space, key, counters))
     }
 
+    fn enter<'a>(&'a self, space: &'a str, key: &'a str, enter: Enter<'a>) -> Answer<'a, Entered> {
+        let entering = async move {
+            let entered = self.inner.enter(space, key, enter).settle().await;
+            let busy = |entered: &Entered| matches!(entered.reserved, Some(Reserved::Busy { .. }));
+            if entered.as_ref().is_ok_and(busy) {
+                self.clock.advance(Duration::from_secs(1));
+            }
+            entered
+        };
+        self.slowly(move || Answer::later(entering))
+    }
+
     fn put<'a>(
         &'a self,
         space: &'a str,
         record: Record,
-        under: Option<&'a Lease>,
+        lease: Option<&'a Lease>,
+        counters: &'a [(&'a str, u64)],
     ) -> Answer<'a, Put> {
-        self.slowly(move || self.inner.put(space, record, under))
+        self.slowly(move || self.inner.put(space, record, lease, counters))
     }
 
     fn reserve<'a>(
@@ -191,8 +204,22 @@ impl Memory for SlowMemory {
         self.slowly(move || self.inner.erase(space, filter, page))
     }
 
-    fn raise<'a>(&'a self, space: &'a str, counter: &'a str) -> Answer<'a, u64> {
-        self.slowly(move || self.inner.raise(space, counter))
+    fn add<'a>(&'a self, space: &'a str, additions: &'a [(&'a str, u64)]) -> Answer<'a, Vec<u64>> {
+        self.slowly(move || self.inner.add(space, additions))
+    }
+
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> Answer<'a, u64> {
+        self.slowly(move || self.inner.raise_to(space, counter, value))
+    }
+
+    fn counters<'a>(
+        &'a self,
+        space: &'a str,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> Answer<'a, Vec<(String, u64)>> {
+        self.slowly(move || self.inner.counters(space, prefix, after, limit))
     }
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {

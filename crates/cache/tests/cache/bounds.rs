@@ -172,7 +172,7 @@ async fn an_entry_in_the_front_is_served_without_asking_the_memory() {
     let here = Making::over(memory.clone(), &clock).make();
     fill(&here, 0..1, "x").await;
     here.ask(&Question::number(0), &Policy::default(), "").await;
-    let before = memory.count(Op::Get);
+    let before = memory.count(Op::Enter);
     for _ in 0..100 {
         assert_eq!(
             here.ask(&Question::number(0), &Policy::default(), "")
@@ -181,12 +181,12 @@ async fn an_entry_in_the_front_is_served_without_asking_the_memory() {
             How::Hit
         );
     }
-    assert_eq!(memory.count(Op::Get), before);
+    assert_eq!(memory.count(Op::Enter), before);
 
     let memory = Arc::new(Double::over(in_process(&clock)).without_stamps());
     let here = Making::over(memory.clone(), &clock).make();
     fill(&here, 0..1, "x").await;
-    let before = memory.count(Op::Get);
+    let before = memory.count(Op::Enter);
     for _ in 0..100 {
         assert_eq!(
             here.ask(&Question::number(0), &Policy::default(), "")
@@ -196,7 +196,7 @@ async fn an_entry_in_the_front_is_served_without_asking_the_memory() {
         );
     }
     assert_eq!(
-        memory.count(Op::Get),
+        memory.count(Op::Enter),
         before + 100,
         "without stamps there is no front"
     );

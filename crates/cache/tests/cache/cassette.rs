@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_cache::{
-    CassetteError, Exported, Filter, How, Observation, Policy, Product, Reason, Stored,
+    CassetteError, Exported, Filter, How, Listed, Observation, Policy, Product, Reason, Stored,
 };
 use cachalot_core::{Canonical, Cost, DigestKey, Seals, Spend};
 use cachalot_memory::Label;
@@ -34,17 +34,16 @@ async fn refused(cassette: &[u8]) -> (u64, String) {
 /// An entry in every respect, to compare.
 async fn described(stored: Stored) -> String {
     let body = stored.body.whole().await.unwrap();
-    let Stored {
+    let Listed {
         key,
         kind,
         scope,
         name,
         provenance,
         expired,
-        body: _,
         bytes,
         spent,
-    } = stored;
+    } = stored.listed;
     let cachalot_cache::Provenance {
         created,
         expires,
@@ -61,11 +60,13 @@ async fn described(stored: Stored) -> String {
 async fn all(here: &Setting) -> Vec<String> {
     let mut found = Vec::new();
     here.cache
-        .each(&Filter::default(), |stored| found.push(stored))
+        .each(&Filter::default(), |listed| found.push(listed))
         .await
         .unwrap();
     let mut shown = Vec::new();
-    for stored in found {
+    for listed in found {
+        let stored = here.cache.peek(&listed.key).await.unwrap().unwrap();
+        assert_eq!(stored.listed, listed);
         shown.push(described(stored).await);
     }
     shown

@@ -51,7 +51,7 @@ async fn replace(memory: &Arc<dyn Memory>, record: &Record, value: Vec<u8>) {
         ..record.clone()
     };
     memory
-        .put(space::CACHE, record, None)
+        .put(space::CACHE, record, None, &[])
         .settle()
         .await
         .unwrap();

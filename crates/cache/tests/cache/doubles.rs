@@ -1,19 +1,21 @@
 //! A memory in front of another that fails, hangs, is slow, and counts, as a test tells it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cachalot_core::Millis;
 use cachalot_memory::{
-    About, Answer, Batch, Error, ErrorKind, Filter, Found, Label, Lease, Memory, Page, Put, Record,
-    Reserved, Usage,
+    About, Answer, Batch, Enter, Entered, Error, ErrorKind, Filter, Found, Label, Lease, Memory,
+    Page, Put, Record, Reserved, Usage, Values,
 };
 
 /// What a memory can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
     Get,
+    Enter,
     Put,
     Reserve,
     Renew,
@@ -32,6 +34,8 @@ pub(crate) enum Fate {
     Fail,
     Hang,
     Slow(Duration),
+    /// It is done at once, and answered late.
+    Late(Duration),
 }
 
 type Script = Box<dyn Fn(Op) -> Fate + Send + Sync>;
@@ -42,6 +46,8 @@ pub(crate) struct Double {
     stamps: bool,
     script: Mutex<Script>,
     counts: Mutex<HashMap<Op, usize>>,
+    /// Bytes of values that were read by pages.
+    paged: AtomicU64,
 }
 
 impl Double {
@@ -54,6 +60,7 @@ impl Double {
             stamps: true,
             script: Mutex::new(Box::new(|_| Fate::Pass)),
             counts: Mutex::default(),
+            paged: AtomicU64::new(0),
         }
     }
 
@@ -68,6 +75,11 @@ impl Double {
         self
     }
 
+    pub(crate) fn with_names_of(mut self, longest: u64) -> Self {
+        self.about.longest_name = longest;
+        self
+    }
+
     pub(crate) fn without_stamps(mut self) -> Self {
         self.stamps = false;
         self
@@ -75,6 +87,25 @@ impl Double {
 
     pub(crate) fn now(&self, script: impl Fn(Op) -> Fate + Send + Sync + 'static) {
         *self.script.lock().unwrap() = Box::new(script);
+    }
+
+    /// How many bytes of values pages have asked for, at least, so far.
+    pub(crate) fn paged(&self) -> u64 {
+        self.paged.load(Ordering::SeqCst)
+    }
+
+    fn note_page(&self, page: Page<'_>) {
+        let bytes = match page.values {
+            Values::None => 0,
+            Values::First(bytes) => u64::from(bytes),
+            Values::All => u64::MAX / 1_000,
+        };
+        self.paged.fetch_add(bytes, Ordering::SeqCst);
+    }
+
+    /// How many requests there were of any kind.
+    pub(crate) fn counted(&self) -> HashMap<Op, usize> {
+        self.counts.lock().unwrap().clone()
     }
 
     pub(crate) fn count(&self, op: Op) -> usize {
@@ -95,6 +126,11 @@ impl Double {
                 format!("no {op:?} today"),
             ))),
             Fate::Hang => Answer::later(std::future::pending()),
+            Fate::Late(by) => Answer::later(async move {
+                let answer = inner().settle().await;
+                tokio::time::sleep(by).await;
+                answer
+            }),
             Fate::Slow(by) => Answer::later(async move {
                 tokio::time::sleep(by).await;
                 inner().settle().await
@@ -117,13 +153,20 @@ impl Memory for Double {
         self.answer(Op::Get, move || self.inner.get(space, key, counters))
     }
 
+    fn enter<'a>(&'a self, space: &'a str, key: &'a str, enter: Enter<'a>) -> Answer<'a, Entered> {
+        self.answer(Op::Enter, move || self.inner.enter(space, key, enter))
+    }
+
     fn put<'a>(
         &'a self,
         space: &'a str,
         record: Record,
-        under: Option<&'a Lease>,
+        lease: Option<&'a Lease>,
+        counters: &'a [(&'a str, u64)],
     ) -> Answer<'a, Put> {
-        self.answer(Op::Put, move || self.inner.put(space, record, under))
+        self.answer(Op::Put, move || {
+            self.inner.put(space, record, lease, counters)
+        })
     }
 
     fn reserve<'a>(
@@ -152,6 +195,7 @@ impl Memory for Double {
         filter: &'a Filter<'a>,
         page: Page<'a>,
     ) -> Answer<'a, Batch> {
+        self.note_page(page);
         self.answer(Op::Find, move || self.inner.find(space, filter, page))
     }
 
@@ -161,11 +205,30 @@ impl Memory for Double {
         filter: &'a Filter<'a>,
         page: Page<'a>,
     ) -> Answer<'a, Batch> {
+        self.note_page(page);
         self.answer(Op::Erase, move || self.inner.erase(space, filter, page))
     }
 
-    fn raise<'a>(&'a self, space: &'a str, counter: &'a str) -> Answer<'a, u64> {
-        self.answer(Op::Raise, move || self.inner.raise(space, counter))
+    fn add<'a>(&'a self, space: &'a str, additions: &'a [(&'a str, u64)]) -> Answer<'a, Vec<u64>> {
+        self.answer(Op::Raise, move || self.inner.add(space, additions))
+    }
+
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> Answer<'a, u64> {
+        self.answer(Op::Raise, move || {
+            self.inner.raise_to(space, counter, value)
+        })
+    }
+
+    fn counters<'a>(
+        &'a self,
+        space: &'a str,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> Answer<'a, Vec<(String, u64)>> {
+        self.answer(Op::Find, move || {
+            self.inner.counters(space, prefix, after, limit)
+        })
     }
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {

@@ -234,7 +234,7 @@ async fn other_spaces_are_not_touched() {
         updated: 0,
     };
     memory
-        .put(space::USER, record, None)
+        .put(space::USER, record, None, &[])
         .settle()
         .await
         .unwrap();

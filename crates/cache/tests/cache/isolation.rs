@@ -95,7 +95,7 @@ async fn an_entry_that_lies_under_the_key_of_another_call_is_not_served() {
             ..theirs
         };
         memory
-            .put(space::CACHE, moved, None)
+            .put(space::CACHE, moved, None, &[])
             .settle()
             .await
             .unwrap();

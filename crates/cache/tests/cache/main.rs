@@ -15,6 +15,7 @@ mod modes;
 mod orphans;
 mod payments;
 mod processes;
+mod round_trips;
 mod secrets;
 mod setting;
 mod single_flight;

@@ -417,6 +417,7 @@ async fn labels_come_from_the_policy_and_from_the_product() {
         .unwrap()
         .unwrap();
     let tags: Vec<_> = stored
+        .listed
         .provenance
         .labels
         .iter()
@@ -470,11 +471,15 @@ async fn peek_counts_as_no_call_and_shows_what_is_expired() {
     for expired in [false, true] {
         let stored = here.cache.peek(&question.key()).await.unwrap().unwrap();
         assert_eq!(
-            (stored.expired, stored.bytes, stored.key),
+            (
+                stored.listed.expired,
+                stored.listed.bytes,
+                stored.listed.key
+            ),
             (expired, 1, question.key())
         );
         assert_eq!(
-            (stored.name.as_str(), stored.scope.as_str()),
+            (stored.listed.name.as_str(), stored.listed.scope.as_str()),
             ("file.read", "agent:tester")
         );
         assert_eq!(&stored.body.whole().await.unwrap()[..], b"x");

@@ -220,7 +220,7 @@ fn what_was_stored_before_a_kill_is_there_after_it() {
             for number in &stored {
                 let there = cache.peek(&Question::number(*number).key()).await.unwrap();
                 assert_eq!(
-                    there.expect("it was said to be stored").bytes,
+                    there.expect("it was said to be stored").listed.bytes,
                     *number as u64
                 );
             }

@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use cachalot_cache::{
-    Bounds, Cache, CassetteError, Criterion, Filter, HANDLE_LABEL, Key, Kind, Scope, Stored, Totals,
+    Bounds, Cache, CassetteError, Criterion, Filter, HANDLE_LABEL, Key, Kind, Listed, Scope, Totals,
 };
 use cachalot_core::clock::iso8601;
 use cachalot_memory::Label;
@@ -308,16 +308,16 @@ fn kind(named: arguments::Kind) -> Kind {
     }
 }
 
-fn handle(stored: &Stored) -> Option<&str> {
-    let labels = &stored.provenance.labels;
+fn handle(listed: &Listed) -> Option<&str> {
+    let labels = &listed.provenance.labels;
     labels
         .iter()
         .find(|label| label.name == HANDLE_LABEL)
         .map(|label| label.value.as_str())
 }
 
-fn described(stored: &Stored) -> Value {
-    let tags: Vec<&str> = stored
+fn described(listed: &Listed) -> Value {
+    let tags: Vec<&str> = listed
         .provenance
         .labels
         .iter()
@@ -325,16 +325,16 @@ fn described(stored: &Stored) -> Value {
         .map(|label| label.value.as_str())
         .collect();
     json!({
-        "handle": handle(stored),
-        "key": stored.key.to_string(),
-        "kind": stored.kind.as_str(),
-        "name": stored.name,
-        "scope": stored.scope,
-        "created": iso8601(stored.provenance.created),
-        "expires": stored.provenance.expires.map(iso8601),
-        "expired": stored.expired,
-        "bytes": stored.bytes,
-        "paid_ms": stored.spent.time.as_secs_f64() * 1_000.0,
+        "handle": handle(listed),
+        "key": listed.key.to_string(),
+        "kind": listed.kind.as_str(),
+        "name": listed.name,
+        "scope": listed.scope,
+        "created": iso8601(listed.provenance.created),
+        "expires": listed.provenance.expires.map(iso8601),
+        "expired": listed.expired,
+        "bytes": listed.bytes,
+        "paid_ms": listed.spent.time.as_secs_f64() * 1_000.0,
         "tags": tags,
     })
 }
@@ -351,7 +351,7 @@ async fn get(cache: &Cache, key: &str, scopes: &[Scope], as_json: bool) -> Resul
     let value: Value = serde_json::from_slice(&bytes)
         .map_err(|error| Trouble::failed(format!("the entry is no JSON: {error}")))?;
     if as_json {
-        let mut described = described(&stored);
+        let mut described = described(&stored.listed);
         described["value"] = value;
         return render::json(&described);
     }
@@ -371,8 +371,8 @@ async fn absent(cache: &Cache, key: &str) -> Result<Trouble> {
     let mut others: Vec<String> = Vec::new();
     if key.parse::<Key>().is_err() {
         cache
-            .each(&under(key), |stored| {
-                others.push(format!("{} ({})", stored.key, stored.scope));
+            .each(&under(key), |listed| {
+                others.push(format!("{} ({})", listed.key, listed.scope));
             })
             .await
             .map_err(Trouble::failed)?;
@@ -389,11 +389,11 @@ async fn absent(cache: &Cache, key: &str) -> Result<Trouble> {
 
 async fn ls(cache: &Cache, which: &Which, as_json: bool) -> Result<()> {
     let mut entries = Vec::new();
-    let collect = |stored: Stored| {
+    let collect = |listed: Listed| {
         entries.push(if as_json {
-            described(&stored)
+            described(&listed)
         } else {
-            Value::from(line(&stored))
+            Value::from(line(&listed))
         });
     };
     cache
@@ -417,20 +417,20 @@ async fn ls(cache: &Cache, which: &Which, as_json: bool) -> Result<()> {
     render::out(&render::table::columns(&rows))
 }
 
-fn line(stored: &Stored) -> Vec<String> {
-    let expires = match (stored.expired, stored.provenance.expires) {
+fn line(listed: &Listed) -> Vec<String> {
+    let expires = match (listed.expired, listed.provenance.expires) {
         (true, _) => "expired".to_owned(),
         (false, Some(at)) => format!("until {}", iso8601(at)),
         (false, None) => "for ever".to_owned(),
     };
-    let name = handle(stored).map_or_else(
-        || format!("{}:{} {}", stored.kind.as_str(), stored.name, stored.key),
+    let name = handle(listed).map_or_else(
+        || format!("{}:{} {}", listed.kind.as_str(), listed.name, listed.key),
         ToOwned::to_owned,
     );
     vec![
         name,
-        render::bytes(stored.bytes),
-        render::time(stored.spent.time),
+        render::bytes(listed.bytes),
+        render::time(listed.spent.time),
         expires,
     ]
 }

@@ -98,7 +98,7 @@ impl FlatFile for Flat {
             revision: 0,
             updated: 0,
         };
-        let put = self.0.put(SPACE, record, None).settle().await;
+        let put = self.0.put(SPACE, record, None, &[]).settle().await;
         put.map(|_| ()).map_err(|error| error.to_string())
     }
 

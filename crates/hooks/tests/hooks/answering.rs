@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cachalot_cache::{Cache, Filter as Entries, Row, Stored, Witness};
+use cachalot_cache::{Cache, Filter as Entries, Listed, Row, Witness};
 use cachalot_core::tree::{self, Node};
 use cachalot_core::{Cost, Digest, ManualClock, Millis, Problem, Spend, Witnesses};
 use cachalot_hooks::builtin::cache_response::CacheResponse;
@@ -297,7 +297,7 @@ impl World {
     }
 
     /// The entries of turns.
-    pub(crate) async fn entries(&self) -> Vec<Stored> {
+    pub(crate) async fn entries(&self) -> Vec<Listed> {
         let mut found = Vec::new();
         let listed = self
             .cache

@@ -1,17 +1,15 @@
 //! Counters.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{SPACE, Subject, erase, put, record};
-use crate::Filter;
+use super::{SPACE, Subject, erase, get, lease, put, raise, record};
+use crate::{Filter, Order, Page, Put, counter};
 
 /// From nothing, by one.
 pub async fn counters_count(subject: Subject) {
     for expected in 1..=5 {
-        assert_eq!(
-            subject.other().raise(SPACE, "one").settle().await.unwrap(),
-            expected
-        );
+        assert_eq!(raise(&**subject.other(), SPACE, "one").await, expected);
         assert_eq!(
             subject
                 .memory
@@ -23,19 +21,8 @@ pub async fn counters_count(subject: Subject) {
             [expected]
         );
     }
-    assert_eq!(
-        subject.memory.raise(SPACE, "On%").settle().await.unwrap(),
-        1
-    );
-    assert_eq!(
-        subject
-            .memory
-            .raise("elsewhere", "one")
-            .settle()
-            .await
-            .unwrap(),
-        1
-    );
+    assert_eq!(raise(&*subject.memory, SPACE, "On%").await, 1);
+    assert_eq!(raise(&*subject.memory, "elsewhere", "one").await, 1);
 }
 
 /// In the order asked for, as often as asked for, with or without a record.
@@ -44,7 +31,7 @@ pub async fn counters_come_with_the_record(subject: Subject) {
     put(memory, SPACE, record("key")).await;
     for (name, times) in [("a", 1), ("b", 2), ("c", 3)] {
         for _ in 0..times {
-            memory.raise(SPACE, name).settle().await.unwrap();
+            raise(memory, SPACE, name).await;
         }
     }
     let asked = ["c", "never", "a", "c", "b"];
@@ -54,7 +41,7 @@ pub async fn counters_come_with_the_record(subject: Subject) {
         assert_eq!(found.counters, [3, 0, 1, 3, 2]);
     }
     let many: Vec<String> = (0..100).map(|number| format!("counter {number}")).collect();
-    memory.raise(SPACE, &many[42]).settle().await.unwrap();
+    raise(memory, SPACE, &many[42]).await;
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let found = memory.get(SPACE, "key", &many).settle().await.unwrap();
     assert_eq!(
@@ -71,9 +58,9 @@ pub async fn counters_come_with_the_record(subject: Subject) {
 pub async fn counters_survive_an_erase(subject: Subject) {
     let memory = &*subject.memory;
     put(memory, SPACE, record("key")).await;
-    memory.raise(SPACE, "key").settle().await.unwrap();
+    raise(memory, SPACE, "key").await;
     assert_eq!(erase(memory, SPACE, Filter::default()).await, ["key"]);
-    assert_eq!(memory.raise(SPACE, "key").settle().await.unwrap(), 2);
+    assert_eq!(raise(memory, SPACE, "key").await, 2);
 }
 
 /// Sixteen tasks: every value is returned once.
@@ -88,7 +75,7 @@ pub async fn concurrent_raises_are_all_counted(subject: Subject) {
             tokio::spawn(async move {
                 let mut values = Vec::new();
                 for _ in 0..10 {
-                    values.push(memory.raise(SPACE, "counter").settle().await.unwrap());
+                    values.push(raise(&*memory, SPACE, "counter").await);
                 }
                 values
             })
@@ -100,4 +87,151 @@ pub async fn concurrent_raises_are_all_counted(subject: Subject) {
     }
     values.sort_unstable();
     assert_eq!(values, (1..=160).collect::<Vec<u64>>());
+}
+
+/// In one step, in the order given, each as often as it is given.
+pub async fn several_are_raised_together(subject: Subject) {
+    let memory = &*subject.memory;
+    let raised = memory.add(SPACE, &[("a", 1), ("b", 5), ("a", 2)]);
+    assert_eq!(raised.settle().await.unwrap(), [1, 5, 3]);
+    let raised = memory.add(SPACE, &[("a", 0), ("b", u64::MAX)]);
+    assert_eq!(raised.settle().await.unwrap(), [3, i64::MAX as u64]);
+    assert_eq!(raise(memory, SPACE, "b").await, i64::MAX as u64);
+    let none = memory.add(SPACE, &[]);
+    assert_eq!(none.settle().await.unwrap(), [0u64; 0]);
+    let found = subject.other().get(SPACE, "", &["a", "b"]);
+    assert_eq!(found.settle().await.unwrap().counters, [3, i64::MAX as u64]);
+}
+
+/// Never lowered.
+pub async fn a_counter_is_raised_to_a_value(subject: Subject) {
+    let memory = &*subject.memory;
+    for (value, expected) in [(5, 5), (3, 5), (5, 5), (9, 9)] {
+        let raised = memory.raise_to(SPACE, "counter", value);
+        assert_eq!(raised.settle().await.unwrap(), expected);
+    }
+    assert_eq!(raise(memory, SPACE, "counter").await, 10);
+    let raised = memory.raise_to(SPACE, "other", 0);
+    assert_eq!(raised.settle().await.unwrap(), 0);
+}
+
+/// By the beginning of their names, page by page, those of one space.
+pub async fn counters_are_listed(subject: Subject) {
+    let memory = &*subject.memory;
+    for (name, value) in [("b:2", 2), ("b:1", 1), ("a", 7), ("b%", 3), ("c", 4)] {
+        memory.add(SPACE, &[(name, value)]).settle().await.unwrap();
+    }
+    raise(memory, "elsewhere", "b:9").await;
+    let listed = async |prefix: &str, after: Option<&str>, limit| {
+        let listed = subject.other().counters(SPACE, prefix, after, limit);
+        listed.settle().await.unwrap()
+    };
+    let named = |names: &[(&str, u64)]| -> Vec<(String, u64)> {
+        names
+            .iter()
+            .map(|&(name, value)| (name.to_owned(), value))
+            .collect()
+    };
+    assert_eq!(
+        listed("", None, 9).await,
+        named(&[("a", 7), ("b%", 3), ("b:1", 1), ("b:2", 2), ("c", 4)])
+    );
+    assert_eq!(
+        listed("b:", None, 9).await,
+        named(&[("b:1", 1), ("b:2", 2)])
+    );
+    assert_eq!(listed("b:", None, 1).await, named(&[("b:1", 1)]));
+    assert_eq!(listed("b:", Some("b:1"), 9).await, named(&[("b:2", 2)]));
+    assert_eq!(listed("b:", Some("a"), 1).await, named(&[("b:1", 1)]));
+    assert_eq!(listed("b:", Some("c"), 9).await, []);
+    assert_eq!(listed("", None, 0).await, []);
+}
+
+/// A counter that moved refuses the store, with or without a lease, which stays.
+pub async fn a_store_depends_on_counters(subject: Subject) {
+    let memory = &*subject.memory;
+    raise(memory, SPACE, "a").await;
+    let store = async |lease: Option<&_>, counters: &[(&str, u64)]| {
+        let stored = memory.put(SPACE, record("key"), lease, counters);
+        stored.settle().await.unwrap()
+    };
+    assert_eq!(
+        store(None, &[("b", 0), ("a", 0)]).await,
+        Put::Outdated { counter: 1 }
+    );
+    assert_eq!(get(memory, SPACE, "key").await, None);
+    assert_eq!(
+        store(None, &[("a", 1), ("b", 0)]).await,
+        Put::Stored { revision: 1 }
+    );
+    if !memory.about().reservations {
+        return;
+    }
+    let held = lease(memory, "key", Duration::from_secs(60)).await;
+    raise(&**subject.other(), SPACE, "b").await;
+    assert_eq!(
+        store(Some(&held), &[("a", 1), ("b", 0)]).await,
+        Put::Outdated { counter: 1 }
+    );
+    assert_eq!(
+        store(Some(&held), &[("a", 1), ("b", 1)]).await,
+        Put::Stored { revision: 2 }
+    );
+    assert_eq!(store(Some(&held), &[("b", 0)]).await, Put::Overtaken);
+}
+
+/// Strictly, to at least the memory's time, whether anything matched or not; a sweep and an eviction do
+/// not.
+pub async fn an_erase_raises_its_counter(subject: Subject) {
+    let memory = &*subject.memory;
+    let read = async || {
+        let found = memory.get(SPACE, "", &[counter::ERASED]);
+        let found = found.settle().await.unwrap();
+        (found.counters[0], found.now)
+    };
+    assert_eq!(read().await.0, 0);
+    let mut last = 0;
+    for round in 0..4 {
+        let order = if round % 2 == 0 {
+            Order::Key
+        } else {
+            Order::Newest
+        };
+        let filter = Filter {
+            order,
+            ..Filter::default()
+        };
+        let erased = subject.other().erase(SPACE, &filter, Page::keys(round));
+        erased.settle().await.unwrap();
+        let (erased, now) = read().await;
+        assert!(erased > last, "{erased} after {last}");
+        assert!(erased >= now as u64, "{erased} at {now}");
+        last = erased;
+        if round == 2 {
+            subject.pass(Duration::from_secs(60));
+        }
+    }
+    for filter in [
+        Filter {
+            expired_before: Some(i64::MAX),
+            ..Filter::default()
+        },
+        Filter {
+            order: Order::Coldest,
+            ..Filter::default()
+        },
+        Filter {
+            order: Order::Expiry,
+            ..Filter::default()
+        },
+    ] {
+        memory
+            .erase(SPACE, &filter, Page::keys(9))
+            .settle()
+            .await
+            .unwrap();
+        assert_eq!(read().await.0, last, "{filter:?}");
+    }
+    let elsewhere = memory.get("elsewhere", "", &[counter::ERASED]);
+    assert_eq!(elsewhere.settle().await.unwrap().counters, [0]);
 }

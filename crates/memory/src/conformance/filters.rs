@@ -167,6 +167,64 @@ pub async fn by_the_beginning_of_a_label(subject: Subject) {
     assert_eq!(keys(memory, SPACE, Filter::default()).await, ["c", "d"]);
 }
 
+/// A `*` anywhere, alone and with other criteria; everything else is literal.
+pub async fn by_a_glob(subject: Subject) {
+    let memory = &*subject.memory;
+    for (key, handle) in [
+        ("a", "cache:a:x:1"),
+        ("b", "cache:a:y:1"),
+        ("c", "cache:b:x:1"),
+        ("d", "cache%a"),
+        ("e", "cache*"),
+    ] {
+        put(
+            memory,
+            SPACE,
+            labelled(key, &[("handle", handle), ("tag", key)]),
+        )
+        .await;
+    }
+    let glob = |pattern| Match::Glob {
+        name: "handle",
+        pattern,
+    };
+    for (pattern, expected) in [
+        ("*", &["a", "b", "c", "d", "e"][..]),
+        ("cache:a:*", &["a", "b"]),
+        ("*:x:*", &["a", "c"]),
+        ("cache:*:1", &["a", "b", "c"]),
+        ("cache:a:x:1", &["a"]),
+        ("cache:a", &[]),
+        ("cache%*", &["d"]),
+        ("cache*", &["a", "b", "c", "d", "e"]),
+        ("Cache*", &[]),
+        ("cache_a", &[]),
+        ("", &[]),
+    ] {
+        assert_eq!(
+            keys(memory, SPACE, labels(&[glob(pattern)])).await,
+            expected,
+            "{pattern}"
+        );
+        let both = [glob(pattern), is("tag", "a")];
+        let found = keys(memory, SPACE, labels(&both)).await;
+        assert_eq!(
+            found,
+            expected
+                .iter()
+                .filter(|key| **key == "a")
+                .copied()
+                .collect::<Vec<_>>()
+        );
+    }
+    let erased = erase(&**subject.other(), SPACE, labels(&[glob("*:x:*")])).await;
+    assert_eq!(erased, ["a", "c"]);
+    assert_eq!(
+        keys(memory, SPACE, Filter::default()).await,
+        ["b", "d", "e"]
+    );
+}
+
 /// Strictly before; what never expires has not.
 pub async fn by_expiry(subject: Subject) {
     let memory = &*subject.memory;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{SPACE, Subject, expiring, get, is, keys, labelled, prefix, put, record, starts};
-use crate::{Batch, ErrorKind, Filter, Label, Memory, Order, Page};
+use crate::{Batch, ErrorKind, Filter, Label, Memory, Order, Page, Values};
 
 /// All keys, page by page.
 async fn walk(memory: &dyn Memory, filter: &Filter<'_>, limit: u32) -> Vec<String> {
@@ -13,9 +13,10 @@ async fn walk(memory: &dyn Memory, filter: &Filter<'_>, limit: u32) -> Vec<Strin
         let page = Page {
             after: after.as_deref(),
             limit,
-            values: false,
+            labels: false,
+            values: Values::None,
         };
-        let Batch { records, next } = memory.find(SPACE, filter, page).settle().await.unwrap();
+        let Batch { records, next, .. } = memory.find(SPACE, filter, page).settle().await.unwrap();
         assert!(records.len() <= limit as usize);
         all.extend(records.into_iter().map(|record| record.key));
         match next {
@@ -47,7 +48,8 @@ pub async fn pages_are_complete(subject: Subject) {
     let page = Page {
         after: Some("a"),
         limit: 2,
-        values: false,
+        labels: false,
+        values: Values::None,
     };
     assert_eq!(
         memory
@@ -62,7 +64,8 @@ pub async fn pages_are_complete(subject: Subject) {
     let page = Page {
         after: Some("z"),
         limit: 2,
-        values: false,
+        labels: false,
+        values: Values::None,
     };
     assert_eq!(
         memory
@@ -141,7 +144,8 @@ pub async fn pages_stay_complete_while_records_come_and_go(subject: Subject) {
             let page = Page {
                 after: after.as_deref(),
                 limit: 5,
-                values: false,
+                labels: false,
+                values: Values::None,
             };
             let batch = memory.find(SPACE, &filter, page).settle().await.unwrap();
             seen.extend(batch.records.into_iter().map(|record| record.key));
@@ -212,6 +216,53 @@ pub async fn keys_only(subject: Subject) {
     }
 }
 
+/// The size of the value is known without it.
+pub async fn labels_without_values(subject: Subject) {
+    let memory = &*subject.memory;
+    put(memory, SPACE, labelled("key", &[("tag", "x")])).await;
+    let full = get(memory, SPACE, "key").await.unwrap();
+    let size = full.value.len() as u64;
+    let filter = Filter::default();
+    for page in [Page::labels(5), Page::keys(5), Page::first(5)] {
+        let batch = memory.find(SPACE, &filter, page).settle().await.unwrap();
+        assert_eq!(batch.sizes, [size]);
+        let expected = if page.labels { &full.labels[..] } else { &[] };
+        assert_eq!(batch.records[0].labels, expected);
+        let whole = page.values == Values::All;
+        assert_eq!(batch.records[0].value.is_empty(), !whole);
+    }
+    let erased = memory.erase(SPACE, &filter, Page::labels(5));
+    let erased = erased.settle().await.unwrap();
+    assert_eq!(
+        (&erased.records[0].labels, &erased.sizes),
+        (&full.labels, &vec![size])
+    );
+    assert!(erased.records[0].value.is_empty());
+}
+
+/// At least as much as asked for, of values of all sizes.
+pub async fn beginnings_of_values(subject: Subject) {
+    let memory = &*subject.memory;
+    for size in [0usize, 1, 100, 101, 3_000_000] {
+        let value: bytes::Bytes = (0..size).map(|at| (at % 251) as u8).collect();
+        let stored = crate::Record {
+            value: value.clone(),
+            ..record("key")
+        };
+        put(memory, SPACE, stored).await;
+        let page = Page {
+            values: Values::First(100),
+            ..Page::keys(1)
+        };
+        let filter = Filter::default();
+        let batch = memory.find(SPACE, &filter, page).settle().await.unwrap();
+        assert_eq!(batch.sizes, [size as u64]);
+        let found = &batch.records[0].value;
+        assert!(found.len() >= size.min(100));
+        assert_eq!(found[..], value[..found.len()]);
+    }
+}
+
 /// A limit of nothing finds and erases nothing.
 pub async fn nothing_is_a_page_too(subject: Subject) {
     let memory = &*subject.memory;
@@ -219,7 +270,8 @@ pub async fn nothing_is_a_page_too(subject: Subject) {
     let nothing = Page {
         after: None,
         limit: 0,
-        values: true,
+        labels: true,
+        values: Values::All,
     };
     assert_eq!(
         memory
@@ -252,7 +304,8 @@ pub async fn a_cursor_works_in_key_order_only(subject: Subject) {
         let page = Page {
             after: Some("a"),
             limit: 5,
-            values: true,
+            labels: true,
+            values: Values::All,
         };
         assert_eq!(
             memory
@@ -329,7 +382,8 @@ pub async fn an_erase_goes_page_by_page(subject: Subject) {
             let page = Page {
                 after: after.as_deref().filter(|_| with_cursor),
                 limit: 10,
-                values: false,
+                labels: false,
+                values: Values::None,
             };
             let batch = memory
                 .erase(SPACE, &prefix("key:"), page)

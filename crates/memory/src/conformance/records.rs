@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{SPACE, Subject, erase, expiring, get, labelled, prefix, put, record, sorted};
-use crate::{Filter, Found, Label, Page, Record, Usage};
+use super::{SPACE, Subject, erase, expiring, get, labelled, prefix, put, raise, record, sorted};
+use crate::{ErrorKind, Filter, Found, Label, Page, Record, Usage};
 
 /// Names that mean something to some language somewhere.
 pub(super) const ODD: &[&str] = &[
@@ -60,7 +60,8 @@ pub async fn a_space_that_was_never_written_is_empty(subject: Subject) {
         found,
         Found {
             record: None,
-            counters: vec![0, 0]
+            counters: vec![0, 0],
+            now: found.now,
         }
     );
     let filter = Filter::default();
@@ -204,10 +205,11 @@ pub async fn any_text_is_a_key_and_a_label(subject: Subject) {
     }
 }
 
-/// Eight kilobytes, different only at the end.
+/// Eight kilobytes if the memory takes them, different only at the end.
 pub async fn long_keys(subject: Subject) {
     let memory = &*subject.memory;
-    let long = "k".repeat(8191);
+    let length = memory.about().longest_name.min(8192) as usize - 1;
+    let long = "k".repeat(length);
     for end in ["a", "b"] {
         let key = format!("{long}{end}");
         put(memory, SPACE, labelled(&key, &[("tag", &key)])).await;
@@ -281,7 +283,7 @@ pub async fn spaces_are_apart(subject: Subject) {
         },
     )
     .await;
-    memory.raise("one", "key").settle().await.unwrap();
+    raise(memory, "one", "key").await;
     assert_eq!(
         memory
             .get("two", "key", &["key"])
@@ -395,7 +397,7 @@ pub async fn usage_is_what_is_there(subject: Subject) {
             bytes: 10
         }
     );
-    memory.raise(SPACE, "counter").settle().await.unwrap();
+    raise(memory, SPACE, "counter").await;
     memory
         .touch(SPACE, &[("key", i64::MAX), ("unknown", 5)])
         .settle()
@@ -449,4 +451,90 @@ pub async fn concurrent_stores_are_all_counted(subject: Subject) {
         subject.memory.usage(SPACE).settle().await.unwrap().records,
         161
     );
+}
+
+/// As it goes on, with and without a record, counters and a space.
+pub async fn a_read_tells_the_time(subject: Subject) {
+    let memory = &*subject.memory;
+    put(memory, SPACE, record("key")).await;
+    let time = async |space: &str, key: &str, counters: &[&str]| {
+        let found = subject.other().get(space, key, counters);
+        found.settle().await.unwrap().now
+    };
+    let stored = get(memory, SPACE, "key").await.unwrap().updated;
+    let before = time(SPACE, "key", &[]).await;
+    assert!(before >= stored && before < stored + 60_000);
+    subject.pass(Duration::from_secs(3600));
+    for now in [
+        time(SPACE, "key", &[]).await,
+        time(SPACE, "none", &["a"]).await,
+        time("nowhere", "key", &["a"]).await,
+    ] {
+        assert!(now >= before + 3_600_000, "{now} an hour after {before}");
+        assert!(now < before + 7_200_000, "{now} an hour after {before}");
+    }
+}
+
+/// Nothing is stored under a part of a name.
+pub async fn names_that_are_too_long_are_refused(subject: Subject) {
+    let memory = &*subject.memory;
+    let longest = memory.about().longest_name;
+    // A longer one would not fit into the machine either.
+    if longest > 1 << 20 {
+        return;
+    }
+    let long = "n".repeat(longest as usize + 1);
+    for record in [
+        record(&long),
+        labelled("key", &[("tag", &long)]),
+        labelled("key", &[(&long, "x")]),
+    ] {
+        let refused = memory.put(SPACE, record, None, &[]).settle().await;
+        assert_eq!(refused.unwrap_err().kind, ErrorKind::TooLarge);
+    }
+    let refused = memory.add(SPACE, &[(&long, 1)]).settle().await;
+    assert_eq!(refused.unwrap_err().kind, ErrorKind::TooLarge);
+    assert_eq!(
+        memory.usage(SPACE).settle().await.unwrap(),
+        Usage::default()
+    );
+}
+
+/// Where the memory says so: a reader never sees a record without the counter that was raised before it
+/// was stored, nor the counter of a later one.
+pub async fn a_read_is_of_one_moment(subject: Subject) {
+    if !subject.memory.about().snapshot {
+        return;
+    }
+    let writer = Arc::clone(subject.other());
+    let writing = tokio::spawn(async move {
+        for number in 1..=200 {
+            let raised = raise(&*writer, SPACE, "counter").await;
+            assert_eq!(raised, number);
+            let value = Bytes::from(number.to_string());
+            put(
+                &*writer,
+                SPACE,
+                Record {
+                    value,
+                    ..record("key")
+                },
+            )
+            .await;
+        }
+    });
+    while !writing.is_finished() {
+        let found = subject.memory.get(SPACE, "key", &["counter"]);
+        let found = found.settle().await.unwrap();
+        let stored: u64 = found.record.map_or(0, |record| {
+            std::str::from_utf8(&record.value).unwrap().parse().unwrap()
+        });
+        let counter = found.counters[0];
+        assert!(
+            stored == counter || stored + 1 == counter,
+            "record {stored} with counter {counter}"
+        );
+        tokio::task::yield_now().await;
+    }
+    writing.await.unwrap();
 }

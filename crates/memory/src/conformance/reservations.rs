@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    SPACE, Subject, erase, expiring, get, is, lease, prefix, put, record, reserve, starts,
+    SPACE, Subject, erase, expiring, get, is, lease, prefix, put, raise, record, reserve, starts,
 };
-use crate::{ErrorKind, Filter, Label, Lease, Memory, Order, Page, Put, Reserved};
+use crate::{
+    Enter, Entered, ErrorKind, Filter, Label, Lease, Match, Memory, Order, Page, Put, Reserved,
+    Stale,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 async fn put_under(memory: &dyn Memory, lease: &Lease) -> Put {
     memory
-        .put(&lease.space, record(&lease.key), Some(lease))
+        .put(&lease.space, record(&lease.key), Some(lease), &[])
         .settle()
         .await
         .unwrap()
@@ -80,7 +83,7 @@ pub async fn a_lease_lapses(subject: Subject) {
     assert!(current(&*subject.memory, &second).await);
 }
 
-/// From now, not from when it would have lapsed; and not once it has.
+/// From now, not from when it would have lapsed; also once it has, unless another one took it over.
 pub async fn a_lease_is_renewed(subject: Subject) {
     needs_reservations!(subject);
     let memory = &*subject.memory;
@@ -99,9 +102,12 @@ pub async fn a_lease_is_renewed(subject: Subject) {
         reserve(memory, "key", MINUTE).await,
         Reserved::Busy { .. }
     ));
-    subject.pass(Duration::from_secs(2));
-    assert!(!current(memory, &held).await, "a lapsed lease was renewed");
-    lease(memory, "key", MINUTE).await;
+    subject.pass(Duration::from_secs(20));
+    assert!(current(memory, &held).await, "a lapsed lease is renewed");
+    assert!(matches!(
+        reserve(memory, "key", MINUTE).await,
+        Reserved::Busy { .. }
+    ));
     let nobodys = Lease {
         space: "nowhere".into(),
         key: "key".into(),
@@ -173,18 +179,48 @@ pub async fn an_outgrown_lease_stores_nothing(subject: Subject) {
     assert_eq!(get(memory, SPACE, "key").await.unwrap().revision, 1);
 }
 
-/// Even if nobody else has asked since.
-pub async fn a_lapsed_lease_stores_nothing(subject: Subject) {
+/// A process that was suspended stores what it has paid for.
+pub async fn a_lapsed_lease_stores_until_it_is_taken_over(subject: Subject) {
     needs_reservations!(subject);
-    let held = lease(&*subject.memory, "key", Duration::from_secs(1)).await;
-    subject.pass(Duration::from_secs(1));
-    assert_eq!(put_under(&*subject.memory, &held).await, Put::Overtaken);
-    assert_eq!(get(&*subject.memory, SPACE, "key").await, None);
+    let memory = &*subject.memory;
+    let lapsed = lease(memory, "key", Duration::from_secs(1)).await;
+    subject.pass(Duration::from_secs(60));
     let nobodys = Lease {
-        fence: held.fence + 1000,
-        ..held
+        fence: lapsed.fence + 1000,
+        ..lapsed.clone()
     };
-    assert_eq!(put_under(&*subject.memory, &nobodys).await, Put::Overtaken);
+    assert_eq!(put_under(memory, &nobodys).await, Put::Overtaken);
+    assert_eq!(get(memory, SPACE, "key").await, None);
+    assert_eq!(
+        put_under(memory, &lapsed).await,
+        Put::Stored { revision: 1 }
+    );
+    let lapsed = lease(memory, "key", Duration::from_secs(1)).await;
+    subject.pass(Duration::from_secs(1));
+    let next = lease(&**subject.other(), "key", MINUTE).await;
+    assert_eq!(put_under(memory, &lapsed).await, Put::Overtaken);
+    assert!(!current(memory, &lapsed).await);
+    assert!(current(memory, &next).await);
+    erase(memory, SPACE, prefix("key")).await;
+    let erased = lease(memory, "key", Duration::from_secs(1)).await;
+    subject.pass(Duration::from_secs(1));
+    erase(memory, SPACE, prefix("key")).await;
+    assert_eq!(put_under(memory, &erased).await, Put::Overtaken);
+}
+
+/// For the better part of an hour, however many other keys are reserved meanwhile.
+pub async fn a_lapsed_lease_outlives_other_reservations(subject: Subject) {
+    needs_reservations!(subject);
+    let memory = &*subject.memory;
+    let lapsed = lease(memory, "key", Duration::from_secs(1)).await;
+    subject.pass(Duration::from_secs(59 * 60));
+    for number in 0..150 {
+        lease(memory, &format!("other {number}"), MINUTE).await;
+    }
+    assert_eq!(
+        put_under(memory, &lapsed).await,
+        Put::Stored { revision: 1 }
+    );
 }
 
 /// Presented for another key or space it is a mistake of the caller.
@@ -194,7 +230,7 @@ pub async fn a_lease_is_for_its_own_key(subject: Subject) {
     let held = lease(memory, "key", MINUTE).await;
     for (space, key) in [(SPACE, "other"), ("elsewhere", "key")] {
         let error = memory
-            .put(space, record(key), Some(&held))
+            .put(space, record(key), Some(&held), &[])
             .settle()
             .await
             .unwrap_err();
@@ -325,6 +361,25 @@ pub async fn an_erase_revokes_by_label(subject: Subject) {
     assert!(current(memory, &bare).await);
 }
 
+/// By a pattern for the whole of a label, not only by how it begins.
+pub async fn an_erase_revokes_by_glob(subject: Subject) {
+    needs_reservations!(subject);
+    let memory = &*subject.memory;
+    let one = lease_with(memory, "one", &[("handle", "a:x:1")]).await;
+    let two = lease_with(memory, "two", &[("handle", "a:y:1")]).await;
+    let labels = [Match::Glob {
+        name: "handle",
+        pattern: "a:*x*",
+    }];
+    let filter = Filter {
+        labels: &labels,
+        ..Filter::default()
+    };
+    erase(&**subject.other(), SPACE, filter).await;
+    assert_eq!(put_under(memory, &one).await, Put::Overtaken);
+    assert_eq!(put_under(memory, &two).await, Put::Stored { revision: 1 });
+}
+
 /// A reservation cannot have expired.
 pub async fn a_sweep_revokes_nothing(subject: Subject) {
     needs_reservations!(subject);
@@ -386,5 +441,112 @@ pub async fn exactly_one_of_many_gets_the_lease(subject: Subject) {
             held += u32::from(matches!(task.await.unwrap(), Reserved::Held(_)));
         }
         assert_eq!(held, 1);
+    }
+}
+
+async fn enter(memory: &dyn Memory, key: &str, stale: Stale) -> Entered {
+    let enter = Enter {
+        counters: &["counter"],
+        labels: &[],
+        hold: MINUTE,
+        stale,
+    };
+    memory.enter(SPACE, key, enter).settle().await.unwrap()
+}
+
+fn held(entered: Entered) -> Lease {
+    match entered.reserved {
+        Some(Reserved::Held(lease)) => lease,
+        other => panic!("not held: {other:?}"),
+    }
+}
+
+/// In the step of the lookup: the second gets to know who holds it, and whoever comes after the store
+/// gets the record.
+pub async fn what_is_absent_is_reserved(subject: Subject) {
+    needs_reservations!(subject);
+    let memory = &*subject.memory;
+    raise(memory, SPACE, "counter").await;
+    let first = enter(memory, "key", Stale::None).await;
+    assert_eq!(
+        (&first.found.record, &*first.found.counters),
+        (&None, &[1][..])
+    );
+    let first = held(first);
+    let second = enter(&**subject.other(), "key", Stale::None).await;
+    assert_eq!(second.found.record, None);
+    assert!(
+        matches!(second.reserved, Some(Reserved::Busy { fence, left }) if fence == first.fence && left <= MINUTE)
+    );
+    assert_eq!(put_under(memory, &first).await, Put::Stored { revision: 1 });
+    for memory in subject.handles() {
+        let third = enter(&**memory, "key", Stale::None).await;
+        assert_eq!(third.found.record, get(&**memory, SPACE, "key").await);
+        assert_eq!(third.found.counters, [1]);
+        assert_eq!(third.reserved, None);
+    }
+    // Nothing was reserved by those who found it.
+    lease(memory, "key", MINUTE).await;
+}
+
+/// By the memory's time: at the moment of the expiry, and not before it.
+pub async fn what_has_expired_is_reserved(subject: Subject) {
+    needs_reservations!(subject);
+    let memory = &*subject.memory;
+    let now = enter(memory, "other", Stale::None).await.found.now;
+    put(memory, SPACE, expiring("key", now + 3_600_000)).await;
+    let entered = enter(memory, "key", Stale::None).await;
+    assert!(entered.found.record.is_some() && entered.reserved.is_none());
+    subject.pass(Duration::from_secs(3600));
+    let entered = enter(memory, "key", Stale::None).await;
+    assert!(entered.found.now >= now + 3_600_000);
+    assert!(entered.found.record.is_some(), "it is still there");
+    let lease = held(entered);
+    assert_eq!(put_under(memory, &lease).await, Put::Stored { revision: 2 });
+}
+
+/// A revision that was found unusable, and whatever is there; another revision answers.
+pub async fn what_is_stale_is_reserved(subject: Subject) {
+    needs_reservations!(subject);
+    let memory = &*subject.memory;
+    put(memory, SPACE, record("key")).await;
+    put(memory, SPACE, record("key")).await;
+    for other in [1, 3] {
+        let entered = enter(memory, "key", Stale::Revision(other)).await;
+        assert_eq!(entered.reserved, None);
+    }
+    let entered = enter(memory, "key", Stale::Revision(2)).await;
+    assert_eq!(
+        entered.found.record.as_ref().map(|record| record.revision),
+        Some(2)
+    );
+    memory.release(held(entered)).settle().await.unwrap();
+    let lease = held(enter(&**subject.other(), "key", Stale::Any).await);
+    let busy = enter(memory, "key", Stale::Any).await;
+    assert!(matches!(busy.reserved, Some(Reserved::Busy { .. })));
+    assert_eq!(put_under(memory, &lease).await, Put::Stored { revision: 3 });
+}
+
+/// Sixteen tasks look at once, twenty times: one leads.
+pub async fn one_of_many_lookups_gets_the_lease(subject: Subject) {
+    needs_reservations!(subject);
+    for round in 0..20 {
+        let tasks: Vec<_> = (0..16)
+            .map(|task| {
+                let memory = Arc::clone(if task % 2 == 0 {
+                    &subject.memory
+                } else {
+                    subject.other()
+                });
+                let key = format!("key {round}");
+                tokio::spawn(async move { enter(&*memory, &key, Stale::None).await })
+            })
+            .collect();
+        let mut leases = 0;
+        for task in tasks {
+            let reserved = task.await.unwrap().reserved;
+            leases += u32::from(matches!(reserved, Some(Reserved::Held(_))));
+        }
+        assert_eq!(leases, 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{SPACE, Subject, erase, get, labelled, lease, prefix, put, record};
+use super::{SPACE, Subject, erase, get, labelled, lease, prefix, put, raise, record};
 use crate::{Memory, Page};
 
 /// Names enough that a mistake in one group of names shows.
@@ -18,12 +18,12 @@ const NAMES: [&str; 5] = [
 async fn change(memory: &dyn Memory, name: &str, how: usize) {
     match how {
         0 | 1 => drop(put(memory, SPACE, record(name)).await),
-        2 => drop(memory.raise(SPACE, name).settle().await.unwrap()),
+        2 => drop(raise(memory, SPACE, name).await),
         3 => {
             if memory.about().reservations {
                 let held = lease(memory, name, Duration::from_secs(60)).await;
                 memory
-                    .put(SPACE, record(name), Some(&held))
+                    .put(SPACE, record(name), Some(&held), &[])
                     .settle()
                     .await
                     .unwrap();
@@ -90,7 +90,6 @@ pub async fn a_stamp_stays_when_nothing_changes(subject: Subject) {
         .settle()
         .await
         .unwrap();
-    erase(memory, SPACE, prefix("nothing")).await;
     if memory.about().reservations {
         let held = lease(memory, "key", Duration::from_secs(60)).await;
         memory

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cachalot_core::Millis;
 
-use crate::{Batch, Error, Record, Usage, request};
+use crate::{Batch, Error, Record, Usage, Values, request};
 
 use super::failure::Context;
 use super::text::Entries;
@@ -160,21 +160,26 @@ impl State {
             }
             _ => Bound::Included(asked.prefix.as_str()),
         };
-        let records: Vec<Record> = self
+        let (records, sizes): (Vec<Record>, Vec<u64>) = self
             .view
             .range::<str, _>((from, Bound::Unbounded))
             .take_while(|(question, _)| question.starts_with(&asked.prefix))
             .take(asked.limit)
             .map(|(question, stored)| {
-                let answer = if asked.values { &*stored.answer } else { "" };
-                as_record(question, answer, stored.revision, stored.updated)
+                let answer = match asked.values {
+                    Values::None => "",
+                    Values::First(_) | Values::All => &*stored.answer,
+                };
+                let record = as_record(question, answer, stored.revision, stored.updated);
+                (record, stored.answer.len() as u64)
             })
-            .collect();
+            .unzip();
         let is_full = records.len() == asked.limit;
         let next = records.last().filter(|_| is_full);
         Batch {
             next: next.map(|record| record.key.clone()),
             records,
+            sizes,
         }
     }
 

@@ -1,6 +1,6 @@
 //! One space: records with an index per question that can be asked of them, counters, reservations.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use cachalot_core::Millis;
 
-use crate::request::{self, left, until};
-use crate::{Batch, Filter, Label, Lease, Match, Order, Page, Record, Reserved, Usage};
+use crate::request::{self, LAPSED_KEPT, left, until};
+use crate::{
+    Batch, Filter, Found, Label, Lease, Match, Order, Page, Put, Record, Reserved, Usage, Values,
+    counter,
+};
 
 type Key = Arc<str>;
 
@@ -41,7 +44,7 @@ pub(super) struct Space {
     by_use: BTreeMap<(Millis, u64), Key>,
     by_age: BTreeMap<u64, Key>,
     reservations: BTreeMap<String, Reservation>,
-    counters: HashMap<String, u64>,
+    counters: BTreeMap<String, u64>,
     sequence: u64,
     fence: u64,
     usage: Usage,
@@ -51,27 +54,62 @@ impl Space {
     pub(super) fn record(&self, key: &str) -> Option<Record> {
         self.records
             .get(key)
-            .map(|stored| stored.as_record(key, true))
+            .map(|stored| stored.as_record(key, true, Values::All))
     }
 
     pub(super) fn records(&self) -> impl Iterator<Item = Record> {
         self.records
             .iter()
-            .map(|(key, stored)| stored.as_record(key, true))
+            .map(|(key, stored)| stored.as_record(key, true, Values::All))
+    }
+
+    /// The record and the counters.
+    pub(super) fn found(&self, key: &str, counters: &[&str], now: Millis) -> Found {
+        Found {
+            record: self.record(key),
+            counters: counters.iter().map(|name| self.counter(name)).collect(),
+            now,
+        }
     }
 
     pub(super) fn counter(&self, name: &str) -> u64 {
         self.counters.get(name).copied().unwrap_or(0)
     }
 
-    pub(super) fn raise(&mut self, name: &str) -> u64 {
+    /// Replaces the value of a counter; returns the new one.
+    pub(super) fn count(&mut self, name: &str, change: impl FnOnce(u64) -> u64) -> u64 {
         let counter = self.counters.entry(name.to_owned()).or_insert(0);
-        *counter += 1;
+        *counter = change(*counter).min(request::LARGEST_COUNT);
         *counter
+    }
+
+    pub(super) fn counters(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Vec<(String, u64)> {
+        self.counters
+            .range::<str, _>((beginning(prefix, after), Bound::Unbounded))
+            .take_while(|(name, _)| name.starts_with(prefix))
+            .take(limit as usize)
+            .map(|(name, value)| (name.clone(), *value))
+            .collect()
     }
 
     pub(super) fn usage(&self) -> Usage {
         self.usage
+    }
+
+    /// Whether the lease is current and the counters have these values; `None`: yes.
+    pub(super) fn refusal(&self, lease: Option<&Lease>, counters: &[(&str, u64)]) -> Option<Put> {
+        if lease.is_some_and(|lease| !self.holds(lease)) {
+            return Some(Put::Overtaken);
+        }
+        let counter = counters
+            .iter()
+            .position(|(name, value)| self.counter(name) != *value)?;
+        Some(Put::Outdated { counter })
     }
 
     /// Stores the record, whose labels are distinct, and returns its revision.
@@ -167,10 +205,10 @@ impl Space {
             };
         }
         self.fence += 1;
-        // Lapsed reservations of keys that nobody asks for again would pile up.
+        // Lapsed reservations of keys that no call asks for again would pile up.
         if self.fence.is_multiple_of(64) {
             self.reservations
-                .retain(|_, reservation| reservation.until > now);
+                .retain(|_, reservation| reservation.until > now.saturating_sub(LAPSED_KEPT));
         }
         let reservation = Reservation {
             fence: self.fence,
@@ -187,7 +225,7 @@ impl Space {
 
     pub(super) fn renew(&mut self, lease: &Lease, hold: Duration, now: Millis) -> bool {
         match self.reservations.get_mut(&lease.key) {
-            Some(current) if current.fence == lease.fence && current.until > now => {
+            Some(current) if current.fence == lease.fence => {
                 current.until = until(now, hold);
                 true
             }
@@ -195,44 +233,44 @@ impl Space {
         }
     }
 
+    /// Ends the lease if it is current.
     pub(super) fn release(&mut self, lease: &Lease) {
-        if self
-            .reservations
-            .get(&lease.key)
-            .is_some_and(|current| current.fence == lease.fence)
-        {
+        if self.holds(lease) {
             self.reservations.remove(&lease.key);
         }
     }
 
-    /// Ends the lease; false, and nothing changes, if it is not current.
-    pub(super) fn end_lease(&mut self, lease: &Lease, now: Millis) -> bool {
-        let current = self
-            .reservations
-            .get(&lease.key)
-            .is_some_and(|current| current.fence == lease.fence && current.until > now);
-        if current {
-            self.reservations.remove(&lease.key);
-        }
-        current
+    /// Whether the lease is current: its row is there, lapsed or not.
+    fn holds(&self, lease: &Lease) -> bool {
+        let current = self.reservations.get(&lease.key);
+        current.is_some_and(|current| current.fence == lease.fence)
     }
 
     pub(super) fn find(&self, filter: &Filter<'_>, page: &Page<'_>) -> Batch {
-        let records: Vec<Record> = self
+        let (records, sizes): (Vec<Record>, Vec<u64>) = self
             .matching(filter, page.after)
             .take(page.limit as usize)
-            .map(|(key, stored)| stored.as_record(key, page.values))
-            .collect();
+            .map(|(key, stored)| {
+                let record = stored.as_record(key, page.labels, page.values);
+                (record, stored.value.len() as u64)
+            })
+            .unzip();
         let next = request::next(&records, filter, page);
-        Batch { records, next }
+        Batch {
+            records,
+            sizes,
+            next,
+        }
     }
 
-    pub(super) fn erase(&mut self, filter: &Filter<'_>, page: &Page<'_>) -> Batch {
+    /// Erases one page of what matches, and the reservations that match.
+    pub(super) fn erase(&mut self, filter: &Filter<'_>, page: &Page<'_>, now: Millis) -> Batch {
         let found = self.find(filter, page);
         for record in &found.records {
             self.remove(&record.key);
         }
         if request::reaches_reservations(filter) {
+            self.count(counter::ERASED, |before| request::erased(before, now));
             self.reservations.retain(|key, reservation| {
                 !(key.starts_with(filter.prefix)
                     && page.after.is_none_or(|after| key.as_str() > after)
@@ -318,7 +356,7 @@ impl Space {
                     .and_then(|values| values.get(*value))
                     .unwrap_or(&NONE),
             ),
-            Match::Starts { .. } => None,
+            Match::Starts { .. } | Match::Glob { .. } => None,
         })
     }
 
@@ -334,7 +372,8 @@ impl Space {
             return Box::new(self.look_up(keys.iter()));
         }
         match filter.labels.first() {
-            Some(&Match::Starts { name, prefix }) => {
+            Some(criterion) => {
+                let (name, prefix) = criterion.range();
                 let values = self.by_label.get(name).into_iter();
                 let keys = values.flat_map(move |values| {
                     values
@@ -344,7 +383,7 @@ impl Space {
                 });
                 Box::new(self.look_up(keys))
             }
-            _ => Box::new(self.records.iter()),
+            None => Box::new(self.records.iter()),
         }
     }
 
@@ -357,15 +396,15 @@ impl Space {
 }
 
 impl Stored {
-    fn as_record(&self, key: &str, values: bool) -> Record {
+    fn as_record(&self, key: &str, labels: bool, values: Values) -> Record {
         Record {
             key: key.to_owned(),
-            value: if values {
-                self.value.clone()
-            } else {
-                Bytes::new()
+            value: match values {
+                Values::None => Bytes::new(),
+                // Values are shared, not copied.
+                Values::First(_) | Values::All => self.value.clone(),
             },
-            labels: if values {
+            labels: if labels {
                 self.labels.clone()
             } else {
                 Vec::new()

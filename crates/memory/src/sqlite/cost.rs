@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, StatementStatus, params};
 
-use crate::{Filter, Match, Order, Page};
+use crate::{Filter, Match, Order, Page, Values};
 
 use super::failure::Context;
 use super::select::{Statement, statement, stops_early};
@@ -199,7 +199,8 @@ fn a_page_further_on_costs_what_the_first_one_costs() {
         let page = Page {
             after: Some("cccccccc"),
             limit: 50,
-            values: false,
+            labels: false,
+            values: Values::None,
         };
         let later = statement("cache", &filter, &page, false);
         let (first, later) = (steps(&many, &first, 50), steps(&many, &later, 50));

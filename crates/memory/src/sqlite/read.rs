@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::{Batch, Filter, Found, Page, Record, Usage, request};
+use crate::text::after_prefix;
+use crate::{Batch, Filter, Found, Millis, Page, Record, Usage, Values, request};
 
 use super::failure::damaged;
 use super::labels;
@@ -27,6 +28,7 @@ pub(super) fn get(
     space: &str,
     key: &str,
     counters: &[&str],
+    now: Millis,
     largest: i64,
 ) -> rusqlite::Result<Got> {
     if counters.is_empty() {
@@ -35,6 +37,7 @@ pub(super) fn get(
             Looked::Record(record) => Got::Found(Found {
                 record,
                 counters: Vec::new(),
+                now,
             }),
         });
     }
@@ -47,7 +50,11 @@ pub(super) fn get(
             .iter()
             .map(|name| counter(connection, space, name))
             .collect::<Result<_, _>>()?;
-        Ok(Got::Found(Found { record, counters }))
+        Ok(Got::Found(Found {
+            record,
+            counters,
+            now,
+        }))
     })
 }
 
@@ -80,10 +87,30 @@ fn record(
     })))
 }
 
-fn counter(connection: &Connection, space: &str, name: &str) -> rusqlite::Result<u64> {
+/// The value of a counter; 0 if it was never raised.
+pub(super) fn counter(connection: &Connection, space: &str, name: &str) -> rusqlite::Result<u64> {
     let mut statement = connection.prepare_cached(COUNTER)?;
     let mut rows = statement.query([space, name])?;
     rows.next()?.map_or(Ok(0), |row| number(row, 0))
+}
+
+/// Counters by the beginning of their names.
+pub(super) fn counters(
+    connection: &Connection,
+    space: &str,
+    prefix: &str,
+    after: Option<&str>,
+    limit: u32,
+) -> rusqlite::Result<Vec<(String, u64)>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT name, value FROM counters WHERE space = ?1 AND name >= ?2 \
+         AND (?3 IS NULL OR name < ?3) AND (?4 IS NULL OR name > ?4) ORDER BY name LIMIT ?5",
+    )?;
+    let rows = statement.query_map(
+        params![space, prefix, after_prefix(prefix), after, limit],
+        |row| Ok((row.get(0)?, number(row, 1)?)),
+    )?;
+    rows.collect()
 }
 
 /// Runs several statements on one state of the database. Within a transaction they are already.
@@ -108,64 +135,71 @@ pub(super) fn find(
     page: &Page<'_>,
 ) -> rusqlite::Result<Batch> {
     snapshot(connection, |connection| {
-        let records = select::pick(connection, space, filter, page)?
-            .into_iter()
-            .map(|picked| picked_record(connection, picked, page.values))
-            .collect::<rusqlite::Result<Vec<Record>>>()?;
-        let next = request::next(&records, filter, page);
-        Ok(Batch { records, next })
+        let mut batch = Batch::default();
+        for picked in select::pick(connection, space, filter, page)? {
+            let row = picked_row(connection, picked, page.labels, page.values)?;
+            batch.records.push(row.record);
+            batch.sizes.push(row.size);
+        }
+        batch.next = request::next(&batch.records, filter, page);
+        Ok(batch)
     })
 }
 
-/// The record of a picked row, with or without its value and labels.
-pub(super) fn picked_record(
-    connection: &Connection,
-    picked: Picked,
-    values: bool,
-) -> rusqlite::Result<Record> {
-    const WITH: &str =
-        "SELECT revision, updated, expires, labels, value FROM records WHERE id = ?1";
-    const WITHOUT: &str = "SELECT revision, updated, expires FROM records WHERE id = ?1";
-    let mut statement = connection.prepare_cached(if values { WITH } else { WITHOUT })?;
-    statement.query_row([picked.id], |row| {
-        Ok(Record {
-            key: picked.key,
-            revision: number(row, 0)?,
-            updated: row.get(1)?,
-            expires: row.get(2)?,
-            labels: if values {
-                labels::decode(row.get_ref(3)?.as_blob()?)?
-            } else {
-                Vec::new()
-            },
-            value: if values {
-                Bytes::copy_from_slice(row.get_ref(4)?.as_blob()?)
-            } else {
-                Bytes::new()
-            },
-        })
-    })
+/// A row, with what was asked for of it.
+pub(super) struct PickedRow {
+    pub(super) record: Record,
+    /// The size of the whole value.
+    pub(super) size: u64,
 }
 
-/// The record of a picked row, with its labels, with or without its value, and the value's size.
-pub(super) fn picked_for_erasure(
+/// A picked row, with its labels and the part of its value that is wanted. SQLite knows the size of a
+/// value without reading it.
+pub(super) fn picked_row(
     connection: &Connection,
     picked: Picked,
-    value: bool,
-) -> rusqlite::Result<(Record, usize)> {
-    connection
-        .prepare_cached("SELECT revision, updated, expires, labels, length(value), value FROM records WHERE id = ?1")?
-        .query_row([picked.id], |row| {
-            let record = Record {
-                key: picked.key,
+    labels: bool,
+    values: Values,
+) -> rusqlite::Result<PickedRow> {
+    const WITH: &str = "SELECT revision, updated, expires, labels, length(value), value FROM records WHERE id = ?1";
+    const WITHOUT: &str =
+        "SELECT revision, updated, expires, labels, length(value) FROM records WHERE id = ?1";
+    let Picked { id, key } = picked;
+    let whole = values == Values::All;
+    let mut statement = connection.prepare_cached(if whole { WITH } else { WITHOUT })?;
+    let mut found = statement.query_row([id], |row| {
+        Ok(PickedRow {
+            record: Record {
+                key,
                 revision: number(row, 0)?,
                 updated: row.get(1)?,
                 expires: row.get(2)?,
-                labels: labels::decode(row.get_ref(3)?.as_blob()?)?,
-                value: if value { Bytes::copy_from_slice(row.get_ref(5)?.as_blob()?) } else { Bytes::new() },
-            };
-            Ok((record, number(row, 4)? as usize))
+                labels: if labels {
+                    labels::decode(row.get_ref(3)?.as_blob()?)?
+                } else {
+                    Vec::new()
+                },
+                value: if whole {
+                    Bytes::copy_from_slice(row.get_ref(5)?.as_blob()?)
+                } else {
+                    Bytes::new()
+                },
+            },
+            size: number(row, 4)?,
         })
+    })?;
+    if let (Values::First(bytes), false) = (values, whole) {
+        found.record.value = beginning(connection, id, bytes as usize)?;
+    }
+    Ok(found)
+}
+
+/// The first bytes of a value, without reading the pages behind them.
+fn beginning(connection: &Connection, id: i64, bytes: usize) -> rusqlite::Result<Bytes> {
+    let blob = connection.blob_open("main", "records", "value", id, true)?;
+    let mut value = vec![0; bytes.min(blob.len())];
+    blob.read_at_exact(&mut value, 0)?;
+    Ok(value.into())
 }
 
 /// What the space holds; kept by every write.

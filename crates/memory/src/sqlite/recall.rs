@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::text::words;
-use crate::{Match, Recalled, request};
+use crate::{Match, Recalled, Values, request};
 
 use super::read::{self};
 use super::select::Picked;
@@ -46,7 +46,7 @@ pub(super) fn search(
         let Some(key) = keys.query_row([id], |row| row.get(0)).optional()? else {
             continue;
         };
-        let record = read::picked_record(connection, Picked { id, key }, true)?;
+        let record = read::picked_row(connection, Picked { id, key }, true, Values::All)?.record;
         if request::meets_all(labels, &record.labels) {
             found.push(Recalled {
                 record,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::{OptionalExtension, params};
 
-use crate::request::{left, meets_all, until};
+use crate::request::{LAPSED_KEPT, left, meets_all, until};
 use crate::text::after_prefix;
 use crate::{Filter, Label, Lease, Millis, Page, Reserved};
 
@@ -40,10 +40,10 @@ impl Changes<'_> {
             });
         }
         let fence = self.next_fence(space)?;
-        // Lapsed reservations of keys that nobody asks for again would pile up.
+        // Lapsed reservations of keys that no call asks for again would pile up.
         if fence % 64 == 0 {
             self.prepare("DELETE FROM spaces WHERE reserved <> '' AND until <= ?1")?
-                .execute([now])?;
+                .execute([now.saturating_sub(LAPSED_KEPT)])?;
         }
         self.prepare("INSERT OR REPLACE INTO spaces(space, reserved, fence, until, labels, records, bytes) VALUES (?1, ?2, ?3, ?4, ?5, 0, 0)")?
             .execute(params![space, place, fence, until(now, hold), labels::encode(labels)])?;
@@ -70,23 +70,29 @@ impl Changes<'_> {
 
     pub(super) fn renew(&mut self, lease: &Lease, hold: Duration) -> rusqlite::Result<bool> {
         let renewed = self
-            .prepare("UPDATE spaces SET until = ?4 WHERE space = ?1 AND reserved = ?2 AND fence = ?3 AND until > ?5")?
-            .execute(params![lease.space, place(&lease.key), lease.fence as i64, until(self.now, hold), self.now])?;
+            .prepare(
+                "UPDATE spaces SET until = ?4 WHERE space = ?1 AND reserved = ?2 AND fence = ?3",
+            )?
+            .execute(params![
+                lease.space,
+                place(&lease.key),
+                lease.fence as i64,
+                until(self.now, hold)
+            ])?;
         Ok(renewed == 1)
     }
 
+    /// Ends the lease if it is current.
     pub(super) fn release(&mut self, lease: &Lease) -> rusqlite::Result<()> {
         self.prepare("DELETE FROM spaces WHERE space = ?1 AND reserved = ?2 AND fence = ?3")?
             .execute(params![lease.space, place(&lease.key), lease.fence as i64])?;
         Ok(())
     }
 
-    /// Ends the lease; false, and nothing changes, if it is not current.
-    pub(super) fn end_lease(&mut self, lease: &Lease) -> rusqlite::Result<bool> {
-        let ended = self
-            .prepare("DELETE FROM spaces WHERE space = ?1 AND reserved = ?2 AND fence = ?3 AND until > ?4")?
-            .execute(params![lease.space, place(&lease.key), lease.fence as i64, self.now])?;
-        Ok(ended == 1)
+    /// Whether the lease is current: its row is there, lapsed or not.
+    pub(super) fn holds(&self, lease: &Lease) -> rusqlite::Result<bool> {
+        self.prepare("SELECT 1 FROM spaces WHERE space = ?1 AND reserved = ?2 AND fence = ?3")?
+            .exists(params![lease.space, place(&lease.key), lease.fence as i64])
     }
 
     /// Erases the reservations that match. They are few, those of runs in flight: the ones in the range of

@@ -9,7 +9,7 @@ use rusqlite::types::ToSqlOutput;
 use rusqlite::{ToSql, params_from_iter};
 
 use crate::text::after_prefix;
-use crate::{Filter, Match, Millis, Order, Page, request};
+use crate::{Filter, Match, Millis, Order, Page, Values, request};
 
 use super::labels;
 
@@ -38,11 +38,11 @@ fn lead<'a>(filter: &Filter<'a>) -> Lead<'a> {
     }
     let exact = filter.labels.iter().find_map(|label| match *label {
         Match::Is { name, value } => Some(Lead::Label { name, value }),
-        Match::Starts { .. } => None,
+        Match::Starts { .. } | Match::Glob { .. } => None,
     });
-    let begins = filter.labels.iter().find_map(|label| match *label {
-        Match::Starts { name, prefix } => Some(Lead::Labels { name, prefix }),
-        Match::Is { .. } => None,
+    let begins = filter.labels.first().map(|label| {
+        let (name, prefix) = label.range();
+        Lead::Labels { name, prefix }
     });
     exact.or(begins).unwrap_or(match filter.order {
         Order::Key => Lead::Key,
@@ -226,13 +226,15 @@ pub(super) struct Question {
     order: Order,
     after: Option<String>,
     limit: u32,
-    values: bool,
+    with_labels: bool,
+    values: Values,
 }
 
 #[derive(Debug)]
 enum OwnedMatch {
     Is(String, String),
     Starts(String, String),
+    Glob(String, String),
 }
 
 impl OwnedMatch {
@@ -240,6 +242,7 @@ impl OwnedMatch {
         match self {
             Self::Is(name, value) => Match::Is { name, value },
             Self::Starts(name, prefix) => Match::Starts { name, prefix },
+            Self::Glob(name, pattern) => Match::Glob { name, pattern },
         }
     }
 }
@@ -251,6 +254,7 @@ impl Question {
             Match::Starts { name, prefix } => {
                 OwnedMatch::Starts(name.to_owned(), prefix.to_owned())
             }
+            Match::Glob { name, pattern } => OwnedMatch::Glob(name.to_owned(), pattern.to_owned()),
         };
         Self {
             space: space.to_owned(),
@@ -260,6 +264,7 @@ impl Question {
             order: filter.order,
             after: page.after.map(str::to_owned),
             limit: page.limit,
+            with_labels: page.labels,
             values: page.values,
         }
     }
@@ -275,6 +280,7 @@ impl Question {
         let page = Page {
             after: self.after.as_deref(),
             limit: self.limit,
+            labels: self.with_labels,
             values: self.values,
         };
         answer(&self.space, &filter, &page)

@@ -4,7 +4,10 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::request::{reaches_reservations, weight};
 use crate::slots::slot;
-use crate::{Batch, Filter, Label, Lease, Millis, Page, Put, Record, request, space as names};
+use crate::{
+    Batch, Enter, Entered, Filter, Label, Lease, Millis, Page, Put, Record, counter, request,
+    space as names,
+};
 
 use super::labels;
 use super::read::{self, number};
@@ -97,12 +100,21 @@ impl<'c> Changes<'c> {
         &mut self,
         space: &str,
         record: &Record,
-        under: Option<&Lease>,
+        lease: Option<&Lease>,
+        counters: &[(String, u64)],
     ) -> rusqlite::Result<Put> {
-        if let Some(lease) = under
-            && !self.end_lease(lease)?
+        if let Some(lease) = lease
+            && !self.holds(lease)?
         {
             return Ok(Put::Overtaken);
+        }
+        for (counter, (name, value)) in counters.iter().enumerate() {
+            if read::counter(self.connection, space, name)? != *value {
+                return Ok(Put::Outdated { counter });
+            }
+        }
+        if let Some(lease) = lease {
+            self.release(lease)?;
         }
         let previous = self.previous(space, &record.key)?;
         let revision = previous.as_ref().map_or(0, |previous| previous.revision) + 1;
@@ -211,41 +223,78 @@ impl<'c> Changes<'c> {
         filter: &Filter<'_>,
         page: &Page<'_>,
     ) -> rusqlite::Result<Batch> {
-        let mut records = Vec::new();
+        let mut batch = Batch::default();
         for picked in select::pick(self.connection, space, filter, page)? {
             let id = picked.id;
-            let (mut record, size) =
-                read::picked_for_erasure(self.connection, picked, page.values)?;
+            let read::PickedRow { mut record, size } =
+                read::picked_row(self.connection, picked, true, page.values)?;
             self.relabel(space, &record.key, &record.labels, &[])?;
             self.prepare("DELETE FROM records WHERE id = ?1")?
                 .execute([id])?;
             if space == names::USER {
                 self.forget_text(id)?;
             }
-            let size = weight(&record.key, size, &record.labels);
+            let weight = weight(&record.key, size as usize, &record.labels);
             let entry = self.space(space);
             entry.records -= 1;
-            entry.bytes -= size as i64;
+            entry.bytes -= weight as i64;
             self.changed(space, &record.key);
-            if !page.values {
+            if !page.labels {
                 record.labels.clear();
             }
-            records.push(record);
+            batch.records.push(record);
+            batch.sizes.push(size);
         }
         if reaches_reservations(filter) {
+            let now = self.now;
+            self.count(space, counter::ERASED, |before| {
+                request::erased(before, now)
+            })?;
             self.revoke(space, filter, page)?;
         }
-        let next = request::next(&records, filter, page);
-        Ok(Batch { records, next })
+        batch.next = request::next(&batch.records, filter, page);
+        Ok(batch)
     }
 
-    pub(super) fn raise(&mut self, space: &str, counter: &str) -> rusqlite::Result<u64> {
-        self.changed(space, counter);
-        self.prepare(
-            "INSERT INTO counters(space, name, value) VALUES (?1, ?2, 1) \
-             ON CONFLICT(space, name) DO UPDATE SET value = value + 1 RETURNING value",
-        )?
-        .query_row([space, counter], |row| number(row, 0))
+    /// Reads, and reserves if the record does not answer.
+    pub(super) fn enter(
+        &mut self,
+        space: &str,
+        key: &str,
+        enter: &Enter<'_>,
+    ) -> rusqlite::Result<Entered> {
+        let got = read::get(
+            self.connection,
+            space,
+            key,
+            enter.counters,
+            self.now,
+            i64::MAX,
+        )?;
+        let read::Got::Found(found) = got else {
+            return Err(rusqlite::Error::QueryReturnedNoRows);
+        };
+        let reserved = if enter.stale.is_answered_by(&found) {
+            None
+        } else {
+            Some(self.reserve(space, key, enter.labels, enter.hold)?)
+        };
+        Ok(Entered { found, reserved })
+    }
+
+    /// Replaces the value of a counter; returns the new one.
+    pub(super) fn count(
+        &mut self,
+        space: &str,
+        name: &str,
+        change: impl FnOnce(u64) -> u64,
+    ) -> rusqlite::Result<u64> {
+        self.changed(space, name);
+        let before = read::counter(self.connection, space, name)?;
+        let value = change(before).min(request::LARGEST_COUNT);
+        self.prepare("INSERT OR REPLACE INTO counters(space, name, value) VALUES (?1, ?2, ?3)")?
+            .execute(params![space, name, value as i64])?;
+        Ok(value)
     }
 
     pub(super) fn touch(&mut self, space: &str, used: &[(String, Millis)]) -> rusqlite::Result<()> {

@@ -21,6 +21,7 @@ fn database(directory: &Path) -> PathBuf {
                     "cache",
                     record(&format!("key {number}"), vec![7u8; 500]),
                     None,
+                    &[],
                 )
                 .settle()
                 .await
@@ -178,7 +179,7 @@ fn damaged_pages_are_reported_by_whoever_meets_them() {
                     .unwrap_err()
                     .kind,
                 memory
-                    .put("cache", record("key 7", "x"), None)
+                    .put("cache", record("key 7", "x"), None, &[])
                     .settle()
                     .await
                     .unwrap_err()
@@ -219,7 +220,7 @@ fn setting_aside_keeps_every_byte_and_makes_room() {
         );
     }
     let memory = open(&path).unwrap();
-    run(memory.put("cache", record("key", "x"), None).settle()).unwrap();
+    run(memory.put("cache", record("key", "x"), None, &[]).settle()).unwrap();
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn everything_is_for_its_owner_only() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("deep/er/memory.db");
     let memory = open(&path).unwrap();
-    run(memory.put("cache", record("key", "x"), None).settle()).unwrap();
+    run(memory.put("cache", record("key", "x"), None, &[]).settle()).unwrap();
     let mut seen = Vec::new();
     for entry in fs::read_dir(path.parent().unwrap()).unwrap() {
         let entry = entry.unwrap();
@@ -88,7 +88,7 @@ fn names_that_mean_something_to_sqlite_are_names() {
     ] {
         let path = directory.path().join(name);
         let memory = open(&path).unwrap();
-        run(memory.put("cache", record("key", "x"), None).settle()).unwrap();
+        run(memory.put("cache", record("key", "x"), None, &[]).settle()).unwrap();
         drop(memory);
         assert!(fs::metadata(&path).unwrap().len() > 0, "{name}");
         let memory = open(&path).unwrap();
@@ -112,10 +112,10 @@ fn eight_threads_create_one_database() {
                     barrier.wait();
                     let memory = open(&path).unwrap();
                     run(memory
-                        .put("cache", record(&format!("key {thread}"), "x"), None)
+                        .put("cache", record(&format!("key {thread}"), "x"), None, &[])
                         .settle())
                     .unwrap();
-                    run(memory.raise("cache", "counter").settle()).unwrap()
+                    run(memory.add("cache", &[("counter", 1)]).settle()).unwrap()[0]
                 })
             })
             .collect();
@@ -146,7 +146,7 @@ fn without_a_stamp_file_there_are_no_stamps_and_all_else_works() {
     return;
     let memory = open(&path).unwrap();
     assert_eq!(memory.stamp("cache", "key"), None);
-    run(memory.put("cache", record("key", "x"), None).settle()).unwrap();
+    run(memory.put("cache", record("key", "x"), None, &[]).settle()).unwrap();
     assert_eq!(memory.stamp("cache", "key"), None);
     let Answer::Now(Ok(found)) = memory.get("cache", "key", &[]) else {
         panic!("not found")
@@ -160,7 +160,7 @@ fn a_stamp_file_that_is_there_but_cannot_be_used_stops_writing() {
     let path = directory.path().join("memory.db");
     fs::create_dir(directory.path().join("memory.db-stamp")).unwrap();
     let memory = open(&path).unwrap();
-    let error = run(memory.put("cache", record("key", "x"), None).settle()).unwrap_err();
+    let error = run(memory.put("cache", record("key", "x"), None, &[]).settle()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert!(
         error.message.contains("memory.db-stamp"),
@@ -169,7 +169,7 @@ fn a_stamp_file_that_is_there_but_cannot_be_used_stops_writing() {
     );
     // Who can use it again writes again.
     fs::remove_dir(directory.path().join("memory.db-stamp")).unwrap();
-    run(memory.put("cache", record("key", "x"), None).settle()).unwrap();
+    run(memory.put("cache", record("key", "x"), None, &[]).settle()).unwrap();
 }
 
 #[test]
@@ -185,11 +185,11 @@ fn a_stamp_file_that_appears_later_is_used() {
     #[cfg(not(unix))]
     return;
     let early = open(&path).unwrap();
-    run(early.put("cache", record("key", "x"), None).settle()).unwrap();
+    run(early.put("cache", record("key", "x"), None, &[]).settle()).unwrap();
     fs::create_dir(directory.path().join("later")).unwrap();
     let late = open(&path).unwrap();
     let before = late.stamp("cache", "key").unwrap();
-    run(early.put("cache", record("key", "y"), None).settle()).unwrap();
+    run(early.put("cache", record("key", "y"), None, &[]).settle()).unwrap();
     assert_ne!(late.stamp("cache", "key"), Some(before));
 }
 
@@ -211,7 +211,7 @@ fn a_database_by_another_name_is_the_same_memory() {
     let memories = names.map(|name| open(&name).unwrap());
     let mut seen = std::collections::HashSet::new();
     for eraser in &memories {
-        run(eraser.put("cache", record("key", "x"), None).settle()).unwrap();
+        run(eraser.put("cache", record("key", "x"), None, &[]).settle()).unwrap();
         let everything = Filter::default();
         run(eraser.erase("cache", &everything, Page::keys(9)).settle()).unwrap();
         let stamps = memories

@@ -26,7 +26,7 @@ fn open_for(path: &Path, patience: Duration) -> Result<FlatJsonMemory, Error> {
 
 fn store(memory: &FlatJsonMemory, question: &str, answer: &str) -> Result<Put, Error> {
     run(memory
-        .put(SPACE, record(question, answer.to_owned()), None)
+        .put(SPACE, record(question, answer.to_owned()), None, &[])
         .settle())
 }
 
@@ -329,7 +329,7 @@ fn a_lock_that_is_held_is_waited_for_beside_other_work_and_not_for_ever() {
         .unwrap();
     let began = Instant::now();
     let (stored, ticks) = runtime.block_on(async {
-        let storing = memory.put(SPACE, record("q", "a"), None).settle();
+        let storing = memory.put(SPACE, record("q", "a"), None, &[]).settle();
         tokio::pin!(storing);
         let mut ticks = 0;
         loop {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cachalot_core::{ManualClock, Millis};
 use cachalot_memory::in_process::InProcessMemory;
-use cachalot_memory::{Found, Label, Lease, Memory, Order, Put, Record, Reserved};
+use cachalot_memory::{Enter, Found, Label, Lease, Memory, Order, Put, Record, Reserved, Stale};
 use proptest::prelude::*;
 
 use self::plain::{Plain, meets};
@@ -33,9 +33,11 @@ fn tidy(mut record: Record) -> Record {
     record
 }
 
-fn bare(mut record: Record, values: bool) -> Record {
-    if !values {
+fn bare(mut record: Record, question: &Question) -> Record {
+    if !question.values {
         record.value = Bytes::new();
+    }
+    if !question.labelled {
         record.labels.clear();
     }
     record
@@ -70,7 +72,7 @@ impl History {
         self.stored += 1;
         let (now, stored) = (self.now(), self.stored);
         let model = self.model.entry(space).or_default();
-        let allowed = under.is_none_or(|number| model.current(&record.key, number, now));
+        let allowed = under.is_none_or(|number| model.current(&record.key, number));
         let expected = if allowed {
             model.reservations.retain(|held| Some(held.1) != under);
             Put::Stored {
@@ -83,7 +85,7 @@ impl History {
             let lease = under.map(|number| &self.leases[number].2[index]);
             assert_eq!(
                 memory
-                    .put(space, record.clone(), lease)
+                    .put(space, record.clone(), lease, &[])
                     .settle()
                     .await
                     .unwrap(),
@@ -98,9 +100,16 @@ impl History {
         key: &'static str,
         labels: Vec<Label>,
         hold: u64,
+        lookup: Option<Stale>,
     ) {
         let (now, number) = (self.now(), self.leases.len());
         let model = self.model.entry(space).or_default();
+        let found = Found {
+            record: model.record(key),
+            counters: Vec::new(),
+            now,
+        };
+        let answered = lookup.is_some_and(|stale| stale.is_answered_by(&found));
         let current = model
             .reservations
             .iter()
@@ -109,14 +118,30 @@ impl History {
         let hold = Duration::from_millis(hold);
         let mut given = Vec::new();
         for (index, memory) in self.memories.iter().enumerate() {
-            match (
-                memory
+            let reserved = match lookup {
+                None => memory
                     .reserve(space, key, &labels, hold)
                     .settle()
                     .await
                     .unwrap(),
-                &current,
-            ) {
+                Some(stale) => {
+                    let enter = Enter {
+                        counters: &[],
+                        labels: &labels,
+                        hold,
+                        stale,
+                    };
+                    let entered = memory.enter(space, key, enter).settle().await.unwrap();
+                    assert_eq!(entered.found.record.map(tidy), found.record);
+                    assert_eq!(entered.found.now, now);
+                    assert_eq!(entered.reserved.is_none(), answered);
+                    match entered.reserved {
+                        Some(reserved) => reserved,
+                        None => continue,
+                    }
+                }
+            };
+            match (reserved, &current) {
                 (Reserved::Held(lease), None) => {
                     let older = self
                         .leases
@@ -136,7 +161,7 @@ impl History {
                 (answer, expected) => panic!("{answer:?}, but {expected:?}"),
             }
         }
-        if current.is_none() {
+        if current.is_none() && !answered {
             model.reservations.retain(|held| held.0 != key);
             model.reservations.push((
                 key.to_owned(),
@@ -177,14 +202,23 @@ impl History {
                 key,
                 labels,
                 hold,
-            } => self.reserve(space, key, labels, hold).await,
+            } => self.reserve(space, key, labels, hold, None).await,
+            Step::Enter {
+                space,
+                key,
+                stale,
+                hold,
+            } => {
+                self.reserve(space, key, Vec::new(), hold, Some(stale))
+                    .await
+            }
             Step::Renew { lease, hold } => {
                 if !self.leases.is_empty() {
                     let number = lease.index(self.leases.len());
                     let (space, key, now) =
                         (self.leases[number].0, self.leases[number].1, self.now());
                     let model = self.plain(space);
-                    let current = model.current(key, number, now);
+                    let current = model.current(key, number);
                     if current {
                         let held = model
                             .reservations
@@ -225,17 +259,13 @@ impl History {
                 key,
                 counters,
             } => {
+                let now = self.now();
                 let model = self.plain(space);
+                let count = |name: &&str| model.counters.get(*name).copied().unwrap_or(0);
                 let expected = Found {
-                    record: model
-                        .records
-                        .iter()
-                        .find(|kept| kept.record.key == key)
-                        .map(|kept| kept.record.clone()),
-                    counters: counters
-                        .iter()
-                        .map(|&name| model.counters.get(name).copied().unwrap_or(0))
-                        .collect(),
+                    record: model.record(key),
+                    counters: counters.iter().map(count).collect(),
+                    now,
                 };
                 for memory in &self.memories {
                     let found = memory.get(space, key, &counters).settle().await.unwrap();
@@ -260,7 +290,8 @@ impl History {
                 }
             }
             Step::Erase { space, question } => {
-                let expected = self.plain(space).erase(&question);
+                let now = self.now();
+                let expected = self.plain(space).erase(&question, now);
                 for memory in &self.memories {
                     let batch = memory
                         .erase(space, &question.filter(), question.page())
@@ -279,7 +310,8 @@ impl History {
                 *value += 1;
                 let value = *value;
                 for memory in &self.memories {
-                    assert_eq!(memory.raise(space, counter).settle().await.unwrap(), value);
+                    let raised = memory.add(space, &[(counter, 1)]).settle().await;
+                    assert_eq!(raised.unwrap(), [value]);
                 }
             }
             Step::Touch { space, used } => {
@@ -343,7 +375,7 @@ fn check(batch: cachalot_memory::Batch, expected: &[Record], question: &Question
     let expected: Vec<Record> = expected
         .iter()
         .cloned()
-        .map(|record| bare(record, question.values))
+        .map(|record| bare(record, question))
         .collect();
     assert_eq!(found, expected, "{question:?}");
 }

@@ -65,7 +65,7 @@ fn child() {
             "store" => store(&memory, &name).await,
             "once" => drop(
                 memory
-                    .put("cache", record("shared", name), None)
+                    .put("cache", record("shared", name), None, &[])
                     .settle()
                     .await
                     .unwrap(),
@@ -78,14 +78,23 @@ fn child() {
 
 async fn count(memory: &dyn Memory, name: &str) {
     for number in 0..100 {
-        memory.raise("cache", "counter").settle().await.unwrap();
         memory
-            .put("cache", record("shared", name.to_owned()), None)
+            .add("cache", &[("counter", 1)])
             .settle()
             .await
             .unwrap();
         memory
-            .put("cache", record(&format!("own {name} {number}"), "x"), None)
+            .put("cache", record("shared", name.to_owned()), None, &[])
+            .settle()
+            .await
+            .unwrap();
+        memory
+            .put(
+                "cache",
+                record(&format!("own {name} {number}"), "x"),
+                None,
+                &[],
+            )
             .settle()
             .await
             .unwrap();
@@ -117,7 +126,11 @@ async fn store(memory: &dyn Memory, name: &str) {
             Label::new("number", number.to_string()),
         ];
         stored.expires = Some(number);
-        memory.put("user", stored, None).settle().await.unwrap();
+        memory
+            .put("user", stored, None, &[])
+            .settle()
+            .await
+            .unwrap();
         say(number);
     }
 }
@@ -126,7 +139,7 @@ async fn store(memory: &dyn Memory, name: &str) {
 async fn replace(memory: &dyn Memory) {
     for number in 0u64.. {
         memory
-            .put("cache", record("shared", number.to_string()), None)
+            .put("cache", record("shared", number.to_string()), None, &[])
             .settle()
             .await
             .unwrap();
@@ -277,7 +290,7 @@ fn a_stamp_that_stays_means_a_record_that_stays() {
     std::fs::write(path.with_extension("go"), "").unwrap();
     let memory = open(&path).unwrap();
     run(memory
-        .put("cache", record("shared", "first"), None)
+        .put("cache", record("shared", "first"), None, &[])
         .settle())
     .unwrap();
     let value = || run_now(&memory);
@@ -309,7 +322,7 @@ fn a_stamp_that_stays_means_a_record_that_stays() {
             Some(_) | None => {}
         }
         // The next writer clears what it left.
-        run(memory.raise("cache", "another").settle()).unwrap();
+        run(memory.add("cache", &[("another", 1)]).settle()).unwrap();
         assert!(memory.stamp("cache", "shared").is_some());
     }
     assert!(

@@ -45,7 +45,10 @@ fn one_request_that_fails_fails_alone() {
                         format!("key {round} {task}")
                     };
                     tokio::spawn(async move {
-                        memory.put("cache", record(&key, "x"), None).settle().await
+                        memory
+                            .put("cache", record(&key, "x"), None, &[])
+                            .settle()
+                            .await
                     })
                 })
                 .collect();
@@ -68,7 +71,7 @@ fn somebody_elses_lock_is_waited_for_but_not_for_ever() {
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         let start = Instant::now();
         let error = memory
-            .put("cache", record("key", "x"), None)
+            .put("cache", record("key", "x"), None, &[])
             .settle()
             .await
             .unwrap_err();
@@ -76,7 +79,7 @@ fn somebody_elses_lock_is_waited_for_but_not_for_ever() {
         assert!(error.worth_retrying());
         assert!(start.elapsed() >= Duration::from_millis(250));
         let late = memory
-            .put("cache", record("key", "x"), None)
+            .put("cache", record("key", "x"), None, &[])
             .within(Duration::from_millis(20))
             .await;
         assert_eq!(late.unwrap_err().kind, ErrorKind::TimedOut);
@@ -85,7 +88,9 @@ fn somebody_elses_lock_is_waited_for_but_not_for_ever() {
             memory.get("cache", "key", &[]),
             Answer::Now(Ok(_))
         ));
-        let waiting = memory.put("cache", record("other", "x"), None).settle();
+        let waiting = memory
+            .put("cache", record("other", "x"), None, &[])
+            .settle();
         let release = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             other.execute_batch("ROLLBACK").unwrap();
@@ -103,19 +108,26 @@ fn a_request_that_nobody_awaits_is_not_begun() {
     let other = Connection::open(&path).unwrap();
     run(async {
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
-        let mut first = std::pin::pin!(memory.put("cache", record("wanted", "x"), None).settle());
+        let mut first = std::pin::pin!(
+            memory
+                .put("cache", record("wanted", "x"), None, &[])
+                .settle()
+        );
         assert!(poll(first.as_mut()).is_pending());
         // The thread is waiting for the lock with the first one in hand.
         tokio::time::sleep(Duration::from_millis(50)).await;
         {
-            let mut second =
-                std::pin::pin!(memory.put("cache", record("given up", "x"), None).settle());
+            let mut second = std::pin::pin!(
+                memory
+                    .put("cache", record("given up", "x"), None, &[])
+                    .settle()
+            );
             assert!(poll(second.as_mut()).is_pending());
         }
         other.execute_batch("ROLLBACK").unwrap();
         first.await.unwrap();
         memory
-            .put("cache", record("third", "x"), None)
+            .put("cache", record("third", "x"), None, &[])
             .settle()
             .await
             .unwrap();
@@ -143,6 +155,7 @@ fn what_was_stored_is_there_when_the_memory_is_opened_again() {
                 "cache",
                 record(&format!("key {round}"), vec![1u8; 300_000]),
                 None,
+                &[],
             )
             .settle())
         .unwrap();
@@ -180,6 +193,7 @@ fn it_works_without_a_runtime() {
                     space::USER,
                     record(&format!("key {number}"), "some words"),
                     None,
+                    &[],
                 )
                 .settle(),
         )
@@ -187,7 +201,7 @@ fn it_works_without_a_runtime() {
     }
     block_on(
         memory
-            .put(space::USER, record("large", vec![7u8; 1 << 20]), None)
+            .put(space::USER, record("large", vec![7u8; 1 << 20]), None, &[])
             .settle(),
     )
     .unwrap();
@@ -211,7 +225,7 @@ fn a_large_value_is_read_elsewhere_and_a_small_one_here() {
     run(async {
         for (key, size) in [("small", 256 << 10), ("large", (256 << 10) + 1)] {
             memory
-                .put("cache", record(key, vec![7u8; size]), None)
+                .put("cache", record(key, vec![7u8; size]), None, &[])
                 .settle()
                 .await
                 .unwrap();
@@ -239,7 +253,7 @@ fn what_is_too_large_is_refused_and_nothing_else() {
         // Zeroed memory that is never touched.
         let value = bytes::Bytes::from(vec![0u8; largest + 1]);
         let error = memory
-            .put("cache", record("key", value), None)
+            .put("cache", record("key", value), None, &[])
             .settle()
             .await
             .unwrap_err();
@@ -250,7 +264,7 @@ fn what_is_too_large_is_refused_and_nothing_else() {
             error.message
         );
         memory
-            .put("cache", record("key", "x"), None)
+            .put("cache", record("key", "x"), None, &[])
             .settle()
             .await
             .unwrap();
@@ -269,7 +283,11 @@ fn the_log_does_not_grow_for_ever() {
                     let memory = Arc::clone(&memory);
                     let record = record(&format!("key {round} {task}"), vec![round as u8; 100_000]);
                     tokio::spawn(async move {
-                        memory.put("cache", record, None).settle().await.unwrap()
+                        memory
+                            .put("cache", record, None, &[])
+                            .settle()
+                            .await
+                            .unwrap()
                     })
                 })
                 .collect();
@@ -311,7 +329,11 @@ fn many_tasks_on_one_thread() {
                 tokio::spawn(async move {
                     for number in 0..5 {
                         let record: Record = record(&format!("{task} {number}"), "x");
-                        memory.put("cache", record, None).settle().await.unwrap();
+                        memory
+                            .put("cache", record, None, &[])
+                            .settle()
+                            .await
+                            .unwrap();
                     }
                 })
             })

@@ -14,7 +14,7 @@ async fn all(memory: &dyn Memory, space: &str) -> Vec<Record> {
 }
 
 async fn put(memory: &dyn Memory, space: &str, record: Record) {
-    memory.put(space, record, None).settle().await.unwrap();
+    memory.put(space, record, None, &[]).settle().await.unwrap();
 }
 
 /// A session of two messages, and another one that shares the frozen part.

@@ -7,8 +7,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use cachalot_memory::{
-    About, Answer, Batch, Error, ErrorKind, Filter, Found, Label, Lease, Memory, Millis, Page, Put,
-    Record, Reserved, Usage,
+    About, Answer, Batch, Enter, Entered, Error, ErrorKind, Filter, Found, Label, Lease, Memory,
+    Millis, Page, Put, Record, Reserved, Usage,
 };
 
 /// What becomes of a call.
@@ -122,13 +122,18 @@ impl Memory for Double {
         self.slowly(move || self.inner.get(space, key, counters))
     }
 
+    fn enter<'a>(&'a self, space: &'a str, key: &'a str, enter: Enter<'a>) -> Answer<'a, Entered> {
+        self.slowly(move || self.inner.enter(space, key, enter))
+    }
+
     fn put<'a>(
         &'a self,
         space: &'a str,
         record: Record,
-        under: Option<&'a Lease>,
+        lease: Option<&'a Lease>,
+        counters: &'a [(&'a str, u64)],
     ) -> Answer<'a, Put> {
-        self.slowly(move || self.inner.put(space, record, under))
+        self.slowly(move || self.inner.put(space, record, lease, counters))
     }
 
     fn reserve<'a>(
@@ -167,8 +172,22 @@ impl Memory for Double {
         self.slowly(move || self.inner.erase(space, filter, page))
     }
 
-    fn raise<'a>(&'a self, space: &'a str, counter: &'a str) -> Answer<'a, u64> {
-        self.slowly(move || self.inner.raise(space, counter))
+    fn add<'a>(&'a self, space: &'a str, additions: &'a [(&'a str, u64)]) -> Answer<'a, Vec<u64>> {
+        self.slowly(move || self.inner.add(space, additions))
+    }
+
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> Answer<'a, u64> {
+        self.slowly(move || self.inner.raise_to(space, counter, value))
+    }
+
+    fn counters<'a>(
+        &'a self,
+        space: &'a str,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> Answer<'a, Vec<(String, u64)>> {
+        self.slowly(move || self.inner.counters(space, prefix, after, limit))
     }
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {

@@ -303,7 +303,11 @@ fn damaged_sessions_are_listed_and_spoil_nothing() {
                         value: value.into(),
                         ..record.clone()
                     };
-                    memory.put(space, damaged, None).settle().await.unwrap();
+                    memory
+                        .put(space, damaged, None, &[])
+                        .settle()
+                        .await
+                        .unwrap();
                     let tree = sessions.tree(&Listing::default()).await.unwrap();
                     let bad: Vec<&str> = tree.unreadable.iter().map(|(id, _)| &**id).collect();
                     assert!(!bad.is_empty(), "{}", record.key);
@@ -319,7 +323,7 @@ fn damaged_sessions_are_listed_and_spoil_nothing() {
                     is_that_of(&tree, &whole);
                     damages += bad.len();
                 }
-                memory.put(space, record, None).settle().await.unwrap();
+                memory.put(space, record, None, &[]).settle().await.unwrap();
             }
         }
         // Two heads, two times two pieces of one session, four that both have; each three times.

@@ -129,11 +129,13 @@ async fn store(
     if context.seals.occur_in(&record.value) || context.seals.occur_in(key.as_bytes()) {
         return Err("this holds a secret, and nothing that is stored may: leave it out".to_owned());
     }
-    match settled(memory.put(space::USER, record, None)).await? {
+    match settled(memory.put(space::USER, record, None, &[])).await? {
         Put::Stored { revision } => {
             Ok(json!({ "stored": true, "key": key, "replaced": revision > 1 }))
         }
-        Put::Overtaken => Err("the memory did not store the value; try again".to_owned()),
+        Put::Overtaken | Put::Outdated { .. } => {
+            Err("the memory did not store the value; try again".to_owned())
+        }
     }
 }
 

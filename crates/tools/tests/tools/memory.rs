@@ -49,7 +49,11 @@ impl Remembering {
     }
 
     async fn put(&self, space: &str, record: Record) {
-        self.memory.put(space, record, None).settle().await.unwrap();
+        self.memory
+            .put(space, record, None, &[])
+            .settle()
+            .await
+            .unwrap();
     }
 }
 

@@ -104,12 +104,12 @@ impl Action for Store {
         }
         let memory = memory(&given, runtime)?;
         // Not before the announcement: a memory may answer at once.
-        let put = async { settled(&given, memory.put(space::USER, record, None)).await };
+        let put = async { settled(&given, memory.put(space::USER, record, None, &[])).await };
         match announced(runtime, put).await? {
             Put::Stored { revision } => {
                 Ok(json!({ "success": true, "stored": true, "key": key, "created": revision == 1 }))
             }
-            Put::Overtaken => {
+            Put::Overtaken | Put::Outdated { .. } => {
                 Err(given.failure("storage_error", "the memory did not store the value"))
             }
         }

@@ -312,7 +312,7 @@ async fn only_the_space_of_the_user_is_seen() {
     };
     assert!(matches!(
         memory
-            .put(space::CACHE, record, None)
+            .put(space::CACHE, record, None, &[])
             .settle()
             .await
             .unwrap(),
@@ -347,7 +347,7 @@ async fn a_record_of_another_form_is_said_and_does_not_hide_the_others() {
         updated: 0,
     };
     memory
-        .put(space::USER, foreign, None)
+        .put(space::USER, foreign, None, &[])
         .settle()
         .await
         .unwrap();

@@ -165,7 +165,11 @@ async fn one_miss_in_twenty_cleans_up_unless_told_otherwise() {
             expires: Some(0),
             ..entry
         };
-        memory.put("cache", record, None).settle().await.unwrap();
+        memory
+            .put("cache", record, None, &[])
+            .settle()
+            .await
+            .unwrap();
     }
     for number in 0..MISSES {
         let with = json!({"action": "test.act", "args": {"y": number}, "cleanup_limit": 1});
@@ -190,7 +194,11 @@ async fn the_default_probability_is_one_in_twenty_exactly() {
             expires: Some(0),
             ..entry
         };
-        memory.put("cache", record, None).settle().await.unwrap();
+        memory
+            .put("cache", record, None, &[])
+            .settle()
+            .await
+            .unwrap();
         world
             .wrap(json!({"action": "test.act", "args": {"y": 1}}))
             .await;

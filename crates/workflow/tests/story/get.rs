@@ -136,7 +136,11 @@ async fn a_foreign_record_under_the_handle_is_no_entry_and_no_fault() {
             revision: 0,
             updated: 0,
         };
-        memory.put("cache", record, None).settle().await.unwrap();
+        memory
+            .put("cache", record, None, &[])
+            .settle()
+            .await
+            .unwrap();
         assert_eq!(
             world.ok("cache.get", json!({"key": "k"})).await["found"],
             false,

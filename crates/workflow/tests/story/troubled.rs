@@ -7,14 +7,15 @@ use std::time::Duration;
 use cachalot_core::{Clock, Millis};
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::{
-    About, Answer, Batch, Error, ErrorKind, Filter, Found, Label, Lease, Memory, Page, Put, Record,
-    Reserved, Usage,
+    About, Answer, Batch, Enter, Entered, Error, ErrorKind, Filter, Found, Label, Lease, Memory,
+    Page, Put, Record, Reserved, Usage,
 };
 
 /// What can be asked of a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
     Get,
+    Enter,
     Put,
     Reserve,
     Renew,
@@ -27,7 +28,8 @@ pub(crate) enum Asked {
 }
 
 impl Asked {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
+        Self::Enter,
         Self::Get,
         Self::Put,
         Self::Reserve,
@@ -113,13 +115,20 @@ impl Memory for Troubled {
         self.answer(Asked::Get, || self.sound.get(space, key, counters))
     }
 
+    fn enter<'a>(&'a self, space: &'a str, key: &'a str, enter: Enter<'a>) -> Answer<'a, Entered> {
+        self.answer(Asked::Enter, || self.sound.enter(space, key, enter))
+    }
+
     fn put<'a>(
         &'a self,
         space: &'a str,
         record: Record,
-        under: Option<&'a Lease>,
+        lease: Option<&'a Lease>,
+        counters: &'a [(&'a str, u64)],
     ) -> Answer<'a, Put> {
-        self.answer(Asked::Put, || self.sound.put(space, record, under))
+        self.answer(Asked::Put, || {
+            self.sound.put(space, record, lease, counters)
+        })
     }
 
     fn reserve<'a>(
@@ -159,8 +168,24 @@ impl Memory for Troubled {
         self.answer(Asked::Erase, || self.sound.erase(space, filter, page))
     }
 
-    fn raise<'a>(&'a self, space: &'a str, counter: &'a str) -> Answer<'a, u64> {
-        self.answer(Asked::Raise, || self.sound.raise(space, counter))
+    fn add<'a>(&'a self, space: &'a str, additions: &'a [(&'a str, u64)]) -> Answer<'a, Vec<u64>> {
+        self.answer(Asked::Raise, || self.sound.add(space, additions))
+    }
+
+    fn raise_to<'a>(&'a self, space: &'a str, counter: &'a str, value: u64) -> Answer<'a, u64> {
+        self.answer(Asked::Raise, || self.sound.raise_to(space, counter, value))
+    }
+
+    fn counters<'a>(
+        &'a self,
+        space: &'a str,
+        prefix: &'a str,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> Answer<'a, Vec<(String, u64)>> {
+        self.answer(Asked::Find, || {
+            self.sound.counters(space, prefix, after, limit)
+        })
     }
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {

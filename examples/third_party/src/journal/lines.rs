@@ -15,7 +15,11 @@ use serde::{Deserialize, Serialize};
 pub(super) enum Line {
     Put { space: String, record: Written },
     Erase { space: String, keys: Vec<String> },
-    Raise { space: String, counter: String },
+    /// New values of counters.
+    Count {
+        space: String,
+        counters: Vec<(String, u64)>,
+    },
 }
 
 /// A record as it is written: values are any bytes, which JSON has no room for.

@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use cachalot_core::Millis;
-use cachalot_memory::{Batch, Filter, Label, Lease, Match, Order, Page, Record, Usage};
+use cachalot_memory::{
+    Batch, Filter, Found, Label, Lease, Match, Order, Page, Record, Reserved, Usage, Values, counter,
+};
 
 #[derive(Default)]
 pub(super) struct Space {
     records: BTreeMap<String, Stored>,
-    counters: HashMap<String, u64>,
+    counters: BTreeMap<String, u64>,
     reservations: HashMap<String, Reservation>,
     /// Grows with every store: which of two is newer.
     stores: u64,
@@ -41,12 +43,7 @@ pub(super) fn weight(record: &Record) -> u64 {
 }
 
 fn meets(criteria: &[Match<'_>], labels: &[Label]) -> bool {
-    criteria.iter().all(|criterion| {
-        labels.iter().any(|label| match *criterion {
-            Match::Is { name, value } => label.name == name && label.value == value,
-            Match::Starts { name, prefix } => label.name == name && label.value.starts_with(prefix),
-        })
-    })
+    criteria.iter().all(|criterion| criterion.is_met_by(labels))
 }
 
 impl Stored {
@@ -83,10 +80,42 @@ impl Space {
         self.counters.get(name).copied().unwrap_or(0)
     }
 
-    pub(super) fn raise(&mut self, name: &str) -> u64 {
-        let counter = self.counters.entry(name.to_owned()).or_default();
-        *counter += 1;
-        *counter
+    /// Sets counters to their new values.
+    pub(super) fn count(&mut self, counters: Vec<(String, u64)>) {
+        self.counters.extend(counters);
+    }
+
+    /// The value of the counter of erasures after one at `now`.
+    pub(super) fn erased(&self, now: Millis) -> u64 {
+        let now = u64::try_from(now).unwrap_or(0);
+        now.max(self.counter(counter::ERASED) + 1)
+    }
+
+    /// A page of counters.
+    pub(super) fn counters(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Vec<(String, u64)> {
+        let listed = |name: &str| {
+            name.starts_with(prefix) && after.is_none_or(|after| name > after)
+        };
+        self.counters
+            .iter()
+            .filter(|(name, _)| listed(name))
+            .take(limit as usize)
+            .map(|(name, value)| (name.clone(), *value))
+            .collect()
+    }
+
+    /// The record and the counters.
+    pub(super) fn found(&self, key: &str, counters: &[&str], now: Millis) -> Found {
+        Found {
+            record: self.record(key),
+            counters: counters.iter().map(|name| self.counter(name)).collect(),
+            now,
+        }
     }
 
     pub(super) fn touch(&mut self, key: &str, at: Millis) {
@@ -133,30 +162,42 @@ impl Space {
         let limit = page.limit as usize;
         let may_have_more = filter.order == Order::Key && found.len() >= limit && limit > 0;
         found.truncate(limit);
-        let records: Vec<Record> = found
+        let (records, sizes): (Vec<Record>, Vec<u64>) = found
             .into_iter()
-            .map(|stored| shown(&stored.record, page.values))
-            .collect();
+            .map(|stored| {
+                let size = stored.record.value.len() as u64;
+                (shown(&stored.record, page), size)
+            })
+            .unzip();
         let next = records
             .last()
             .filter(|_| may_have_more)
             .map(|record| record.key.clone());
-        Batch { records, next }
+        Batch {
+            records,
+            sizes,
+            next,
+        }
     }
 
-    /// Reserves a key; the fence of the lease, or that of whoever holds it, and for how long.
+    /// Reserves a key unless a reservation of it holds.
     pub(super) fn reserve(
         &mut self,
+        space: &str,
         key: &str,
         labels: &[Label],
         hold: Duration,
         now: Millis,
-    ) -> Result<u64, (u64, Duration)> {
+    ) -> Reserved {
+        // A reservation that lapsed is good for another hour unless it is taken over.
         self.reservations
-            .retain(|_, reservation| reservation.until > now);
-        if let Some(held) = self.reservations.get(key) {
+            .retain(|_, reservation| reservation.until > now.saturating_sub(3_600_000));
+        if let Some(held) = self.reservations.get(key).filter(|held| held.until > now) {
             let left = u64::try_from(held.until - now).unwrap_or(0);
-            return Err((held.fence, Duration::from_millis(left)));
+            return Reserved::Busy {
+                fence: held.fence,
+                left: Duration::from_millis(left),
+            };
         }
         self.fence += 1;
         let reservation = Reservation {
@@ -165,17 +206,21 @@ impl Space {
             labels: labels.to_vec(),
         };
         self.reservations.insert(key.to_owned(), reservation);
-        Ok(self.fence)
+        Reserved::Held(Lease {
+            space: space.to_owned(),
+            key: key.to_owned(),
+            fence: self.fence,
+        })
     }
 
-    /// Whether a lease is current.
-    pub(super) fn holds(&self, lease: &Lease, now: Millis) -> bool {
+    /// Whether a lease is current: neither ended nor taken over.
+    pub(super) fn holds(&self, lease: &Lease) -> bool {
         let held = self.reservations.get(&lease.key);
-        held.is_some_and(|held| held.fence == lease.fence && held.until > now)
+        held.is_some_and(|held| held.fence == lease.fence)
     }
 
     pub(super) fn renew(&mut self, lease: &Lease, hold: Duration, now: Millis) -> bool {
-        let holds = self.holds(lease, now);
+        let holds = self.holds(lease);
         if let Some(held) = self.reservations.get_mut(&lease.key).filter(|_| holds) {
             held.until = after(now, hold);
         }
@@ -183,38 +228,34 @@ impl Space {
     }
 
     pub(super) fn release(&mut self, lease: &Lease) {
-        if self
-            .reservations
-            .get(&lease.key)
-            .is_some_and(|held| held.fence == lease.fence)
-        {
+        if self.holds(lease) {
             self.reservations.remove(&lease.key);
         }
     }
 
-    /// Ends the reservations that match. They cannot have expired, and an order by use or by expiry
-    /// picks by what only records have.
+    /// Ends the reservations that match.
     pub(super) fn revoke(&mut self, filter: &Filter<'_>) {
-        if filter.expired_before.is_some() || matches!(filter.order, Order::Coldest | Order::Expiry)
-        {
-            return;
-        }
         self.reservations.retain(|key, held| {
             !(key.starts_with(filter.prefix) && meets(filter.labels, &held.labels))
         });
     }
 }
 
-fn shown(record: &Record, values: bool) -> Record {
-    if values {
-        return record.clone();
+/// Whether an erase reaches reservations: they cannot have expired, and an order by use or by expiry
+/// picks by what only records have.
+pub(super) fn reaches_reservations(filter: &Filter<'_>) -> bool {
+    filter.expired_before.is_none() && matches!(filter.order, Order::Key | Order::Newest)
+}
+
+fn shown(record: &Record, page: &Page<'_>) -> Record {
+    let mut shown = record.clone();
+    if page.values == Values::None {
+        shown.value.clear();
     }
-    Record {
-        key: record.key.clone(),
-        value: bytes::Bytes::new(),
-        labels: Vec::new(),
-        ..*record
+    if !page.labels {
+        shown.labels.clear();
     }
+    shown
 }
 
 fn after(now: Millis, hold: Duration) -> Millis {

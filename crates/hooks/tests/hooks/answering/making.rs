@@ -53,7 +53,10 @@ impl FlatFile for File {
             revision: 0,
             updated: 0,
         };
-        let put = self.memory.put(flat_json::SPACE, record, None).settle();
+        let put = self
+            .memory
+            .put(flat_json::SPACE, record, None, &[])
+            .settle();
         put.await.map(|_| ()).map_err(|error| error.to_string())
     }
 

@@ -31,7 +31,7 @@ fn run(effort: Effort) {
         .unwrap();
     runtime.block_on(async {
         memory
-            .put("cache", record("before"), None)
+            .put("cache", record("before"), None, &[])
             .settle()
             .await
             .unwrap();
@@ -41,7 +41,7 @@ fn run(effort: Effort) {
             dying
                 .writer
                 .submit(effort, |changes| -> rusqlite::Result<()> {
-                    changes.put("cache", &record("half-way"), None)?;
+                    changes.put("cache", &record("half-way"), None, &[])?;
                     panic!("a mistake of ours");
                 })
                 .await
@@ -52,7 +52,7 @@ fn run(effort: Effort) {
         }
         for _ in 0..3 {
             let error = memory
-                .put("cache", record("after"), None)
+                .put("cache", record("after"), None, &[])
                 .settle()
                 .await
                 .unwrap_err();
@@ -71,7 +71,7 @@ fn run(effort: Effort) {
     drop(memory);
     let again = SqliteMemory::open(&path, Options::new(Arc::new(SystemClock))).unwrap();
     runtime
-        .block_on(again.put("cache", record("after"), None).settle())
+        .block_on(again.put("cache", record("after"), None, &[]).settle())
         .unwrap();
 }
 

@@ -15,7 +15,7 @@ fn what_such_a_file_cannot_hold_is_refused_with_words() {
     let (_directory, path) = place();
     let memory = open(&path).unwrap();
     let refused = |space: &str, record: Record| {
-        let error = run(memory.put(space, record, None).settle()).unwrap_err();
+        let error = run(memory.put(space, record, None, &[]).settle()).unwrap_err();
         assert!(error.message.contains("answers.json"), "{}", error.message);
         error
     };
@@ -38,14 +38,17 @@ fn what_such_a_file_cannot_hold_is_refused_with_words() {
         assert!(error.message.contains(said), "{}", error.message);
     }
     let large = record("q", vec![b'x'; LARGEST as usize]);
-    let error = run(memory.put(SPACE, large, None).settle()).unwrap_err();
+    let error = run(memory.put(SPACE, large, None, &[]).settle()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::TooLarge);
     let lease = Lease {
         space: SPACE.into(),
         key: "q".into(),
         fence: 1,
     };
-    let under = run(memory.put(SPACE, record("q", "a"), Some(&lease)).settle()).unwrap();
+    let under = run(memory
+        .put(SPACE, record("q", "a"), Some(&lease), &[])
+        .settle())
+    .unwrap();
     assert_eq!(under, Put::Overtaken);
     let kind = |error: Error| error.kind;
     let hold = Duration::from_secs(1);
@@ -58,7 +61,7 @@ fn what_such_a_file_cannot_hold_is_refused_with_words() {
         Ok(false)
     );
     assert_eq!(
-        run(memory.raise(SPACE, "c").settle()).map_err(kind),
+        run(memory.add(SPACE, &[("c", 1)]).settle()).map_err(kind),
         Err(ErrorKind::Unsupported)
     );
     let newest = Filter {

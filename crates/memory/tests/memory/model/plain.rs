@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cachalot_core::Millis;
-use cachalot_memory::{Label, Match, Order, Record, Usage};
+use cachalot_memory::{Label, Match, Order, Record, Usage, counter, glob_matches};
 
 use super::step::Question;
 
@@ -30,6 +30,9 @@ pub(super) fn meets(labels: &[Label], criteria: &[Match<'_>]) -> bool {
             Match::Starts { name, prefix } => {
                 label.name == *name && label.value.starts_with(prefix)
             }
+            Match::Glob { name, pattern } => {
+                label.name == *name && glob_matches(pattern, &label.value)
+            }
         })
     })
 }
@@ -51,6 +54,11 @@ impl Plain {
             stored,
         });
         revision
+    }
+
+    pub(super) fn record(&self, key: &str) -> Option<Record> {
+        let kept = self.records.iter().find(|kept| kept.record.key == key);
+        kept.map(|kept| kept.record.clone())
     }
 
     pub(super) fn find(&self, question: &Question) -> Vec<Record> {
@@ -85,12 +93,14 @@ impl Plain {
             .collect()
     }
 
-    pub(super) fn erase(&mut self, question: &Question) -> Vec<Record> {
+    pub(super) fn erase(&mut self, question: &Question, now: Millis) -> Vec<Record> {
         let erased = self.find(question);
         self.records
             .retain(|kept| !erased.iter().any(|record| record.key == kept.record.key));
         if question.expired_before.is_none() && matches!(question.order, Order::Key | Order::Newest)
         {
+            let erased = self.counters.entry(counter::ERASED.to_owned()).or_insert(0);
+            *erased = (*erased + 1).max(now as u64);
             let after = question.page().after;
             self.reservations.retain(|(key, _, _, labels)| {
                 let matches = key.starts_with(question.prefix) && meets(labels, &question.labels);
@@ -116,9 +126,10 @@ impl Plain {
         }
     }
 
-    pub(super) fn current(&self, key: &str, number: usize, now: Millis) -> bool {
+    /// Histories are too short for a lapsed reservation to be purged.
+    pub(super) fn current(&self, key: &str, number: usize) -> bool {
         self.reservations
             .iter()
-            .any(|held| held.0 == key && held.1 == number && held.2 > now)
+            .any(|held| held.0 == key && held.1 == number)
     }
 }

@@ -1,12 +1,13 @@
 //! What can happen.
 
 use cachalot_core::Millis;
-use cachalot_memory::{Filter, Label, Match, Order, Page, space};
+use cachalot_memory::{Filter, Label, Match, Order, Page, Stale, Values, space};
 use proptest::prelude::*;
 
 pub(super) const SPACES: [&str; 2] = [space::USER, space::CACHE];
 pub(super) const KEYS: [&str; 7] = ["", "a", "a:1", "a:2", "a%", "b", "ä"];
 pub(super) const TEXTS: [&str; 6] = ["", "x", "xy", "y", "x_", "日"];
+pub(super) const PATTERNS: [&str; 6] = ["*", "x*", "*y", "x*y", "x", "*_*"];
 pub(super) const NAMES: [&str; 2] = ["tag", "handle"];
 pub(super) const START: Millis = 1_000_000;
 
@@ -18,6 +19,7 @@ pub(super) struct Question {
     pub(super) order: Order,
     pub(super) after: Option<&'static str>,
     pub(super) limit: u32,
+    pub(super) labelled: bool,
     pub(super) values: bool,
 }
 
@@ -35,7 +37,12 @@ impl Question {
         Page {
             after: self.after.filter(|_| self.order == Order::Key),
             limit: self.limit,
-            values: self.values,
+            labels: self.labelled,
+            values: if self.values {
+                Values::All
+            } else {
+                Values::None
+            },
         }
     }
 }
@@ -57,6 +64,12 @@ pub(super) enum Step {
         space: &'static str,
         key: &'static str,
         labels: Vec<Label>,
+        hold: u64,
+    },
+    Enter {
+        space: &'static str,
+        key: &'static str,
+        stale: Stale,
         hold: u64,
     },
     Renew {
@@ -110,15 +123,24 @@ pub(super) fn labels() -> impl Strategy<Value = Vec<Label>> {
 }
 
 pub(super) fn criteria() -> impl Strategy<Value = Vec<Match<'static>>> {
-    let criterion =
-        (any::<bool>(), one_of(&NAMES), one_of(&TEXTS)).prop_map(|(exact, name, text)| {
-            if exact {
-                Match::Is { name, value: text }
-            } else {
-                Match::Starts { name, prefix: text }
-            }
-        });
+    let criterion = (0..3, one_of(&NAMES), one_of(&TEXTS), one_of(&PATTERNS)).prop_map(
+        |(kind, name, text, pattern)| match kind {
+            0 => Match::Is { name, value: text },
+            1 => Match::Starts { name, prefix: text },
+            _ => Match::Glob { name, pattern },
+        },
+    );
     prop::collection::vec(criterion, 0..3)
+}
+
+pub(super) fn stale() -> impl Strategy<Value = Stale> {
+    prop::sample::select(vec![
+        Stale::None,
+        Stale::None,
+        Stale::Revision(1),
+        Stale::Revision(2),
+        Stale::Any,
+    ])
 }
 
 pub(super) fn moment() -> impl Strategy<Value = Millis> {
@@ -141,16 +163,17 @@ pub(super) fn question() -> impl Strategy<Value = Question> {
         orders,
         after,
         0u32..6,
-        any::<bool>(),
+        any::<(bool, bool)>(),
     )
         .prop_map(
-            |(prefix, labels, expired_before, order, after, limit, values)| Question {
+            |(prefix, labels, expired_before, order, after, limit, (labelled, values))| Question {
                 prefix,
                 labels,
                 expired_before,
                 order,
                 after,
                 limit,
+                labelled,
                 values,
             },
         )
@@ -174,6 +197,8 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         4 => (index(), value()).prop_map(|(lease, value)| Step::PutUnder { lease, value }),
         5 => (space(), key(), labels(), 0u64..60)
             .prop_map(|(space, key, labels, hold)| Step::Reserve { space, key, labels, hold }),
+        5 => (space(), key(), stale(), 0u64..60)
+            .prop_map(|(space, key, stale, hold)| Step::Enter { space, key, stale, hold }),
         2 => (index(), 0u64..60).prop_map(|(lease, hold)| Step::Renew { lease, hold }),
         1 => index().prop_map(|lease| Step::Release { lease }),
         3 => (space(), key(), prop::collection::vec(key(), 0..3))

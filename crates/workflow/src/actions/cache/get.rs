@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_cache::{Criterion, Filter, HANDLE_LABEL, Scope, Stored};
+use cachalot_cache::{Criterion, Filter, HANDLE_LABEL, Listed, Scope, Stored};
 use cachalot_core::clock::iso8601;
 use cachalot_memory::Label;
 use serde_json::{Map, Value, json};
@@ -113,9 +113,9 @@ impl Action for Get {
         found.insert("success".into(), true.into());
         found.insert("found".into(), true.into());
         found.insert("value".into(), value(&stored).await?);
-        found.insert("expired".into(), stored.expired.into());
+        found.insert("expired".into(), stored.listed.expired.into());
         if with_metadata {
-            found.insert("metadata".into(), metadata(&stored));
+            found.insert("metadata".into(), metadata(&stored.listed));
         }
         Ok(Value::Object(found))
     }
@@ -131,8 +131,8 @@ async fn value(stored: &Stored) -> Result<Value, Failure> {
     serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))
 }
 
-fn metadata(stored: &Stored) -> Value {
-    let labels = &stored.provenance.labels;
+fn metadata(listed: &Listed) -> Value {
+    let labels = &listed.provenance.labels;
     let handle = labels
         .iter()
         .find(|label| label.name == HANDLE_LABEL)
@@ -144,11 +144,11 @@ fn metadata(stored: &Stored) -> Value {
         .collect();
     json!({
         "_cache_type": CACHE_TYPE,
-        "_cache_action": stored.name,
+        "_cache_action": listed.name,
         "_cache_key": handle,
-        "_cache_created_at": iso8601(stored.provenance.created),
-        "_cache_expires_at": stored.provenance.expires.map(iso8601),
-        "_cache_scope": stored.scope,
+        "_cache_created_at": iso8601(listed.provenance.created),
+        "_cache_expires_at": listed.provenance.expires.map(iso8601),
+        "_cache_scope": listed.scope,
         "_cache_tags": tags,
     })
 }
