@@ -14,7 +14,7 @@ use crate::flight::Flights;
 use crate::front::{Front, Fronted};
 use crate::ledger::Ledger;
 use crate::policy::{DEFAULT_PATIENCE, Mode, Policy};
-use crate::reserve::{Grant, Wanted};
+use crate::reserve::{GIVE_BACK, Grant, Wanted};
 use crate::witness::BEFORE_SERVING;
 use crate::writing::Unraised;
 use crate::{Call, Domain, Key, Reason};
@@ -432,13 +432,20 @@ impl Shared {
         Ok(entry)
     }
 
-    /// Gives a reservation back; one that cannot be given back lapses soon.
+    /// Gives a reservation back; one that cannot be given back lapses soon. If that takes longer than
+    /// `patience`, it goes on in the background.
     pub(crate) async fn release(&self, lease: Lease, patience: Duration) {
-        if let Ok(memory) = self.memory() {
-            let given_back = memory.release(lease).within(patience).await;
-            if let Err(error) = given_back {
-                self.fault(&error);
-            }
+        let Ok(memory) = self.memory().map(Arc::clone) else {
+            return;
+        };
+        let mut releasing = Box::pin(async move { memory.release(lease).within(GIVE_BACK).await });
+        let slow = Answer::later(&mut releasing).within(patience).await;
+        let Err(error) = slow else { return };
+        self.fault(&error);
+        if error.kind == ErrorKind::TimedOut
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(releasing);
         }
     }
 }

@@ -23,8 +23,8 @@ use crate::{Key, Reason};
 /// dies holding one keeps others waiting no longer than this.
 const HOLD: Duration = Duration::from_secs(4);
 
-/// So long a lease that comes too late is waited for, to be given back.
-const GIVE_BACK: Duration = Duration::from_secs(30);
+/// So long a lease that comes too late is waited for, to be given back, and so long that may take.
+pub(crate) const GIVE_BACK: Duration = Duration::from_secs(30);
 
 /// Whoever waits longer than this for another process is told so.
 const TELL_OF_WAITING: Duration = Duration::from_secs(1);

@@ -275,11 +275,11 @@ async fn an_answer_stays_in_the_front_when_its_decoded_form_is_too_large_for_it(
         .make();
     fill(&here, 0..1, "990000").await;
     decode(&here, 0).await;
-    let (asked, made) = (memory.count(Op::Get), MADE.load(Ordering::SeqCst));
+    let (asked, made) = (memory.count(Op::Enter), MADE.load(Ordering::SeqCst));
     for _ in 0..5 {
         decode(&here, 0).await;
     }
-    assert_eq!(memory.count(Op::Get), asked, "the bytes are there");
+    assert_eq!(memory.count(Op::Enter), asked, "the bytes are there");
     assert_eq!(MADE.load(Ordering::SeqCst), made + 5);
     assert_eq!(ALIVE.load(Ordering::SeqCst), 0, "its form is not");
 }

@@ -158,7 +158,7 @@ async fn looking_up_and_storing_have_a_time_each() {
         assert!(told.settled.stored.is_ok(), "{slow}: {told:?}");
         assert_eq!(told.text(), "x");
     }
-    double.now(|_| Fate::Slow(Duration::from_millis(2_600)));
+    double.now(|_| Fate::Slow(Duration::from_millis(3_000)));
     let told = here
         .ask(&Question::number(1), &Policy::default(), "x")
         .await;
@@ -170,6 +170,8 @@ async fn looking_up_and_storing_have_a_time_each() {
         patience: Duration::from_secs(10),
         ..Policy::default()
     };
+    // Its reservation is given back by and by.
+    tokio::time::sleep(Duration::from_secs(5)).await;
     double.now(|_| Fate::Pass);
     here.ask(&Question::number(2), &patient, "x").await;
     double.now(|_| Fate::Slow(Duration::from_millis(2_600)));

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use cachalot_cache::{Filter, Stored};
+use cachalot_cache::{Filter, Listed};
 use cachalot_core::{Digest, Spend, Witnesses};
 use cachalot_hooks::{Builtin as _, Event, Input};
 use cachalot_model::StopReason;
@@ -323,8 +323,8 @@ async fn b15_a_store_writes_one_entry_and_leaves_the_others_as_they_lie() {
             .ask(Turn::saying(&format!("question {number}")), "so")
             .await;
     }
-    let lying = |entries: Vec<Stored>| -> BTreeMap<_, _> {
-        let described = |entry: Stored| {
+    let lying = |entries: Vec<Listed>| -> BTreeMap<_, _> {
+        let described = |entry: Listed| {
             (
                 entry.key,
                 (entry.provenance.revision, entry.provenance.created),

@@ -15,7 +15,7 @@ const APPLICATION: i32 = 0x4341_4348;
 
 /// The steps from an empty file to the current layout; the database's `user_version` counts how many it
 /// has been through. Steps are only ever added at the end.
-const STEPS: [&str; 1] = [FIRST];
+const STEPS: [&str; 2] = [FIRST, SECOND];
 
 /// Rows are found by rowid tables with separate indexes: large values in a clustered table slow down
 /// every lookup. `records_newest` ends, as every index, in the rowid, which grows with every store.
@@ -68,6 +68,10 @@ CREATE VIRTUAL TABLE texts USING fts5(
     content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 0'
 );
 ";
+
+/// The tables stay. From this layout on a reservation outlives its lapse, and an erasure raises a counter
+/// by which stores are refused: versions that do neither must not write into the file.
+const SECOND: &str = "";
 
 /// What every connection of ours is set to.
 const SETTINGS: &str = "
@@ -141,7 +145,8 @@ fn bring_up(connection: &mut Connection, context: &Context) -> Result<(), Troubl
     transaction.commit()?;
     if taken == 0 {
         // An empty file has nothing to lose that would be worth waiting for the disk.
-        connection.execute_batch("PRAGMA synchronous=OFF")?;
+        // Before anything else is written, or it would have no effect.
+        connection.execute_batch("PRAGMA synchronous=OFF; PRAGMA auto_vacuum=INCREMENTAL")?;
     }
     connection.pragma_update(None, "journal_mode", "WAL")?;
     if taken < STEPS.len() {

@@ -12,6 +12,7 @@
 #[cfg(test)]
 mod death;
 mod seat;
+mod shrink;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -372,10 +373,12 @@ impl Shared {
         (std::mem::take(&mut queue.checkpoint), queue.closing)
     }
 
-    /// Moves the log into the database, beside the writers. A log that is wholly moved is begun anew, one
+    /// Gives back what is free of the file, then moves the log into the database, beside the writers. A log that is wholly moved is begun anew, one
     /// that is not only grows: so what was written meanwhile is moved too, unless that goes on and on.
     /// When the log has become too long, the writers wait.
     fn checkpoint(&self) {
+        // The seat is free between two steps.
+        while self.seat.lock().is_ok_and(|seat| seat.shrink()) {}
         let Ok(checkpointer) = self.seat.lock().map(|seat| seat.checkpointer()) else {
             return;
         };

@@ -248,3 +248,110 @@ fn a_database_by_another_name_is_set_aside_with_its_companions() {
     assert!(directory.path().join("real.db.corrupt-7-wal").exists());
     assert!(!real.exists() && link.is_symlink());
 }
+
+/// The size of the database file after the memory is closed.
+fn closed_size(path: &std::path::Path, memory: impl Memory) -> u64 {
+    drop(memory);
+    fs::metadata(path).unwrap().len()
+}
+
+/// Stores so many values of 100 kB, in transactions of their own.
+fn fill(memory: &impl Memory, keys: std::ops::Range<usize>) {
+    run(async {
+        for number in keys {
+            let large = record(&format!("{number:04}"), vec![7u8; 100_000]);
+            memory
+                .put("cache", large, None, &[])
+                .settle()
+                .await
+                .unwrap();
+        }
+    });
+}
+
+fn erase(memory: &impl Memory, prefix: &str) -> usize {
+    let filter = Filter {
+        prefix,
+        ..Filter::default()
+    };
+    run(memory.erase("cache", &filter, Page::keys(1_000)).settle())
+        .unwrap()
+        .records
+        .len()
+}
+
+#[test]
+fn a_file_shrinks_when_most_of_it_is_erased() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memory.db");
+    let memory = open(&path).unwrap();
+    fill(&memory, 0..300);
+    assert!(closed_size(&path, memory) > 29_000_000);
+    // Two thirds of it go: more stays than would be written anew.
+    let memory = open(&path).unwrap();
+    assert_eq!(erase(&memory, "00") + erase(&memory, "02"), 200);
+    assert_eq!(run(memory.usage("cache").settle()).unwrap().records, 100);
+    let size = closed_size(&path, memory);
+    assert!((10_000_000..16_000_000).contains(&size), "{size}");
+    let memory = open(&path).unwrap();
+    for number in [100, 150, 199] {
+        let key = format!("{number:04}");
+        let found = memory.get("cache", &key, &[]).settle();
+        assert_eq!(run(found).unwrap().record.unwrap().value.len(), 100_000);
+    }
+    assert_eq!(erase(&memory, ""), 100);
+    let size = closed_size(&path, memory);
+    assert!(size < 200_000, "{size}");
+}
+
+#[test]
+fn a_file_that_stays_open_shrinks_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memory.db");
+    let memory = open(&path).unwrap();
+    let reader = open(&path).unwrap();
+    fill(&memory, 0..100);
+    assert_eq!(erase(&memory, ""), 100);
+    let began = std::time::Instant::now();
+    loop {
+        // Any writing goes on; the background follows.
+        fill(&memory, 0..1);
+        let found = run(reader.get("cache", "0000", &[]).settle()).unwrap();
+        assert_eq!(found.record.unwrap().value.len(), 100_000);
+        let size = fs::metadata(&path).unwrap().len();
+        if size < 5_000_000 {
+            break;
+        }
+        assert!(began.elapsed().as_secs() < 20, "{size}");
+    }
+}
+
+#[test]
+fn a_file_of_the_first_layout_keeps_what_it_has_and_learns_to_shrink() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("memory.db");
+    let memory = open(&path).unwrap();
+    fill(&memory, 0..100);
+    run(memory.add("cache", &[("counter", 7)]).settle()).unwrap();
+    drop(memory);
+    // The tables are those of the first layout.
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch("PRAGMA auto_vacuum=NONE; VACUUM; PRAGMA user_version=1")
+        .unwrap();
+    drop(old);
+    let pragma = |name: &str| -> i64 {
+        let database = rusqlite::Connection::open(&path).unwrap();
+        let mut statement = database.prepare(&format!("PRAGMA {name}")).unwrap();
+        statement.query_row([], |row| row.get(0)).unwrap()
+    };
+    assert_eq!((pragma("user_version"), pragma("auto_vacuum")), (1, 0));
+    let memory = open(&path).unwrap();
+    assert_eq!((pragma("user_version"), pragma("auto_vacuum")), (2, 0));
+    let found = run(memory.get("cache", "0042", &["counter"]).settle()).unwrap();
+    assert_eq!(found.counters, [7]);
+    assert_eq!(found.record.unwrap().value.len(), 100_000);
+    assert_eq!(erase(&memory, "00"), 100);
+    let size = closed_size(&path, memory);
+    assert!(size < 200_000, "{size}");
+    assert_eq!((pragma("user_version"), pragma("auto_vacuum")), (2, 2));
+}

@@ -84,6 +84,7 @@ fn settings() -> Value {
                 "max_entries": amount("How many entries there may be.", 0),
                 "front_bytes": amount("How many bytes of entries the process itself keeps.", 0),
                 "patience_ms": amount("How long a call waits for a slow memory.", 1),
+                "store_timeout_ms": amount("How long storing an answer may take.", 1),
             })),
             "python": closed("Limits of inline code.", limits()),
             "python3": closed("Limits of inline code in the user's own interpreter.", interpreter()),

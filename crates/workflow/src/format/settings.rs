@@ -52,6 +52,8 @@ pub struct CacheSettings {
     pub front_bytes: Option<u64>,
     /// `patience_ms`: how long a call waits for a slow memory before it runs uncached.
     pub patience: Option<Duration>,
+    /// `store_timeout_ms`: how long storing an answer may take.
+    pub store_timeout: Option<Duration>,
 }
 
 /// `settings.python`, `settings.python3`: limits of inline code.
@@ -202,6 +204,9 @@ fn cache(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> CacheSetting
         front_bytes: cache.integer("front_bytes", 0..=u64::MAX, problems),
         patience: cache
             .integer("patience_ms", 1..=3_600_000, problems)
+            .map(Duration::from_millis),
+        store_timeout: cache
+            .integer("store_timeout_ms", 1..=3_600_000, problems)
             .map(Duration::from_millis),
     };
     cache.finish(problems);

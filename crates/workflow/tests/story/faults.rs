@@ -22,6 +22,7 @@ fn in_trouble(
     let memory = Troubled::by(Arc::new(ManualClock::at(START)), fate);
     let world = Setup::default()
         .memory(memory.clone())
+        .settings(json!({"cache": {"store_timeout_ms": 100}}))
         .with(act.clone())
         .start();
     (world, act, memory)
@@ -77,7 +78,7 @@ async fn a_memory_that_fails_at_anything_changes_no_result() {
 }
 
 #[tokio::test]
-async fn a_memory_that_hangs_costs_a_quarter_of_a_second_at_most() {
+async fn a_memory_that_hangs_costs_the_time_of_a_lookup_and_of_a_store_at_most() {
     let (world, _, _) = in_trouble(|_| Trouble::Hangs);
     for _ in 0..2 {
         let began = Instant::now();
@@ -85,7 +86,7 @@ async fn a_memory_that_hangs_costs_a_quarter_of_a_second_at_most() {
         let took = began.elapsed();
         assert_eq!(response["result"], json!({"given": {"x": 1}}));
         assert!(took >= Duration::from_millis(200), "{took:?}");
-        assert!(took < Duration::from_millis(400), "{took:?}");
+        assert!(took < Duration::from_millis(550), "{took:?}");
     }
 }
 
@@ -102,14 +103,14 @@ async fn however_the_memory_hangs_a_call_waits_for_it_only_once() {
         let began = Instant::now();
         world.wrap(call()).await;
         let took = began.elapsed();
-        assert!(took < Duration::from_millis(400), "{hanging:?}: {took:?}");
+        assert!(took < Duration::from_millis(550), "{hanging:?}: {took:?}");
     }
 }
 
 #[tokio::test]
 async fn the_settings_say_how_long_to_wait() {
     let memory = Troubled::by(Arc::new(ManualClock::at(START)), |_| Trouble::Hangs);
-    let settings = json!({"cache": {"patience_ms": 30}});
+    let settings = json!({"cache": {"patience_ms": 30, "store_timeout_ms": 30}});
     let setup = Setup::default()
         .memory(memory)
         .settings(settings)

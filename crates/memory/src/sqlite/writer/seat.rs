@@ -14,7 +14,7 @@ use super::super::failure::{Context, is_busy, locked};
 use super::super::schema;
 use super::super::stamps::{Hold, Stamps};
 use super::super::write::Changes;
-use super::Queued;
+use super::{Queued, shrink};
 
 /// Transactions, and bytes of values, after which the log is looked at.
 const TRANSACTIONS: u32 = 32;
@@ -181,22 +181,30 @@ impl Seat {
         Trouble::Failed(Error::new(ErrorKind::Unavailable, message).because(error))
     }
 
-    /// Whether the log has grown enough to be moved; true once.
+    /// Whether the log has grown enough to be moved, or much of the file is free; true once.
     pub(super) fn checkpoint_due(&mut self) -> bool {
         if self.transactions < TRANSACTIONS && self.bytes < BYTES {
             return false;
         }
         (self.transactions, self.bytes) = (0, 0);
-        self.connection
-            .as_ref()
-            .and_then(|connection| look_at_log(connection, "NOOP"))
-            .is_some_and(|log| log.left >= LONG_LOG)
+        self.connection.as_ref().is_some_and(|connection| {
+            look_at_log(connection, "NOOP").is_some_and(|log| log.left >= LONG_LOG)
+                || shrink::is_due(connection)
+        })
     }
 
-    /// Empties the log if it is long. If others use the database, the last of them will.
+    /// Gives back a part of what is free of the file; whether there was something.
+    pub(super) fn shrink(&self) -> bool {
+        self.connection.as_ref().is_some_and(shrink::step)
+    }
+
+    /// Gives back what is free of the file, at most some tens of megabytes, and empties the log if it is
+    /// long. If others use the database, the last of them will.
     pub(super) fn close(&mut self) {
+        let shrunk = (0..20).take_while(|_| self.shrink()).count() > 0;
         if let Some(connection) = &self.connection
-            && look_at_log(connection, "NOOP").is_some_and(|log| log.pages >= LONG_LOG_LEFT)
+            && (shrunk
+                || look_at_log(connection, "NOOP").is_some_and(|log| log.pages >= LONG_LOG_LEFT))
         {
             look_at_log(connection, "TRUNCATE");
         }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cachalot_cache::{
-    Begun, Call, Domain, Failure as RunFailure, HANDLE_LABEL, How, Join, Kind, Mode, Observation,
-    Outcome, Policy, Product, Reason, Settled, Ticket,
+    Begun, Call, DEFAULT_PATIENCE, DEFAULT_STORE_TIMEOUT, Domain, Failure as RunFailure,
+    HANDLE_LABEL, How, Join, Kind, Mode, Observation, Outcome, Policy, Product, Reason, Settled,
+    Ticket,
 };
 use cachalot_core::tree::Node;
 use cachalot_core::{Canonical, Problem, Spend};
@@ -128,12 +129,13 @@ fn call<'a>(request: &'a Request, input: &'a Canonical) -> Call<'a> {
     }
 }
 
-fn patience(runtime: &Runtime) -> Duration {
+/// A duration that `settings.cache` gives in milliseconds.
+fn duration(runtime: &Runtime, setting: &str, default: Duration) -> Duration {
     let set = runtime
         .settings
         .get("cache")
-        .and_then(|cache| cache.get("patience_ms")?.as_u64());
-    set.map_or(cachalot_cache::DEFAULT_PATIENCE, Duration::from_millis)
+        .and_then(|cache| cache.get(setting)?.as_u64());
+    set.map_or(default, Duration::from_millis)
 }
 
 fn policy(request: &Request, handle: Option<&str>, runtime: &Runtime) -> Policy {
@@ -148,7 +150,8 @@ fn policy(request: &Request, handle: Option<&str>, runtime: &Runtime) -> Policy 
         join: Join::Fleet {
             wait: WAIT_FOR_OTHERS,
         },
-        patience: patience(runtime),
+        patience: duration(runtime, "patience_ms", DEFAULT_PATIENCE),
+        store_timeout: duration(runtime, "store_timeout_ms", DEFAULT_STORE_TIMEOUT),
         labels: handle.into_iter().chain(tags).collect(),
         domains: request.action.domains(&request.args, runtime),
         ..Policy::default()
@@ -274,7 +277,8 @@ impl Run {
         if memory_answers && limit > 0 && runtime.random.unit() < probability {
             // A fault here concerns nobody.
             let sweeping = runtime.cache.sweep(Some(limit));
-            let _ = tokio::time::timeout(patience(runtime), sweeping).await;
+            let most = duration(runtime, "patience_ms", DEFAULT_PATIENCE);
+            let _ = tokio::time::timeout(most, sweeping).await;
         }
         Ok(answer)
     }
