@@ -46,33 +46,38 @@ impl Toolboxes for Workbench {
         tools.extend(own);
         let enabled = settings.enabled;
         let registry = Registry::new(tools).map_err(|error| missing(&error))?;
-        let kept = CachedTools::new(
-            &registry,
-            Options {
-                settings,
-                mode: inner.mode,
-                ledger: inner.cache.ledger().clone(),
-                clock: Arc::clone(&inner.context.clock),
-                seals: Arc::clone(&inner.seals),
-                log: self.tell_of(agent, session),
-                persistent: inner.memory.as_ref().map(|_| inner.cache.clone()),
-                // Whose results are shared by `scope: user`.
-                user: inner.surroundings.user(),
-                writers: inner.writers.clone(),
-            },
-        )
-        .map_err(|error| missing(&error))?;
-        let kept = Arc::new(kept);
+        // A session that takes over other tools keeps its results and counters: those of a server or a
+        // tool that is another one now have other keys.
+        let kept = match self.kept_of(session) {
+            Some(before) => before.with_registry(&registry),
+            None => CachedTools::new(
+                &registry,
+                Options {
+                    settings,
+                    mode: inner.mode,
+                    ledger: inner.cache.ledger().clone(),
+                    clock: Arc::clone(&inner.context.clock),
+                    seals: Arc::clone(&inner.seals),
+                    log: self.tell_of(agent, session),
+                    persistent: inner.memory.as_ref().map(|_| inner.cache.clone()),
+                    // Whose results are shared by `scope: user`.
+                    user: inner.surroundings.user(),
+                    writers: inner.writers.clone(),
+                },
+            ),
+        };
+        let kept = Arc::new(kept.map_err(|error| missing(&error))?);
         let mut known = inner.kept.lock().unwrap_or_else(PoisonError::into_inner);
         // Those of sub-agents that are done are gone.
         known.retain(|_, kept| kept.tools.strong_count() > 0);
         let tools = Arc::downgrade(&kept);
+        let holder = known.remove(session).and_then(|before| before.holder);
         known.insert(
             session.to_owned(),
             Kept {
                 tools,
                 enabled,
-                holder: None,
+                holder,
             },
         );
         Ok(kept)
@@ -89,6 +94,12 @@ impl Toolboxes for Workbench {
 }
 
 impl Workbench {
+    /// The tools that a session has until it takes over others.
+    fn kept_of(&self, session: &str) -> Option<Arc<CachedTools>> {
+        let known = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(session)?.tools.upgrade()
+    }
+
     /// This session is a fork's.
     pub(super) fn is_of(&self, session: &str, holder: &str) {
         let mut known = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
