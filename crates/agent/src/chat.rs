@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cachalot_hooks::Event as When;
 use cachalot_tools::Toolbox;
 
+pub use crate::conversation::Retracted;
 use crate::definition::{AgentDefinition, Team};
 use crate::desk::Desk;
 use crate::fork::{ForkReport, ForkSpec, Inherit};
@@ -221,6 +222,25 @@ impl Chat {
         compacted
     }
 
+    /// Takes back the last message of the user, with everything that came of it: answers, tool calls and
+    /// their results. Repeated, the one before. `None` if there is none. The session goes on with what
+    /// stood before, in this process and wherever it is resumed; so it can be repaired when its provider
+    /// refuses what it ends with. What tools did is not undone.
+    ///
+    /// # Errors
+    /// The session could not be kept; then it is as it was.
+    pub async fn retract(&mut self) -> Result<Option<Retracted>, Error> {
+        self.total += self.shared.take_sum();
+        match self.desk.retract().await {
+            // Somebody else has gone on with it: their end is the end.
+            Err(error) if error.kind == ErrorKind::Conflict => {
+                self.desk.reopen(&self.shared, &self.agent).await?;
+                self.desk.retract().await
+            }
+            done => done,
+        }
+    }
+
     /// Answers a question beside the conversation: on all that was said, without tools, and so that
     /// nothing of it is part of the conversation. What it costs is part of [`Chat::total`].
     ///
@@ -241,7 +261,7 @@ impl Chat {
     /// Takes over tools that are others than those that the session began with: those that came,
     /// went or changed since, as servers do. The session goes on with what was said, and its next
     /// request is read anew from its beginning. `None` if they are the same: then it sends what it
-    /// would have sent, though results that were kept for it are let go.
+    /// would have sent.
     ///
     /// # Errors
     /// The tools cannot be made ready, or the session cannot be kept; then it is as it was.

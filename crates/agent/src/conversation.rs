@@ -5,6 +5,7 @@ mod material;
 mod plans;
 mod reload;
 mod remains;
+mod retract;
 mod tip;
 mod unsent;
 
@@ -27,12 +28,13 @@ use serde_json::{Map, Value};
 
 use crate::definition::AgentDefinition;
 use crate::house::House;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, media};
 use plans::Plans;
 
 pub(crate) use changes::name as tool_name;
 pub(crate) use material::Material;
 pub(crate) use remains::{Progress, Remains, results};
+pub use retract::Retracted;
 pub(crate) use tip::Tip;
 pub(crate) use unsent::{changed, is_as_good};
 
@@ -165,8 +167,12 @@ impl Conversation {
             tools: &frozen.tools,
             system: &frozen.system,
         };
+        // Another provider may take less.
+        let said = session.prompt.messages().into_iter();
+        let said = said.map(Arc::unwrap_or_clone).collect();
+        let said = media::fit(said, Vec::new, model.media()).await;
         session
-            .rerender(model.wire(), target)
+            .rerender_as(said, model.wire(), target)
             .await
             .map_err(|error| Error::session(&error))?;
         let mut this = Self::over(house, agent, session, model);
@@ -283,12 +289,15 @@ impl Conversation {
         self.say_all(vec![message], notes).await
     }
 
-    /// Adds messages, durably: all in one step, with the session's notes, or none.
+    /// Adds messages, durably: all in one step, with the session's notes, or none. What the provider
+    /// would refuse of them is made to fit before.
     async fn say_all(
         &mut self,
         messages: Vec<Message>,
         notes: Map<String, Value>,
     ) -> Result<(), Error> {
+        let before = || self.session.prompt.messages();
+        let messages = media::fit(messages, before, self.model.media()).await;
         let mut rendered = Vec::with_capacity(messages.len());
         for message in messages {
             if self.session.head.title.is_none() && message.role == Role::User {

@@ -8,7 +8,7 @@ use cachalot_model::{Block, Usage};
 use cachalot_prompt::Session;
 use cachalot_tools::{Context, Gate, Tool, Toolbox};
 
-use crate::conversation::{Conversation, Shown};
+use crate::conversation::{Conversation, Retracted, Shown};
 use crate::definition::AgentDefinition;
 use crate::delegate::TransferTask;
 use crate::fork::{Branch, Flock, Lead, Trunk};
@@ -239,12 +239,21 @@ impl Desk {
         Ok(Some(changes))
     }
 
+    /// Takes back the end of the conversation; hooks read what is left.
+    pub(crate) async fn retract(&mut self) -> Result<Option<Retracted>, Error> {
+        let retracted = self.conversation.retract().await?;
+        if retracted.is_some() {
+            self.emptied();
+        }
+        Ok(retracted)
+    }
+
     /// Whether the user was told that the conversation is nearly as long as it may be.
     pub(crate) fn fullness(&mut self) -> &mut bool {
         &mut self.warned
     }
 
-    /// The conversation is a short one again.
+    /// The conversation is a shorter one again.
     pub(crate) fn emptied(&mut self) {
         self.warned = false;
         self.usage = None;

@@ -29,6 +29,7 @@ pub mod event;
 mod fork;
 mod herald;
 pub mod house;
+mod media;
 mod provenance;
 mod repetition;
 mod report;

@@ -10,6 +10,7 @@ mod client;
 mod duration;
 pub mod error;
 pub mod marking;
+pub mod media;
 mod message;
 mod provider;
 mod reply;
@@ -23,6 +24,7 @@ pub use client::{Pauses, SystemPauses};
 pub use duration::duration;
 pub use error::{Error, ErrorKind};
 pub use marking::{Marking, Style};
+pub use media::MediaLimits;
 pub use message::{
     Block, Extra, Image, ImageSource, Message, Reasoning, Role, ToolResult, ToolUse,
 };

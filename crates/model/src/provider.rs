@@ -21,7 +21,7 @@ use cachalot_storage::{HttpClient, HttpOptions};
 use crate::catalog::{Catalog, Limits};
 use crate::client::{Pauses, SystemPauses};
 use crate::error::{Error, ErrorKind};
-use crate::{Format, Marking, Parameters, ReasoningWish};
+use crate::{Format, Marking, MediaLimits, Parameters, ReasoningWish};
 
 mod address;
 mod configured;
@@ -274,6 +274,7 @@ impl Models {
         let resolved = Resolved {
             url: address::endpoint(&place.url, format, crate::wire::of(format).path()),
             marking: Marking::find(settings.prices.as_deref().unwrap_or(&name), &model, format),
+            media: MediaLimits::find(settings.prices.as_deref().unwrap_or(&name), format),
             shown: cachalot_storage::masked(place.url.as_str()).into_owned(),
             base: place.url,
             key_header: key::header(&settings, &known, format),

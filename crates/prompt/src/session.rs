@@ -180,8 +180,33 @@ impl Session {
         wire: &dyn Wire,
         target: Target<'_>,
     ) -> Result<Option<Break>, Error> {
+        self.rerender_all(self.prompt.messages(), wire, target)
+            .await
+    }
+
+    /// As [`Session::rerender`], from these messages in place of its own: those that the target would
+    /// refuse are others.
+    ///
+    /// # Errors
+    /// Those of [`Session::rerender`].
+    pub async fn rerender_as(
+        &mut self,
+        messages: Vec<Message>,
+        wire: &dyn Wire,
+        target: Target<'_>,
+    ) -> Result<Option<Break>, Error> {
+        let messages = messages.into_iter().map(Arc::new).collect();
+        self.rerender_all(messages, wire, target).await
+    }
+
+    async fn rerender_all(
+        &mut self,
+        messages: Vec<Arc<Message>>,
+        wire: &dyn Wire,
+        target: Target<'_>,
+    ) -> Result<Option<Break>, Error> {
         let mut prompt = Prompt::begin(target.tools, target.system);
-        for message in self.prompt.messages() {
+        for message in messages {
             let pieces = wire
                 .message(&message)
                 .map_err(|error| self.unsayable(wire, error))?;
@@ -231,6 +256,21 @@ impl Session {
         notes: Map<String, Value>,
     ) -> Result<(), Error> {
         let prompt = with_all(self.prompt.without_last(unsent), messages);
+        self.commit(prompt, self.head_with(notes), Change::Replace)
+            .await
+    }
+
+    /// Removes the last `messages` messages, sent or not. What stands before them keeps its bytes.
+    /// `notes` take the place of those of the head, in the same step.
+    ///
+    /// # Errors
+    /// Those of [`Session::append`]; then the session is as it was.
+    pub async fn retract(
+        &mut self,
+        messages: usize,
+        notes: Map<String, Value>,
+    ) -> Result<(), Error> {
+        let prompt = self.prompt.without_last(messages);
         self.commit(prompt, self.head_with(notes), Change::Replace)
             .await
     }

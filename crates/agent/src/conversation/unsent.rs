@@ -12,8 +12,8 @@ use cachalot_prompt::Tail;
 use serde_json::{Map, Value};
 
 use super::{CHANGED, Conversation, Remains};
-use crate::Error;
 use crate::said::is_visible;
+use crate::{Error, media};
 
 /// The note of a session that says how many messages at its end were not sent.
 const UNSENT: &str = "unsent";
@@ -21,6 +21,16 @@ const UNSENT: &str = "unsent";
 /// Notes that everything was sent.
 pub(super) fn all_sent(notes: &mut Map<String, Value>) {
     notes.shift_remove(UNSENT);
+}
+
+/// Notes that so many messages at the end were not sent.
+pub(super) fn not_sent(notes: &mut Map<String, Value>, messages: usize) {
+    match messages {
+        0 => all_sent(notes),
+        messages => {
+            notes.insert(UNSENT.to_owned(), Value::from(messages));
+        }
+    }
 }
 
 impl Conversation {
@@ -48,7 +58,7 @@ impl Conversation {
     }
 
     /// How many messages at the end of the session were not sent.
-    fn unsent(&self) -> usize {
+    pub(super) fn unsent(&self) -> usize {
         let noted = self.session.head.notes.get(UNSENT).and_then(Value::as_u64);
         usize::try_from(noted.unwrap_or(0)).unwrap_or(0)
     }
@@ -66,6 +76,8 @@ impl Conversation {
         if left_over == 0 {
             return self.say_to_be_sent(rewritten.pop().unwrap_or(held)).await;
         }
+        let before = || self.session.prompt.without_last(left_over).messages();
+        let rewritten = media::fit(rewritten, before, self.model.media()).await;
         let wire = self.model.wire();
         let mut messages = Vec::with_capacity(rewritten.len());
         for message in rewritten {
@@ -102,8 +114,7 @@ impl Conversation {
     /// Adds messages that are not sent now: all in one step, or none.
     pub(crate) async fn say_all_unsent(&mut self, messages: Vec<Message>) -> Result<(), Error> {
         let mut notes = self.session.head.notes.clone();
-        let unsent = Value::from(self.unsent() + messages.len());
-        notes.insert(UNSENT.to_owned(), unsent);
+        not_sent(&mut notes, self.unsent() + messages.len());
         self.say_all(messages, notes).await
     }
 

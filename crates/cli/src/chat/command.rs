@@ -22,6 +22,8 @@ pub(super) enum Command {
     /// A question beside the conversation.
     Aside(String),
     Reload,
+    /// Takes back the last message and all that came of it.
+    Retract,
     Session,
     Stats,
     Tools,
@@ -30,15 +32,17 @@ pub(super) enum Command {
     Unknown(String),
 }
 
-const KNOWN: [&str; 11] = [
-    "/help", "/new", "/fresh", "/compact", "/review", "/btw", "/reload", "/session", "/stats",
-    "/tools", "/quit",
+const KNOWN: [&str; 12] = [
+    "/help", "/new", "/fresh", "/compact", "/retract", "/review", "/btw", "/reload", "/session",
+    "/stats", "/tools", "/quit",
 ];
 
 const HELP: &str = "\
 /new      end the session and begin a new one
 /fresh    a new answer to the message behind it, or to the next one, whatever was answered before
 /compact  summarize what was said so far, and go on from the summary
+/retract  take back your last message and all that came of it, for instance when the provider refuses
+          the conversation because of it; again for the one before; what tools did is not undone
 /review   look back over the conversation for what should be remembered; what stands behind it is
           looked at above all
 /btw      a question beside the conversation: its answer is shown, and the conversation goes on without it
@@ -69,6 +73,7 @@ impl Command {
             ("new", None) => Self::New,
             ("compact", None) => Self::Compact,
             ("reload", None) => Self::Reload,
+            ("retract", None) => Self::Retract,
             ("session", None) => Self::Session,
             ("stats", None) => Self::Stats,
             ("tools", None) => Self::Tools,
@@ -100,6 +105,7 @@ impl Command {
             | Self::Review(_)
             | Self::Aside(_)
             | Self::Reload
+            | Self::Retract
             | Self::Quit => {}
         }
     }
@@ -129,6 +135,7 @@ mod tests {
     fn commands_are_told_from_messages() {
         assert_eq!(Command::of("/quit"), Some(Command::Quit));
         assert_eq!(Command::of("/new "), Some(Command::New));
+        assert_eq!(Command::of("/retract"), Some(Command::Retract));
         assert_eq!(Command::of("/fresh"), Some(Command::Fresh(None)));
         let afresh = Command::Fresh(Some("How deep?\nSay.".to_owned()));
         assert_eq!(Command::of("/fresh  How deep?\nSay. "), Some(afresh));

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cachalot_agent::chat::Reloaded;
+use cachalot_agent::chat::{Reloaded, Retracted};
 use cachalot_agent::{Approver, Cancel, Chat, Stop, Sum};
 
 use super::ASIDE;
@@ -12,6 +12,7 @@ use super::prompt::{Line, Prompt};
 use super::show::{Level, Show};
 use super::sum;
 use super::turn::{Ended, Said, broke_off, end, turn};
+use super::words::cut;
 use crate::commands::chat::{Setting, close, told};
 use crate::interrupts::{Interrupts, Signal};
 use crate::outcome::Result;
@@ -62,6 +63,9 @@ pub(crate) async fn converse(setting: &Setting<'_>) -> Result<()> {
     };
     talk.until_it_ends(&mut interrupts).await
 }
+
+/// So many characters of a message are shown when it is taken back.
+const SHOWN: usize = 60;
 
 /// A chat under way.
 struct Talk<'a> {
@@ -196,6 +200,7 @@ impl Talk<'_> {
             Command::Review(focus) => self.review(focus.as_deref()),
             Command::Aside(question) => return self.aside(question, interrupts).await,
             Command::Reload => return Ok(self.reload(interrupts).await),
+            Command::Retract => return Ok(self.retract(interrupts).await),
             Command::Fresh(None) => {
                 self.is_fresh = true;
                 render::err("the next message gets a new answer");
@@ -291,6 +296,26 @@ impl Talk<'_> {
         Next::GoOn
     }
 
+    /// Takes back the last message and all that came of it. If that fails, the session is as it was.
+    async fn retract(&mut self, interrupts: &mut Interrupts) -> Next {
+        let retracted = tokio::select! {
+            retracted = self.chat.retract() => retracted,
+            signal = interrupts.next() => match signal {
+                Signal::End => return Next::Leave,
+                Signal::Interrupt => {
+                    render::err("interrupted; /retract again takes the message back");
+                    return Next::GoOn;
+                }
+            }
+        };
+        match retracted {
+            Ok(None) => render::err("there is no message to take back"),
+            Ok(Some(retracted)) => render::err(&retract_told(&retracted)),
+            Err(error) => complain(&error),
+        }
+        Next::GoOn
+    }
+
     /// Begins a new session. If that fails, the old one goes on.
     async fn renew(&mut self, interrupts: &mut Interrupts) -> Next {
         let before = self.chat.session().to_owned();
@@ -343,6 +368,7 @@ impl Talk<'_> {
             }
             Ended::Failed(error) => {
                 complain(error);
+                advise(error);
                 let total = self.chat.total();
                 if total.model_calls > answers_before || turned.cut_off > 0 {
                     self.account("so far ", &total, self.show.cut_off());
@@ -401,6 +427,31 @@ fn reload_told(reloaded: &Reloaded) -> String {
         tokens => format!(
             "{changes}; the provider reads about {tokens} tokens of this session anew with the next message"
         ),
+    }
+}
+
+/// What was taken back.
+fn retract_told(retracted: &Retracted) -> String {
+    let text = on_one_line(&retracted.text);
+    let behind = match retracted.others {
+        0 => String::new(),
+        1 => " and 1 message behind it".to_owned(),
+        others => format!(" and {others} messages behind it"),
+    };
+    format!(
+        "taken back: \"{}\"{behind}; what tools did is not undone",
+        cut(&text, SHOWN)
+    )
+}
+
+/// How to go on with a session that its provider refuses; nothing of other failures.
+fn advise(error: &cachalot_agent::Error) {
+    let is_refused = (error.model.as_ref())
+        .is_some_and(|error| error.kind == cachalot_model::ErrorKind::Rejected);
+    if is_refused {
+        render::err(
+            "  help: if the provider refuses the next messages, too, /retract takes back the last one with what came of it",
+        );
     }
 }
 

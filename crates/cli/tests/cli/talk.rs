@@ -61,6 +61,15 @@ fn calls_answers_and_sums_are_shown_and_how_to_go_on() {
         .say("/stats")
         .see("1 of 4 calls answered without running (25%)");
     terminal.see("read_file  1 ").see("tokens in");
+    // What other tools are taken over for is no reason to forget results.
+    terminal
+        .prompt()
+        .say("/reload")
+        .see("the tools are those that the session has")
+        .prompt()
+        .say("/stats")
+        .see("1 of 4 calls answered without running (25%)")
+        .see("tokens in");
     terminal
         .prompt()
         .say("/tools")
@@ -337,6 +346,41 @@ fn messages_have_several_lines_and_are_remembered() {
     let history = home.memory().with_file_name("cachalot.db.history");
     let mode = std::fs::metadata(history).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o600, "what somebody typed is nobody else's business");
+}
+
+const REFUSING: &str = "
+rules:
+  - user: 'poison'
+    steps: [{fault: 400}]
+otherwise: {text: 'I was told: {{user}}'}
+";
+
+#[test]
+fn a_message_is_taken_back_and_the_session_goes_on_without_it() {
+    let (home, provider) = (Home::new(), Provider::scripted(REFUSING));
+    home.write("agent.yaml", SHELL);
+    let mut terminal = chat(&home, &provider, &["agent.yaml"]);
+    terminal
+        .prompt()
+        .say("/retract")
+        .see("there is no message to take back");
+    terminal.prompt().say("hello").see("I was told: hello");
+    terminal
+        .prompt()
+        .say("poison")
+        .see("error:")
+        .see("/retract takes back the last one");
+    terminal
+        .prompt()
+        .say("/retract")
+        .see("taken back: \"poison\"");
+    terminal.prompt().say("/retract now").see("takes nothing");
+    terminal.prompt().say("bye").see("I was told: bye");
+    terminal.prompt().leave();
+    let last = provider.received().last().unwrap().json().to_string();
+    assert!(last.contains("hello") && !last.contains("poison"), "{last}");
+    // What was taken back is in no later request.
+    drop(provider.accepting_anything());
 }
 
 #[test]

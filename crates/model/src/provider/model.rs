@@ -18,7 +18,7 @@ use crate::catalog::{Limits, Price};
 use crate::client::{self, Pauses};
 use crate::error::{Error, ErrorKind};
 use crate::wire::Wire;
-use crate::{Delta, Format, Marking, Parameters, Reply, Usage};
+use crate::{Delta, Format, Marking, MediaLimits, Parameters, Reply, Usage};
 
 /// A model, resolved and ready to be asked. Cheap to clone; clones share connections.
 #[derive(Clone)]
@@ -44,6 +44,8 @@ pub(crate) struct Resolved {
     pub(crate) limits: Limits,
     /// How the provider takes cache markers.
     pub(crate) marking: &'static Marking,
+    /// Images and texts that the provider takes.
+    pub(crate) media: &'static MediaLimits,
     pub(crate) price: Option<Price>,
     pub(crate) time: TimeLimits,
     pub(crate) retries: u32,
@@ -123,6 +125,12 @@ impl Model {
     #[must_use]
     pub fn marking(&self) -> &'static Marking {
         self.shared.marking
+    }
+
+    /// Returns the limits of its provider on images and texts.
+    #[must_use]
+    pub fn media(&self) -> &'static MediaLimits {
+        self.shared.media
     }
 
     /// Where the provider is, fit to be shown: what is secret in it is masked.

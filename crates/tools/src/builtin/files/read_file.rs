@@ -15,15 +15,12 @@ use super::media::{Media, from_utf16};
 use super::numbered::{Numbered, Range};
 use super::opening::{cannot, open_file};
 use super::source::Source;
-use super::{grouped, path_of, readable, reader, reading, typed};
+use super::{IN_MEMORY, grouped, path_of, readable, reader, reading, typed};
 use crate::blocking::blocking;
 use crate::tool::{About, Arguments, Context, Output, Tool};
 
 /// So many lines are shown if nothing else is asked for.
 const LINES: usize = 2_000;
-
-/// Larger pictures are refused by the providers: five million bytes of base64.
-const LARGEST_PICTURE: usize = 3_750_000;
 
 pub(super) struct ReadFile {
     about: About,
@@ -105,7 +102,7 @@ fn read(asked: &Asked, context: &Context) -> Result<Output, Output> {
     let failed = |error: std::io::Error| cannot("read", path, &error);
     match Source::read(file, &place.asked, &context.witness).map_err(failed)? {
         Source::Whole(bytes) => match Media::of(&bytes) {
-            Media::Picture(kind) => picture(path, kind, &bytes),
+            Media::Picture(kind) => Ok(picture(kind, &bytes)),
             Media::Utf16(low_first) => {
                 let text = from_utf16(&bytes[2..], low_first);
                 let shown = text_of(asked, &mut text.as_bytes())?;
@@ -149,10 +146,8 @@ fn text_of(asked: &Asked, reader: &mut impl BufRead) -> Result<String, Output> {
     Ok(format!("{}{}", numbered.text, numbered.notices()))
 }
 
-fn picture(path: &str, kind: &'static str, bytes: &[u8]) -> Result<Output, Output> {
-    if bytes.len() > LARGEST_PICTURE {
-        return Err(too_large(path, kind));
-    }
+/// A picture of any size: who sends it to a provider scales it down.
+fn picture(kind: &'static str, bytes: &[u8]) -> Output {
     let said = format!("{kind}, {} bytes:", grouped(bytes.len() as u64));
     let mut output = Output::text(said);
     output.content.push(Block::Image(Image {
@@ -162,14 +157,14 @@ fn picture(path: &str, kind: &'static str, bytes: &[u8]) -> Result<Output, Outpu
         },
         extra: Extra::new(),
     }));
-    Ok(output)
+    output
 }
 
 fn too_large(path: &str, kind: &str) -> Output {
     Output::error(format!(
         "`{path}` is a picture ({kind}) of more than {} bytes, too large to be shown; make it smaller \
          first",
-        grouped(LARGEST_PICTURE as u64)
+        grouped(IN_MEMORY)
     ))
 }
 

@@ -118,7 +118,7 @@ async fn pictures_are_shown_and_other_binary_files_named() {
     workshop.write("c.pdf", b"%PDF-1.7\n...");
     workshop.write("d.db", b"SQLite format 3\0...");
     let mut large = b"\xff\xd8\xff".to_vec();
-    large.resize(4_000_000, 7);
+    large.resize((32 << 20) + 1, 7);
     workshop.write("large.jpg", large);
     let output = workshop.call("read_file", json!({"path": "a.png"})).await;
     let [Block::Text { text, .. }, Block::Image(image)] = output.content.as_slice() else {

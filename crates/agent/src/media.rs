@@ -1,0 +1,298 @@
+//! Images and results as a provider takes them.
+//!
+//! A request that holds an image that a provider refuses is refused, and so is every later request of
+//! the same conversation. So a message is checked against [`MediaLimits`] before it becomes part of a
+//! session: an image that is too large is scaled down, one of another kind is encoded anew, and what
+//! cannot be shown becomes a text that says so. What is part of a session is not changed any more.
+
+mod picture;
+
+use std::sync::Arc;
+
+use cachalot_model::{Block, ImageSource, MediaLimits, Message, ToolResult};
+
+use picture::{Picture, picture};
+
+/// Images may take up this share of a request: the rest is for text.
+const SHARE_OF_IMAGES: (usize, usize) = (3, 4);
+
+/// What a conversation holds already.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Used {
+    images: usize,
+    /// Bytes of images, in base64.
+    bytes: usize,
+}
+
+impl Used {
+    fn of<'a>(messages: impl Iterator<Item = &'a Message>) -> Self {
+        let mut used = Self::default();
+        for message in messages {
+            for block in &message.content {
+                used.add(block);
+            }
+        }
+        used
+    }
+
+    fn add(&mut self, block: &Block) {
+        match block {
+            Block::Image(image) => {
+                self.images += 1;
+                self.bytes += match &image.source {
+                    ImageSource::Inline { base64, .. } => base64.len(),
+                    ImageSource::Url(url) => url.len(),
+                };
+            }
+            Block::ToolResult(result) => result.content.iter().for_each(|block| self.add(block)),
+            _ => {}
+        }
+    }
+}
+
+/// Returns messages as the provider takes them behind the messages `before`.
+///
+/// Images are decoded on a thread of their own; each is bounded in pixels and memory.
+pub(crate) async fn fit(
+    messages: Vec<Message>,
+    before: impl FnOnce() -> Vec<Arc<Message>>,
+    limits: &'static MediaLimits,
+) -> Vec<Message> {
+    if messages.iter().all(|message| is_small(message, limits)) {
+        return messages;
+    }
+    let used = Used::of(before().iter().map(|message| &**message));
+    let kept = messages.clone();
+    let fitting = tokio::task::spawn_blocking(move || {
+        let mut fitting = Fitting { limits, used };
+        let messages = messages.into_iter();
+        messages.map(|message| fitting.message(message)).collect()
+    });
+    // A decoder that panics is a fault of the decoder: then nothing is known of any image.
+    fitting.await.unwrap_or_else(|_| {
+        let kept = kept.into_iter();
+        kept.map(without_images).collect()
+    })
+}
+
+/// Whether there is nothing in it to check.
+fn is_small(message: &Message, limits: &MediaLimits) -> bool {
+    message.content.iter().all(|block| match block {
+        Block::Image(_) => false,
+        Block::ToolResult(result) => {
+            let images = result.content.iter();
+            let has_image = images.clone().any(|block| matches!(block, Block::Image(_)));
+            !has_image && text_bytes(result) <= limits.text_bytes
+        }
+        _ => true,
+    })
+}
+
+fn text_bytes(result: &ToolResult) -> usize {
+    let texts = result.content.iter().map(|block| match block {
+        Block::Text { text, .. } => text.len(),
+        _ => 0,
+    });
+    texts.sum()
+}
+
+fn without_images(message: Message) -> Message {
+    let text = |block: Block| match block {
+        Block::Image(_) => Block::text("[image not shown: it cannot be read]"),
+        other => other,
+    };
+    let content = message.content.into_iter().map(|block| match block {
+        Block::ToolResult(result) => Block::ToolResult(ToolResult {
+            content: result.content.into_iter().map(text).collect(),
+            ..result
+        }),
+        other => text(other),
+    });
+    Message {
+        content: content.collect(),
+        ..message
+    }
+}
+
+/// Goes through messages in their order.
+struct Fitting {
+    limits: &'static MediaLimits,
+    used: Used,
+}
+
+impl Fitting {
+    fn message(&mut self, message: Message) -> Message {
+        let mut content = Vec::with_capacity(message.content.len());
+        for block in message.content {
+            match block {
+                Block::ToolResult(result) => content.push(Block::ToolResult(self.result(result))),
+                other => self.block(other, &mut content),
+            }
+        }
+        Message { content, ..message }
+    }
+
+    fn result(&mut self, result: ToolResult) -> ToolResult {
+        let mut content = Vec::with_capacity(result.content.len());
+        let mut room = self.limits.text_bytes;
+        let mut left_out = 0;
+        for block in result.content {
+            match block {
+                Block::Text { text, extra } if text.len() > room => {
+                    let end = text.floor_char_boundary(room);
+                    left_out += text.len() - end;
+                    room = 0;
+                    if end > 0 {
+                        let text = text[..end].to_owned();
+                        content.push(Block::Text { text, extra });
+                    }
+                }
+                Block::Text { text, extra } => {
+                    room -= text.len();
+                    content.push(Block::Text { text, extra });
+                }
+                other => self.block(other, &mut content),
+            }
+        }
+        if left_out > 0 {
+            content.push(Block::text(format!(
+                "[… {left_out} bytes left out: the provider takes at most {} bytes of text in one result; ask for less]",
+                self.limits.text_bytes
+            )));
+        }
+        ToolResult { content, ..result }
+    }
+
+    /// An image that is shown, or a text in its place.
+    fn block(&mut self, block: Block, content: &mut Vec<Block>) {
+        let Block::Image(image) = block else {
+            content.push(block);
+            return;
+        };
+        if self.used.images >= self.limits.images {
+            content.push(not_shown(&format!(
+                "the conversation holds {} images already, and its provider takes no more in a request",
+                self.used.images
+            )));
+            return;
+        }
+        let (parts, whole) = SHARE_OF_IMAGES;
+        let room = (self.limits.request_bytes / whole * parts).saturating_sub(self.used.bytes);
+        match picture(image, self.limits, room) {
+            Ok(Picture { image, note }) => {
+                let block = Block::Image(image);
+                self.used.add(&block);
+                content.push(block);
+                content.extend(note.map(Block::text));
+            }
+            Err(why) => content.push(not_shown(&why)),
+        }
+    }
+}
+
+fn not_shown(why: &str) -> Block {
+    Block::text(format!("[image not shown: {why}]"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use cachalot_model::{Extra, Image, Role};
+
+    use super::picture::samples;
+    use super::*;
+
+    static LIMITS: LazyLock<MediaLimits> = LazyLock::new(|| MediaLimits {
+        image_bytes: 20_000,
+        image_edge: 64,
+        images: 3,
+        request_bytes: 40_000,
+        text_bytes: 10,
+        types: vec!["image/png".to_owned(), "image/jpeg".to_owned()],
+        animated: false,
+    });
+
+    fn results(content: Vec<Block>) -> Message {
+        let result = ToolResult {
+            id: "call_1".to_owned(),
+            content,
+            is_error: false,
+            extra: Extra::new(),
+        };
+        Message::of(Role::User, vec![Block::ToolResult(result)])
+    }
+
+    fn shown(message: &Message) -> Vec<String> {
+        let Block::ToolResult(result) = &message.content[0] else {
+            panic!("{message:?}");
+        };
+        let blocks = result.content.iter().map(|block| match block {
+            Block::Text { text, .. } => text.clone(),
+            Block::Image(_) => "<image>".to_owned(),
+            other => panic!("{other:?}"),
+        });
+        blocks.collect()
+    }
+
+    fn small() -> Block {
+        Block::Image(samples::inline("image/png", &samples::png(8, 8)))
+    }
+
+    async fn fitted(message: Message, before: &[Message]) -> Message {
+        let before = || before.iter().cloned().map(Arc::new).collect();
+        fit(vec![message], before, &LIMITS).await.remove(0)
+    }
+
+    #[tokio::test]
+    async fn what_fits_stays_as_it_is() {
+        let message = results(vec![Block::text("see"), small()]);
+        assert_eq!(fitted(message.clone(), &[]).await, message);
+        let url = Block::Image(Image {
+            source: ImageSource::Url("https://example.org/a.png".to_owned()),
+            extra: Extra::new(),
+        });
+        let message = results(vec![url]);
+        assert_eq!(fitted(message.clone(), &[]).await, message);
+    }
+
+    #[tokio::test]
+    async fn a_conversation_holds_no_more_images_than_a_request_may() {
+        let before = [results(vec![small(), small()]), Message::assistant("two")];
+        let fitted = fitted(results(vec![small(), small()]), &before).await;
+        assert_eq!(
+            shown(&fitted),
+            [
+                "<image>",
+                "[image not shown: the conversation holds 3 images already, and its provider takes no more in a request]"
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_conversation_holds_no_more_bytes_of_images_than_a_request_may() {
+        let noise =
+            |seed| Block::Image(samples::inline("image/png", &samples::noise(64, 64, seed)));
+        let fitted = fitted(results(vec![noise(1), noise(2), noise(3)]), &[]).await;
+        let used = Used::of([&fitted].into_iter());
+        assert!(used.images >= 1 && used.bytes <= 30_000, "{used:?}");
+    }
+
+    #[tokio::test]
+    async fn text_that_is_too_long_for_a_result_is_cut() {
+        let texts = ["12345", "6789éé", "x"].map(Block::text);
+        let cut = fitted(results(texts.into()), &[]).await;
+        assert_eq!(
+            shown(&cut),
+            [
+                "12345",
+                "6789",
+                "[… 5 bytes left out: the provider takes at most 10 bytes of text in one result; ask for less]"
+            ]
+        );
+        // What the user says is not cut.
+        let said = Message::user("0123456789abcdef");
+        assert_eq!(fitted(said.clone(), &[]).await, said);
+    }
+}

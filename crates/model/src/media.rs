@@ -1,0 +1,162 @@
+//! Images and texts that providers take in a conversation: a data file.
+
+use std::sync::LazyLock;
+
+use cachalot_core::Problem;
+use cachalot_core::tree::{self, Node, Section};
+
+use crate::Format;
+use crate::provider::read_format;
+
+const BUILT_IN: &str = include_str!("../data/media.yaml");
+
+/// Limits of a provider on images and texts. A request that holds more is refused, and so is every
+/// later request of the same conversation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MediaLimits {
+    /// Bytes of one image in base64.
+    pub image_bytes: usize,
+    /// Pixels of an image, in width and in height.
+    pub image_edge: u32,
+    /// Images in one request.
+    pub images: usize,
+    /// Bytes of one request.
+    pub request_bytes: usize,
+    /// Bytes of text in one tool result.
+    pub text_bytes: usize,
+    /// Media types of images.
+    pub types: Vec<String>,
+    /// Accepts images with several frames.
+    pub animated: bool,
+}
+
+/// The requests that a [`MediaLimits`] is for.
+#[derive(Debug)]
+struct Row {
+    format: Option<Format>,
+    providers: Vec<String>,
+    limits: MediaLimits,
+}
+
+impl MediaLimits {
+    /// Returns the limits of a provider that is asked in this format.
+    #[must_use]
+    pub fn find(provider: &str, format: Format) -> &'static Self {
+        static ROWS: LazyLock<(Vec<Row>, MediaLimits)> = LazyLock::new(|| {
+            let (rows, problems) = parse(BUILT_IN);
+            debug_assert!(problems.is_empty(), "{problems:?}");
+            (rows, MediaLimits::default())
+        });
+        let (rows, nothing) = &*ROWS;
+        let row = rows.iter().find(|row| row.fits(provider, format));
+        row.map_or(nothing, |row| &row.limits)
+    }
+}
+
+impl Row {
+    fn fits(&self, provider: &str, format: Format) -> bool {
+        self.format.is_none_or(|own| own == format)
+            && (self.providers.is_empty() || self.providers.iter().any(|own| own == provider))
+    }
+
+    fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut section = Section::of(node, "a row of `rows`", problems)?;
+        let mut texts = |key| {
+            let texts = section.texts(key, problems).unwrap_or_default();
+            texts.into_iter().map(str::to_owned).collect()
+        };
+        let (providers, types) = (texts("providers"), texts("types"));
+        let format = read_format(&mut section, problems);
+        let animated = section.boolean("animated", problems).unwrap_or(false);
+        let mut number = |key| {
+            let number = section.integer(key, 1..=u64::from(u32::MAX), problems);
+            usize::try_from(number.unwrap_or(0)).unwrap_or(usize::MAX)
+        };
+        let limits = MediaLimits {
+            image_bytes: number("image_bytes"),
+            image_edge: u32::try_from(number("image_edge")).unwrap_or(u32::MAX),
+            images: number("images"),
+            request_bytes: number("request_bytes"),
+            text_bytes: number("text_bytes"),
+            types,
+            animated,
+        };
+        section.finish(problems);
+        Some(Self {
+            format,
+            providers,
+            limits,
+        })
+    }
+}
+
+fn parse(text: &str) -> (Vec<Row>, Vec<Problem>) {
+    let mut problems = Vec::new();
+    let mut rows = Vec::new();
+    match tree::parse("media.yaml", text) {
+        Err(found) => problems = found,
+        Ok(node) => {
+            if let Some(mut section) = Section::of(&node, "a file of limits", &mut problems) {
+                let listed = section.list("rows", &mut problems).unwrap_or_default();
+                rows.extend(
+                    listed
+                        .iter()
+                        .filter_map(|node| Row::read(node, &mut problems)),
+                );
+                section.finish(&mut problems);
+            }
+        }
+    }
+    (rows, problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_right_and_every_provider_has_limits() {
+        let (rows, problems) = parse(BUILT_IN);
+        assert_eq!(problems, []);
+        for row in &rows {
+            let MediaLimits {
+                image_bytes,
+                image_edge,
+                images,
+                request_bytes,
+                text_bytes,
+                ref types,
+                animated: _,
+            } = row.limits;
+            assert!(image_edge > 0 && images > 0, "{row:?}");
+            assert!(image_bytes <= request_bytes && text_bytes < request_bytes);
+            // Images that are encoded anew have one of these.
+            for kind in ["image/png", "image/jpeg"] {
+                assert!(types.iter().any(|known| known == kind), "{row:?}");
+            }
+        }
+        let last = rows.last();
+        assert!(last.is_some_and(|row| row.format.is_none() && row.providers.is_empty()));
+    }
+
+    #[test]
+    fn limits_are_those_of_the_provider_and_of_the_format() {
+        let gif = "image/gif".to_owned();
+        let anthropic = MediaLimits::find("anthropic", Format::Messages);
+        assert_eq!(
+            (anthropic.image_bytes, anthropic.animated),
+            (5_000_000, true)
+        );
+        let openai = MediaLimits::find("openai", Format::Responses);
+        assert!(openai.types.contains(&gif) && !openai.animated);
+        assert!(
+            !MediaLimits::find("google", Format::Chat)
+                .types
+                .contains(&gif)
+        );
+        assert_eq!(
+            MediaLimits::find("nobody-knows", Format::Chat).image_bytes,
+            5_000_000
+        );
+    }
+}
