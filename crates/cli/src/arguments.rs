@@ -107,7 +107,7 @@ pub(crate) struct Run {
     /// Only errors on stderr.
     #[arg(long, short, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Also tell why each step was not answered from the cache.
+    /// Also tell why each step was not answered from the cache, and what MCP servers log.
     #[arg(long, short)]
     pub(crate) verbose: bool,
 }
@@ -145,7 +145,8 @@ pub(crate) struct Chat {
     /// The answer alone: no tool calls, no sums; only warnings and errors on stderr.
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// Also what the model thinks, and of every tool call why it was not answered from the cache.
+    /// Also what the model thinks, what MCP servers log, and of every tool call why it was not answered
+    /// from the cache.
     #[arg(long, short, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
 }

@@ -19,6 +19,7 @@ use cachalot_memory::in_process::InProcessMemory;
 use cachalot_model::Models;
 use cachalot_prompt::Sessions;
 use cachalot_tools::cached::{CachedTools, Writers};
+use cachalot_tools::mcp::Reporter;
 use cachalot_tools::settings::{self, Servers};
 use cachalot_tools::{Context, Workspace};
 use cachalot_workflow::runtime::Houses;
@@ -46,6 +47,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) warn: Warn,
     /// Told what is no warning: the figures of a session that ends.
     pub(crate) tell: Warn,
+    /// Told what MCP servers log, and how far their calls are.
+    pub(crate) servers: Arc<dyn Reporter>,
 }
 
 /// A workbench. Clones share everything.
@@ -63,6 +66,7 @@ struct Inner {
     hooks: HookFlags,
     warn: Warn,
     tell: Warn,
+    reporter: Arc<dyn Reporter>,
     /// The user's own data, skills among them.
     data: Option<PathBuf>,
     writers: Writers,
@@ -97,6 +101,7 @@ impl Workbench {
             hooks,
             warn,
             tell,
+            servers,
         } = parts;
         let clock = Arc::clone(&surroundings.clock);
         let place = Workspace::open(workspace).map_err(|error| {
@@ -127,6 +132,10 @@ impl Workbench {
             seals,
             mode,
             hooks,
+            reporter: Arc::new(tools::Told {
+                warn: Arc::clone(&warn),
+                servers,
+            }),
             warn,
             tell,
             writers: Writers::new(),
@@ -248,17 +257,14 @@ impl Workbench {
         self.0.cache.close().await;
     }
 
-    fn tool_surroundings(
-        &self,
-        reporter: Arc<dyn cachalot_tools::mcp::Reporter>,
-    ) -> settings::Surroundings {
+    fn tool_surroundings(&self) -> settings::Surroundings {
         let inner = &self.0;
         settings::Surroundings {
             mcp: cachalot_tools::mcp::McpSurroundings {
                 directory: inner.context.workspace.root().to_owned(),
                 environment: Arc::clone(&inner.context.environment),
                 seals: Arc::clone(&inner.seals),
-                reporter,
+                reporter: Arc::clone(&inner.reporter),
             },
             data: inner.data.clone(),
             servers: inner.servers.clone(),

@@ -10,8 +10,11 @@ mod connection;
 mod content;
 mod fault;
 mod http;
+mod incoming;
+mod lines;
 mod names;
 mod offers;
+mod progress;
 mod server;
 mod settings;
 mod stdio;
@@ -24,6 +27,7 @@ use std::sync::Arc;
 use cachalot_core::Seals;
 
 pub use fault::McpError;
+pub use incoming::messages;
 pub use names::Names;
 pub use offers::Listing;
 pub use server::McpServer;
@@ -37,6 +41,12 @@ pub trait Reporter: Send + Sync {
     /// A line that an MCP server wrote to its standard error, or logged; known secrets are masked.
     fn server_said(&self, server: &str, line: &str) {
         let _ = (server, line);
+    }
+
+    /// A call of an MCP server's tool goes on: how far it is, in a few words; known secrets are masked.
+    /// At most ten times a second for each call.
+    fn progress(&self, tool: &str, text: &str) {
+        let _ = (tool, text);
     }
 
     /// An MCP server has other tools, resources or prompts than before. Whoever wants them asks for

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use cachalot_agent::definition::Notify;
 use cachalot_agent::{Event, Listener, ReviewReport};
+use cachalot_tools::mcp::Reporter;
 use cachalot_tools::{Answer, Answered, Call};
 use serde_json::Value;
 
@@ -440,6 +441,33 @@ impl State {
     fn end_line(&mut self) {
         if self.open {
             self.write("\n");
+        }
+    }
+}
+
+impl Reporter for Show {
+    fn warning(&self, message: &str) {
+        self.warn(message);
+    }
+
+    fn server_said(&self, server: &str, line: &str) {
+        if self.level == Level::Verbose {
+            let line = format!("  {} | {}", on_one_line(server), on_one_line(line));
+            self.line(&mut self.state(), &self.style.faint(&line));
+        }
+    }
+
+    fn progress(&self, tool: &str, text: &str) {
+        let mut state = self.state();
+        let text = on_one_line(text);
+        if self.level == Level::Verbose {
+            let line = format!("  {} | {text}", on_one_line(tool));
+            self.line(&mut state, &self.style.faint(&line));
+        }
+        let running = state.running.iter().rev();
+        let label = running.map(|(_, label)| label).find(|it| it.contains(tool));
+        if let Some(label) = label.cloned() {
+            state.status.goes_on(&format!("{label} · {text}"));
         }
     }
 }

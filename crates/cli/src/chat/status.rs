@@ -34,6 +34,13 @@ impl Status {
         self.waiting = Some((what.to_owned(), Instant::now()));
     }
 
+    /// What is waited for is told otherwise; nothing if nothing is waited for.
+    pub(crate) fn goes_on(&mut self, what: &str) {
+        if let Some((waiting, _)) = &mut self.waiting {
+            what.clone_into(waiting);
+        }
+    }
+
     /// Nothing is waited for any more.
     pub(crate) fn done(&mut self) {
         self.clear();

@@ -129,6 +129,7 @@ impl Setting<'_> {
             hooks: self.arguments.hook.clone(),
             warn,
             tell: Arc::new(move |message| tell.note(message)),
+            servers: Arc::clone(show) as _,
         })
     }
 

@@ -204,6 +204,7 @@ fn wire(
         warn: Arc::clone(&warn),
         // The run's own report tells what was saved.
         tell: Arc::new(|_| {}),
+        servers: Arc::clone(progress) as _,
     })?;
     let file = surroundings.directory.join(&arguments.file);
     // An agent without a name is known by its file, however that is reached.

@@ -11,6 +11,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value, json};
 
 use super::style::Style;
+use super::visible::on_one_line;
 use super::{count, err, out, spend, time};
 
 /// How much a run says.
@@ -296,5 +297,24 @@ impl Reporter for Progress {
                 }
             }
         }
+    }
+}
+
+impl cachalot_tools::mcp::Reporter for Progress {
+    fn warning(&self, message: &str) {
+        let message = message.to_owned();
+        self.report(Event::Warning { message });
+    }
+
+    fn server_said(&self, server: &str, line: &str) {
+        if self.level == Level::Verbose {
+            let server = on_one_line(server);
+            let said = self.style.faint(&format!("{server} |"));
+            self.line(&format!("{said} {}", on_one_line(line)));
+        }
+    }
+
+    fn progress(&self, tool: &str, text: &str) {
+        self.server_said(tool, text);
     }
 }

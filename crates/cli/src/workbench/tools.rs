@@ -36,7 +36,7 @@ impl Toolboxes for Workbench {
             let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
             return Err(Error::new(ErrorKind::Definition, told.join("; ")));
         }
-        let surroundings = self.tool_surroundings(Arc::new(Told(Arc::clone(&inner.warn))));
+        let surroundings = self.tool_surroundings();
         let missing =
             |error: &dyn std::fmt::Display| Error::new(ErrorKind::Tools, error.to_string());
         let assembled = assemble(&toolsets, &surroundings)
@@ -148,15 +148,26 @@ fn toolsets(
 }
 
 /// Tells what happens around tools.
-struct Told(Warn);
+pub(super) struct Told {
+    pub(super) warn: Warn,
+    pub(super) servers: Arc<dyn Reporter>,
+}
 
 impl Reporter for Told {
     fn warning(&self, message: &str) {
-        (self.0)(message);
+        (self.warn)(message);
+    }
+
+    fn server_said(&self, server: &str, line: &str) {
+        self.servers.server_said(server, line);
+    }
+
+    fn progress(&self, tool: &str, text: &str) {
+        self.servers.progress(tool, text);
     }
 
     fn list_changed(&self, server: &str) {
-        (self.0)(&format!(
+        (self.warn)(&format!(
             "the MCP server `{server}` has other tools now; /reload takes them over, and so does a new session (/new)"
         ));
     }

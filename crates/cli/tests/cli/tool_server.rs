@@ -28,6 +28,12 @@ fn serve() {
     std::fs::rename(format!("{number}.new"), number).unwrap();
     for line in std::io::stdin().lock().lines() {
         let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        for notice in notices(&message) {
+            writeln!(out, "{notice}").unwrap();
+            out.flush().unwrap();
+            // It is told of a call that is still going on.
+            std::thread::sleep(Duration::from_millis(200));
+        }
         if let Some(result) = answer(&message) {
             let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
             writeln!(out, "{answer}").unwrap();
@@ -37,6 +43,25 @@ fn serve() {
     loop {
         std::thread::sleep(Duration::from_secs(100));
     }
+}
+
+/// What it tells while it is asked.
+fn notices(message: &Value) -> Vec<Value> {
+    if message["method"] != "tools/call" {
+        return Vec::new();
+    }
+    let token = &message["params"]["_meta"]["progressToken"];
+    let notice = |method: &str, params: Value| json!({"jsonrpc": "2.0", "method": format!("notifications/{method}"), "params": params});
+    vec![
+        notice(
+            "message",
+            json!({"level": "info", "data": "the line runs out"}),
+        ),
+        notice(
+            "progress",
+            json!({"progressToken": token, "progress": 1, "total": 2, "message": "sinking"}),
+        ),
+    ]
 }
 
 fn answer(message: &Value) -> Option<Value> {
@@ -117,6 +142,23 @@ fn its_tools_are_used_and_it_ends_with_the_chat() {
     let ran = home.ask(&provider, &["team.yaml"], "how deep is it?").ok();
     assert_eq!(ran.stdout, "It is 2250 m deep.\n", "{ran}");
     gone(begun(&home));
+}
+
+#[test]
+fn what_it_logs_and_how_far_it_is_are_shown_to_those_who_want_to_know() {
+    let (home, provider) = (Home::new(), Provider::scripted(SOUNDING));
+    home.write("team.yaml", team(&home));
+    for (arguments, is_shown) in [(&["team.yaml"][..], false), (&["team.yaml", "-v"], true)] {
+        let ran = home.ask(&provider, arguments, "how deep is it?").ok();
+        assert_eq!(ran.stdout, "It is 2250 m deep.\n", "{ran}");
+        for line in [
+            "depths | [info] the line runs out",
+            "mcp_depths_sound | 1 of 2: sinking",
+        ] {
+            assert_eq!(ran.stderr.contains(line), is_shown, "{line}: {ran}");
+        }
+        gone(begun(&home));
+    }
 }
 
 #[test]

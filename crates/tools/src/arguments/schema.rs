@@ -1,6 +1,7 @@
 //! A tool's schema, compiled once.
 
 use jsonschema::Validator;
+use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
 
 use super::cast::Casting;
@@ -36,6 +37,20 @@ impl Schema {
             schema: schema.clone(),
             validator,
         })
+    }
+
+    /// What is wrong with somebody else's schema, so that providers refuse it. That what it refers to
+    /// is elsewhere is no fault.
+    pub(crate) fn fault(schema: &Value) -> Option<String> {
+        if let Err(why) = Self::compile(schema, true) {
+            return Some(why);
+        }
+        match jsonschema::options().offline().build(schema) {
+            Err(error) if !matches!(error.kind(), ValidationErrorKind::Referencing(_)) => {
+                Some(error.to_string())
+            }
+            _ => None,
+        }
     }
 
     /// Reads, casts and checks what a model wrote. The error tells the model what is wrong, where,

@@ -6,12 +6,14 @@ use cachalot_core::{Effects, Extent, Seals};
 use cachalot_operation::Touches;
 use cachalot_operation::touches::file_of;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, GetPromptRequestParams, GetPromptResponse,
-    ReadResourceRequestParams, ReadResourceResponse,
+    CacheScope, CallToolRequestParams, ClientRequest, GetPromptRequestParams,
+    ReadResourceRequestParams, Request, ServerResult,
 };
+use rmcp::service::ServiceError;
 use serde_json::{Value, json};
 
 use super::content::{self, Gathering};
+use super::fault::unanswered;
 use super::settings::{McpSettings, Transport};
 use super::{McpError, McpServer, template};
 use crate::builtin::shell::looks_like_a_credential;
@@ -53,19 +55,16 @@ impl McpTool {
         match &self.work {
             Work::Call { name } => {
                 let params = CallToolRequestParams::new(name.clone()).with_arguments(arguments);
-                let asked = server.ask(|peer| async move { peer.call_tool_once(params).await });
-                match asked.await? {
-                    CallToolResponse::Complete(result) => {
-                        let output = content::of_tool(result, gathering);
-                        Ok(Output {
-                            private: self.personal,
-                            ..output
-                        })
-                    }
-                    CallToolResponse::Task(_) => {
+                let request = ClientRequest::CallToolRequest(Request::new(params));
+                match server.call(&self.about.name, request).await? {
+                    ServerResult::CallToolResult(result) => Ok(Output {
+                        private: self.personal,
+                        ..content::of_tool(result, gathering)
+                    }),
+                    ServerResult::CreateTaskResult(_) => {
                         Err(self.wants("to do it as a task that is asked after"))
                     }
-                    _ => Err(self.wants("further input")),
+                    other => Err(self.not_complete(&other)),
                 }
             }
             Work::Read { uri } => self.read(uri.clone(), gathering).await,
@@ -80,13 +79,13 @@ impl McpTool {
             }
             Work::Prompt { name } => {
                 let params = GetPromptRequestParams::new(name.clone()).with_arguments(arguments);
-                let asked = server.ask(|peer| async move { peer.get_prompt_once(params).await });
-                match asked.await? {
-                    GetPromptResponse::Complete(result) => Ok(Output {
+                let request = ClientRequest::GetPromptRequest(Request::new(params));
+                match server.call(&self.about.name, request).await? {
+                    ServerResult::GetPromptResult(result) => Ok(Output {
                         private: self.personal,
                         ..content::of_prompt(result, gathering)
                     }),
-                    _ => Err(self.wants("further input")),
+                    other => Err(self.not_complete(&other)),
                 }
             }
         }
@@ -94,10 +93,9 @@ impl McpTool {
 
     async fn read(&self, uri: String, gathering: Gathering<'_>) -> Result<Output, McpError> {
         let params = ReadResourceRequestParams::new(uri);
-        let server = &self.server.shared;
-        let asked = server.ask(|peer| async move { peer.read_resource_once(params).await });
-        match asked.await? {
-            ReadResourceResponse::Complete(result) => {
+        let request = ClientRequest::ReadResourceRequest(Request::new(params));
+        match self.server.shared.call(&self.about.name, request).await? {
+            ServerResult::ReadResourceResult(result) => {
                 let (output, scope) = content::of_resource(result, gathering);
                 // Where the server says nothing, what it gives on somebody's behalf is theirs.
                 let private = match scope {
@@ -107,7 +105,15 @@ impl McpTool {
                 };
                 Ok(Output { private, ..output })
             }
-            _ => Err(self.wants("further input")),
+            other => Err(self.not_complete(&other)),
+        }
+    }
+
+    /// An answer that is not what was asked for.
+    fn not_complete(&self, result: &ServerResult) -> McpError {
+        match result {
+            ServerResult::InputRequiredResult(_) => self.wants("further input"),
+            _ => unanswered(self.server.name(), &ServiceError::UnexpectedResponse),
         }
     }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rmcp::ClientHandler;
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ErrorCode, Implementation, ProtocolVersion,
-    SubscriptionFilter,
+    ClientCapabilities, ClientConfig, ErrorCode, Implementation, ProgressNotificationParam,
+    ProtocolVersion, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer,
@@ -15,6 +15,8 @@ use rmcp::service::{
 use tokio::sync::watch;
 
 use super::fault::not_ready;
+use super::incoming::Incoming;
+use super::progress::Calls;
 use super::settings::Transport;
 use super::stdio::{End, Program};
 use super::{McpError, McpSettings, McpSurroundings, http};
@@ -33,6 +35,7 @@ pub(super) struct Handler {
     pub(super) server: Arc<str>,
     pub(super) surroundings: McpSurroundings,
     pub(super) changed: watch::Sender<u64>,
+    pub(super) calls: Calls,
 }
 
 impl Handler {
@@ -61,6 +64,17 @@ impl ClientHandler for Handler {
         self.list_changed();
     }
 
+    async fn on_progress(
+        &self,
+        params: ProgressNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
+        if let Some((tool, text)) = self.calls.told(&params) {
+            let text = self.surroundings.seals.redact(&text);
+            self.surroundings.reporter.progress(&tool, &text);
+        }
+    }
+
     // The newest protocol does without; older servers still log so.
     #[allow(deprecated)]
     async fn on_logging_message(
@@ -72,6 +86,8 @@ impl ClientHandler for Handler {
             Some(text) => text.to_owned(),
             None => params.data.to_string(),
         };
+        let level = serde_json::to_value(params.level).unwrap_or_default();
+        let said = format!("[{}] {said}", level.as_str().unwrap_or("log"));
         let said = self.surroundings.seals.redact(&said);
         self.surroundings.reporter.server_said(&self.server, &said);
     }
@@ -124,6 +140,7 @@ impl Connection {
                     directory: directory
                         .as_ref()
                         .map_or_else(|| own.clone(), |named| own.join(named)),
+                    message_limit: settings.message_limit,
                 };
                 let (transport, end) = program
                     .start(surroundings)
@@ -132,7 +149,9 @@ impl Connection {
                 (served, Some(end))
             }
             Transport::Http { url, headers } => {
-                let transport = http::transport(url, headers, surroundings)
+                let limit = settings.message_limit;
+                let incoming = Incoming::new(&settings.name, limit, surroundings.clone());
+                let transport = http::transport(url, headers, incoming, surroundings)
                     .map_err(|why| (None, fault(why)))?;
                 let served = serve_client_with_lifecycle(handler.clone(), transport, mode).await;
                 (served, None)

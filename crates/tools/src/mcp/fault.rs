@@ -6,6 +6,8 @@ use cachalot_core::Seals;
 use cachalot_core::secret::mask_credentials;
 use rmcp::service::{ClientInitializeError, ServiceError};
 
+use super::incoming::OWN_FAULT;
+
 /// A server that cannot be used, or did not do what it was asked to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the MCP server `{server}` {message}")]
@@ -58,6 +60,9 @@ pub(super) fn innermost(error: &dyn std::error::Error) -> String {
 pub(super) fn not_ready(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::ConnectionClosed(_) => "ended before it was ready".to_owned(),
+        ClientInitializeError::JsonRpcError(error) if error.code == OWN_FAULT => {
+            error.message.to_string()
+        }
         ClientInitializeError::JsonRpcError(error) => {
             format!("refused to begin: {} ({})", error.message, error.code.0)
         }
@@ -101,6 +106,9 @@ pub(super) fn is_lost(error: &ServiceError) -> bool {
 /// Why a request was not answered, and what to do.
 pub(super) fn unanswered(server: &str, error: &ServiceError) -> McpError {
     match error {
+        ServiceError::McpError(error) if error.code == OWN_FAULT => {
+            McpError::new(server, error.message.to_string())
+        }
         ServiceError::McpError(error) => {
             let data = error
                 .data
@@ -145,6 +153,17 @@ pub(super) fn too_slow(server: &str, after: Duration) -> McpError {
         server,
         format!(
             "did not answer within {} seconds, and was told to stop; ask for less, or raise its `timeout`",
+            after.as_secs_f64()
+        ),
+    )
+}
+
+/// A request that went on telling of its progress for too long.
+pub(super) fn too_long(server: &str, after: Duration) -> McpError {
+    McpError::passing(
+        server,
+        format!(
+            "was still at work after {} seconds, and was told to stop; ask for less, or raise its `max_timeout`",
             after.as_secs_f64()
         ),
     )

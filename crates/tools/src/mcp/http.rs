@@ -1,5 +1,7 @@
 //! Servers that are reached through streamable HTTP.
 
+mod client;
+
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -10,6 +12,8 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 
 use super::McpSurroundings;
+use super::incoming::Incoming;
+use client::Client;
 
 /// A server may be silent for long: calls have limits of their own, and the stream on which it
 /// announces things may never carry anything.
@@ -33,8 +37,9 @@ fn redirects(headers: &BTreeMap<String, Secret<String>>) -> usize {
 pub(super) fn transport(
     url: &Secret<String>,
     headers: &BTreeMap<String, Secret<String>>,
+    incoming: Incoming,
     surroundings: &McpSurroundings,
-) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
+) -> Result<StreamableHttpClientTransport<Client>, String> {
     let client = HttpClient::new(HttpOptions {
         environment: surroundings.environment.as_ref().clone(),
         idle_timeout: SILENCE,
@@ -52,12 +57,21 @@ pub(super) fn transport(
             format!("cannot be reached: the header `{name}` has {what} that no header can have")
         };
         let header = HeaderName::try_from(name.as_str()).map_err(|_| bad("a name"))?;
+        if ["accept", "mcp-session-id", "last-event-id"].contains(&header.as_str()) {
+            return Err(format!(
+                "cannot be reached: the header `{name}` belongs to the protocol; leave it out"
+            ));
+        }
         let mut value =
             HeaderValue::try_from(value.expose().as_str()).map_err(|_| bad("a value"))?;
         value.set_sensitive(true);
         sent.insert(header, value);
     }
-    let config =
+    let mut config =
         StreamableHttpClientTransportConfig::with_uri(url.expose().as_str()).custom_headers(sent);
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    config.max_sse_event_size = incoming.limit;
+    Ok(StreamableHttpClientTransport::with_client(
+        Client::new(client, incoming),
+        config,
+    ))
 }

@@ -11,6 +11,7 @@ use super::catalogue::{Catalogue, Prompt, RemoteTool, Resource, Template};
 use super::names::{Kind, Names, Source};
 use super::settings::{McpSettings, Offer, Trust};
 use super::{McpServer, template};
+use crate::arguments::Schema;
 use crate::tool::{About, CacheClass, Origin, Tool};
 
 /// What a server offered at one moment.
@@ -101,9 +102,17 @@ fn offered(server: &McpServer, catalogue: Catalogue) -> Vec<Offered> {
     let settings = server.settings();
     let trusted = Trusted::of(settings);
     let mut offered: Vec<Offered> = Vec::new();
-    offered.extend(tools.into_iter().map(|tool| {
+    offered.extend(tools.into_iter().filter_map(|tool| {
+        // A provider would refuse every request that shows it.
+        if let Some(why) = Schema::fault(&tool.parameters) {
+            server.warn(&format!(
+                "has a tool `{}` whose arguments have no usable schema, and which is left out: {why}; this is a fault of the server",
+                tool.name
+            ));
+            return None;
+        }
         let trust = trusted.in_tool(&tool, server);
-        of_tool(settings, tool, trust)
+        Some(of_tool(settings, tool, trust))
     }));
     offered.extend(
         resources

@@ -3,14 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::service::{Peer, RoleClient, ServiceError};
+use rmcp::model::{
+    CancelledNotification, CancelledNotificationParam, ClientRequest, RequestId, ServerResult,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
 use super::catalogue::{self, Catalogue};
 use super::connection::{Connection, Handler};
-use super::fault::{is_lost, too_slow, unanswered};
+use super::fault::{is_lost, too_long, too_slow, unanswered};
 use super::offers::Listing;
+use super::progress::Calls;
 use super::{McpError, McpSettings, McpSurroundings};
 
 /// After a failed attempt to connect, the next is made no sooner than after this, each time twice as
@@ -63,6 +67,7 @@ impl McpServer {
                     server: settings.name.as_str().into(),
                     surroundings,
                     changed,
+                    calls: Calls::default(),
                 },
                 settings,
                 state: Mutex::default(),
@@ -127,23 +132,69 @@ impl Shared {
         let connection = self.connection().await?;
         let limit = self.settings.timeout;
         match tokio::time::timeout(limit, question(connection.peer())).await {
-            Ok(Ok(answer)) => {
-                connection.note_answer();
-                Ok(answer)
-            }
-            Ok(Err(error)) if is_lost(&error) => {
-                let mut fault = unanswered(self.name(), &error);
-                fault.message.push_str(&connection.explained());
-                let fault = fault.redacted(&self.handler.surroundings.seals);
-                self.lose(&connection, &fault).await;
-                Err(fault)
-            }
-            Ok(Err(error)) => {
-                connection.note_answer();
-                Err(unanswered(self.name(), &error).redacted(&self.handler.surroundings.seals))
-            }
+            Ok(answered) => self.answered(&connection, answered).await,
             Err(_) => Err(too_slow(self.name(), limit)),
         }
+    }
+
+    /// Has the server do something for a tool, within the time that a call may take: each progress
+    /// notification begins that time anew, up to the longest. If the future is dropped, the server is
+    /// told that nobody waits any more.
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        request: ClientRequest,
+    ) -> Result<ServerResult, McpError> {
+        let connection = self.connection().await?;
+        let limit = self.settings.timeout;
+        let most = self.settings.max_timeout.max(limit);
+        let options = PeerRequestOptions::with_timeout(limit)
+            .reset_timeout_on_progress()
+            .with_max_total_timeout(most);
+        let peer = connection.peer();
+        let answered = async {
+            let asked = peer.send_cancellable_request(request, options).await?;
+            let _going = (self.handler.calls).begin(asked.progress_token.clone(), tool);
+            let mut abandoned = Abandoned {
+                peer: &peer,
+                request: Some(asked.id.clone()),
+            };
+            let answered = asked.await_response().await;
+            abandoned.request = None;
+            answered
+        };
+        match answered.await {
+            Err(ServiceError::Timeout { timeout }) => Err(match timeout == limit {
+                true => too_slow(self.name(), limit),
+                false => too_long(self.name(), timeout),
+            }),
+            answered => self.answered(&connection, answered).await,
+        }
+    }
+
+    /// Notes that a server answered, or why it did not.
+    async fn answered<T>(
+        &self,
+        connection: &Arc<Connection>,
+        answered: Result<T, ServiceError>,
+    ) -> Result<T, McpError> {
+        let error = match answered {
+            Err(error) => error,
+            Ok(answer) => {
+                connection.note_answer();
+                return Ok(answer);
+            }
+        };
+        let seals = &self.handler.surroundings.seals;
+        let mut fault = unanswered(self.name(), &error);
+        if !is_lost(&error) {
+            connection.note_answer();
+            return Err(fault.redacted(seals));
+        }
+        fault.message.push_str(&connection.explained());
+        let fault = fault.redacted(seals);
+        self.lose(connection, &fault).await;
+        Err(fault)
     }
 
     /// The connection; made if there is none, and if the last failure is long enough ago.
@@ -213,5 +264,29 @@ impl Shared {
 
     pub(super) fn name(&self) -> &str {
         &self.settings.name
+    }
+}
+
+/// A request that nobody waits for any more if this is dropped before it was answered.
+struct Abandoned<'a> {
+    peer: &'a Peer<RoleClient>,
+    request: Option<RequestId>,
+}
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        let Some(request) = self.request.take() else {
+            return;
+        };
+        let (Ok(runtime), peer) = (tokio::runtime::Handle::try_current(), self.peer.clone()) else {
+            return;
+        };
+        runtime.spawn(async move {
+            let why = Some("nobody waits for it any more".to_owned());
+            let cancelled = CancelledNotificationParam::new(Some(request), why);
+            let cancelled = CancelledNotification::new(cancelled);
+            // It may have ended meanwhile.
+            let _ = peer.send_notification(cancelled.into()).await;
+        });
     }
 }

@@ -15,8 +15,13 @@ pub struct McpSettings {
     pub name: String,
     /// How it is reached.
     pub transport: Transport,
-    /// How long a call may take. Default 60 s.
+    /// How long a call may take, and how long from one progress notification to the next. Default 60 s.
     pub timeout: Duration,
+    /// How long a call may take that goes on telling of its progress. Default 10 minutes; never less
+    /// than `timeout`.
+    pub max_timeout: Duration,
+    /// The most bytes of a message of the server. Default 16 MiB.
+    pub message_limit: usize,
     /// How long it may take to be ready. Default 60 s.
     pub startup_timeout: Duration,
     /// Whether nothing goes without it. Default no: then it is a warning that it does not start.
@@ -92,6 +97,8 @@ impl McpSettings {
             name: name.into(),
             transport,
             timeout: Duration::from_secs(60),
+            max_timeout: Duration::from_secs(600),
+            message_limit: 16 << 20,
             startup_timeout: Duration::from_secs(60),
             required: false,
             output_limit: 100_000,

@@ -12,11 +12,13 @@ use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::async_rw::AsyncRwTransport;
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, Empty};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 
 use super::McpSurroundings;
+use super::incoming::Incoming;
+use super::lines::{Line, Lines};
 use crate::process::{Group, described};
 
 /// How long a server may take to end by itself when its input is closed.
@@ -43,11 +45,16 @@ pub(super) struct Program<'a> {
     pub(super) arguments: &'a [String],
     pub(super) environment: &'a BTreeMap<String, Secret<String>>,
     pub(super) directory: PathBuf,
+    /// The most bytes of a message of its own.
+    pub(super) message_limit: usize,
 }
 
 /// A running server, as the protocol sees it. Dropping it kills the program and what it has started.
 pub(super) struct Piped {
-    messages: AsyncRwTransport<RoleClient, ChildStdout, ChildStdin>,
+    lines: Lines<ChildStdout>,
+    incoming: Incoming,
+    /// What is written to it; the library's way of reading cannot tell of what it leaves out.
+    outgoing: AsyncRwTransport<RoleClient, Empty, ChildStdin>,
     group: Group,
     end: End,
     listening: Option<JoinHandle<()>>,
@@ -115,7 +122,9 @@ impl Program<'_> {
             end.clone(),
         ));
         let transport = Piped {
-            messages: AsyncRwTransport::new_client(stdout, stdin),
+            lines: Lines::new(stdout, self.message_limit),
+            incoming: Incoming::new(self.server, self.message_limit, surroundings.clone()),
+            outgoing: AsyncRwTransport::new_client(tokio::io::empty(), stdin),
             group,
             end: end.clone(),
             listening: Some(listening),
@@ -204,7 +213,7 @@ impl Transport<RoleClient> for Piped {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        let sending = self.messages.send(message);
+        let sending = self.outgoing.send(message);
         async move {
             match sending.await {
                 // It has ended. Reading tells so, too, and then how.
@@ -215,16 +224,22 @@ impl Transport<RoleClient> for Piped {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        let message = self.messages.receive().await;
-        if message.is_none() {
-            // Its output is closed: it is about to end, or has.
-            self.wait(LAST_WORDS).await;
+        while let Ok(Some(line)) = self.lines.next().await {
+            let message = match line {
+                Line::Whole => self.incoming.read(self.lines.line()),
+                Line::TooLong(id) => self.incoming.too_large(id),
+            };
+            if message.is_some() {
+                return message;
+            }
         }
-        message
+        // Its output is closed: it is about to end, or has.
+        self.wait(LAST_WORDS).await;
+        None
     }
 
     async fn close(&mut self) -> Result<(), io::Error> {
-        let closed = self.messages.close().await;
+        let closed = self.outgoing.close().await;
         self.wait(GRACE).await;
         closed
     }

@@ -23,7 +23,8 @@ pub struct ServerDefinition {
 /// keys are spelt in camelCase. Environment variables in its texts are expanded.
 ///
 /// A server has `command`, `args`, `env`, `working_directory`, or `url`, `headers` (also inside
-/// `remote`); `timeout` (`toolTimeout`), `startup_timeout`, `required`, `max_output`; `tools`, a list
+/// `remote`); `timeout` (`toolTimeout`), `max_timeout`, `startup_timeout`, `required`, `max_output`,
+/// `max_message`; `tools`, a list
 /// of patterns of what is taken (`enabledTools`) or a mapping of what is believed of tools
 /// (`search: {read_only: true, ttl: 5m}`); `trust: {read_only: [search, get_*], ttl: 5m}`;
 /// `resources` and `prompts`, each `false` or `{ttl: 5m}`.
@@ -65,6 +66,12 @@ pub(super) fn definition(name: &str, keys: &mut Keys<'_, '_>) -> Option<ServerDe
     }
     if let Some(timeout) = keys.time(&["startup_timeout", "startupTimeout"]) {
         settings.startup_timeout = timeout;
+    }
+    if let Some(timeout) = keys.time(&["max_timeout", "maxTimeout"]) {
+        settings.max_timeout = timeout;
+    }
+    if let Some(most) = keys.at_least_one(&["max_message", "maxMessage"], 1 << 30) {
+        settings.message_limit = usize::try_from(most).unwrap_or(usize::MAX);
     }
     settings.required = keys.boolean(&["required"]).unwrap_or(false);
     if let Some(most) = keys.at_least_one(&["max_output", "maxOutput"], 1 << 30) {

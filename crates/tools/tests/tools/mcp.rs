@@ -1,6 +1,7 @@
 //! The client of MCP servers, against servers of our own: programs, and one behind HTTP.
 
 mod behaviour;
+mod messages;
 mod offers;
 mod program;
 mod reached;
@@ -30,6 +31,7 @@ pub(crate) struct Told {
     pub(crate) warnings: Mutex<Vec<String>>,
     pub(crate) lines: Mutex<Vec<String>>,
     pub(crate) changes: Mutex<Vec<String>>,
+    pub(crate) progress: Mutex<Vec<String>>,
 }
 
 impl Reporter for Told {
@@ -39,6 +41,11 @@ impl Reporter for Told {
 
     fn server_said(&self, server: &str, line: &str) {
         self.lines.lock().unwrap().push(format!("{server}: {line}"));
+    }
+
+    fn progress(&self, tool: &str, text: &str) {
+        let mut progress = self.progress.lock().unwrap();
+        progress.push(format!("{tool}: {text}"));
     }
 
     fn list_changed(&self, server: &str) {

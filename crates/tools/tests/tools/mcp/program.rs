@@ -8,7 +8,7 @@ use cachalot_core::Secret;
 use cachalot_tools::mcp::{McpSettings, Transport};
 use serde_json::Value;
 
-use super::server::{Manner, Server};
+use super::server::{Manner, SLEEP, Server};
 
 /// Says that the test is to be a server, and of what manner.
 const MANNER: &str = "CACHALOT_TEST_SERVER";
@@ -44,6 +44,7 @@ fn serve() {
     }
     let mut server = Server::new(Manner {
         modern: manner == "modern",
+        malformed: manner == "malformed",
     });
     let mut out = std::io::stdout();
     // The test harness has written half a line before.
@@ -58,7 +59,14 @@ fn serve() {
             std::process::exit(9);
         }
         for answer in server.answer(&message) {
-            writeln!(out, "{answer}").unwrap();
+            match (answer[SLEEP].as_u64(), answer.as_str()) {
+                (Some(millis), _) => {
+                    out.flush().unwrap();
+                    std::thread::sleep(std::time::Duration::from_millis(millis));
+                }
+                (_, Some(noise)) => writeln!(out, "{noise}").unwrap(),
+                _ => writeln!(out, "{answer}").unwrap(),
+            }
         }
         out.flush().unwrap();
     }

@@ -7,7 +7,12 @@ use serde_json::{Value, json};
 pub(crate) struct Manner {
     /// It knows no handshake: the newest protocol only.
     pub(crate) modern: bool,
+    /// Some of its tools are malformed.
+    pub(crate) malformed: bool,
 }
+
+/// In place of a message: so many milliseconds pass.
+pub(crate) const SLEEP: &str = "@sleep";
 
 /// A server.
 pub(crate) struct Server {
@@ -56,7 +61,7 @@ impl Server {
                     "params": { "_meta": meta, "notifications": params["notifications"] },
                 })];
             }
-            "tools/list" => page("tools", tools(self.more), params),
+            "tools/list" => page("tools", tools(self.more, self.manner.malformed), params),
             "resources/list" => page("resources", resources(), params),
             "resources/templates/list" => page("resourceTemplates", templates(), params),
             "prompts/list" => page("prompts", prompts(), params),
@@ -95,6 +100,27 @@ impl Server {
             "process" => text(std::process::id().to_string()),
             "child" => text(sleeping_child().to_string()),
             "slow" => return Vec::new(),
+            "large" => text("x".repeat(200_000)),
+            "large_stream" => {
+                let progress = progress(params, 1, "soon");
+                let answer =
+                    json!({ "result": text("x".repeat(200_000)), "jsonrpc": "2.0", "id": id });
+                return vec![progress, answer];
+            }
+            "work" => return work(id, params, arguments["steps"].as_u64().unwrap_or(1)),
+            "note" => {
+                let note = json!({
+                    "jsonrpc": "2.0", "method": "notifications/message",
+                    "params": { "level": "info", "data": "the swordfish swims" },
+                });
+                let answer =
+                    json!({ "jsonrpc": "2.0", "id": id, "result": text("noted".to_owned()) });
+                return vec![note, json!("plain words"), answer];
+            }
+            "hologram" => {
+                json!({ "content": [{ "type": "hologram" }, { "type": "text", "text": "flat" }] })
+            }
+            "nonsense" => json!({ "content": 5 }),
             "die" => {
                 super::program::say("out of swordfish");
                 std::process::exit(3);
@@ -134,6 +160,28 @@ impl Server {
     }
 }
 
+fn progress(params: &Value, step: u64, message: &str) -> Value {
+    json!({
+        "jsonrpc": "2.0", "method": "notifications/progress",
+        "params": {
+            "progressToken": params["_meta"]["progressToken"],
+            "progress": step, "total": 3, "message": message,
+        },
+    })
+}
+
+/// An answer that takes 300 ms a step.
+fn work(id: &Value, params: &Value, steps: u64) -> Vec<Value> {
+    let mut messages = Vec::new();
+    for step in 1..=steps {
+        messages.push(progress(params, step, "swordfish"));
+        messages.push(json!({ SLEEP: 300 }));
+    }
+    let result = json!({ "content": [{ "type": "text", "text": "worked" }] });
+    messages.push(json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+    messages
+}
+
 fn sleeping_child() -> u32 {
     use std::process::{Command, Stdio};
     let mut sleep = Command::new("sleep");
@@ -167,7 +215,7 @@ fn page(key: &str, all: Vec<Value>, params: &Value) -> Value {
     page
 }
 
-fn tools(more: bool) -> Vec<Value> {
+fn tools(more: bool, malformed: bool) -> Vec<Value> {
     let text = json!({ "type": "object", "properties": { "text": { "type": "string" } }, "required": ["text"] });
     let none = json!({ "type": "object" });
     let tool = |name: &str, schema: &Value| json!({ "name": name, "description": format!("The tool {name}."), "inputSchema": schema });
@@ -176,7 +224,22 @@ fn tools(more: bool) -> Vec<Value> {
         tool("variable", &text),
         json!({ "name": "add", "inputSchema": { "properties": { "a": { "type": "integer" }, "b": { "type": "integer" } } } }),
     ];
+    if malformed {
+        tools.push(json!({ "name": "bare" }));
+        tools.push(tool("listed", &json!({ "type": "array" })));
+        tools.push(tool(
+            "typo",
+            &json!({ "type": "object", "properties": { "a": { "type": "strng" } } }),
+        ));
+    }
+    let steps = json!({ "type": "object", "properties": { "steps": { "type": "integer" } } });
+    tools.push(tool("work", &steps));
     for name in [
+        "large",
+        "large_stream",
+        "note",
+        "hologram",
+        "nonsense",
         "picture",
         "fail",
         "refuse",

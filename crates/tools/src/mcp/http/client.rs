@@ -1,0 +1,359 @@
+//! The HTTP client of a server: its answers are bounded by the server's own limit, and read by
+//! [`Incoming`] before the protocol library reads them.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _, future};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage,
+};
+use rmcp::transport::common::http_header::{
+    EVENT_STREAM_MIME_TYPE, HEADER_SESSION_ID, JSON_MIME_TYPE,
+};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
+    StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::{Sse, SseStream};
+
+use crate::mcp::incoming::Incoming;
+
+/// The most bytes of the body of an answer that says that something failed.
+const LONGEST_FAILURE: usize = 64 << 10;
+
+/// So many characters of such a body are shown.
+const SHOWN: usize = 500;
+
+type Fault = StreamableHttpError<reqwest::Error>;
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+type Headers = HashMap<HeaderName, HeaderValue>;
+
+/// A client. Clones share connections.
+#[derive(Clone)]
+pub(in crate::mcp) struct Client {
+    http: reqwest::Client,
+    incoming: Incoming,
+}
+
+impl Client {
+    pub(super) fn new(http: reqwest::Client, incoming: Incoming) -> Self {
+        Self { http, incoming }
+    }
+
+    /// The events of an answer to the request `id`. A message that is too large ends them, with an
+    /// error for the request.
+    fn events(
+        &self,
+        body: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
+        id: Option<RequestId>,
+    ) -> Events {
+        let size = Some(EventSize::new(self.incoming.limit));
+        let bounded = body.scan(size, |size, chunk| {
+            // Nothing is read behind a message that is too large.
+            let Some(mut counted) = size.take() else {
+                return future::ready(None);
+            };
+            future::ready(Some(match chunk {
+                Err(error) => Err(io::Error::other(error)),
+                Ok(chunk) if counted.fits(&chunk) => {
+                    *size = Some(counted);
+                    Ok(chunk)
+                }
+                Ok(_) => Err(io::Error::from(io::ErrorKind::FileTooLarge)),
+            }))
+        });
+        let incoming = self.incoming.clone();
+        let mut id = Some(id);
+        SseStream::from_bytes_stream(bounded)
+            .filter_map(move |event| {
+                let event = match event {
+                    Ok(event) => read(&incoming, event).map(Ok),
+                    Err(error) if is_too_large(&error) => {
+                        let told = incoming.too_large(id.take().flatten());
+                        told.map(|message| Ok(event_of(&message)))
+                    }
+                    Err(error) => Some(Err(error)),
+                };
+                future::ready(event)
+            })
+            .boxed()
+    }
+
+    async fn post(
+        &self,
+        uri: &str,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, Fault> {
+        let id = match &message {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let accepted = format!("{EVENT_STREAM_MIME_TYPE}, {JSON_MIME_TYPE}");
+        let mut request = self.http.post(uri).header(header::ACCEPT, accepted);
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let has_session = session.is_some();
+        if let Some(session) = session {
+            request = request.header(HEADER_SESSION_ID, &*session);
+        }
+        let response = request.json(&message).send().await?;
+        let status = response.status();
+        let text_of = |name: &str| {
+            let value = response.headers().get(name)?.to_str().ok()?;
+            Some(value.to_owned())
+        };
+        let (kind, session, challenge) = (
+            text_of("content-type").unwrap_or_default(),
+            text_of(HEADER_SESSION_ID),
+            text_of("www-authenticate"),
+        );
+        match (status, challenge) {
+            (StatusCode::UNAUTHORIZED, Some(challenge)) => {
+                let required = AuthRequiredError::new(challenge);
+                return Err(StreamableHttpError::AuthRequired(required));
+            }
+            (StatusCode::FORBIDDEN, Some(challenge)) => {
+                let required = InsufficientScopeError::new(challenge, None);
+                return Err(StreamableHttpError::InsufficientScope(required));
+            }
+            (StatusCode::ACCEPTED | StatusCode::NO_CONTENT, _) => {
+                return Ok(StreamableHttpPostResponse::Accepted);
+            }
+            (StatusCode::NOT_FOUND, _) if has_session => {
+                return Err(StreamableHttpError::SessionExpired);
+            }
+            _ => {}
+        }
+        if !status.is_success() {
+            return failure(response, &message, id, has_session).await;
+        }
+        if kind.starts_with(EVENT_STREAM_MIME_TYPE) {
+            let events = self.events(response.bytes_stream(), id);
+            return Ok(StreamableHttpPostResponse::Sse(events, session));
+        }
+        if !kind.starts_with(JSON_MIME_TYPE) {
+            // Nothing is waited for behind a notification.
+            return match id {
+                None => Ok(StreamableHttpPostResponse::Accepted),
+                Some(_) => {
+                    let kind = Some(kind).filter(|kind| !kind.is_empty());
+                    Err(StreamableHttpError::UnexpectedContentType(kind))
+                }
+            };
+        }
+        let read = match body(response, self.incoming.limit).await? {
+            Some(body) => self.incoming.read(&body),
+            None => self.incoming.too_large(id.clone()),
+        };
+        match (read, id) {
+            (Some(message), _) => Ok(StreamableHttpPostResponse::Json(message, session)),
+            (None, None) => Ok(StreamableHttpPostResponse::Accepted),
+            (None, Some(_)) => {
+                let why = "the answer is no message of the protocol";
+                Err(StreamableHttpError::UnexpectedServerResponse(why.into()))
+            }
+        }
+    }
+}
+
+/// An answer that says that something failed: the error of the protocol if it holds one.
+async fn failure(
+    response: reqwest::Response,
+    message: &ClientJsonRpcMessage,
+    id: Option<RequestId>,
+    has_session: bool,
+) -> Result<StreamableHttpPostResponse, Fault> {
+    let status = response.status();
+    let later = response.headers().get(header::RETRY_AFTER);
+    let later = later
+        .and_then(|value| value.to_str().ok())
+        .map(str::to_owned);
+    let is_refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    let is_passing = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+    let body = match status {
+        StatusCode::TOO_MANY_REQUESTS => None,
+        _ => body(response, LONGEST_FAILURE).await.ok().flatten(),
+    };
+    let body = body.unwrap_or_default();
+    let told = match serde_json::from_slice(&body) {
+        Ok(ServerJsonRpcMessage::Error(error)) if !is_refused => Some(error.error),
+        _ => None,
+    };
+    let text = String::from_utf8_lossy(&body);
+    let text: String = text.trim().chars().take(SHOWN).collect();
+    let is_discovery = matches!(
+        message,
+        ClientJsonRpcMessage::Request(request)
+            if matches!(request.request, ClientRequest::DiscoverRequest(_))
+    );
+    // A server that knows no discovery may say so in its own way.
+    let told = told.or_else(|| {
+        let says_no = is_discovery && status.is_client_error() && !is_refused && !has_session;
+        says_no.then(|| ErrorData::invalid_request(format!("HTTP {status}: {text}"), None))
+    });
+    match told {
+        // It may not have told which request it means.
+        Some(error) => Ok(StreamableHttpPostResponse::Json(
+            ServerJsonRpcMessage::error(error, id),
+            None,
+        )),
+        None if is_passing => Err(HttpStatusError::new(status.as_u16(), later).into()),
+        None => Err(StreamableHttpError::UnexpectedServerResponse(
+            format!("HTTP {status}: {text}").into(),
+        )),
+    }
+}
+
+/// The body of an answer; `None` if it is longer than `limit`.
+async fn body(response: reqwest::Response, limit: usize) -> Result<Option<Vec<u8>>, Fault> {
+    let stated = response.content_length();
+    if stated.is_some_and(|length| length > limit as u64) {
+        return Ok(None);
+    }
+    let mut chunks = response.bytes_stream();
+    let mut body = Vec::new();
+    while let Some(chunk) = chunks.try_next().await? {
+        if chunk.len() > limit - body.len() {
+            return Ok(None);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Some(body))
+}
+
+/// An event as the library is to see it; `None` if there is nothing to be done about it.
+fn read(incoming: &Incoming, event: Sse) -> Option<Sse> {
+    let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
+    let Some(data) = event.data.as_deref().filter(|_| is_message) else {
+        return Some(event);
+    };
+    let message = incoming.read(data.as_bytes());
+    Some(Sse {
+        // Its id is where the stream goes on after a break.
+        data: message.and_then(|message| serde_json::to_string(&message).ok()),
+        ..event
+    })
+}
+
+fn event_of(message: &ServerJsonRpcMessage) -> Sse {
+    Sse {
+        data: serde_json::to_string(message).ok(),
+        ..Sse::default()
+    }
+}
+
+fn is_too_large(error: &SseError) -> bool {
+    let SseError::Body(cause) = error else {
+        return false;
+    };
+    cause
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::FileTooLarge)
+}
+
+/// Counts the bytes of an event that have to be kept until its end.
+struct EventSize {
+    limit: usize,
+    kept: usize,
+    line: usize,
+}
+
+impl EventSize {
+    fn new(limit: usize) -> Self {
+        Self {
+            // Names of fields and ends of lines.
+            limit: limit.saturating_add(1_024),
+            kept: 0,
+            line: 0,
+        }
+    }
+
+    fn fits(&mut self, chunk: &[u8]) -> bool {
+        for byte in chunk {
+            match byte {
+                b'\n' if self.line == 0 => self.kept = 0,
+                b'\n' => {
+                    self.kept += self.line;
+                    self.line = 0;
+                }
+                b'\r' => {}
+                _ => self.line += 1,
+            }
+            if self.kept + self.line > self.limit {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl StreamableHttpClient for Client {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        auth_header: Option<String>,
+        custom_headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, Fault> {
+        self.post(&uri, message, session_id, auth_header, custom_headers)
+            .await
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        auth_header: Option<String>,
+        custom_headers: Headers,
+    ) -> Result<(), Fault> {
+        StreamableHttpClient::delete_session(
+            &self.http,
+            uri,
+            session_id,
+            auth_header,
+            custom_headers,
+        )
+        .await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        auth_header: Option<String>,
+        custom_headers: Headers,
+    ) -> Result<Events, Fault> {
+        let events = self
+            .http
+            .get_stream_with_max_sse_event_size(
+                uri,
+                session_id,
+                last_event_id,
+                auth_header,
+                custom_headers,
+                self.incoming.limit,
+            )
+            .await?;
+        let incoming = self.incoming.clone();
+        let read = events.map(move |event| event.map(|event| read(&incoming, event)));
+        Ok(read
+            .filter_map(|event| future::ready(event.transpose()))
+            .boxed())
+    }
+}

@@ -1,0 +1,402 @@
+//! Messages of a server, on their way to the protocol library.
+//!
+//! The library drops a message that it does not understand, and the request that it answers waits for
+//! its timeout. So messages are read here first: in a list with a malformed item, that item alone is
+//! left out, and an answer that cannot be used becomes an error that says why.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use rmcp::model::{
+    ContentBlock, ErrorCode, ErrorData, Prompt, PromptMessage, RequestId, Resource,
+    ResourceContents, ResourceTemplate, ServerJsonRpcMessage, ServerResult, Tool,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::McpSurroundings;
+use super::lines::{Line, Lines};
+
+/// Marks errors that no server sent: the message is the whole error.
+pub(super) const OWN_FAULT: ErrorCode = ErrorCode(-32_790);
+
+/// So many characters of something that is no message are shown.
+const SHOWN: usize = 200;
+
+/// Reads the messages of one server.
+#[derive(Clone)]
+pub(super) struct Incoming {
+    server: Arc<str>,
+    /// The most bytes of a message.
+    pub(super) limit: usize,
+    surroundings: McpSurroundings,
+}
+
+impl Incoming {
+    pub(super) fn new(server: &str, limit: usize, surroundings: McpSurroundings) -> Self {
+        Self {
+            server: server.into(),
+            limit,
+            surroundings,
+        }
+    }
+
+    /// A message; `None` if there is nothing to be done about it.
+    pub(super) fn read(&self, text: &[u8]) -> Option<ServerJsonRpcMessage> {
+        let read = message(text);
+        for fault in read.faults {
+            self.warn(&fault);
+        }
+        if let Some(noise) = read.noise {
+            let noise = self.surroundings.seals.redact(&noise).into_owned();
+            let line = format!("no message of the protocol: {noise}");
+            (self.surroundings.reporter).server_said(&self.server, &line);
+        }
+        read.message
+    }
+
+    /// The message in place of one that is too large: an error for the request that it answers.
+    pub(super) fn too_large(&self, id: Option<RequestId>) -> Option<ServerJsonRpcMessage> {
+        let why = format!(
+            "sent a message of more than {} bytes, which was left out; ask for less, or raise its `max_message`",
+            self.limit
+        );
+        match id {
+            Some(id) => Some(fault(why, id)),
+            None => {
+                self.warn(&why);
+                None
+            }
+        }
+    }
+
+    fn warn(&self, what: &str) {
+        let message = format!("the MCP server `{}` {what}", self.server);
+        let message = self.surroundings.seals.redact(&message);
+        self.surroundings.reporter.warning(&message);
+    }
+}
+
+/// Returns the messages that are made of what a server writes to its standard output, as JSON: those
+/// that it wrote, repaired as far as possible, and errors in place of answers that cannot be used.
+/// `limit` is the most bytes of a message.
+#[must_use]
+pub fn messages(output: &[u8], limit: usize) -> Vec<Value> {
+    let mut lines = Lines::new(output, limit);
+    let mut messages = Vec::new();
+    // Bytes in memory are there at once.
+    while let Some(Ok(Some(line))) = lines.next().now_or_never() {
+        let message = match line {
+            Line::Whole => message(lines.line()).message,
+            Line::TooLong(Some(id)) => {
+                Some(fault("sent a message that is too large".to_owned(), id))
+            }
+            Line::TooLong(None) => None,
+        };
+        messages.extend(message.and_then(|message| serde_json::to_value(message).ok()));
+    }
+    messages
+}
+
+/// What was made of a message.
+#[derive(Debug, Default)]
+struct Read {
+    message: Option<ServerJsonRpcMessage>,
+    /// What is wrong with the server, without its name.
+    faults: Vec<String>,
+    /// The beginning of something that is no message.
+    noise: Option<String>,
+}
+
+/// An answer that no server gave.
+fn fault(why: String, id: RequestId) -> ServerJsonRpcMessage {
+    let error = ErrorData {
+        code: OWN_FAULT,
+        message: Cow::Owned(why),
+        data: None,
+    };
+    ServerJsonRpcMessage::error(error, Some(id))
+}
+
+fn message(text: &[u8]) -> Read {
+    let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
+    if text.trim_ascii().is_empty() {
+        return Read::default();
+    }
+    let parsed = serde_json::from_slice::<ServerJsonRpcMessage>(text);
+    if let Ok(message) = parsed
+        && is_understood(&message)
+    {
+        return Read {
+            message: Some(message),
+            ..Read::default()
+        };
+    }
+    let Ok(Value::Object(fields)) = serde_json::from_slice::<Value>(text) else {
+        let text = String::from_utf8_lossy(text);
+        return Read {
+            noise: Some(text.trim().chars().take(SHOWN).collect()),
+            ..Read::default()
+        };
+    };
+    let id = fields.get("id").cloned();
+    match id.and_then(|id| serde_json::from_value::<RequestId>(id).ok()) {
+        Some(id) if !fields.contains_key("method") => answer(fields, id),
+        // A request or a notification that the protocol does not know.
+        _ => Read::default(),
+    }
+}
+
+/// Whether the library takes it for what it is. What it does not know it takes for an answer that
+/// some other server may give.
+fn is_understood(message: &ServerJsonRpcMessage) -> bool {
+    match message {
+        ServerJsonRpcMessage::Response(response) => !matches!(
+            response.result,
+            ServerResult::CustomResult(_) | ServerResult::TaskAckResult(_)
+        ),
+        _ => true,
+    }
+}
+
+/// The answer to a request, repaired.
+fn answer(mut fields: Map<String, Value>, id: RequestId) -> Read {
+    fields.insert("jsonrpc".to_owned(), json!("2.0"));
+    if let Some(error) = fields.get_mut("error") {
+        let message = match &*error {
+            Value::Object(error) => error.get("message").cloned(),
+            _ => None,
+        };
+        let said = match message {
+            Some(Value::String(text)) => text,
+            _ => error.to_string(),
+        };
+        let why = format!("refused, not as the protocol says: {said}");
+        return Read {
+            message: Some(fault(why, id)),
+            ..Read::default()
+        };
+    }
+    let mut faults = Vec::new();
+    let repaired = match fields.get_mut("result") {
+        Some(Value::Object(result)) => repair(result, &mut faults),
+        _ => None,
+    };
+    let understood = repaired.and_then(|()| {
+        let message = serde_json::from_value(Value::Object(fields)).ok()?;
+        Some(message).filter(is_understood)
+    });
+    let unusable = || {
+        let why = "did not answer as the protocol says; this is a fault of the server";
+        fault(why.to_owned(), id)
+    };
+    Read {
+        message: Some(understood.unwrap_or_else(unusable)),
+        faults,
+        noise: None,
+    }
+}
+
+/// Leaves out of a result what cannot be read; `None` if it is no result that we know.
+fn repair(result: &mut Map<String, Value>, faults: &mut Vec<String>) -> Option<()> {
+    type Keep = fn(&mut Vec<Value>, &str, &mut Vec<String>);
+    const LISTS: [(&str, &str, Keep); 7] = [
+        ("tools", "tool", keep::<Tool>),
+        ("resources", "resource", keep::<Resource>),
+        (
+            "resourceTemplates",
+            "resource template",
+            keep::<ResourceTemplate>,
+        ),
+        ("prompts", "prompt", keep::<Prompt>),
+        ("content", "piece of content", keep::<ContentBlock>),
+        ("contents", "piece of a resource", keep::<ResourceContents>),
+        ("messages", "message of a prompt", keep::<PromptMessage>),
+    ];
+    let (key, what, keep) = LISTS
+        .into_iter()
+        .find(|(key, _, _)| result.get(*key).is_some_and(Value::is_array))?;
+    let Some(Value::Array(mut items)) = result.remove(key) else {
+        return None;
+    };
+    let before = items.len();
+    keep(&mut items, what, faults);
+    // Of the rest, what has the right type, and nothing that would make it another answer.
+    let has_type: [(&str, fn(&Value) -> bool); 5] = [
+        ("nextCursor", Value::is_string),
+        ("isError", Value::is_boolean),
+        ("structuredContent", |_| true),
+        ("description", Value::is_string),
+        ("resultType", Value::is_string),
+    ];
+    result.retain(|name, value| {
+        let known = has_type.iter().find(|(known, _)| *known == name);
+        known.is_some_and(|(_, has_type)| has_type(value))
+    });
+    if items.is_empty() && before > 0 && matches!(key, "content" | "contents" | "messages") {
+        // An empty answer would be taken for one.
+        return None;
+    }
+    result.insert(key.to_owned(), Value::Array(items));
+    Some(())
+}
+
+/// Keeps the items that are of this type, and names the others.
+fn keep<T: DeserializeOwned>(items: &mut Vec<Value>, what: &str, faults: &mut Vec<String>) {
+    let mut number = 0;
+    items.retain(|item| {
+        number += 1;
+        let Err(error) = T::deserialize(item) else {
+            return true;
+        };
+        let name = ["name", "uri", "uriTemplate", "type"]
+            .iter()
+            .find_map(|key| item.get(*key)?.as_str());
+        let named = match name {
+            Some(name) => format!(
+                "a {what} `{}`",
+                name.chars().take(SHOWN).collect::<String>()
+            ),
+            None => format!("a {what} without a name (number {number})"),
+        };
+        faults.push(format!(
+            "has {named} that is malformed, and is left out: {error}; this is a fault of the server"
+        ));
+        false
+    });
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn read(value: Value) -> Read {
+        message(value.to_string().as_bytes())
+    }
+
+    fn result(read: &Read) -> &ServerResult {
+        match read.message.as_ref().unwrap() {
+            ServerJsonRpcMessage::Response(response) => &response.result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn error(read: &Read) -> String {
+        match read.message.as_ref().unwrap() {
+            ServerJsonRpcMessage::Error(error) => {
+                assert_eq!(error.error.code, OWN_FAULT);
+                assert_eq!(error.id, Some(RequestId::Number(1)));
+                error.error.message.to_string()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_malformed_tool_costs_itself_and_is_named() {
+        let good = json!({"name": "good", "inputSchema": {"type": "object"}});
+        for (bad, named) in [
+            (json!({"name": "bad"}), "a tool `bad`"),
+            (json!({"name": "bad", "inputSchema": []}), "a tool `bad`"),
+            (
+                json!({"name": "bad", "inputSchema": {}, "description": 5}),
+                "a tool `bad`",
+            ),
+            (
+                json!({"inputSchema": {}}),
+                "a tool without a name (number 2)",
+            ),
+            (json!("bad"), "a tool without a name (number 2)"),
+        ] {
+            for extra in [
+                json!({}),
+                json!({"resultType": "complete"}),
+                json!({"ttlMs": "no"}),
+            ] {
+                let mut listed = json!({"tools": [good, bad, good], "nextCursor": "2"});
+                listed
+                    .as_object_mut()
+                    .unwrap()
+                    .extend(extra.as_object().unwrap().clone());
+                let read = read(json!({"jsonrpc": "2.0", "id": 1, "result": listed}));
+                let ServerResult::ListToolsResult(list) = result(&read) else {
+                    panic!("{read:?}");
+                };
+                assert_eq!(
+                    (list.tools.len(), list.next_cursor.as_deref()),
+                    (2, Some("2"))
+                );
+                assert_eq!(read.faults.len(), 1);
+                assert!(read.faults[0].contains(named), "{:?}", read.faults);
+            }
+        }
+    }
+
+    #[test]
+    fn other_lists_lose_no_more_than_what_is_malformed() {
+        for (key, good) in [
+            ("resources", json!({"uri": "a://b", "name": "b"})),
+            (
+                "resourceTemplates",
+                json!({"uriTemplate": "a://{b}", "name": "b"}),
+            ),
+            ("prompts", json!({"name": "b"})),
+            ("content", json!({"type": "text", "text": "b"})),
+            ("contents", json!({"uri": "a://b", "text": "b"})),
+            (
+                "messages",
+                json!({"role": "user", "content": {"type": "text", "text": "b"}}),
+            ),
+        ] {
+            let bad = json!({"name": 5, "type": "hologram", "uri": 5});
+            let read = read(json!({"id": 1, "result": {key: [good, bad]}}));
+            let kept = serde_json::to_value(result(&read)).unwrap();
+            assert_eq!(kept[key].as_array().unwrap().len(), 1, "{key}: {kept}");
+            assert_eq!(read.faults.len(), 1, "{key}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_used_is_an_error_at_once() {
+        for answer in [
+            json!({"jsonrpc": "2.0", "id": 1, "result": 5}),
+            json!({"jsonrpc": "2.0", "id": 1}),
+            json!({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "hologram"}]}}),
+            json!({"jsonrpc": "2.0", "id": 1, "result": {"unheard": "of"}}),
+        ] {
+            assert!(error(&read(answer)).starts_with("did not answer as the protocol says"));
+        }
+        let refused = read(json!({"id": 1, "error": {"code": "E42", "message": "no disk"}}));
+        assert_eq!(
+            error(&refused),
+            "refused, not as the protocol says: no disk"
+        );
+    }
+
+    #[test]
+    fn what_is_no_message_is_a_line_of_its_log() {
+        assert_eq!(
+            message(b"Server started\n").noise.unwrap(),
+            "Server started"
+        );
+        assert!(message(b"[1, 2]").noise.is_some());
+        let unknown = read(json!({"jsonrpc": "2.0", "method": "$/progress", "params": 5}));
+        assert!(unknown.noise.is_none() && unknown.faults.is_empty());
+    }
+
+    #[test]
+    fn messages_that_are_understood_stay() {
+        for answer in [
+            json!({"jsonrpc": "2.0", "id": 1, "result": {}}),
+            json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}),
+            json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no"}}),
+            json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}),
+            json!({"jsonrpc": "2.0", "id": 7, "method": "ping"}),
+        ] {
+            let read = read(answer.clone());
+            assert!(read.message.is_some() && read.faults.is_empty(), "{answer}");
+        }
+    }
+}
