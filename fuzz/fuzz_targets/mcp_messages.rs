@@ -1,0 +1,39 @@
+//! What an MCP server writes to its standard output, any bytes: no panic, an answer for every answer,
+//! and messages that stay as they are when they are read again.
+//!
+//! The first byte picks the limit of a message.
+//!
+//! `cargo +nightly fuzz run mcp_messages`
+#![no_main]
+
+use cachalot_tools::mcp::messages;
+use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
+
+fuzz_target!(|bytes: &[u8]| {
+    let [limit, output @ ..] = bytes else {
+        return;
+    };
+    let limit = 64 << (limit % 8);
+    let read = messages(output, limit);
+    let lines: Vec<&[u8]> = output.split(|byte| *byte == b'\n').collect();
+    assert!(read.len() < lines.len().max(1));
+    // What has no end is no line yet.
+    for line in &lines[..lines.len() - 1] {
+        let Ok(Value::Object(fields)) = serde_json::from_slice::<Value>(line) else {
+            continue;
+        };
+        let Some(id) = fields.get("id").filter(|id| id.is_i64()) else {
+            continue;
+        };
+        if line.len() <= limit && !fields.contains_key("method") {
+            assert!(read.iter().any(|message| message["id"] == *id), "{id}");
+        }
+    }
+    let mut again = Vec::new();
+    for message in &read {
+        again.extend_from_slice(message.to_string().as_bytes());
+        again.push(b'\n');
+    }
+    assert_eq!(messages(&again, usize::MAX), read);
+});
