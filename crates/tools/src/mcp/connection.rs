@@ -36,12 +36,16 @@ pub(super) struct Handler {
     pub(super) surroundings: McpSurroundings,
     pub(super) changed: watch::Sender<u64>,
     pub(super) calls: Calls,
+    /// Whether anybody was told what the server offers. Before that, a change of it is no news.
+    pub(super) is_listed: Arc<AtomicBool>,
 }
 
 impl Handler {
     fn list_changed(&self) {
         self.changed.send_modify(|count| *count += 1);
-        self.surroundings.reporter.list_changed(&self.server);
+        if self.is_listed.load(Ordering::Relaxed) {
+            self.surroundings.reporter.list_changed(&self.server);
+        }
     }
 }
 

@@ -122,11 +122,15 @@ pub(super) fn of_tool(result: CallToolResult, mut gathering: Gathering<'_>) -> O
         .content
         .iter()
         .any(|block| matches!(block, ContentBlock::Text(text) if !text.text.is_empty()));
+    let structured = result.structured_content.filter(|_| !has_text);
+    let structured = structured.map(|structured| structured.to_string());
+    // Some servers give a picture twice: as a picture, and its base64 in what they structured.
+    let structured = structured.filter(|text| !repeats(text, &result.content));
     for block in result.content {
         gathering.block(block);
     }
-    if let Some(structured) = result.structured_content.filter(|_| !has_text) {
-        gathering.text(&structured.to_string());
+    if let Some(structured) = structured {
+        gathering.text(&structured);
     }
     Output {
         content: gathering.finished(),
@@ -134,6 +138,16 @@ pub(super) fn of_tool(result: CallToolResult, mut gathering: Gathering<'_>) -> O
         lifetime: None,
         private: false,
     }
+}
+
+/// Whether a text holds the bytes of a picture or a sound that is there as such.
+fn repeats(text: &str, content: &[ContentBlock]) -> bool {
+    let mut data = content.iter().filter_map(|block| match block {
+        ContentBlock::Image(image) => Some(image.data.as_str()),
+        ContentBlock::Audio(audio) => Some(audio.data.as_str()),
+        _ => None,
+    });
+    data.any(|data| !data.is_empty() && text.contains(data))
 }
 
 /// What a resource holds, with what the server says of how long it lasts and whose it is.
@@ -238,6 +252,17 @@ mod tests {
             1_000,
         );
         assert_eq!(texts(&output.content), [r#"{"b":1,"a":[2.5]}"#]);
+        let image = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
+        for (structured, shown) in [
+            (json!({ "content": [image] }), &["<image>"][..]),
+            (json!({ "x": 1 }), &["<image>", r#"{"x":1}"#]),
+        ] {
+            let output = answered(
+                json!({ "content": [image], "structuredContent": structured }),
+                1_000,
+            );
+            assert_eq!(texts(&output.content), shown);
+        }
         let output = answered(json!({ "content": [], "isError": true }), 1_000);
         assert_eq!(texts(&output.content), ["[no content]"]);
         assert!(output.is_error);

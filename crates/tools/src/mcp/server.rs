@@ -1,6 +1,7 @@
 //! A server: connected to when it is needed, and again when it was lost.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rmcp::model::{
@@ -21,6 +22,9 @@ use super::{McpError, McpSettings, McpSurroundings};
 /// long, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// What a server offers is asked for so often if it changes meanwhile.
+const LISTINGS: u32 = 3;
 
 /// An MCP server. Its tools keep it alive; when the last of them and every clone of this is gone, a
 /// program is ended with all that it started.
@@ -68,6 +72,7 @@ impl McpServer {
                     surroundings,
                     changed,
                     calls: Calls::default(),
+                    is_listed: Arc::default(),
                 },
                 settings,
                 state: Mutex::default(),
@@ -106,7 +111,20 @@ impl McpServer {
     /// It cannot be started or reached, or does not tell its tools. That it does not tell its resources
     /// or prompts is a warning.
     pub async fn list(&self) -> Result<Listing, McpError> {
-        let catalogue: Catalogue = catalogue::of(&self.shared).await?;
+        let handler = &self.shared.handler;
+        let mut changes = self.changes();
+        let mut catalogue: Catalogue;
+        let mut listings = 0;
+        // Some servers put their tools together while they are asked for them.
+        loop {
+            changes.mark_unchanged();
+            catalogue = catalogue::of(&self.shared).await?;
+            listings += 1;
+            if listings == LISTINGS || !changes.has_changed().unwrap_or(false) {
+                break;
+            }
+        }
+        handler.is_listed.store(true, Ordering::Relaxed);
         Ok(Listing::new(self.clone(), catalogue))
     }
 

@@ -25,8 +25,10 @@ async fn a_message_that_is_too_large_is_an_error_at_once() {
             .await;
         assert_eq!(shown, "on");
     }
-    // It is the same process, and it is told of by no warning.
-    assert_eq!((house.starts(), house.warnings()), (1, Vec::new()));
+    // It is the same process, and the call that failed is all that is told.
+    let warnings = house.warnings();
+    let told = warnings.iter().any(|told| told.contains("max_message"));
+    assert_eq!((house.starts(), told), (1, false), "{warnings:?}");
 }
 
 #[tokio::test]
@@ -127,4 +129,28 @@ async fn what_a_server_logs_is_told() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn what_changes_while_it_is_listed_is_no_news() {
+    let house = House::new();
+    let assembled = house.assemble(&[house.program("restless")]).await;
+    let has_more = assembled
+        .tools
+        .iter()
+        .any(|tool| tool.about().name == "mcp_test_added");
+    assert!(has_more);
+    assert_eq!(*house.told.changes.lock().unwrap(), [] as [String; 0]);
+    // Afterwards it is.
+    let workshop = house.workshop_of(assembled);
+    assert_eq!(workshop.done("mcp_test_more", json!({})).await, "more");
+    until("it is told", || {
+        house
+            .told
+            .changes
+            .lock()
+            .unwrap()
+            .contains(&"test".to_owned())
+    })
+    .await;
 }

@@ -41,7 +41,7 @@ async fn everything_becomes_a_tool() {
         .filter(|name| name.starts_with("mcp_test_resource_other"))
         .collect();
     assert_eq!(twins.len(), 2, "{found:?}");
-    assert_eq!(found.len(), 16 + 4 + 1 + 1, "{found:?}");
+    assert_eq!(found.len(), 22 + 4 + 1 + 1, "{found:?}");
     let warnings = house.warnings();
     assert!(
         warnings

@@ -45,6 +45,7 @@ fn serve() {
     let mut server = Server::new(Manner {
         modern: manner == "modern",
         malformed: manner == "malformed",
+        restless: manner == "restless",
     });
     let mut out = std::io::stdout();
     // The test harness has written half a line before.

@@ -9,6 +9,8 @@ pub(crate) struct Manner {
     pub(crate) modern: bool,
     /// Some of its tools are malformed.
     pub(crate) malformed: bool,
+    /// It has one more tool from the second listing on, and says so.
+    pub(crate) restless: bool,
 }
 
 /// In place of a message: so many milliseconds pass.
@@ -60,6 +62,14 @@ impl Server {
                     "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
                     "params": { "_meta": meta, "notifications": params["notifications"] },
                 })];
+            }
+            "tools/list" if self.manner.restless && !self.more => {
+                self.more = true;
+                let changed =
+                    json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+                let listed = page("tools", tools(false, false), params);
+                let listed = json!({ "jsonrpc": "2.0", "id": id, "result": listed });
+                return vec![changed, json!({ SLEEP: 50 }), listed];
             }
             "tools/list" => page("tools", tools(self.more, self.manner.malformed), params),
             "resources/list" => page("resources", resources(), params),
