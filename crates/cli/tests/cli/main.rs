@@ -23,6 +23,8 @@ mod prefix;
 mod prefix_plan;
 mod processes;
 mod provider;
+#[cfg(unix)]
+mod reference_servers;
 mod response_cache;
 mod review;
 mod run;
