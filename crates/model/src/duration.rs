@@ -5,12 +5,15 @@ use std::time::Duration;
 use cachalot_core::Problem;
 use cachalot_core::tree::Section;
 
-/// The longest time that can be written: a year. Nobody waits longer, and no clock overflows.
+/// The longest time to wait that can be written, in seconds: a year. No clock overflows.
 const LONGEST: f64 = 366.0 * 86_400.0;
+
+/// The greatest age that can be written, in seconds: a hundred years.
+const OLDEST: f64 = 100.0 * LONGEST;
 
 /// A time of at least a millisecond: a number of seconds, or numbers with `ms`, `s`, `m`, `h` or `d`
 /// behind each.
-fn parse(text: &str) -> Option<Duration> {
+fn parse(text: &str, longest: f64) -> Option<Duration> {
     let text = text.trim();
     let mut seconds = 0.0;
     let mut rest = text;
@@ -40,7 +43,7 @@ fn parse(text: &str) -> Option<Duration> {
             };
         rest = rest[letters..].trim_start();
     }
-    ((0.001..=LONGEST).contains(&seconds)).then(|| Duration::from_secs_f64(seconds))
+    ((0.001..=longest).contains(&seconds)).then(|| Duration::from_secs_f64(seconds))
 }
 
 /// Claims `key`: a length of time.
@@ -54,7 +57,7 @@ pub fn duration(
         Some(text) => Some(text.to_owned()),
         None => node.as_f64().map(|number| number.to_string()),
     };
-    let read = text.as_deref().and_then(parse);
+    let read = text.as_deref().and_then(|text| parse(text, LONGEST));
     if read.is_none() {
         problems.push(
             Problem::new("bad-value", format!("`{key}` is no length of time"))
@@ -62,6 +65,34 @@ pub fn duration(
                 .help(
                     "write a number of seconds, or a text such as `250ms`, `30s`, `10m`, `1h30m`",
                 ),
+        );
+    }
+    read
+}
+
+/// Parses an age: numbers with a unit behind each, such as `90d` or `12h`. A number alone is refused,
+/// because it could be meant as days.
+#[must_use]
+pub fn parse_age(text: &str) -> Option<Duration> {
+    match text.trim().parse::<f64>() {
+        Ok(_) => None,
+        Err(_) => parse(text, OLDEST),
+    }
+}
+
+/// Claims `key`: an age, as [`parse_age`] reads it.
+pub fn age(
+    section: &mut Section<'_>,
+    key: &'static str,
+    problems: &mut Vec<Problem>,
+) -> Option<Duration> {
+    let node = section.present(key)?;
+    let read = node.as_text().and_then(parse_age);
+    if read.is_none() {
+        problems.push(
+            Problem::new("bad-value", format!("`{key}` is no age"))
+                .at(&node.head())
+                .help("write a number with a unit, such as `90d`, `12h`, `30m`"),
         );
     }
     read
@@ -85,7 +116,7 @@ mod tests {
             ("2d", 172_800_000),
         ] {
             assert_eq!(
-                parse(text),
+                parse(text, LONGEST),
                 Some(Duration::from_millis(milliseconds)),
                 "{text}"
             );
@@ -105,7 +136,18 @@ mod tests {
             "10m-5m",
             "..s",
         ] {
-            assert_eq!(parse(wrong), None, "{wrong}");
+            assert_eq!(parse(wrong, LONGEST), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ages_have_a_unit_and_may_be_long() {
+        let day = Duration::from_secs(86_400);
+        for (text, age) in [("90d", day * 90), ("3650d", day * 3_650), ("12h", day / 2)] {
+            assert_eq!(parse_age(text), Some(age), "{text}");
+        }
+        for wrong in ["90", " 90 ", "1.5", "0", "", "d", "-3d", "inf", "1000000d"] {
+            assert_eq!(parse_age(wrong), None, "{wrong}");
         }
     }
 }

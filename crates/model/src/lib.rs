@@ -21,7 +21,7 @@ pub mod wire;
 pub use budget::{Budget, Meter, Spent};
 pub use catalog::{Catalog, Limits, Listed, Price, Rates};
 pub use client::{Pauses, SystemPauses};
-pub use duration::duration;
+pub use duration::{age, duration, parse_age};
 pub use error::{Error, ErrorKind};
 pub use marking::{Marking, Style};
 pub use media::MediaLimits;
