@@ -56,9 +56,9 @@ impl Shared {
     }
 
     /// Accounts for a hit and serves it.
-    pub(crate) fn hit(self: &Arc<Self>, key: Key, fronted: &Fronted, how: How) -> Outcome {
+    fn hit(self: &Arc<Self>, key: Key, fronted: &Fronted, how: How, policy: &Policy) -> Outcome {
         self.note_use(&fronted.entry, self.now());
-        self.ledger.hit(fronted, self.clock.now(), &how);
+        self.ledger.hit(fronted, self.clock.now(), &how, policy);
         served(key, &fronted.entry, how)
     }
 }
@@ -216,7 +216,7 @@ impl Request<'_> {
             let moment = self.shared.epochs.moment(&self.policy.domains);
             let fronted = self.shared.fronted(&self.key, self.policy, &moment).await;
             if let Some(fronted) = fronted {
-                return Begun::Served(self.shared.hit(self.key, &fronted, How::Hit));
+                return Begun::Served(self.shared.hit(self.key, &fronted, How::Hit, self.policy));
             }
             if labels.is_empty() {
                 labels = self.labels();
@@ -228,7 +228,12 @@ impl Request<'_> {
             };
             let missed = match self.look_up(ask).await {
                 Looked::Hit(fronted) => {
-                    return Begun::Served(self.shared.hit(self.key, &fronted, How::Hit));
+                    return Begun::Served(self.shared.hit(
+                        self.key,
+                        &fronted,
+                        How::Hit,
+                        self.policy,
+                    ));
                 }
                 Looked::Miss(missed) => missed,
             };
@@ -434,14 +439,14 @@ impl Request<'_> {
             Secured::Answered { fronted, waited } => {
                 ticket.answer_with(&fronted.entry).await;
                 let how = if waited { How::Coalesced } else { How::Hit };
-                Begun::Served(self.shared.hit(self.key, &fronted, how))
+                Begun::Served(self.shared.hit(self.key, &fronted, how, self.policy))
             }
         }
     }
 
     async fn frozen(&self) -> Result<Outcome, FrozenMiss> {
         match self.frozen_entry().await {
-            Ok(fronted) => Ok(self.shared.hit(self.key, &fronted, How::Hit)),
+            Ok(fronted) => Ok(self.shared.hit(self.key, &fronted, How::Hit, self.policy)),
             Err(reason) => {
                 self.shared
                     .ledger

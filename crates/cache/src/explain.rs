@@ -23,6 +23,9 @@ pub struct Difference {
 pub struct Explanation {
     /// The call.
     pub call: Row,
+    /// The last call under the same key that was paid, up to this one; `None` if it is this one, or
+    /// none is known.
+    pub payment: Option<Row>,
     /// The last earlier call under the same key, if there was one.
     pub same: Option<Row>,
     /// Otherwise the nearest earlier call of the same name and scope.
@@ -63,7 +66,11 @@ impl Ledger {
             .calls_of(&call.key, COMPARED)?
             .into_iter()
             .find(|row| row.id < call.id);
+        let payment = self
+            .last_payment(&call.key, call.id)?
+            .filter(|payment| payment.id != call.id && !call.erased);
         let mut explanation = Explanation {
+            payment,
             same,
             call,
             nearest: None,

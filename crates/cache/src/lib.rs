@@ -39,7 +39,9 @@ pub use engine::{Bounds, Options};
 pub use erase::{Criterion, Erased, ErasedEntry, Filter, Listed, Stored};
 pub use explain::{Difference, Explanation};
 pub use key::{Call, Key, Kind, Scope};
-pub use ledger::{Answered, HANDLE_LABEL, Ledger, LedgerError, Payment, Row, Totals};
+pub use ledger::{
+    Answered, HANDLE_LABEL, Ledger, LedgerError, Limits, Payment, Pruned, Row, Selection, Totals,
+};
 pub use outcome::{How, Outcome, Provenance, Revision, Settled};
 pub use policy::{
     DEFAULT_MAX_BYTES, DEFAULT_PATIENCE, DEFAULT_STORE_TIMEOUT, Domain, Join, Mode, Orphan, Policy,

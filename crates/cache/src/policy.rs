@@ -1,6 +1,7 @@
 //! How an answer is shared, aged and abandoned. Never part of the key.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_memory::Label;
@@ -121,6 +122,8 @@ pub struct Policy {
     pub domains: Vec<Domain>,
     /// By what the entry is found.
     pub labels: Vec<Label>,
+    /// The session in which the call is made; only the ledger uses it.
+    pub session: Option<Arc<str>>,
     /// The part of the cache that the entry belongs to. A store of one walks over all its entries: it
     /// is for parts of at most some thousands.
     pub share: Option<Share>,
@@ -145,6 +148,7 @@ impl Default for Policy {
             max_bytes: DEFAULT_MAX_BYTES,
             domains: Vec::new(),
             labels: Vec::new(),
+            session: None,
             share: None,
         }
     }

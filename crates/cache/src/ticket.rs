@@ -84,6 +84,8 @@ pub(crate) struct Accounts {
     charged: Spend,
     /// What of it calls inside it have accounted for.
     elsewhere: Spend,
+    /// Set if the answer tells of an error.
+    is_error: bool,
 }
 
 /// How far a ticket has come.
@@ -130,6 +132,16 @@ impl Ticket {
     /// themselves: it is not paid for twice. What the entry says that it cost to make stays the whole.
     pub fn account_elsewhere(&self, spent: Spend) {
         lock(&self.accounts).elsewhere += spent;
+    }
+
+    /// Notes that the answer tells of an error: if the run is charged nothing, the ledger counts it as
+    /// failed, not as paid.
+    pub fn note_error(&self) {
+        lock(&self.accounts).is_error = true;
+    }
+
+    pub(crate) fn answers_with_an_error(&self) -> bool {
+        lock(&self.accounts).is_error
     }
 
     /// What the run cost, if it took so much by itself.

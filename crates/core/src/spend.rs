@@ -33,6 +33,12 @@ impl Spend {
         }
     }
 
+    /// Returns true if no tokens and no money were spent. Time does not count.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.input_tokens == 0 && self.output_tokens == 0 && self.cost.is_zero()
+    }
+
     /// What is left when a part has been accounted for elsewhere; the number of calls stays.
     #[must_use]
     pub fn without(self, part: Self) -> Self {

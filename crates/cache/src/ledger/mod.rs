@@ -1,11 +1,17 @@
 //! The ledger: what was asked for, how it was answered, what it cost or saved.
 //!
 //! Its own local file beside the memory. Every payment, miss and bypass is a row; hits are summed by
-//! name, and the most recent ones are kept one by one. Inputs live only here, redacted and bounded.
-//! Whoever accounts never waits: rows go to a thread that writes them in batches.
+//! name, and the most recent ones are kept one by one. Payments and hits are bounded apart ([`Limits`]).
+//! Inputs live only here, redacted and bounded. A call never waits for the ledger: rows go to a thread
+//! that writes them in batches, and keeps those that the file cannot take yet.
 
+mod append;
+mod erase;
 mod file;
+mod layout;
+mod limits;
 mod payment;
+mod pending;
 mod query;
 mod row;
 mod tally;
@@ -19,7 +25,9 @@ use std::time::Instant;
 use cachalot_core::{Canonical, Millis, Seals, Spend};
 use cachalot_memory::Label;
 
+pub use erase::{Pruned, Selection};
 pub use file::LedgerError;
+pub use limits::Limits;
 pub use payment::Payment;
 pub use row::{Answered, Row, Totals};
 use tally::Recent;
@@ -43,6 +51,7 @@ pub struct Ledger(Option<Arc<Inner>>);
 struct Inner {
     path: PathBuf,
     run: String,
+    limits: Limits,
     hits: Arc<Hits>,
     writer: OnceLock<Writer>,
     warn: Arc<dyn Fn(&str) + Send + Sync>,
@@ -64,12 +73,15 @@ pub(crate) struct Unwritten {
     name: String,
     key: Key,
     handle: Option<String>,
+    session: Option<Arc<str>>,
     input: Canonical,
     seals: Arc<Seals>,
     answered: Answered,
     reason: Option<String>,
     not_stored: Option<String>,
     failure: Option<String>,
+    /// Set if the run gave no answer and cost nothing but time.
+    failed: bool,
     paid: Spend,
     pub(crate) saved: Spend,
 }
@@ -85,15 +97,25 @@ impl Unwritten {
             name: call.name.to_owned(),
             key,
             handle: handle_of(&policy.labels),
+            session: policy.session.clone(),
             input: call.input.clone(),
             seals: Arc::clone(&shared.seals),
             answered,
             reason: None,
             not_stored: None,
             failure: None,
+            failed: false,
             paid: Spend::default(),
             saved: Spend::default(),
         }
+    }
+
+    /// Bytes in memory, roughly.
+    fn size(&self) -> usize {
+        const REST: usize = 512;
+        let texts = [&self.handle, &self.reason, &self.not_stored, &self.failure];
+        let texts = texts.into_iter().flatten().map(String::len);
+        REST + self.input.as_bytes().len() + texts.sum::<usize>()
     }
 }
 
@@ -107,9 +129,20 @@ impl Ledger {
     /// The ledger in the file at `path`, made when the first row is written. Rows carry `run`, so
     /// that the calls of one run can be told from those of another. Faults are told to `warn`.
     pub fn at(path: &Path, run: impl Into<String>, warn: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
+        Self::limited(path, run, Limits::default(), warn)
+    }
+
+    /// The same with limits of its own. Rows that other processes wrote are under them as well.
+    pub fn limited(
+        path: &Path,
+        run: impl Into<String>,
+        limits: Limits,
+        warn: Arc<dyn Fn(&str) + Send + Sync>,
+    ) -> Self {
         Self(Some(Arc::new(Inner {
             path: path.to_owned(),
             run: run.into(),
+            limits,
             hits: Arc::default(),
             writer: OnceLock::new(),
             warn,
@@ -129,12 +162,13 @@ impl Ledger {
         inner.hits.tally(kind, name)
     }
 
-    pub(crate) fn hit(&self, fronted: &Fronted, at: Millis, how: &How) {
+    pub(crate) fn hit(&self, fronted: &Fronted, at: Millis, how: &How, policy: &Policy) {
         let Some(inner) = &self.0 else { return };
         inner.writer();
         let (entry, coalesced) = (&fronted.entry, matches!(how, How::Coalesced));
         fronted.tally.add(coalesced, &entry.head.spent);
-        inner.hits.recent.note(entry, at, coalesced);
+        let session = policy.session.as_ref();
+        inner.hits.recent.note(entry, at, coalesced, session);
     }
 
     /// The row of a call that follows a run of somebody else in this process. What it saves is known
@@ -176,6 +210,9 @@ impl Ledger {
         if self.0.is_none() {
             return;
         }
+        let is_answered = failure.is_none()
+            && settled.stored != Err(Reason::Abandoned)
+            && !ticket.answers_with_an_error();
         self.send(Unwritten {
             when: Instant::now(),
             at: shared.clock.now(),
@@ -184,12 +221,14 @@ impl Ledger {
             name: ticket.errand.name.clone(),
             key: ticket.flight.key,
             handle: handle_of(&ticket.flight.labels),
+            session: ticket.policy.session.clone(),
             input: ticket.errand.input.clone(),
             seals: Arc::clone(&shared.seals),
             answered: Answered::of(&ticket.how),
             reason: ticket.how.reason().map(ToString::to_string),
             not_stored: settled.stored.as_ref().err().map(ToString::to_string),
             failure: failure.map(ToString::to_string),
+            failed: !is_answered && settled.paid.is_free(),
             paid: settled.paid,
             saved: settled.saved,
         });
@@ -201,7 +240,8 @@ impl Ledger {
         inner.writer().send(row);
     }
 
-    /// Resolves when everything that was accounted for so far is in the file.
+    /// Resolves when everything that was accounted for so far is in the file, or cannot be written; the
+    /// user is then warned. Waits up to ten seconds for another process that holds the file's lock.
     pub async fn flush(&self) {
         let Some(inner) = &self.0 else { return };
         if let Some(writer) = inner.writer.get() {
@@ -212,8 +252,9 @@ impl Ledger {
 
 impl Inner {
     fn writer(&self) -> &Writer {
-        self.writer
-            .get_or_init(|| Writer::start(&self.path, &self.run, &self.hits, &self.warn))
+        self.writer.get_or_init(|| {
+            Writer::start(&self.path, &self.run, self.limits, &self.hits, &self.warn)
+        })
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Payment<'a> {
     pub scope: &'a Scope,
     /// The session: what `why` finds it by.
     pub session: &'a str,
+    /// The session on whose behalf a fork asked; its calls are erased with it.
+    pub on_behalf_of: Option<&'a str>,
     /// The name of everything that was sent.
     pub prefix: Digest,
     /// What is known of it: shown by `why`.
@@ -42,6 +44,7 @@ impl Ledger {
             model,
             scope,
             session,
+            on_behalf_of,
             prefix,
             input,
             reason,
@@ -57,12 +60,14 @@ impl Ledger {
             name: model.to_owned(),
             key: Key::from_digest(prefix),
             handle: Some(session.to_owned()),
+            session: Some(on_behalf_of.unwrap_or(session).into()),
             input,
             seals: Arc::clone(seals),
             answered: Answered::Miss,
             reason: reason.map(|reason| seals.redact(&reason).into_owned()),
             not_stored: None,
             failure: None,
+            failed: false,
             paid,
             saved,
         });

@@ -6,7 +6,8 @@ use std::time::Duration;
 use cachalot_core::{Cost, Spend};
 use rusqlite::{Connection, params};
 
-use super::file::open_to_read;
+use super::append::DROPPED;
+use super::layout::open_to_read;
 use super::{Answered, Ledger, LedgerError, Row, Totals};
 use crate::{Key, Kind};
 
@@ -21,8 +22,38 @@ impl Ledger {
 
     /// The last call that an entry could have answered.
     pub(crate) fn last_call(&self) -> Result<Vec<Row>, LedgerError> {
-        let payment = Kind::Prefix.as_str();
-        self.rows("kind <> ?1 ORDER BY id DESC LIMIT 1", params![payment])
+        // The literal lets SQLite use the partial index `calls_cacheable`.
+        self.rows(
+            "id = (SELECT max(id) FROM calls WHERE kind <> 'prefix')",
+            params![],
+        )
+    }
+
+    /// The last call up to `id` under a key that was paid.
+    pub(crate) fn last_payment(&self, key: &str, id: i64) -> Result<Option<Row>, LedgerError> {
+        let paid = self.rows(
+            "key = ?1 AND id <= ?2 AND answered IN ('miss', 'bypass') AND NOT failed
+             ORDER BY id DESC LIMIT 1",
+            params![key, id],
+        )?;
+        Ok(paid.into_iter().next())
+    }
+
+    /// Number of calls whose rows were dropped, because the file could not be written for too long.
+    /// The totals count them.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn dropped(&self) -> Result<u64, LedgerError> {
+        let Some((path, connection)) = self.reading()? else {
+            return Ok(0);
+        };
+        let read = || {
+            let mut statement = connection.prepare("SELECT value FROM counters WHERE name = ?1")?;
+            let mut found = statement.query_map([DROPPED], |row| count(row, 0))?;
+            found.next().unwrap_or(Ok(0))
+        };
+        read().map_err(|error| LedgerError::new(&path, error))
     }
 
     /// The calls under a key or a handle, newest first.
@@ -53,10 +84,39 @@ impl Ledger {
         let read = || {
             let mut statement = connection.prepare(
                 "SELECT handle FROM calls
-                 WHERE kind = ?1 AND substr(handle, 1, length(?2)) = ?2
+                 WHERE kind = ?1 AND handle >= ?2 AND substr(handle, 1, length(?2)) = ?2
                  GROUP BY handle ORDER BY max(id) DESC LIMIT ?3",
             )?;
             let with = params![Kind::Prefix.as_str(), beginning, limit];
+            let sessions = statement.query_map(with, |row| row.get(0))?;
+            sessions.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(|error| LedgerError::new(&path, error))
+    }
+
+    /// The sessions in which calls were made, paid for or not, and whose names begin so, in no order; at
+    /// most `limit`.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn sessions_of_calls(
+        &self,
+        beginning: &str,
+        limit: u32,
+    ) -> Result<Vec<String>, LedgerError> {
+        let Some((path, connection)) = self.reading()? else {
+            return Ok(Vec::new());
+        };
+        let read = || {
+            let mut statement = connection.prepare(
+                "SELECT session FROM calls
+                 WHERE session >= ?1 AND substr(session, 1, length(?1)) = ?1
+                 UNION
+                 SELECT handle FROM calls
+                 WHERE kind = ?2 AND handle >= ?1 AND substr(handle, 1, length(?1)) = ?1
+                 LIMIT ?3",
+            )?;
+            let with = params![beginning, Kind::Prefix.as_str(), limit];
             let sessions = statement.query_map(with, |row| row.get(0))?;
             sessions.collect::<rusqlite::Result<Vec<_>>>()
         };
@@ -83,7 +143,7 @@ impl Ledger {
             let mut statement = connection.prepare(
                 "SELECT kind, name, hits, coalesced, misses, bypasses, failures, paid, saved,
                     paid_input, paid_output, paid_cost, paid_unpriced,
-                    saved_input, saved_output, saved_cost, saved_unpriced
+                    saved_input, saved_output, saved_cost, saved_unpriced, failed
                  FROM totals ORDER BY saved DESC, name",
             )?;
             let rows = statement.query_map([], |row| {
@@ -94,6 +154,7 @@ impl Ledger {
                     misses: count(4)?,
                     bypasses: count(5)?,
                     failures: count(6)?,
+                    failed: count(17)?,
                     // How often the work ran is what the counters above say.
                     paid: spend(row, 0, 7, 9)?,
                     saved: spend(row, 0, 8, 13)?,
@@ -105,7 +166,7 @@ impl Ledger {
         read().map_err(|error| LedgerError::new(&path, error))
     }
 
-    fn reading(&self) -> Result<Option<(PathBuf, Connection)>, LedgerError> {
+    pub(super) fn reading(&self) -> Result<Option<(PathBuf, Connection)>, LedgerError> {
         let Some(path) = self.path() else {
             return Ok(None);
         };
@@ -122,7 +183,8 @@ impl Ledger {
                 "SELECT id, at, run, kind, name, scope, key, handle, answered, reason, not_stored,
                         failure, paid, saved, input, input_digest,
                         paid_input, paid_output, paid_cost, paid_unpriced,
-                        saved_input, saved_output, saved_cost, saved_unpriced FROM calls WHERE {which}"
+                        saved_input, saved_output, saved_cost, saved_unpriced, session, failed
+                 FROM calls WHERE {which}"
             ))?;
             let rows = statement.query_map(with, row_of)?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
@@ -156,8 +218,10 @@ fn spend(
 
 fn row_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
     let answered = Answered::parse(&row.get::<_, String>(8)?);
+    let failed: bool = row.get(25)?;
+    let key: String = row.get(6)?;
     let (paid_calls, saved_calls) = match answered {
-        Answered::Miss | Answered::Bypass => (1, 0),
+        Answered::Miss | Answered::Bypass => (u64::from(!failed), 0),
         Answered::Hit | Answered::Coalesced => (0, 1),
         Answered::Refused => (0, 0),
     };
@@ -168,12 +232,15 @@ fn row_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
         kind: row.get(3)?,
         name: row.get(4)?,
         scope: row.get(5)?,
-        key: row.get(6)?,
+        erased: key.is_empty(),
+        key,
         handle: row.get(7)?,
+        session: row.get(24)?,
         answered,
         reason: row.get(9)?,
         not_stored: row.get(10)?,
         failure: row.get(11)?,
+        failed,
         paid: spend(row, paid_calls, 12, 16)?,
         saved: spend(row, saved_calls, 13, 20)?,
         input: row

@@ -75,6 +75,8 @@ pub struct Row {
     pub key: String,
     /// Its key as people see it.
     pub handle: Option<String>,
+    /// The session in which it was made; of a fork's payment, the session that it ran for.
+    pub session: Option<String>,
     /// How it was answered.
     pub answered: Answered,
     /// Why it was not a hit.
@@ -83,6 +85,10 @@ pub struct Row {
     pub not_stored: Option<String>,
     /// Why the work failed.
     pub failure: Option<String>,
+    /// Set if the call gave no answer and cost nothing but time: it counts as failed, not as paid.
+    pub failed: bool,
+    /// Set if what the call was about was erased: its key, handle, scope, session, input and reasons.
+    pub erased: bool,
     /// What it took and cost.
     #[serde(flatten, serialize_with = "paid")]
     pub paid: Spend,
@@ -161,12 +167,23 @@ pub struct Totals {
     pub bypasses: u64,
     /// Of the runs, those that failed.
     pub failures: u64,
+    /// Of the runs, those that gave no answer (failed, were abandoned, or answered with an error) and
+    /// cost nothing but time. They are not paid: `misses + bypasses - failed` runs are.
+    pub failed: u64,
     /// What the runs took and cost; how many they were is in the fields above.
     #[serde(flatten, serialize_with = "paid")]
     pub paid: Spend,
     /// What hits and coalesced calls would have taken and cost.
     #[serde(flatten, serialize_with = "saved")]
     pub saved: Spend,
+}
+
+impl Totals {
+    /// Number of runs that were paid.
+    #[must_use]
+    pub fn paid_runs(&self) -> u64 {
+        (self.misses + self.bypasses).saturating_sub(self.failed)
+    }
 }
 
 impl std::ops::AddAssign for Totals {
@@ -177,6 +194,7 @@ impl std::ops::AddAssign for Totals {
             misses,
             bypasses,
             failures,
+            failed,
             paid,
             saved,
         } = other;
@@ -185,6 +203,7 @@ impl std::ops::AddAssign for Totals {
         self.misses += misses;
         self.bypasses += bypasses;
         self.failures += failures;
+        self.failed += failed;
         self.paid += paid;
         self.saved += saved;
     }

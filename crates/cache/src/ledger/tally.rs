@@ -18,7 +18,7 @@ use crate::sync::{Mutex, lock};
 const LANES: usize = 8;
 
 /// Recent hits that are kept one by one until the next time they are written.
-const RECENT: usize = 256;
+pub(super) const RECENT: usize = 256;
 
 thread_local! {
     static LANE: usize = {
@@ -105,6 +105,7 @@ pub(super) struct RecentHit {
     pub(super) head: Arc<Head>,
     pub(super) labels: Arc<[Label]>,
     pub(super) coalesced: bool,
+    pub(super) session: Option<Arc<str>>,
 }
 
 /// The most recent hits; where they come faster than they are written, samples of them.
@@ -124,7 +125,13 @@ impl Default for Recent {
 }
 
 impl Recent {
-    pub(super) fn note(&self, entry: &Entry, at: Millis, coalesced: bool) {
+    pub(super) fn note(
+        &self,
+        entry: &Entry,
+        at: Millis,
+        coalesced: bool,
+        session: Option<&Arc<str>>,
+    ) {
         /// Once the ring has been filled, one of so many is kept.
         const SAMPLE: usize = 16;
         let mut ring = lock(lane(&self.0));
@@ -142,6 +149,7 @@ impl Recent {
             head,
             labels,
             coalesced,
+            session: session.cloned(),
         });
     }
 

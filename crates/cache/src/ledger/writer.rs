@@ -1,15 +1,17 @@
 //! The writer's thread: takes rows as they come, lets some more come, writes what has gathered in one
 //! transaction, and sums hits up once a second.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::file::{Batch, File};
-use super::{Hits, Unwritten};
+use super::file::File;
+use super::limits::Limits;
+use super::pending::{Pending, TOGETHER};
+use super::{Hits, LedgerError, Unwritten};
 
 /// How long rows gather, unless somebody wants them written: a transaction costs more than a call, and
 /// a process that is killed loses the rows of no longer than this.
@@ -18,8 +20,8 @@ const GATHER: Duration = Duration::from_millis(50);
 /// When there was nothing to write, hits are summed up so often.
 const SUM_UP: Duration = Duration::from_secs(1);
 
-/// Rows of one transaction at most, roughly.
-const TOGETHER: usize = 1_000;
+/// How long a flush waits for another process that holds the file's lock.
+const FLUSH_WAIT: Duration = Duration::from_secs(10);
 
 type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
@@ -36,11 +38,17 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(path: &Path, run: &str, hits: &Arc<Hits>, warn: &Warn) -> Self {
+    pub(super) fn start(
+        path: &Path,
+        run: &str,
+        limits: Limits,
+        hits: &Arc<Hits>,
+        warn: &Warn,
+    ) -> Self {
         let (messages, receiver) = mpsc::channel();
-        let (path, run, hits) = (path.to_owned(), run.to_owned(), Arc::clone(hits));
-        let told = Arc::clone(warn);
-        let writing = move || write(path, run, &hits, &receiver, &told);
+        let file = File::new(path.to_owned(), run.to_owned(), limits, warn);
+        let (hits, told) = (Arc::clone(hits), Arc::clone(warn));
+        let writing = move || write(file, &hits, &receiver, &told);
         let thread = match thread::Builder::new()
             .name("ledger".to_owned())
             .spawn(writing)
@@ -59,7 +67,7 @@ impl Writer {
         let _ = self.messages.send(Message::Row(Box::new(row)));
     }
 
-    /// Resolves when everything that was sent or counted so far is in the file.
+    /// Resolves when everything that was sent or counted so far is in the file, or cannot be written.
     pub(super) async fn flush(&self) {
         let (done, written) = oneshot::channel();
         if self.messages.send(Message::Flush(done)).is_ok() {
@@ -71,63 +79,183 @@ impl Writer {
     }
 }
 
-/// What has come so far.
-#[derive(Default)]
-struct Taken {
-    rows: Vec<Unwritten>,
+/// What the thread has taken from the channel, and how far it has come with it.
+struct State {
+    flush_wait: Duration,
+    pending: Pending,
     flushes: Vec<oneshot::Sender<()>>,
+    /// Set while the file cannot be written.
+    is_stuck: bool,
+    warned: bool,
 }
 
-impl Taken {
+impl State {
+    fn new(flush_wait: Duration) -> Self {
+        Self {
+            flush_wait,
+            pending: Pending::default(),
+            flushes: Vec::new(),
+            is_stuck: false,
+            warned: false,
+        }
+    }
+
     fn take(&mut self, message: Message) {
         match message {
-            Message::Row(row) => self.rows.push(*row),
+            Message::Row(row) => self.pending.push(*row),
             Message::Flush(done) => self.flushes.push(done),
         }
     }
 
+    fn take_all(&mut self, messages: &mpsc::Receiver<Message>) {
+        // Rows that wait in the channel have no bound: while nothing is written, none wait there.
+        let most = if self.is_stuck { usize::MAX } else { TOGETHER };
+        messages
+            .try_iter()
+            .take(most)
+            .for_each(|message| self.take(message));
+    }
+
     /// Whether more rows may be waited for.
     fn may_gather(&self) -> bool {
-        !self.rows.is_empty() && self.rows.len() < TOGETHER && self.flushes.is_empty()
+        (1..TOGETHER).contains(&self.pending.rows()) && self.flushes.is_empty() && !self.is_stuck
+    }
+
+    /// Writes everything that is pending. What cannot be written stays pending, as far as there is
+    /// room for it; the user is warned once.
+    fn write(&mut self, file: &mut File, is_last: bool, warn: &Warn) {
+        let must_end = is_last || !self.flushes.is_empty();
+        let wait = if must_end {
+            self.flush_wait
+        } else {
+            Duration::ZERO
+        };
+        let written = self.pending.write(file, Instant::now() + wait);
+        self.is_stuck = written.is_err();
+        let Err(error) = written else { return };
+        let dropped = self.pending.shrink();
+        // A lock that is released in time is nothing to be warned of.
+        let warning = if dropped > 0 || must_end || !error.is_locked() {
+            Some(self.warning(file.path(), &error, dropped))
+        } else {
+            None
+        };
+        if let (Some(warning), false) = (warning, self.warned) {
+            self.warned = true;
+            warn(&warning);
+        }
+    }
+
+    fn warning(&self, file: &Path, error: &LedgerError, dropped: u64) -> String {
+        let cause = if error.is_locked() {
+            format!("another process has locked {}", file.display())
+        } else {
+            error.to_string()
+        };
+        let rows = self.pending.rows();
+        let mut text = format!("the ledger cannot be written: {cause}; ");
+        if dropped > 0 {
+            text += &format!(
+                "the rows of {dropped} calls were dropped, their costs are kept in the totals; "
+            );
+        }
+        text + &format!("{rows} calls wait in memory, and are lost if the process ends before")
     }
 }
 
-fn write(path: PathBuf, run: String, hits: &Hits, messages: &mpsc::Receiver<Message>, warn: &Warn) {
-    let mut file = File::new(path, run, warn);
-    let mut warned = false;
+fn write(mut file: File, hits: &Hits, messages: &mpsc::Receiver<Message>, warn: &Warn) {
+    let mut state = State::new(FLUSH_WAIT);
     loop {
-        let mut taken = Taken::default();
         let first = messages.recv_timeout(SUM_UP);
         let ended = matches!(first, Err(mpsc::RecvTimeoutError::Disconnected));
-        first
-            .into_iter()
-            .chain(messages.try_iter().take(TOGETHER))
-            .for_each(|m| taken.take(m));
-        if taken.may_gather() {
+        first.into_iter().for_each(|message| state.take(message));
+        state.take_all(messages);
+        if state.may_gather() {
             thread::park_timeout(GATHER);
-            messages
-                .try_iter()
-                .take(TOGETHER)
-                .for_each(|message| taken.take(message));
+            state.take_all(messages);
         }
-        let batch = Batch {
-            rows: taken.rows,
-            sums: hits.take_sums(),
-            hits: hits.recent.take(),
-        };
-        if !batch.is_empty()
-            && let (Err(error), false) = (file.append(&batch), warned)
-        {
-            warned = true;
-            warn(&format!(
-                "the ledger cannot be written, calls go on unaccounted: {error}"
-            ));
-        }
-        for done in taken.flushes {
+        state.pending.take_hits(hits);
+        state.write(&mut file, ended, warn);
+        for done in state.flushes.drain(..) {
             let _ = done.send(());
         }
         if ended {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Mutex;
+
+    use cachalot_core::{Canonical, Seals, Spend};
+    use serde_json::json;
+
+    use super::*;
+    use crate::ledger::Answered;
+    use crate::{Key, Kind};
+
+    fn row() -> Unwritten {
+        Unwritten {
+            when: Instant::now(),
+            at: 5,
+            kind: Kind::Action,
+            scope: "global".to_owned(),
+            name: "read".to_owned(),
+            key: Key::from_digest(cachalot_core::Digest::of(b"x")),
+            handle: None,
+            session: None,
+            input: Canonical::value(&json!({})),
+            seals: Arc::new(Seals::none()),
+            answered: Answered::Miss,
+            reason: None,
+            not_stored: None,
+            failure: None,
+            failed: false,
+            paid: Spend::default(),
+            saved: Spend::default(),
+        }
+    }
+
+    #[test]
+    fn what_a_flush_cannot_write_is_warned_of_once_and_written_later() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("ledger.db");
+        let warnings = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&warnings);
+        let warn: Warn = Arc::new(move |text: &str| heard.lock().unwrap().push(text.to_owned()));
+        let mut file = File::new(path.clone(), "run".to_owned(), Limits::default(), &warn);
+        let mut state = State::new(Duration::from_millis(300));
+        state.pending.push(row());
+        state.write(&mut file, false, &warn);
+        let other = rusqlite::Connection::open(&path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let count = || {
+            let reader = rusqlite::Connection::open(&path).unwrap();
+            reader
+                .query_row("SELECT count(*) FROM calls", [], |row| row.get::<_, i64>(0))
+                .unwrap()
+        };
+        state.pending.push(row());
+        state.pending.push(row());
+        state.write(&mut file, false, &warn);
+        assert!(
+            warnings.lock().unwrap().is_empty(),
+            "it may be released yet"
+        );
+        for _ in 0..2 {
+            state.flushes.push(oneshot::channel().0);
+            state.write(&mut file, false, &warn);
+            state.flushes.clear();
+        }
+        let warned = warnings.lock().unwrap().clone();
+        assert_eq!(warned.len(), 1, "{warned:?}");
+        assert!(warned[0].contains("2 calls wait in memory"), "{warned:?}");
+        assert_eq!(count(), 1);
+        drop(other);
+        state.write(&mut file, false, &warn);
+        assert_eq!(count(), 3);
     }
 }

@@ -159,6 +159,8 @@ async fn each_way_to_be_answered_is_told_apart() {
         ),
         (1, 0, 5, 1, 1)
     );
+    // The run that failed, and the one that was abandoned.
+    assert_eq!((totals.failed, totals.paid_runs()), (2, 4));
     assert_eq!(totals.saved.time, COST.time);
     assert!(totals.paid.time >= 4 * COST.time);
 }
@@ -528,25 +530,6 @@ async fn a_ledger_that_is_locked_for_a_moment_loses_nothing() {
 }
 
 #[tokio::test]
-async fn the_oldest_rows_go_and_the_sums_stay() {
-    let home = tempfile::tempdir().unwrap();
-    let here = with_ledger(&home.path().join("ledger.db"));
-    for number in 0..21_000 {
-        let ticket = here
-            .lead(&Question::number(number), &in_mode(Mode::Off))
-            .await;
-        ticket.finish(product("x")).await;
-    }
-    let rows = rows(&here).await;
-    assert!((10_000..=20_000).contains(&rows.len()), "{}", rows.len());
-    assert_eq!(
-        rows.last().unwrap().key,
-        Question::number(20_999).key().to_string()
-    );
-    assert_eq!(totals(&here, "file.read").bypasses, 21_000);
-}
-
-#[tokio::test]
 async fn long_inputs_are_cut_and_still_told_apart() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
@@ -703,6 +686,52 @@ async fn a_failed_run_tells_what_it_was_charged() {
     let rows = rows(&here).await;
     assert_eq!(rows.len(), 2);
     assert!(rows.iter().all(|row| row.paid.cost == COST.cost));
+    // What was charged is paid, whatever came of it.
+    assert!(
+        rows.iter().all(|row| !row.failed && row.paid.calls == 1),
+        "{rows:?}"
+    );
+    let totals = totals(&here, "file.read");
+    assert_eq!((totals.failed, totals.paid_runs()), (0, 2));
+}
+
+#[tokio::test]
+async fn a_run_without_an_answer_that_cost_nothing_is_failed_and_not_paid() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    let free = |text: &str| {
+        let spent = cachalot_core::Spend::one(COST.time);
+        cachalot_cache::Product::kept(text.to_owned().into(), spent)
+    };
+    let failing = here.lead(&Question::number(1), &Policy::default()).await;
+    failing
+        .fail(Failure::new(std::io::Error::other("no such host")))
+        .await;
+    // An answer that tells of an error, in whatever way.
+    let telling = here.lead(&Question::number(2), &Policy::default()).await;
+    telling.note_error();
+    telling.finish(free("{\"success\": false}")).await;
+    drop(here.lead(&Question::number(3), &Policy::default()).await);
+    let working = here.lead(&Question::number(4), &Policy::default()).await;
+    working.finish(free("x")).await;
+    let charged = here.lead(&Question::number(5), &Policy::default()).await;
+    charged.note_error();
+    charged.finish(product("paid for an error")).await;
+    let rows = rows(&here).await;
+    let failed: Vec<_> = rows.iter().map(|row| row.failed).collect();
+    assert_eq!(failed, [true, true, true, false, false]);
+    assert!(
+        rows.iter()
+            .all(|row| row.paid.calls == u64::from(!row.failed)),
+        "{rows:?}"
+    );
+    let totals = totals(&here, "file.read");
+    assert_eq!(
+        (totals.misses, totals.failed, totals.paid_runs()),
+        (5, 3, 2)
+    );
+    let shown = serde_json::to_value(totals).unwrap();
+    assert_eq!(shown["failed"], 3);
 }
 
 #[tokio::test]

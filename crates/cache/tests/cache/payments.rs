@@ -22,6 +22,7 @@ async fn a_payment_of_a_conversation_is_a_row_that_is_found_by_its_session() {
         model: "anthropic/claude",
         scope: &Scope::Agent("tester".into()),
         session: "session-1",
+        on_behalf_of: None,
         prefix: Digest::of(b"everything"),
         input: Canonical::value(&json!({"read": 12, "before": "the-secret-key"})),
         reason: Some("system_changed: the-secret-key".to_owned()),

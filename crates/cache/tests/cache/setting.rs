@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_cache::{
-    Begun, Bounds, Cache, Call, Domain, FrozenMiss, How, Join, Key, Kind, Ledger, Mode, Options,
-    Outcome, Policy, Product, Scope, Settled, Ticket,
+    Begun, Bounds, Cache, Call, Domain, FrozenMiss, How, Join, Key, Kind, Ledger, Limits, Mode,
+    Options, Outcome, Policy, Product, Scope, Settled, Ticket,
 };
 use cachalot_core::{Canonical, Cost, ManualClock, Millis, Seals, Spend};
 use cachalot_memory::in_process::InProcessMemory;
@@ -101,6 +101,7 @@ pub(crate) struct Making {
     pub(crate) memory: Option<Arc<dyn Memory>>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) ledger: Option<std::path::PathBuf>,
+    pub(crate) limits: Limits,
     pub(crate) seals: Arc<Seals>,
     pub(crate) bounds: Bounds,
 }
@@ -111,6 +112,7 @@ impl Making {
             memory: Some(memory),
             clock: Arc::clone(clock),
             ledger: None,
+            limits: Limits::default(),
             seals: Arc::new(Seals::none()),
             bounds: Bounds::default(),
         }
@@ -118,6 +120,11 @@ impl Making {
 
     pub(crate) fn ledger(mut self, path: &Path) -> Self {
         self.ledger = Some(path.to_owned());
+        self
+    }
+
+    pub(crate) fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
         self
     }
 
@@ -145,7 +152,7 @@ impl Making {
         let warn: Arc<dyn Fn(&str) + Send + Sync> =
             Arc::new(move |text: &str| heard.lock().unwrap().push(text.to_owned()));
         let ledger = match &self.ledger {
-            Some(path) => Ledger::at(path, "run-1", Arc::clone(&warn)),
+            Some(path) => Ledger::limited(path, "run-1", self.limits, Arc::clone(&warn)),
             None => Ledger::none(),
         };
         let cache = new(Options {

@@ -41,10 +41,22 @@ impl Listener for Payments {
             }
             let scope = Scope::Agent((*agent).to_owned());
             let known = about(usage.copied(), holder, request);
-            self.account(&scope, known, usage.copied(), *cost, *elapsed, request);
+            let paid = Paid {
+                usage: usage.copied().unwrap_or_default(),
+                cost: *cost,
+                elapsed: *elapsed,
+            };
+            self.account(&scope, known, holder, &paid, request);
         }
         self.next.tell(event);
     }
+}
+
+/// What an answer cost.
+struct Paid {
+    usage: Usage,
+    cost: Cost,
+    elapsed: Duration,
 }
 
 impl Payments {
@@ -52,26 +64,25 @@ impl Payments {
         &self,
         scope: &Scope,
         known: Value,
-        usage: Option<Usage>,
-        cost: Cost,
-        elapsed: Duration,
+        holder: Option<&str>,
+        paid: &Paid,
         request: &Request<'_>,
     ) {
-        let used = usage.unwrap_or_default();
         let broken = request.diagnosis.filter(|found| found.is_break());
         self.ledger.pay(Payment {
             at: request.at,
             model: &format!("{}/{}", request.provider, request.model),
             scope,
             session: request.session,
+            on_behalf_of: holder,
             prefix: request.prefix,
             input: Canonical::value(&known),
             reason: broken.map(ToString::to_string),
             paid: Spend {
-                input_tokens: used.total_input(),
-                output_tokens: used.output,
-                cost,
-                ..Spend::one(elapsed)
+                input_tokens: paid.usage.total_input(),
+                output_tokens: paid.usage.output,
+                cost: paid.cost,
+                ..Spend::one(paid.elapsed)
             },
             saved: Spend {
                 cost: request.spared,

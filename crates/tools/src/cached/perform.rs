@@ -234,6 +234,15 @@ impl Asking<'_> {
             domains: standing
                 .domains(self.work.effects, self.context)
                 .called(self.session.lasting),
+            ..self.accounted()
+        }
+    }
+
+    /// A policy that says only in which session the call is made.
+    fn accounted(&self) -> Policy {
+        let session = self.context.session.as_str();
+        Policy {
+            session: (!session.is_empty()).then(|| session.into()),
             ..Policy::default()
         }
     }
@@ -287,7 +296,7 @@ impl Asking<'_> {
     async fn bypassed(&self, arguments: Arguments, why: &str) -> Done {
         let reason = Reason::Declined(why.to_owned());
         let engine = &self.session.engine;
-        let ticket = engine.bypass(&self.call(), &Policy::default(), reason);
+        let ticket = engine.bypass(&self.call(), &self.accounted(), reason);
         self.count(|counters| counters.bypassed(why));
         let (output, noted) = self.work.run_apart(arguments, self.context).await;
         let spent = Spend::one(ticket.elapsed());

@@ -25,6 +25,7 @@ pub(super) fn policy(question: &Question, mode: Mode) -> Policy {
         mode,
         ttl,
         join: Join::Alone,
+        session: question.session.clone(),
         share: is_bounded.then(|| Share {
             name: format!("turns of {}", question.agent),
             entries: max_entries.unwrap_or(u64::MAX),

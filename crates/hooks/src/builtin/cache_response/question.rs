@@ -37,6 +37,8 @@ pub(super) struct Question {
     /// Whether no user said it.
     pub(super) is_implicit: bool,
     pub(super) mode: Mode,
+    /// The session that the turn belongs to.
+    pub(super) session: Option<Arc<str>>,
 }
 
 impl Question {
@@ -60,6 +62,7 @@ impl Question {
             scope: scope(&settings, input, &store.user),
             bypass: why_not(&settings, &store, prompt, fingerprint),
             mode: mode(store.mode, prompt.fresh),
+            session: (!input.session_id.is_empty()).then(|| input.session_id.as_str().into()),
             input: key(&settings, input, prompt, &matched, fingerprint, seals),
             matched,
             settings,

@@ -1,0 +1,293 @@
+//! Erasing what calls were about, and deleting calls.
+//!
+//! What is erased is gone from the files, not only from queries: deleted content is overwritten
+//! (`secure_delete`), the database is rebuilt without free pages (`VACUUM`), and the write-ahead log is
+//! emptied.
+
+use std::path::Path;
+use std::time::Duration;
+
+use cachalot_core::Millis;
+use cachalot_memory::sqlite::files_of;
+use rusqlite::types::Value as Sql;
+use rusqlite::{Connection, ErrorCode, TransactionBehavior, params_from_iter};
+
+use super::{Ledger, LedgerError};
+use crate::{Key, Kind};
+use cachalot_memory::glob_matches;
+
+/// How long an erasure waits for another process that holds the file's lock.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// Name in `counters`: set while deleted content may still be in the files.
+const UNCOMPACTED: &str = "uncompacted";
+
+/// Selects calls in a ledger.
+#[derive(Debug, Clone, Copy)]
+pub enum Selection<'a> {
+    /// Every call.
+    All,
+    /// Every call that an entry of the cache could answer: all but the answers of models in
+    /// conversations.
+    Cacheable,
+    /// The calls under a key (64 hex digits) or a handle; `*` in a handle matches any text.
+    Matching(&'a str),
+    /// The calls of these sessions, and of forks that ran on their behalf.
+    Sessions(&'a [String]),
+    /// The calls of every session.
+    AllSessions,
+    /// The calls before this time.
+    Before(Millis),
+}
+
+/// Calls that were deleted, or would be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Number of calls.
+    pub calls: u64,
+    /// Bytes by which the database and its write-ahead log have shrunk; 0 in a dry run.
+    pub bytes: u64,
+}
+
+/// A condition in SQL, and its parameters.
+struct Condition {
+    sql: String,
+    parameters: Vec<Sql>,
+}
+
+impl Ledger {
+    /// Erases inputs, keys, handles, scopes, sessions, runs, reasons and failures of the selected calls;
+    /// time, kind, name, outcome and amounts stay, and so do the totals. Returns the number of calls
+    /// that had something to erase. With `dry_run`, only counts them.
+    ///
+    /// Calls that a running process has not written yet are not covered. Blocks for as long as
+    /// rebuilding the file takes.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written. If another process keeps reading, the calls are erased,
+    /// but their content may be in the files until the next erasure.
+    pub fn erase(&self, which: Selection<'_>, dry_run: bool) -> Result<u64, LedgerError> {
+        let Some((path, mut connection)) = self.reading()? else {
+            return Ok(0);
+        };
+        let fault = |error| LedgerError::new(&path, error);
+        let erase = |connection: &mut Connection| {
+            connection.busy_timeout(WAIT)?;
+            let Condition { sql, parameters } = which.condition(connection)?;
+            let unerased = format!("key <> '' AND ({sql})");
+            if dry_run {
+                return count(connection, &unerased, &parameters);
+            }
+            change(
+                connection,
+                &format!(
+                    "UPDATE calls SET key = '', handle = NULL, scope = '', run = '', session = NULL,
+                        reason = NULL, not_stored = NULL, failure = NULL,
+                        input = NULL, input_digest = NULL
+                     WHERE {unerased}"
+                ),
+                &parameters,
+            )
+        };
+        let erased = erase(&mut connection).map_err(fault)?;
+        if !dry_run {
+            compact(&path, &connection)?;
+        }
+        Ok(erased)
+    }
+
+    /// Deletes the selected calls; the totals stay. With `dry_run`, only counts them. Blocks for as long
+    /// as rebuilding the file takes.
+    ///
+    /// # Errors
+    /// Those of [`Ledger::erase`].
+    pub fn prune(&self, which: Selection<'_>, dry_run: bool) -> Result<Pruned, LedgerError> {
+        let Some((path, mut connection)) = self.reading()? else {
+            return Ok(Pruned::default());
+        };
+        let fault = |error| LedgerError::new(&path, error);
+        let size = || -> u64 {
+            files_of(&path)
+                .filter_map(|file| std::fs::metadata(file).ok())
+                .map(|metadata| metadata.len())
+                .sum()
+        };
+        let prune = |connection: &mut Connection| {
+            connection.busy_timeout(WAIT)?;
+            let Condition { sql, parameters } = which.condition(connection)?;
+            if dry_run {
+                return count(connection, &sql, &parameters);
+            }
+            let delete = format!("DELETE FROM calls WHERE {sql}");
+            change(connection, &delete, &parameters)
+        };
+        let before = size();
+        let calls = prune(&mut connection).map_err(fault)?;
+        if !dry_run {
+            compact(&path, &connection)?;
+        }
+        Ok(Pruned {
+            calls,
+            bytes: before.saturating_sub(size()),
+        })
+    }
+}
+
+fn count(connection: &Connection, which: &str, parameters: &[Sql]) -> rusqlite::Result<u64> {
+    connection.query_row(
+        &format!("SELECT count(*) FROM calls WHERE {which}"),
+        params_from_iter(parameters),
+        |row| row.get::<_, i64>(0).map(|count| count.max(0) as u64),
+    )
+}
+
+/// Runs a statement that deletes content, and notes that the files have to be rebuilt.
+fn change(
+    connection: &mut Connection,
+    statement: &str,
+    parameters: &[Sql],
+) -> rusqlite::Result<u64> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let changed = transaction.execute(statement, params_from_iter(parameters))?;
+    if changed > 0 {
+        transaction.execute(
+            "INSERT OR REPLACE INTO counters (name, value) VALUES (?1, 1)",
+            [UNCOMPACTED],
+        )?;
+    }
+    transaction.commit()?;
+    Ok(changed as u64)
+}
+
+/// Removes deleted content from the database and its write-ahead log, if any was deleted since the last
+/// time.
+fn compact(path: &Path, connection: &Connection) -> Result<(), LedgerError> {
+    let compact = || {
+        let uncompacted = connection.query_row(
+            "SELECT count(*) FROM counters WHERE name = ?1",
+            [UNCOMPACTED],
+            |row| row.get::<_, i64>(0),
+        )?;
+        if uncompacted == 0 {
+            return Ok(true);
+        }
+        match connection.execute_batch("VACUUM") {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                return Ok(false);
+            }
+            rebuilt => rebuilt?,
+        }
+        let is_blocked: bool =
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+        if is_blocked {
+            return Ok(false);
+        }
+        connection.execute("DELETE FROM counters WHERE name = ?1", [UNCOMPACTED])?;
+        Ok(true)
+    };
+    match compact() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(LedgerError::because(format!(
+            "{0}: the calls are changed, but another process uses the file, so that what was erased may still be in it or in {0}-wal: run the command again when that process has ended",
+            path.display()
+        ))),
+        Err(error) => Err(LedgerError::new(path, error)),
+    }
+}
+
+impl Selection<'_> {
+    fn condition(&self, connection: &Connection) -> rusqlite::Result<Condition> {
+        let payment = Kind::Prefix.as_str();
+        let of = |sql: &str, parameters: Vec<Sql>| Condition {
+            sql: sql.to_owned(),
+            parameters,
+        };
+        Ok(match self {
+            Self::All => of("1", Vec::new()),
+            Self::Cacheable => of("kind <> ?1", vec![payment.to_owned().into()]),
+            Self::Before(time) => of("at < ?1", vec![(*time).into()]),
+            Self::Matching(text) if text.parse::<Key>().is_ok() => {
+                of("key = ?1", vec![(*text).to_owned().into()])
+            }
+            Self::Matching(pattern) => {
+                let handles = if pattern.contains('*') {
+                    let mut handles = texts(
+                        connection,
+                        "SELECT DISTINCT handle FROM calls WHERE handle IS NOT NULL",
+                        &[],
+                    )?;
+                    handles.retain(|handle| glob_matches(pattern, handle));
+                    handles
+                } else {
+                    vec![(*pattern).to_owned()]
+                };
+                of(
+                    "handle IN (SELECT value FROM json_each(?1))",
+                    vec![list(&handles)],
+                )
+            }
+            Self::Sessions(sessions) => {
+                let all = with_forks(connection, sessions)?;
+                // Rows of versions that did not note the session of tool calls and turns: those of
+                // runs in which one of the sessions was paid for.
+                of(
+                    "session IN (SELECT value FROM json_each(?1))
+                     OR (kind = ?2 AND handle IN (SELECT value FROM json_each(?1)))
+                     OR (session IS NULL AND kind IN (?3, ?4) AND run IN (
+                         SELECT run FROM calls
+                         WHERE session IN (SELECT value FROM json_each(?1))))",
+                    vec![
+                        list(&all),
+                        payment.to_owned().into(),
+                        Kind::Tool.as_str().to_owned().into(),
+                        Kind::Turn.as_str().to_owned().into(),
+                    ],
+                )
+            }
+            Self::AllSessions => of(
+                "session IS NOT NULL OR kind IN (?1, ?2, ?3)",
+                [Kind::Prefix, Kind::Tool, Kind::Turn]
+                    .map(|kind| kind.as_str().to_owned().into())
+                    .into(),
+            ),
+        })
+    }
+}
+
+/// The sessions, and those of forks that ran on their behalf.
+fn with_forks(connection: &Connection, sessions: &[String]) -> rusqlite::Result<Vec<String>> {
+    let mut all = sessions.to_vec();
+    loop {
+        let known = all.len();
+        let forks = texts(
+            connection,
+            "SELECT DISTINCT handle FROM calls
+             WHERE session IN (SELECT value FROM json_each(?1)) AND kind = ?2
+             AND handle IS NOT NULL",
+            &[list(&all), Kind::Prefix.as_str().to_owned().into()],
+        )?;
+        for fork in forks {
+            if !all.contains(&fork) {
+                all.push(fork);
+            }
+        }
+        if all.len() == known {
+            return Ok(all);
+        }
+    }
+}
+
+fn texts(
+    connection: &Connection,
+    query: &str,
+    parameters: &[Sql],
+) -> rusqlite::Result<Vec<String>> {
+    let mut statement = connection.prepare(query)?;
+    let rows = statement.query_map(params_from_iter(parameters), |row| row.get(0))?;
+    rows.collect()
+}
+
+/// A list as a parameter for `json_each`.
+fn list(items: &[String]) -> Sql {
+    Sql::Text(serde_json::Value::from(items.to_vec()).to_string())
+}
