@@ -63,6 +63,9 @@ pub struct Team {
     pub mcps: Option<Node>,
     /// `tools:`, read by the room of tools.
     pub tools: Option<Node>,
+    /// `settings:` of a file that holds nothing but a team, environment variables expanded; read by the
+    /// command line.
+    pub settings: Option<Node>,
     /// `permissions:`.
     pub permissions: Permissions,
     /// `budget:`, for the whole chat.
@@ -91,13 +94,25 @@ pub struct Written<'a> {
 }
 
 impl Written<'_> {
+    /// Claims `key`, environment variables expanded.
+    fn expanded(
+        &self,
+        section: &mut Section<'_>,
+        key: &'static str,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Node> {
+        let node = section.present(key)?;
+        Some(tree::expand(
+            node,
+            Some(self.text),
+            self.environment,
+            problems,
+        ))
+    }
+
     /// Reads `models` and `providers`, environment variables expanded.
     pub fn configured(&self, section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Configured {
-        let mut expanded = |key| {
-            section
-                .present(key)
-                .map(|node| tree::expand(node, Some(self.text), self.environment, problems))
-        };
+        let mut expanded = |key| self.expanded(section, key, problems);
         let (models, providers) = (expanded("models"), expanded("providers"));
         Configured::read(models.as_ref(), providers.as_ref(), problems)
     }
@@ -115,7 +130,9 @@ impl Team {
             for key in ["version", "name", "description", "metadata"] {
                 section.claim(key);
             }
-            let team = Self::read(&mut section, written, &mut problems);
+            let settings = written.expanded(&mut section, "settings", &mut problems);
+            let team = Self::read(&mut section, written, &mut problems)
+                .map(|team| Self { settings, ..team });
             section.finish(&mut problems);
             team
         });
@@ -179,6 +196,7 @@ impl Team {
             configured,
             mcps,
             tools,
+            settings: None,
             permissions,
             budget,
             directory: written.directory.to_owned(),

@@ -1,6 +1,7 @@
 //! The command line, as clap sees it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -34,6 +35,9 @@ pub(crate) enum Command {
     /// Look into the cache, and erase, sweep, export or import.
     #[command(subcommand)]
     Cache(CacheCommand),
+    /// Erase what the ledger holds about calls, and delete calls from it.
+    #[command(subcommand)]
+    Ledger(LedgerCommand),
     /// Hash the content behind paths and URIs (local, http, s3, gs, az).
     Hash(Hash),
     /// Explain why a call was answered as it was.
@@ -292,7 +296,8 @@ pub(crate) enum SessionsCommand {
         #[arg(long)]
         raw: bool,
     },
-    /// Remove sessions, and those of the sub-agents that they gave tasks to.
+    /// Remove sessions, and those of the sub-agents that they gave tasks to; the ledger keeps only what
+    /// they cost.
     Rm {
         /// The sessions; the beginnings of their names are enough.
         #[arg(required_unless_present = "all", conflicts_with = "all")]
@@ -389,7 +394,7 @@ pub(crate) enum CacheCommand {
     Rm {
         #[command(flatten)]
         which: Which,
-        /// Erase every entry.
+        /// Erase every entry, and what the ledger holds about the calls.
         #[arg(long, conflicts_with_all = ["pattern", "kind", "action", "tag"])]
         all: bool,
         /// Only tell what would be erased.
@@ -440,6 +445,56 @@ pub(crate) enum CacheCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LedgerCommand {
+    /// Erase inputs, keys, handles and reasons of calls; their time, name and cost stay.
+    #[command(group = ArgGroup::new("calls").required(true))]
+    Rm {
+        /// The calls under this handle, in which `*` matches any text, or under this key of 64 hex
+        /// digits.
+        #[arg(value_name = "KEY", group = "calls")]
+        key: Option<String>,
+        /// The calls of this session, those of forks that ran for it included; the beginning of its
+        /// name is enough. May be repeated.
+        #[arg(long, value_name = "ID", group = "calls")]
+        session: Vec<String>,
+        /// All calls.
+        #[arg(long, group = "calls")]
+        all: bool,
+        /// Only count the calls.
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        place: Where,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete calls from the ledger; the sums that `cache stats` shows stay.
+    #[command(group = ArgGroup::new("calls").required(true))]
+    Prune {
+        /// The calls that are older: a number with a unit, such as 90d or 12h.
+        #[arg(long, value_name = "AGE", group = "calls", value_parser = age)]
+        older_than: Option<Duration>,
+        /// All calls.
+        #[arg(long, group = "calls")]
+        all: bool,
+        /// Only count the calls.
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        place: Where,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn age(text: &str) -> Result<Duration, String> {
+    let problem = "write a number with a unit, such as `90d`, `12h`, `30m`";
+    cachalot_model::parse_age(text).ok_or_else(|| problem.to_owned())
 }
 
 /// Which entries.

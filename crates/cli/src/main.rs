@@ -73,6 +73,7 @@ fn dispatch(command: &Command) -> Result<()> {
             };
             wait_for(inspection.run(command))
         }
+        Command::Ledger(command) => commands::ledger::run(command, &surroundings, warning()),
         Command::Hash(hash) => wait_for(commands::hash::hash(hash, &surroundings)),
         Command::Why(why) => commands::why::why(why, &surroundings, warning()),
         Command::Prefix(command) => {

@@ -5,11 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cachalot_agent::{Team, Written};
+use cachalot_cache::Limits;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, Section};
 use cachalot_core::{Problem, Seals};
 use cachalot_tools::cached::Settings;
 use cachalot_tools::settings::{ToolsetSettings, names, read_servers, read_toolsets};
+use cachalot_workflow::format::read_of_team;
 
 use crate::agent_file::{AgentFile, Kind, in_order};
 use crate::chat::words::DELEGATION;
@@ -62,6 +64,9 @@ pub(crate) fn read(source: AgentFile, root: &Node, surroundings: &Surroundings) 
         .and_then(|mut section| Team::read(&mut section, &written, &mut Vec::new()));
     if let Some(team) = read {
         problems.extend(problems_of_models(&team, surroundings)?);
+    }
+    if let Ok(team) = &loaded {
+        limits(team, &mut problems);
     }
     match loaded {
         Ok(team) if problems.is_empty() => {
@@ -148,6 +153,13 @@ pub(crate) fn read_tools(node: Option<&Node>, problems: &mut Vec<Problem>) -> Se
     let settings = Settings::read(&mut section, problems);
     section.finish(problems);
     settings
+}
+
+/// How long calls stay in the ledger, as `settings` says.
+pub(crate) fn limits(team: &Team, problems: &mut Vec<Problem>) -> Limits {
+    let settings = team.settings.as_ref();
+    let ledger = settings.map(|node| read_of_team(node, problems));
+    ledger.unwrap_or_default().limits()
 }
 
 /// What is wrong with the models that the agents name.

@@ -5,7 +5,7 @@ use std::io::ErrorKind as ErrorKindOfIo;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cachalot_cache::{Bounds, Cache, Ledger, Options};
+use cachalot_cache::{Bounds, Cache, Ledger, Limits, Options};
 use cachalot_core::{Clock, DigestKey, Seals, SystemClock};
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::sqlite::{self, SqliteMemory};
@@ -105,6 +105,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) home: &'a Home,
     pub(crate) run: &'a str,
     pub(crate) bounds: Bounds,
+    /// How long calls stay in the ledger.
+    pub(crate) limits: Limits,
     /// Whether there are secrets, so that nothing may be kept without the home's digest key.
     pub(crate) secrets: bool,
     pub(crate) warn: Warn,
@@ -207,7 +209,12 @@ impl Opening<'_> {
         let seals = Arc::new(Seals::under(key));
         let cache = Cache::new(Options {
             memory: memory.clone(),
-            ledger: Ledger::at(&self.home.ledger, self.run, Arc::clone(&self.warn)),
+            ledger: Ledger::limited(
+                &self.home.ledger,
+                self.run,
+                self.limits,
+                Arc::clone(&self.warn),
+            ),
             clock: Arc::clone(&self.surroundings.clock),
             seals: Arc::clone(&seals),
             bounds: self.bounds,

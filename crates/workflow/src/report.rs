@@ -4,16 +4,20 @@ use std::time::Duration;
 
 use cachalot_core::Spend;
 
+/// Outcome of a call that ran, gave no answer (it failed, or answered with an error) and cost nothing
+/// but time. It is not paid.
+pub const FAILED: &str = "failed";
+
 /// How a memoized step was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memoized {
-    /// `hit`, `miss`, `coalesced`, `bypass`.
+    /// `hit`, `miss`, `coalesced`, `bypass`, or [`FAILED`].
     pub outcome: String,
     /// The handle, as users see it.
     pub handle: Option<String>,
     /// Why not answered from the cache, or why not stored.
     pub reason: Option<String>,
-    /// What it cost.
+    /// What it cost; of a call that failed, the time it took.
     pub paid: Spend,
     /// What was saved.
     pub saved: Spend,

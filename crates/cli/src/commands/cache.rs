@@ -5,7 +5,8 @@ use std::io::BufReader;
 use std::path::Path;
 
 use cachalot_cache::{
-    Bounds, Cache, CassetteError, Criterion, Filter, HANDLE_LABEL, Key, Kind, Listed, Scope, Totals,
+    Bounds, Cache, CassetteError, Criterion, Filter, HANDLE_LABEL, Key, Kind, Limits, Listed,
+    Scope, Selection, Totals,
 };
 use cachalot_core::clock::iso8601;
 use cachalot_memory::Label;
@@ -35,6 +36,7 @@ impl Inspection<'_> {
                 front_bytes: 0,
                 ..Bounds::default()
             },
+            limits: Limits::default(),
             secrets: false,
             warn: self.warn.clone(),
         }
@@ -72,7 +74,13 @@ impl Inspection<'_> {
                             .help("give a pattern, --kind, --action, --tag, or --all"),
                     ));
                 }
-                rm(&self.open(place)?.cache, &filter, *dry_run, *json).await
+                let cache = self.open(place)?.cache;
+                let removal = Removal {
+                    filter: &filter,
+                    with_ledger: *all,
+                    dry_run: *dry_run,
+                };
+                removal.run(&cache, *json).await
             }
             CacheCommand::Stats { place, json } => self.stats(place, *json).await,
             CacheCommand::Sweep { place, json } => sweep(&self.open(place)?.cache, *json).await,
@@ -107,6 +115,7 @@ impl Inspection<'_> {
         let cache = self.opening(&home).for_inspection()?.cache;
         let usage = cache.usage().await.map_err(Trouble::failed)?;
         let totals = cache.ledger().totals().map_err(Trouble::failed)?;
+        let dropped = cache.ledger().dropped().map_err(Trouble::failed)?;
         // Whoever's answer is kept has paid the model himself: it would be counted twice.
         let (models, calls): (Vec<Named>, Vec<Named>) = totals
             .into_iter()
@@ -116,6 +125,7 @@ impl Inspection<'_> {
             return render::json(&json!({
                 "memory": home.memory, "ledger": home.ledger,
                 "entries": usage.records, "bytes": usage.bytes,
+                "dropped_calls": dropped,
                 "totals": sum, "names": as_json_rows(&calls),
                 "models": { "totals": of_models, "names": as_json_rows(&models) },
             }));
@@ -130,6 +140,12 @@ impl Inspection<'_> {
         if !models.is_empty() {
             text += "\nanswers of models in conversations; saved by the providers' own caches:\n";
             text += &table("model", &models, &of_models);
+        }
+        if dropped > 0 {
+            let calls = render::count(dropped, "call is", "calls are");
+            text += &format!(
+                "\n{calls} in these sums only: the ledger could not be written for too long\n"
+            );
         }
         render::out(&text)
     }
@@ -267,8 +283,8 @@ fn row(name: &str, totals: &Totals) -> Vec<String> {
         name.to_owned(),
         totals.hits.to_string(),
         totals.coalesced.to_string(),
-        (totals.misses + totals.bypasses).to_string(),
-        totals.failures.to_string(),
+        totals.paid_runs().to_string(),
+        totals.failed.to_string(),
         render::spend(&totals.paid),
         render::spend(&totals.saved),
     ]
@@ -435,34 +451,57 @@ fn line(listed: &Listed) -> Vec<String> {
     ]
 }
 
-async fn rm(cache: &Cache, filter: &Filter, dry_run: bool, as_json: bool) -> Result<()> {
-    let erased = cache
-        .erase(filter, dry_run)
-        .await
-        .map_err(Trouble::failed)?;
-    let names: Vec<&str> = erased
-        .entries
-        .iter()
-        .map(|entry| {
-            let handle = entry.labels.iter().find(|label| label.name == HANDLE_LABEL);
-            handle.map_or(entry.key.as_str(), |label| &label.value)
-        })
-        .collect();
-    if as_json {
-        return render::json(&json!({"dry_run": dry_run, "count": names.len(), "entries": names}));
-    }
-    render::out(
-        &names
+/// What `cache rm` removes.
+struct Removal<'a> {
+    filter: &'a Filter,
+    /// Whether the ledger forgets what its calls were about, too.
+    with_ledger: bool,
+    dry_run: bool,
+}
+
+impl Removal<'_> {
+    async fn run(&self, cache: &Cache, as_json: bool) -> Result<()> {
+        let dry_run = self.dry_run;
+        let erased = cache
+            .erase(self.filter, dry_run)
+            .await
+            .map_err(Trouble::failed)?;
+        let calls = if self.with_ledger {
+            let erased = cache.ledger().erase(Selection::Cacheable, dry_run);
+            erased.map_err(Trouble::failed)?
+        } else {
+            0
+        };
+        let names: Vec<&str> = erased
+            .entries
             .iter()
-            .map(|name| format!("{name}\n"))
-            .collect::<String>(),
-    )?;
-    let done = if dry_run { "would erase" } else { "erased" };
-    render::err(&format!(
-        "{done} {}",
-        render::count(names.len() as u64, "entry", "entries")
-    ));
-    Ok(())
+            .map(|entry| {
+                let handle = entry.labels.iter().find(|label| label.name == HANDLE_LABEL);
+                handle.map_or(entry.key.as_str(), |label| &label.value)
+            })
+            .collect();
+        if as_json {
+            return render::json(&json!({
+                "dry_run": dry_run, "count": names.len(), "entries": names,
+                "erased_calls": calls,
+            }));
+        }
+        render::out(
+            &names
+                .iter()
+                .map(|name| format!("{name}\n"))
+                .collect::<String>(),
+        )?;
+        let done = if dry_run { "would erase" } else { "erased" };
+        render::err(&format!(
+            "{done} {}",
+            render::count(names.len() as u64, "entry", "entries")
+        ));
+        if calls > 0 {
+            render::err(&super::ledger::erased(calls, dry_run));
+        }
+        Ok(())
+    }
 }
 
 async fn sweep(cache: &Cache, as_json: bool) -> Result<()> {

@@ -111,6 +111,7 @@ impl Setting<'_> {
             home: &self.home,
             run: &run_id(),
             bounds: Bounds::default(),
+            limits: team::limits(&self.team, &mut Vec::new()),
             secrets: false,
             warn: Arc::clone(&warn),
         }

@@ -4,6 +4,7 @@ pub(crate) mod cache;
 pub(crate) mod chat;
 pub(crate) mod hash;
 pub(crate) mod hooks;
+pub(crate) mod ledger;
 pub(crate) mod prefix;
 pub(crate) mod run;
 pub(crate) mod schema;

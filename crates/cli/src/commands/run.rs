@@ -102,6 +102,7 @@ fn print(arguments: &Run, state: &Map<String, Value>, sum: &Sum) -> Result<()> {
         json!({
             "steps": sum.steps,
             "paid": render::spend_json(&sum.paid),
+            "failed": render::spend_json(&sum.failed),
             "saved": render::spend_json(&sum.saved),
         })
     };
@@ -177,6 +178,7 @@ fn wire(
             entries: settings.cache.max_entries.unwrap_or(default.entries),
             front_bytes: settings.cache.front_bytes.unwrap_or(default.front_bytes),
         },
+        limits: settings.ledger.limits(),
         secrets: !secrets.is_empty(),
         warn: Arc::clone(&warn),
     };

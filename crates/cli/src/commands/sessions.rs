@@ -6,7 +6,7 @@ pub(crate) mod tree;
 
 use std::sync::Arc;
 
-use cachalot_cache::Bounds;
+use cachalot_cache::{Bounds, Ledger, Limits, Selection};
 use cachalot_core::clock::iso8601;
 use cachalot_prompt::{Listing, Overview, Sessions, Summary};
 use serde_json::{Value, json};
@@ -59,8 +59,10 @@ pub(crate) async fn run(
             place,
             json,
         } => {
+            let home = surroundings.home(place.db.as_deref(), None)?;
+            let ledger = Ledger::at(&home.ledger, "", Arc::clone(&warn));
             let sessions = open(place, surroundings, warn)?;
-            remove(&sessions, ids, *all, *json).await
+            remove(&sessions, &ledger, ids, *all, *json).await
         }
         SessionsCommand::Tree { agent, place, json } => {
             let sessions = open(place, surroundings, warn)?;
@@ -98,6 +100,7 @@ pub(crate) fn open(place: &Where, surroundings: &Surroundings, warn: Warn) -> Re
         home: &home,
         run: "",
         bounds: Bounds::default(),
+        limits: Limits::default(),
         secrets: false,
         warn,
     }
@@ -198,8 +201,15 @@ fn summary_json(summary: &Summary) -> Value {
     }
 }
 
-/// Removes the chosen sessions, and those that they delegated to.
-async fn remove(sessions: &Sessions, ids: &[String], all: bool, as_json: bool) -> Result<()> {
+/// Removes the chosen sessions, and those that they delegated to; the ledger keeps what their calls
+/// cost, and forgets what they were about.
+async fn remove(
+    sessions: &Sessions,
+    ledger: &Ledger,
+    ids: &[String],
+    all: bool,
+    as_json: bool,
+) -> Result<()> {
     let mut chosen = Vec::new();
     if all {
         let found = every(sessions, None).await?;
@@ -222,6 +232,13 @@ async fn remove(sessions: &Sessions, ids: &[String], all: bool, as_json: bool) -
             }
         }
     }
+    // The ledger first: if it fails, the sessions are still there, and the command can be repeated.
+    let which = if all {
+        Selection::AllSessions
+    } else {
+        Selection::Sessions(&chosen)
+    };
+    ledger.erase(which, false).map_err(Trouble::failed)?;
     let mut removed = Vec::new();
     for id in chosen {
         if sessions.remove(&id).await.map_err(Trouble::failed)? {

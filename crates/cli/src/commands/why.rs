@@ -8,7 +8,7 @@ use crate::render;
 use crate::wiring::{Surroundings, Warn};
 
 /// So many sessions are named if it is not clear which one is meant.
-const CANDIDATES: u32 = 10;
+pub(crate) const CANDIDATES: u32 = 10;
 
 pub(crate) fn why(arguments: &Why, surroundings: &Surroundings, warn: Warn) -> Result<()> {
     let home = surroundings.home(arguments.place.db.as_deref(), None)?;
@@ -43,10 +43,21 @@ fn of_key(ledger: &Ledger, key: &str) -> Result<Option<Explanation>> {
         return Ok(explained);
     }
     let sessions = ledger.sessions(key, CANDIDATES + 1);
-    match sessions.map_err(Trouble::failed)?.as_slice() {
-        [] => Ok(None),
-        [session] => ledger.explain(Some(session)).map_err(Trouble::failed),
-        several => Err(ambiguous(key, several)),
+    match only(key, sessions.map_err(Trouble::failed)?)? {
+        None => Ok(None),
+        Some(session) => ledger.explain(Some(&session)).map_err(Trouble::failed),
+    }
+}
+
+/// Of the sessions whose names begin so, the one that has this name, or the only one.
+///
+/// # Errors
+/// There are several.
+pub(crate) fn only(beginning: &str, mut found: Vec<String>) -> Result<Option<String>> {
+    match found.as_slice() {
+        _ if found.iter().any(|session| session == beginning) => Ok(Some(beginning.to_owned())),
+        [] | [_] => Ok(found.pop()),
+        several => Err(ambiguous(beginning, several)),
     }
 }
 

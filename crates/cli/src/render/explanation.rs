@@ -15,7 +15,13 @@ const BEFORE: usize = 30;
 /// The explanation as text.
 pub(crate) fn render(explanation: &Explanation) -> String {
     let mut lines = vec![headline(&explanation.call)];
+    if explanation.call.erased {
+        lines.push(format!("  at      {}", iso8601(explanation.call.at)));
+        lines.push("  erased  its key, input and reasons: nothing else is known".to_owned());
+        return lines.join("\n") + "\n";
+    }
     lines.extend(details(&explanation.call));
+    lines.extend(explanation.payment.as_ref().map(paid));
     if is_payment(&explanation.call) {
         lines.extend(known(&explanation.call));
         return lines.join("\n") + "\n";
@@ -78,6 +84,15 @@ fn shown_key(row: &Row) -> &str {
     row.handle.as_deref().unwrap_or(&row.key)
 }
 
+/// The payment that an answer from the cache goes back to.
+fn paid(payment: &Row) -> String {
+    let (paid, at) = (spend(&payment.paid), iso8601(payment.at));
+    match &payment.reason {
+        Some(reason) => format!("  paid    {paid} at {at}: {reason}"),
+        None => format!("  paid    {paid} at {at}"),
+    }
+}
+
 fn headline(call: &Row) -> String {
     if is_payment(call) {
         return format!("{}: paid, {}", call.name, spend(&call.paid));
@@ -85,6 +100,9 @@ fn headline(call: &Row) -> String {
     let how = match call.answered {
         Answered::Hit => format!("answered from the cache, saved {}", spend(&call.saved)),
         Answered::Coalesced => "answered by a run that was already under way".to_owned(),
+        Answered::Miss | Answered::Bypass if call.failed => {
+            format!("failed, {}", spend(&call.paid))
+        }
         Answered::Miss => format!("paid, {}", spend(&call.paid)),
         Answered::Refused => {
             "refused: the run was frozen, and no entry answers the call".to_owned()

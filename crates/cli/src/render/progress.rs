@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cachalot_core::Spend;
-use cachalot_workflow::report::{Event, Memoized, Reporter};
+use cachalot_workflow::report::{Event, FAILED, Memoized, Reporter};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value, json};
 
@@ -40,6 +40,7 @@ struct State {
     answered: HashMap<String, Vec<Memoized>>,
     steps: Vec<Value>,
     paid: Spend,
+    failed: Spend,
     saved: Spend,
 }
 
@@ -47,6 +48,8 @@ struct State {
 pub(crate) struct Sum {
     pub(crate) steps: Vec<Value>,
     pub(crate) paid: Spend,
+    /// Calls that failed and cost nothing but time.
+    pub(crate) failed: Spend,
     pub(crate) saved: Spend,
 }
 
@@ -78,6 +81,7 @@ impl Progress {
         Sum {
             steps: std::mem::take(&mut state.steps),
             paid: state.paid,
+            failed: state.failed,
             saved: state.saved,
         }
     }
@@ -90,8 +94,16 @@ impl Progress {
                 count(sum.paid.calls, "call", "calls"),
                 spend(&sum.paid)
             );
+            let failed = match sum.failed.calls {
+                0 => String::new(),
+                calls => format!(
+                    " · failed {}, {}",
+                    count(calls, "call", "calls"),
+                    spend(&sum.failed)
+                ),
+            };
             err(&format!(
-                "{} · saved {}",
+                "{}{failed} · saved {}",
                 self.style.strong(&paid),
                 spend(&sum.saved)
             ));
@@ -133,7 +145,10 @@ impl Progress {
 
     fn answered(&self, node: String, memoized: Memoized) {
         let mut state = self.state();
-        state.paid += memoized.paid;
+        match memoized.outcome.as_str() {
+            FAILED => state.failed += memoized.paid,
+            _ => state.paid += memoized.paid,
+        }
         state.saved += memoized.saved;
         state.answered.entry(node).or_default().push(memoized);
     }
@@ -162,6 +177,7 @@ impl Progress {
         let outcome = format!("{:<9}", memoized.outcome);
         let outcome = match memoized.outcome.as_str() {
             "hit" | "coalesced" => self.style.good(&outcome),
+            FAILED => self.style.bad(&outcome),
             _ => self.style.notable(&outcome),
         };
         let handle = memoized.handle.as_deref().unwrap_or("-");
@@ -191,19 +207,25 @@ fn step(node: &str, took: Duration, memoized: Option<&Memoized>) -> Value {
 
 /// How a memoized step was answered. How long the step took is known when it ends.
 fn memoized_fields(memoized: &Memoized) -> Map<String, Value> {
-    Map::from_iter([
+    let took = milliseconds(memoized.paid.time);
+    let is_failed = memoized.outcome == FAILED;
+    let mut fields = Map::from_iter([
         ("outcome".to_owned(), json!(memoized.outcome)),
         ("key".to_owned(), json!(memoized.handle)),
         ("reason".to_owned(), json!(memoized.reason)),
         (
             "paid_ms".to_owned(),
-            json!(milliseconds(memoized.paid.time)),
+            json!(if is_failed { 0.0 } else { took }),
         ),
         (
             "saved_ms".to_owned(),
             json!(milliseconds(memoized.saved.time)),
         ),
-    ])
+    ]);
+    if is_failed {
+        fields.insert("failed_ms".to_owned(), json!(took));
+    }
+    fields
 }
 
 /// An event as a line of `--ndjson`.

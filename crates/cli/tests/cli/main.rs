@@ -17,6 +17,7 @@ mod hook_chats;
 mod hooks;
 mod inline_code;
 mod input;
+mod ledger;
 mod memory;
 mod names;
 mod prefix;

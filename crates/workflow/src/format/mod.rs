@@ -32,7 +32,9 @@ pub use agent::{Agent, Language};
 pub(crate) use agent::{Branch, FanOut, Flow, Mode, Node, OnError, Output, Rule, Target, Work};
 pub use arguments::check_arguments;
 pub use schema::schema;
-pub use settings::{CacheSettings, MemorySettings, ScriptSettings, Settings};
+pub use settings::{
+    CacheSettings, LedgerSettings, MemorySettings, ScriptSettings, Settings, read_of_team,
+};
 
 /// Sections that other runtimes know, and this one does not.
 const UNSUPPORTED: &[&str] = &[

@@ -6,6 +6,7 @@ mod team;
 
 use serde_json::{Map, Value, json};
 
+use super::settings::LedgerSettings;
 use crate::action::{About, Parameter, ParameterKind};
 use crate::actions::Registry;
 
@@ -85,6 +86,11 @@ fn settings() -> Value {
                 "front_bytes": amount("How many bytes of entries the process itself keeps.", 0),
                 "patience_ms": amount("How long a call waits for a slow memory.", 1),
                 "store_timeout_ms": amount("How long storing an answer may take.", 1),
+            })),
+            "ledger": closed("How long calls stay in the ledger one by one.", json!({
+                "max_age": text("How old a call may be: a number with a unit, such as `90d` or `12h`."),
+                "max_bytes": amount("How many bytes of data the ledger may hold.", LedgerSettings::LEAST_BYTES),
+                "max_hits": amount("How many hits there may be.", 0),
             })),
             "python": closed("Limits of inline code.", limits()),
             "python3": closed("Limits of inline code in the user's own interpreter.", interpreter()),

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use cachalot_cache::Limits;
 use cachalot_core::tree::{Node, Section};
 use cachalot_core::{Place, Problem};
-use cachalot_model::ModelSettings;
+use cachalot_model::{ModelSettings, age};
 use serde_json::Value;
 
 use super::codes;
@@ -20,6 +21,8 @@ pub struct Settings {
     pub memory: MemorySettings,
     /// `cache`.
     pub cache: CacheSettings,
+    /// `ledger`.
+    pub ledger: LedgerSettings,
     /// `python`: limits of inline code.
     pub python: ScriptSettings,
     /// `python3`: limits of inline code in the user's own interpreter.
@@ -54,6 +57,33 @@ pub struct CacheSettings {
     pub patience: Option<Duration>,
     /// `store_timeout_ms`: how long storing an answer may take.
     pub store_timeout: Option<Duration>,
+}
+
+/// `settings.ledger`: how long calls stay in the ledger one by one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LedgerSettings {
+    /// `max_age`: how old a call may be.
+    pub max_age: Option<Duration>,
+    /// `max_bytes`: how many bytes of data the ledger may hold.
+    pub max_bytes: Option<u64>,
+    /// `max_hits`: how many hits there may be.
+    pub max_hits: Option<u64>,
+}
+
+impl LedgerSettings {
+    /// The least value of `max_bytes`: below it, totals alone could leave no room for a payment.
+    pub const LEAST_BYTES: u64 = 1 << 20;
+
+    /// The limits; those that the file does not set are the default ones.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        let default = Limits::default();
+        Limits {
+            age: self.max_age.or(default.age),
+            bytes: self.max_bytes.unwrap_or(default.bytes),
+            unpaid: self.max_hits.unwrap_or(default.unpaid),
+        }
+    }
 }
 
 /// `settings.python`, `settings.python3`: limits of inline code.
@@ -103,6 +133,7 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
     settings.name = section.text("name", problems).map(str::to_owned);
     settings.memory = memory(&mut section, problems);
     settings.cache = cache(&mut section, problems);
+    settings.ledger = ledger(&mut section, problems);
     settings.python = script(&mut section, "python", "`settings.python`", problems);
     settings.python3 = script(&mut section, "python3", "`settings.python3`", problems);
     if let Some(mut llm) = section.section("llm", "`settings.llm`", problems) {
@@ -210,6 +241,33 @@ fn cache(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> CacheSetting
             .map(Duration::from_millis),
     };
     cache.finish(problems);
+    read
+}
+
+/// Reads `settings` of a file that holds nothing but agents: it has `ledger` only.
+pub fn read_of_team(node: &Node, problems: &mut Vec<Problem>) -> LedgerSettings {
+    let Some(mut section) = Section::of(node, "`settings`", problems) else {
+        return LedgerSettings::default();
+    };
+    let read = ledger(&mut section, problems);
+    section.finish(problems);
+    read
+}
+
+fn ledger(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> LedgerSettings {
+    let Some(mut ledger) = section.section("ledger", "`settings.ledger`", problems) else {
+        return LedgerSettings::default();
+    };
+    let read = LedgerSettings {
+        max_age: age(&mut ledger, "max_age", problems),
+        max_bytes: ledger.integer(
+            "max_bytes",
+            LedgerSettings::LEAST_BYTES..=u64::MAX,
+            problems,
+        ),
+        max_hits: ledger.integer("max_hits", 0..=u64::MAX, problems),
+    };
+    ledger.finish(problems);
     read
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::Runtime;
 use crate::action::Failure;
-use crate::report::{self, Event, Memoized};
+use crate::report::{self, Event, FAILED, Memoized};
 
 /// Everything that a response says besides the result.
 pub(super) struct Response<'a> {
@@ -19,6 +19,8 @@ pub(super) struct Response<'a> {
     pub(super) settled: &'a Settled,
     /// When the entry was made, for a hit.
     pub(super) created: Option<i64>,
+    /// Set if the call ran and failed, or answered with an error.
+    pub(super) is_error: bool,
 }
 
 /// An answer as it is kept in this process: all hits on an entry share it, and each gives away a copy.
@@ -135,10 +137,15 @@ impl Response<'_> {
 
     /// Tells the report how the call was answered.
     pub(super) fn tell(&self, runtime: &Runtime) {
+        let outcome = if self.is_error && self.settled.paid.is_free() {
+            FAILED
+        } else {
+            self.how.as_str()
+        };
         runtime.reporter.report(Event::Answered {
             node: report::current_node(),
             memoized: Memoized {
-                outcome: self.how.as_str().to_owned(),
+                outcome: outcome.to_owned(),
                 handle: self.handle.map(ToOwned::to_owned),
                 reason: self.reason(runtime),
                 paid: self.settled.paid,
@@ -148,15 +155,23 @@ impl Response<'_> {
     }
 }
 
-/// Whether a result may be kept. Errors are not, in whatever way an action tells them.
-pub(super) fn worth_keeping(result: &Value, seals: &Seals) -> Result<(), Reason> {
-    let declined = |why: &str| Err(Reason::Declined(why.to_owned()));
+/// Returns what makes a result an error, in whatever way the action tells of it; `None` if it is none.
+pub(super) fn error_in(result: &Value) -> Option<&'static str> {
     if !is_success(result) {
-        return declined("the action did not report success");
+        return Some("the action did not report success");
     }
     let says_nothing_of_success = result.get("success").is_none();
     if says_nothing_of_success && result.get("error").is_some_and(|error| !error.is_null()) {
-        return declined("the result carries an error");
+        return Some("the result carries an error");
+    }
+    None
+}
+
+/// Whether a result may be kept. Errors are not.
+pub(super) fn worth_keeping(result: &Value, seals: &Seals) -> Result<(), Reason> {
+    let declined = |why: &str| Err(Reason::Declined(why.to_owned()));
+    if let Some(why) = error_in(result) {
+        return declined(why);
     }
     if is_deeper_than(DEEPEST, result) {
         return declined("the result is nested too deeply to be read back");

@@ -314,6 +314,7 @@ impl Run {
                     how: &how,
                     settled: &settled,
                     created: None,
+                    is_error: true,
                 }
                 .tell(runtime);
                 return if request.return_errors {
@@ -337,6 +338,10 @@ impl Run {
             (None, Ok(())) => guard.check(runtime).await,
             (None, declined) => declined,
         };
+        let is_error = response::error_in(&result).is_some();
+        if is_error {
+            ticket.note_error();
+        }
         let spent = Spend::one(ticket.elapsed());
         let product = Product {
             value: Some(value.into()),
@@ -350,6 +355,7 @@ impl Run {
             how: &how,
             settled: &settled,
             created: None,
+            is_error,
         };
         response.tell(runtime);
         let memory_answers = !matches!(
@@ -399,5 +405,6 @@ fn told_of<'a>(outcome: &'a Outcome, settled: &'a Settled, handle: &'a str) -> R
         how: &outcome.how,
         settled,
         created: entry.map(|entry| entry.created),
+        is_error: false,
     }
 }

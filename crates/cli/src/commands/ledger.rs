@@ -1,0 +1,97 @@
+//! `cachalot ledger …`.
+
+use cachalot_cache::{Ledger, Selection};
+use cachalot_core::Millis;
+use serde_json::json;
+
+use super::why;
+use crate::arguments::{LedgerCommand, Where};
+use crate::outcome::{Result, Trouble};
+use crate::render;
+use crate::wiring::{Surroundings, Warn};
+
+/// Erases what calls were about, or deletes calls.
+///
+/// # Errors
+/// There is no ledger or no such session, or the file cannot be read or written.
+pub(crate) fn run(command: &LedgerCommand, surroundings: &Surroundings, warn: Warn) -> Result<()> {
+    match command {
+        LedgerCommand::Rm {
+            key,
+            session,
+            all: _,
+            dry_run,
+            place,
+            json,
+        } => {
+            let ledger = open(place, surroundings, warn)?;
+            let sessions = sessions(&ledger, session)?;
+            let which = match key {
+                Some(key) => Selection::Matching(key),
+                None if sessions.is_empty() => Selection::All,
+                None => Selection::Sessions(&sessions),
+            };
+            let calls = ledger.erase(which, *dry_run).map_err(Trouble::failed)?;
+            if *json {
+                return render::json(&json!({ "dry_run": dry_run, "count": calls }));
+            }
+            render::err(&erased(calls, *dry_run));
+            Ok(())
+        }
+        LedgerCommand::Prune {
+            older_than,
+            all: _,
+            dry_run,
+            place,
+            json,
+        } => {
+            let ledger = open(place, surroundings, warn)?;
+            let which = older_than.map_or(Selection::All, |age| {
+                let age = Millis::try_from(age.as_millis()).unwrap_or(Millis::MAX);
+                Selection::Before(surroundings.clock.now().saturating_sub(age))
+            });
+            let pruned = ledger.prune(which, *dry_run).map_err(Trouble::failed)?;
+            if *json {
+                return render::json(&json!({
+                    "dry_run": dry_run, "count": pruned.calls, "bytes": pruned.bytes,
+                }));
+            }
+            let calls = render::count(pruned.calls, "call", "calls");
+            render::err(&if *dry_run {
+                format!("would delete {calls}")
+            } else {
+                let bytes = render::bytes(pruned.bytes);
+                format!("deleted {calls}, {bytes}; the sums stay")
+            });
+            Ok(())
+        }
+    }
+}
+
+fn open(place: &Where, surroundings: &Surroundings, warn: Warn) -> Result<Ledger> {
+    let home = surroundings.home(place.db.as_deref(), None)?;
+    if !home.ledger.exists() {
+        return Err(Trouble::failed(format!(
+            "there is no ledger at {}: nothing was run yet, or it is elsewhere (--db)",
+            home.ledger.display()
+        )));
+    }
+    Ok(Ledger::at(&home.ledger, "ledger", warn))
+}
+
+/// The whole names of sessions.
+fn sessions(ledger: &Ledger, beginnings: &[String]) -> Result<Vec<String>> {
+    let whole = |beginning: &String| {
+        let found = ledger.sessions_of_calls(beginning, why::CANDIDATES + 1);
+        let found = why::only(beginning, found.map_err(Trouble::failed)?)?;
+        found.ok_or_else(|| Trouble::failed(format!("the ledger knows no session `{beginning}`")))
+    };
+    beginnings.iter().map(whole).collect()
+}
+
+/// How many calls were erased, for people.
+pub(crate) fn erased(calls: u64, dry_run: bool) -> String {
+    let done = if dry_run { "would erase" } else { "erased" };
+    let calls = render::count(calls, "call", "calls");
+    format!("{done} what the ledger holds about {calls}; time, name and cost stay")
+}
