@@ -1,11 +1,13 @@
-//! `redact_secrets`: no secrets for models, and none from them.
+//! `redact_secrets`: no secrets for models, and none from them. Messages and results are masked. Arguments
+//! of tools never are, since tools write them to disk and run them: a call with a secret, or with a mask
+//! that stands for one, is refused, and the model is told why.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use cachalot_core::Problem;
-use cachalot_core::secret::Seals;
+use cachalot_core::secret::{MASK, Seals};
 use cachalot_core::tree::Node;
 use cachalot_model::{Block, Message, ToolResult, ToolUse};
 use serde_json::{Map, Value};
@@ -31,7 +33,7 @@ pub(super) fn masks<'a>(agent: Option<&dyn AgentView>, seals: &'a Seals) -> Opti
     (said != Some(false)).then_some(Masks { seals, shapes })
 }
 
-/// Masks secrets in what is sent to models, what tools are given and what they answer.
+/// Masks secrets in what is sent to models and in what tools answer, and refuses calls with secrets.
 pub(super) struct RedactSecrets {
     seals: Arc<Seals>,
 }
@@ -88,13 +90,25 @@ impl Masks<'_> {
         is_changed.then_some(shown)
     }
 
-    /// The arguments that hold secrets, without them. The names of arguments are the tool's.
-    fn arguments(self, arguments: &Map<String, Value>) -> Option<Map<String, Value>> {
-        let masked: Map<String, Value> = arguments
-            .iter()
-            .filter_map(|(name, value)| Some((name.clone(), self.value(value)?)))
-            .collect();
-        (!masked.is_empty()).then_some(masked)
+    /// Returns why a call with these arguments must not be made, if one holds a secret or a mask.
+    fn objection(self, arguments: &Map<String, Value>) -> Option<String> {
+        arguments.iter().find_map(|(name, value)| {
+            // A name of an argument may hold a secret, too.
+            let (is_masked, name) = match self.text(name) {
+                Some(masked) => (true, masked),
+                None => (false, name.clone()),
+            };
+            if is_masked || self.value(value).is_some() {
+                return Some(format!(
+                    "the argument `{name}` holds a secret or what looks like one, and arguments are not rewritten: the call was not made. Name an environment variable or a file that holds it, or ask the user to do this"
+                ));
+            }
+            (name.contains(MASK) || holds_mask(value)).then(|| {
+                format!(
+                    "the argument `{name}` holds `{MASK}`, which stands for a secret that you were not shown and would take its place: the call was not made. Leave the secret where it is (edit around it), name an environment variable or a file that holds it, or ask the user to do this"
+                )
+            })
+        })
     }
 
     fn messages(self, unsent: &[Arc<Message>]) -> Option<Vec<Message>> {
@@ -148,6 +162,18 @@ impl Masks<'_> {
     }
 }
 
+/// Whether a text in it holds the mask, however deep.
+fn holds_mask(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains(MASK),
+        Value::Array(items) => items.iter().any(holds_mask),
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(name, value)| name.contains(MASK) || holds_mask(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 /// The items, some of them changed; `None` if none is.
 fn changed<T: Clone>(items: &[T], change: impl Fn(&T) -> Option<T>) -> Option<Vec<T>> {
     let mut is_changed = false;
@@ -171,7 +197,7 @@ impl Builtin for RedactSecrets {
     }
 
     fn about(&self) -> &'static str {
-        "Puts `[secret]` in place of secrets: in the messages that were not sent yet, in the arguments of tools and in their results. All agents have it for the secrets that are known (of providers, servers and the settings); with `redact_secrets: true` it also masks what has the shape of a credential (keys of providers, bearer tokens, private keys, passwords in addresses), which is not for agents whose work it is to write such texts into files; `redact_secrets: false` turns it off. Thoughts and images stay as they are."
+        "Puts `[secret]` in place of secrets: in the messages that were not sent yet and in the results of tools. Arguments of tools are never rewritten: a call with a secret in them, or with `[secret]`, is not made, and the model is told why. All agents have it for the secrets that are known (of providers, servers and the settings); with `redact_secrets: true` the same holds for what has the shape of a credential (keys of providers, bearer tokens, private keys, passwords in addresses), which is not for agents whose work it is to write such texts into files; `redact_secrets: false` turns it off. Thoughts and images stay as they are."
     }
 
     fn events(&self) -> &'static [Event] {
@@ -229,7 +255,7 @@ impl Builtin for RedactSecrets {
             }
             Event::ToolInputTransform | Event::PreToolUse => {
                 let tool = input.tool.as_ref();
-                output.updated_input = tool.and_then(|tool| masks.arguments(&tool.input));
+                output.block = tool.and_then(|tool| masks.objection(&tool.input));
             }
             Event::ToolResponseTransform => {
                 let response = input.tool_response.as_ref();

@@ -13,7 +13,7 @@ use cachalot_model::{
     ToolUse as Called,
 };
 use cachalot_storage::{HttpClient, HttpOptions};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::made::{entry, surroundings};
 use crate::seam::Agent;
@@ -83,42 +83,63 @@ fn asking(messages: Vec<Message>, unsent: usize) -> Input {
     }
 }
 
-async fn patch(arguments: Value) -> Option<Map<String, Value>> {
-    fire(ON, given(arguments)).await.updated_input
+/// Why a call with these arguments is not made. Whatever is said, nothing is rewritten.
+async fn objection(sections: &str, arguments: Value) -> Option<String> {
+    let verdict = fire(sections, given(arguments)).await;
+    assert_eq!(
+        (verdict.updated_input.as_ref(), verdict.removed_input.len()),
+        (None, 0)
+    );
+    verdict.denial().map(str::to_owned)
 }
 
 #[tokio::test]
-async fn known_secrets_and_credentials_in_arguments_are_masked() {
-    let patch = patch(json!({
-        "command": format!("curl -H 'Authorization: Bearer abcdefgh12345678' -d '{KNOWN}'"),
-        "cwd": "/tmp",
-        "max_token": 5,
-        "token": "harmless",
-    }));
-    assert_eq!(
-        Value::Object(patch.await.unwrap()),
-        json!({"command": "curl -H 'Authorization: Bearer [secret]' -d '[secret]'"}),
-        "only what was masked, and nothing for its name alone"
-    );
+async fn a_call_with_a_secret_is_refused_and_never_rewritten() {
+    for arguments in [
+        json!({"cwd": "/tmp", "command": format!("echo '{KNOWN}' > key")}),
+        json!({"command": "curl -H 'Authorization: Bearer abcdefgh12345678' https://host"}),
+        json!({"command": ["sh", {"deep": [SHAPED]}]}),
+        json!({"command": {SHAPED: true}}),
+    ] {
+        let why = objection(ON, arguments).await.unwrap();
+        assert!(why.contains("`command` holds a secret"), "{why}");
+        assert!(why.contains("the call was not made"), "{why}");
+        for secret in [KNOWN, SHAPED, "abcdefgh12345678"] {
+            assert!(!why.contains(secret), "{why}");
+        }
+    }
+    let why = objection(ON, json!({SHAPED: 1})).await.unwrap();
+    assert!(why.contains("`[secret]` holds a secret"), "{why}");
+}
+
+/// The model has seen a file with a mask, and would write the mask over the secret.
+#[tokio::test]
+async fn a_call_with_a_mask_is_refused_wherever_secrets_are_masked() {
+    for arguments in [
+        json!({"path": ".env", "content": "KEY=[secret]\nPORT=80"}),
+        json!({"content": {"deep": [["[secret]"]]}}),
+        json!({"content": {"a [secret]": null}}),
+    ] {
+        for (sections, is_refused) in [("", true), (ON, true), ("redact_secrets: false", false)] {
+            let why = objection(sections, arguments.clone()).await;
+            assert_eq!(why.is_some(), is_refused, "{sections} {arguments}");
+            let says = |why: &String| why.contains("`content` holds `[secret]`");
+            assert!(why.as_ref().is_none_or(says), "{why:?}");
+        }
+    }
 }
 
 #[tokio::test]
-async fn nested_arguments_are_masked_and_keep_their_form() {
-    let patch = patch(json!({
-        "headers": {"a": ["x", {"b": SHAPED, "n": 1.50, "t": null}], SHAPED: true},
-        "other": [[], {}],
-    }));
-    assert_eq!(
-        Value::Object(patch.await.unwrap()),
-        json!({"headers": {"a": ["x", {"b": "[secret]", "n": 1.50, "t": null}], "[secret]": true}})
-    );
+async fn names_and_numbers_of_arguments_are_no_secrets() {
+    let harmless = json!({"command": "ls", "max_token": 5, "token": "harmless", "n": 1.50});
+    assert_eq!(objection(ON, harmless).await, None);
 }
 
 #[tokio::test]
 async fn what_holds_no_secret_is_not_rewritten() {
     let harmless = json!({"path": "a.txt", "null": null, "list": [1, true, "Basic knowledge"]});
-    assert_eq!(patch(harmless).await, None);
-    assert_eq!(patch(json!({})).await, None);
+    assert_eq!(objection(ON, harmless).await, None);
+    assert_eq!(objection(ON, json!({})).await, None);
     let text = "the Basic understanding of ----- and keys like sk-short";
     for input in [
         answered(text, false),
@@ -257,8 +278,8 @@ async fn known_secrets_are_masked_by_default_and_what_looks_like_one_where_the_s
         ("redact_secrets: false", false, false),
     ] {
         for (secret, is_masked) in [(KNOWN, known), (SHAPED, shaped)] {
-            let verdict = fire(sections, given(json!({"a": secret}))).await;
-            assert_eq!(verdict.updated_input.is_some(), is_masked, "{sections}");
+            let why = objection(sections, json!({"a": secret})).await;
+            assert_eq!(why.is_some(), is_masked, "{sections}");
             let verdict = fire(sections, answered(secret, false)).await;
             let updated = verdict.updated_tool_response;
             assert_eq!(updated.is_some(), is_masked, "{sections}");
@@ -278,7 +299,8 @@ async fn a_file_may_name_it_where_the_section_turns_it_off() {
     let mut input = given(json!({"a": SHAPED}));
     input.event = Event::PreToolUse;
     let verdict = hooks.fire(input).await;
-    assert_eq!(verdict.updated_input.unwrap()["a"], "[secret]");
+    assert_eq!(verdict.updated_input, None);
+    assert!(verdict.denial().unwrap().contains("`a` holds a secret"));
     assert!(!hooks.want(Event::ToolInputTransform));
 }
 
