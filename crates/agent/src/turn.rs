@@ -236,6 +236,11 @@ impl<'a> Turn<'a> {
                 Err(stop) => Next::end(Round::Over(self.ended(stop))),
             });
         }
+        if let Err(Stop::Hook(why)) = heard {
+            // The results of the calls are part of the session, or no provider would take it back.
+            let stop = self.run_calls(calls::ended(said.calls)).await;
+            return stopped(stop.err().unwrap_or(Stop::Hook(why)));
+        }
         let is_cut_off = reason == StopReason::Length;
         *cut_off = if is_cut_off { *cut_off + 1 } else { 0 };
         let times = repetition.note(&said.calls);

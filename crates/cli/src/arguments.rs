@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cachalot_hooks::Dialect;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -162,6 +163,10 @@ pub(crate) struct HookFlags {
     /// .gemini/settings.json). May be repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) hooks: Vec<PathBuf>,
+    /// The runtime that the files of --hooks were written for: docker-agent, claude, codex or gemini.
+    /// Without it, it is recognized by their content.
+    #[arg(long, value_name = "NAME", requires = "hooks")]
+    pub(crate) dialect: Option<Dialect>,
     /// Run this command before every tool call. May be repeated, like those that follow.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) hook_pre_tool_use: Vec<String>,
@@ -256,6 +261,10 @@ pub(crate) struct HooksTest {
     /// A file with hooks to try. May be repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) hooks: Vec<PathBuf>,
+    /// The runtime that the files were written for: docker-agent, claude, codex or gemini.
+    /// Without it, it is recognized by their content.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) dialect: Option<Dialect>,
     /// As JSON.
     #[arg(long)]
     pub(crate) json: bool,

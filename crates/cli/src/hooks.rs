@@ -10,7 +10,7 @@ use cachalot_core::{Problem, Seals};
 use cachalot_hooks::builtin::cache_response::{CacheResponse, Opener};
 use cachalot_hooks::builtin::{Builtins, Parts};
 use cachalot_hooks::source::{self, Read};
-use cachalot_hooks::{AgentLookup, Entry, Event};
+use cachalot_hooks::{AgentLookup, Dialect, Entry, Event};
 
 use crate::arguments::HookFlags;
 use crate::outcome::{Result, Sources, Trouble};
@@ -56,7 +56,7 @@ pub(crate) fn for_reading(surroundings: &Surroundings) -> Result<Builtins> {
 /// commands that the command line names.
 ///
 /// # Errors
-/// What is wrong with the user's `hooks.yaml`, or with a file that the command line names.
+/// What is wrong with one of them: a guard that does not load must not be missing in silence.
 pub(crate) fn entries(
     surroundings: &Surroundings,
     flags: &HookFlags,
@@ -71,25 +71,25 @@ pub(crate) fn entries(
     };
     if let Some(configuration) = surroundings.configuration() {
         let own = configuration.join("hooks.yaml");
-        if own.exists() {
-            take(read_files(&[own], surroundings, builtins)?);
-        }
-        take(source::read_directory(
-            &configuration.join("hooks.d"),
-            builtins,
-        ));
+        let of_folder = source::files_of(&configuration.join("hooks.d")).map_err(Trouble::usage)?;
+        // A link that leads nowhere is a file that cannot be read.
+        let own = own.symlink_metadata().is_ok().then_some(own);
+        let files: Vec<PathBuf> = own.into_iter().chain(of_folder).collect();
+        take(read_files(&files, None, surroundings, builtins)?);
     }
-    take(read_files(&flags.hooks, surroundings, builtins)?);
+    let named = read_files(&flags.hooks, flags.dialect, surroundings, builtins)?;
+    take(named);
     entries.extend(of_flags(flags));
     Ok(entries)
 }
 
-/// The hooks of files that somebody named.
+/// The hooks of files, in the dialect that the command line names or in their own.
 ///
 /// # Errors
 /// Everything that is wrong with them.
 pub(crate) fn read_files(
     files: &[PathBuf],
+    dialect: Option<Dialect>,
     surroundings: &Surroundings,
     builtins: &Builtins,
 ) -> Result<Read> {
@@ -98,7 +98,7 @@ pub(crate) fn read_files(
     let mut sources: Sources = BTreeMap::new();
     for file in files {
         let path = surroundings.directory.join(file);
-        let read = source::read_file(&path, None, builtins, &mut problems);
+        let read = source::read_file(&path, dialect, builtins, &mut problems);
         if let Ok(text) = std::fs::read_to_string(&path) {
             sources.insert(path.display().to_string(), text);
         }
@@ -114,6 +114,7 @@ pub(crate) fn read_files(
 fn of_flags(flags: &HookFlags) -> impl Iterator<Item = Entry> {
     let HookFlags {
         hooks: _,
+        dialect: _,
         hook_pre_tool_use,
         hook_post_tool_use,
         hook_session_start,

@@ -76,6 +76,13 @@ pub trait Builtin: Send + Sync {
         Vec::new()
     }
 
+    /// Returns whether the work goes on if it fails, at events where a failing hook otherwise forbids
+    /// ([`Failure::DenialByDefault`](crate::contract::Failure::DenialByDefault)). For builtins that guard
+    /// nothing: caches, and what adds to messages or shortens them.
+    fn fails_open(&self) -> bool {
+        false
+    }
+
     /// Returns whether it runs after all other hooks of an event, wherever the configuration names it.
     /// At `stop`, [`Answer::rejected`](crate::input::Answer::rejected) then holds the decision of all
     /// others.

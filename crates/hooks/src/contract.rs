@@ -65,12 +65,15 @@ pub enum Blocks {
 pub enum Failure {
     /// A warning.
     Warning,
-    /// The same as a handler that denies.
+    /// The same as a handler that denies, unless its definition has `on_error: warn` or `ignore`, or it is
+    /// a builtin that guards nothing ([`crate::Builtin::fails_open`]).
+    DenialByDefault,
+    /// The same as a handler that denies, whatever its definition says.
     Denial,
 }
 
 use Blocks::{GoingOn, Nothing, Refusal};
-use Failure::{Denial, Warning};
+use Failure::{Denial, DenialByDefault, Warning};
 use Honoured as H;
 use Order::{Parallel, Sequential};
 
@@ -92,6 +95,21 @@ const fn contract(
         failure: Warning,
         honours,
         fields,
+    }
+}
+
+/// A contract of an event at which hooks guard what is about to happen.
+const fn of_guards(
+    event: Event,
+    fires: &'static str,
+    order: Order,
+    blocks: Blocks,
+    honours: &'static [Honoured],
+    fields: &'static [Field],
+) -> Contract {
+    Contract {
+        failure: DenialByDefault,
+        ..contract(event, fires, order, blocks, honours, fields)
     }
 }
 
@@ -122,7 +140,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         &[H::AdditionalContext, H::InstructionContext],
         &[Field::Source, Field::Parent],
     ),
-    contract(
+    of_guards(
         Event::UserPromptSubmit,
         "when the user has said something, once a turn; not for tasks that agents give to sub-agents",
         Parallel,
@@ -130,7 +148,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         &[H::AdditionalContext, H::SyntheticResponse],
         &[Field::Prompt],
     ),
-    contract(
+    of_guards(
         Event::PreUserTurn,
         "behind user_prompt_submit, also for tasks of sub-agents: the last moment at which the turn can be answered without a model",
         Parallel,
@@ -146,7 +164,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         &[H::AdditionalContext, H::InstructionContext],
         &[Field::Prompt],
     ),
-    contract(
+    of_guards(
         Event::BeforeLlmCall,
         "before each model call; only what was not sent yet can be rewritten",
         Sequential,
@@ -167,7 +185,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         "when the model calls a tool, before anything else",
         Sequential,
         Refusal,
-        Warning,
+        DenialByDefault,
         &[H::UpdatedInput],
         &[Field::Tool],
     ),
@@ -194,7 +212,7 @@ pub static CONTRACTS: [Contract; EVENTS] = [
         "before the user is asked whether a call may be made, instead of whom a hook may answer",
         Parallel,
         Refusal,
-        Warning,
+        DenialByDefault,
         &[H::PermissionDecision, H::UpdatedInput, H::Metadata],
         &[Field::Tool],
     ),

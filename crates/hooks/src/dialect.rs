@@ -19,6 +19,7 @@ mod codex;
 mod condition;
 mod docker_agent;
 mod environment;
+mod first_line;
 mod gemini;
 mod heard;
 mod instructions;
@@ -33,6 +34,7 @@ mod transcript;
 mod vocabulary;
 
 pub use condition::Condition;
+pub(crate) use first_line::FirstLine;
 pub use parse::parse_input;
 pub(crate) use vocabulary::{Spoken, Unheard, Vocabulary};
 
@@ -163,6 +165,11 @@ impl Dialect {
     /// Whether its handlers may set environment variables at an event, for all that comes later.
     pub(crate) fn takes_exports(self, event: Event) -> bool {
         self == Self::Claude && event == Event::SessionStart
+    }
+
+    /// Whether its commands may say with their first line that they run on in the background.
+    pub(crate) fn runs_on(self) -> bool {
+        self == Self::Claude
     }
 
     /// What a handler has said.

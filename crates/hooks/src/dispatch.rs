@@ -25,8 +25,9 @@ mod rewrite;
 mod select;
 mod sessions;
 mod tally;
+mod writes;
 
-pub(crate) use sessions::Sessions;
+pub(crate) use sessions::{Left, Sessions};
 use tally::Tally;
 
 /// What handlers need of the world.
@@ -69,6 +70,9 @@ struct Ready {
     /// The number of the first hook of the event that runs the same in the same words: of those, one
     /// is told.
     same_as: usize,
+    /// Whether its failure is only warned of, unless the event or its definition says otherwise: hooks
+    /// of other runtimes, and builtins that guard nothing.
+    fails_open: bool,
     /// Whether it runs after all others of the event ([`crate::Builtin::runs_last`]).
     runs_last: bool,
 }
@@ -161,14 +165,15 @@ impl Hooks {
         let mut tally = Tally::new(&input, told.len());
         if input.event == Event::TurnStart {
             for left in sessions.take_left(&input.session_id) {
-                tally.add(&left.entry, left.report, &mut input);
+                // It is too late to forbid anything.
+                tally.add(&left.entry, true, left.report, &mut input);
             }
         }
         for wave in select::waves(input.event.contract(), &told) {
             let heard = wave.iter().map(|ready| hear::hear(ready, &input, sessions));
             let reports = join_all(heard).await;
             for (ready, report) in wave.iter().zip(reports) {
-                tally.add(&ready.entry, report, &mut input);
+                tally.add(&ready.entry, ready.fails_open, report, &mut input);
             }
         }
         match input.event {

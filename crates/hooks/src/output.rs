@@ -47,6 +47,8 @@ pub struct Synthetic {
 pub struct Output {
     /// Why what was about to happen must not: `continue: false`, `decision: block`, exit code 2.
     pub block: Option<String>,
+    /// Why the turn ends: `continue: false` of other runtimes, where something goes on otherwise.
+    pub ends_turn: Option<String>,
     /// What is to become of a call of a tool, and why.
     pub permission: Option<(Decision, Option<String>)>,
     /// For the user.

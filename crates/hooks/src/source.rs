@@ -8,11 +8,12 @@
 //! | `unreadable-file` | a file cannot be read |
 //! | `toml-syntax` | a file is no TOML |
 //! | `hooks-switched-off` | a file of another runtime switches its hooks off |
-//! | `left-out` | a file of a folder is wrong, and none of its hooks run |
+//! | `ambiguous-dialect` | a file has events of two other runtimes |
 
 use std::path::{Path, PathBuf};
 
 use cachalot_core::Problem;
+use cachalot_core::suggest::nearest;
 use cachalot_core::tree::{self, Kind, Node};
 
 use crate::builtin::Builtins;
@@ -20,6 +21,7 @@ use crate::definition::{Action, Definition, Entry, Plugin, Reading};
 use crate::{Dialect, Event, Matcher};
 
 mod json;
+mod recognized;
 mod toml;
 
 /// What files hold.
@@ -31,45 +33,48 @@ pub struct Read {
     pub warnings: Vec<Problem>,
 }
 
-/// The dialect of a file, by where it is: Claude Code's settings and the `hooks/hooks.json` of its
-/// plugins, Codex' `hooks.json` and `config.toml`, Gemini CLI's settings, and otherwise ours.
-#[must_use]
-pub fn dialect_of(path: &Path) -> Dialect {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let name = |path: Option<&Path>| {
-        let name = path.and_then(Path::file_name);
-        name.and_then(|name| name.to_str())
-            .unwrap_or_default()
-            .to_owned()
-    };
-    let folder = name(absolute.parent());
-    match (folder.as_str(), name(Some(&absolute)).as_str()) {
-        (".claude", "settings.json" | "settings.local.json") => Dialect::Claude,
-        (".codex", "hooks.json" | "config.toml") => Dialect::Codex,
-        (".gemini", "settings.json") => Dialect::Gemini,
-        ("hooks", "hooks.json") if Plugin::of(&absolute).is_some() => Dialect::Claude,
-        _ => Dialect::DockerAgent,
-    }
-}
-
-/// Reads a file that somebody named. `dialect` wins over where the file is. What is wrong goes to
-/// `problems`, and the hooks that it is wrong with are left out.
+/// Reads a file of hooks. `dialect` is the one that the user named; without it, it is recognized by what
+/// the file says and where it is. What is wrong goes to `problems`, and the hooks that it is wrong with
+/// are left out.
 pub fn read_file(
     path: &Path,
     dialect: Option<Dialect>,
     builtins: &Builtins,
     problems: &mut Vec<Problem>,
 ) -> Read {
+    match text_of(path) {
+        Ok(text) => read_text(path, &text, dialect, builtins, problems),
+        Err(problem) => {
+            problems.push(problem);
+            Read::default()
+        }
+    }
+}
+
+/// Reads the text of a file of hooks, as [`read_file`] does.
+pub fn read_text(
+    path: &Path,
+    text: &str,
+    dialect: Option<Dialect>,
+    builtins: &Builtins,
+    problems: &mut Vec<Problem>,
+) -> Read {
     let name = path.display().to_string();
     let extension = path.extension().and_then(|extension| extension.to_str());
-    let node = text_of(path).and_then(|text| match extension {
-        Some("json") => json::parse(&name, &text),
-        Some("toml") => toml::parse(&name, &text),
-        _ => tree::parse(&name, &text),
+    let node = match extension {
+        Some("json") => json::parse(&name, text),
+        Some("toml") => toml::parse(&name, text),
+        _ => tree::parse(&name, text),
+    };
+    let recognized = node.and_then(|node| {
+        let dialect = match dialect {
+            Some(dialect) => dialect,
+            None => recognized::dialect(path, &node).map_err(|problem| vec![problem])?,
+        };
+        Ok((node, dialect))
     });
-    match node {
-        Ok(node) => {
-            let dialect = dialect.unwrap_or_else(|| dialect_of(path));
+    match recognized {
+        Ok((node, dialect)) => {
             let is_foreign = dialect != Dialect::DockerAgent;
             let mut reading = Reading::new(&name, builtins, is_foreign);
             reading.plugin = Plugin::of(path);
@@ -83,36 +88,13 @@ pub fn read_file(
     }
 }
 
-/// Reads all files of a folder (`*.yaml`, `*.yml`, `*.json`) in the order of their names. A file that
-/// is wrong is left out, with warnings. A folder that is not there holds nothing; folders in it, and
-/// other files, mean nothing.
-pub fn read_directory(directory: &Path, builtins: &Builtins) -> Read {
-    let mut all = Read::default();
-    let files = match files(directory) {
-        Ok(files) => files,
-        Err(error) => {
-            all.warnings.push(unreadable(directory, &error));
-            return all;
-        }
-    };
-    for file in files {
-        let mut problems = Vec::new();
-        let mut read = read_file(&file, None, builtins, &mut problems);
-        all.warnings.append(&mut read.warnings);
-        if problems.is_empty() {
-            all.entries.append(&mut read.entries);
-        } else {
-            all.warnings.append(&mut problems);
-            all.warnings.push(Problem::new(
-                "left-out",
-                format!(
-                    "{}: none of its hooks run, because of what is wrong with it",
-                    file.display()
-                ),
-            ));
-        }
-    }
-    all
+/// The files of a folder that hold hooks (`*.yaml`, `*.yml`, `*.json`), in the order of their names. A
+/// folder that is not there holds none; folders in it, and other files, mean nothing.
+///
+/// # Errors
+/// The folder cannot be read: a guard may be in it.
+pub fn files_of(directory: &Path) -> Result<Vec<PathBuf>, Problem> {
+    files(directory).map_err(|error| unreadable(directory, &error))
 }
 
 /// The hook that a flag names: a shell line for an event, for all tools. `None` if it is blank.
@@ -133,15 +115,32 @@ pub fn of_flag(flag: &str, event: Event, line: &str) -> Option<Entry> {
     })
 }
 
-/// The hooks of a file: under `hooks`, or, in a file of ours, the file itself.
+/// The hooks of a file: under `hooks`, or, in a file of events alone, the file itself.
 fn read_node(node: &Node, dialect: Dialect, reading: &mut Reading<'_>) {
     let is_foreign = dialect != Dialect::DockerAgent;
     match node.get("hooks") {
         Some(hooks) if is_foreign => foreign(node, hooks, dialect, reading),
         Some(hooks) => own(node, hooks, reading),
-        // Settings without hooks.
-        None if is_foreign && node.as_map().is_some() => {}
+        None if is_foreign && recognized::has_events(node, dialect) => {
+            reading.section(node, dialect)
+        }
+        None if is_foreign && node.as_map().is_some() => without_hooks(node, reading),
         None => reading.section(node, dialect),
+    }
+}
+
+/// Settings without hooks, unless a slip of the keyboard hides them.
+fn without_hooks(node: &Node, reading: &mut Reading<'_>) {
+    let mut entries = node.as_map().unwrap_or_default().iter();
+    if let Some(slip) = entries.find(|entry| nearest(&entry.key, ["hooks"]).is_some()) {
+        reading.problems.push(
+            Problem::new(
+                "unknown-key",
+                format!("`{}` is no key of settings", slip.key),
+            )
+            .at(&slip.key_place)
+            .help("did you mean `hooks`?"),
+        );
     }
 }
 
@@ -214,7 +213,7 @@ fn foreign(node: &Node, hooks: &Node, dialect: Dialect, reading: &mut Reading<'_
     });
 }
 
-fn text_of(path: &Path) -> Result<String, Vec<Problem>> {
+fn text_of(path: &Path) -> Result<String, Problem> {
     let is_file = std::fs::metadata(path).map(|metadata| metadata.is_file());
     let text = match is_file {
         Ok(true) => std::fs::read_to_string(path),
@@ -222,7 +221,7 @@ fn text_of(path: &Path) -> Result<String, Vec<Problem>> {
         Ok(false) => Err(std::io::Error::other("it is no file")),
         Err(error) => Err(error),
     };
-    text.map_err(|error| vec![unreadable(path, &error)])
+    text.map_err(|error| unreadable(path, &error))
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
@@ -240,7 +239,8 @@ fn files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     for entry in entries {
         let path = entry?.path();
         let extension = path.extension().and_then(|extension| extension.to_str());
-        if matches!(extension, Some("yaml" | "yml" | "json")) && path.is_file() {
+        // A link that leads nowhere is a file that cannot be read.
+        if matches!(extension, Some("yaml" | "yml" | "json")) && !path.is_dir() {
             files.push(path);
         }
     }

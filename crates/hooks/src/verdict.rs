@@ -1,12 +1,13 @@
 //! What all handlers of an event say together.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cachalot_core::Spend;
 use cachalot_model::Message;
 use serde_json::{Map, Value};
 
+use crate::definition::{Action, Entry};
 use crate::input::ToolUse;
 use crate::output::{Decision, Fault, Output, Synthetic};
 
@@ -18,6 +19,8 @@ pub struct Verdict {
     /// Why the turn goes on although the model has nothing more to do, each reason on its own lines
     /// ([`crate::contract::Blocks::GoingOn`]).
     pub goes_on: Option<String>,
+    /// Why the turn ends, whatever else was decided: the first reason of a handler that said so.
+    pub ends_turn: Option<String>,
     /// For the user, in order: what handlers said, and what went wrong with others.
     pub messages: Vec<String>,
     /// For the model, in order.
@@ -69,6 +72,16 @@ impl Verdict {
 }
 
 impl Report {
+    /// What a handler said that began then.
+    pub(crate) fn new(entry: &Entry, began: Instant, said: Result<Output, Fault>) -> Self {
+        Self {
+            handler: entry.definition.title().into_owned(),
+            is_builtin: matches!(entry.definition.action, Action::Builtin { .. }),
+            elapsed: began.elapsed(),
+            said,
+        }
+    }
+
     /// Whether it is somebody's own hook, and changed what a model is sent or says: nobody can tell
     /// whether it would do the same another time.
     #[must_use]

@@ -135,7 +135,7 @@ impl Turn<'_> {
     /// Tells hooks, and the user, what came of a model call. Its answer is part of the session.
     ///
     /// # Errors
-    /// The turn has to end before hooks have had their say.
+    /// The turn has to end before hooks have had their say, or because of one.
     pub(super) async fn heard(&mut self, answer: &Heard) -> Result<(), Stop> {
         let Heard { usage, cost, .. } = *answer;
         let told = self
@@ -159,7 +159,7 @@ impl Turn<'_> {
             self.warn(&warning).await;
         }
         match told {
-            Ok(_) => Ok(()),
+            Ok(verdict) => verdict.ends_turn.map_or(Ok(()), |why| Err(Stop::Hook(why))),
             Err(cut) => Err(self.cut_off(When::AfterLlmCall, cut)),
         }
     }

@@ -40,6 +40,15 @@ pub(super) fn complete(calls: Vec<Call>, is_cut_off: bool) -> Vec<Judged> {
     calls
 }
 
+/// What the model is told of calls behind the end of the turn.
+const ENDED: &str = "The call was not made: a hook has ended the turn.";
+
+/// Calls of an answer after which a hook ended the turn: none is made.
+pub(super) fn ended(calls: Vec<Call>) -> Vec<Judged> {
+    let judged = |call| (call, Some(ENDED.to_owned()));
+    calls.into_iter().map(judged).collect()
+}
+
 /// What came of the calls of an answer.
 struct Made {
     answers: Vec<Answer>,
@@ -73,11 +82,14 @@ impl Turn<'_> {
     async fn make(&self, calls: Vec<Judged>) -> Made {
         let mut prepared = Vec::with_capacity(calls.len());
         let mut permitted = Vec::with_capacity(calls.len());
+        let mut ends_turn: Option<String> = None;
         for (call, why) in calls {
-            let candidate = match why {
+            let ended = ends_turn.as_ref().map(|_| ENDED.to_owned());
+            let candidate = match why.or(ended) {
                 Some(why) => Candidate::refused(call, why),
                 None => Box::pin(self.permit(call)).await,
             };
+            ends_turn = ends_turn.or_else(|| candidate.ends_turn.clone());
             prepared.push(candidate.prepared.clone());
             permitted.push(candidate);
         }
@@ -101,7 +113,7 @@ impl Turn<'_> {
             calls: answers.iter().zip(&shown.read_only).map(told).collect(),
             answers,
             added_by: shown.added_by,
-            denial: shown.denial,
+            denial: ends_turn.or(shown.denial),
         }
     }
 

@@ -21,6 +21,8 @@ pub(super) struct Candidate {
     pub(super) decision: Option<(Decision, String)>,
     /// What hooks have for whoever is asked.
     pub(super) notes: BTreeMap<String, String>,
+    /// Why a hook ends the turn behind the call.
+    pub(super) ends_turn: Option<String>,
 }
 
 impl Candidate {
@@ -31,6 +33,7 @@ impl Candidate {
             added: Added::default(),
             decision: None,
             notes: BTreeMap::new(),
+            ends_turn: None,
         }
     }
 
@@ -91,6 +94,9 @@ impl Candidate {
     /// # Errors
     /// Why the call must not be made.
     pub(super) fn decide(&mut self, heard: &Heard) -> Result<(), String> {
+        if let Some(why) = &heard.ends_turn {
+            self.ends_turn.get_or_insert_with(|| why.clone());
+        }
         if let Some(why) = heard.denial() {
             return Err(format!(
                 "The call of `{}` is denied by a hook: {why}\nDo not try it again; find another way or tell the user.",

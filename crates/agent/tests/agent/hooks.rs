@@ -375,6 +375,69 @@ async fn a_stop_hook_that_is_never_content_is_bounded() {
     world.check();
 }
 
+#[tokio::test]
+async fn a_write_guard_of_another_runtime_sees_each_file_of_a_patch() {
+    let patch = "*** Begin Patch\n*** Add File: a\n+a\n*** Add File: secret\n+b\n*** End Patch";
+    let replies = vec![
+        ScriptedReply::call("apply_patch", json!({"patch": patch})),
+        ScriptedReply::text("It is not to be."),
+    ];
+    let mut world = World::new(Wire::Messages, CODER, replies).await;
+    world.hooks = vec![entry(Event::PreToolUse, Dialect::Claude)];
+    world.ear.on(Event::PreToolUse, |input| {
+        let tool = input.tool.as_ref()?;
+        let is_secret = tool.name == "edit_file" && tool.input["path"] == "secret";
+        is_secret.then(|| Says::This(blocks("not there")))
+    });
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "go").await;
+    let written = |path: &str| world.root.path().join(path).exists();
+    assert!(!written("a") && !written("secret"));
+    assert!(world.last_body().to_string().contains("not there"));
+    world.check();
+}
+
+/// `continue: false` of other runtimes: the turn ends, whatever the model wants.
+#[tokio::test]
+async fn a_hook_that_ends_the_turn_ends_it_behind_a_call_and_behind_an_answer() {
+    // The calls before the one that a hook ends the turn at were permitted.
+    for (event, reads) in [(Event::PreToolUse, 1), (Event::AfterLlmCall, 0)] {
+        let calls = read("0")
+            .and_call("read_file", json!({"path": "1"}))
+            .and_call("read_file", json!({"path": "2"}));
+        let replies = vec![calls, ScriptedReply::text("again")];
+        let mut world = World::new(Wire::Messages, CODER, replies).await;
+        world.hooks = vec![entry(event, Dialect::Claude)];
+        world.ear.listen([Event::TurnEnd, Event::PostToolUse]);
+        world.ear.on(event, |input| {
+            let path = input.tool.as_ref().map(|tool| tool.input["path"] == "1");
+            let ends = Output {
+                ends_turn: Some("enough".to_owned()),
+                block: path.map(|_| "enough".to_owned()),
+                ..Output::default()
+            };
+            path.unwrap_or(true).then_some(Says::This(ends))
+        });
+        for at in 0..3 {
+            world.write(&at.to_string(), "text");
+        }
+        let mut chat = world.chat().await;
+        let report = world.turn(&mut chat, "go").await;
+        assert_eq!(report.stop, Stop::Hook("enough".to_owned()), "{event}");
+        assert_eq!(report.sum.model_calls, 1);
+        assert_eq!(
+            world.ear.heard_of(Event::PostToolUse).len(),
+            reads,
+            "{event}"
+        );
+        assert_eq!(reasons(&world), ["hook_blocked"]);
+        world.ear.forget();
+        // The session goes on: every call has a result.
+        assert_eq!(world.turn(&mut chat, "and now?").await.text, "again");
+        world.check();
+    }
+}
+
 /// Each rejected answer costs a model call: after eight of them the turn ends, whatever hooks want.
 #[tokio::test]
 async fn a_stop_hook_that_is_never_content_ends_after_eight_rounds() {
@@ -481,14 +544,30 @@ async fn what_hooks_say_and_spend_is_passed_on() {
 }
 
 #[tokio::test]
-async fn a_handler_that_fails_or_hangs_ends_no_turn() {
+async fn a_handler_that_fails_ends_no_turn_unless_it_guards() {
     let world = World::new(Wire::Chat, TALKER, vec![ScriptedReply::text("a")]).await;
-    world.ear.on(Event::UserPromptSubmit, |_| Some(Says::Fails));
+    world.ear.on(Event::TurnStart, |_| Some(Says::Fails));
     let mut chat = world.chat().await;
     let report = world.turn(&mut chat, "go").await;
     assert_eq!((report.stop, report.text.as_str()), (Stop::End, "a"));
     assert!(world.told.warnings()[0].contains("the ear is deaf"));
     world.check();
+    for event in [
+        Event::UserPromptSubmit,
+        Event::PreUserTurn,
+        Event::BeforeLlmCall,
+    ] {
+        let world = World::new(Wire::Chat, TALKER, Vec::new()).await;
+        world.ear.on(event, |_| Some(Says::Fails));
+        let mut chat = world.chat().await;
+        let report = world.turn(&mut chat, "go").await;
+        let Stop::Hook(why) = report.stop else {
+            panic!("{event}: {:?}", report.stop)
+        };
+        assert!(why.contains("the ear is deaf"), "{event}: {why}");
+        assert_eq!(world.simulator.received().len(), 0, "{event}");
+        world.check();
+    }
 }
 
 #[tokio::test]

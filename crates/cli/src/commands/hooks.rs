@@ -135,13 +135,14 @@ fn assemble(
         true => beside(&arguments.input, surroundings),
         false => Vec::new(),
     };
-    let read = hooks::read_files(&beside, surroundings, &builtins)?;
+    let read = hooks::read_files(&beside, arguments.dialect, surroundings, &builtins)?;
     read.warnings
         .iter()
         .for_each(|warning| warn(&warning.to_string()));
     entries.extend(read.entries);
     let flags = HookFlags {
         hooks: arguments.hooks.clone(),
+        dialect: arguments.dialect,
         ..HookFlags::default()
     };
     entries.extend(hooks::entries(surroundings, &flags, &builtins, warn)?);

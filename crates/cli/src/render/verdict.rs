@@ -33,6 +33,13 @@ pub(crate) fn as_text(event: Event, verdict: &Verdict) -> String {
     for message in verdict.messages.iter().filter(is_news) {
         let _ = writeln!(text, "  message: {}", visible(message));
     }
+    if let Some(reason) = verdict
+        .ends_turn
+        .as_ref()
+        .filter(|_| verdict.denial().is_none())
+    {
+        let _ = writeln!(text, "  ends the turn: {}", visible(reason));
+    }
     for (key, value) in said(verdict) {
         match &verdict.updated_messages {
             Some(messages) if key == UPDATED_MESSAGES => {
@@ -145,6 +152,7 @@ fn said(verdict: &Verdict) -> Map<String, Value> {
     let Verdict {
         decision: _,
         goes_on: _,
+        ends_turn: _,
         messages: _,
         context,
         updated_input,

@@ -105,6 +105,10 @@ impl Builtin for AddPromptFiles {
         }]
     }
 
+    fn fails_open(&self) -> bool {
+        true
+    }
+
     async fn run(&self, arguments: &[String], input: &Input) -> Result<Output, Fault> {
         let wanted = Wanted::read(arguments).map_err(Fault::new)?;
         let (directory, home) = (input.cwd.clone(), self.home.clone());

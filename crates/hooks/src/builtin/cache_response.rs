@@ -119,6 +119,11 @@ impl Builtin for CacheResponse {
         }
     }
 
+    /// A cache fault never fails the work.
+    fn fails_open(&self) -> bool {
+        true
+    }
+
     /// An answer is stored only if all other stop hooks accept it.
     fn runs_last(&self, event: Event) -> bool {
         event == Event::Stop

@@ -54,7 +54,7 @@ pub(super) fn definition(
         ..Definition::of(action)
     };
     if let Some(plugin) = &reading.plugin {
-        plugin.enter(&mut definition);
+        plugin.enter(&mut definition, dialect);
     }
     match dialect.vocabulary().options_of_claude {
         true => claude::options(reading, section, event, definition),

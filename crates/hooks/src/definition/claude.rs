@@ -10,7 +10,7 @@ use cachalot_core::tree::Section;
 use super::action::{choice, not_blank, quoted};
 use super::read::Reading;
 use super::{Action, Background, Condition, Definition};
-use crate::Event;
+use crate::{Dialect, Event};
 
 /// How long a question to a model may take, and how long one of type `agent`.
 const PROMPT: Duration = Duration::from_secs(30);
@@ -29,28 +29,54 @@ const ASKED: [Event; 6] = [
 /// Variables that a command without a shell may name.
 const PLACES: [&str; 2] = ["${CLAUDE_PROJECT_DIR}", "${CLAUDE_PLUGIN_ROOT}"];
 
-/// The folder of a plugin, which hooks of the plugin know as `CLAUDE_PLUGIN_ROOT`.
-pub(crate) struct Plugin(String);
+/// The folder that hooks of a plugin of Claude Code know as `CLAUDE_PLUGIN_ROOT`, and those of an
+/// extension of Gemini CLI as `extensionPath`.
+pub(crate) struct Plugin {
+    root: String,
+    /// The runtime that it is for; `None` if it is for both.
+    pub(crate) dialect: Option<Dialect>,
+}
 
 impl Plugin {
-    /// The plugin that a file is the `hooks/hooks.json` of.
+    /// The plugin or extension that a file is the `hooks/hooks.json` of, or the manifest.
     pub(crate) fn of(file: &Path) -> Option<Self> {
         let file = std::path::absolute(file).ok()?;
-        let hooks = file.parent().filter(|_| file.ends_with("hooks/hooks.json"));
-        let root = hooks?.parent()?;
-        let is_one = root.join(".claude-plugin/plugin.json").is_file();
-        is_one.then(|| Self(root.to_string_lossy().into_owned()))
+        let is_one =
+            file.ends_with("hooks/hooks.json") || file.ends_with(".claude-plugin/plugin.json");
+        let root = file.parent().filter(|_| is_one)?.parent()?;
+        let dialect = match (
+            root.join(".claude-plugin/plugin.json").is_file(),
+            root.join("gemini-extension.json").is_file(),
+        ) {
+            (true, true) => None,
+            (true, false) => Some(Dialect::Claude),
+            (false, true) => Some(Dialect::Gemini),
+            (false, false) => return None,
+        };
+        let root = root.to_string_lossy().into_owned();
+        Some(Self { root, dialect })
     }
 
     /// Lets a hook know where the plugin is.
-    pub(super) fn enter(&self, definition: &mut Definition) {
-        if let Action::Command { line } = &mut definition.action
-            && quoted(&self.0) == self.0
-        {
-            // Also where a shell would not expand it; other folders the shell has to put in.
-            *line = line.replace("${CLAUDE_PLUGIN_ROOT}", &self.0);
+    pub(super) fn enter(&self, definition: &mut Definition, dialect: Dialect) {
+        let variable = match dialect {
+            Dialect::Gemini => "extensionPath",
+            _ => "CLAUDE_PLUGIN_ROOT",
+        };
+        if let Action::Command { line } = &mut definition.action {
+            if quoted(&self.root) == self.root {
+                // Also where a shell would not expand it; other folders the shell has to put in.
+                *line = line.replace(&format!("${{{variable}}}"), &self.root);
+            }
+            if dialect == Dialect::Gemini {
+                // Gemini CLI puts these in before a shell reads the line.
+                *line = line
+                    .replace("${/}", std::path::MAIN_SEPARATOR_STR)
+                    .replace("${pathSeparator}", std::path::MAIN_SEPARATOR_STR)
+                    .replace("${workspacePath}", "${GEMINI_PROJECT_DIR}");
+            }
         }
-        let root = ("CLAUDE_PLUGIN_ROOT".to_owned(), self.0.clone());
+        let root = (variable.to_owned(), self.root.clone());
         definition.env.extend([root]);
     }
 }

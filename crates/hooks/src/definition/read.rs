@@ -148,7 +148,12 @@ impl<'a> Reading<'a> {
         let problem = Problem::new("unknown-event", format!("there is no event `{name}`"))
             .at(&event.key_place)
             .help(remedy(name, dialect));
-        self.unsupported(problem);
+        // In files of others it may be a new event of theirs, unless it looks like a slip of the
+        // keyboard: then a guard would be lost.
+        match is_slip(name, dialect) {
+            true => self.problems.push(problem),
+            false => self.unsupported(problem),
+        }
         None
     }
 
@@ -349,6 +354,18 @@ fn items(node: &Node) -> &[Node] {
         None if node.is_null() => &[],
         None => std::slice::from_ref(node),
     }
+}
+
+/// Whether a name is nearly one of an event that the dialect has.
+fn is_slip(name: &str, dialect: Dialect) -> bool {
+    let vocabulary = dialect.vocabulary();
+    let known = vocabulary.events.iter().map(|spoken| spoken.name);
+    let known = known.chain(vocabulary.unheard.iter().map(|event| event.name));
+    nearest(name, known).is_some_and(|near| {
+        let (short, long) = (name.len().min(near.len()), name.len().max(near.len()));
+        // `PreToolUse` and `PostToolUse` are two.
+        long - short <= 2
+    })
 }
 
 /// The nearest event, or whose event it is.

@@ -223,8 +223,14 @@ impl<'a> Answer<'a> {
             if let Some(reason) = reason {
                 join(&mut output.system_message, reason);
             }
-        } else {
+        } else if self.dialect == Dialect::DockerAgent {
             output.block = Some(reason.unwrap_or_default());
+        } else {
+            // The answer of a model is there: there is nothing to forbid.
+            if self.event != Event::AfterLlmCall {
+                output.block = Some(reason.clone().unwrap_or_default());
+            }
+            output.ends_turn = Some(reason.unwrap_or_default());
         }
         Ok(())
     }

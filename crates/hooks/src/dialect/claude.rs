@@ -34,6 +34,11 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
         unheard("WorktreeRemove"),
         unheard("Elicitation"),
         unheard("ElicitationResult"),
+        unheard("PostToolBatch"),
+        unheard("MessageDisplay"),
+        unheard("DirectoryAdded"),
+        unheard("PreModelSwitch"),
+        unheard("PostModelSwitch"),
     ],
     tools: &TOOLS,
     remarks: &["description", "statusMessage"],
@@ -73,49 +78,43 @@ pub(super) const fn events(post_tool_use: Spoken) -> [Spoken; COUNT] {
 
 const FILE: Argument = argument("path", "file_path", Form::AbsolutePath);
 
-/// Codex has the same names.
-pub(super) static TOOLS: [Tool; 10] = [
-    tool(
-        "shell",
-        &["Bash"],
-        &[
-            argument("command", "command", Form::Line),
-            argument("timeout", "timeout", Form::Milliseconds),
-        ],
-    ),
-    tool("read_file", &["Read"], &[FILE]),
-    tool("write_file", &["Write"], &[FILE]),
-    tool(
-        "edit_file",
-        &["Edit", "MultiEdit"],
-        &[
-            FILE,
-            argument("old_text", "old_string", Form::Same),
-            argument("new_text", "new_string", Form::Same),
-        ],
-    ),
-    // Whoever guards files by the tools that write them means this one, too.
-    tool(
-        "apply_patch",
-        &["apply_patch", "Edit", "MultiEdit", "Write"],
-        &[],
-    ),
-    tool("glob", &["Glob"], &[]),
-    tool("grep", &["Grep"], &[]),
-    tool(
-        "list_dir",
-        &["LS"],
-        &[argument("path", "path", Form::AbsolutePath)],
-    ),
-    tool("web_fetch", &["WebFetch"], &[]),
-    tool(
-        "transfer_task",
-        &["Task", "Agent"],
-        &[
-            argument("agent", "subagent_type", Form::Same),
-            argument("task", "prompt", Form::Same),
-        ],
-    ),
+static TOOLS: [Tool; TOOLS_COUNT] = tools(tool("apply_patch", &["apply_patch"], &[]));
+
+/// How many tools there are, in Codex, too.
+pub(super) const TOOLS_COUNT: usize = 10;
+
+/// The tools, of which the one that patches files is another one in Codex.
+pub(super) const fn tools(apply_patch: Tool) -> [Tool; TOOLS_COUNT] {
+    [
+        tool("shell", &["Bash"], SHELL),
+        tool("read_file", &["Read"], &[FILE]),
+        tool("write_file", &["Write"], &[FILE]),
+        tool("edit_file", &["Edit", "MultiEdit"], EDIT),
+        apply_patch,
+        tool("glob", &["Glob"], &[]),
+        tool("grep", &["Grep"], &[]),
+        tool("list_dir", &["LS"], LIST),
+        tool("web_fetch", &["WebFetch"], &[]),
+        tool("transfer_task", &["Task", "Agent"], TASK),
+    ]
+}
+
+const SHELL: &[Argument] = &[
+    argument("command", "command", Form::Line),
+    argument("timeout", "timeout", Form::Milliseconds),
+];
+
+const EDIT: &[Argument] = &[
+    FILE,
+    argument("old_text", "old_string", Form::Same),
+    argument("new_text", "new_string", Form::Same),
+];
+
+const LIST: &[Argument] = &[argument("path", "path", Form::AbsolutePath)];
+
+const TASK: &[Argument] = &[
+    argument("agent", "subagent_type", Form::Same),
+    argument("task", "prompt", Form::Same),
 ];
 
 /// Why a session ends, in its words.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::claude;
-use super::vocabulary::{Spoken, Vocabulary, spoken, unheard};
+use super::vocabulary::{Form, Spoken, Tool, Vocabulary, argument, spoken, tool, unheard};
 use crate::Dialect;
 use crate::definition::Entry;
 use crate::event::Event;
@@ -11,8 +11,8 @@ use crate::input::Input;
 
 pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     events: &EVENTS,
-    unheard: &[unheard("SubagentStart")],
-    tools: &claude::TOOLS,
+    unheard: &[unheard("SubagentStart"), unheard("Interrupt")],
+    tools: &TOOLS,
     remarks: &["description", "statusMessage"],
     options_of_claude: false,
     arguments_beside: false,
@@ -21,6 +21,13 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     timeout: claude::TIMEOUT,
     plain_context: &[Event::SessionStart, Event::UserPromptSubmit],
 };
+
+/// Write guards of Codex name its own tool, or Claude Code's.
+static TOOLS: [Tool; claude::TOOLS_COUNT] = claude::tools(tool(
+    "apply_patch",
+    &["apply_patch", "Edit", "MultiEdit", "Write"],
+    &[argument("patch", "command", Form::Same)],
+));
 
 /// Commands that fail are told as `PostToolUse`, too.
 static EVENTS: [Spoken; claude::COUNT] = claude::events(spoken("PostToolUse", Event::PostToolUse));

@@ -64,12 +64,7 @@ static TOOLS: [Tool; 9] = [
             argument("new_text", "new_string", Form::Same),
         ],
     ),
-    // Whoever guards files by the tools that write them means this one, too.
-    tool(
-        "apply_patch",
-        &["apply_patch", "replace", "write_file"],
-        &[],
-    ),
+    tool("apply_patch", &["apply_patch"], &[]),
     tool("glob", &["glob"], &[DIRECTORY]),
     tool(
         "grep",

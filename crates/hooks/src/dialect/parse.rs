@@ -201,7 +201,7 @@ impl Told<'_> {
         let input = self.object("tool_input")?.cloned().unwrap_or_default();
         Ok(Some(ToolUse {
             // There is no tool to declare it.
-            touches: Touches::declared(&Value::Null, &input, read_only),
+            touches: touches(&name, &input, read_only),
             name,
             id: self.text("tool_use_id")?.unwrap_or_default(),
             category: self.text("tool_category")?.unwrap_or_default(),
@@ -332,6 +332,23 @@ impl Told<'_> {
             None => Err(wrong(key, &format!("it is `{text}`")).help(did_you_mean(&text, words))),
         }
     }
+}
+
+/// What a call touches, as far as its arguments show it: of a patch the files that it names.
+fn touches(tool: &str, arguments: &Map<String, Value>, read_only: bool) -> Touches {
+    let mut touches = Touches::declared(&Value::Null, arguments, read_only);
+    let patch = arguments.get("patch").and_then(Value::as_str);
+    if let (Some(patch), "apply_patch") = (patch, tool) {
+        let heads = ["Add File: ", "Update File: ", "Delete File: ", "Move to: "];
+        let files = patch.lines().filter_map(|line| {
+            let head = line.strip_prefix("*** ")?;
+            heads.iter().find_map(|of| head.strip_prefix(of))
+        });
+        touches
+            .writes
+            .extend(files.map(|file| PathBuf::from(file.trim())));
+    }
+    touches
 }
 
 fn call(value: &Value) -> TurnCall {

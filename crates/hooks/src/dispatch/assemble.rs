@@ -46,7 +46,9 @@ impl Assembled {
     fn add(&mut self, ready: Ready) {
         self.wanted[ready.entry.event as usize] = true;
         // What is said in the background is told when the next turn starts.
-        self.wanted[Event::TurnStart as usize] |= ready.entry.definition.background.is_some();
+        let is_command = matches!(ready.entry.definition.action, Action::Command { .. });
+        self.wanted[Event::TurnStart as usize] |= ready.entry.definition.background.is_some()
+            || (is_command && ready.entry.dialect.runs_on());
         self.ready[ready.entry.event as usize].push(ready);
     }
 }
@@ -68,6 +70,8 @@ fn ready(
         _ => None,
     };
     Ok(Ready {
+        fails_open: entry.dialect.fails_open()
+            || builtin.is_some_and(|builtin| builtin.fails_open()),
         runs_last: builtin.is_some_and(|builtin| builtin.runs_last(entry.event)),
         entry,
         handler,

@@ -1,82 +1,81 @@
 //! What one handler says, within its time, whatever it does.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tokio::time::timeout;
 
 use super::sessions::Left;
-use super::{Ready, Sessions};
+use super::{Ready, Sessions, writes};
 use crate::Handler;
 use crate::contract::{Contract, Honoured};
-use crate::definition::{Action, Background, Entry, OnError};
+use crate::definition::Entry;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 use crate::verdict::Report;
+
+/// Maximum number of files of one call that a handler is told of at the same time.
+const MOST_AT_ONCE: usize = 8;
 
 /// Tells one handler, and waits for as long as it may take; or does not wait, and has nothing to report
 /// yet.
 pub(super) async fn hear(ready: &Ready, input: &Input, sessions: &Arc<Sessions>) -> Report {
     let (entry, handler) = (&ready.entry, &ready.handler);
-    if let Some(background) = entry.definition.background {
-        let left = leave(
-            entry.clone(),
-            background,
-            Arc::clone(handler),
-            input.clone(),
-        );
+    let began = Instant::now();
+    if entry.definition.background.is_some() {
+        let (entry, handler, input) = (entry.clone(), Arc::clone(handler), input.clone());
         sessions.begin(&input.session_id);
         let sessions = Arc::clone(sessions);
+        let report = Report::new(&entry, began, Ok(Output::default()));
         tokio::spawn(async move {
-            let (session, left) = left.await;
-            sessions.leave(&session, left);
+            let said = said(&entry, &*handler, &input).await;
+            sessions.leave(&input.session_id, Left::of(&entry, began, said));
         });
-        return report(entry, Instant::now(), Ok(Output::default()));
+        return report;
     }
-    let began = Instant::now();
     let said = said(entry, &**handler, input).await;
-    report(entry, began, said)
+    Report::new(entry, began, said)
 }
 
-fn report(entry: &Entry, began: Instant, said: Result<Output, Fault>) -> Report {
-    Report {
-        handler: entry.definition.title().into_owned(),
-        is_builtin: matches!(entry.definition.action, Action::Builtin { .. }),
-        elapsed: began.elapsed(),
-        said,
-    }
-}
-
-/// Tells a handler for which nobody waits, and makes of what it says what can still be told when the
-/// next turn of the session starts.
-async fn leave(
-    mut entry: Entry,
-    background: Background,
-    handler: Arc<dyn Handler>,
-    input: Input,
-) -> (String, Left) {
-    let began = Instant::now();
-    let said = said(&entry, &*handler, &input).await.map(|output| {
-        let block = output.block.filter(|_| background == Background::Heard);
-        // Claude Code tells the model, whoever a message was for.
-        let told = [output.additional_context, output.system_message, block];
-        let told: Vec<String> = told.into_iter().flatten().collect();
-        Output {
-            additional_context: Some(told.join("\n")).filter(|told| !told.is_empty()),
-            spent: output.spent,
-            ..Output::default()
-        }
-    });
-    // It is too late to forbid anything by failing.
-    entry.definition.on_error = entry.definition.on_error.filter(|on| *on != OnError::Block);
-    let report = report(&entry, began, said);
-    (input.session_id, Left { entry, report })
-}
-
+/// Tells a handler of an event: of a call that writes files as the handler knows such calls.
 async fn said(entry: &Entry, handler: &dyn Handler, input: &Input) -> Result<Output, Fault> {
+    let is_of_tools = input.event.contract().tool_matched;
+    let views = match input.tool.as_ref().filter(|_| is_of_tools) {
+        Some(tool) => writes::views(entry, tool, input),
+        None => Vec::new(),
+    };
+    let is_as_it_is = match views.as_slice() {
+        [] => true,
+        [only] => matches!(only, Cow::Borrowed(_)),
+        _ => false,
+    };
+    if is_as_it_is {
+        return said_of(entry, handler, input).await;
+    }
+    let mut inputs = Vec::with_capacity(views.len());
+    for view in views {
+        let is_of_file = matches!(view, Cow::Owned(_));
+        let tool = Some(view.into_owned());
+        inputs.push((
+            is_of_file,
+            Input {
+                tool,
+                ..input.clone()
+            },
+        ));
+    }
+    let said = inputs.into_iter().map(|(is_of_file, input)| async move {
+        (is_of_file, said_of(entry, handler, &input).await)
+    });
+    let said = stream::iter(said).buffered(MOST_AT_ONCE);
+    writes::together(said.collect::<Vec<_>>().await)
+}
+
+async fn said_of(entry: &Entry, handler: &dyn Handler, input: &Input) -> Result<Output, Fault> {
     match answer(entry, handler, input).await {
         Ok(output) => check(entry, output),
         Err(fault) => Err(fault),

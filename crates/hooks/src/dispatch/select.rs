@@ -1,6 +1,6 @@
 //! Who is told of an event, and who waits for whom.
 
-use super::{Ready, Sessions};
+use super::{Ready, Sessions, writes};
 use crate::Event;
 use crate::contract::{Contract, Order};
 use crate::definition::Only;
@@ -49,12 +49,8 @@ fn is_for(ready: &Ready, input: &Input) -> bool {
         Some(Only::Failures) => failed,
         Some(Only::Successes) => !failed,
     };
-    let condition = entry.definition.condition.as_ref();
-    counts
-        && (input.tool.as_ref()).is_none_or(|tool| {
-            entry.dialect.matches(&entry.matcher, tool)
-                && condition.is_none_or(|rule| rule.applies(entry.dialect, tool, input))
-        })
+    let tool = input.tool.as_ref();
+    counts && tool.is_none_or(|tool| !writes::views(entry, tool, input).is_empty())
 }
 
 /// Where there is no tool, files of other runtimes match what kind of event it is; where an event is
@@ -81,5 +77,5 @@ pub(super) fn may_be_for(ready: &Ready, tool: &str) -> bool {
         name: tool.to_owned(),
         ..ToolUse::default()
     };
-    entry.dialect.matches(&entry.matcher, &tool)
+    entry.dialect.matches(&entry.matcher, &tool) || writes::may_guard(entry)
 }

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use tempfile::NamedTempFile;
 
 use crate::Event;
-use crate::definition::Entry;
+use crate::definition::{Background, Entry, OnError};
+use crate::output::{Fault, Output};
 use crate::verdict::Report;
 
 /// What hooks of an agent leave behind, by session. Gone with the agent's hooks.
@@ -29,9 +31,33 @@ struct Session {
 }
 
 /// A hook that ran in the background, and what it said.
-pub(super) struct Left {
+pub(crate) struct Left {
     pub(super) entry: Entry,
     pub(super) report: Report,
+}
+
+impl Left {
+    /// Makes of what a hook said in the background what can still be told when the next turn starts: its
+    /// messages and context, and what it blocks with if the hook is to be heard.
+    pub(crate) fn of(entry: &Entry, began: Instant, said: Result<Output, Fault>) -> Self {
+        let mut entry = entry.clone();
+        let is_heard = entry.definition.background == Some(Background::Heard);
+        let said = said.map(|output| {
+            let block = output.block.filter(|_| is_heard);
+            // Claude Code tells the model, whoever a message was for.
+            let told = [output.additional_context, output.system_message, block];
+            let told: Vec<String> = told.into_iter().flatten().collect();
+            Output {
+                additional_context: Some(told.join("\n")).filter(|told| !told.is_empty()),
+                spent: output.spent,
+                ..Output::default()
+            }
+        });
+        // It is too late to forbid anything by failing.
+        entry.definition.on_error = entry.definition.on_error.filter(|on| *on != OnError::Block);
+        let report = Report::new(&entry, began, said);
+        Self { entry, report }
+    }
 }
 
 impl Sessions {
@@ -41,14 +67,14 @@ impl Sessions {
     }
 
     /// What a hook has said that nobody waited for. Of a session that is over, nobody wants to know.
-    pub(super) fn leave(&self, session: &str, left: Left) {
+    pub(crate) fn leave(&self, session: &str, left: Left) {
         if let Some(session) = self.lock().get_mut(session) {
             session.left.push(left);
         }
     }
 
     /// A hook begins for which nobody waits.
-    pub(super) fn begin(&self, session: &str) {
+    pub(crate) fn begin(&self, session: &str) {
         self.with(session, |_| ());
     }
 

@@ -34,7 +34,13 @@ impl Tally {
     }
 
     /// Adds what a handler said, and rewrites what those after it are told.
-    pub(super) fn add(&mut self, entry: &Entry, report: Report, input: &mut Input) {
+    pub(super) fn add(
+        &mut self,
+        entry: &Entry,
+        fails_open: bool,
+        report: Report,
+        input: &mut Input,
+    ) {
         match &report.said {
             Ok(output) => {
                 self.hear(entry, output);
@@ -42,7 +48,7 @@ impl Tally {
                 self.rewrite(entry, output, input);
                 self.reject(input);
             }
-            Err(fault) => self.fail(entry, fault),
+            Err(fault) => self.fail(entry, fails_open, fault),
         }
         self.verdict.reports.push(report);
     }
@@ -67,6 +73,9 @@ impl Tally {
         if let Some(reason) = &output.block {
             self.block(entry, reason);
         }
+        if let Some(reason) = &output.ends_turn {
+            self.end_turn(entry, reason);
+        }
         if let Some((decision, reason)) = &output.permission {
             let reason = reason.as_deref().unwrap_or_default();
             self.permit(entry, *decision, reason);
@@ -87,6 +96,14 @@ impl Tally {
                 )));
             }
         }
+    }
+
+    fn end_turn(&mut self, entry: &Entry, reason: &str) {
+        let reason = match reason {
+            "" => told(entry, "ends the turn", ""),
+            said => said.to_owned(),
+        };
+        self.verdict.ends_turn.get_or_insert(reason);
     }
 
     /// The model is told all that is left to do.
@@ -220,14 +237,15 @@ impl Tally {
     }
 
     /// The end of a turn denies nothing; there is nobody left to be told.
-    fn fail(&mut self, entry: &Entry, fault: &Fault) {
+    fn fail(&mut self, entry: &Entry, fails_open: bool, fault: &Fault) {
         self.verdict.spent += fault.spent;
         if fault.is_cancelled {
             return;
         }
         let what = told(entry, "failed", &fault.message);
         // Where it is the reason of a denial, it is said there.
-        let is_said = denies(self.contract, entry) && self.decide(entry, Decision::Deny, &what);
+        let is_said =
+            denies(self.contract, entry, fails_open) && self.decide(entry, Decision::Deny, &what);
         if !is_said && entry.definition.on_error != Some(OnError::Ignore) {
             self.tell(Some(&what));
         }
@@ -243,11 +261,13 @@ impl Tally {
 /// Whether a failure is a denial. A hook that guards, and fails, has not said that all is well. Scripts
 /// written for other runtimes are written knowing that they deny nothing by failing; `on_error` can
 /// say otherwise.
-fn denies(contract: &Contract, entry: &Entry) -> bool {
-    match (entry.definition.on_error, contract.failure) {
-        (Some(OnError::Block), _) => true,
-        (_, Failure::Denial) => !entry.dialect.fails_open(),
-        (_, Failure::Warning) => false,
+fn denies(contract: &Contract, entry: &Entry, fails_open: bool) -> bool {
+    match (contract.failure, entry.definition.on_error) {
+        (_, Some(OnError::Block)) => true,
+        (Failure::Denial, _) => !entry.dialect.fails_open(),
+        (Failure::DenialByDefault, None) => !fails_open,
+        (Failure::DenialByDefault, Some(OnError::Warn | OnError::Ignore))
+        | (Failure::Warning, _) => false,
     }
 }
 

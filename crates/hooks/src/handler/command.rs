@@ -3,21 +3,26 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use cachalot_core::Problem;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::expand::{self, Spelling};
 use super::process::Job;
 use super::{Handler, Shared};
-use crate::definition::Entry;
-use crate::dispatch::{Sessions, Surroundings};
+use crate::definition::{Background, Entry};
+use crate::dialect::{Ended, FirstLine};
+use crate::dispatch::{Left, Sessions, Surroundings};
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
 /// Names the file that environment variables are added to.
 const EXPORTS: &str = "CLAUDE_ENV_FILE";
 
+#[derive(Clone)]
 struct Command {
     line: String,
     entry: Entry,
@@ -59,17 +64,82 @@ impl Handler for Command {
     async fn handle(&self, input: &Input) -> Result<Output, Fault> {
         let environment = self.environment(input)?;
         let job = Job {
-            line: &self.line,
+            line: self.line.clone(),
             directory: self.working_directory(input, &environment)?,
             environment,
             input: self.entry.dialect.write(&self.entry, input)?,
         };
-        let ended = job.run().await?;
-        self.entry.dialect.read(&self.entry, input, &ended)
+        match self.entry.dialect.runs_on() {
+            true => self.unless_it_runs_on(job, input).await,
+            false => {
+                let ended = job.run().await?;
+                self.entry.dialect.read(&self.entry, input, &ended)
+            }
+        }
     }
 }
 
 impl Command {
+    /// Waits for a command, unless its first line says that it runs on in the background. Then nothing is
+    /// waited for: what it says later is told when the next turn of the session starts.
+    async fn unless_it_runs_on(&self, job: Job, input: &Input) -> Result<Output, Fault> {
+        let (tell, told) = oneshot::channel();
+        let mut tell = Some(tell);
+        let mut running = Box::pin(job.run_showing(move |stdout| {
+            if tell.is_none() {
+                return;
+            }
+            match FirstLine::of(stdout) {
+                FirstLine::Incomplete => {}
+                FirstLine::Other => tell = None,
+                FirstLine::RunsOn { limit } => {
+                    let _ = tell.take().map(|tell| tell.send(limit));
+                }
+            }
+        }));
+        let limit = tokio::select! {
+            biased;
+            ended = &mut running => {
+                let ended = ended?;
+                if !matches!(FirstLine::of(&ended.stdout), FirstLine::RunsOn { .. }) {
+                    return self.entry.dialect.read(&self.entry, input, &ended);
+                }
+                // It was quick. It decides nothing all the same.
+                let left = Left::of(&self.entry, Instant::now(), self.later(input, &ended));
+                self.sessions.begin(&input.session_id);
+                self.sessions.leave(&input.session_id, left);
+                return Ok(Output::default());
+            }
+            Ok(limit) = told => limit.unwrap_or(self.entry.definition.timeout),
+        };
+        let (this, input) = (self.clone(), input.clone());
+        self.sessions.begin(&input.session_id);
+        tokio::spawn(async move {
+            let began = Instant::now();
+            let said = match timeout(limit, running).await {
+                Ok(ended) => ended.and_then(|ended| this.later(&input, &ended)),
+                Err(_) => Err(Fault::new(format!(
+                    "it ran on in the background and did not end within {limit:?}; `asyncTimeout` gives it more milliseconds"
+                ))),
+            };
+            let left = Left::of(&this.entry, began, said);
+            this.sessions.leave(&input.session_id, left);
+        });
+        Ok(Output::default())
+    }
+
+    /// Reads what a command says behind its first line.
+    fn later(&self, input: &Input, ended: &Ended) -> Result<Output, Fault> {
+        let mut entry = self.entry.clone();
+        // Nothing goes on because of it.
+        entry.definition.background.get_or_insert(Background::Quiet);
+        let ended = Ended {
+            stdout: FirstLine::later(&ended.stdout),
+            ..ended.clone()
+        };
+        entry.dialect.read(&entry, input, &ended)
+    }
+
     /// Ours, what hooks of the session have set, what the dialect adds, and what the definition adds.
     fn environment(&self, input: &Input) -> Result<BTreeMap<String, String>, Fault> {
         let mut environment = (*self.environment).clone();

@@ -52,7 +52,7 @@ pub(crate) async fn read(
         file.to_string_lossy().into_owned(),
     );
     let job = Job {
-        line: TELL,
+        line: TELL.to_owned(),
         directory: directory.to_owned(),
         environment: around,
         input: Vec::new(),

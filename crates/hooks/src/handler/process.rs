@@ -24,9 +24,9 @@ const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
 
 /// What to run.
-pub(super) struct Job<'a> {
+pub(super) struct Job {
     /// A shell line.
-    pub(super) line: &'a str,
+    pub(super) line: String,
     pub(super) directory: PathBuf,
     /// The whole environment.
     pub(super) environment: BTreeMap<String, String>,
@@ -34,7 +34,7 @@ pub(super) struct Job<'a> {
     pub(super) input: Vec<u8>,
 }
 
-impl Job<'_> {
+impl Job {
     /// Runs it to its end. If the future is dropped or there is too much output, the whole process
     /// group is killed. What the command leaves in the background is killed, too, if it holds on to
     /// the outputs; what has let go of both was meant to stay.
@@ -42,6 +42,11 @@ impl Job<'_> {
     /// # Errors
     /// It cannot be started, is not there, says more than [`LONGEST`] bytes, or is ended by a signal.
     pub(super) async fn run(self) -> Result<Ended, Fault> {
+        self.run_showing(|_| {}).await
+    }
+
+    /// Does the same as [`Job::run`], and shows `see` the whole stdout so far each time it has grown.
+    pub(super) async fn run_showing(self, see: impl FnMut(&[u8]) + Send) -> Result<Ended, Fault> {
         let mut group = self.start()?;
         let (stdin, stdout, stderr) = (
             group.child.stdin.take(),
@@ -52,8 +57,8 @@ impl Job<'_> {
         let talk = async {
             tokio::try_join!(
                 feed(stdin, &self.input),
-                drain(stdout, "stdout", &mut said),
-                drain(stderr, "stderr", &mut complained),
+                drain(stdout, "stdout", &mut said, see),
+                drain(stderr, "stderr", &mut complained, |_| {}),
             )
         };
         tokio::select! {
@@ -80,7 +85,7 @@ impl Job<'_> {
                 self.directory.display()
             )));
         }
-        let mut command = in_the_shell(self.line);
+        let mut command = in_the_shell(&self.line);
         command
             .current_dir(&self.directory)
             .env_clear()
@@ -211,6 +216,7 @@ async fn drain(
     output: Option<impl AsyncRead + Unpin>,
     name: &str,
     bytes: &mut Vec<u8>,
+    mut see: impl FnMut(&[u8]),
 ) -> Result<(), Fault> {
     let Some(mut output) = output else {
         return Ok(());
@@ -227,6 +233,7 @@ async fn drain(
                 LONGEST >> 20
             )));
         }
+        see(bytes);
     }
     Ok(())
 }

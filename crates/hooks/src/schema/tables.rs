@@ -62,6 +62,7 @@ fn contract_row(contract: &Contract) -> [String; 6] {
     };
     let failure = match contract.failure {
         Failure::Warning => "warns",
+        Failure::DenialByDefault => "forbids, unless `on_error` says otherwise",
         Failure::Denial => "forbids",
     };
     let honoured = contract.honours.iter().map(|honoured| honoured.key());

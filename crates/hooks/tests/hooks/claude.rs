@@ -15,6 +15,7 @@ mod environment;
 mod options;
 mod plugins;
 mod prompts;
+mod writes;
 
 /// A project with settings.
 struct Project {

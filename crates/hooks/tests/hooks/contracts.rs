@@ -39,6 +39,16 @@ fn guards_are_closed_and_rewrites_are_sequential() {
         ["tool_guard", "pre_tool_use"]
     );
     assert_eq!(
+        names(|one| one.failure == Failure::DenialByDefault),
+        [
+            "user_prompt_submit",
+            "pre_user_turn",
+            "before_llm_call",
+            "tool_input_transform",
+            "permission_request"
+        ]
+    );
+    assert_eq!(
         names(|one| one.order == Order::Sequential),
         [
             "before_llm_call",
@@ -84,7 +94,7 @@ fn guards_are_closed_and_rewrites_are_sequential() {
 fn who_denies_by_failing_can_be_told_to_block() {
     let closed = CONTRACTS
         .iter()
-        .filter(|one| one.failure == Failure::Denial);
+        .filter(|one| one.failure != Failure::Warning);
     assert!(closed.into_iter().all(|one| one.blocks == Blocks::Refusal));
 }
 

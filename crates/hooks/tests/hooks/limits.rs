@@ -9,7 +9,8 @@ use cachalot_core::Place;
 use cachalot_hooks::contract::{Blocks, Failure};
 use cachalot_hooks::definition::OnError;
 use cachalot_hooks::{
-    AgentView, Builtin, Builtins, CONTRACTS, Dialect, Event, Fault, Hooks, Injection, Input, Output,
+    Action, AgentView, Builtin, Builtins, CONTRACTS, Dialect, Event, Fault, Hooks, Injection,
+    Input, Output,
 };
 
 use crate::made::{Made, Nobody, entry, surroundings};
@@ -59,7 +60,7 @@ async fn a_hook_that_hangs_is_ended_on_every_event_and_denies_where_failing_does
         assert!(ended.load(Ordering::SeqCst));
         let why = "hook `hook-0` (agent.yaml) failed: no answer within 100ms; \
                    a longer `timeout` gives it more time";
-        let is_denial = contract.failure == Failure::Denial;
+        let is_denial = contract.failure != Failure::Warning;
         let denial = is_denial.then_some(why);
         assert_eq!(verdict.denial(), denial, "{}", contract.event);
         let message = (!is_denial).then(|| why.to_owned());
@@ -161,6 +162,121 @@ async fn guards_that_fail_deny_whatever_they_say_of_failures() {
             assert_eq!(verdict.messages, [""; 0], "it is said once");
         }
     }
+}
+
+#[tokio::test]
+async fn other_guards_that_fail_deny_unless_their_author_chose_otherwise() {
+    for contract in CONTRACTS
+        .iter()
+        .filter(|contract| contract.failure == Failure::DenialByDefault)
+    {
+        for (on_error, denies, messages) in [
+            (None, true, 0),
+            (Some(OnError::Block), true, 0),
+            (Some(OnError::Warn), false, 1),
+            (Some(OnError::Ignore), false, 0),
+        ] {
+            let made = Made::of(contract.event).fails();
+            let verdict = made
+                .but(|entry| entry.definition.on_error = on_error)
+                .verdict()
+                .await;
+            let why = "hook `hook-0` (agent.yaml) failed: broken";
+            let event = contract.event;
+            assert_eq!(
+                verdict.denial(),
+                denies.then_some(why),
+                "{event} {on_error:?}"
+            );
+            assert_eq!(verdict.messages.len(), messages, "{event} {on_error:?}");
+        }
+    }
+}
+
+/// Exit codes of other runtimes keep their meaning; 2 blocks.
+#[tokio::test]
+async fn scripts_of_other_runtimes_deny_by_exit_code_2_and_no_other() {
+    for contract in CONTRACTS
+        .iter()
+        .filter(|contract| contract.failure != Failure::Warning)
+    {
+        for (dialect, code, denies) in [
+            (Dialect::Claude, 1, false),
+            (Dialect::Codex, 1, false),
+            (Dialect::Gemini, 1, false),
+            (Dialect::Claude, 2, true),
+            (Dialect::Codex, 2, true),
+            (Dialect::Gemini, 2, true),
+            (Dialect::DockerAgent, 1, true),
+            (Dialect::DockerAgent, 2, true),
+        ] {
+            let mut entry = crate::dialects::entry(dialect, contract.event);
+            entry.definition.action = Action::Command {
+                line: format!("echo no >&2; exit {code}"),
+            };
+            let around = surroundings(Builtins::default());
+            let hooks = Hooks::assemble(vec![entry], &Nobody, &around).unwrap();
+            let input = Input {
+                event: contract.event,
+                ..Input::default()
+            };
+            let denial = hooks.fire(input).await.denial().map(str::to_owned);
+            let event = contract.event;
+            assert_eq!(denial.is_some(), denies, "{event} {dialect} {code}");
+            assert!(denial.is_none_or(|why| why.contains("no")), "{event}");
+        }
+    }
+}
+
+/// A builtin that fails, and guards nothing.
+struct Context;
+
+#[async_trait]
+impl Builtin for Context {
+    fn name(&self) -> &'static str {
+        "context"
+    }
+
+    fn about(&self) -> &'static str {
+        "Fails."
+    }
+
+    fn events(&self) -> &'static [Event] {
+        &[Event::BeforeLlmCall, Event::PreUserTurn]
+    }
+
+    fn fails_open(&self) -> bool {
+        true
+    }
+
+    async fn run(&self, _: &[String], _: &Input) -> Result<Output, Fault> {
+        Err(Fault::new("broken"))
+    }
+}
+
+#[tokio::test]
+async fn builtins_that_guard_nothing_fail_open() {
+    for event in [Event::BeforeLlmCall, Event::PreUserTurn] {
+        let mut builtins = Builtins::default();
+        builtins.register(Arc::new(Context)).unwrap();
+        let hook = entry(event, "context", &[]);
+        let hooks = Hooks::assemble(vec![hook], &Nobody, &surroundings(builtins)).unwrap();
+        let input = Input {
+            event,
+            ..Input::default()
+        };
+        let verdict = hooks.fire(input).await;
+        assert_eq!((verdict.denial(), verdict.messages.len()), (None, 1));
+    }
+    let standard = crate::redaction::builtins(&std::env::temp_dir());
+    let closed = standard.iter().filter(|builtin| !builtin.fails_open());
+    let closed: Vec<&str> = closed.map(|builtin| builtin.name()).collect();
+    assert_eq!(closed, ["max_iterations", "redact_secrets"]);
+    assert!(
+        crate::answering::world("{enabled: true}")
+            .builtin
+            .fails_open()
+    );
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use cachalot_hooks::definition::OnError;
 use cachalot_hooks::input::{ToolResponse, ToolUse};
 use cachalot_hooks::{Decision, Event, Input, Output, Verdict};
 use cachalot_model::Message;
@@ -193,6 +194,7 @@ async fn a_failure_keeps_what_was_rewritten_before_it() {
     let made = Made::of(Event::ToolInputTransform)
         .says(patch(json!({ "a": 1 })))
         .fails()
+        .but(|entry| entry.definition.on_error = Some(OnError::Warn))
         .hook(|input| async move {
             assert_eq!(input.tool.unwrap().input["a"], 1);
             Ok(patch(json!({ "b": 2 })))

@@ -179,11 +179,14 @@ fn every_other_file_is_ours_unless_somebody_says_so() {
         assert_eq!(read.entries[0].event, Event::Stop, "{name}");
     }
     let path = files.write("mine.json", CLAUDE);
-    let (_, problems) = read(&path);
-    assert!(codes(&problems).contains(&"unknown-event"));
     let mut problems = Vec::new();
-    let claude = source::read_file(&path, Some(Dialect::Claude), &builtins(), &mut problems);
-    assert_eq!(claude.entries.len(), 5);
+    let ours = source::read_file(
+        &path,
+        Some(Dialect::DockerAgent),
+        &builtins(),
+        &mut problems,
+    );
+    assert!(ours.entries.is_empty() && codes(&problems).contains(&"unknown-key"));
     let named = files.write(
         "named.yaml",
         "dialect: claude\nhooks:\n  Stop: [{hooks: [{type: command, command: a}]}]",
@@ -322,54 +325,232 @@ fn comments_in_settings_are_no_part_of_them() {
     assert_eq!(&text[place.start..place.start + place.len], r#""comand""#);
 }
 
-#[test]
-fn a_folder_is_read_in_the_order_of_names_and_a_malformed_file_is_left_out() {
+/// The dialect of all hooks that a text of this name holds.
+fn recognized(name: &str, text: &str) -> Result<Dialect, Vec<Problem>> {
     let files = Files::new();
-    files.write("hooks.d/20-b.yml", "stop: {type: command, command: b}");
-    files.write("hooks.d/10-a.yaml", "stop: {type: command, command: a}");
-    files.write(
-        "hooks.d/30-c.json",
-        r#"{"turn_end": {"type": "command", "command": "c"}}"#,
+    let (read, problems) = read(&files.write(name, text));
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let mut dialects = read.entries.iter().map(|entry| entry.dialect);
+    let first = dialects.next().expect("it has hooks");
+    assert!(dialects.all(|dialect| dialect == first), "{name}");
+    Ok(first)
+}
+
+/// One event with one command.
+fn hook(event: &str, line: &str) -> String {
+    format!(r#""{event}": [{{"hooks": [{{"type": "command", "command": "{line}"}}]}}]"#)
+}
+
+#[test]
+fn settings_are_known_by_what_they_say_wherever_they_are() {
+    let start = hook("SessionStart", "a");
+    let file = |events: &[&str]| {
+        let events: Vec<String> = events.iter().map(|event| hook(event, "a")).collect();
+        format!(
+            r#"{{"permissions": {{"deny": []}}, "hooks": {{{}}}}}"#,
+            events.join(",")
+        )
+    };
+    for (name, text, dialect) in [
+        ("managed-settings.json", CLAUDE.to_owned(), Dialect::Claude),
+        ("settings.json", CLAUDE.to_owned(), Dialect::Claude),
+        (
+            "dotfiles/claude.jsonc.json",
+            file(&["SessionStart", "Stop"]),
+            Dialect::Claude,
+        ),
+        (
+            "a.json",
+            file(&["FileChanged", "SessionEnd", "Notification"]),
+            Dialect::Claude,
+        ),
+        (
+            "events.json",
+            format!("{{{}, {start}}}", hook("PreToolUse", "a")),
+            Dialect::Claude,
+        ),
+        (
+            "claude.yaml",
+            format!("hooks: {{{}}}", hook("Stop", "a")),
+            Dialect::Claude,
+        ),
+        (
+            "start.json",
+            format!(r#"{{"hooks": {{{start}}}}}"#),
+            Dialect::Claude,
+        ),
+        (
+            "gemini.json",
+            file(&["BeforeTool", "SessionStart"]),
+            Dialect::Gemini,
+        ),
+        (
+            "hooks.json",
+            file(&["SessionStart", "AfterModel", "Notification"]),
+            Dialect::Gemini,
+        ),
+        (
+            "start.json",
+            format!(
+                r#"{{"hooks": {{{}}}}}"#,
+                hook("SessionStart", "$GEMINI_PROJECT_DIR/a")
+            ),
+            Dialect::Gemini,
+        ),
+        (
+            "start.json",
+            format!(
+                r#"{{"hooks": {{{}}}}}"#,
+                hook("SessionStart", "$CLAUDE_PROJECT_DIR/a")
+            ),
+            Dialect::Claude,
+        ),
+        (
+            "hooks.json",
+            format!(
+                r#"{{"features": {{"hooks": true}}, "hooks": {{{start}, {}}}}}"#,
+                hook("Stop", "a")
+            ),
+            Dialect::Codex,
+        ),
+        (
+            "codex.toml",
+            "[[hooks.Stop]]\n[[hooks.Stop.hooks]]\ntype = 'command'\ncommand = 'a'\n".to_owned(),
+            Dialect::Codex,
+        ),
+        (
+            "ours.json",
+            r#"{"hooks": {"stop": {"type": "command", "command": "a"}}}"#.to_owned(),
+            Dialect::DockerAgent,
+        ),
+        // What a file says of its dialect counts.
+        (
+            "named.yaml",
+            format!("dialect: codex\nhooks: {{{}}}", hook("Stop", "a")),
+            Dialect::Codex,
+        ),
+    ] {
+        assert_eq!(recognized(name, &text), Ok(dialect), "{name}: {text}");
+    }
+    let schema =
+        r#"{"$schema": "https://json.schemastore.org/claude-code-settings.json", "model": "opus"}"#;
+    let files = Files::new();
+    let (none, problems) = read(&files.write("settings.json", schema));
+    assert_eq!((none.entries.len(), codes(&problems)), (0, vec![]));
+}
+
+#[test]
+fn a_named_dialect_counts_more_than_the_content() {
+    let files = Files::new();
+    let path = files.write(
+        "a.json",
+        &format!(r#"{{"hooks": {{{}}}}}"#, hook("SessionStart", "a")),
     );
-    files.write("hooks.d/15-broken.yaml", "stop: [");
-    files.write(
-        "hooks.d/16-half.yaml",
-        "stop:\n  - {type: command, command: x}\n  - {type: nothing}",
+    for dialect in [Dialect::Claude, Dialect::Codex, Dialect::Gemini] {
+        let mut problems = Vec::new();
+        let read = source::read_file(&path, Some(dialect), &builtins(), &mut problems);
+        assert_eq!((read.entries[0].dialect, problems), (dialect, vec![]));
+    }
+}
+
+/// Whatever is guessed, a guard would be lost.
+#[test]
+fn a_file_of_which_it_cannot_be_told_whose_it_is_is_wrong() {
+    let both = format!(
+        r#"{{"hooks": {{{}, {}}}}}"#,
+        hook("PreToolUse", "a"),
+        hook("BeforeTool", "a")
     );
-    files.write("hooks.d/readme.txt", "stop: {type: command, command: d}");
-    files.write("hooks.d/more/40.yaml", "stop: {type: command, command: e}");
-    let read = source::read_directory(&files.0.path().join("hooks.d"), &builtins());
-    let lines: Vec<_> = read
-        .entries
-        .iter()
-        .map(|entry| entry.definition.title())
-        .collect();
-    assert_eq!(lines, ["a", "b", "c"]);
-    let left_out: Vec<&str> = read
-        .warnings
-        .iter()
-        .filter(|warning| warning.code == "left-out")
-        .map(|warning| warning.message.as_str())
-        .collect();
-    assert_eq!(left_out.len(), 2);
-    assert!(left_out[0].contains("15-broken.yaml") && left_out[1].contains("16-half.yaml"));
+    let problems = recognized("hooks.json", &both).unwrap_err();
+    assert_eq!(codes(&problems), ["ambiguous-dialect"]);
     assert!(
-        read.warnings
-            .iter()
-            .any(|warning| warning.code == "yaml-syntax")
+        problems[0].to_string().contains("--dialect"),
+        "{}",
+        problems[0]
+    );
+    let mixed = format!(
+        "hooks: {{{}, {}}}",
+        hook("pre_tool_use", "a"),
+        hook("PreToolUse", "a")
+    );
+    let problems = recognized("mixed.yaml", &mixed).unwrap_err();
+    assert_eq!(codes(&problems), ["unknown-event"]);
+}
+
+#[test]
+fn a_slip_of_the_keyboard_in_settings_of_others_is_wrong_too() {
+    for (name, event) in [
+        (".claude/settings.json", "PreToolUsee"),
+        (".claude/settings.json", "preToolUse"),
+        (".claude/settings.json", "PreTooluse"),
+        ("settings.json", "PreTolUse"),
+        (".codex/hooks.json", "UserPromptSubmt"),
+        (".gemini/settings.json", "BeforTool"),
+    ] {
+        let text = format!(
+            r#"{{"hooks": {{{}, {}}}}}"#,
+            hook("SessionStart", "a"),
+            hook(event, "a")
+        );
+        let problems = recognized(name, &text).unwrap_err();
+        assert_eq!(codes(&problems), ["unknown-event"], "{event}");
+        assert!(
+            problems[0].to_string().contains("did you mean"),
+            "{}",
+            problems[0]
+        );
+    }
+    let text = format!(r#"{{"Hooks": {{{}}}}}"#, hook("SessionStart", "a"));
+    let problems = recognized(".claude/settings.json", &text).unwrap_err();
+    assert_eq!(codes(&problems), ["unknown-key"]);
+    // What comes near to nothing may be new there.
+    let text = format!(
+        r#"{{"hooks": {{{}, {}}}}}"#,
+        hook("Stop", "a"),
+        hook("AfterLunch", "a")
+    );
+    assert_eq!(
+        recognized(".claude/settings.json", &text),
+        Ok(Dialect::Claude)
     );
 }
 
 #[test]
-fn a_folder_that_is_not_there_holds_nothing() {
+fn the_files_of_a_folder_come_in_the_order_of_their_names() {
     let files = Files::new();
-    let read = source::read_directory(&files.0.path().join("hooks.d"), &builtins());
-    assert!(read.entries.is_empty() && read.warnings.is_empty());
-    let file = files.write("file", "");
+    for name in [
+        "20-b.yml",
+        "10-a.yaml",
+        "30-c.json",
+        "readme.txt",
+        "more/40.yaml",
+    ] {
+        files.write(&format!("hooks.d/{name}"), "");
+    }
+    let folder = files.0.path().join("hooks.d");
+    let names = || {
+        let found = source::files_of(&folder).unwrap();
+        let names = found
+            .iter()
+            .map(|path| path.file_name().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(names(), ["10-a.yaml", "20-b.yml", "30-c.json"]);
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("gone.yaml", folder.join("15-link.yaml")).unwrap();
+        assert_eq!(names()[1], "15-link.yaml");
+        let (_, problems) = read(&folder.join("15-link.yaml"));
+        assert_eq!(codes(&problems), ["unreadable-file"]);
+    }
     assert_eq!(
-        codes(&source::read_directory(&file, &builtins()).warnings),
-        ["unreadable-file"]
+        source::files_of(&files.0.path().join("none")),
+        Ok(Vec::new())
     );
+    let file = files.write("file", "");
+    assert_eq!(source::files_of(&file).unwrap_err().code, "unreadable-file");
 }
 
 #[test]

@@ -51,6 +51,32 @@ fn the_dialects_of_the_examples_deny_in_their_projects() {
     }
 }
 
+/// Settings that were moved, and settings of an administrator.
+#[test]
+fn settings_are_known_by_what_they_say_and_a_named_dialect_counts_more() {
+    for (dialect, from) in [
+        ("claude", ".claude/settings.json"),
+        ("codex", ".codex/hooks.json"),
+        ("gemini", ".gemini/settings.json"),
+    ] {
+        let home = project(dialect);
+        std::fs::rename(home.join(from), home.join("managed-settings.json")).unwrap();
+        let hooks = ["--hooks", "managed-settings.json"];
+        let named = [&hooks[..], &["--dialect", dialect]].concat();
+        for arguments in [&hooks[..], &named] {
+            let ran = home.try_hooks("pre_tool_use", arguments, RM).ok();
+            assert!(ran.stdout.contains("pre_tool_use: deny: "), "{ran}");
+        }
+        let wrong = [&hooks[..], &["--dialect", "docker-agent"]].concat();
+        let ran = home.try_hooks("pre_tool_use", &wrong, RM).fails(2);
+        assert!(ran.stderr.contains("there is no event"), "{ran}");
+    }
+    let ran = Home::new()
+        .try_hooks("stop", &["--dialect", "cloud"], "{}")
+        .fails(2);
+    assert!(ran.stderr.contains("there is no dialect"), "{ran}");
+}
+
 #[test]
 fn the_hooks_of_an_agent_are_tried() {
     let home = Home::new();

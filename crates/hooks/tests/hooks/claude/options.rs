@@ -88,6 +88,69 @@ async fn an_async_hook_is_not_waited_for_and_its_words_come_with_the_next_turn()
     assert_eq!(next(&project, &hooks).await, (vec![], vec![]), "told once");
 }
 
+/// A hook may say only once it runs that nobody should wait for it.
+#[tokio::test]
+async fn a_hook_whose_first_line_is_async_runs_on_and_its_later_line_is_told() {
+    for (event, said, expected) in [
+        (
+            "PreToolUse",
+            r#"{"systemMessage": "tests passed", "decision": "block", "reason": "unheard", "continue": false}"#,
+            "tests passed",
+        ),
+        (
+            "Stop",
+            r#"{"hookSpecificOutput": {"hookEventName": "Stop", "additionalContext": "3 tests fail"}}"#,
+            "3 tests fail",
+        ),
+    ] {
+        let project = Project::new();
+        let line = format!(
+            "echo '{{\"async\":true,\"asyncTimeout\":30000}}'
+            while [ ! -e go ]; do sleep 0.01; done
+            echo working; echo '{said}'"
+        );
+        let hooks = project.hooks(&json!({event: hook(&line, json!({"timeout": 20}))}));
+        let begun = Instant::now();
+        let input = match event {
+            "Stop" => project.input(Event::Stop),
+            _ => project.calling(Event::PreToolUse, "shell", &json!({"command": "ls"})),
+        };
+        let verdict = hooks.fire(input).await;
+        assert!(begun.elapsed() < Duration::from_secs(15), "nobody waits");
+        let (decision, goes_on) = (verdict.decision, verdict.goes_on);
+        assert_eq!((decision, goes_on, verdict.messages), (None, None, vec![]));
+        assert_eq!(next(&project, &hooks).await, (vec![], vec![]));
+        project.write("go", "");
+        let context = told(&project, &hooks).await;
+        assert_eq!(context, (vec![expected.to_owned()], vec![]));
+        assert_eq!(next(&project, &hooks).await, (vec![], vec![]), "told once");
+    }
+}
+
+#[tokio::test]
+async fn a_quick_hook_whose_first_line_is_async_decides_nothing() {
+    let project = Project::new();
+    let line = r#"printf '{"async":true}\n{"systemMessage":"quick","decision":"block"}'"#;
+    let hooks = project.hooks(&json!({"PreToolUse": hook(line, json!({}))}));
+    let verdict = project.shell(&hooks, "ls").await;
+    assert_eq!((verdict.decision, verdict.messages), (None, vec![]));
+    let said = (vec!["quick".to_owned()], vec![]);
+    assert_eq!(told(&project, &hooks).await, said);
+}
+
+#[tokio::test]
+async fn a_hook_that_runs_on_for_too_long_is_ended_and_told_of() {
+    let project = Project::new();
+    let line = r#"echo '{"async":true,"asyncTimeout":100}'; echo $$ > group; exec sleep 1000"#;
+    let hooks = project.hooks(&json!({"PreToolUse": hook(line, json!({}))}));
+    project.shell(&hooks, "ls").await;
+    let (context, messages) = told(&project, &hooks).await;
+    assert_eq!(context, [""; 0]);
+    assert!(messages[0].contains("within 100ms"), "{messages:?}");
+    let group = project.bench.read("group").trim().to_owned();
+    crate::bench::until_gone(&[group]).await;
+}
+
 #[tokio::test]
 async fn what_an_async_rewake_hook_blocks_with_is_told() {
     for (option, expected) in [

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cachalot_hooks::{Dialect, Event, source};
+use cachalot_hooks::{Dialect, Event};
 use serde_json::json;
 
 use super::Project;
@@ -58,10 +58,61 @@ async fn a_plugin_is_put_in_also_where_a_shell_would_not_expand_it() {
 #[test]
 fn a_hooks_json_is_a_plugins_only_beside_its_manifest() {
     let project = plugin("plugin");
-    let file = project.write("plugin/hooks/hooks.json", "{}");
-    assert_eq!(source::dialect_of(&file), Dialect::Claude);
-    let own = project.write("mine/hooks/hooks.json", "{\"stop\": []}");
-    assert_eq!(source::dialect_of(&own), Dialect::DockerAgent);
+    let text = json!({"hooks": {"SessionStart": super::command("${CLAUDE_PLUGIN_ROOT}/x.sh")}});
+    let root = |path: &str| {
+        let (read, problems) = project.read(path, &text.to_string());
+        assert_eq!(problems, []);
+        assert_eq!(read.entries[0].dialect, Dialect::Claude);
+        read.entries[0]
+            .definition
+            .env
+            .contains_key("CLAUDE_PLUGIN_ROOT")
+    };
+    assert!(root("plugin/hooks/hooks.json"));
+    assert!(!root("mine/hooks/hooks.json"));
+}
+
+#[tokio::test]
+async fn an_extension_of_gemini_knows_where_it_is() {
+    let project = plugin("plugin");
+    for folder in ["extension", "an extension of $mine"] {
+        project.write(&format!("{folder}/gemini-extension.json"), "{}");
+        let line = r#"echo "${extensionPath}${/}guard.sh ${workspacePath}" >&2; exit 2"#;
+        let events = json!({"BeforeTool": super::command(line)});
+        let hooks = project.hooks_of(&format!("{folder}/hooks/hooks.json"), &events);
+        let verdict = project.shell(&hooks, "ls").await;
+        let root = project.bench.root();
+        let told = format!(
+            "{}/guard.sh {}",
+            root.join(folder).display(),
+            root.display()
+        );
+        assert_eq!(verdict.denial(), Some(told.as_str()));
+    }
+}
+
+/// A folder may be both: each runtime then reads its own manifest and the same hooks.
+#[test]
+fn what_is_a_plugin_and_an_extension_is_known_by_its_events() {
+    let project = plugin("both");
+    project.write("both/gemini-extension.json", "{}");
+    for (event, dialect) in [
+        ("PreToolUse", Dialect::Claude),
+        ("BeforeTool", Dialect::Gemini),
+    ] {
+        let text =
+            json!({"hooks": {event: super::command("x"), "SessionStart": super::command("y")}});
+        let (read, problems) = project.read("both/hooks/hooks.json", &text.to_string());
+        assert_eq!(problems, []);
+        assert!(read.entries.iter().all(|entry| entry.dialect == dialect));
+    }
+    let mixed =
+        json!({"hooks": {"PreToolUse": super::command("x"), "BeforeTool": super::command("y")}});
+    let (read, problems) = project.read("both/hooks/hooks.json", &mixed.to_string());
+    assert_eq!(
+        (read.entries.len(), problems[0].code),
+        (0, "ambiguous-dialect")
+    );
 }
 
 #[test]

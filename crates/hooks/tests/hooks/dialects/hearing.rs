@@ -341,6 +341,24 @@ fn whoever_ends_a_stop_does_not_want_it_to_go_on() {
 }
 
 #[test]
+fn whoever_does_not_continue_ends_the_turn_in_the_words_of_others() {
+    let enough = r#"{"continue": false, "stopReason": "enough"}"#;
+    for dialect in Dialect::ALL {
+        let ends = (dialect != Dialect::DockerAgent).then_some("enough");
+        let call = tool(Event::PreToolUse, "shell", json!({}));
+        let output = said(dialect, &call, enough).unwrap();
+        assert_eq!(output.ends_turn.as_deref(), ends, "{dialect}");
+        assert_eq!(output.block.as_deref(), Some("enough"), "{dialect}");
+        let answer = Input {
+            event: Event::AfterLlmCall,
+            ..Input::default()
+        };
+        let output = said(dialect, &answer, enough).unwrap();
+        assert_eq!(output.ends_turn.as_deref(), ends, "{dialect}");
+    }
+}
+
+#[test]
 fn claude_code_goes_on_with_what_a_stop_hook_adds() {
     let stop = Input {
         event: Event::Stop,

@@ -201,7 +201,7 @@ fn tools_are_matched_by_our_name_and_by_theirs() {
         (Dialect::Claude, "Bash", "shell"),
         (Dialect::Claude, "shell", "shell"),
         (Dialect::Claude, "Edit|Write", "edit_file"),
-        (Dialect::Claude, "Edit|Write", "apply_patch"),
+        (Dialect::Codex, "Edit|Write", "apply_patch"),
         (Dialect::Claude, "Read", "read_file"),
         (Dialect::Claude, "Task", "transfer_task"),
         (Dialect::Claude, "WebFetch", "web_fetch"),

@@ -1,0 +1,217 @@
+//! Calls that write files, as write guards of other runtimes know them: each file by itself, in
+//! `file_path`.
+//!
+//! Claude Code and Gemini CLI write files with tools that name one file each (`Edit`, `Write`,
+//! `replace`, `write_file`). Our `apply_patch`, the tools for skills and tools of servers that declare
+//! which files they write are told as such writes, one for each file. Codex has `apply_patch` itself:
+//! other writes are told as a patch of one file.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use cachalot_operation::Touches;
+use serde_json::{Map, Value};
+
+use crate::definition::Entry;
+use crate::input::{Input, ToolUse};
+use crate::output::{Decision, Fault, Output};
+use crate::{Dialect, Matcher};
+
+/// The tool that writes several files at once.
+const PATCH: &str = "apply_patch";
+
+/// Our tools whose one file every dialect knows by its own name.
+const PLAIN: [&str; 2] = ["edit_file", "write_file"];
+
+/// Returns the calls that a hook is told in place of one: as it is, or a write for each file. Empty if
+/// the hook is not for it.
+pub(super) fn views<'a>(entry: &Entry, tool: &'a ToolUse, input: &Input) -> Vec<Cow<'a, ToolUse>> {
+    let condition = entry.definition.condition.as_ref();
+    let fits = |tool: &ToolUse| {
+        entry.dialect.matches(&entry.matcher, tool)
+            && condition.is_none_or(|rule| rule.applies(entry.dialect, tool, input))
+    };
+    let of_files = of_files(entry, tool, &fits);
+    let is_for_all = entry.matcher == Matcher::ALL;
+    // There, nobody knows it by that name.
+    let is_hidden = is_for_all && is_patch(tool) && !of_files.is_empty();
+    let mut views = Vec::with_capacity(1);
+    if !is_hidden && fits(tool) {
+        views.push(Cow::Borrowed(tool));
+    }
+    // Whoever is told of all calls knows tools of servers as what they are.
+    if !(is_for_all && tool.mcp.is_some()) {
+        views.extend(of_files.into_iter().map(Cow::Owned));
+    }
+    if views.is_empty() && is_patch(tool) && tool.touches.writes.is_empty() {
+        // What is no patch names no files. A guard of writes is told all the same.
+        let is_guarded = PLAIN.iter().any(|name| fits(&named(name)));
+        views.extend(is_guarded.then_some(Cow::Borrowed(tool)));
+    }
+    views
+}
+
+/// Whether a hook may be for what a tool of this name writes.
+pub(super) fn may_guard(entry: &Entry) -> bool {
+    let is_one = |name: &&str| entry.dialect.matches(&entry.matcher, &named(name));
+    entry.dialect != Dialect::DockerAgent && PLAIN.iter().chain([&PATCH]).any(|name| is_one(&name))
+}
+
+/// A write for each file that the hook is for.
+fn of_files(entry: &Entry, tool: &ToolUse, fits: &impl Fn(&ToolUse) -> bool) -> Vec<ToolUse> {
+    let is_plain = tool.mcp.is_none() && PLAIN.contains(&tool.name.as_str());
+    let own = match entry.dialect {
+        Dialect::DockerAgent => true,
+        Dialect::Codex => is_patch(tool),
+        Dialect::Claude | Dialect::Gemini => false,
+    };
+    if own || is_plain {
+        return Vec::new();
+    }
+    let written = written(tool);
+    let paths = tool.touches.writes.iter();
+    let write = |path: &std::path::PathBuf| {
+        let mut candidates = candidates(entry.dialect, tool, path, &written).into_iter();
+        candidates.find(|candidate| fits(candidate))
+    };
+    paths.filter_map(write).collect()
+}
+
+/// The write of a file, by each tool that could have made it.
+fn candidates(dialect: Dialect, tool: &ToolUse, path: &Path, written: &str) -> Vec<ToolUse> {
+    let path_text = path.to_string_lossy();
+    let write = |name: &str, arguments: &[(&str, &str)]| {
+        let arguments = arguments.iter();
+        let input = arguments.map(|(name, value)| ((*name).to_owned(), Value::from(*value)));
+        ToolUse {
+            name: name.to_owned(),
+            id: tool.id.clone(),
+            category: tool.category.clone(),
+            mcp: None,
+            read_only: false,
+            input: input.collect(),
+            touches: Touches::writing([path]),
+        }
+    };
+    if dialect == Dialect::Codex {
+        let patch = format!("*** Begin Patch\n*** Update File: {path_text}\n*** End Patch");
+        return vec![write(
+            PATCH,
+            &[("patch", &patch), ("file_path", &path_text)],
+        )];
+    }
+    let edit = write(
+        "edit_file",
+        &[
+            ("path", &path_text),
+            ("old_text", ""),
+            ("new_text", written),
+        ],
+    );
+    let whole = write("write_file", &[("path", &path_text), ("content", written)]);
+    match is_patch(tool) {
+        true => vec![edit, whole],
+        false => vec![whole, edit],
+    }
+}
+
+/// The text that a call writes, for guards that look at it: of a patch all of it.
+fn written(tool: &ToolUse) -> String {
+    let text = |key: &str| tool.input.get(key).and_then(Value::as_str);
+    let known = ["patch", "content", "text"].into_iter().find_map(text);
+    known.map_or_else(
+        || Value::Object(tool.input.clone()).to_string(),
+        str::to_owned,
+    )
+}
+
+fn is_patch(tool: &ToolUse) -> bool {
+    tool.mcp.is_none() && tool.name == PATCH
+}
+
+fn named(name: &str) -> ToolUse {
+    ToolUse {
+        name: name.to_owned(),
+        input: Map::new(),
+        ..ToolUse::default()
+    }
+}
+
+/// Makes one output of what a hook says of several writes: one denial denies the call.
+///
+/// # Errors
+/// It failed on one of them, and denied none.
+pub(super) fn together(
+    said: impl IntoIterator<Item = (bool, Result<Output, Fault>)>,
+) -> Result<Output, Fault> {
+    let mut all = Output::default();
+    let mut failed: Option<Fault> = None;
+    let mut allows_all = true;
+    for (is_of_file, said) in said {
+        match said {
+            Ok(output) => {
+                allows_all &= output.permission.is_some();
+                add(&mut all, output, is_of_file);
+            }
+            Err(fault) => {
+                allows_all = false;
+                all.spent += fault.spent;
+                failed.get_or_insert(fault);
+            }
+        }
+    }
+    // One write that may be made does not allow the others.
+    all.permission = (all.permission).filter(|(is, _)| allows_all || *is > Decision::Allow);
+    let denies = all.block.is_some() || matches!(all.permission, Some((Decision::Deny, _)));
+    match failed {
+        Some(fault) if denies => {
+            join(&mut all.system_message, Some(fault.message));
+            Ok(all)
+        }
+        Some(fault) => Err(Fault {
+            spent: all.spent,
+            ..fault
+        }),
+        None => Ok(all),
+    }
+}
+
+fn add(all: &mut Output, output: Output, is_of_file: bool) {
+    let rewrites = output.updated_input.is_some() || !output.removed_input.is_empty();
+    let block = match is_of_file && rewrites {
+        true => output.block.or(Some(
+            "a hook rewrote one write of a call that writes several files or writes them in another way, which cannot be done here; the call is denied".to_owned(),
+        )),
+        false => output.block,
+    };
+    all.block = all.block.take().or(block);
+    all.ends_turn = all.ends_turn.take().or(output.ends_turn);
+    let strength = |said: &Option<(Decision, Option<String>)>| said.as_ref().map(|(is, _)| *is);
+    if strength(&output.permission) > strength(&all.permission) {
+        all.permission = output.permission;
+    }
+    join(&mut all.system_message, output.system_message);
+    join(&mut all.additional_context, output.additional_context);
+    if !is_of_file {
+        all.updated_input = output.updated_input;
+        all.removed_input = output.removed_input;
+    }
+    all.updated_tool_response = output
+        .updated_tool_response
+        .or(all.updated_tool_response.take());
+    all.metadata.extend(output.metadata);
+    all.spent += output.spent;
+}
+
+/// Adds a line, once.
+fn join(to: &mut Option<String>, line: Option<String>) {
+    let Some(line) = line else { return };
+    match to {
+        Some(text) if text.lines().any(|known| known == line) => {}
+        Some(text) => {
+            text.push('\n');
+            text.push_str(&line);
+        }
+        None => *to = Some(line),
+    }
+}
