@@ -16,10 +16,16 @@ pub(crate) enum FirstLine {
     RunsOn { limit: Option<Duration> },
 }
 
+/// The longest first line that can say so, in bytes. Longer ones are output like any other.
+const LONGEST: usize = 4_096;
+
 impl FirstLine {
     /// Reads the first line of a stdout that may still grow. A whole object needs no line end behind it.
     pub(crate) fn of(stdout: &[u8]) -> Self {
         let (line, is_whole) = split(stdout);
+        if line.len() > LONGEST {
+            return Self::Other;
+        }
         match (line.first(), serde_json::from_slice::<Value>(line)) {
             (None, _) => Self::Incomplete,
             (Some(b'{'), Ok(said)) => match said["async"] == true {
@@ -88,6 +94,10 @@ mod tests {
             ("{\"decision\":\"block\"}", FirstLine::Other),
             ("{\n", FirstLine::Other),
             ("working\n{\"async\":true}", FirstLine::Other),
+            (
+                format!("{{\"a\": \"{}", "x".repeat(5_000)).as_str(),
+                FirstLine::Other,
+            ),
         ] {
             assert_eq!(FirstLine::of(stdout.as_bytes()), expected, "{stdout:?}");
         }
