@@ -71,7 +71,7 @@ impl Project {
 }
 
 /// One line for each event, written at once.
-const NOTE: &str = "told=$(cat); echo \"$told\" >> noted";
+const NOTE: &str = "told=$(cat); printf '%s\\n' \"$told\" >> noted";
 
 fn names(noted: &[Value]) -> Vec<&str> {
     noted
@@ -151,7 +151,10 @@ async fn a_call_is_allowed_if_all_of_its_files_are() {
     let allows = r#"echo '{"hookSpecificOutput": {"permissionDecision": "allow"}}'"#;
     for (line, allowed) in [
         (allows.to_owned(), true),
-        (format!("if grep -q src/; then {allows}; fi"), false),
+        (
+            format!(r#"if grep -q '"file_path":"[^"]*/src/'; then {allows}; fi"#),
+            false,
+        ),
     ] {
         let project = Project::new();
         let hooks = project.guarding(Dialect::Claude, "PreToolUse", "Edit", &line);
