@@ -145,7 +145,12 @@ fn check_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<(), Error
 /// A lease is for its own key, and a record and its names must fit.
 fn check_put(space: &str, record: &Record, under: Option<&Lease>) -> Result<(), Error> {
     check_names([space, record.key.as_str()])?;
-    check_names(record.labels.iter().flat_map(|label| [&*label.name, &*label.value]))?;
+    check_names(
+        record
+            .labels
+            .iter()
+            .flat_map(|label| [&*label.name, &*label.value]),
+    )?;
     if under.is_some_and(|lease| lease.space != space || lease.key != record.key) {
         return Err(Error::new(
             ErrorKind::Unsupported,
@@ -173,18 +178,14 @@ impl Memory for JournalMemory {
         key: &'a str,
         counters: &'a [&'a str],
     ) -> Answer<'a, Found> {
-        Answer::Now(Ok(self
-            .kept()
-            .space(space)
-            .found(key, counters, self.clock.now())))
+        Answer::Now(Ok(self.kept().space(space).found(
+            key,
+            counters,
+            self.clock.now(),
+        )))
     }
 
-    fn enter<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        enter: Enter<'a>,
-    ) -> Answer<'a, Entered> {
+    fn enter<'a>(&'a self, space: &'a str, key: &'a str, enter: Enter<'a>) -> Answer<'a, Entered> {
         let now = self.clock.now();
         let mut kept = self.kept();
         let place = kept.space(space);
@@ -250,9 +251,7 @@ impl Memory for JournalMemory {
         // Reservations die with the process, and with it everybody who could present a lease.
         let now = self.clock.now();
         let mut kept = self.kept();
-        Answer::Now(Ok(kept
-            .space(space)
-            .reserve(space, key, labels, hold, now)))
+        Answer::Now(Ok(kept.space(space).reserve(space, key, labels, hold, now)))
     }
 
     fn renew<'a>(&'a self, lease: &'a Lease, hold: Duration) -> Answer<'a, bool> {
@@ -316,7 +315,8 @@ impl Memory for JournalMemory {
             kept.space(space).remove(&keys);
         }
         if revokes {
-            if let Err(error) = self.count(&mut kept, space, vec![(counter::ERASED.into(), raised)]) {
+            if let Err(error) = self.count(&mut kept, space, vec![(counter::ERASED.into(), raised)])
+            {
                 return Answer::Now(Err(error));
             }
             kept.space(space).revoke(filter);
@@ -324,11 +324,7 @@ impl Memory for JournalMemory {
         Answer::Now(Ok(found))
     }
 
-    fn add<'a>(
-        &'a self,
-        space: &'a str,
-        additions: &'a [(&'a str, u64)],
-    ) -> Answer<'a, Vec<u64>> {
+    fn add<'a>(&'a self, space: &'a str, additions: &'a [(&'a str, u64)]) -> Answer<'a, Vec<u64>> {
         if let Err(error) = check_names(additions.iter().map(|(name, _)| *name)) {
             return Answer::Now(Err(error));
         }

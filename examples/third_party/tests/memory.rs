@@ -52,7 +52,11 @@ async fn everything_is_there_again_after_opening() {
             .await
             .unwrap();
     }
-    memory.add(space::USER, &[("counter", 1)]).settle().await.unwrap();
+    memory
+        .add(space::USER, &[("counter", 1)])
+        .settle()
+        .await
+        .unwrap();
     memory
         .erase(
             space::USER,

@@ -13,8 +13,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum Line {
-    Put { space: String, record: Written },
-    Erase { space: String, keys: Vec<String> },
+    Put {
+        space: String,
+        record: Written,
+    },
+    Erase {
+        space: String,
+        keys: Vec<String>,
+    },
     /// New values of counters.
     Count {
         space: String,

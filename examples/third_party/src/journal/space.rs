@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use cachalot_core::Millis;
 use cachalot_memory::{
-    Batch, Filter, Found, Label, Lease, Match, Order, Page, Record, Reserved, Usage, Values, counter,
+    Batch, Filter, Found, Label, Lease, Match, Order, Page, Record, Reserved, Usage, Values,
+    counter,
 };
 
 #[derive(Default)]
@@ -98,9 +99,8 @@ impl Space {
         after: Option<&str>,
         limit: u32,
     ) -> Vec<(String, u64)> {
-        let listed = |name: &str| {
-            name.starts_with(prefix) && after.is_none_or(|after| name > after)
-        };
+        let listed =
+            |name: &str| name.starts_with(prefix) && after.is_none_or(|after| name > after);
         self.counters
             .iter()
             .filter(|(name, _)| listed(name))
