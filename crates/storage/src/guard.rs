@@ -21,6 +21,75 @@ pub(crate) struct Refusal {
     what: &'static str,
 }
 
+/// A redirect to a host that is not in a list of [`AllowedHosts`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not among the allowed hosts")]
+pub(crate) struct Elsewhere(pub(crate) String);
+
+/// An exhaustive list of hosts: host names (`*.` in front for all names below one), addresses, and
+/// networks such as `10.0.0.0/8`. Ports do not matter. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct AllowedHosts {
+    list: Arc<AllowList>,
+    /// As they were written: what two lists are compared by.
+    pub(crate) entries: Arc<[String]>,
+}
+
+impl AllowedHosts {
+    /// Reads a list.
+    ///
+    /// # Errors
+    /// An entry that is neither a host name nor a network.
+    pub fn parse(entries: &[String]) -> Result<Self, Error> {
+        Ok(Self {
+            list: Arc::new(AllowList::parse(entries)?),
+            entries: entries.into(),
+        })
+    }
+
+    /// The host of a URL, and no other; `None` if it has none.
+    #[must_use]
+    pub fn of(url: &Url) -> Option<Self> {
+        Self::parse(&[url.host_str()?.to_owned()]).ok()
+    }
+
+    /// The entries that are no names: addresses, networks, and `localhost`.
+    pub fn addresses(&self) -> impl Iterator<Item = String> {
+        let is_address =
+            |entry: &&String| Network::parse(entry.trim()).is_some() || entry.trim() == "localhost";
+        self.entries.iter().filter(is_address).cloned()
+    }
+
+    /// Whether the host of a URL is in the list. A name is not resolved: networks are for hosts that
+    /// are written as addresses.
+    #[must_use]
+    pub fn allows(&self, url: &Url) -> bool {
+        let Some(host) = url.host_str() else {
+            return false;
+        };
+        match bare(host).parse::<IpAddr>() {
+            Ok(address) => {
+                let mut networks = self.list.networks.iter();
+                networks.any(|network| network.contains(address))
+            }
+            Err(_) => self.list.names(host),
+        }
+    }
+}
+
+impl PartialEq for AllowedHosts {
+    fn eq(&self, other: &Self) -> bool {
+        self.entries == other.entries
+    }
+}
+
+impl Eq for AllowedHosts {}
+
+/// A host without the brackets of an IPv6 address.
+fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
 /// What the guard lets through although it is private.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AllowList {
@@ -95,8 +164,7 @@ impl AllowList {
         let Some(host) = url.host_str() else {
             return Ok(());
         };
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        match bare.parse::<IpAddr>() {
+        match bare(host).parse::<IpAddr>() {
             Ok(address) => self.check(host, [address]),
             Err(_) => Ok(()),
         }
@@ -351,6 +419,34 @@ mod tests {
                 .check("h", [address("127.0.0.1")])
                 .is_ok()
         );
+    }
+
+    #[test]
+    fn a_list_of_hosts_is_exhaustive() {
+        let entries = ["docs.example", "*.corp.example", "10.0.0.0/8", "::1"].map(str::to_owned);
+        let list = AllowedHosts::parse(&entries).unwrap();
+        let allows = |url: &str| list.allows(&Url::parse(url).unwrap());
+        for url in [
+            "https://docs.example/x?y",
+            "http://DOCS.example.:8080/",
+            "https://a.b.corp.example",
+            "http://10.1.2.3/",
+            "http://[::1]:9/",
+        ] {
+            assert!(allows(url), "{url}");
+        }
+        for url in [
+            "https://evil.example/docs.example",
+            "https://docs.example@evil.example/",
+            "https://docs.example.evil.example/",
+            "https://corp.example/",
+            "http://11.0.0.1/",
+            "data:text/plain,x",
+        ] {
+            assert!(!allows(url), "{url}");
+        }
+        let of = AllowedHosts::of(&Url::parse("http://[::1]/").unwrap()).unwrap();
+        assert!(of.allows(&Url::parse("https://[::1]:1/").unwrap()));
     }
 
     #[test]

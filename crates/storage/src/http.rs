@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder, Response, Url, redirect};
 
 use crate::error::{Error, ErrorKind};
-use crate::guard::{AllowList, GuardedResolver, Refusal};
+use crate::guard::{AllowList, AllowedHosts, Elsewhere, GuardedResolver, Refusal};
 use crate::mask::masked;
 use crate::proxy::proxies;
+use crate::tunnel::{self, Broken, Tunnels};
 
 /// How the client behaves. The defaults suit the command line.
 #[derive(Clone)]
@@ -69,18 +70,27 @@ pub struct HttpClient {
 /// It connects to no loopback, private, link-local, unique local, carrier-shared, multicast,
 /// reserved or unspecified address, nor to one that translates to such an address, unless
 /// [`HttpOptions::allow`] says so. Names are judged by what they resolve to, in the resolver of the
-/// connection itself; each redirect is judged again. It uses no proxy, since a proxy resolves names
-/// on its own.
+/// connection itself; each redirect is judged again. A proxy of the environment is asked for a tunnel
+/// to the address that was checked, since it would resolve a name on its own.
 #[derive(Clone)]
 pub struct GuardedClient {
     shared: Arc<Shared>,
 }
 
+/// Derived clients that are kept for reuse. With more, all are made anew.
+const MOST_RESTRICTED: usize = 64;
+
 struct Shared {
     options: HttpOptions,
     allow: Arc<AllowList>,
+    /// The hosts that redirects may lead to; `None`: any.
+    redirects_to: Option<AllowedHosts>,
     open: OnceLock<reqwest::Client>,
     guarded: OnceLock<reqwest::Client>,
+    /// Of [`HttpClient::redirecting_to`] and [`HttpClient::allowing`].
+    restricted: Mutex<Vec<HttpClient>>,
+    /// Of the guarded client.
+    tunnels: Tunnels,
 }
 
 impl fmt::Debug for HttpClient {
@@ -106,15 +116,69 @@ impl HttpClient {
     /// An entry of [`HttpOptions::allow`] that is neither a host nor a network.
     pub fn new(options: HttpOptions) -> Result<Self, Error> {
         let allow = Arc::new(AllowList::parse(&options.allow)?);
+        Ok(Self::with(options, allow, None))
+    }
+
+    fn with(
+        options: HttpOptions,
+        allow: Arc<AllowList>,
+        redirects_to: Option<AllowedHosts>,
+    ) -> Self {
         let shared = Shared {
+            tunnels: Tunnels::new(&options.environment, Arc::clone(&allow)),
             options,
             allow,
+            redirects_to,
             open: OnceLock::new(),
             guarded: OnceLock::new(),
+            restricted: Mutex::default(),
         };
-        Ok(Self {
+        Self {
             shared: Arc::new(shared),
-        })
+        }
+    }
+
+    /// A client with the same options that follows redirects to these hosts only. Clients for the
+    /// same hosts share connections.
+    #[must_use]
+    pub fn redirecting_to(&self, hosts: &AllowedHosts) -> Self {
+        let options = self.shared.options.clone();
+        self.derived(options, Arc::clone(&self.shared.allow), Some(hosts.clone()))
+    }
+
+    /// A client with the same options whose guarded half may also reach these private hosts; see
+    /// [`HttpOptions::allow`]. Clients for the same hosts share connections.
+    ///
+    /// # Errors
+    /// An entry that is neither a host nor a network.
+    pub fn allowing(&self, hosts: &[String]) -> Result<Self, Error> {
+        let mut options = self.shared.options.clone();
+        options.allow.extend(hosts.iter().cloned());
+        let allow = Arc::new(AllowList::parse(&options.allow)?);
+        Ok(self.derived(options, allow, self.shared.redirects_to.clone()))
+    }
+
+    fn derived(
+        &self,
+        options: HttpOptions,
+        allow: Arc<AllowList>,
+        redirects_to: Option<AllowedHosts>,
+    ) -> Self {
+        let kept = &self.shared.restricted;
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |client: &&Self| {
+            client.shared.redirects_to == redirects_to
+                && client.shared.options.allow == options.allow
+        };
+        if let Some(known) = kept.iter().find(same) {
+            return known.clone();
+        }
+        if kept.len() == MOST_RESTRICTED {
+            kept.clear();
+        }
+        let client = Self::with(options, allow, redirects_to);
+        kept.push(client.clone());
+        client
     }
 
     /// The same client for addresses that a model or fetched content chose.
@@ -171,7 +235,58 @@ impl GuardedClient {
         if let Ok(request) = &request {
             self.check(request.url())?;
         }
-        execute(self.shared.client(true)?, request).await
+        let client = self.shared.client(true)?;
+        match request {
+            Ok(request) if self.shared.tunnels.proxy(request.url()).is_some() => {
+                Box::pin(self.send_through_proxy(client, request)).await
+            }
+            request => execute(client, request).await,
+        }
+    }
+
+    async fn send_through_proxy(
+        &self,
+        client: &reqwest::Client,
+        mut request: reqwest::Request,
+    ) -> Result<Response, Error> {
+        let first = request.url().to_string();
+        let unavailable = |url: &Url, what: &str, retry: bool| {
+            let message = format!(
+                "cannot fetch `{}` through the proxy: {what}",
+                masked(url.as_str())
+            );
+            Error::new(ErrorKind::Unavailable, message).retrying(retry)
+        };
+        let options = &self.shared.options;
+        let limit = options.connect_timeout + options.idle_timeout;
+        for _ in 0..=options.redirects {
+            let url = request.url().clone();
+            let Some(proxy) = self.shared.tunnels.proxy(&url) else {
+                return execute(client, Ok(request)).await;
+            };
+            let base = request.try_clone();
+            let sent = self.shared.tunnels.send(request, &proxy);
+            let response = match tokio::time::timeout(limit, sent).await {
+                Ok(Ok(response)) => response,
+                Ok(Err(Broken::Refused(refusal))) => return Err(refused(url.as_str(), &refusal)),
+                Ok(Err(Broken::Failed(what))) => return Err(unavailable(&url, &what, true)),
+                Err(_) => return Err(unavailable(&url, "no answer in time", true)),
+            };
+            let next = base.and_then(|base| tunnel::redirected(&base, &response));
+            let Some(next) = next else {
+                return Ok(response);
+            };
+            web_url(next.url().as_str())?;
+            if let Some(hosts) = &self.shared.redirects_to
+                && !hosts.allows(next.url())
+            {
+                let host = next.url().host_str().unwrap_or_default();
+                return Err(elsewhere(&first, &Elsewhere(host.to_owned())));
+            }
+            self.check(next.url())?;
+            request = next;
+        }
+        Err(unavailable(request.url(), "too many redirects", false))
     }
 
     fn check(&self, url: &Url) -> Result<(), Error> {
@@ -241,26 +356,34 @@ impl Shared {
         if guarded {
             builder = builder
                 .dns_resolver(Arc::new(GuardedResolver(Arc::clone(&self.allow))))
-                .redirect(guarded_redirects(
-                    self.options.redirects,
-                    Arc::clone(&self.allow),
-                ));
+                .redirect(self.redirects(Some(Arc::clone(&self.allow))));
         } else {
-            builder = builder.redirect(redirect::Policy::limited(self.options.redirects));
+            builder = builder.redirect(self.redirects(None));
             for proxy in proxies(&self.options.environment)? {
                 builder = builder.proxy(proxy);
             }
         }
         Ok(builder)
     }
-}
 
-fn guarded_redirects(most: usize, allow: Arc<AllowList>) -> redirect::Policy {
-    let limited = redirect::Policy::limited(most);
-    redirect::Policy::custom(move |attempt| match allow.check_literal(attempt.url()) {
-        Ok(()) => limited.redirect(attempt),
-        Err(refusal) => attempt.error(refusal),
-    })
+    /// Which redirects are followed; with `guard`, not those to private addresses.
+    fn redirects(&self, guard: Option<Arc<AllowList>>) -> redirect::Policy {
+        let limited = redirect::Policy::limited(self.options.redirects);
+        let hosts = self.redirects_to.clone();
+        redirect::Policy::custom(move |attempt| {
+            let url = attempt.url();
+            if let Some(hosts) = &hosts
+                && !hosts.allows(url)
+            {
+                let host = url.host_str().unwrap_or_default().to_owned();
+                return attempt.error(Elsewhere(host));
+            }
+            match guard.as_ref().map(|guard| guard.check_literal(url)) {
+                Some(Err(refusal)) => attempt.error(refusal),
+                Some(Ok(())) | None => limited.redirect(attempt),
+            }
+        })
+    }
 }
 
 async fn execute(
@@ -283,8 +406,11 @@ async fn execute(
 
 /// What went wrong on the way to an answer, or in the middle of it.
 pub(crate) fn fault(url: &str, error: reqwest::Error) -> Error {
-    if let Some(refusal) = refusal_in(&error) {
+    if let Some(refusal) = cause_in::<Refusal>(&error) {
         return refused(url, refusal);
+    }
+    if let Some(host) = cause_in::<Elsewhere>(&error) {
+        return elsewhere(url, host);
     }
     let (kind, retry, message) = diagnosis(&masked(url), &error);
     Error::new(kind, message)
@@ -332,21 +458,31 @@ fn diagnosis(shown: &str, error: &reqwest::Error) -> (ErrorKind, bool, String) {
     (kind, retry, format!("{what} `{shown}`: {reason}; {remedy}"))
 }
 
-fn refused(url: &str, refusal: &Refusal) -> Error {
+fn elsewhere(url: &str, host: &Elsewhere) -> Error {
     Error::new(
         ErrorKind::Refused,
         format!(
-            "refused to fetch `{}`: {refusal}; if that is meant, add the host or its network to the allowed hosts",
+            "refused to follow a redirect of `{}`: {host}; if that is meant, add the host to `allowed_hosts`",
             masked(url)
         ),
     )
 }
 
-fn refusal_in(error: &reqwest::Error) -> Option<&Refusal> {
+fn refused(url: &str, refusal: &Refusal) -> Error {
+    Error::new(
+        ErrorKind::Refused,
+        format!(
+            "refused to fetch `{}`: {refusal}; if that is meant, allow the host or its network (`allow`)",
+            masked(url)
+        ),
+    )
+}
+
+fn cause_in<T: std::error::Error + 'static>(error: &reqwest::Error) -> Option<&T> {
     let mut next = error.source();
     while let Some(cause) = next {
-        if let Some(refusal) = cause.downcast_ref::<Refusal>() {
-            return Some(refusal);
+        if let Some(found) = cause.downcast_ref::<T>() {
+            return Some(found);
         }
         next = cause.source();
     }

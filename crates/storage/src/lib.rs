@@ -19,8 +19,10 @@ mod mask;
 mod proxy;
 mod storage;
 mod transfer;
+mod tunnel;
 
 pub use error::{Error, ErrorKind};
+pub use guard::AllowedHosts;
 pub use hash::{Algorithm, Hashed, Hasher, hash_file};
 pub use http::{GuardedClient, HttpClient, HttpOptions};
 pub use mask::masked;

@@ -1,13 +1,15 @@
 //! The guard, with real connections.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::Path;
 use axum::response::Redirect;
 use axum::routing::get;
 use bytes::Bytes;
-use cachalot_storage::{Error, ErrorKind, HttpClient, HttpOptions, Method, body};
+use cachalot_storage::{AllowedHosts, Error, ErrorKind, HttpClient, HttpOptions, Method, body};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::environment;
 use crate::server::serve;
@@ -60,7 +62,7 @@ async fn this_machine_is_refused_however_it_is_called() {
             .unwrap_err();
         assert_eq!(error.kind, ErrorKind::Refused, "{host}: {error}");
         assert!(!error.worth_retrying());
-        assert!(error.message.contains("allowed hosts"), "{error}");
+        assert!(error.message.contains("(`allow`)"), "{error}");
         assert!(!error.message.contains("hunter2"), "{error}");
     }
     // Not every system knows this spelling; those that do must not get through with it.
@@ -180,6 +182,118 @@ async fn a_proxy_does_not_lead_around_the_guard() {
     let client = HttpClient::new(options).unwrap();
     let error = fetch(&client, "http://localhost:1/").await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Refused, "{error}");
+}
+
+/// A double of a proxy that takes `CONNECT` only: it notes the head of each request, and the beginning
+/// of what comes through the tunnel, which it leads to `server`.
+async fn connect_proxy(server: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let noted: Arc<Mutex<Vec<String>>> = Arc::default();
+    let notes = Arc::clone(&noted);
+    let note = move |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        notes.lock().unwrap().push(text);
+    };
+    tokio::spawn(async move {
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let mut bytes = vec![0; 16_384];
+            let length = client.read(&mut bytes).await.unwrap();
+            note(&bytes[..length]);
+            if !bytes.starts_with(b"CONNECT ") {
+                continue;
+            }
+            client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+            let length = client.read(&mut bytes).await.unwrap();
+            note(&bytes[..length]);
+            let mut server = tokio::net::TcpStream::connect(server).await.unwrap();
+            server.write_all(&bytes[..length]).await.unwrap();
+            let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+        }
+    });
+    (address, noted)
+}
+
+#[tokio::test]
+async fn a_proxy_is_asked_for_the_address_that_was_checked() {
+    let server = server().await;
+    let (proxy, noted) = connect_proxy(server).await;
+    let take = || std::mem::take(&mut *noted.lock().unwrap());
+    let options = HttpOptions {
+        environment: environment(&[
+            ("HTTP_PROXY", &format!("http://me:hunter2@{proxy}")),
+            ("https_proxy", &format!("http://{proxy}")),
+            ("NO_PROXY", "127.0.0.2"),
+        ]),
+        allow: vec!["localhost".to_owned()],
+        ..HttpOptions::default()
+    };
+    let client = HttpClient::new(options).unwrap();
+    let port = server.port();
+    let url = format!("http://localhost:{port}/abc");
+    assert_eq!(fetch(&client, &url).await.unwrap(), "abc");
+    let heads = take();
+    let is_address = |head: &str| {
+        head.starts_with(&format!("CONNECT 127.0.0.1:{port} "))
+            || head.starts_with(&format!("CONNECT [::1]:{port} "))
+    };
+    assert!(is_address(&heads[0]), "{heads:?}");
+    assert!(
+        heads[0].contains("Proxy-Authorization: Basic bWU6aHVudGVyMg=="),
+        "{heads:?}"
+    );
+    assert!(heads[1].starts_with("GET /abc HTTP/1.1\r\n"), "{heads:?}");
+    assert!(
+        heads[1].contains(&format!("host: localhost:{port}\r\n")),
+        "{heads:?}"
+    );
+    assert!(
+        !heads[1].contains("hunter2") && !heads[1].contains("bWU6"),
+        "{heads:?}"
+    );
+
+    // Within TLS, the name is the name.
+    let error = fetch(&client, &format!("https://localhost:{port}/abc")).await;
+    assert_eq!(error.unwrap_err().kind, ErrorKind::Unavailable);
+    let heads = take();
+    assert!(
+        is_address(&heads[0]) && heads[1].contains("localhost"),
+        "{heads:?}"
+    );
+
+    // Redirects are judged again, and go the same way.
+    let hop = |target: &str| format!("http://localhost:{port}/to/{target}");
+    assert_eq!(fetch(&client, &hop(&url)).await.unwrap(), "abc");
+    assert_eq!(take().len(), 4);
+    for target in [
+        format!("http://127.0.0.3:{port}/abc"),
+        "http://169.254.169.254/".to_owned(),
+    ] {
+        let error = fetch(&client, &hop(&target)).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Refused, "{error}");
+        assert_eq!(take().len(), 2);
+    }
+    let hosts = AllowedHosts::parse(&["127.0.0.1".to_owned()]).unwrap();
+    let error = fetch(&client.redirecting_to(&hosts), &hop(&url))
+        .await
+        .unwrap_err();
+    assert!(
+        error
+            .message
+            .contains("`localhost` is not among the allowed hosts"),
+        "{error}"
+    );
+    take();
+
+    // A name that leads to a private address is refused before the proxy hears of it.
+    let plain = HttpClient::new(HttpOptions {
+        environment: environment(&[("HTTP_PROXY", &format!("http://{proxy}"))]),
+        ..HttpOptions::default()
+    });
+    let error = fetch(&plain.unwrap(), &url).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Refused, "{error}");
+    assert_eq!(take(), [""; 0]);
 }
 
 #[test]

@@ -1,0 +1,224 @@
+//! Guarded requests through a proxy.
+//!
+//! A proxy that is given a name resolves it by itself, and could come to another address than the one
+//! that was checked. So it is asked for a tunnel (`CONNECT`) to a checked address, for `http` and
+//! `https` alike. What goes through the tunnel still has the name: in `Host`, and in TLS, where the
+//! certificate is checked for it.
+
+use std::collections::BTreeMap;
+use std::error::Error as StdError;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use http::Uri;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use reqwest::header::{AUTHORIZATION, COOKIE, HeaderValue, LOCATION, USER_AGENT};
+use reqwest::{Body, Method, Request, Response, ResponseBuilderExt as _, Url};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_platform_verifier::ConfigVerifierExt as _;
+use tokio::net::TcpStream;
+use tower_service::Service;
+
+use crate::guard::{AllowList, Refusal};
+
+type Fault = Box<dyn StdError + Send + Sync>;
+
+/// Guarded requests through the proxies of an environment.
+pub(crate) struct Tunnels {
+    matcher: Matcher,
+    allow: Arc<AllowList>,
+    tls: OnceLock<ClientConfig>,
+}
+
+/// Why a guarded request got no answer.
+pub(crate) enum Broken {
+    /// The host is private.
+    Refused(Refusal),
+    /// Anything else, in words.
+    Failed(String),
+}
+
+impl Tunnels {
+    /// Through the proxies that these variables name.
+    pub(crate) fn new(environment: &BTreeMap<String, String>, allow: Arc<AllowList>) -> Self {
+        let find = |name: &str| {
+            let names = [name.to_ascii_lowercase(), name.to_owned()];
+            let mut found = names.iter().filter_map(|name| environment.get(name));
+            found.find(|value| !value.trim().is_empty()).cloned()
+        };
+        // Under CGI, `HTTP_PROXY` is a header that the client of the server sent.
+        let http = match environment.contains_key("REQUEST_METHOD") {
+            true => environment.get("http_proxy").cloned(),
+            false => find("HTTP_PROXY"),
+        };
+        let matcher = Matcher::builder()
+            .all(find("ALL_PROXY").unwrap_or_default())
+            .http(http.unwrap_or_default())
+            .https(find("HTTPS_PROXY").unwrap_or_default())
+            .no(find("NO_PROXY").unwrap_or_default())
+            .build();
+        Self {
+            matcher,
+            allow,
+            tls: OnceLock::new(),
+        }
+    }
+
+    /// The proxy for a URL, if there is one.
+    pub(crate) fn proxy(&self, url: &Url) -> Option<Intercept> {
+        self.matcher.intercept(&url.as_str().parse().ok()?)
+    }
+
+    /// Sends one request through a proxy, and waits for the head of its answer. Redirects are answers.
+    pub(crate) async fn send(
+        &self,
+        request: Request,
+        proxy: &Intercept,
+    ) -> Result<Response, Broken> {
+        let url = request.url().clone();
+        let failed = |error: &dyn StdError| Broken::Failed(error.to_string());
+        let mut request: http::Request<Body> = request
+            .try_into()
+            .map_err(|error: reqwest::Error| failed(&error))?;
+        let agent = HeaderValue::from_static(concat!("cachalot/", env!("CARGO_PKG_VERSION")));
+        request.headers_mut().entry(USER_AGENT).or_insert(agent);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_max_idle_per_host(0)
+            .build::<_, Body>(self.connector(proxy));
+        let answered = client.request(request).await;
+        let response = answered.map_err(|error| match refusal_in(&error) {
+            Some(refusal) => Broken::Refused(refusal.clone()),
+            None => Broken::Failed(deepest(&error)),
+        })?;
+        let (head, body) = response.into_parts();
+        let mut response = http::Response::builder()
+            .status(head.status)
+            .version(head.version)
+            .url(url)
+            .body(Body::wrap(body))
+            .map_err(|error| failed(&error))?;
+        *response.headers_mut() = head.headers;
+        Ok(response.into())
+    }
+
+    fn connector(&self, proxy: &Intercept) -> HttpsConnector<Checked> {
+        let https = || {
+            HttpsConnectorBuilder::new()
+                .with_tls_config(self.tls.get_or_init(tls).clone())
+                .https_or_http()
+                .enable_http1()
+        };
+        let tunnel = Tunnel::new(proxy.uri().clone(), https().build());
+        let tunnel = match proxy.basic_auth() {
+            Some(auth) => tunnel.with_auth(auth.clone()),
+            None => tunnel,
+        };
+        https().wrap_connector(Checked {
+            tunnel,
+            allow: Arc::clone(&self.allow),
+        })
+    }
+}
+
+/// The next request of a redirect; `None` if the answer is none that is followed. Only requests that
+/// read are followed.
+pub(crate) fn redirected(request: &Request, response: &Response) -> Option<Request> {
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    if !reads || !response.status().is_redirection() {
+        return None;
+    }
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    let target = request.url().join(location).ok()?;
+    let mut next = request.try_clone()?;
+    let origin = |url: &Url| {
+        (
+            url.host_str().map(str::to_owned),
+            url.port_or_known_default(),
+        )
+    };
+    if origin(&target) != origin(request.url()) {
+        next.headers_mut().remove(AUTHORIZATION);
+        next.headers_mut().remove(COOKIE);
+    }
+    *next.url_mut() = target;
+    Some(next)
+}
+
+/// A bare container has no certificates; plain HTTP must work there all the same.
+fn tls() -> ClientConfig {
+    ClientConfig::with_platform_verifier().unwrap_or_else(|_| {
+        ClientConfig::builder()
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth()
+    })
+}
+
+fn refusal_in<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Refusal> {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if let Some(refusal) = cause.downcast_ref::<Refusal>() {
+            return Some(refusal);
+        }
+        next = cause.source();
+    }
+    None
+}
+
+fn deepest(error: &dyn StdError) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+/// Connects to a checked address of a host, through a proxy.
+#[derive(Clone)]
+struct Checked {
+    tunnel: Tunnel<HttpsConnector<HttpConnector>>,
+    allow: Arc<AllowList>,
+}
+
+impl Checked {
+    async fn connect(mut self, uri: Uri) -> Result<MaybeHttpsStream<TokioIo<TcpStream>>, Fault> {
+        let host = uri.host().unwrap_or_default();
+        let port = uri.port_u16().unwrap_or(match uri.scheme_str() {
+            Some("https") => 443,
+            _ => 80,
+        });
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let found: Vec<SocketAddr> = tokio::net::lookup_host((bare, port)).await?.collect();
+        self.allow.check(bare, found.iter().map(SocketAddr::ip))?;
+        let mut failure: Fault = format!("`{bare}` has no address").into();
+        for address in found {
+            let target: Uri = format!("http://{address}/").parse()?;
+            std::future::poll_fn(|context| self.tunnel.poll_ready(context)).await?;
+            match self.tunnel.call(target).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failure = error.into(),
+            }
+        }
+        Err(failure)
+    }
+}
+
+impl Service<Uri> for Checked {
+    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Error = Fault;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Fault>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        Box::pin(self.clone().connect(uri))
+    }
+}
