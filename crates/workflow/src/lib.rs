@@ -2,6 +2,7 @@
 
 pub mod action;
 pub mod actions;
+mod destination;
 pub mod format;
 pub mod graph;
 pub mod report;

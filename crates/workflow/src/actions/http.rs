@@ -30,6 +30,11 @@ const HEADERS: Parameter = optional(
     ParameterKind::Object,
     "Headers of the request; null leaves one out.",
 );
+const ALLOWED_HOSTS: Parameter = optional(
+    "allowed_hosts",
+    ParameterKind::List,
+    "The only hosts that are requested, redirects included: names (`*.example.com` for those below one), addresses, networks; written out. By default those that the file, the environment or `--input` names.",
+);
 const TIMEOUT_SECONDS: Parameter = optional(
     "timeout",
     ParameterKind::Number,
@@ -41,7 +46,7 @@ static GET: About = About {
     version: 1,
     doc: "Gets a URL; the result is the JSON of the response (whole numbers beyond 64 bits as text), \
           or its text if it is no JSON. A status from 400 up fails the node.",
-    parameters: &[URL, PARAMS, HEADERS, TIMEOUT_SECONDS],
+    parameters: &[URL, PARAMS, HEADERS, ALLOWED_HOSTS, TIMEOUT_SECONDS],
     memoizable: Memoizable::Yes,
 };
 
@@ -61,6 +66,7 @@ static POST: About = About {
             ParameterKind::Object,
             "The body, sent as the fields of a form.",
         ),
+        ALLOWED_HOSTS,
         TIMEOUT_SECONDS,
     ],
     memoizable: Memoizable::Yes,
@@ -75,7 +81,10 @@ impl Action for Get {
     }
 
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        Written::new(with).seconds("timeout").problems()
+        Written::new(with)
+            .seconds("timeout")
+            .hosts("allowed_hosts")
+            .problems()
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, _runtime: &Runtime) -> Result<Value, Failure> {
@@ -99,6 +108,7 @@ impl Action for Post {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
         Written::new(with)
             .seconds("timeout")
+            .hosts("allowed_hosts")
             .one_at_most("http.post", &["json", "body", "form"], "give one of them")
             .problems()
     }
@@ -120,7 +130,9 @@ async fn send(given: &Given<'_>, runtime: &Runtime, method: Method) -> Result<Va
     let mut url = reply::web_url(given, "url", given.required_text("url")?)?;
     add_query(given, &mut url)?;
     let timeout = given.seconds("timeout", TIMEOUT)?;
-    let request = with_body(given, reply::request(given, runtime, method, &url)?)?;
+    let allowed = given.list("allowed_hosts")?;
+    let request = reply::request(given, runtime, method, &url, allowed)?;
+    let request = with_body(given, request)?;
     let request = with_headers(given, request)?;
     reply::fetch(given, runtime, request, &url, Terms::within(timeout))
         .await?

@@ -8,18 +8,19 @@ use cachalot_storage::{Error, ErrorKind};
 use serde_json::{Value, json};
 
 use super::arguments::Given;
-use crate::{Arguments, Failure, Runtime};
+use crate::{Arguments, Failure, Runtime, destination};
 
 /// All bytes behind a path or URI, if there are not more than `largest`.
 ///
 /// # Errors
-/// `not_found`, `file_error`, `validation_error`, `too_large`, `connection_error`.
+/// `not_found`, `file_error`, `validation_error`, `too_large`, `connection_error`, `host_not_allowed`.
 pub(super) async fn read(
     given: &Given<'_>,
     runtime: &Runtime,
     uri: &str,
     largest: u64,
 ) -> Result<Bytes, Failure> {
+    destination::check_uri(given.action(), runtime, uri)?;
     runtime
         .storage
         .read(uri, largest)

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::arguments::{Given, excerpt};
 use super::exact_json;
-use crate::{Failure, Runtime};
+use crate::{Failure, Runtime, destination};
 
 /// How long a request may take if nothing else is said, from connecting to the last byte.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -70,11 +70,31 @@ pub(super) fn web_url(given: &Given<'_>, name: &str, text: &str) -> Result<Url, 
     Ok(url)
 }
 
-/// The beginning of a request.
+/// The beginning of a request to a URL of the arguments; `allowed` are the hosts that the call allows.
 ///
 /// # Errors
-/// `configuration_error` if the client cannot be set up (a proxy variable that makes no sense).
+/// `host_not_allowed` for a host that may not be requested: see [`destination`]. `configuration_error`
+/// if the client cannot be set up (a proxy variable that makes no sense).
 pub(super) fn request(
+    given: &Given<'_>,
+    runtime: &Runtime,
+    method: Method,
+    url: &Url,
+    allowed: Option<&[Value]>,
+) -> Result<RequestBuilder, Failure> {
+    let http = runtime.storage.http();
+    let begun = match destination::check(given.action(), runtime, url, allowed)? {
+        Some(hosts) => http.redirecting_to(&hosts).request(method, url.as_str()),
+        None => http.request(method, url.as_str()),
+    };
+    begun.map_err(|error| given.failure("configuration_error", error))
+}
+
+/// The beginning of a request to a URL that is configured, and no argument.
+///
+/// # Errors
+/// `configuration_error` if the client cannot be set up.
+pub(super) fn configured_request(
     given: &Given<'_>,
     runtime: &Runtime,
     method: Method,
@@ -197,7 +217,7 @@ fn broken(given: &Given<'_>, from: &str, error: reqwest::Error) -> Failure {
         "connection_error"
     };
     // A request that could not even be made will not be made better by trying again.
-    let retryable = !error.is_builder();
+    let retryable = !error.is_builder() && !error.is_redirect();
     let fault = given.failure(
         kind,
         format_args!("{from}: {}", causes(&error.without_url())),

@@ -12,6 +12,7 @@ use super::Registry;
 use super::arguments::{Given, optional, required};
 use super::location;
 use super::written::Written;
+use crate::destination;
 use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
 
 pub(super) fn register(registry: &mut Registry) {
@@ -77,6 +78,7 @@ impl Action for Hash {
                 .parse()
                 .map_err(|error| given.wrong("algorithm", format_args!("is wrong: {error}")))?,
         };
+        destination::check_uri(given.action(), runtime, path)?;
         let hashed = runtime
             .storage
             .hash(path, algorithm)

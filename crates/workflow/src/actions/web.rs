@@ -102,7 +102,10 @@ impl Action for Search {
         if let Some(language) = given.text("language")? {
             url.query_pairs_mut().append_pair("language", language);
         }
-        let request = reply::request(&given, runtime, reqwest::Method::GET, &url)?;
+        let request = match named(&given)? {
+            Some(_) => reply::request(&given, runtime, reqwest::Method::GET, &url, None)?,
+            None => reply::configured_request(&given, runtime, reqwest::Method::GET, &url)?,
+        };
         let fetched = reply::fetch(
             &given,
             runtime,

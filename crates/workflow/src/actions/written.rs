@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use cachalot_core::tree::{Kind, Node};
 use cachalot_core::{Problem, suggest};
+use cachalot_storage::AllowedHosts;
 
 use super::arguments::excerpt;
 use crate::format::codes;
@@ -61,6 +62,36 @@ impl<'a> Written<'a> {
             _ => return None,
         };
         Some((node, number))
+    }
+
+    /// A list of hosts, written without templates: nothing of a run decides which they are.
+    pub(super) fn hosts(mut self, name: &str) -> Self {
+        let Some(node) = self.argument(name) else {
+            return self;
+        };
+        let Kind::List(items) = &node.kind else {
+            // Of another kind: that is told elsewhere, unless it is a template.
+            if node.as_text().is_some_and(|text| !is_literal(text)) {
+                self.refuse_hosts(name);
+            }
+            return self;
+        };
+        let texts: Vec<String> = items
+            .iter()
+            .filter_map(|item| item.as_text().map(str::to_owned))
+            .collect();
+        if texts.len() < items.len() || !texts.iter().all(|text| is_literal(text)) {
+            self.refuse_hosts(name);
+        } else if let Err(error) = AllowedHosts::parse(&texts) {
+            self.refuse(codes::BAD_VALUE, name, error.message, "correct the entry");
+        }
+        self
+    }
+
+    fn refuse_hosts(&mut self, name: &str) {
+        let message = format!("`{name}` is not a list of hosts that are written out");
+        let help = "write each host as text, without templates: `[api.example, '*.example.com']`";
+        self.refuse(codes::BAD_VALUE, name, message, help);
     }
 
     /// A problem with the argument `name`, or with all of them if it is not there.

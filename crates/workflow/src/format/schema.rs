@@ -105,6 +105,13 @@ fn settings() -> Value {
             "web": closed("Web search.", json!({
                 "search": closed("The SearXNG instance.", json!({ "base_url": text("Its URL.") })),
             })),
+            "http": closed("Requests of actions.", json!({
+                "allowed_hosts": {
+                    "description": "The only hosts that actions request, redirects included: names (`*.example.com` for those below one), addresses, networks.",
+                    "type": "array",
+                    "items": { "type": "string" },
+                },
+            })),
             "llamaextract": closed("LlamaCloud.", json!({
                 "base_url": text("The URL of its API."),
                 "api_key": text("The key."),

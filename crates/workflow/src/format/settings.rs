@@ -6,6 +6,7 @@ use cachalot_cache::Limits;
 use cachalot_core::tree::{Node, Section};
 use cachalot_core::{Place, Problem};
 use cachalot_model::{ModelSettings, age};
+use cachalot_storage::AllowedHosts;
 use serde_json::Value;
 
 use super::codes;
@@ -148,6 +149,10 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
         }
         web.finish(problems);
     }
+    if let Some(mut http) = section.section("http", "`settings.http`", problems) {
+        hosts(&mut http, problems);
+        http.finish(problems);
+    }
     if let Some(mut extract) = section.section("llamaextract", "`settings.llamaextract`", problems)
     {
         extract.text("base_url", problems);
@@ -182,6 +187,23 @@ pub(super) fn unsupported(
                     .at(&entry.key_place)
                     .help("take it out: it would have no effect here"),
             );
+        }
+    }
+}
+
+/// `http.allowed_hosts`: the only hosts that actions request.
+fn hosts(http: &mut Section<'_>, problems: &mut Vec<Problem>) {
+    let Some(list) = http.list("allowed_hosts", problems) else {
+        return;
+    };
+    for item in list {
+        let Some(text) = item.as_text() else {
+            problems.push(item.wrong_type("a host", "text such as `api.example`"));
+            continue;
+        };
+        if let Err(error) = AllowedHosts::parse(&[text.to_owned()]) {
+            let problem = Problem::new(codes::BAD_VALUE, error.message);
+            problems.push(problem.at(&item.place).help("correct the entry"));
         }
     }
 }

@@ -55,13 +55,14 @@ pub async fn run(
     scripts: &Scripts,
 ) -> Result<Map<String, Value>, RunFailure> {
     let surroundings = Surroundings::of(runtime, &agent.variables);
+    let state = initial_state(agent, input);
     let runner = Runner {
         agent,
         runtime,
         scripts,
         surroundings,
+        inputs: state.clone(),
     };
-    let state = initial_state(agent, input);
     let ended = runner.walk(&agent.start, state, Vec::new()).await?;
     Ok(ended.into_fields())
 }
@@ -78,6 +79,8 @@ struct Runner<'r> {
     runtime: &'r Arc<Runtime>,
     scripts: &'r Scripts,
     surroundings: Surroundings,
+    /// The state at the beginning.
+    inputs: State,
 }
 
 impl Runner<'_> {

@@ -7,6 +7,7 @@ use super::node::After;
 use super::{RunFailure, Runner};
 use crate::action::Action;
 use crate::actions;
+use crate::destination::Origin;
 use crate::format::{Language, Node, Output, Work};
 use crate::report::{Event, NODE};
 use crate::script::Script;
@@ -91,9 +92,15 @@ impl Runner<'_> {
         };
         let failed = |failure| RunFailure::of_action(path, failure, &node.place);
         let arguments = actions::check(action.about(), given).map_err(failed)?;
-        NODE.scope(path.to_owned(), action.run(arguments, self.runtime))
-            .await
-            .map_err(failed)
+        let origin = Origin {
+            templates: self.agent.templates.clone(),
+            with: with.clone(),
+            scope,
+            surroundings: self.surroundings.clone(),
+            inputs: self.inputs.clone(),
+        };
+        let running = origin.within(action.run(arguments, self.runtime));
+        NODE.scope(path.to_owned(), running).await.map_err(failed)
     }
 
     async fn script(

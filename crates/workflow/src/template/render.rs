@@ -7,7 +7,7 @@ use minijinja::{Environment, Error, ErrorKind, Value};
 use serde_json::Value as Json;
 
 use super::prepared::{Prepared, Template, Tree};
-use super::{Scope, TemplateFailure, Templates, convert, engine, place};
+use super::{Scope, TemplateFailure, Templates, convert, engine, place, scan};
 
 impl Templates {
     /// Renders it.
@@ -60,6 +60,55 @@ impl Templates {
                 .collect::<Result<_, _>>()
                 .map(Json::Object),
         }
+    }
+
+    /// All texts of a value, rendered where what is undefined is empty, and the beginnings of texts up
+    /// to a `/`, `?` or `#` of their own: also of a text whose end cannot be rendered, the host of a URL
+    /// can. What cannot be rendered is left out.
+    pub(crate) fn lenient_texts(&self, prepared: &Prepared, scope: &Scope) -> Vec<String> {
+        let mut texts = Vec::new();
+        self.gather_texts(&prepared.tree, scope, &mut texts);
+        texts
+    }
+
+    fn gather_texts(&self, tree: &Tree, scope: &Scope, texts: &mut Vec<String>) {
+        match tree {
+            Tree::Literal(json) => gather_strings(json, texts),
+            Tree::Template(template) => {
+                let mut render = |template: &Template| {
+                    let value = self.evaluate(&self.shared.lenient, template, scope);
+                    if let Ok(json) = value.map(|value| convert::settled(&value)) {
+                        json.iter().for_each(|json| gather_strings(json, texts));
+                    }
+                };
+                render(template);
+                if !template.is_expression {
+                    for end in scan::beginnings(&template.source) {
+                        render(&Template {
+                            source: template.source[..end].to_owned(),
+                            ..template.clone()
+                        });
+                    }
+                }
+            }
+            Tree::List(items) => {
+                for item in items {
+                    self.gather_texts(item, scope, texts);
+                }
+            }
+            Tree::Map(fields) => {
+                for (_, field) in fields {
+                    self.gather_texts(field, scope, texts);
+                }
+            }
+        }
+    }
+
+    /// Whether a value is the same in both scopes. False where that cannot be told without waiting for
+    /// storage.
+    pub(crate) fn renders_alike(&self, prepared: &Prepared, one: &Scope, other: &Scope) -> bool {
+        let rendered = |scope| self.render_tree(&prepared.tree, scope).ok();
+        !prepared.waits && rendered(one).is_some_and(|json| rendered(other) == Some(json))
     }
 
     fn render_template(&self, template: &Template, scope: &Scope) -> Result<Json, TemplateFailure> {
@@ -115,6 +164,18 @@ impl Templates {
 
     pub(super) fn lenient(&self) -> &Environment<'static> {
         &self.shared.lenient
+    }
+}
+
+/// The texts in a value.
+fn gather_strings(json: &Json, texts: &mut Vec<String>) {
+    match json {
+        Json::String(text) => texts.push(text.clone()),
+        Json::Array(items) => items.iter().for_each(|item| gather_strings(item, texts)),
+        Json::Object(fields) => fields
+            .values()
+            .for_each(|field| gather_strings(field, texts)),
+        _ => {}
     }
 }
 

@@ -59,6 +59,24 @@ pub(super) fn template(source: &str) -> Scan {
     scan
 }
 
+/// Where the host of a URL may end in a text: behind the first of `/`, `?` and `#` in its mere text that
+/// is not part of `://`, in each stretch of it.
+pub(super) fn beginnings(source: &str) -> Vec<usize> {
+    let ends = |literal: Range<usize>| {
+        let mut from = literal.start;
+        if let Some(at) = source[literal.clone()].find("://") {
+            from = literal.start + at + 3;
+        }
+        let at = source[from..literal.end].find(['/', '?', '#'])?;
+        Some(from + at + 1)
+    };
+    template(source)
+        .literals
+        .into_iter()
+        .filter_map(ends)
+        .collect()
+}
+
 /// Looks at the source of a single expression.
 pub(super) fn expression(source: &str) -> Scan {
     let mut scan = Scan {

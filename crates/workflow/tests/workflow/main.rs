@@ -6,6 +6,7 @@ mod stand_ins;
 
 mod branches;
 mod conditions;
+mod destinations;
 mod failures;
 mod format;
 mod models;

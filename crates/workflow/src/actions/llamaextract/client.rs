@@ -153,7 +153,7 @@ impl<'a> Client<'a> {
     }
 
     fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, Failure> {
-        Ok(reply::request(self.given, self.runtime, method, url)?.bearer_auth(self.key))
+        Ok(reply::configured_request(self.given, self.runtime, method, url)?.bearer_auth(self.key))
     }
 
     async fn ask<T: DeserializeOwned>(

@@ -4,15 +4,16 @@
 use cachalot_model::{
     Error, Model, ModelSettings, Models, OutputFormat, ReasoningWish, ToolChoice,
 };
+use reqwest::Url;
 use serde_json::{Map, Value};
 
 use super::super::arguments::Given;
 use super::super::model_error::failure;
-use crate::{Failure, Runtime};
+use crate::{Failure, Runtime, destination};
 
 /// The model that a call means.
 pub(super) fn model(given: &Given<'_>, runtime: &Runtime) -> Result<Model, Failure> {
-    let settings = settings(given)?;
+    let settings = settings(given, runtime)?;
     let models = &runtime.models;
     let name = given.text("model")?.or_else(|| default(models));
     choose(models, name, settings).map_err(|error| failure(given, &error))
@@ -47,11 +48,16 @@ fn choose(models: &Models, name: Option<&str>, settings: ModelSettings) -> Resul
 }
 
 /// What the arguments say of the model.
-fn settings(given: &Given<'_>) -> Result<ModelSettings, Failure> {
+fn settings(given: &Given<'_>, runtime: &Runtime) -> Result<ModelSettings, Failure> {
     let text = |name| {
         let text = given.text(name)?.filter(|text| !text.is_empty());
         Ok::<_, Failure>(text.map(ToOwned::to_owned))
     };
+    if let Some(base_url) = given.text("base_url")?
+        && let Ok(url) = Url::parse(base_url.trim())
+    {
+        destination::check(given.action(), runtime, &url, None)?;
+    }
     let number = |name: &str| given.any(name).and_then(Value::as_f64);
     let max_tokens = match given.any("max_tokens") {
         None => None,
