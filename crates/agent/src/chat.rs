@@ -150,6 +150,13 @@ impl Chat {
         total
     }
 
+    /// Takes up a message that the user typed, before it is said: the addresses in it may be fetched
+    /// without being asked about. A program that puts a message together from other texts does not call
+    /// this.
+    pub fn typed(&self, message: &str) {
+        self.shared.typed.note(message);
+    }
+
     /// One turn. When `cancel` is thrown, or the future is dropped, what runs is stopped; the session
     /// is kept and can go on. If a review is due behind it ([`AgentDefinition::review`]), that begins,
     /// and is not waited for.
@@ -250,6 +257,7 @@ impl Chat {
         let fork = self.fork(ForkSpec {
             holder: "the side question".to_owned(),
             tools: Some(Vec::new()),
+            approved: false,
             inherit: Inherit::Full,
             max_iterations: ASIDE_ITERATIONS,
             max_input_tokens: None,
@@ -287,6 +295,7 @@ impl Chat {
         desk.started("clear").await;
         self.desk = desk;
         self.reviews.begin();
+        self.shared.typed.clear();
         Ok(())
     }
 

@@ -158,8 +158,50 @@ pub struct Question<'a> {
     pub rule: Option<&'a str>,
     /// Why a hook wants it asked about, if one does.
     pub why: Option<&'a str>,
+    /// What the call could do that is asked about unless a rule names it.
+    pub concern: Option<&'a Concern>,
     /// Names and values that hooks have for whoever is asked.
     pub notes: &'a BTreeMap<String, String>,
+}
+
+/// Something that a call could do, for which it is asked about whatever else lets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Concern {
+    /// Of which kind.
+    pub kind: ConcernKind,
+    /// What it could do, as in `sends data to docs.example`.
+    pub text: String,
+}
+
+/// A kind of [`Concern`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConcernKind {
+    /// It changes nothing here, and can carry data to another machine.
+    SendsData,
+    /// It writes a file that decides what agents and hooks do. Nobody but the user, for this call, or a
+    /// rule that names the file allows it.
+    WritesProtected,
+}
+
+impl Concern {
+    /// What lets the call be made, for a message.
+    #[must_use]
+    pub fn remedy(&self, tool: &str) -> String {
+        match self.kind {
+            ConcernKind::SendsData => format!(
+                "`{tool}` under `permissions.allow`, best with the address (`{tool}:url=https://docs.example/*`), or `allowed_hosts` of its toolset lets it"
+            ),
+            ConcernKind::WritesProtected => {
+                "a rule under `permissions.allow` that names the file lets it".to_owned()
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Concern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 /// What somebody answered to a [`Question`].
@@ -199,7 +241,12 @@ impl Approver for Nobody {
                 "the rule `{rule}` under permissions.ask wants it asked about, whatever permissions.allow says"
             ),
             (None, Some(why)) => format!("a hook wants it asked about: {why}"),
-            (None, None) => "a rule under permissions.allow would let it".to_owned(),
+            (None, None) => match question.concern {
+                Some(concern) => {
+                    format!("it {concern}; {}", concern.remedy(&question.call.name))
+                }
+                None => "a rule under permissions.allow would let it".to_owned(),
+            },
         };
         Approval::No(Some(format!("nobody can be asked here; {remedy}")))
     }

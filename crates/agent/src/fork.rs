@@ -58,8 +58,12 @@ pub struct ForkSpec {
     /// Who it is, in denials, warnings and cost: `the review`.
     pub holder: String,
     /// The tools that it may use, by name; `None`: whatever the parent may use. Those that the parent
-    /// has not do not matter. What is listed here is not asked about, unless a rule or a hook wants it.
+    /// has not do not matter.
     pub tools: Option<Vec<String>>,
+    /// Whether the tools in the list need no approval, since the user wrote the list: only what a rule
+    /// or a hook wants asked about is refused, and writes of protected files. Otherwise everything is
+    /// refused that the parent would ask the user about.
+    pub approved: bool,
     /// What it takes over.
     pub inherit: Inherit,
     /// Model calls at most, those of whoever works on its behalf included.
@@ -189,6 +193,7 @@ impl Fork {
             spec: ForkSpec {
                 holder: format!("the agent `{}`", agent.name),
                 tools: None,
+                approved: false,
                 inherit: Inherit::Full,
                 max_iterations: agent.max_iterations,
                 max_input_tokens: None,
@@ -338,7 +343,8 @@ impl Fork {
     fn apart(&self, overheard: &Arc<Overheard>) -> Shared {
         let mut house = self.shared.house.clone();
         house.listener = Arc::clone(overheard) as _;
-        house.approver = Arc::new(Listed(self.spec.tools.clone().unwrap_or_default()));
+        let listed = self.spec.tools.clone().filter(|_| self.spec.approved);
+        house.approver = Arc::new(Listed(listed.unwrap_or_default()));
         // They add what fits what the user says, and it is not the user who speaks here.
         house.context.clear();
         let account = match self.part {

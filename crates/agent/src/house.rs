@@ -1,5 +1,6 @@
 //! What turns need of the world, handed in by whoever puts the program together.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -62,6 +63,9 @@ pub struct House {
     pub name_session: Arc<dyn Fn() -> String + Send + Sync>,
     /// Whether a person says when the next turn comes: what was sent is to be kept meanwhile.
     pub human_paced: bool,
+    /// Files and folders that agents do not write unless the user says so, beside those known by their
+    /// names (`.git/config`, `.cachalot`, `.mcp.json`, …): agent files, the user's configuration.
+    pub protected: Vec<PathBuf>,
     /// Whether a fork that has not what it is to inherit is refused. Otherwise the listener is warned:
     /// it costs more, and does the same.
     pub strict_forks: bool,

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use cachalot_model::{Block, Message, Role, Usage};
+use cachalot_operation::{Decision, Operation, Touches};
 use cachalot_tools::{Answer, Call};
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -19,6 +20,7 @@ use crate::desk::{self, Desk};
 use crate::event::{Event, Listener};
 use crate::fork::{Fork, ForkSpec, Inherit, Outcome};
 use crate::report::{Stop, Sum};
+use crate::shared::Shared;
 use crate::{Cancel, Chat, Error, ErrorKind, Provenance};
 
 /// How long a review that was cancelled may take to end in order.
@@ -232,7 +234,7 @@ impl Chat {
             let warning = desk::server_tools_message("the review", model, &options);
             self.desk().herald.warn(&warning).await;
         }
-        for warning in warnings(review, self.desk()) {
+        for warning in warnings(review, self.desk(), self.shared()) {
             self.desk().herald.warn(&warning).await;
         }
     }
@@ -262,7 +264,7 @@ fn is_last_word(message: &Message) -> bool {
         && !Remains::is_in(message)
 }
 
-fn warnings(review: &ReviewDefinition, desk: &Desk) -> Vec<String> {
+fn warnings(review: &ReviewDefinition, desk: &Desk, shared: &Shared) -> Vec<String> {
     let (allowed, missing) = tools(review, desk);
     let named = if review.tools.is_some() {
         missing
@@ -275,13 +277,37 @@ fn warnings(review: &ReviewDefinition, desk: &Desk) -> Vec<String> {
             format!("the review may use `{tool}`, which the agent does not have: correct `review.tools`, or give the agent that tool")
         })
         .collect();
-    if !allowed.iter().any(|tool| stores(tool).is_some()) {
+    let mut storing = allowed.iter().filter(|tool| stores(tool).is_some());
+    if review.tools.is_none() && storing.clone().next().is_some() {
+        if storing.all(|tool| would_be_asked_about(tool, shared)) {
+            warnings.push(
+                "a review keeps only what the agent may keep without being asked about, and here that is nothing: allow `memory` under `permissions.allow`, or list it in `review.tools`"
+                    .to_owned(),
+            );
+        }
+    } else if storing.next().is_none() {
         warnings.push(
             "a review could keep nothing here: the agent needs `memory` or `skill_manage` among its tools, and its review among those that it may use"
                 .to_owned(),
         );
     }
     warnings
+}
+
+/// Whether the user would be asked about a call of a tool that stores something.
+fn would_be_asked_about(tool: &str, shared: &Shared) -> bool {
+    let arguments = serde_json::Map::from_iter([("action".to_owned(), Value::from("store"))]);
+    let operation = Operation {
+        tool,
+        read_only: false,
+        arguments: &arguments,
+        touches: &Touches::default(),
+    };
+    let judged = shared
+        .team
+        .permissions
+        .judge(&operation, &shared.house.tools.workspace);
+    judged != Decision::Allow
 }
 
 /// The tools that a review may use, and those of them that the agent does not have.
@@ -320,6 +346,8 @@ impl Review {
         let mut fork = chat.fork(ForkSpec {
             holder: "the review".to_owned(),
             tools: Some(tools),
+            // By default, a review does what the agent may do without being asked about.
+            approved: definition.tools.is_some(),
             inherit: definition.inherit,
             max_iterations: definition.max_iterations,
             max_input_tokens: definition.max_input_tokens,

@@ -16,6 +16,7 @@ use crate::event::Event;
 use crate::fork::Allowance;
 use crate::house::House;
 use crate::report::Sum;
+use crate::typed::TypedUrls;
 use crate::{Error, ErrorKind};
 
 /// What the user allowed for the rest of the chat.
@@ -41,6 +42,7 @@ pub(crate) struct Shared {
     /// Of forks of the chat: none of it is part of a turn.
     forks: Account,
     always: Arc<Mutex<BTreeSet<Always>>>,
+    pub(crate) typed: TypedUrls,
     /// Those of each agent, once they were asked for.
     hooks: Arc<Mutex<BTreeMap<String, Hooks>>>,
 }
@@ -63,6 +65,7 @@ impl Shared {
             account: Account::default(),
             forks: Account::default(),
             always: Arc::default(),
+            typed: TypedUrls::default(),
             hooks: Arc::default(),
         }
     }

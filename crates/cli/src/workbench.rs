@@ -44,6 +44,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) mode: Mode,
     /// Hooks that the command line names.
     pub(crate) hooks: HookFlags,
+    /// The file with the agents.
+    pub(crate) agent_file: &'a Path,
     pub(crate) warn: Warn,
     /// Told what is no warning: the figures of a session that ends.
     pub(crate) tell: Warn,
@@ -64,6 +66,7 @@ struct Inner {
     seals: Arc<Seals>,
     mode: Mode,
     hooks: HookFlags,
+    protected: Vec<PathBuf>,
     warn: Warn,
     tell: Warn,
     reporter: Arc<dyn Reporter>,
@@ -84,6 +87,24 @@ struct Kept {
     holder: Option<String>,
 }
 
+/// Files that agents do not write unless the user says so: see [`House::protected`].
+fn protected(
+    surroundings: &Surroundings,
+    home: &Home,
+    hooks: &HookFlags,
+    agent_file: &Path,
+) -> Vec<PathBuf> {
+    let named = hooks.hooks.iter().map(PathBuf::as_path);
+    let named = named.chain([agent_file]);
+    let mut protected: Vec<PathBuf> = named
+        .map(|file| surroundings.directory.join(file))
+        .collect();
+    protected.extend(surroundings.configuration());
+    protected.extend([&home.memory, &home.ledger, &home.digest_key].map(Clone::clone));
+    protected.extend(home.memory.parent().map(|data| data.join("skills")));
+    protected
+}
+
 impl Workbench {
     /// Puts it together.
     ///
@@ -99,10 +120,12 @@ impl Workbench {
             seals,
             mode,
             hooks,
+            agent_file,
             warn,
             tell,
             servers,
         } = parts;
+        let protected = protected(surroundings, home, &hooks, agent_file);
         let clock = Arc::clone(&surroundings.clock);
         let place = Workspace::open(workspace).map_err(|error| {
             Trouble::failed(format!("the workspace {}: {error}", workspace.display()))
@@ -136,6 +159,7 @@ impl Workbench {
                 warn: Arc::clone(&warn),
                 servers,
             }),
+            protected,
             warn,
             tell,
             writers: Writers::new(),
@@ -179,6 +203,7 @@ impl Workbench {
             context,
             listener,
             approver,
+            protected: inner.protected.clone(),
             strict_forks: false,
             name_session: Arc::new(run_id),
             human_paced: false,

@@ -81,6 +81,21 @@ impl Permissions {
         Self { allow, ask, deny }
     }
 
+    /// Whether a rule under `allow` lets the call be made and has `name` in its text, in any case of
+    /// letters: what is protected is not allowed by a rule that happens to match it.
+    #[must_use]
+    pub fn allows_by_name(
+        &self,
+        operation: &Operation<'_>,
+        workspace: &Workspace,
+        name: &str,
+    ) -> bool {
+        self.allow.iter().any(|rule| {
+            rule.text().to_lowercase().contains(name)
+                && rule.matches(operation, workspace, Reading::Narrow)
+        })
+    }
+
     /// What the rules say of a call.
     #[must_use]
     pub fn judge(&self, operation: &Operation<'_>, workspace: &Workspace) -> Decision {

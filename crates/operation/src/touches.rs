@@ -31,6 +31,9 @@ pub struct Touches {
     /// server. False for commands, which are in `commands`: whether a program uses the network
     /// cannot be told.
     pub remote: bool,
+    /// Whether the user listed every machine that the call may send them to (`allowed_hosts`), and the
+    /// tool keeps to the list, redirects included.
+    pub hosts_listed: bool,
 }
 
 /// A command that a call runs.
@@ -85,13 +88,23 @@ impl Touches {
             commands,
             urls,
             remote,
+            hosts_listed,
         } = other;
+        self.hosts_listed = (self.hosts_listed || !self.remote)
+            && (hosts_listed || !remote)
+            && (self.remote || remote);
         self.reads.extend(reads);
         self.writes.extend(writes);
         self.searches.extend(searches);
         self.commands.extend(commands);
         self.urls.extend(urls);
         self.remote |= remote;
+    }
+
+    /// Whether the call can carry data to a machine that the user has not listed.
+    #[must_use]
+    pub fn sends_data(&self) -> bool {
+        self.remote && !self.hosts_listed
     }
 
     /// All paths, however they are touched. Without those that commands name.

@@ -3,17 +3,22 @@
 use async_trait::async_trait;
 use cachalot_hooks::input::PermissionMode;
 
-use crate::event::{Approval, Approver, Nobody, Question};
+use crate::event::{Approval, Approver, ConcernKind, Nobody, Question};
 
-/// Nobody can be asked, and whoever lists a tool for a fork lets it be used: only what a rule or a hook
-/// wants asked about is refused.
+/// Answers for a fork: the tools in the list are approved, unless a rule or a hook wants the call asked
+/// about, or it writes a protected file. `skill_manage` does no more than write such files.
 pub(super) struct Listed(pub(super) Vec<String>);
 
 #[async_trait]
 impl Approver for Listed {
     async fn approve(&self, question: &Question<'_>) -> Approval {
         let is_listed = self.0.contains(&question.call.name);
-        match is_listed && question.rule.is_none() && question.why.is_none() {
+        let is_protected = question
+            .concern
+            .is_some_and(|concern| concern.kind == ConcernKind::WritesProtected)
+            && question.call.name != "skill_manage";
+        let is_free = question.rule.is_none() && question.why.is_none() && !is_protected;
+        match is_listed && is_free {
             true => Approval::Yes,
             false => Nobody.approve(question).await,
         }

@@ -46,6 +46,7 @@ pub(super) fn spec(tools: &[&str], inherit: Inherit) -> ForkSpec {
     ForkSpec {
         holder: "the review".to_owned(),
         tools: Some(tools.iter().map(|&tool| tool.to_owned()).collect()),
+        approved: true,
         inherit,
         max_iterations: 10,
         max_input_tokens: None,

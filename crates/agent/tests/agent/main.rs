@@ -10,6 +10,7 @@ mod world;
 mod budget;
 mod cancelling;
 mod compaction;
+mod concerns;
 mod context;
 mod definitions;
 mod delegation;

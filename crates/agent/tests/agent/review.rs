@@ -154,7 +154,12 @@ fn last_message(body: &Value) -> String {
 async fn a_review_reads_what_the_chat_has_sent_and_may_use_what_it_is_given() {
     for wire in WIRES {
         let replies = vec![text("2 km."), shell(), store(), text("I kept one thing.")];
-        let desk = desk(wire, &reviewed("every_turns: 1"), replies).await;
+        let desk = desk(
+            wire,
+            &reviewed("every_turns: 1, tools: [memory, read_file, grep]"),
+            replies,
+        )
+        .await;
         let world = &desk.world;
         let mut chat = world.chat().await;
         let report = world.turn(&mut chat, "How deep? In metres, please.").await;
@@ -262,7 +267,12 @@ async fn a_review_with_tools_that_the_provider_runs_is_warned_of_and_fails() {
 #[tokio::test]
 async fn the_session_of_the_chat_stays_as_it_is_byte_for_byte() {
     let replies = vec![text("2 km."), store(), text("I kept one thing.")];
-    let mut desk = desk(Wire::Messages, &reviewed("every_turns: 0"), replies).await;
+    let mut desk = desk(
+        Wire::Messages,
+        &reviewed("every_turns: 0, tools: [memory]"),
+        replies,
+    )
+    .await;
     let memory = Arc::new(InProcessMemory::new(Arc::new(ManualClock::at(NOW))));
     desk.world.remember_in(Arc::clone(&memory) as _);
     let mut chat = desk.world.chat().await;
@@ -292,7 +302,12 @@ async fn the_session_of_the_chat_stays_as_it_is_byte_for_byte() {
 #[tokio::test]
 async fn an_answer_does_not_wait_and_one_review_runs_at_a_time() {
     let replies = vec![text("2 km."), hanging(), text("Welcome."), text("unused")];
-    let desk = desk(Wire::Chat, &reviewed("every_turns: 1"), replies).await;
+    let desk = desk(
+        Wire::Chat,
+        &reviewed("every_turns: 1, tools: [memory]"),
+        replies,
+    )
+    .await;
     let mut chat = desk.world.chat().await;
     let began = Instant::now();
     assert_eq!(desk.world.turn(&mut chat, "How deep?").await.text, "2 km.");
@@ -402,7 +417,7 @@ async fn what_a_review_cannot_do_is_warned_of_at_the_start() {
     assert!(warnings[1].contains("could keep nothing"), "{warnings:?}");
     chat.close().await;
     // Of the usual tools, those that are not there are no slip.
-    world.rewrite(&reviewed("every_turns: 5"));
+    world.rewrite(&(reviewed("every_turns: 5") + "permissions: {allow: [memory]}\n"));
     world.tools = vec![Counting::new("memory") as _];
     world.chat().await.close().await;
     assert_eq!(world.told.warnings().len(), 2);
@@ -420,19 +435,36 @@ async fn nothing_that_was_said_is_nothing_to_review() {
 
 #[tokio::test]
 async fn a_rule_of_the_file_stands_above_what_a_review_may_use() {
-    for (rules, entered) in [
-        ("deny: [memory]", 0),
-        ("ask: [memory]", 0),
-        ("allow: [memory]", 1),
+    // What the review's definition lists, and without that what the agent may do without being asked.
+    for (tools, rules, entered) in [
+        (", tools: [memory]", "deny: [memory]", 0),
+        (", tools: [memory]", "ask: [memory]", 0),
+        (", tools: [memory]", "allow: [memory]", 1),
+        (", tools: [memory]", "", 1),
+        ("", "", 0),
+        ("", "allow: ['memory:action=search']", 0),
+        ("", "allow: ['memory:action=store']", 1),
+        ("", "allow: [memory], ask: ['memory:action=store']", 0),
     ] {
         let replies = vec![text("2 km."), store(), text("done")];
-        let file = format!("{}permissions: {{{rules}}}\n", reviewed("every_turns: 1"));
+        let file = format!(
+            "{}permissions: {{{rules}}}\n",
+            reviewed(&format!("every_turns: 1{tools}"))
+        );
         let desk = desk(Wire::Chat, &file, replies).await;
         let mut chat = desk.world.chat().await;
         desk.world.turn(&mut chat, "How deep?").await;
         let review = desk.review(&mut chat).await;
-        assert_eq!(desk.memory.entered(), entered, "{rules}");
-        assert_eq!(review.memories as usize, entered, "{rules}");
+        assert_eq!(desk.memory.entered(), entered, "{tools} {rules}");
+        assert_eq!(review.memories as usize, entered, "{tools} {rules}");
+        let warned = desk.world.told.warnings();
+        let warns = tools.is_empty() && entered == 0;
+        assert_eq!(
+            warned
+                .iter()
+                .any(|text| text.contains("here that is nothing")),
+            warns
+        );
         assert_eq!(desk.world.answers.asked(), [], "nobody is asked");
         desk.world.check();
     }
@@ -447,7 +479,7 @@ async fn a_side_question_is_answered_on_what_was_said_and_leaves_nothing_behind(
             text("By the way: yes."),
             text("Welcome."),
         ];
-        let desk = desk(wire, &reviewed("every_turns: 0"), replies).await;
+        let desk = desk(wire, &reviewed("every_turns: 0, tools: [memory]"), replies).await;
         let world = &desk.world;
         let mut chat = world.chat().await;
         world.turn(&mut chat, "How deep?").await;

@@ -147,6 +147,8 @@ pub(crate) struct Asked {
     pub(crate) arguments: serde_json::Value,
     pub(crate) rule: Option<String>,
     pub(crate) why: Option<String>,
+    /// What the call could do.
+    pub(crate) concern: Option<String>,
 }
 
 /// Answers questions as it was told to, and otherwise with no.
@@ -188,6 +190,7 @@ impl Approver for Answers {
             arguments: question.arguments.clone().into(),
             rule: question.rule.map(str::to_owned),
             why: question.why.map(str::to_owned),
+            concern: question.concern.map(ToString::to_string),
         });
         let cancel = self.cancel.lock().unwrap().take();
         if let Some(cancel) = cancel {

@@ -113,6 +113,8 @@ pub(crate) struct World {
     /// Further builtins.
     pub(crate) builtins: Vec<Arc<dyn Builtin>>,
     pub(crate) roster: Arc<Roster>,
+    /// Files that agents do not write.
+    pub(crate) protected: Vec<PathBuf>,
     pub(crate) wire: Wire,
     file: String,
     memory: Arc<dyn Memory>,
@@ -158,6 +160,7 @@ impl World {
             hooks: Vec::new(),
             builtins: Vec::new(),
             roster: Arc::default(),
+            protected: Vec::new(),
             wire,
             file: file.to_owned(),
             memory: Arc::new(InProcessMemory::new(Arc::clone(&clock))),
@@ -289,6 +292,7 @@ impl World {
             listener: Arc::clone(&self.told) as _,
             approver: Arc::clone(&self.answers) as _,
             human_paced: false,
+            protected: self.protected.clone(),
             strict_forks: true,
             name_session: Arc::new(move || {
                 format!("session-{}", names.fetch_add(1, Ordering::SeqCst))

@@ -3,21 +3,30 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use cachalot_agent::{Approval, Approver, Cancel, Question};
+use cachalot_agent::{Approval, Approver, Cancel, ConcernKind, Question};
 use cachalot_hooks::input::PermissionMode;
 
 use super::prompt::{Line, Prompt};
 use super::show::Show;
 use super::words;
 use crate::render::style::Style;
+use crate::render::visible::visible;
 
-/// Everything that nobody denied is allowed.
+/// Everything that nobody denied is allowed, but for writes of protected files.
 pub(super) struct Everything;
 
 #[async_trait]
 impl Approver for Everything {
-    async fn approve(&self, _: &Question<'_>) -> Approval {
-        Approval::Yes
+    async fn approve(&self, question: &Question<'_>) -> Approval {
+        match question.concern {
+            Some(concern) if concern.kind == ConcernKind::WritesProtected => {
+                let remedy = concern.remedy(&question.call.name);
+                Approval::No(Some(format!(
+                    "it {concern}, and `--yes` does not allow that; {remedy}"
+                )))
+            }
+            _ => Approval::Yes,
+        }
     }
 
     fn mode(&self) -> PermissionMode {
@@ -45,6 +54,10 @@ impl User {
         if let Some(rule) = question.rule {
             let why = format!("  asked because of the rule `{rule}`");
             self.prompt.tell(&why);
+        }
+        if let Some(concern) = question.concern {
+            self.prompt
+                .tell(&visible(&format!("  asked because it {concern}")));
         }
     }
 

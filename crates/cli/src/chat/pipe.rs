@@ -4,7 +4,9 @@ use std::io::Read as _;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_agent::{Approval, Approver, Cancel, ErrorKind, Question, Stop, Sum, TurnReport};
+use cachalot_agent::{
+    Approval, Approver, Cancel, ConcernKind, ErrorKind, Question, Stop, Sum, TurnReport,
+};
 use cachalot_core::Problem;
 use cachalot_hooks::input::PermissionMode;
 use serde_json::{Value, json};
@@ -200,10 +202,15 @@ struct NobodyThere;
 #[async_trait]
 impl Approver for NobodyThere {
     async fn approve(&self, question: &Question<'_>) -> Approval {
-        Approval::No(Some(format!(
-            "nobody can be asked here; `--yes`, or `{}` under `permissions.allow`, lets it",
-            question.call.name
-        )))
+        let tool = &question.call.name;
+        let remedy = match question.concern {
+            Some(concern) if concern.kind == ConcernKind::WritesProtected => {
+                format!("it {concern}; {}", concern.remedy(tool))
+            }
+            Some(concern) => format!("it {concern}; `--yes`, or {}", concern.remedy(tool)),
+            None => format!("`--yes`, or `{tool}` under `permissions.allow`, lets it"),
+        };
+        Approval::No(Some(format!("nobody can be asked here; {remedy}")))
     }
 
     fn mode(&self) -> PermissionMode {

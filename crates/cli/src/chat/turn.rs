@@ -43,6 +43,7 @@ pub(super) async fn turn(
 ) -> Turned {
     let mut leave = false;
     let mut interrupted = false;
+    chat.typed(said.text);
     let ended = {
         let turn = async {
             match said.is_fresh {

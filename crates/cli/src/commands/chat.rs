@@ -128,6 +128,7 @@ impl Setting<'_> {
             seals,
             mode: self.mode(),
             hooks: self.arguments.hook.clone(),
+            agent_file: &self.arguments.file,
             warn,
             tell: Arc::new(move |message| tell.note(message)),
             servers: Arc::clone(show) as _,

@@ -203,6 +203,7 @@ fn wire(
         seals: Arc::clone(&seals),
         mode: mode(arguments),
         hooks: HookFlags::default(),
+        agent_file: &arguments.file,
         warn: Arc::clone(&warn),
         // The run's own report tells what was saved.
         tell: Arc::new(|_| {}),

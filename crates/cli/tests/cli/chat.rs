@@ -218,6 +218,33 @@ fn nobody_can_be_asked_through_a_pipe() {
 }
 
 #[test]
+fn yes_does_not_allow_writes_of_protected_files() {
+    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    let allowing = format!("{SHELL}permissions: {{allow: [shell]}}\n");
+    home.write("hooks.yaml", "hooks: {}\n");
+    for (file, command) in [
+        (SHELL, "run echo x > agent.yaml"),
+        (SHELL, "run mkdir .git && echo x > .git/config"),
+        (&allowing, "run echo x >> ./hooks.yaml"),
+    ] {
+        home.write("agent.yaml", file);
+        let arguments = ["agent.yaml", "--yes", "--hooks", "hooks.yaml"];
+        let refused = home.ask(&provider, &arguments, command).ok();
+        for expected in ["refused", "`--yes` does not allow that", "names the file"] {
+            assert!(refused.stderr.contains(expected), "{expected}: {refused}");
+        }
+        let now = std::fs::read_to_string(home.join("agent.yaml")).unwrap();
+        assert_eq!(now, *file);
+        assert!(!home.join(".git").exists());
+    }
+    let named = "permissions: {allow: ['shell:command=echo x > .mcp.json']}\n";
+    home.write("agent.yaml", format!("{SHELL}{named}"));
+    home.ask(&provider, &["agent.yaml"], "run echo x > .mcp.json")
+        .ok();
+    assert!(home.join(".mcp.json").exists());
+}
+
+#[test]
 fn what_a_sub_agent_does_is_told_as_its_own() {
     let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
     home.write(

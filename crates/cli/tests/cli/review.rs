@@ -198,7 +198,7 @@ otherwise: {text: 'I was told: {{user}}'}
         ("off", &[]),
     ] {
         let home = with_the_example(|text| {
-            let keys = format!("tools: [memory, read_file]\n      notify: {notify}");
+            let keys = format!("kind: memory\n      notify: {notify}");
             text.replace("kind: memory", &keys) + "\ntools: {cacheToolResults: true}\n"
         });
         home.write("notes.md", "Whales.");

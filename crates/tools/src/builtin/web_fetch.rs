@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use cachalot_core::{Effects, Touched};
 use cachalot_operation::Touches;
 use cachalot_storage::{
-    Error, ErrorKind, GuardedClient, HttpClient, HttpOptions, Method, Response, body, header,
+    AllowedHosts, Error, ErrorKind, HttpClient, HttpOptions, Method, Response, Url, body, header,
     masked, success,
 };
 use serde_json::{Value, json};
@@ -31,6 +31,10 @@ pub struct WebFetchSettings {
     /// What may be fetched although it is private, beside what the [`Context`]'s client allows: host
     /// names (`*.` in front for all names below one), addresses, networks. Default none.
     pub allow: Vec<String>,
+    /// The only hosts that are fetched from, redirects included: host names (`*.` in front for all
+    /// names below one), addresses, networks. Addresses, networks and `localhost` in it may be private;
+    /// a name that resolves to a private address has to be in `allow`, too. Default: any host.
+    pub allowed_hosts: Option<Vec<String>>,
 }
 
 impl Default for WebFetchSettings {
@@ -41,6 +45,7 @@ impl Default for WebFetchSettings {
             timeout: Duration::from_secs(30),
             lifetime: None,
             allow: Vec::new(),
+            allowed_hosts: None,
         }
     }
 }
@@ -49,32 +54,35 @@ impl Default for WebFetchSettings {
 const MOST_CHARS: u64 = 500_000;
 
 /// The tool `web_fetch`. Pages become Markdown, other text stays as it is, anything else is refused
-/// by name. Private addresses are refused unless they are allowed, also where a redirect leads; an
-/// address that holds a known secret is not asked for.
+/// by name. Private addresses are refused unless they are allowed, also where a redirect leads; so are
+/// hosts that are not in the list of allowed hosts, if there is one. An address that holds a known
+/// secret is not asked for.
+///
+/// It changes nothing, and can carry data out all the same: in the address. [`Tool::touches`] says so,
+/// so that it is asked about.
 pub struct WebFetch {
     about: About,
     settings: WebFetchSettings,
-    /// The client of those whose settings allow more than everybody's.
-    client: Option<GuardedClient>,
+    /// The private hosts that its settings allow beside those of the [`Context`]'s client.
+    allow: Vec<String>,
+    hosts: Option<AllowedHosts>,
 }
 
 impl WebFetch {
     /// The tool.
     ///
     /// # Errors
-    /// An entry of [`WebFetchSettings::allow`] that is neither a host nor a network.
+    /// An entry of [`WebFetchSettings::allow`] or [`WebFetchSettings::allowed_hosts`] that is neither a
+    /// host nor a network.
     pub fn new(settings: WebFetchSettings) -> Result<Self, Error> {
-        let client = match settings.allow.as_slice() {
-            [] => None,
-            allow => {
-                // No environment: the guarded client uses no proxy.
-                let options = HttpOptions {
-                    allow: allow.to_vec(),
-                    ..HttpOptions::default()
-                };
-                Some(HttpClient::new(options)?.guarded())
-            }
-        };
+        let hosts = settings.allowed_hosts.as_deref();
+        let hosts = hosts.map(AllowedHosts::parse).transpose()?;
+        let mut allow = settings.allow.clone();
+        allow.extend(hosts.iter().flat_map(AllowedHosts::addresses));
+        HttpClient::new(HttpOptions {
+            allow: allow.clone(),
+            ..HttpOptions::default()
+        })?;
         let parameters = json!({
             "type": "object",
             "properties": {
@@ -100,15 +108,35 @@ impl WebFetch {
                 class: settings.lifetime.map_or(CacheClass::Never, CacheClass::Ttl),
             },
             settings,
-            client,
+            allow,
+            hosts,
         })
     }
 
+    /// Whether the list of allowed hosts, if there is one, names the host of an address.
+    fn is_listed(&self, url: &str) -> Option<bool> {
+        let hosts = self.hosts.as_ref()?;
+        Some(Url::parse(url.trim()).is_ok_and(|url| hosts.allows(&url)))
+    }
+
     async fn fetch(&self, url: &str, context: &Context) -> Result<Fetched, String> {
-        let client = self
-            .client
-            .clone()
-            .unwrap_or_else(|| context.http.guarded());
+        if self.is_listed(url) == Some(false) {
+            return Err(format!(
+                "`{}` was not fetched: its host is not in `allowed_hosts` of this tool. Do not try it again; use an allowed host or tell the user",
+                masked(url)
+            ));
+        }
+        let client = match self.allow.is_empty() {
+            true => context.http.clone(),
+            false => context
+                .http
+                .allowing(&self.allow)
+                .map_err(|error| error.message)?,
+        };
+        let client = match &self.hosts {
+            Some(hosts) => client.redirecting_to(hosts).guarded(),
+            None => client.guarded(),
+        };
         let request = client
             .request(Method::GET, url)
             .map_err(|error| error.message)?
@@ -250,6 +278,8 @@ impl Tool for WebFetch {
         Touches {
             urls: url.into_iter().map(|url| url.trim().to_owned()).collect(),
             remote: true,
+            // One that is not listed is refused when it runs: there is nothing to ask about.
+            hosts_listed: self.hosts.is_some(),
             ..Touches::default()
         }
     }

@@ -152,7 +152,7 @@ impl Tool for McpTool {
         };
         touches.reads.extend(uri.as_deref().and_then(file_of));
         match &self.server.settings().transport {
-            Transport::Http { .. } => touches.remote = true,
+            Transport::Http { url, .. } => touches.remote = !is_this_machine(url.expose()),
             // Relative paths may be meant from there.
             Transport::Stdio {
                 directory: Some(directory),
@@ -183,6 +183,19 @@ impl Tool for McpTool {
             Ok(output) => output,
             Err(error) => Output::error(error.to_string()),
         }
+    }
+}
+
+/// Whether a URL leads to a loopback address: what is sent there does not leave this machine by that.
+fn is_this_machine(url: &str) -> bool {
+    let Ok(url) = url::Url::parse(url) else {
+        return false;
+    };
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
     }
 }
 
@@ -232,5 +245,31 @@ fn identity(settings: &McpSettings, seals: &Seals) -> Value {
             "url": seals.redact(&mask_credentials(url.expose())),
             "given": given,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_servers_are_on_this_machine() {
+        for url in [
+            "http://localhost:8080/mcp",
+            "http://127.0.0.1/mcp",
+            "http://127.9.9.9/mcp",
+            "http://[::1]:1/mcp",
+        ] {
+            assert!(is_this_machine(url), "{url}");
+        }
+        for url in [
+            "https://mcp.example/",
+            "https://localhost.example/",
+            "http://10.0.0.1/",
+            "http://127.0.0.1@evil.example/",
+            "nonsense",
+        ] {
+            assert!(!is_this_machine(url), "{url}");
+        }
     }
 }

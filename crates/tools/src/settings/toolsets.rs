@@ -58,7 +58,7 @@ const KINDS: [&str; 6] = ["filesystem", "shell", "fetch", "memory", "skills", "m
 ///
 /// Every toolset has `type`, and may have `tools` (a list of patterns of what is taken), `readonly`
 /// and `instruction`. A shell has `timeout`, `max_timeout`, `max_output`, `env`, `pass_env`; fetching
-/// has `timeout`, `max_chars`, `max_bytes`, `ttl`, `allow`; an MCP server has `ref`, or what
+/// has `timeout`, `max_chars`, `max_bytes`, `ttl`, `allow`, `allowed_hosts`; an MCP server has `ref`, or what
 /// [`super::read_servers`] reads and a `name`.
 pub fn read_toolsets(
     node: &Node,
@@ -201,9 +201,9 @@ fn shell(keys: &mut Keys<'_, '_>) -> ShellSettings {
 
 fn fetch(keys: &mut Keys<'_, '_>) -> WebFetchSettings {
     let default = WebFetchSettings::default();
-    let allow = keys
-        .texts(&["allow", "allowed_hosts", "allowedHosts"])
-        .unwrap_or_default();
+    let owned = |texts: Vec<&str>| texts.into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let allow = keys.texts(&["allow"]).map(owned).unwrap_or_default();
+    let allowed_hosts = keys.texts(&["allowed_hosts", "allowedHosts"]).map(owned);
     WebFetchSettings {
         timeout: keys.time(&["timeout"]).unwrap_or(default.timeout),
         max_chars: keys
@@ -215,7 +215,8 @@ fn fetch(keys: &mut Keys<'_, '_>) -> WebFetchSettings {
             .at_least_one(&["max_bytes", "maxBytes"], 1 << 30)
             .unwrap_or(default.max_bytes),
         lifetime: keys.time(&["ttl"]),
-        allow: allow.into_iter().map(str::to_owned).collect(),
+        allow,
+        allowed_hosts,
     }
 }
 

@@ -292,7 +292,7 @@ fn toolsets_of_every_type() {
     let (settings, problems) = toolsets("
 - { type: filesystem, tools: [read_file, 'g*'], readonly: true, instruction: Look before you leap. }
 - { type: shell, timeout: 10, max_timeout: 1m, max_output: 1000, env: { A: '${HOST}' }, pass_env: [GITHUB_*] }
-- { type: fetch, timeout: 5s, max_chars: 100, max_bytes: 200, ttl: 1h, allow: ['*.${HOST}', 10.0.0.0/8] }
+- { type: fetch, timeout: 5s, max_chars: 100, max_bytes: 200, ttl: 1h, allow: ['*.${HOST}', 10.0.0.0/8], allowed_hosts: ['docs.${HOST}'] }
 - { type: memory }
 - { type: skills, tools: [skill_view] }
 - { type: mcp, ref: github, tools: [search] }
@@ -332,6 +332,7 @@ fn toolsets_of_every_type() {
         timeout: Duration::from_secs(5),
         lifetime: Some(Duration::from_secs(3_600)),
         allow: vec!["*.example.com".to_owned(), "10.0.0.0/8".to_owned()],
+        allowed_hosts: Some(vec!["docs.example.com".to_owned()]),
     };
     assert_eq!(*fetch, expected);
     assert!(matches!(

@@ -69,6 +69,7 @@ impl Houses for Rooms {
             listener,
             approver: Arc::new(Nobody),
             human_paced: false,
+            protected: Vec::new(),
             strict_forks: true,
             name_session: Arc::new(move || {
                 format!("session-{}", begun.fetch_add(1, Ordering::SeqCst))

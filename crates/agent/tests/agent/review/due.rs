@@ -118,7 +118,7 @@ async fn a_turn_that_a_hook_answers_is_none_to_look_back_over() {
 async fn a_review_that_breaks_down_tells_what_it_did_and_used() {
     for wire in WIRES {
         let replies = vec![text("2 km."), shell(), store(), ScriptedReply::error(400)];
-        let desk = desk(wire, &reviewed("every_turns: 1"), replies).await;
+        let desk = desk(wire, &reviewed("every_turns: 1, tools: [memory]"), replies).await;
         let mut chat = desk.world.chat().await;
         desk.world.turn(&mut chat, "How deep?").await;
         let review = desk.review(&mut chat).await;
@@ -136,7 +136,12 @@ async fn a_review_that_breaks_down_tells_what_it_did_and_used() {
 #[tokio::test]
 async fn a_hook_that_hears_of_a_warning_keeps_no_answer_back() {
     let replies = vec![text("2 km."), hanging(), text("Welcome.")];
-    let desk = desk(Wire::Chat, &reviewed("every_turns: 1"), replies).await;
+    let desk = desk(
+        Wire::Chat,
+        &reviewed("every_turns: 1, tools: [memory]"),
+        replies,
+    )
+    .await;
     desk.world
         .ear
         .on(Event::Notification, |_| Some(Says::Nothing));

@@ -1,0 +1,361 @@
+//! Files that decide what agents and hooks do: an agent that could change them would give itself what
+//! the user has not given it.
+
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+use cachalot_operation::touches::{Command, CommandText};
+use cachalot_operation::{Operation, Workspace};
+
+/// Folders and files that are protected wherever they are, in lower case.
+const ANYWHERE: [&str; 9] = [
+    ".cachalot",
+    ".codex",
+    ".cursor",
+    ".docker-agent",
+    ".gemini",
+    ".mcp.json",
+    ".claude.json",
+    "hooks.d",
+    ".gitmodules",
+];
+
+/// What of a `.git` is protected: the beginnings of names in it.
+const IN_GIT: [&str; 6] = [
+    "config",
+    "hooks",
+    "info",
+    "modules",
+    "worktrees",
+    "commondir",
+];
+
+/// What of a `.claude` is protected: the beginnings of names in it.
+const IN_CLAUDE: [&str; 4] = ["settings", "hooks", "plugins", "managed"];
+
+/// Programs that write nothing, whatever their arguments: a command that consists of nothing else may
+/// name a protected file.
+const READERS: [&str; 21] = [
+    "[", "cat", "cd", "cmp", "cut", "du", "echo", "egrep", "fgrep", "find", "grep", "head", "ls",
+    "nl", "printf", "pwd", "rg", "stat", "tail", "test", "wc",
+];
+
+/// Arguments by which one of them writes or runs something all the same.
+const NOT_READING: [&str; 6] = ["-delete", "-exec", "-fls", "-fprint", "-ok", "--pre"];
+
+/// Words of a command that are looked at; a longer command counts as one that names a protected file.
+const MOST_WORDS: usize = 10_000;
+
+/// A protected file that a call writes, or that a command names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// As the call has it.
+    pub(crate) path: String,
+    /// What a rule has to name to let the call be made, in lower case.
+    pub(crate) name: String,
+}
+
+/// The first protected file that a call writes, or that one of its commands names. `own` are the files
+/// and folders that are protected beside those known by their names.
+pub(crate) fn named(
+    operation: &Operation<'_>,
+    workspace: &Workspace,
+    own: &[PathBuf],
+) -> Option<Named> {
+    let protected = Protected {
+        root: workspace.root(),
+        own,
+    };
+    let touches = operation.touches;
+    let written = touches.writes.iter().find_map(|path| {
+        let name = protected.name_of(path)?;
+        Some(Named {
+            path: path.display().to_string(),
+            name,
+        })
+    });
+    written.or_else(|| {
+        let mut commands = touches.commands.iter();
+        commands.find_map(|command| protected.named_in(command))
+    })
+}
+
+struct Protected<'a> {
+    root: &'a Path,
+    own: &'a [PathBuf],
+}
+
+impl Protected<'_> {
+    /// By what name a path is protected, if it is: as it is written, or where links lead.
+    fn name_of(&self, path: &Path) -> Option<String> {
+        let lies = lexical(&self.root.join(path));
+        let real = followed(&lies);
+        [&lies, &real]
+            .into_iter()
+            .find_map(|path| by_name(path).or_else(|| self.among_own(path)))
+    }
+
+    fn among_own(&self, path: &Path) -> Option<String> {
+        let path = lower(path);
+        let mut own = self.own.iter();
+        let found = own.find(|own| {
+            let (lies, real) = (lexical(own), followed(own));
+            path.starts_with(lower(&lies)) || path.starts_with(lower(&real))
+        })?;
+        let name = found.file_name().unwrap_or(found.as_os_str());
+        Some(name.to_string_lossy().to_lowercase())
+    }
+
+    /// The protected file that a command names as an argument or as the target of a redirection.
+    fn named_in(&self, command: &Command) -> Option<Named> {
+        if only_reads(&command.text) {
+            return None;
+        }
+        let directory = command.directory.clone().unwrap_or_default();
+        let words = match &command.text {
+            CommandText::Line(line) => words(line),
+            CommandText::Program(words) => {
+                words.iter().flat_map(|word| self::words(word)).collect()
+            }
+        };
+        if words.len() > MOST_WORDS {
+            return Some(Named {
+                path: "too many words to look at".to_owned(),
+                name: "too many words".to_owned(),
+            });
+        }
+        words.into_iter().find_map(|word| {
+            let name = self.name_of(&directory.join(&word))?;
+            Some(Named { path: word, name })
+        })
+    }
+}
+
+/// Whether a command runs nothing but [`READERS`], and redirects no output.
+fn only_reads(text: &CommandText) -> bool {
+    let reads = |words: &[&str]| {
+        let program = words.first().is_some_and(|word| READERS.contains(word));
+        program
+            && !words
+                .iter()
+                .any(|word| NOT_READING.iter().any(|not| word.starts_with(not)))
+    };
+    match text {
+        CommandText::Program(words) => reads(&words.iter().map(String::as_str).collect::<Vec<_>>()),
+        CommandText::Line(line) => {
+            // Quotes and backslashes could hide what a word is.
+            let is_plain =
+                !line.contains(['>', '$', '`', '\\', '{', '(', '!']) && !line.contains("<<");
+            is_plain
+                && line
+                    .split([';', '|', '&', '\n', '\r'])
+                    .filter(|command| !command.trim().is_empty())
+                    .all(|command| {
+                        let plain = command.replace(['"', '\''], "");
+                        reads(&plain.split_whitespace().collect::<Vec<_>>())
+                    })
+        }
+    }
+}
+
+/// Words of a command line that may be paths: as a shell would split it, with quotes and backslashes
+/// left out. More than that are no harm.
+fn words(line: &str) -> Vec<String> {
+    let plain: String = line
+        .chars()
+        .filter(|sign| !"'\"\\".contains(*sign))
+        .collect();
+    let splits = |sign: char| sign.is_whitespace() || ";&|<>()`$=,{}@:".contains(sign);
+    let mut words: Vec<String> = plain
+        .split(splits)
+        .filter(|word| word.contains(['.', '/']) || word.contains("hooks"))
+        .map(str::to_owned)
+        .collect();
+    words.sort_unstable();
+    words.dedup();
+    words
+}
+
+/// By what name a path is protected wherever it lies. A pattern of a shell counts as all that it may
+/// stand for.
+fn by_name(path: &Path) -> Option<String> {
+    let parts: Vec<String> = path
+        .components()
+        .filter_map(|part| match part {
+            // Windows takes no notice of dots and blanks at the end of a name.
+            Component::Normal(name) => Some(name.to_string_lossy().to_lowercase()),
+            _ => None,
+        })
+        .map(|name| match name.trim_end_matches(['.', ' ']) {
+            "" => name,
+            trimmed => trimmed.to_owned(),
+        })
+        .collect();
+    parts.iter().enumerate().find_map(|(at, part)| {
+        let next = parts.get(at + 1).map(String::as_str);
+        let begins = |names: &[&str]| {
+            next.is_none_or(|next| names.iter().any(|name| stands_for_prefix(next, name)))
+        };
+        let anywhere = ANYWHERE.iter().find(|name| stands_for(part, name));
+        match anywhere {
+            Some(name) => Some((*name).to_owned()),
+            None if stands_for(part, ".git") && begins(&IN_GIT) => Some(".git".to_owned()),
+            None if stands_for(part, ".claude") && begins(&IN_CLAUDE) => Some(".claude".to_owned()),
+            None => None,
+        }
+    })
+}
+
+/// Whether a name, or a pattern of a shell, may stand for a name. A pattern that begins with a wildcard
+/// (`*`, `*.rs`) names no file in particular.
+fn stands_for(pattern: &str, name: &str) -> bool {
+    if !pattern.contains(['*', '?', '[']) {
+        return pattern == name;
+    }
+    if pattern.starts_with(['*', '?', '[']) {
+        return false;
+    }
+    matches(pattern.as_bytes(), name.as_bytes())
+}
+
+fn stands_for_prefix(pattern: &str, name: &str) -> bool {
+    match pattern.contains(['*', '?', '[']) {
+        true => matches(format!("{pattern}*").as_bytes(), name.as_bytes()),
+        false => pattern.starts_with(name),
+    }
+}
+
+/// A bracket stands for any one character.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    match (pattern.first(), name.first()) {
+        (None, None) => true,
+        (Some(b'*'), _) => {
+            matches(&pattern[1..], name) || (!name.is_empty() && matches(pattern, &name[1..]))
+        }
+        (Some(b'['), Some(_)) => match pattern.iter().position(|sign| *sign == b']') {
+            Some(end) => matches(&pattern[end + 1..], &name[1..]),
+            None => false,
+        },
+        (Some(b'?'), Some(_)) => matches(&pattern[1..], &name[1..]),
+        (Some(one), Some(other)) => one == other && matches(&pattern[1..], &name[1..]),
+        _ => false,
+    }
+}
+
+/// A path without `.` and `..`, by its text alone.
+fn lexical(path: &Path) -> PathBuf {
+    let mut lies = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                lies.pop();
+            }
+            part => lies.push(part),
+        }
+    }
+    lies
+}
+
+/// Where a path leads with all links followed, as far as it exists.
+fn followed(path: &Path) -> PathBuf {
+    let mut rest: Vec<OsString> = Vec::new();
+    let mut above = path;
+    loop {
+        if let Ok(real) = above.canonicalize() {
+            return rest.iter().rev().fold(real, |real, name| real.join(name));
+        }
+        // A link to what is not there yet leads to where a write creates it.
+        if let Ok(target) = above.read_link() {
+            let beside = above.parent().unwrap_or(Path::new("")).join(target);
+            let there = rest.iter().rev().fold(beside, |path, name| path.join(name));
+            return lexical(&there);
+        }
+        let (Some(parent), Some(name)) = (above.parent(), above.file_name()) else {
+            return path.to_owned();
+        };
+        rest.push(name.to_owned());
+        above = parent;
+    }
+}
+
+fn lower(path: &Path) -> PathBuf {
+    PathBuf::from(path.to_string_lossy().to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_protected_by_their_names_in_any_spelling() {
+        for (path, name) in [
+            (".git/config", ".git"),
+            ("sub/.GIT/Hooks/pre-commit", ".git"),
+            (".git", ".git"),
+            (".git/modules/x/config", ".git"),
+            (".git./config", ".git"),
+            (".cachalot/agents/x.yaml", ".cachalot"),
+            ("a/.mcp.json", ".mcp.json"),
+            (".claude/settings.local.json", ".claude"),
+            (".claude/hooks/x.sh", ".claude"),
+            (".gemini/settings.json", ".gemini"),
+            (".codex/config.toml", ".codex"),
+            ("etc/hooks.d/x.yaml", "hooks.d"),
+            (".gi?/conf*", ".git"),
+            (".g[i]t/hooks", ".git"),
+        ] {
+            assert_eq!(by_name(Path::new(path)).as_deref(), Some(name), "{path}");
+        }
+        for path in [
+            ".git/HEAD",
+            ".gitignore",
+            ".github/workflows/x.yml",
+            "git/config",
+            ".claude/agents/x.md",
+            "src/hooks.rs",
+            "src/*.rs",
+            "*",
+        ] {
+            assert_eq!(by_name(Path::new(path)), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn commands_that_only_read_are_told_from_others() {
+        let reads = |line: &str| only_reads(&CommandText::Line(line.to_owned()));
+        for line in [
+            "cat .git/config",
+            "grep -rn 'a b' --exclude-dir=.git . | head -5",
+            "cd x && find . -path './.git/*' -prune -o -name '*.rs'; ls -la .git",
+        ] {
+            assert!(reads(line), "{line}");
+        }
+        for line in [
+            "cat x > .git/config",
+            "cat x | tee .git/config",
+            "find .git -delete",
+            "find .git -name config -exec rm {} +",
+            "find .git -name config '-exec' sh",
+            "rg --pre ./x y .git",
+            "X=1 cat .git/config",
+            "cat $(rm .git/config)",
+            "cat `rm .git/config`",
+            "rm -rf .git",
+            "/tmp/cat .git/config",
+            "git config x y",
+            "cat a\nrm .git/config",
+        ] {
+            assert!(!reads(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn words_of_commands_are_found_behind_quotes_and_redirections() {
+        let words =
+            words("cat x>'.git'/config; git config --file=.git/con\\fig a b && tee \"a/b\"");
+        for word in [".git/config", "a/b"] {
+            assert!(words.iter().any(|found| found == word), "{words:?}");
+        }
+    }
+}

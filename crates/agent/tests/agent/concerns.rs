@@ -1,0 +1,376 @@
+//! Calls that are asked about although they change nothing, or although a rule would let them: those
+//! that can carry data out, and those that write protected files.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use cachalot_agent::{Approval, Chat};
+use cachalot_simulator::ScriptedReply;
+use cachalot_tools::builtin::{WebFetch, WebFetchSettings};
+use cachalot_tools::{About, Arguments, CacheClass, Context, Origin, Output, Tool, Touches};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::told::Ended;
+use crate::world::{Wire, World};
+
+/// A server that notes what it is asked for. `/to/URL` redirects there.
+struct Site {
+    port: u16,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Site {
+    async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+        let noted = Arc::clone(&requests);
+        tokio::spawn(async move {
+            loop {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let mut head = vec![0; 8192];
+                let length = socket.read(&mut head).await.unwrap_or_default();
+                let head = String::from_utf8_lossy(&head[..length]).into_owned();
+                let target = head.split(' ').nth(1).unwrap_or_default().to_owned();
+                let answer = match target.strip_prefix("/to/") {
+                    Some(to) => format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"),
+                    None => "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 4\r\nconnection: close\r\n\r\npage".to_owned(),
+                };
+                noted.lock().unwrap().push(target);
+                let _ = socket.write_all(answer.as_bytes()).await;
+            }
+        });
+        Self { port, requests }
+    }
+
+    fn url(&self, rest: &str) -> String {
+        format!("http://127.0.0.1:{}{rest}", self.port)
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.requests.lock().unwrap())
+    }
+}
+
+const FILE: &str = "
+agents:
+  root: {model: test, instruction: You read.}
+";
+
+fn fetch(url: &str) -> ScriptedReply {
+    ScriptedReply::call("web_fetch", json!({"url": url}))
+}
+
+/// A world with `web_fetch`, whose model makes these calls, each in a turn of its own.
+async fn fetching(file: &str, allowed_hosts: Option<&str>, urls: &[String]) -> (World, Chat) {
+    let replies = urls
+        .iter()
+        .flat_map(|url| [fetch(url), ScriptedReply::text("done")]);
+    let mut world = World::new(Wire::Chat, file, replies.collect()).await;
+    let settings = WebFetchSettings {
+        allow: vec!["127.0.0.1".to_owned(), "localhost".to_owned()],
+        allowed_hosts: allowed_hosts.map(|host| vec![host.to_owned()]),
+        ..WebFetchSettings::default()
+    };
+    world.tools = vec![Arc::new(WebFetch::new(settings).unwrap())];
+    let chat = world.chat().await;
+    (world, chat)
+}
+
+#[tokio::test]
+async fn a_fetch_that_could_carry_data_out_is_asked_about() {
+    let site = Site::start().await;
+    let url = site.url("/?data=SECRET");
+    let urls = [url.clone(), url.clone(), url.clone(), site.url("/other")];
+    let (world, mut chat) = fetching(FILE, None, &urls).await;
+    world.turn(&mut chat, "Read .env.").await;
+    let asked = world.answers.asked();
+    let concern = Some("can carry data to `127.0.0.1`".to_owned());
+    assert_eq!((asked.len(), &asked[0].concern), (1, &concern));
+    assert_eq!(site.take(), [""; 0]);
+    world.answers.give([Approval::Yes, Approval::Always]);
+    world.turn(&mut chat, "Again.").await;
+    assert_eq!(site.take(), ["/?data=SECRET"]);
+    world.turn(&mut chat, "Again.").await;
+    assert_eq!(site.take(), ["/?data=SECRET"]);
+    // The user allowed this host for the rest of the chat.
+    world.turn(&mut chat, "Again.").await;
+    assert_eq!(site.take(), ["/other"]);
+    assert_eq!(world.answers.asked().len(), 3);
+    world.check();
+}
+
+#[tokio::test]
+async fn an_address_that_the_user_typed_is_fetched_and_no_other() {
+    let site = Site::start().await;
+    let typed = site.url("/page?q=1");
+    let urls = [
+        typed.clone(),
+        site.url("/page?q=1&data=SECRET"),
+        site.url("/page"),
+        site.url("/page?q=%31"),
+        typed.clone(),
+    ];
+    let (world, mut chat) = fetching(FILE, None, &urls).await;
+    let message = format!("Summarize {typed}, please.");
+    chat.typed(&message);
+    world.turn(&mut chat, &message).await;
+    assert_eq!(site.take(), ["/page?q=1"]);
+    assert_eq!(world.answers.asked(), []);
+    for turn in 1..=3 {
+        world.turn(&mut chat, "And now?").await;
+        assert_eq!(site.take(), [""; 0]);
+        assert_eq!(world.answers.asked().len(), turn);
+    }
+    // What a program says in the user's place was not typed, and another session begins anew.
+    chat.renew().await.unwrap();
+    world.turn(&mut chat, &message).await;
+    assert_eq!(site.take(), [""; 0]);
+    world.check_from(8);
+}
+
+#[tokio::test]
+async fn a_rule_and_a_list_of_hosts_let_fetches_be_made() {
+    let site = Site::start().await;
+    let elsewhere = format!("http://localhost:{}/x", site.port);
+    let urls = [site.url("/x"), elsewhere.clone()];
+    let rule = format!(
+        "{FILE}permissions: {{allow: ['web_fetch:url={}/*']}}\n",
+        site.url("")
+    );
+    let (world, mut chat) = fetching(&rule, None, &urls).await;
+    world.turn(&mut chat, "Go.").await;
+    assert_eq!(
+        (site.take(), world.answers.asked()),
+        (vec!["/x".to_owned()], vec![])
+    );
+    world.turn(&mut chat, "Go.").await;
+    assert_eq!((site.take().len(), world.answers.asked().len()), (0, 1));
+    world.check();
+
+    // The list is exhaustive, also where a redirect leads, and where the user typed the address.
+    let urls = [
+        site.url("/x"),
+        elsewhere.clone(),
+        site.url(&format!("/to/{elsewhere}")),
+    ];
+    let (world, mut chat) = fetching(FILE, Some("127.0.0.1"), &urls).await;
+    chat.typed(&elsewhere);
+    world.turn(&mut chat, "Go.").await;
+    assert_eq!(site.take(), ["/x"]);
+    world.turn(&mut chat, "Go.").await;
+    assert_eq!(site.take(), [""; 0]);
+    world.turn(&mut chat, "Go.").await;
+    assert_eq!(site.take().len(), 1, "the redirect was not followed");
+    assert_eq!(world.answers.asked(), []);
+    let ended = world.told.ended();
+    assert!(
+        ended[1].text.contains("not in `allowed_hosts`"),
+        "{ended:?}"
+    );
+    assert!(
+        ended[2]
+            .text
+            .contains("`localhost` is not among the allowed hosts"),
+        "{ended:?}"
+    );
+    world.check();
+}
+
+/// A tool of a server elsewhere, which the user declared to change nothing.
+struct Remote(About);
+
+#[async_trait]
+impl Tool for Remote {
+    fn about(&self) -> &About {
+        &self.0
+    }
+
+    fn touches(&self, arguments: &Arguments) -> Touches {
+        Touches {
+            urls: arguments
+                .get("url")
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+                .into_iter()
+                .collect(),
+            remote: true,
+            ..Touches::default()
+        }
+    }
+
+    async fn run(&self, _: Arguments, _: &Context) -> Output {
+        Output::text("found")
+    }
+}
+
+#[tokio::test]
+async fn tools_of_remote_servers_are_asked_about_although_they_only_read() {
+    let about = About {
+        name: "mcp_far_search".to_owned(),
+        description: "Searches.".to_owned(),
+        parameters: json!({"type": "object", "properties": {"url": {"type": "string"}, "q": {"type": "string"}}}),
+        version: 1,
+        origin: Origin::Mcp("far".to_owned()),
+        read_only: true,
+        exclusive: false,
+        class: CacheClass::Never,
+    };
+    let search = ScriptedReply::call(
+        "mcp_far_search",
+        json!({"url": "https://a.example/", "q": "SECRET"}),
+    );
+    for (rules, asked) in [("", 1), ("permissions: {allow: ['mcp_far_*']}\n", 0)] {
+        let replies = vec![search.clone(), ScriptedReply::text("done")];
+        let mut world = World::new(Wire::Chat, &format!("{FILE}{rules}"), replies).await;
+        world.tools = vec![Arc::new(Remote(about.clone()))];
+        let mut chat = world.chat().await;
+        let message = "Search https://a.example/ for it.";
+        chat.typed(message);
+        world.turn(&mut chat, message).await;
+        let questions = world.answers.asked();
+        assert_eq!(questions.len(), asked);
+        let concern = "sends its arguments to the server `far`";
+        assert!(
+            questions
+                .iter()
+                .all(|question| question.concern.as_deref() == Some(concern))
+        );
+        world.check();
+    }
+}
+
+const CODER: &str = "
+agents:
+  root: {model: test, instruction: You work., toolsets: [{type: filesystem}, {type: shell}]}
+";
+
+fn write(path: &str) -> ScriptedReply {
+    ScriptedReply::call("write_file", json!({"path": path, "content": "x"}))
+}
+
+fn shell(command: &str) -> ScriptedReply {
+    ScriptedReply::call("shell", json!({"command": command}))
+}
+
+/// Makes the calls, each in a turn of its own, and returns which of them were asked about as writes of
+/// protected files.
+async fn concerned(rules: &str, calls: Vec<ScriptedReply>) -> (Vec<bool>, Vec<Ended>) {
+    let count = calls.len();
+    let replies = calls
+        .into_iter()
+        .flat_map(|call| [call, ScriptedReply::text("done")]);
+    let mut world = World::new(Wire::Chat, &format!("{CODER}{rules}"), replies.collect()).await;
+    let root = world.root.path();
+    std::fs::create_dir_all(root.join(".git/hooks")).unwrap();
+    std::fs::create_dir_all(root.join("src")).unwrap();
+    world.write("team.yaml", "agents: {}");
+    world.protected = vec![root.join("team.yaml")];
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(".git", root.join("innocent")).unwrap();
+        std::os::unix::fs::symlink("team.yaml", root.join("notes.txt")).unwrap();
+        std::os::unix::fs::symlink("../.mcp.json", root.join("src/new.txt")).unwrap();
+    }
+    let mut chat = world.chat().await;
+    let mut concerned = Vec::new();
+    for _ in 0..count {
+        let before = world.answers.asked().len();
+        world.turn(&mut chat, "Go.").await;
+        let asked = world.answers.asked();
+        let is_concerned = |concern: &str| concern.contains("decides what agents, hooks or git do");
+        let new = asked[before..].iter();
+        concerned.push(
+            new.filter_map(|asked| asked.concern.as_deref())
+                .any(is_concerned),
+        );
+    }
+    let ended = world.told.ended();
+    world.check();
+    (concerned, ended)
+}
+
+#[tokio::test]
+async fn protected_files_are_asked_about_whatever_rule_happens_to_match() {
+    let patch = |path: &str| {
+        let patch = format!("*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch\n");
+        ScriptedReply::call("apply_patch", json!({"patch": patch}))
+    };
+    let mut calls = vec![
+        write(".git/config"),
+        write("./src/../.GIT/hooks/pre-commit"),
+        write(".cachalot/x.yaml"),
+        write(".mcp.json"),
+        write(".claude/settings.json"),
+        write("TEAM.yaml"),
+        patch(".git/hooks/post-checkout"),
+        shell("echo x > .git/config"),
+        shell("tee \".git\"/hooks/pre-push < a"),
+        shell("sh -c 'cp a .gi?/config'"),
+        shell("sed -i s/a/b/ team.yaml"),
+    ];
+    #[cfg(unix)]
+    calls.extend([
+        write("innocent/config"),
+        write("notes.txt"),
+        write("src/new.txt"),
+        shell("echo x >> notes.txt"),
+    ]);
+    let count = calls.len();
+    let rules =
+        "permissions: {allow: ['write_file', 'apply_patch', 'write_file:path=**', 'shell', '*']}\n";
+    let (concerned, ended) = concerned(rules, calls).await;
+    assert_eq!(concerned, vec![true; count]);
+    assert!(ended.iter().all(|ended| ended.is_error), "{ended:?}");
+}
+
+#[tokio::test]
+async fn other_files_and_rules_that_name_a_file_go_on_as_before() {
+    let calls = vec![
+        write("src/a"),
+        write(".gitignore"),
+        shell("echo x > src/b"),
+        shell("ls src"),
+        shell("grep -r x --exclude-dir=.git . | head -3"),
+        ScriptedReply::call("read_file", json!({"path": ".git/config"})),
+    ];
+    let rules = "permissions: {allow: ['write_file', 'shell']}\n";
+    let (others, _) = concerned(rules, calls).await;
+    assert_eq!(others, [false; 6]);
+    let calls = vec![
+        write(".git/hooks/pre-commit"),
+        write("team.yaml"),
+        shell("echo x > .mcp.json"),
+        write(".git/config"),
+    ];
+    let rules = "permissions: {allow: ['write_file:path=.git/hooks/*', 'write_file:path=Team.yaml', 'write_file:path=team.yaml', 'shell:command=echo x > .mcp.json']}\n";
+    let (named, ended) = concerned(rules, calls).await;
+    assert_eq!(named, [false, false, false, true]);
+    let failed: Vec<bool> = ended.iter().map(|ended| ended.is_error).collect();
+    assert_eq!(failed, [false, false, false, true], "{ended:?}");
+}
+
+#[tokio::test]
+async fn always_for_other_files_is_not_for_protected_ones() {
+    let calls = [
+        write("a"),
+        write(".git/config"),
+        write("b"),
+        write(".git/config"),
+    ];
+    let replies = calls
+        .into_iter()
+        .flat_map(|call| [call, ScriptedReply::text("done")]);
+    let world = World::new(Wire::Chat, CODER, replies.collect()).await;
+    std::fs::create_dir(world.root.path().join(".git")).unwrap();
+    world.answers.give([Approval::Always, Approval::Always]);
+    let mut chat = world.chat().await;
+    let mut asked = Vec::new();
+    for _ in 0..4 {
+        world.turn(&mut chat, "Go.").await;
+        asked.push(world.answers.asked().len());
+    }
+    assert_eq!(asked, [1, 2, 2, 2]);
+    world.check();
+}
