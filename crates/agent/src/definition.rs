@@ -26,6 +26,7 @@ use cachalot_model::budget::Budget;
 use cachalot_model::{Configured, Models};
 
 use cachalot_operation::Permissions;
+use cachalot_operation::permissions::Signature;
 
 pub use cachalot_hooks::Builtins;
 
@@ -216,6 +217,31 @@ impl Team {
     #[must_use]
     pub fn agent(&self, name: &str) -> Option<&AgentDefinition> {
         self.agents.iter().find(|agent| agent.name == name)
+    }
+
+    /// Problems of rules under `permissions` that can be about no call: they name a tool or an argument
+    /// that no built-in tool has. Rules about tools of MCP servers are checked once these are connected.
+    #[must_use]
+    pub fn check_permissions(&self) -> Vec<Problem> {
+        let mut tools = cachalot_tools::builtin::signatures();
+        tools.push(Signature {
+            name: crate::delegate::NAME.to_owned(),
+            arguments: ["agent", "task", "expected_output"]
+                .map(str::to_owned)
+                .into(),
+        });
+        let has_servers = self.mcps.is_some() || self.names_servers();
+        self.permissions.check(&tools, has_servers)
+    }
+
+    /// Whether a toolset may be an MCP server.
+    fn names_servers(&self) -> bool {
+        let toolsets = self
+            .agents
+            .iter()
+            .filter_map(|agent| agent.toolsets.as_ref());
+        let mut entries = toolsets.filter_map(Node::as_list).flatten();
+        entries.any(|entry| entry.get("type").and_then(Node::as_text) == Some("mcp"))
     }
 
     /// What is wrong with the models that the agents name, as far as `models` can tell without asking

@@ -19,7 +19,7 @@ use crate::turn::{Ended, Task, Turn};
 use crate::{Error, ErrorKind};
 
 /// The name of the tool.
-const NAME: &str = "transfer_task";
+pub(crate) const NAME: &str = "transfer_task";
 
 /// How deep delegation may go: an agent, its sub-agent, its sub-agent's sub-agent, …
 const DEEPEST: u32 = 5;

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cachalot_core::tree::Node;
 use cachalot_hooks::Event as When;
-use cachalot_model::{Block, Usage};
+use cachalot_model::{Block, ToolDefinition, Usage};
+use cachalot_operation::permissions::Signature;
 use cachalot_prompt::Session;
+use cachalot_tools::builtin::signature;
 use cachalot_tools::{Context, Gate, Tool, Toolbox};
 
 use crate::conversation::{Conversation, Retracted, Shown};
@@ -330,6 +333,7 @@ pub(crate) async fn equip(
     let toolboxes = &shared.house.toolboxes;
     let made = toolboxes.toolbox(&shared.team, agent, session, own, &warn);
     let toolbox = made.await?;
+    check_rules(shared, &toolbox.definitions(), &warn);
     let warnings = warnings
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
@@ -352,4 +356,29 @@ pub(crate) async fn equip(
         shown,
         trunk,
     })
+}
+
+/// Warns of permission rules that name a tool or an argument that a connected MCP server does not have.
+fn check_rules(shared: &Shared, tools: &[ToolDefinition], warn: &dyn Fn(&str)) {
+    let known: Vec<Signature> = tools
+        .iter()
+        .map(|tool| signature(&tool.name, &tool.parameters))
+        .collect();
+    let servers = shared.team.mcps.as_ref().and_then(Node::as_map);
+    for server in servers.unwrap_or_default() {
+        let fits = |sign: char| sign.is_ascii_alphanumeric() || sign == '_' || sign == '-';
+        let name: String = server
+            .key
+            .chars()
+            .map(|sign| if fits(sign) { sign } else { '_' })
+            .collect();
+        let prefix = format!("mcp_{name}_");
+        // A server that offers this agent nothing is not connected, or belongs to other agents.
+        if !known.iter().any(|tool| tool.name.starts_with(&prefix)) {
+            continue;
+        }
+        for warning in shared.team.permissions.check_server(&prefix, &known) {
+            warn(&warning);
+        }
+    }
 }

@@ -160,6 +160,12 @@ pub struct Question<'a> {
     pub why: Option<&'a str>,
     /// What the call could do that is asked about unless a rule names it.
     pub concern: Option<&'a Concern>,
+    /// Why it cannot be told whether `rule`, which denies calls, denies this one. An approver that asks
+    /// no person must not let it.
+    pub doubt: Option<&'a str>,
+    /// The calls that [`Approval::Always`] approves, as a rule under `permissions.allow`; `None` if it
+    /// approves this one only.
+    pub pattern: Option<&'a str>,
     /// Names and values that hooks have for whoever is asked.
     pub notes: &'a BTreeMap<String, String>,
 }
@@ -209,8 +215,8 @@ impl std::fmt::Display for Concern {
 pub enum Approval {
     /// This once.
     Yes,
-    /// This agent may call this tool for the rest of the chat, wherever it would be asked about for
-    /// the same reason: the same rule, or that no rule speaks of it.
+    /// For the rest of the chat this agent may make calls that [`Question::pattern`] covers and that
+    /// would be asked about for the same reason: the same rule, or that no rule is about them.
     Always,
     /// No; with a reason for the model, if there is one.
     No(Option<String>),
@@ -236,6 +242,10 @@ pub struct Nobody;
 impl Approver for Nobody {
     async fn approve(&self, question: &Question<'_>) -> Approval {
         let remedy = match (question.rule, question.why) {
+            (Some(rule), _) if question.doubt.is_some() => format!(
+                "the rule `{rule}` under permissions.deny may deny it: {}",
+                question.doubt.unwrap_or_default()
+            ),
             // It beats a rule that allows.
             (Some(rule), _) => format!(
                 "the rule `{rule}` under permissions.ask wants it asked about, whatever permissions.allow says"

@@ -1,6 +1,6 @@
 //! What all turns of a chat share, those of sub-agents included.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,6 +8,8 @@ use cachalot_core::Spend;
 use cachalot_hooks::{AgentLookup, Hooks};
 use cachalot_model::Usage;
 use cachalot_model::budget::Meter;
+use cachalot_operation::Operation;
+use cachalot_operation::permissions::Remembered;
 use cachalot_tools::{Answer, Gate};
 
 use crate::account::Account;
@@ -19,14 +21,15 @@ use crate::report::Sum;
 use crate::typed::TypedUrls;
 use crate::{Error, ErrorKind};
 
-/// What the user allowed for the rest of the chat.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// A permission that the user gave for the rest of the chat.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Always {
-    /// To this agent.
+    /// The agent that has it.
     pub(crate) agent: String,
-    pub(crate) tool: String,
-    /// Calls that this rule asks about; without one, those that no rule speaks of.
+    /// The rule, or the concern, that asks about the calls; without one, no rule is about them.
     pub(crate) rule: Option<String>,
+    /// The pattern that the user was shown.
+    pub(crate) calls: Remembered,
 }
 
 /// What all turns of a chat share. Clones are the same.
@@ -41,7 +44,7 @@ pub(crate) struct Shared {
     account: Account,
     /// Of forks of the chat: none of it is part of a turn.
     forks: Account,
-    always: Arc<Mutex<BTreeSet<Always>>>,
+    always: Arc<Mutex<Vec<Always>>>,
     pub(crate) typed: TypedUrls,
     /// Those of each agent, once they were asked for.
     hooks: Arc<Mutex<BTreeMap<String, Hooks>>>,
@@ -52,7 +55,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(crate) fn new(house: House, team: Arc<Team>) -> Self {
+    pub(crate) fn new(mut house: House, team: Arc<Team>) -> Self {
+        house.tools.rules = Arc::new(team.permissions.clone());
         let meter = Meter::new(team.budget.clone(), Arc::clone(&house.clock));
         if let Some(setup) = &house.hooks {
             setup.roster.enter(&team, &house.models);
@@ -186,11 +190,26 @@ impl Shared {
     }
 
     pub(crate) fn allow_always(&self, what: Always) {
-        lock(&self.always).insert(what);
+        let mut always = lock(&self.always);
+        if !always.contains(&what) {
+            always.push(what);
+        }
     }
 
-    pub(crate) fn is_always(&self, what: &Always) -> bool {
-        lock(&self.always).contains(what)
+    /// Whether the user gave this agent a permission that covers a call, for calls that are asked about
+    /// for this reason.
+    pub(crate) fn is_always(
+        &self,
+        agent: &str,
+        rule: Option<&str>,
+        operation: &Operation<'_>,
+    ) -> bool {
+        let always = lock(&self.always);
+        always.iter().any(|always| {
+            always.agent == agent
+                && always.rule.as_deref() == rule
+                && always.calls.covers(operation, &self.house.tools.workspace)
+        })
     }
 
     pub(crate) fn warn(&self, agent: &str, message: &str) {

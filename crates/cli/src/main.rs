@@ -12,6 +12,7 @@ mod input;
 mod interrupts;
 mod models;
 mod outcome;
+mod permissions;
 mod render;
 mod team;
 mod what_if;

@@ -64,6 +64,7 @@ pub(crate) fn read(source: AgentFile, root: &Node, surroundings: &Surroundings) 
         .and_then(|mut section| Team::read(&mut section, &written, &mut Vec::new()));
     if let Some(team) = read {
         problems.extend(problems_of_models(&team, surroundings)?);
+        problems.extend(team.check_permissions());
     }
     if let Ok(team) = &loaded {
         limits(team, &mut problems);

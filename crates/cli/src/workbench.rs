@@ -143,6 +143,7 @@ impl Workbench {
             memory: memory.clone(),
             seals: Arc::clone(&seals),
             gate: None,
+            rules: Arc::default(),
             witness: cachalot_cache::Witness::default(),
         };
         Ok(Self(Arc::new(Inner {

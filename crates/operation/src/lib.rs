@@ -5,6 +5,7 @@
 //! match on that, never on the spelling of an argument.
 
 pub mod permissions;
+mod shell;
 pub mod touches;
 pub mod workspace;
 

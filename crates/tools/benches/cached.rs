@@ -193,6 +193,7 @@ fn batch(root: &Path) -> Batch {
             memory: None,
             seals: Arc::new(Seals::none()),
             gate: None,
+            rules: Arc::default(),
             witness: Witness::default(),
         },
         verbatim: Arc::new(BTreeSet::new()),

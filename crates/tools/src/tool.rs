@@ -10,7 +10,7 @@ use cachalot_core::{Clock, Effects, Seals};
 use cachalot_memory::Memory;
 use cachalot_model::Block;
 use cachalot_operation::workspace::Refusal;
-use cachalot_operation::{Touches, Workspace};
+use cachalot_operation::{Permissions, Touches, Workspace};
 use cachalot_storage::HttpClient;
 use serde_json::Value;
 
@@ -107,6 +107,9 @@ pub struct Context {
     /// Which tools may be used; `None`: all. Whoever carries a call out, or hands it on, asks it
     /// first, before hooks, permissions and anything that could answer in the tool's place.
     pub gate: Option<Gate>,
+    /// The permission rules. Calls are judged by them before they run; searches ask them which files
+    /// below their directory they must not read.
+    pub rules: Arc<Permissions>,
     /// Where the call notes what it looks at, before it looks. Of this call alone.
     pub witness: Witness,
 }

@@ -26,6 +26,7 @@ fn batch(directory: &Path) -> Batch {
             memory: None,
             seals: Arc::new(Seals::none()),
             gate: None,
+            rules: Arc::default(),
             witness: Witness::default(),
         },
         verbatim: Arc::new(BTreeSet::new()),

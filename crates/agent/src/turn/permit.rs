@@ -2,8 +2,8 @@
 
 use cachalot_hooks::{Decision as Heard, Event as When};
 
-use cachalot_operation::{Decision, Operation};
-
+use cachalot_operation::permissions::Remembered;
+use cachalot_operation::{Decision, Operation, Permissions};
 use cachalot_tools::{Origin, Verdict};
 
 use super::Turn;
@@ -13,6 +13,32 @@ use crate::event::{Approval, Concern, ConcernKind, Question};
 use crate::protected;
 use crate::shared::Always;
 
+/// Why the user has to be asked.
+struct Reason {
+    /// The rule that wants it, or that may deny the call.
+    rule: Option<String>,
+    /// Why it cannot be told whether the rule denies the call.
+    doubt: Option<String>,
+    /// What the call could do that is asked about unless a rule names it.
+    concern: Option<Concern>,
+}
+
+impl Reason {
+    fn of(rule: Option<String>, concern: Option<Concern>) -> Self {
+        Self {
+            rule,
+            doubt: None,
+            concern,
+        }
+    }
+
+    /// What "always" holds for: calls that the same rule asks about, or else the same concern.
+    fn asked_for(&self) -> Option<String> {
+        let concern = self.concern.as_ref().map(ToString::to_string);
+        self.rule.clone().or(concern)
+    }
+}
+
 impl Turn<'_> {
     /// Lets a call be made, by the rules and what hooks decided. A rule that denies or asks beats a
     /// hook that allows; a hook that asks beats a rule that allows.
@@ -20,7 +46,7 @@ impl Turn<'_> {
     /// # Errors
     /// Why the call must not be made.
     pub(super) async fn judge(&self, candidate: &mut Candidate) -> Result<(), String> {
-        let Some(rule) = self.question(candidate)? else {
+        let Some(asked) = self.question(candidate)? else {
             return Ok(());
         };
         let heard = self.tell_of(When::PermissionRequest, candidate).await;
@@ -33,15 +59,15 @@ impl Turn<'_> {
         }
         match is_allowed || candidate.ready().is_none() {
             true => Ok(()),
-            false => self.approve(candidate, rule).await,
+            false => self.approve(candidate, asked).await,
         }
     }
 
-    /// The rule for which the user has to be asked, if the user has to be.
+    /// Why the user has to be asked, if the user has to be.
     ///
     /// # Errors
     /// Why the call must not be made.
-    fn question(&self, candidate: &Candidate) -> Result<Option<Option<String>>, String> {
+    fn question(&self, candidate: &Candidate) -> Result<Option<Reason>, String> {
         let Some(operation) = candidate.ready() else {
             return Ok(None);
         };
@@ -55,22 +81,36 @@ impl Turn<'_> {
             read_only: is_harmless || is_delegation(name),
             ..operation
         };
-        let rule = match permissions.judge(&operation, workspace) {
+        let reason = match permissions.judge(&operation, workspace) {
             Decision::Deny(rule) => {
                 return Err(format!(
                     "The call of `{name}` is denied by the rule `{rule}`. Do not try it again; find another way or tell the user."
                 ));
             }
-            _ if candidate.is(Heard::Ask) => return Ok(Some(self.rule_of(candidate))),
-            Decision::Ask(Some(rule)) => Some(rule),
-            _ if kind == Some(ConcernKind::WritesProtected) => None,
+            Decision::Unclear { rule, why } => {
+                return Ok(Some(Reason {
+                    rule: Some(rule),
+                    doubt: Some(why),
+                    concern,
+                }));
+            }
+            Decision::Ask(rule) if candidate.is(Heard::Ask) => {
+                return Ok(Some(Reason::of(rule, concern)));
+            }
+            Decision::Allow if candidate.is(Heard::Ask) => {
+                return Ok(Some(Reason::of(None, concern)));
+            }
+            Decision::Ask(Some(rule)) => Reason::of(Some(rule), concern),
+            _ if kind == Some(ConcernKind::WritesProtected) => Reason::of(None, concern),
             Decision::Allow => return Ok(None),
             Decision::Ask(None) if candidate.is(Heard::Allow) => return Ok(None),
-            Decision::Ask(None) => None,
+            Decision::Ask(None) => Reason::of(None, concern),
         };
-        let always = self.always(name, rule.clone(), concern.as_ref());
-        let is_always = self.shared.is_always(&always);
-        Ok((!is_always).then_some(rule))
+        let agent = &self.agent.name;
+        let is_always = self
+            .shared
+            .is_always(agent, reason.asked_for().as_deref(), &operation);
+        Ok((!is_always).then_some(reason))
     }
 
     /// What the call could do for which it is asked about, unless a rule that the user wrote names it.
@@ -144,59 +184,51 @@ impl Turn<'_> {
         !touches.urls.is_empty() && urls.all(|url| self.shared.typed.holds(url))
     }
 
-    /// The rule that speaks of a call that a hook wants asked about.
-    fn rule_of(&self, candidate: &Candidate) -> Option<String> {
-        let operation = candidate.ready()?;
-        let workspace = &self.shared.house.tools.workspace;
-        let permissions = &self.shared.team.permissions;
-        match permissions.judge(&operation, workspace) {
-            Decision::Ask(rule) => rule,
-            Decision::Allow | Decision::Deny(_) => None,
-        }
-    }
-
-    /// The permission that an answer "always" gives: for the same rule, or else for the same concern.
-    fn always(&self, tool: &str, rule: Option<String>, concern: Option<&Concern>) -> Always {
-        Always {
-            agent: self.agent.name.clone(),
-            tool: tool.to_owned(),
-            rule: rule.or_else(|| concern.map(ToString::to_string)),
-        }
-    }
-
     /// Asks the user.
     ///
     /// # Errors
     /// Why the call must not be made.
-    async fn approve(&self, candidate: &Candidate, rule: Option<String>) -> Result<(), String> {
+    async fn approve(&self, candidate: &Candidate, asked: Reason) -> Result<(), String> {
         let Some(operation) = candidate.ready() else {
             return Ok(());
         };
         let call = &candidate.prepared.call;
         let why = candidate.decision.as_ref();
-        let concern = self.concern(candidate);
+        let workspace = &self.shared.house.tools.workspace;
+        // What a rule may deny, or a hook wants asked about, is asked about each time.
+        let calls = match asked.doubt.is_none() && !candidate.is(Heard::Ask) {
+            true => Permissions::remember(&operation, workspace),
+            false => None,
+        };
         let question = Question {
             agent: &self.agent.name,
             call,
             arguments: operation.arguments,
-            rule: rule.as_deref(),
+            rule: asked.rule.as_deref(),
+            doubt: asked.doubt.as_deref(),
+            pattern: calls.as_ref().map(Remembered::rule),
             why: why
                 .filter(|(is, _)| *is == Heard::Ask)
                 .map(|(_, why)| why.as_str()),
-            concern: concern.as_ref(),
+            concern: asked.concern.as_ref(),
             notes: &candidate.notes,
         };
         let herald = &self.desk.herald;
-        let asked = format!("`{}` wants to call `{}`", self.agent.name, call.name);
+        let notice = format!("`{}` wants to call `{}`", self.agent.name, call.name);
         herald
-            .notify("info", Some("permission_prompt"), &asked)
+            .notify("info", Some("permission_prompt"), &notice)
             .await;
         herald.tell(When::OnUserInput, |_| {}).await;
         match self.shared.house.approver.approve(&question).await {
             Approval::Yes => Ok(()),
             Approval::Always => {
-                let always = self.always(&call.name, rule, concern.as_ref());
-                self.shared.allow_always(always);
+                if let Some(calls) = calls {
+                    self.shared.allow_always(Always {
+                        agent: self.agent.name.clone(),
+                        rule: asked.asked_for(),
+                        calls,
+                    });
+                }
                 Ok(())
             }
             Approval::No(why) => {

@@ -366,7 +366,7 @@ async fn nobody_there_means_no() {
     world.check();
 }
 
-/// "Always" is for what was asked: the tool where no rule speaks of it, or that rule.
+/// "Always" is for the pattern that was shown, where it would be asked about for the same reason.
 #[tokio::test]
 async fn always_is_no_more_than_what_was_asked() {
     let file = "
@@ -383,6 +383,7 @@ permissions:
         shell("touch a"),
         shell("rm a"),
         shell("touch b"),
+        shell("touch b"),
         shell("touch c"),
         ScriptedReply::call("write_file", json!({"path": "d", "content": "x"})),
         ScriptedReply::text("done"),
@@ -395,9 +396,26 @@ permissions:
         Approval::No(None),
         Approval::Always,
         Approval::Yes,
+        Approval::Yes,
     ]);
     let mut chat = world.chat().await;
     world.turn(&mut chat, "go").await;
+    let patterns: Vec<Option<String>> = world
+        .answers
+        .asked()
+        .into_iter()
+        .map(|asked| asked.pattern)
+        .collect();
+    assert_eq!(
+        patterns,
+        [
+            Some("shell:command=echo *".to_owned()),
+            Some("shell:command=touch a".to_owned()),
+            Some("shell:command=touch b".to_owned()),
+            Some("shell:command=touch c".to_owned()),
+            Some("write_file:path=d".to_owned()),
+        ]
+    );
     // In a new session of the same chat it still holds.
     chat.renew().await.unwrap();
     world.turn(&mut chat, "again").await;
@@ -413,10 +431,61 @@ permissions:
             json!("echo 1"),
             json!("touch a"),
             json!("touch b"),
+            json!("touch c"),
             Value::Null
         ]
     );
     let there = |path: &str| world.root.path().join(path).exists();
     assert!(!there("a") && there("b") && there("c") && there("d"));
+    world.check();
+}
+
+/// What may be denied is asked about each time, whatever was allowed, and refused where no user is.
+#[tokio::test]
+async fn a_doubtful_call_is_asked_about_each_time() {
+    let file = "
+agents:
+  root: {model: test, instruction: You work., toolsets: [{type: filesystem}, {type: shell}]}
+permissions:
+  allow: [shell]
+  deny: ['shell:command=rm *', '*:path=**/.env*']
+";
+    let shell = |command: &str| ScriptedReply::call("shell", json!({"command": command}));
+    let replies = vec![
+        shell("X=touch; echo $X"),
+        shell("sh -c \"$CMD\""),
+        shell("sh -c \"$CMD\""),
+        shell("X=1 /bin/rm a"),
+        ScriptedReply::call("grep", json!({"pattern": "KEY", "hidden": true})),
+        ScriptedReply::text("done"),
+    ];
+    let world = World::new(Wire::Chat, file, replies).await;
+    std::fs::write(world.root.path().join(".env"), "KEY=secret").unwrap();
+    std::fs::write(world.root.path().join("a"), "the KEY").unwrap();
+    world.answers.give([Approval::Always, Approval::No(None)]);
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "go").await;
+    let asked = world.answers.asked();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    for asked in &asked {
+        assert!(
+            asked.doubt.is_some() && asked.pattern.is_none(),
+            "{asked:?}"
+        );
+        assert_eq!(asked.rule.as_deref(), Some("shell:command=rm *"));
+    }
+    let ended = world.told.ended();
+    assert!(
+        ended[3]
+            .text
+            .contains("denied by the rule `shell:command=rm *`")
+    );
+    assert!(ended[4].text.contains("the KEY") && !ended[4].text.contains("secret"));
+    assert!(
+        ended[4].text.contains("1 entry is left out"),
+        "{}",
+        ended[4].text
+    );
+    assert!(world.root.path().join("a").exists());
     world.check();
 }

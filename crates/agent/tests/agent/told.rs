@@ -149,6 +149,8 @@ pub(crate) struct Asked {
     pub(crate) why: Option<String>,
     /// What the call could do.
     pub(crate) concern: Option<String>,
+    pub(crate) pattern: Option<String>,
+    pub(crate) doubt: Option<String>,
 }
 
 /// Answers questions as it was told to, and otherwise with no.
@@ -191,6 +193,8 @@ impl Approver for Answers {
             rule: question.rule.map(str::to_owned),
             why: question.why.map(str::to_owned),
             concern: question.concern.map(ToString::to_string),
+            pattern: question.pattern.map(str::to_owned),
+            doubt: question.doubt.map(str::to_owned),
         });
         let cancel = self.cancel.lock().unwrap().take();
         if let Some(cancel) = cancel {

@@ -283,6 +283,7 @@ impl World {
                 memory: None,
                 seals: Arc::clone(&seals),
                 gate: None,
+                rules: Arc::default(),
                 witness: Witness::default(),
             },
             models,

@@ -1,5 +1,6 @@
 //! Asking the user whether a tool call may be made.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -9,6 +10,7 @@ use cachalot_hooks::input::PermissionMode;
 use super::prompt::{Line, Prompt};
 use super::show::Show;
 use super::words;
+use crate::permissions;
 use crate::render::style::Style;
 use crate::render::visible::visible;
 
@@ -18,8 +20,11 @@ pub(super) struct Everything;
 #[async_trait]
 impl Approver for Everything {
     async fn approve(&self, question: &Question<'_>) -> Approval {
-        match question.concern {
-            Some(concern) if concern.kind == ConcernKind::WritesProtected => {
+        match (question.concern, question.doubt, question.rule) {
+            (_, Some(doubt), Some(rule)) => Approval::No(Some(format!(
+                "`--yes` does not let what the rule `{rule}` under permissions.deny may deny: {doubt}"
+            ))),
+            (Some(concern), ..) if concern.kind == ConcernKind::WritesProtected => {
                 let remedy = concern.remedy(&question.call.name);
                 Approval::No(Some(format!(
                     "it {concern}, and `--yes` does not allow that; {remedy}"
@@ -36,6 +41,8 @@ impl Approver for Everything {
 
 /// The user at the terminal.
 pub(super) struct User {
+    /// The file of the user's own permissions, if there is a place for it.
+    pub(super) saved: Option<PathBuf>,
     pub(super) prompt: Arc<Prompt>,
     pub(super) show: Arc<Show>,
     /// The switch of the turn under way: thrown when the user answers a question with Ctrl-C.
@@ -52,13 +59,42 @@ impl User {
             self.prompt.tell(arguments.trim_end());
         }
         if let Some(rule) = question.rule {
-            let why = format!("  asked because of the rule `{rule}`");
+            let why = match question.doubt {
+                None => format!("  asked because of the rule `{rule}`"),
+                Some(doubt) => format!("  the rule `{rule}` may deny it: {doubt}"),
+            };
             self.prompt.tell(&why);
         }
         if let Some(concern) = question.concern {
             self.prompt
                 .tell(&visible(&format!("  asked because it {concern}")));
         }
+        if let Some(pattern) = question.pattern {
+            let save = match self.is_saved(question) {
+                true => "; [s]ave allows it in every chat",
+                false => "",
+            };
+            self.prompt.tell(&format!(
+                "  [a]lways allows `{pattern}` until the chat ends{save}"
+            ));
+        }
+    }
+
+    /// Whether an answer can be kept: a rule that asks would ask in the next chat all the same.
+    fn is_saved(&self, question: &Question<'_>) -> bool {
+        self.saved.is_some() && question.pattern.is_some() && question.rule.is_none()
+    }
+
+    /// Adds the pattern of a question to the user's own permissions.
+    fn save(&self, question: &Question<'_>) {
+        let (Some(file), Some(pattern)) = (&self.saved, question.pattern) else {
+            return;
+        };
+        let told = match permissions::save(file, pattern) {
+            Ok(()) => format!("  saved in {}", file.display()),
+            Err(error) => format!("  not saved in {}: {error}", file.display()),
+        };
+        self.prompt.tell(&told);
     }
 
     fn interrupt(&self) {
@@ -75,7 +111,10 @@ impl Approver for User {
         self.show.pause();
         self.tell(question);
         loop {
-            let asked = "  allow it? [y]es, [a]lways, [n]o, or say what to do instead: ";
+            let asked = match question.pattern {
+                Some(_) => "  allow it? [y]es, [a]lways, [n]o, or say what to do instead: ",
+                None => "  allow it? [y]es, [n]o, or say what to do instead: ",
+            };
             let line = Arc::clone(&self.prompt).answer(asked).await;
             let Line::Text(text) = line else {
                 // Ctrl-C, or the terminal is gone.
@@ -85,7 +124,15 @@ impl Approver for User {
             match text.trim() {
                 "" => {}
                 "y" | "Y" | "yes" | "Yes" => return Approval::Yes,
-                "a" | "A" | "always" | "Always" => return Approval::Always,
+                "a" | "A" | "always" | "Always" if question.pattern.is_some() => {
+                    return Approval::Always;
+                }
+                "s" | "S" | "save" | "Save" if self.is_saved(question) => {
+                    self.save(question);
+                    return Approval::Always;
+                }
+                // No pattern, no word for it: to the agent these would say nothing.
+                "a" | "A" | "always" | "Always" | "s" | "S" | "save" | "Save" => {}
                 "n" | "N" | "no" | "No" => return Approval::No(None),
                 instead => return Approval::No(Some(instead.to_owned())),
             }

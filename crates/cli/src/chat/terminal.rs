@@ -16,6 +16,7 @@ use super::words::cut;
 use crate::commands::chat::{Setting, close, told};
 use crate::interrupts::{Interrupts, Signal};
 use crate::outcome::Result;
+use crate::permissions;
 use crate::render;
 use crate::render::style::Style;
 use crate::render::visible::{on_one_line, visible};
@@ -38,6 +39,7 @@ pub(crate) async fn converse(setting: &Setting<'_>) -> Result<()> {
     let approver: Arc<dyn Approver> = match setting.arguments.yes {
         true => Arc::new(Everything),
         false => Arc::new(User {
+            saved: permissions::file(setting.surroundings),
             prompt: Arc::clone(&prompt),
             show: Arc::clone(&show),
             cancel: Arc::clone(&under_way),

@@ -15,6 +15,7 @@ use crate::home::Home;
 use crate::interrupts::Interrupts;
 use crate::models;
 use crate::outcome::{Result, Trouble};
+use crate::permissions;
 use crate::team;
 use crate::wiring::{Engine, Opening, Surroundings, Warn, run_id};
 use crate::workbench::{Parts, Workbench};
@@ -24,7 +25,9 @@ use crate::workbench::{Parts, Workbench};
 /// # Errors
 /// The file or the command line is wrong, or the question could not be answered.
 pub(crate) async fn chat(arguments: &Chat, surroundings: &Surroundings) -> Result<()> {
-    let team = Arc::new(team::load(&arguments.file, surroundings)?);
+    let mut team = team::load(&arguments.file, surroundings)?;
+    permissions::add(&mut team, surroundings);
+    let team = Arc::new(team);
     let setting = Setting {
         arguments,
         surroundings,

@@ -69,6 +69,7 @@ fn workflow(
         Ok(agent) => {
             if let Some(team) = &agent.team {
                 problems.extend(team::problems_of_models(team, surroundings)?);
+                problems.extend(team.check_permissions());
             }
             match Backend::of(&agent.settings.memory) {
                 Ok(backend) if problems.is_empty() => {

@@ -141,6 +141,40 @@ fn calls_are_asked_about() {
     assert_eq!(text.matches(asked).count(), 6, "{text}");
 }
 
+/// What is saved is asked about in no later chat; what only looks like it is.
+#[test]
+fn an_answer_can_be_saved() {
+    let (home, provider) = obedient();
+    let configuration = home.join("configuration");
+    let begin = || {
+        chat_with(&home, &provider, &["agent.yaml"], |command| {
+            command.env("XDG_CONFIG_HOME", &configuration);
+        })
+    };
+    let mut terminal = begin();
+    terminal.prompt().say("run echo one");
+    terminal
+        .see("[a]lways allows `shell:command=echo *` until the chat ends; [s]ave allows it in every chat")
+        .see("allow it?")
+        .say("s")
+        .see("saved in ")
+        .see("It said: one");
+    terminal.prompt().leave();
+    let saved = std::fs::read_to_string(configuration.join("cachalot/permissions.yaml")).unwrap();
+    assert!(saved.ends_with("  - \"shell:command=echo *\"\n"), "{saved}");
+    let mut terminal = begin();
+    terminal.prompt().say("run echo two").see("It said: two");
+    terminal
+        .prompt()
+        .say("run echo three; touch made")
+        .see("allow it?")
+        .say("n")
+        .see("It said: ");
+    assert!(!home.join("made").exists());
+    let text = terminal.prompt().leave();
+    assert_eq!(text.matches("allow it?").count(), 1, "{text}");
+}
+
 #[test]
 fn a_sub_agent_is_asked_about_in_its_own_name() {
     let (home, provider) = obedient();

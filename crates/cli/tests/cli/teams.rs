@@ -180,3 +180,24 @@ fn an_instruction_from_a_file_is_found_beside_the_agent_file() {
     home.write("teams/told.md", "Be kind.");
     home.run(&["validate", "teams/team.yaml"]).ok();
 }
+
+#[test]
+fn a_rule_that_is_about_nothing_is_a_problem() {
+    let home = Home::new();
+    for (rule, meant) in [
+        ("shel", "`shell`?"),
+        ("shell:comand=rm *", "`command`?"),
+        ("read_fil:path=x", "`read_file`?"),
+    ] {
+        home.write("team.yaml", GOOD.replace("[shell]", &format!("['{rule}']")));
+        let ran = home.run(&["validate", "team.yaml"]).fails(2);
+        let said = ran.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            said.contains("void-rule") && said.contains(meant),
+            "{rule}: {ran}"
+        );
+    }
+    // The argument's name in other runtimes.
+    home.write("team.yaml", GOOD.replace("[shell]", "['shell:cmd=rm *']"));
+    home.run(&["validate", "team.yaml"]).ok();
+}

@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use cachalot_operation::permissions::CommandPattern;
+use cachalot_operation::{Command, CommandText};
 use ignore::gitignore::GitignoreBuilder;
 use regex::Regex;
 use serde_json::Value;
@@ -91,9 +93,14 @@ fn is_called_with(with: &str, dialect: Dialect, tool: &ToolUse, input: &Input) -
                 .and_then(Value::as_str)
                 .is_none_or(|line| is_of_line(with, line))
         }
-        // What is looked for in a folder may be any file in it.
         "read_file" | "write_file" | "edit_file" => {
             text("path").is_none_or(|path| is_of_path(with, path, &input.cwd))
+        }
+        // What is looked for in a folder may be any file in it.
+        _ if !tool.touches.searches.is_empty() => true,
+        "apply_patch" if tool.touches.paths().next().is_some() => {
+            let mut paths = tool.touches.paths();
+            paths.any(|path| is_of_path(with, &path.to_string_lossy(), &input.cwd))
         }
         "web_fetch" => with.strip_prefix("domain:").is_none_or(|domain| {
             let host = text("url").and_then(host);
@@ -111,106 +118,14 @@ fn pattern(written: &str, behind: &str) -> Option<Regex> {
     Regex::new(&format!(r"(?s)\A{}{behind}\z", pieces.join(".*"))).ok()
 }
 
-/// Whether one of the commands of a line is meant: `git *` is for `git` and all that begins with `git `,
-/// and `git:*` is an older way to write it.
+/// Whether a line may run a command that is meant: `git *` is for `git` and all that begins with
+/// `git `, and `git:*` is an older way to write it.
 fn is_of_line(with: &str, line: &str) -> bool {
-    let begins = with.strip_suffix(":*").or(with.strip_suffix(" *"));
-    let known = match begins {
-        Some(begins) => pattern(begins, r"(?:\s.*)?"),
-        None => pattern(with, ""),
+    let command = Command {
+        text: CommandText::Line(line.to_owned()),
+        directory: None,
     };
-    match (known, commands(line)) {
-        (Some(known), Some(commands)) => {
-            let is_other = |command: &String| is_surely_other(&known, with, command);
-            known.is_match(line.trim()) || !commands.iter().all(is_other)
-        }
-        _ => true,
-    }
-}
-
-/// Words behind which another command may stand, or a text that is one.
-const WRAPPERS: [&str; 22] = [
-    "bash", "builtin", "command", "dash", "doas", "env", "eval", "exec", "nice", "nohup",
-    "parallel", "setsid", "sh", "source", "stdbuf", "sudo", "time", "timeout", "unbuffer", "watch",
-    "xargs", "zsh",
-];
-
-/// Whether a command is not meant, whatever a shell makes of it: what is written in other words than
-/// plain ones is for the hook to tell.
-fn is_surely_other(known: &Regex, with: &str, command: &str) -> bool {
-    let words: Vec<&str> = command.split_whitespace().collect();
-    let command = words.join(" ");
-    let is_plain = |text: &str| {
-        let mut signs = text.chars();
-        signs.all(|sign| sign.is_alphanumeric() || " _./:@,+%=-".contains(sign))
-    };
-    let Some(first) = words.first() else {
-        return true;
-    };
-    let program = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
-    let said = program(first);
-    let is_hidden = !is_plain(first) || first.contains('=') || WRAPPERS.contains(&said.as_str());
-    if is_hidden || known.is_match(&command) {
-        return false;
-    }
-    let meant = with.split([' ', ':']).next().unwrap_or(with);
-    if !meant.contains('*') && program(meant) != said {
-        return true;
-    }
-    *first == meant && is_plain(&command)
-}
-
-/// The commands that a line is put together of, without the variables that are set for them; `None` if
-/// it takes a shell to tell.
-fn commands(line: &str) -> Option<Vec<String>> {
-    let mut commands = vec![String::new()];
-    let mut quote = None;
-    let mut signs = line.chars().peekable();
-    while let Some(sign) = signs.next() {
-        let next = signs.peek().copied();
-        let is_put_in = match (sign, next) {
-            ('`', _) | ('$', Some('(')) => quote != Some('\''),
-            ('<' | '>', Some('(')) | ('<', Some('<')) => quote.is_none(),
-            _ => false,
-        };
-        if is_put_in {
-            return None;
-        }
-        match (quote, sign) {
-            (None, ';' | '&' | '|' | '\n' | '(' | ')') => {
-                commands.push(String::new());
-                continue;
-            }
-            (None, '\'' | '"') => quote = Some(sign),
-            (Some(open), _) if open == sign => quote = None,
-            _ => {}
-        }
-        let command = commands.last_mut()?;
-        command.push(sign);
-        if sign == '\\' && quote != Some('\'') {
-            command.extend(signs.next());
-        }
-    }
-    quote
-        .is_none()
-        .then(|| commands.iter().map(|command| bare(command)).collect())
-}
-
-/// A command without variables that are set for it, and words of the shell before it.
-fn bare(command: &str) -> String {
-    const WORDS: [&str; 8] = ["if", "then", "elif", "else", "while", "until", "do", "!"];
-    let mut rest = command.trim();
-    while let Some((word, behind)) = rest.split_once(char::is_whitespace) {
-        let sets = word.split_once('=').is_some_and(|(name, value)| {
-            let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-            is_name && !name.is_empty() && !value.contains(['\'', '"', '\\'])
-        });
-        if !sets && !WORDS.contains(&word) {
-            break;
-        }
-        rest = behind.trim_start();
-    }
-    rest.to_owned()
+    CommandPattern::of(with).is_none_or(|pattern| pattern.may_run(&command))
 }
 
 /// Whether a file is meant, as a line of `.gitignore` would mean it: `//` begins at the root, `~/`
@@ -218,7 +133,24 @@ fn bare(command: &str) -> String {
 fn is_of_path(with: &str, path: &str, workspace: &Path) -> bool {
     let workspace = normal(workspace);
     let workspace = workspace.as_path();
-    let path = normal(&workspace.join(path));
+    let path = workspace.join(path);
+    // A link leads to a file of another name.
+    let real = path.canonicalize().or_else(|_| {
+        let (parent, name) = (path.parent(), path.file_name());
+        let parent = parent.unwrap_or(Path::new("/")).canonicalize()?;
+        Ok::<_, std::io::Error>(parent.join(name.unwrap_or_default()))
+    });
+    let path = normal(&path);
+    let roots = workspace.canonicalize();
+    is_written_so(with, &path, workspace)
+        || real.is_ok_and(|real| {
+            let workspace = roots.as_deref().unwrap_or(workspace);
+            real != path && is_written_so(with, &real, workspace)
+        })
+}
+
+/// Whether a path is meant, as it is written.
+fn is_written_so(with: &str, path: &Path, workspace: &Path) -> bool {
     let (root, line) = match (with.strip_prefix("//"), with.strip_prefix('~')) {
         (Some(absolute), _) => (Path::new("/"), format!("/{absolute}")),
         // Where the home is depends on who asks.
@@ -232,6 +164,8 @@ fn is_of_path(with: &str, path: &str, workspace: &Path) -> bool {
         ),
     };
     let mut builder = GitignoreBuilder::new(root);
+    // File systems may not tell cases apart.
+    let _ = builder.case_insensitive(true);
     let Ok(rules) = builder
         .add_line(None, &line)
         .and_then(|builder| builder.build())
@@ -239,7 +173,7 @@ fn is_of_path(with: &str, path: &str, workspace: &Path) -> bool {
         return true;
     };
     // What lies elsewhere is not meant by a name of a place here.
-    path.starts_with(root) && rules.matched_path_or_any_parents(&path, false).is_ignore()
+    path.starts_with(root) && rules.matched_path_or_any_parents(path, false).is_ignore()
 }
 
 /// The path without `.` and `..`, as it is written.
@@ -327,6 +261,7 @@ mod tests {
             ("Edit(*.ts)", "edit_file", "src/a.ts", true),
             ("Edit(*.ts)", "write_file", "/work/a.ts", true),
             ("Edit(*.ts)", "edit_file", "a.rs", false),
+            ("Edit(.env)", "edit_file", ".ENV", true),
             ("Edit(src/**)", "edit_file", "src/a/b.rs", true),
             ("Edit(src/**)", "edit_file", "lib/src/b.rs", false),
             ("Edit(/src/**)", "edit_file", "src/b.rs", true),
@@ -395,6 +330,14 @@ mod tests {
             "sudo rm b",
             "timeout 5 rm b",
             "/bin/rm b",
+            "env -i rm b",
+            "find . -exec rm {} +",
+            "ls | xargs rm",
+            "busybox rm b",
+            "git -c alias.x='!rm b' x",
+            "sh <<E\nrm b\nE",
+            "python -c 'import os'",
+            "r''m b",
         ] {
             assert!(of("Bash(rm *)", line), "{line}");
         }

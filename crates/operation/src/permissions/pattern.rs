@@ -1,18 +1,57 @@
 //! Patterns of texts.
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
-/// What a shell takes for more than text. In a permission, nothing stands for these but they
-/// themselves: otherwise `git *` would allow `git status; rm -rf .`.
+use crate::shell::{Atom, same};
+
+/// Characters that a shell takes for more than text. In a permission, `*` and `?` never stand for
+/// them: otherwise `git *` would allow `git status; rm -rf .`.
 pub(super) const SHELL_SYNTAX: &[char] = &[';', '&', '|', '<', '>', '$', '`', '(', ')', '\n', '\r'];
+
+/// Stands for text that is not known. No pattern spells it.
+const UNKNOWN: char = '\u{fffc}';
+
+/// Longer texts with unknown parts are not compared; they may match.
+const LONGEST: usize = 8_192;
+
+/// How far a pattern matches something of which a part is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Match {
+    /// Whatever the unknown parts are, it does not match.
+    No,
+    /// It depends on the unknown parts.
+    Maybe,
+    /// It matches.
+    Yes,
+}
+
+impl From<bool> for Match {
+    fn from(matches: bool) -> Self {
+        if matches { Self::Yes } else { Self::No }
+    }
+}
 
 /// A pattern: `*` for any text, `?` for any character, `**/` for any directories or none, `\` before
 /// one of these, or before `\` or `:`, for the sign itself.
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
+    text: String,
     any: Regex,
     /// The same, where what stands for any text holds no shell syntax.
     plain: Regex,
+    /// The same, letter case aside.
+    folded: Regex,
+    tokens: Vec<Token>,
+}
+
+/// A part of a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token {
+    Char(char),
+    One,
+    Many,
+    /// The next two tokens may be left out.
+    Skip,
 }
 
 impl Pattern {
@@ -21,10 +60,20 @@ impl Pattern {
     /// # Errors
     /// It is too long.
     pub(super) fn new(text: &str) -> Result<Self, regex::Error> {
+        let tokens = tokens(text);
+        let any = expression(&tokens, ".");
         Ok(Self {
-            any: Regex::new(&expression(text, "."))?,
-            plain: Regex::new(&expression(text, &plain_sign()))?,
+            text: text.to_owned(),
+            plain: Regex::new(&expression(&tokens, &plain_sign()))?,
+            folded: RegexBuilder::new(&any).case_insensitive(true).build()?,
+            any: Regex::new(&any)?,
+            tokens,
         })
+    }
+
+    /// As it is written.
+    pub(super) fn text(&self) -> &str {
+        &self.text
     }
 
     /// Whether it stands for this text.
@@ -32,10 +81,126 @@ impl Pattern {
         self.any.is_match(text)
     }
 
+    /// Whether it stands for this text, letter case aside: file systems may not tell cases apart.
+    pub(super) fn matches_any_case(&self, text: &str) -> bool {
+        self.folded.is_match(text)
+    }
+
     /// Whether it stands for this command line, with nothing in it that a shell would take for more
     /// than text unless the pattern spells it.
     pub(super) fn permits_line(&self, line: &str) -> bool {
         self.plain.is_match(line)
+    }
+
+    /// Whether it stands for one text only.
+    pub(super) fn is_literal(&self) -> bool {
+        self.tokens
+            .iter()
+            .all(|token| matches!(token, Token::Char(_)))
+    }
+
+    /// The text that every match begins with.
+    pub(super) fn literal_start(&self) -> String {
+        self.tokens
+            .iter()
+            .map_while(|token| match token {
+                Token::Char(sign) => Some(*sign),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Whether it stands for a text of which parts are not known.
+    pub(super) fn likeness(&self, atoms: &[Atom], any_case: bool) -> Match {
+        let mut is_known = true;
+        let text: String = atoms
+            .iter()
+            .map(|atom| match atom {
+                Atom::Char { sign, .. } => *sign,
+                _ => {
+                    is_known = false;
+                    UNKNOWN
+                }
+            })
+            .collect();
+        let whole = if any_case { &self.folded } else { &self.any };
+        if whole.is_match(&text) {
+            return Match::Yes;
+        }
+        match is_known || (atoms.len() <= LONGEST && !self.meets(atoms, any_case)) {
+            true => Match::No,
+            false => Match::Maybe,
+        }
+    }
+
+    /// Whether some text is matched by the pattern and by the atoms: reachability in the product of
+    /// both automata.
+    fn meets(&self, atoms: &[Atom], any_case: bool) -> bool {
+        let (rows, columns) = (self.tokens.len() + 1, atoms.len() + 1);
+        // Two layers: whether the atom at the column has stood for a character already.
+        let mut seen = vec![false; rows * columns * 2];
+        let mut open = vec![(0, 0, false)];
+        let equal = |a: char, b: char| if any_case { same(a, b) } else { a == b };
+        while let Some((row, column, begun)) = open.pop() {
+            let place = (row * columns + column) * 2 + usize::from(begun);
+            if std::mem::replace(&mut seen[place], true) {
+                continue;
+            }
+            let (token, atom) = (self.tokens.get(row), atoms.get(column));
+            if token.is_none() && atom.is_none() {
+                return true;
+            }
+            match token {
+                Some(Token::Skip) => {
+                    open.push((row + 1, column, begun));
+                    open.push((row + 3, column, begun));
+                    continue;
+                }
+                Some(Token::Many) => open.push((row + 1, column, begun)),
+                _ => {}
+            }
+            let stays = matches!(token, Some(Token::Many));
+            match atom {
+                None => {}
+                Some(Atom::Char { sign, .. }) => match token {
+                    Some(Token::Char(other)) if equal(*sign, *other) => {
+                        open.push((row + 1, column + 1, false));
+                    }
+                    Some(Token::One) => open.push((row + 1, column + 1, false)),
+                    Some(Token::Many) => open.push((row, column + 1, false)),
+                    _ => {}
+                },
+                Some(atom) => {
+                    let of_names = matches!(atom, Atom::One | Atom::Star);
+                    let starts_name = !begun
+                        && (column == 0
+                            || matches!(
+                                atoms[column - 1],
+                                Atom::Char {
+                                    sign: '/' | ' ' | '=',
+                                    ..
+                                }
+                            ));
+                    let stands_for =
+                        |sign: char| !of_names || (sign != '/' && !(starts_name && sign == '.'));
+                    let is_one = *atom == Atom::One;
+                    if !is_one {
+                        open.push((row, column + 1, false));
+                    }
+                    let next = |row: usize| match is_one {
+                        true => (row, column + 1, false),
+                        false => (row, column, true),
+                    };
+                    match token {
+                        Some(Token::Char(sign)) if stands_for(*sign) => open.push(next(row + 1)),
+                        Some(Token::One) => open.push(next(row + 1)),
+                        Some(Token::Many) if stays => open.push(next(row)),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        false
     }
 }
 
@@ -44,48 +209,71 @@ fn plain_sign() -> String {
     format!("[^{}]", regex::escape(&syntax))
 }
 
-/// A pattern as a regular expression. `sign` is what stands for any character.
-fn expression(text: &str, sign: &str) -> String {
-    let mut expression = r"(?s)\A".to_owned();
+fn tokens(text: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
     let mut rest = text;
     let mut begins_a_part = true;
     while let Some(first) = rest.chars().next() {
         if let Some(after) = rest.strip_prefix("**/").filter(|_| begins_a_part) {
-            expression.push_str(&format!("(?:{sign}*/)?"));
+            tokens.extend([Token::Skip, Token::Many, Token::Char('/')]);
             rest = after;
             continue;
         }
         rest = &rest[first.len_utf8()..];
-        let next = rest.chars().next();
-        let literal = match (first, next) {
-            ('*', _) => {
-                expression.push_str(&format!("{sign}*"));
-                None
-            }
-            ('?', _) => {
-                expression.push_str(sign);
-                None
-            }
+        let token = match (first, rest.chars().next()) {
+            ('*', _) => Token::Many,
+            ('?', _) => Token::One,
             ('\\', Some(escaped @ ('*' | '?' | '\\' | ':'))) => {
                 rest = &rest[escaped.len_utf8()..];
-                Some(escaped)
+                Token::Char(escaped)
             }
-            (other, _) => Some(other),
+            (other, _) => Token::Char(other),
         };
-        if let Some(literal) = literal {
-            let mut buffer = [0; 4];
-            expression.push_str(&regex::escape(literal.encode_utf8(&mut buffer)));
+        begins_a_part = token == Token::Char('/');
+        tokens.push(token);
+    }
+    tokens
+}
+
+/// A pattern as a regular expression. `sign` is what stands for any character.
+fn expression(tokens: &[Token], sign: &str) -> String {
+    let mut expression = r"(?s)\A".to_owned();
+    let mut tokens = tokens.iter();
+    while let Some(token) = tokens.next() {
+        match token {
+            Token::Skip => {
+                tokens.nth(1);
+                expression.push_str(&format!("(?:{sign}*/)?"));
+            }
+            Token::Many => expression.push_str(&format!("{sign}*")),
+            Token::One => expression.push_str(sign),
+            Token::Char(literal) => {
+                let mut buffer = [0; 4];
+                expression.push_str(&regex::escape(literal.encode_utf8(&mut buffer)));
+            }
         }
-        begins_a_part = literal == Some('/');
     }
     expression.push_str(r"\z");
     expression
+}
+
+/// A text as a pattern that stands for it alone.
+pub(super) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for sign in text.chars() {
+        if matches!(sign, '*' | '?' | '\\' | ':') {
+            escaped.push('\\');
+        }
+        escaped.push(sign);
+    }
+    escaped
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::shell::Word;
 
     fn matches(pattern: &str, text: &str) -> bool {
         Pattern::new(pattern).unwrap().matches(text)
@@ -123,5 +311,50 @@ mod tests {
         }
         assert!(permits("git log | head *", "git log | head -5"));
         assert!(!permits("git log | head *", "git log | head -5 | sh"));
+    }
+
+    #[test]
+    fn an_escaped_text_stands_for_itself_alone() {
+        for text in ["git push", r"a*b?c\d:e", "**/x", r"\*"] {
+            let pattern = Pattern::new(&escaped(text)).unwrap();
+            assert!(pattern.matches(text) && pattern.is_literal(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_may_match() {
+        let glob = |text: &str| {
+            let atoms = text.chars().map(|sign| match sign {
+                '*' => Atom::Star,
+                '?' => Atom::One,
+                '$' => Atom::Any,
+                sign => Atom::Char {
+                    sign,
+                    quoted: false,
+                },
+            });
+            Word(atoms.collect()).0
+        };
+        for (pattern, text, expected) in [
+            ("**/.env*", ".env", Match::Yes),
+            ("**/.env*", ".e*", Match::Maybe),
+            ("**/.env*", ".???", Match::Maybe),
+            ("**/.env*", "$", Match::Maybe),
+            ("**/.env*", "a/$", Match::Maybe),
+            ("**/.env*", "$/.env", Match::Yes),
+            ("**/.env*", ".env$", Match::Yes),
+            // A star does not stand for a leading dot, nor for a slash.
+            ("**/.env*", "*", Match::No),
+            ("**/.env*", "a/*", Match::No),
+            ("**/.env*", "?env", Match::No),
+            ("**/.env*", "src/*.rs", Match::No),
+            ("a/b", "*", Match::No),
+            ("rm *", "rm $", Match::Yes),
+            ("rm *", "$ x", Match::Maybe),
+            ("rm *", "git $", Match::No),
+        ] {
+            let found = Pattern::new(pattern).unwrap().likeness(&glob(text), false);
+            assert_eq!(found, expected, "{pattern} {text}");
+        }
     }
 }

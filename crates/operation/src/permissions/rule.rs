@@ -3,15 +3,14 @@
 use cachalot_core::tree::Node;
 use cachalot_core::{Place, Problem};
 
-use super::Operation;
-use super::pattern::Pattern;
-use super::subject::{Reading, Subject};
-use crate::Workspace;
+use super::pattern::{Match, Pattern};
+use super::subject::{Subject, Subjects};
 
 /// A rule: a tool, and what its arguments are.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Rule {
     text: String,
+    place: Place,
     tool: Pattern,
     arguments: Vec<(String, Pattern)>,
 }
@@ -33,7 +32,8 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Rule> {
     }
 }
 
-fn parse(text: &str, place: &Place) -> Result<Rule, Problem> {
+/// Parses a rule that stands at `place`.
+pub(super) fn parse(text: &str, place: &Place) -> Result<Rule, Problem> {
     let wrong = |message: String| Problem::new("bad-permission", message).at(place).help(FORM);
     let pattern = |text: &str| {
         Pattern::new(text).map_err(|error| wrong(format!("`{text}` is no pattern: {error}")))
@@ -71,6 +71,7 @@ fn parse(text: &str, place: &Place) -> Result<Rule, Problem> {
         .collect::<Result<_, Problem>>()?;
     Ok(Rule {
         text: text.to_owned(),
+        place: place.clone(),
         tool: pattern(tool)?,
         arguments,
     })
@@ -102,23 +103,95 @@ fn is_argument(text: &str) -> bool {
     !text.is_empty() && text.chars().all(fits)
 }
 
+/// As it was written: that is all that it means.
+impl std::fmt::Debug for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
 impl Rule {
+    /// Where it stands.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// As it was written.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it speaks of this call. One that names an argument does not speak of calls without it.
-    pub(super) fn matches(
-        &self,
-        operation: &Operation<'_>,
-        workspace: &Workspace,
-        how: Reading,
-    ) -> bool {
-        self.tool.matches(operation.tool)
-            && self.arguments.iter().all(|(name, pattern)| {
-                Subject::of(operation, name)
-                    .is_some_and(|subject| subject.is(pattern, workspace, how))
-            })
+    /// The pattern of tools.
+    pub(super) fn tool(&self) -> &Pattern {
+        &self.tool
+    }
+
+    /// The names of the arguments.
+    pub(super) fn arguments(&self) -> impl Iterator<Item = &str> {
+        self.arguments.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Whether it speaks of calls of this tool.
+    pub(super) fn is_for(&self, tool: &str) -> bool {
+        self.tool.matches(tool)
+    }
+
+    /// How far it is about this call, read widely. One that names an argument is not about calls
+    /// without it.
+    pub(super) fn wide(&self, call: &Subjects<'_>) -> Match {
+        let mut least = Match::from(self.is_for(call.operation.tool));
+        for (name, pattern) in &self.arguments {
+            if least == Match::No {
+                break;
+            }
+            least = least.min(call.wide(name, pattern));
+        }
+        least
+    }
+
+    /// Whether it surely covers this call. `others` tells whether some permission covers a command that
+    /// is run by another.
+    pub(super) fn narrow(&self, call: &Subjects<'_>, others: &dyn Fn(&str) -> bool) -> bool {
+        self.is_for(call.operation.tool)
+            && self
+                .arguments
+                .iter()
+                .all(|(name, pattern)| call.narrow(name, pattern, others))
+    }
+
+    /// Whether it permits this command of the tool, with whatever other arguments.
+    pub(super) fn permits_command(&self, tool: &str, command: &str) -> bool {
+        self.is_for(tool)
+            && match self.arguments.as_slice() {
+                [] => true,
+                [(name, pattern)] => {
+                    Subject::named(name) == Subject::Commands && pattern.permits_line(command)
+                }
+                _ => false,
+            }
+    }
+
+    /// The patterns of the paths that it is about, if it may be about files below the directory of a
+    /// search; empty if not.
+    pub(super) fn searched(&self, call: &Subjects<'_>) -> Vec<&Pattern> {
+        let (paths, others): (Vec<_>, Vec<_>) = self
+            .arguments
+            .iter()
+            .partition(|(name, _)| Subject::named(name) == Subject::Paths);
+        let is_about = self.is_for(call.operation.tool)
+            && others
+                .iter()
+                .all(|(name, pattern)| call.wide(name, pattern) != Match::No);
+        match is_about {
+            true => paths.into_iter().map(|(_, pattern)| pattern).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Whether it is about paths.
+    pub(super) fn has_paths(&self) -> bool {
+        self.arguments
+            .iter()
+            .any(|(name, _)| Subject::named(name) == Subject::Paths)
     }
 }

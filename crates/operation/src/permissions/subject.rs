@@ -1,79 +1,331 @@
-//! What a rule looks at: the argument of a call, as paths, as a command, or as text.
+//! The part of a call that an argument of a rule is about: paths, commands, addresses, or a value.
 
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
+use url::Url;
 
 use super::Operation;
-use super::pattern::{Pattern, SHELL_SYNTAX};
+use super::pattern::{Match, Pattern, SHELL_SYNTAX};
 use crate::Workspace;
+use crate::shell::{Atom, Directories, Script, Word, base, candidates, files};
+use crate::touches::{Command, CommandText};
 
-/// How a pattern is read.
+/// As many parts of a command line are compared with a path.
+const MOST: usize = 4_000;
+
+/// The value of an argument that a rule looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// To forbid: whatever may be meant.
-    Wide,
-    /// To permit: only what is surely meant.
-    Narrow,
-}
-
-/// What an argument says.
-#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Subject {
-    Paths(Vec<String>),
-    /// What a shell is given.
-    Line(String),
-    /// A program and its arguments, which no shell sees.
-    Program(String),
-    Texts(Vec<String>),
+    /// Every path that the call touches, those that commands name included.
+    Paths,
+    /// Every command that the call runs.
+    Commands,
+    /// The hosts of every address that the call requests.
+    Hosts,
+    /// Every address that the call requests.
+    Urls,
+    /// The value of the argument, a path.
+    Path,
+    /// The value of the argument.
+    Text,
 }
 
 impl Subject {
-    /// What the argument of this name says; `None` if the call has none.
-    pub(super) fn of(operation: &Operation<'_>, name: &str) -> Option<Self> {
-        let value = operation.arguments.get(name);
-        if TOUCHED.contains(&name) {
-            let mut paths: Vec<String> = value.map(texts).unwrap_or_default();
-            let touched = operation.touches.paths();
-            paths.extend(touched.map(|path| path.to_string_lossy().into_owned()));
-            paths.sort();
-            paths.dedup();
-            return (!paths.is_empty()).then_some(Self::Paths(paths));
-        }
-        let value = value?;
-        Some(match (name, value) {
-            ("command", Value::String(line)) => Self::Line(line.clone()),
-            ("command", Value::Array(_)) => Self::Program(texts(value).join(" ")),
-            _ if is_path(name) => Self::Paths(texts(value)),
-            _ => Self::Texts(texts(value)),
-        })
-    }
-
-    /// Whether the pattern stands for it.
-    pub(super) fn is(&self, pattern: &Pattern, workspace: &Workspace, how: Reading) -> bool {
-        match (self, how) {
-            (Self::Paths(paths), Reading::Wide) => paths
-                .iter()
-                .any(|path| is_any_reading(path, pattern, workspace)),
-            (Self::Paths(paths), Reading::Narrow) => every(paths, |path| {
-                let lies = below(workspace.root(), Path::new(path));
-                pattern.matches(&lies)
-                    && really(path, workspace).is_some_and(|real| pattern.matches(&real))
-            }),
-            (Self::Line(text) | Self::Program(text), Reading::Wide) => {
-                pattern.matches(text) || commands(text).any(|command| pattern.matches(command))
-            }
-            (Self::Line(line), Reading::Narrow) => pattern.permits_line(line),
-            (Self::Program(text), Reading::Narrow) => pattern.matches(text),
-            (Self::Texts(texts), Reading::Wide) => texts.iter().any(|text| pattern.matches(text)),
-            (Self::Texts(texts), Reading::Narrow) => every(texts, |text| pattern.matches(text)),
+    /// The subject of an argument of this name.
+    pub(super) fn named(name: &str) -> Self {
+        match name {
+            "path" | "paths" | "file" | "files" | "directory" => Self::Paths,
+            "command" | "cmd" => Self::Commands,
+            "host" => Self::Hosts,
+            "url" => Self::Urls,
+            "working_directory" => Self::Path,
+            _ if name.ends_with("_path") || name.ends_with("_paths") => Self::Path,
+            _ => Self::Text,
         }
     }
 }
 
+/// A call with its commands taken apart, once for all rules.
+pub(super) struct Subjects<'a> {
+    pub(super) operation: &'a Operation<'a>,
+    pub(super) workspace: &'a Workspace,
+    pub(super) commands: Vec<Taken<'a>>,
+}
+
+/// A command, taken apart.
+pub(super) struct Taken<'a> {
+    pub(super) command: &'a Command,
+    pub(super) script: Script,
+    directories: Directories,
+    /// What in it may be a path.
+    paths: Vec<Word>,
+}
+
+impl<'a> Subjects<'a> {
+    pub(super) fn of(operation: &'a Operation<'a>, workspace: &'a Workspace) -> Self {
+        let taken = |command: &'a Command| {
+            let script = Script::of(command);
+            let start = match &command.directory {
+                Some(directory) => workspace.root().join(directory),
+                None => workspace.root().to_owned(),
+            };
+            let mut paths = candidates(&script);
+            paths.truncate(MOST);
+            Taken {
+                command,
+                directories: Directories::of(&script, start),
+                paths,
+                script,
+            }
+        };
+        Self {
+            operation,
+            workspace,
+            commands: operation.touches.commands.iter().map(taken).collect(),
+        }
+    }
+
+    /// Why it cannot be told what the call does.
+    pub(super) fn why(&self) -> String {
+        let unclear: Vec<&str> = self
+            .commands
+            .iter()
+            .flat_map(|taken| taken.script.unclear.iter().map(String::as_str))
+            .collect();
+        match unclear.is_empty() {
+            true => "which files it names is not known before it runs".to_owned(),
+            false => unclear.join("; "),
+        }
+    }
+
+    /// How far a denial or a question about this argument is about the call. Read widely: whatever may
+    /// be meant.
+    pub(super) fn wide(&self, name: &str, pattern: &Pattern) -> Match {
+        let value = self.operation.arguments.get(name);
+        let values = value.map(texts).unwrap_or_default();
+        let matched = |text: &String| Match::from(pattern.matches(text));
+        let is_path =
+            |path: &String| Match::from(is_any_reading(Path::new(path), pattern, self.workspace));
+        match Subject::named(name) {
+            Subject::Paths => {
+                let touched = self.operation.touches.paths();
+                let touched =
+                    touched.map(|path| Match::from(is_any_reading(path, pattern, self.workspace)));
+                let named = self
+                    .commands
+                    .iter()
+                    .map(|taken| self.named_path(taken, pattern));
+                most(values.iter().map(is_path).chain(touched).chain(named))
+            }
+            Subject::Commands => {
+                let commands = self.commands.iter().map(|taken| command(taken, pattern));
+                most(values.iter().map(matched).chain(commands))
+            }
+            Subject::Hosts => {
+                let urls = self.operation.touches.urls.iter();
+                let hosts = urls.map(|url| {
+                    Match::from(host(url).is_none_or(|host| pattern.matches_any_case(&host)))
+                });
+                let named = self.commands.iter().map(|taken| named_host(taken, pattern));
+                most(values.iter().map(matched).chain(hosts).chain(named))
+            }
+            Subject::Urls => {
+                let urls = self.operation.touches.urls.iter().chain(&values);
+                most(urls.map(|url| {
+                    let is_any = pattern.matches(url)
+                        || plain_url(url).is_some_and(|plain| {
+                            pattern.matches(&plain) || pattern.matches(plain.trim_end_matches('/'))
+                        });
+                    Match::from(is_any)
+                }))
+            }
+            Subject::Path => most(values.iter().map(is_path)),
+            Subject::Text => most(values.iter().map(matched)),
+        }
+    }
+
+    /// Whether a permission for this argument covers the call. Read narrowly: only what is surely meant.
+    /// `others` tells whether some permission covers a command that is run by another.
+    pub(super) fn narrow(
+        &self,
+        name: &str,
+        pattern: &Pattern,
+        others: &dyn Fn(&str) -> bool,
+    ) -> bool {
+        let value = self.operation.arguments.get(name);
+        let is_path = |path: &Path| {
+            let lies = below(self.workspace.root(), path);
+            pattern.matches(&lies)
+                && really(path, self.workspace).is_some_and(|real| pattern.matches(&real))
+        };
+        let touches = self.operation.touches;
+        match Subject::named(name) {
+            Subject::Paths => {
+                let mut values = value.map(texts).unwrap_or_default();
+                values.retain(|value| !value.contains("://"));
+                // The files that a command opens cannot be told.
+                self.commands.is_empty()
+                    && every(touches.paths(), is_path)
+                    && values.iter().all(|path| is_path(Path::new(path)))
+            }
+            Subject::Commands if !self.commands.is_empty() => {
+                every(self.commands.iter(), |taken| {
+                    permits(taken, pattern, others)
+                })
+            }
+            Subject::Hosts => every(touches.urls.iter(), |url| {
+                host(url).is_some_and(|host| pattern.matches(&host))
+            }),
+            Subject::Urls if !touches.urls.is_empty() => every(touches.urls.iter(), |url| {
+                plain_url(url).is_some_and(|plain| {
+                    pattern.matches(&plain) || pattern.matches(plain.trim_end_matches('/'))
+                })
+            }),
+            Subject::Path => {
+                let values = value.map(texts).unwrap_or_default();
+                every(values.iter(), |path| is_path(Path::new(path)))
+            }
+            Subject::Commands | Subject::Urls | Subject::Text => {
+                let values = value.map(texts).unwrap_or_default();
+                every(values.iter(), |text| pattern.matches(text))
+            }
+        }
+    }
+
+    /// Whether a command names a path that the pattern stands for.
+    fn named_path(&self, taken: &Taken<'_>, pattern: &Pattern) -> Match {
+        let mut found = match taken.script.unclear.is_empty() {
+            true => Match::No,
+            false => Match::Maybe,
+        };
+        if let Some(directory) = &taken.command.directory {
+            found = found.max(Match::from(is_any_reading(
+                directory,
+                pattern,
+                self.workspace,
+            )));
+        }
+        for word in &taken.paths {
+            if found == Match::Yes {
+                break;
+            }
+            found = found.max(self.word(word, taken, pattern));
+        }
+        found
+    }
+
+    fn word(&self, word: &Word, taken: &Taken<'_>, pattern: &Pattern) -> Match {
+        let directories = &taken.directories;
+        if let Some(text) = word.text() {
+            if text.is_empty() || text.contains('\0') {
+                return Match::No;
+            }
+            let here = directories.known.iter();
+            let is_meant = pattern.matches_any_case(&text)
+                || here
+                    .clone()
+                    .any(|from| is_named(&from.join(&text), pattern, self.workspace));
+            if is_meant {
+                return Match::Yes;
+            }
+            let mut may = Match::No;
+            if directories.others && !text.starts_with('/') {
+                let mut atoms = vec![
+                    Atom::Any,
+                    Atom::Char {
+                        sign: '/',
+                        quoted: true,
+                    },
+                ];
+                atoms.extend(word.0.iter().cloned());
+                may = pattern.likeness(&atoms, true).min(Match::Maybe);
+            }
+            // Other names for directories of the process.
+            if text.starts_with("/proc/")
+                && ["cwd", "root", "fd", "map_files"]
+                    .iter()
+                    .any(|part| text.contains(part))
+            {
+                may = Match::Maybe;
+            }
+            return may;
+        }
+        if word.is_glob() {
+            return self.glob(word, taken, pattern);
+        }
+        let written = pattern.likeness(&word.0, true);
+        let from = |directory: &PathBuf| {
+            let lies = below(self.workspace.root(), directory);
+            let mut most = Match::No;
+            for before in [lies, slashes(directory)] {
+                let before = if before == "." {
+                    String::new()
+                } else {
+                    format!("{before}/")
+                };
+                let mut atoms = Word::literal(&before).0;
+                atoms.extend(word.0.iter().cloned());
+                most = most.max(pattern.likeness(&atoms, true));
+            }
+            most
+        };
+        written.max(most(directories.known.iter().map(from)))
+    }
+
+    /// A pattern of file names: the files that it stands for now, and those that it may stand for once
+    /// the commands before it have run.
+    fn glob(&self, word: &Word, taken: &Taken<'_>, pattern: &Pattern) -> Match {
+        let mut may = pattern.likeness(&word.0, true).min(Match::Maybe);
+        for from in &taken.directories.known {
+            match files(from, word) {
+                Some(files) => {
+                    if files
+                        .iter()
+                        .any(|file| is_named(file, pattern, self.workspace))
+                    {
+                        return Match::Yes;
+                    }
+                }
+                None => may = Match::Maybe,
+            }
+            let before = match below(self.workspace.root(), from) {
+                lies if lies == "." => String::new(),
+                lies => format!("{lies}/"),
+            };
+            let mut atoms = Word::literal(&before).0;
+            atoms.extend(word.0.iter().cloned());
+            may = may.max(pattern.likeness(&atoms, true).min(Match::Maybe));
+        }
+        // Of one plain command nothing comes before it.
+        match may == Match::Maybe
+            && taken.script.invocations.len() == 1
+            && !taken.directories.others
+        {
+            true => Match::No,
+            false => may,
+        }
+    }
+}
+
+/// The strongest of some matches.
+fn most(matches: impl Iterator<Item = Match>) -> Match {
+    let mut most = Match::No;
+    for each in matches {
+        most = most.max(each);
+        if most == Match::Yes {
+            break;
+        }
+    }
+    most
+}
+
 /// Whether there are some, and it holds for all.
-fn every(texts: &[String], holds: impl Fn(&str) -> bool) -> bool {
-    !texts.is_empty() && texts.iter().all(|text| holds(text))
+fn every<T>(mut items: impl Iterator<Item = T>, holds: impl Fn(T) -> bool) -> bool {
+    match items.next() {
+        None => false,
+        Some(first) => holds(first) && items.all(holds),
+    }
 }
 
 /// A value as text; a list as one for each item.
@@ -85,11 +337,164 @@ fn texts(value: &Value) -> Vec<String> {
     }
 }
 
-/// Names that stand for every path that a call touches.
-const TOUCHED: [&str; 5] = ["path", "paths", "file", "files", "directory"];
+/// How far a pattern stands for one of the commands that a command runs.
+fn command(taken: &Taken<'_>, pattern: &Pattern) -> Match {
+    let text = match &taken.command.text {
+        CommandText::Line(line) => line.clone(),
+        CommandText::Program(words) => words.join(" "),
+    };
+    // As it is written, also where it cannot be taken apart.
+    if pattern.matches(&text) || commands(&text).any(|command| pattern.matches(command)) {
+        return Match::Yes;
+    }
+    let runs = taken.script.invocations.iter();
+    let found = most(runs.map(|invocation| invoked(&invocation.words, pattern)));
+    match taken.script.unclear.is_empty() {
+        true => found,
+        false => found.max(Match::Maybe),
+    }
+}
 
-fn is_path(name: &str) -> bool {
-    name == "working_directory" || name.ends_with("_path") || name.ends_with("_paths")
+/// How far a pattern stands for a program with its arguments: as they are, without the directory of
+/// the program, without options before a subcommand, with options in another order.
+pub(super) fn invoked(words: &[Word], pattern: &Pattern) -> Match {
+    let mut programs = vec![words[0].clone()];
+    if let Some(program) = words[0].text() {
+        let name = program.rsplit('/').next().unwrap_or(&program);
+        for other in [name.to_owned(), base(&program)] {
+            let other = Word::literal(&other);
+            if !programs.contains(&other) {
+                programs.push(other);
+            }
+        }
+    }
+    let rest = &words[1..];
+    let mut starts = vec![0];
+    let mut at = 0;
+    while at < rest.len() && starts.len() < 16 {
+        // An option, or the value of the option before.
+        let is_option = rest[at].starts_with('-');
+        let is_value = at > 0 && rest[at - 1].starts_with('-');
+        if !is_option && !is_value {
+            break;
+        }
+        at += 1;
+        starts.push(at);
+    }
+    let mut found = Match::No;
+    for program in &programs {
+        for start in &starts {
+            let mut atoms = program.0.clone();
+            for word in &rest[*start..] {
+                atoms.push(Atom::Char {
+                    sign: ' ',
+                    quoted: true,
+                });
+                atoms.extend(word.0.iter().cloned());
+            }
+            found = found.max(pattern.likeness(&atoms, false));
+            if found == Match::Yes {
+                return found;
+            }
+        }
+        found = found.max(Match::from(has_options(program, rest, pattern)));
+    }
+    found
+}
+
+/// Whether a pattern that names options stands for a command that has them, joined or apart, in any
+/// order: `rm -rf *` for `rm -fr x` and `rm -r --force x`.
+fn has_options(program: &Word, rest: &[Word], pattern: &Pattern) -> bool {
+    let wanted: Vec<&str> = pattern
+        .text()
+        .split(' ')
+        .filter(|word| word.starts_with('-'))
+        .collect();
+    if wanted.is_empty()
+        || wanted
+            .iter()
+            .any(|word| word.trim_end_matches('*').contains(['*', '?', '\\']))
+    {
+        return false;
+    }
+    // The star of `--force*` stands for what follows, too.
+    let is_open = pattern.text().ends_with('*')
+        && wanted
+            .last()
+            .is_some_and(|word| pattern.text().ends_with(word));
+    let without: Vec<&str> = pattern
+        .text()
+        .split(' ')
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    let without = without.join(" ");
+    let Ok(without) = Pattern::new(&if is_open {
+        format!("{without}*")
+    } else {
+        without
+    }) else {
+        return false;
+    };
+    let texts: Vec<String> = rest.iter().map(|word| word.text_with('\u{fffc}')).collect();
+    let (options, operands): (Vec<&String>, Vec<&String>) =
+        texts.iter().partition(|text| text.starts_with('-'));
+    let has_letter = |letter: char| {
+        options
+            .iter()
+            .any(|option| match option.strip_prefix("--") {
+                Some(long) => long.to_lowercase().starts_with(letter.to_ascii_lowercase()),
+                None => option
+                    .chars()
+                    .skip(1)
+                    .any(|sign| sign == letter || (sign == 'R' && letter == 'r')),
+            })
+    };
+    let has = |option: &&str| match option.strip_prefix("--") {
+        _ if option.ends_with('*') => {
+            let stem = option.trim_end_matches('*');
+            options.iter().any(|other| other.starts_with(stem))
+        }
+        Some(_) => options
+            .iter()
+            .any(|other| other.split('=').next() == Some(*option)),
+        None => {
+            options.iter().any(|other| other.as_str() == *option)
+                || option.chars().skip(1).all(has_letter)
+        }
+    };
+    let mut line = program.text_with('\u{fffc}');
+    for operand in operands {
+        line.push(' ');
+        line.push_str(operand);
+    }
+    wanted.iter().all(has) && without.matches(&line)
+}
+
+/// Whether a permission covers a command, and all that it runs in its turn.
+fn permits(taken: &Taken<'_>, pattern: &Pattern, others: &dyn Fn(&str) -> bool) -> bool {
+    let is_meant = match &taken.command.text {
+        CommandText::Line(line) => pattern.permits_line(line),
+        CommandText::Program(words) => pattern.matches(&words.join(" ")),
+    };
+    if !is_meant || pattern.is_literal() {
+        return is_meant;
+    }
+    let script = &taken.script;
+    let start = pattern.literal_start();
+    let spelled: Vec<&str> = start.split_whitespace().collect();
+    (script.unclear.is_empty() || script.only_code)
+        && script
+            .invocations
+            .iter()
+            .filter(|each| each.nested)
+            .all(|each| {
+                let texts: Vec<String> = each
+                    .words
+                    .iter()
+                    .map(|word| word.text_with('\u{fffc}'))
+                    .collect();
+                spelled.contains(&texts[0].as_str()) || others(&texts.join(" "))
+            })
 }
 
 /// The commands that a shell would find in a line, more or less: what stands between its syntax.
@@ -99,29 +504,105 @@ fn commands(line: &str) -> impl Iterator<Item = &str> {
         .filter(|part| !part.is_empty())
 }
 
+/// How far a pattern stands for a host that a command names.
+fn named_host(taken: &Taken<'_>, pattern: &Pattern) -> Match {
+    let mut found = match taken.script.unclear.is_empty() {
+        true => Match::No,
+        false => Match::Maybe,
+    };
+    for invocation in &taken.script.invocations {
+        for word in invocation.words.iter().skip(1) {
+            found = found.max(match word.text() {
+                Some(text) => {
+                    let host = host(&text).or_else(|| host(&format!("http://{text}")));
+                    Match::from(host.is_some_and(|host| pattern.matches_any_case(&host)))
+                }
+                None if !word.is_glob() => Match::Maybe,
+                None => Match::No,
+            });
+        }
+    }
+    found
+}
+
+/// The host of an address, as it is looked up.
+pub(super) fn host(url: &str) -> Option<String> {
+    let url = Url::parse(url.trim()).ok()?;
+    Some(url.host_str()?.trim_end_matches('.').to_lowercase())
+}
+
+/// An address as it is requested: without user information and fragment.
+fn plain_url(url: &str) -> Option<String> {
+    let mut url = Url::parse(url.trim()).ok()?;
+    url.set_username("").ok()?;
+    url.set_password(None).ok()?;
+    url.set_fragment(None);
+    if let Some(host) = url
+        .host_str()
+        .and_then(|host| host.strip_suffix('.'))
+        .map(str::to_owned)
+    {
+        url.set_host(Some(&host)).ok()?;
+    }
+    Some(url.into())
+}
+
 /// Whether the pattern stands for a path in any way of writing it.
-fn is_any_reading(path: &str, pattern: &Pattern, workspace: &Workspace) -> bool {
+pub(super) fn is_any_reading(path: &Path, pattern: &Pattern, workspace: &Workspace) -> bool {
     let root = workspace.root();
-    let lies = below(root, Path::new(path));
+    let lies = below(root, path);
     let absolute = slashes(&root.join(&lies));
-    let real = workspace.resolve_readable(path).ok();
-    pattern.matches(path)
-        || pattern.matches(&lies)
-        || pattern.matches(&absolute)
+    let real = workspace.readable_place(path).ok().map(|place| place.real);
+    pattern.matches_any_case(&path.to_string_lossy())
+        || pattern.matches_any_case(&lies)
+        || pattern.matches_any_case(&absolute)
         || real.is_some_and(|real| {
-            pattern.matches(&below(root, &real)) || pattern.matches(&slashes(&real))
+            pattern.matches_any_case(&below(root, &real))
+                || pattern.matches_any_case(&slashes(&real))
         })
 }
 
+/// Whether the pattern stands for an absolute path that a command names, or for all that lies below
+/// it. Commands are not confined to the workspace: links are followed wherever they lead.
+fn is_named(path: &Path, pattern: &Pattern, workspace: &Workspace) -> bool {
+    let root = workspace.root();
+    let is = |path: &Path| {
+        let lies = below(root, path);
+        let absolute = slashes(&root.join(&lies));
+        [lies, absolute].iter().any(|text| {
+            pattern.matches_any_case(text) || pattern.matches_any_case(&format!("{text}/\u{fffc}"))
+        })
+    };
+    is(path) || real(path).is_some_and(|real| real != path && is(&real))
+}
+
+/// Where an absolute path leads, links followed as far as it exists.
+fn real(path: &Path) -> Option<PathBuf> {
+    let mut rest = Vec::new();
+    for ancestor in path.ancestors() {
+        if let Ok(real) = ancestor.canonicalize() {
+            return Some(rest.iter().rev().fold(real, |path, name| path.join(name)));
+        }
+        // A link to what does not exist yet leads there all the same.
+        if let Ok(target) = std::fs::read_link(ancestor) {
+            let target = ancestor.parent()?.join(target);
+            let whole = rest.iter().rev().fold(target, |path, name| path.join(name));
+            return Some(whole);
+        }
+        rest.push(ancestor.file_name()?);
+    }
+    None
+}
+
 /// Where a path lies once all links are followed; `None` if that is outside, or nowhere.
-fn really(path: &str, workspace: &Workspace) -> Option<String> {
-    let real = workspace.resolve_readable(path).ok()?;
+fn really(path: &Path, workspace: &Workspace) -> Option<String> {
+    let real = workspace.readable_place(path).ok()?.real;
     Some(below(workspace.root(), &real))
 }
 
 /// A path as it lies below the root, `.` and `..` resolved by their text; one that is not below it
 /// stays absolute.
-fn below(root: &Path, path: &Path) -> String {
+pub(super) fn below(root: &Path, path: &Path) -> String {
     let mut resolved = PathBuf::new();
     for part in root.join(path).components() {
         match part {
@@ -167,5 +648,18 @@ mod tests {
         let commands: Vec<&str> =
             commands("cd x && rm -rf y; echo \"$(rm z)\" | sh\n{ rm q; }").collect();
         assert_eq!(commands, ["cd x", "rm -rf y", "echo", "rm z", "sh", "rm q"]);
+    }
+
+    #[test]
+    fn hosts_are_those_that_are_looked_up() {
+        for url in [
+            "https://EVIL.com/",
+            "https://evil.com./",
+            "http://a:b@evil.com:80",
+            " https://evil.com\\@x.org",
+        ] {
+            assert_eq!(host(url).as_deref(), Some("evil.com"), "{url}");
+        }
+        assert_eq!(host("evil.com"), None);
     }
 }

@@ -1,5 +1,8 @@
 //! The built-in tools.
 
+use cachalot_operation::permissions::Signature;
+use serde_json::Value;
+
 pub mod files;
 pub mod memory;
 pub mod shell;
@@ -11,3 +14,34 @@ pub use memory::{MEMORY_RESOURCE, MemoryTool};
 pub use shell::{Shell, ShellSettings};
 pub use skills::skills;
 pub use web_fetch::{WebFetch, WebFetchSettings};
+
+/// The built-in tools and their arguments, as permission rules may name them.
+#[must_use]
+pub fn signatures() -> Vec<Signature> {
+    let mut tools = files();
+    tools.extend(skills(Some(std::path::Path::new("."))));
+    tools.push(std::sync::Arc::new(MemoryTool::new()));
+    if let Ok(shell) = Shell::new(ShellSettings::default()) {
+        tools.push(std::sync::Arc::new(shell));
+    }
+    if let Ok(web_fetch) = WebFetch::new(WebFetchSettings::default()) {
+        tools.push(std::sync::Arc::new(web_fetch));
+    }
+    tools
+        .iter()
+        .map(|tool| signature(&tool.about().name, &tool.about().parameters))
+        .collect()
+}
+
+/// A tool with the arguments of its schema.
+#[must_use]
+pub fn signature(name: &str, parameters: &Value) -> Signature {
+    let properties = parameters.get("properties").and_then(Value::as_object);
+    Signature {
+        name: name.to_owned(),
+        arguments: properties
+            .into_iter()
+            .flat_map(|all| all.keys().cloned())
+            .collect(),
+    }
+}

@@ -1,6 +1,7 @@
 //! The tools for files.
 
 mod apply_patch;
+pub(crate) mod denied;
 mod edit_file;
 mod effects;
 mod glob;

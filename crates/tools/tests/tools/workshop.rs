@@ -33,6 +33,7 @@ pub(crate) fn context(workspace: Workspace) -> Context {
         memory: None,
         seals: Arc::new(Seals::none()),
         gate: None,
+        rules: Arc::default(),
         witness: Witness::default(),
     }
 }

@@ -282,7 +282,13 @@ fn load(given: &Given<'_>, file: &str, runtime: &Runtime) -> Result<Team, Failur
         builtins: &builtins,
     };
     tree::parse(file, &text)
-        .and_then(|root| Team::load(&root, &written))
+        .and_then(|root| {
+            let team = Team::load(&root, &written)?;
+            match team.check_permissions() {
+                problems if problems.is_empty() => Ok(team),
+                problems => Err(problems),
+            }
+        })
         .map_err(|problems| {
             let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
             given.failure("validation_error", told.join("; "))

@@ -49,6 +49,7 @@ codes! {
     UNKNOWN_AGENT = "unknown-agent": "An agent delegates to one that there is not."
     DELEGATES_TO_ITSELF = "delegates-to-itself": "An agent is among its own sub-agents."
     BAD_PERMISSION = "bad-permission": "A rule of `permissions` is malformed."
+    VOID_RULE = "void-rule": "A rule of `permissions` names a tool or an argument that does not exist."
     CONFLICTING_KEYS = "conflicting-keys": "Two keys say the same thing."
     UNREADABLE_INSTRUCTION = "unreadable-instruction": "The file of an `instruction_file` cannot be read."
 }

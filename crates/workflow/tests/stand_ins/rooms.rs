@@ -46,6 +46,7 @@ impl Rooms {
                 memory: None,
                 seals: Arc::clone(&seals),
                 gate: None,
+                rules: Arc::default(),
                 witness: Witness::default(),
             },
             sessions: Sessions::new(memory, clock, seals),

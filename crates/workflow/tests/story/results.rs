@@ -206,7 +206,11 @@ async fn a_damaged_entry_is_a_miss_and_is_replaced() {
     let length = value.len();
     value[length - 5..].fill(b'?');
     record.value = value.into();
-    memory.put("cache", record, None, &[]).settle().await.unwrap();
+    memory
+        .put("cache", record, None, &[])
+        .settle()
+        .await
+        .unwrap();
     let healed = world.wrap(call()).await;
     assert_eq!(healed["result"], json!({"data": "sound"}), "{healed}");
     assert!(!is_hit(&healed));

@@ -6,13 +6,14 @@ use std::path::Path;
 use async_trait::async_trait;
 use cachalot_core::Effects;
 use cachalot_operation::Touches;
+use cachalot_operation::permissions::SearchFilter;
 use globset::{GlobBuilder, GlobMatcher};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::opening::{cannot, open_directory};
 use super::walk::{Visit, Walk, noticed, shown, touched};
-use super::{counted, grouped, readable, reader, reading, searching, typed};
+use super::{counted, denied, grouped, reader, reading, searchable, searching, typed};
 use crate::blocking::{Abandoned, blocking};
 use crate::tool::{About, Arguments, Context, Output, Tool};
 use crate::workspace::{Directory, Entry};
@@ -80,21 +81,29 @@ impl Tool for Glob {
     }
 
     fn implicit_inputs(&self, context: &Context) -> Value {
-        readable(context)
+        searchable(&self.about.name, context)
     }
 
     async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+        let denied = denied(self, &arguments, context);
         let asked: Asked = match typed(arguments) {
             Ok(asked) => asked,
             Err(wrong) => return wrong,
         };
         let context = context.clone();
-        blocking(move |abandoned| find(&asked, &context, abandoned).unwrap_or_else(|failed| failed))
-            .await
+        blocking(move |abandoned| {
+            find(&asked, &context, &denied, abandoned).unwrap_or_else(|failed| failed)
+        })
+        .await
     }
 }
 
-fn find(asked: &Asked, context: &Context, abandoned: &Abandoned) -> Result<Output, Output> {
+fn find(
+    asked: &Asked,
+    context: &Context,
+    denied: &SearchFilter,
+    abandoned: &Abandoned,
+) -> Result<Output, Output> {
     let path = asked.path.as_deref().unwrap_or(".");
     let pattern = Pattern::parse(&asked.pattern)?;
     let hidden = asked.hidden.unwrap_or(false) || pattern.names_hidden;
@@ -105,7 +114,7 @@ fn find(asked: &Asked, context: &Context, abandoned: &Abandoned) -> Result<Outpu
         lines: String::new(),
         count: 0,
     };
-    let mut notices = Walk::new(context, abandoned, hidden)
+    let mut notices = Walk::new(context, denied, abandoned, hidden)
         .walk(&place, &directory, &mut found)
         .map_err(|error| cannot("list", path, &error))?;
     if found.count > MOST {

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use cachalot_cache::Witness;
 use cachalot_core::{Effects, Touched};
 use cachalot_operation::Touches;
+use cachalot_operation::permissions::SearchFilter;
 use globset::{GlobBuilder, GlobMatcher};
 use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -21,7 +22,7 @@ use super::media::Media;
 use super::opening::{cannot, open_directory, open_file};
 use super::source::Source;
 use super::walk::{Visit, Walk, noticed, shown, touched};
-use super::{counted, readable, reader, reading, searching, typed};
+use super::{counted, denied, reader, reading, searchable, searching, typed};
 use crate::blocking::{Abandoned, blocking};
 use crate::tool::{About, Arguments, Context, Output, Tool};
 use crate::workspace::{self, Directory, Entry, Kind};
@@ -129,23 +130,29 @@ impl Tool for Grep {
     }
 
     fn implicit_inputs(&self, context: &Context) -> Value {
-        readable(context)
+        searchable(&self.about.name, context)
     }
 
     async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+        let denied = denied(self, &arguments, context);
         let asked: Asked = match typed(arguments) {
             Ok(asked) => asked,
             Err(wrong) => return wrong,
         };
         let context = context.clone();
         blocking(move |abandoned| {
-            search(&asked, &context, abandoned).unwrap_or_else(|failed| failed)
+            search(&asked, &context, &denied, abandoned).unwrap_or_else(|failed| failed)
         })
         .await
     }
 }
 
-fn search(asked: &Asked, context: &Context, abandoned: &Abandoned) -> Result<Output, Output> {
+fn search(
+    asked: &Asked,
+    context: &Context,
+    denied: &SearchFilter,
+    abandoned: &Abandoned,
+) -> Result<Output, Output> {
     let path = asked.path.as_deref().unwrap_or(".");
     let matcher = matcher(asked)?;
     let filter = asked.glob.as_deref().map(Filter::parse).transpose()?;
@@ -175,7 +182,7 @@ fn search(asked: &Asked, context: &Context, abandoned: &Abandoned) -> Result<Out
         filter,
         name: |path: &Path| shown(workspace, &place, path),
     };
-    let notices = Walk::new(context, abandoned, hidden)
+    let notices = Walk::new(context, denied, abandoned, hidden)
         .walk(&place, &directory, &mut visiting)
         .map_err(|error| cannot("list", path, &error))?;
     Ok(searching.output(notices))

@@ -6,14 +6,17 @@ use async_trait::async_trait;
 use cachalot_cache::Witness;
 use cachalot_core::{Effects, Touched};
 use cachalot_operation::Touches;
+use cachalot_operation::permissions::SearchFilter;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::opening::{cannot, open_directory};
-use super::{below, counted, readable, reader, reading, relative, searching, typed};
+use super::{
+    below, counted, denied, passed_over, reader, reading, relative, searchable, searching, typed,
+};
 use crate::blocking::{Abandoned, blocking};
 use crate::tool::{About, Arguments, Context, Output, Tool};
-use crate::workspace::{Directory, Kind};
+use crate::workspace::{Directory, Kind, Workspace};
 
 /// At most so many entries are shown.
 const MOST: usize = 1_000;
@@ -99,24 +102,36 @@ impl Tool for ListDir {
     }
 
     fn implicit_inputs(&self, context: &Context) -> Value {
-        readable(context)
+        searchable(&self.about.name, context)
     }
 
     async fn run(&self, arguments: Arguments, context: &Context) -> Output {
+        let denied = denied(self, &arguments, context);
         let asked: Asked = match typed(arguments) {
             Ok(asked) => asked,
             Err(wrong) => return wrong,
         };
         let context = context.clone();
-        blocking(move |abandoned| list(&asked, &context, abandoned).unwrap_or_else(|failed| failed))
-            .await
+        blocking(move |abandoned| {
+            list(&asked, &context, &denied, abandoned).unwrap_or_else(|failed| failed)
+        })
+        .await
     }
 }
 
-fn list(asked: &Asked, context: &Context, abandoned: &Abandoned) -> Result<Output, Output> {
+fn list(
+    asked: &Asked,
+    context: &Context,
+    denied: &SearchFilter,
+    abandoned: &Abandoned,
+) -> Result<Output, Output> {
     let (place, directory) = open_directory(&context.workspace, asked.path())?;
     let mut listing = Listing {
         root: &place.asked,
+        real: &place.real,
+        workspace: &context.workspace,
+        denied,
+        passed_over: 0,
         witness: &context.witness,
         abandoned,
         lines: Vec::new(),
@@ -131,6 +146,12 @@ fn list(asked: &Asked, context: &Context, abandoned: &Abandoned) -> Result<Outpu
 
 struct Listing<'a> {
     root: &'a std::path::Path,
+    /// The directory that the root leads to.
+    real: &'a std::path::Path,
+    workspace: &'a Workspace,
+    denied: &'a SearchFilter,
+    /// The number of entries that rules leave out.
+    passed_over: usize,
     witness: &'a Witness,
     abandoned: &'a Abandoned,
     lines: Vec<String>,
@@ -147,6 +168,10 @@ impl Listing<'_> {
                 return Ok(());
             }
             let path = relative(&directory.asked().join(&entry.name), self.root);
+            if self.denied.hides(&self.real.join(&path), self.workspace) {
+                self.passed_over += 1;
+                continue;
+            }
             let mark = match entry.kind {
                 Kind::File => "",
                 Kind::Directory => "/",
@@ -173,7 +198,7 @@ impl Listing<'_> {
     }
 
     fn text(self) -> String {
-        if self.lines.is_empty() {
+        if self.lines.is_empty() && self.passed_over == 0 {
             return "[the directory is empty]\n".to_owned();
         }
         let mut text: String = self.lines.iter().map(|line| format!("{line}\n")).collect();
@@ -182,6 +207,9 @@ impl Listing<'_> {
                 "[only the first {} are shown; list a directory below, or use glob]\n",
                 counted(self.lines.len(), "name")
             ));
+        }
+        if let Some(notice) = passed_over(self.passed_over) {
+            text.push_str(&format!("[{notice}]\n"));
         }
         for unread in &self.unread {
             text.push_str(&format!("[cannot be listed: {unread}]\n"));

@@ -25,7 +25,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cachalot_core::{Effects, Extent, Touched};
-use cachalot_operation::Touches;
+use cachalot_operation::permissions::SearchFilter;
+use cachalot_operation::{Operation, Touches};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -83,6 +84,39 @@ fn path_of<'a>(arguments: &'a Arguments, default: &'a str) -> &'a str {
 /// What a call touches that searches below its `path`.
 fn searching(arguments: &Arguments) -> Touches {
     Touches::searching(path_of(arguments, "."))
+}
+
+/// The files that a search must not read, by the permission rules.
+fn denied(tool: &dyn Tool, arguments: &Arguments, context: &Context) -> SearchFilter {
+    let touches = tool.touches(arguments);
+    let operation = Operation {
+        tool: &tool.about().name,
+        read_only: true,
+        arguments,
+        touches: &touches,
+    };
+    context.rules.search_filter(&operation, &context.workspace)
+}
+
+/// The notice of a search about entries that it was not allowed to read.
+fn passed_over(count: usize) -> Option<String> {
+    let entries = match count {
+        0 => return None,
+        1 => "1 entry is".to_owned(),
+        count => format!("{} entries are", grouped(count as u64)),
+    };
+    Some(format!(
+        "{entries} left out: permission rules deny reading them, or want it asked about"
+    ))
+}
+
+/// What is not in a search's arguments but decides what it may read: where, and the rules that leave
+/// files out.
+fn searchable(tool: &str, context: &Context) -> Value {
+    match context.rules.search_rules(tool).as_slice() {
+        [] => readable(context),
+        rules => serde_json::json!({"readable": readable(context), "rules": rules}),
+    }
 }
 
 /// The arguments as a type. They have been checked, so that only a schema that says something else

@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 
 use cachalot_cache::{Observation, Witness};
 use cachalot_core::Touched;
+use cachalot_operation::permissions::SearchFilter;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::list_dir::VERSION_CONTROL;
 use super::source::Source;
-use super::{below, counted, relative};
+use super::{below, counted, passed_over, relative};
 use crate::blocking::Abandoned;
 use crate::tool::Context;
 use crate::workspace::{Directory, Entry, Found, Kind, Place, Workspace};
@@ -54,6 +55,9 @@ pub(super) struct Walk<'a> {
     /// The rules that hold where the walk is, from the outermost directory inwards.
     levels: Vec<Level>,
     seen: usize,
+    denied: &'a SearchFilter,
+    /// The number of entries that permission rules leave out.
+    passed_over: usize,
     notices: Vec<String>,
 }
 
@@ -83,8 +87,15 @@ fn outer(place: &Place) -> Vec<&Path> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(context: &'a Context, abandoned: &'a Abandoned, hidden: bool) -> Self {
+    pub(super) fn new(
+        context: &'a Context,
+        denied: &'a SearchFilter,
+        abandoned: &'a Abandoned,
+        hidden: bool,
+    ) -> Self {
         Self {
+            denied,
+            passed_over: 0,
             workspace: &context.workspace,
             witness: &context.witness,
             abandoned,
@@ -118,6 +129,7 @@ impl<'a> Walk<'a> {
             self.levels.push(level);
         }
         let _ = self.enter(directory, &place.real, Path::new(""), visit)?;
+        self.notices.extend(passed_over(self.passed_over));
         Ok(self.notices)
     }
 
@@ -164,6 +176,10 @@ impl<'a> Walk<'a> {
         let is_directory = entry.kind == Kind::Directory;
         let real = real.join(&entry.name);
         if self.leaves_out(&entry.name, &real, is_directory) {
+            return ControlFlow::Continue(());
+        }
+        if self.denied.hides(&real, self.workspace) {
+            self.passed_over += 1;
             return ControlFlow::Continue(());
         }
         let path = path.join(&entry.name);

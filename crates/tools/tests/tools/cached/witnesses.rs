@@ -279,3 +279,37 @@ fn of_the_tools_for_files_those_that_read_are_vouched_for() {
     names.sort_unstable();
     assert_eq!(names, ["glob", "grep", "list_dir", "read_file"]);
 }
+
+/// A search under other rules is another search, also where its result was kept.
+#[tokio::test]
+async fn a_search_is_not_served_under_other_rules() {
+    let world = with_files(on());
+    world.write(".env", "fn secret() {}\n");
+    for (tool, arguments) in [
+        ("grep", json!({"pattern": "fn", "hidden": true})),
+        ("glob", json!({"pattern": "*", "hidden": true})),
+        ("list_dir", json!({})),
+    ] {
+        let is_open = |answer: &Answer| {
+            let text = text(answer);
+            text.contains(".env")
+        };
+        let free = world.batch("main", &[]);
+        let mut bound = world.batch("main", &[]);
+        bound.context.rules = crate::files::denied::rules("deny: ['*:path=**/.env']");
+        for _ in 0..2 {
+            let answer = world
+                .run(&free, &[(tool, arguments.clone())])
+                .await
+                .remove(0);
+            assert!(is_open(&answer), "{tool}");
+            let answer = world
+                .run(&bound, &[(tool, arguments.clone())])
+                .await
+                .remove(0);
+            assert!(!is_open(&answer), "{tool} {:?}", answer.how);
+        }
+        let answer = world.run(&bound, &[(tool, arguments)]).await.remove(0);
+        assert_eq!(answer.how, Answered::Hit, "{tool}");
+    }
+}

@@ -334,6 +334,7 @@ impl World {
                 memory: None,
                 seals: Arc::clone(&self.seals),
                 gate: None,
+                rules: Arc::default(),
                 witness: Witness::default(),
             },
             verbatim: Arc::new(

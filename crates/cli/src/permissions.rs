@@ -1,0 +1,161 @@
+//! The user's own permissions: calls that no chat asks about.
+//!
+//! `permissions.yaml` in the directory of the user's configuration holds rules under `allow`. What an
+//! agent file denies or wants asked about still is.
+
+use std::io::{Error, ErrorKind, Result, Write as _};
+use std::path::{Path, PathBuf};
+
+use cachalot_agent::{Permissions, Team};
+use cachalot_core::tree::{self, Node};
+
+use crate::render;
+use crate::wiring::Surroundings;
+
+/// The head of a new file.
+const HEAD: &str = "# Tool calls that `cachalot chat` makes without asking. The rules are those of\n# `permissions.allow` in agent files; what a file denies or asks about still is.\nallow:\n";
+
+/// The file; `None` if the user has no directory for configuration.
+pub(crate) fn file(surroundings: &Surroundings) -> Option<PathBuf> {
+    Some(surroundings.configuration()?.join("permissions.yaml"))
+}
+
+/// Adds the user's own permissions to those of a team. A file that cannot be read permits nothing, and
+/// is warned of.
+pub(crate) fn add(team: &mut Team, surroundings: &Surroundings) {
+    let Some(file) = file(surroundings) else {
+        return;
+    };
+    let read = match read(&file) {
+        Ok(read) => read,
+        Err(error) if error.kind() == ErrorKind::NotFound => return,
+        Err(error) => {
+            render::err(&format!(
+                "warning: {} permits nothing: {error}",
+                file.display()
+            ));
+            return;
+        }
+    };
+    team.permissions.also_allow(&read.0);
+}
+
+/// Adds a rule to the file, in one step: it is there whole or not at all. Comments stay.
+///
+/// # Errors
+/// Those of the file system, and a file that cannot be read.
+pub(crate) fn save(file: &Path, rule: &str) -> Result<()> {
+    let (mut text, rules) = match read(file) {
+        Ok((_, rules, text)) => (text, rules),
+        Err(error) if error.kind() == ErrorKind::NotFound => (HEAD.to_owned(), Vec::new()),
+        Err(error) => return Err(error),
+    };
+    if rules.iter().any(|known| known == rule) {
+        return Ok(());
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    let quoted = |rule: &str| serde_json::Value::from(rule).to_string();
+    let indent = text
+        .lines()
+        .rev()
+        .find(|line| line.trim_start().starts_with("- "))
+        .map_or(2, |line| line.len() - line.trim_start().len());
+    let mut added = format!("{text}{:indent$}- {}\n", "", quoted(rule));
+    let all: Vec<String> = rules.into_iter().chain([rule.to_owned()]).collect();
+    if parse(file, &added).is_none_or(|(_, read)| read != all) {
+        // A list in another form is written anew.
+        let lines: String = all
+            .iter()
+            .map(|rule| format!("  - {}\n", quoted(rule)))
+            .collect();
+        added = format!("{HEAD}{lines}");
+    }
+    let directory = file.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(directory)?;
+    let mut part = tempfile::NamedTempFile::new_in(directory)?;
+    part.write_all(added.as_bytes())?;
+    part.as_file().sync_all()?;
+    part.persist(file).map_err(|failed| failed.error)?;
+    Ok(())
+}
+
+/// The permissions in the file, its rules as they are written, and its text.
+fn read(file: &Path) -> Result<(Permissions, Vec<String>, String)> {
+    let text = std::fs::read_to_string(file)?;
+    if text
+        .lines()
+        .all(|line| line.trim().is_empty() || line.trim().starts_with('#'))
+    {
+        return Err(ErrorKind::NotFound.into());
+    }
+    let wrong = |message: String| Error::new(ErrorKind::InvalidData, message);
+    let told = |problems: Vec<cachalot_core::Problem>| {
+        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        wrong(told.join("; "))
+    };
+    let name = file.display().to_string();
+    let node = tree::parse(&name, &text).map_err(told)?;
+    let mut problems = Vec::new();
+    let permissions = Permissions::read_allowed(&node, &mut problems);
+    match problems.is_empty() {
+        true => Ok((permissions, rules(&node), text)),
+        false => Err(told(problems)),
+    }
+}
+
+fn parse(file: &Path, text: &str) -> Option<(Permissions, Vec<String>)> {
+    let node = tree::parse(&file.display().to_string(), text).ok()?;
+    let mut problems = Vec::new();
+    let permissions = Permissions::read_allowed(&node, &mut problems);
+    problems.is_empty().then(|| (permissions, rules(&node)))
+}
+
+fn rules(node: &Node) -> Vec<String> {
+    let list = node.get("allow").and_then(Node::as_list);
+    let texts = list.into_iter().flatten().filter_map(Node::as_text);
+    texts.map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_added_and_what_is_there_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("cachalot/permissions.yaml");
+        for rule in [
+            "shell:command=git push *",
+            r"shell:command=a\:b 'c' # \*",
+            "shell:command=git push *",
+        ] {
+            save(&file, rule).unwrap();
+        }
+        let (_, rules, text) = read(&file).unwrap();
+        assert_eq!(
+            rules,
+            ["shell:command=git push *", r"shell:command=a\:b 'c' # \*"]
+        );
+        assert!(text.starts_with("# "), "{text}");
+        for (before, kept) in [
+            ("allow:\n# mine\n- a\n", "# mine"),
+            ("allow: [a]\n", "allow:"),
+            ("allow:\n    - a", "    - \"b\""),
+        ] {
+            std::fs::write(&file, before).unwrap();
+            save(&file, "b").unwrap();
+            let (_, rules, text) = read(&file).unwrap();
+            assert_eq!(rules, ["a", "b"], "{text}");
+            assert!(text.contains(kept), "{text}");
+        }
+        // What cannot be read is not overwritten.
+        std::fs::write(&file, "allow: [a\n").unwrap();
+        assert!(save(&file, "b").is_err());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "allow: [a\n");
+        std::fs::write(&file, "deny: [a]\n").unwrap();
+        assert!(save(&file, "b").is_err());
+    }
+}

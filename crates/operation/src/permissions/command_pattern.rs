@@ -1,0 +1,47 @@
+//! Patterns of commands, for conditions of hooks.
+
+use super::pattern::{Match, Pattern, escaped};
+use super::subject::invoked;
+use crate::shell::Script;
+use crate::touches::{Command, CommandText};
+
+/// A pattern of commands as Claude Code writes it: `git *` and `git:*` stand for `git` and all that
+/// begins with `git `; `*` stands for any text.
+#[derive(Debug, Clone)]
+pub struct CommandPattern(Vec<Pattern>);
+
+impl CommandPattern {
+    /// Reads a pattern; `None` if it is too long.
+    #[must_use]
+    pub fn of(written: &str) -> Option<Self> {
+        let begins = written
+            .strip_suffix(":*")
+            .or_else(|| written.strip_suffix(" *"));
+        let texts = match begins {
+            Some(begins) => vec![begins.to_owned(), format!("{begins} *")],
+            None => vec![written.to_owned()],
+        };
+        let patterns = texts.iter().map(|text| {
+            // Only `*` means anything.
+            let parts: Vec<String> = text.split('*').map(escaped).collect();
+            Pattern::new(&parts.join("*"))
+        });
+        patterns.collect::<Result<_, _>>().ok().map(Self)
+    }
+
+    /// Whether a command may run one that the pattern stands for, in whatever way it is written. True
+    /// where that cannot be told.
+    #[must_use]
+    pub fn may_run(&self, command: &Command) -> bool {
+        let whole = match &command.text {
+            CommandText::Line(line) => line.trim().to_owned(),
+            CommandText::Program(words) => words.join(" "),
+        };
+        let script = Script::of(command);
+        !script.unclear.is_empty()
+            || self.0.iter().any(|pattern| {
+                let is_run = |words| invoked(words, pattern) != Match::No;
+                pattern.matches(&whole) || script.invocations.iter().any(|each| is_run(&each.words))
+            })
+    }
+}

@@ -1,0 +1,155 @@
+//! Rules that are about nothing: a tool or an argument that does not exist.
+
+use cachalot_core::Problem;
+use cachalot_core::suggest::did_you_mean;
+
+use super::Permissions;
+use super::rule::Rule;
+
+/// A tool and its arguments, as rules may name them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signature {
+    /// The name of the tool.
+    pub name: String,
+    /// The names of its arguments.
+    pub arguments: Vec<String>,
+}
+
+/// Arguments that stand for what a call touches.
+const TOUCHED: [&str; 9] = [
+    "path",
+    "paths",
+    "file",
+    "files",
+    "directory",
+    "command",
+    "cmd",
+    "url",
+    "host",
+];
+
+/// What names of tools of MCP servers begin with.
+const MCP: &str = "mcp_";
+
+impl Permissions {
+    /// Problems of rules that can be about no call: they name a tool or an argument that none of these
+    /// tools has. Tools of MCP servers are not known before the server is connected; with
+    /// `has_servers`, a rule that may be about one is no problem ([`Permissions::check_server`]).
+    #[must_use]
+    pub fn check(&self, tools: &[Signature], has_servers: bool) -> Vec<Problem> {
+        let rules = self.allow.iter().chain(&self.ask).chain(&self.deny);
+        rules
+            .filter_map(|rule| {
+                let wrong = wrong(rule, tools, has_servers)?;
+                Some(
+                    Problem::new(
+                        "void-rule",
+                        format!("the rule `{}` {}", rule.text(), wrong.what),
+                    )
+                    .at(rule.place())
+                    .help(wrong.help),
+                )
+            })
+            .collect()
+    }
+
+    /// Warnings about rules for tools of an MCP server: `tools` are those of all servers and this
+    /// program, `prefix` is how names of the server's tools begin (`mcp_github_`).
+    #[must_use]
+    pub fn check_server(&self, prefix: &str, tools: &[Signature]) -> Vec<String> {
+        let rules = self.allow.iter().chain(&self.ask).chain(&self.deny);
+        rules
+            .filter(|rule| rule.tool().literal_start().starts_with(prefix))
+            .filter_map(|rule| {
+                let wrong = wrong(rule, tools, false)?;
+                Some(format!(
+                    "the rule `{}` {}; {}",
+                    rule.text(),
+                    wrong.what,
+                    wrong.help
+                ))
+            })
+            .collect()
+    }
+}
+
+struct Wrong {
+    what: String,
+    help: String,
+}
+
+fn wrong(rule: &Rule, tools: &[Signature], has_servers: bool) -> Option<Wrong> {
+    let start = rule.tool().literal_start();
+    let is_of_server = start.starts_with(MCP);
+    let may_be_of_server = is_of_server || (!rule.tool().is_literal() && MCP.starts_with(&start));
+    let knows_servers = tools.iter().any(|tool| tool.name.starts_with(MCP));
+    if (is_of_server && !knows_servers) || (may_be_of_server && has_servers) {
+        return None;
+    }
+    let named: Vec<&Signature> = tools
+        .iter()
+        .filter(|tool| rule.is_for(&tool.name))
+        .collect();
+    if named.is_empty() {
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        return Some(Wrong {
+            what: format!("names no tool: there is no `{}`", rule.tool().text()),
+            help: did_you_mean(rule.tool().text(), &names),
+        });
+    }
+    let has = |name: &str| {
+        let has = |tool: &&Signature| tool.arguments.iter().any(|argument| argument == name);
+        named.iter().any(has) || is_touched(name, &named)
+    };
+    let argument = rule.arguments().find(|name| !has(name))?;
+    let mut names: Vec<&str> = named
+        .iter()
+        .flat_map(|tool| tool.arguments.iter().map(String::as_str))
+        .collect();
+    names.extend(TOUCHED.iter().filter(|name| is_touched(name, &named)));
+    names.sort_unstable();
+    names.dedup();
+    let tool = match named.as_slice() {
+        [tool] => format!("`{}` has no argument `{argument}`", tool.name),
+        _ => format!("no tool that it names has an argument `{argument}`"),
+    };
+    Some(Wrong {
+        what: format!("is about no call: {tool}"),
+        help: did_you_mean(argument, &names),
+    })
+}
+
+/// Whether calls of one of these tools may touch what an argument stands for.
+fn is_touched(name: &str, tools: &[&Signature]) -> bool {
+    let has = |names: &[&str]| {
+        let any = |tool: &&Signature| {
+            tool.arguments
+                .iter()
+                .any(|name| names.contains(&name.as_str()))
+        };
+        tools.iter().any(any)
+    };
+    match name {
+        "path" | "paths" | "file" | "files" | "directory" => {
+            has(&[
+                "path",
+                "paths",
+                "file",
+                "files",
+                "directory",
+                "patch",
+                "command",
+                "location",
+            ]) || tools
+                .iter()
+                .any(|tool| tool.name.starts_with(MCP) || tool.name.starts_with("skill"))
+        }
+        "command" | "cmd" => {
+            has(&["command", "cmd"]) || tools.iter().any(|tool| tool.name.starts_with(MCP))
+        }
+        "url" | "host" => {
+            has(&["url", "command"]) || tools.iter().any(|tool| tool.name.starts_with(MCP))
+        }
+        _ => false,
+    }
+}

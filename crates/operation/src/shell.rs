@@ -1,0 +1,308 @@
+//! The commands that a command line runs, as far as they can be told without running it.
+//!
+//! A line is taken apart as a shell would ([`parse`]), and programs that run other programs are looked
+//! into: `env`, `sudo`, `xargs`, `find -exec`, `sh -c`, `git -c alias…`, and the like ([`wrappers`]).
+//! What cannot be told (a variable as the name of a program, code in another language, a script on
+//! standard input) is reported as unclear, never left out.
+
+mod parse;
+mod path;
+mod word;
+mod wrappers;
+
+use std::collections::BTreeMap;
+
+use crate::touches::{Command, CommandText};
+use parse::{Here, Parsed, Simple};
+
+pub(crate) use path::{Directories, candidates, files, same};
+pub(crate) use word::{Atom, Word};
+pub(crate) use wrappers::base;
+
+/// Commands within commands are followed this deep.
+const DEEPEST: usize = 12;
+
+/// As many commands are looked at; more make a line unclear.
+const MOST: usize = 2_000;
+
+/// As many characters of commands are looked at; more make a line unclear.
+const MOST_TEXT: usize = 256 << 10;
+
+/// As many values of variables are tried in one word.
+const MOST_VALUES: usize = 16;
+
+/// A program and its arguments that a line may run.
+#[derive(Debug, Clone)]
+pub(crate) struct Invocation {
+    /// Program and arguments. Parts that are not known are placeholders.
+    pub(crate) words: Vec<Word>,
+    /// Whether another program of the line runs it.
+    pub(crate) nested: bool,
+}
+
+/// What a command line does, as far as it can be told.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Script {
+    /// Every program that may run.
+    pub(crate) invocations: Vec<Invocation>,
+    /// Targets of redirections.
+    pub(crate) redirects: Vec<Word>,
+    /// Texts that hold code in another language; names in them may be paths.
+    pub(crate) code: Vec<String>,
+    /// Why not all that it runs is known.
+    pub(crate) unclear: Vec<String>,
+    /// Whether the line consists of more than one plain command.
+    pub(crate) has_syntax: bool,
+    /// Whether what is unclear is only the code that the program of the line was given.
+    pub(crate) only_code: bool,
+    text: usize,
+}
+
+impl Script {
+    /// Takes a command apart.
+    pub(crate) fn of(command: &Command) -> Self {
+        let mut script = Self::default();
+        match &command.text {
+            CommandText::Line(line) => script.line(line, 0, false),
+            CommandText::Program(words) => {
+                let words = words.iter().map(|word| Word::literal(word)).collect();
+                script.invoke(words, &[], 0, false);
+            }
+        }
+        script
+    }
+
+    /// Takes a command line apart.
+    fn line(&mut self, line: &str, depth: usize, nested: bool) {
+        if depth > DEEPEST {
+            self.unclear("commands within commands are nested too deeply");
+            return;
+        }
+        let parsed = parse::parse(line, depth);
+        self.take(parsed, depth, nested);
+    }
+
+    fn take(&mut self, parsed: Parsed, depth: usize, nested: bool) {
+        let Parsed {
+            commands,
+            variables,
+            documents,
+            unclear,
+            has_syntax,
+        } = parsed;
+        self.has_syntax |= has_syntax;
+        for why in unclear {
+            self.unclear(&why);
+        }
+        let mut known: BTreeMap<String, Vec<Word>> = BTreeMap::new();
+        for (name, value) in variables {
+            known.entry(name).or_default().push(value);
+        }
+        for simple in &commands {
+            declared(simple, &mut known);
+        }
+        let mut reset = Vec::new();
+        for (name, values) in &known {
+            let is_special = ["IFS", "PATH", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS"]
+                .contains(&name.as_str())
+                || name.starts_with("LD_")
+                || name.starts_with("DYLD_");
+            if is_special && !values.is_empty() {
+                reset.push(name.clone());
+            }
+        }
+        for name in reset {
+            self.unclear(&format!("it sets `{name}`"));
+        }
+        for simple in commands {
+            let here: Vec<String> = simple
+                .here
+                .iter()
+                .map(|here| match here {
+                    Here::Document(number) => documents.get(*number).cloned(),
+                    Here::Word(word) => word.text(),
+                })
+                .map(|text| text.unwrap_or_else(|| "\0".to_owned()))
+                .collect();
+            for word in &simple.redirects {
+                self.redirects.extend(expand(word, &known, 0));
+            }
+            for words in alternatives(&simple.words, &known) {
+                self.invoke(words, &here, depth, nested);
+            }
+        }
+    }
+
+    /// Notes a program with its arguments, and what it runs in its turn.
+    fn invoke(&mut self, words: Vec<Word>, here: &[String], depth: usize, nested: bool) {
+        if words.is_empty() {
+            return;
+        }
+        self.text += words.iter().map(|word| word.0.len() + 1).sum::<usize>();
+        if depth > DEEPEST || self.invocations.len() >= MOST || self.text > MOST_TEXT {
+            self.unclear("it runs too many commands, or commands within commands");
+            return;
+        }
+        self.invocations.push(Invocation {
+            words: words.clone(),
+            nested,
+        });
+        match words[0].text() {
+            Some(program) => wrappers::look(self, &program, &words, here, depth),
+            None => self.unclear("the name of a program is not known before it runs"),
+        }
+    }
+
+    /// Notes that something of it is not known.
+    fn unclear(&mut self, why: &str) {
+        self.only_code = false;
+        self.note(why);
+    }
+
+    /// Notes code in another language, which `program` is given.
+    fn code(&mut self, program: &str, code: Option<String>) {
+        let is_first = self.unclear.is_empty() && self.invocations.len() == 1;
+        self.code.extend(code);
+        self.note(&format!("the code that `{program}` is given"));
+        self.only_code |= is_first;
+    }
+
+    fn note(&mut self, why: &str) {
+        if self.unclear.len() < 8 && !self.unclear.iter().any(|known| known == why) {
+            self.unclear.push(why.to_owned());
+        }
+    }
+}
+
+/// Variables that commands set.
+fn declared(simple: &Simple, known: &mut BTreeMap<String, Vec<Word>>) {
+    let Some(program) = simple.words.first().and_then(Word::text) else {
+        return;
+    };
+    let rest = simple.words.get(1..).unwrap_or_default();
+    match program.as_str() {
+        "export" | "declare" | "typeset" | "local" | "readonly" => {
+            for word in rest {
+                if let Some((name, value)) = word.assignment() {
+                    known.entry(name).or_default().push(value);
+                } else if let Some((name, _)) =
+                    word.text().as_deref().and_then(|t| t.split_once('='))
+                {
+                    known.entry(name.to_owned()).or_default().push(Word::any());
+                }
+            }
+        }
+        "read" | "mapfile" | "readarray" | "getopts" | "let" | "printf" | "unset" => {
+            for word in rest {
+                let name = word.text().unwrap_or_default();
+                let name = name.split(['=', '[']).next().unwrap_or_default();
+                known.entry(name.to_owned()).or_default().push(Word::any());
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The values that a word may have, with what the line sets its variables to.
+fn expand(word: &Word, known: &BTreeMap<String, Vec<Word>>, depth: usize) -> Vec<Word> {
+    let mut done: Vec<Vec<Atom>> = vec![Vec::new()];
+    for atom in &word.0 {
+        let values: Vec<Vec<Atom>> = match atom {
+            Atom::Variable { name, quoted } => match known.get(name) {
+                Some(values) if depth < 3 => values
+                    .iter()
+                    .flat_map(|value| expand(value, known, depth + 1))
+                    .map(|value| in_place(value, *quoted))
+                    .collect(),
+                _ => vec![vec![Atom::Any]],
+            },
+            other => vec![vec![other.clone()]],
+        };
+        let count = done.len() * values.len();
+        if count > MOST_VALUES || done.iter().map(Vec::len).sum::<usize>() > MOST_TEXT / 8 {
+            for each in &mut done {
+                each.push(Atom::Any);
+            }
+            continue;
+        }
+        done = done
+            .iter()
+            .flat_map(|before| {
+                values.iter().map(move |value| {
+                    let mut whole = before.clone();
+                    whole.extend(value.iter().cloned());
+                    whole
+                })
+            })
+            .collect();
+    }
+    done.into_iter().map(Word).collect()
+}
+
+/// The value of a variable where it stands: without quotes its patterns are expanded.
+fn in_place(value: Word, quoted: bool) -> Vec<Atom> {
+    let place = |atom| match atom {
+        Atom::Char { sign: '*', .. } if !quoted => Atom::Star,
+        Atom::Char {
+            sign: '?' | '[', ..
+        } if !quoted => Atom::Star,
+        Atom::Char { sign, .. } => Atom::Char { sign, quoted },
+        other => other,
+    };
+    value.0.into_iter().map(place).collect()
+}
+
+/// The commands that a list of words may be, with what the line sets its variables to: each value, and
+/// each value split into words where it stands without quotes.
+fn alternatives(words: &[Word], known: &BTreeMap<String, Vec<Word>>) -> Vec<Vec<Word>> {
+    let has_variables = |word: &Word| {
+        let is_variable = |atom: &Atom| matches!(atom, Atom::Variable { .. });
+        word.0.iter().any(is_variable)
+    };
+    if !words.iter().any(has_variables) {
+        return vec![words.to_vec()];
+    }
+    let mut done: Vec<Vec<Word>> = vec![Vec::new()];
+    for word in words {
+        let splits = word
+            .0
+            .iter()
+            .any(|atom| matches!(atom, Atom::Variable { quoted: false, .. }));
+        let mut values: Vec<Vec<Word>> = Vec::new();
+        for value in expand(word, known, 0) {
+            let split = if splits {
+                split(&value)
+            } else {
+                vec![value.clone()]
+            };
+            values.push(split);
+        }
+        if done.len() * values.len() > MOST_VALUES {
+            for each in &mut done {
+                each.push(Word::any());
+            }
+            continue;
+        }
+        done = done
+            .iter()
+            .flat_map(|before| {
+                values.iter().map(move |value| {
+                    let mut whole = before.clone();
+                    whole.extend(value.iter().cloned());
+                    whole
+                })
+            })
+            .collect();
+    }
+    done
+}
+
+fn split(word: &Word) -> Vec<Word> {
+    let is_blank =
+        |atom: &Atom| matches!(atom, Atom::Char { sign, quoted: false } if sign.is_whitespace());
+    word.0
+        .split(is_blank)
+        .filter(|part| !part.is_empty())
+        .map(|part| Word(part.to_vec()))
+        .collect()
+}

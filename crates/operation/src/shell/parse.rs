@@ -1,0 +1,1025 @@
+//! A command line as a shell takes it apart: its simple commands, their words and redirections.
+//!
+//! The parser keeps to what POSIX shells and bash agree on. Where they differ it takes what either of
+//! them would run; what it cannot take apart it reports as unclear. It never executes anything, and
+//! its work is bounded: by the length of the line, the depth of nesting and the number of commands.
+
+use super::word::{Atom, Word, unquoted};
+
+/// Longer command lines are not taken apart.
+const LONGEST: usize = 32 << 10;
+
+/// Substitutions, subshells and scripts within scripts are followed this deep.
+const DEEPEST: usize = 16;
+
+/// More simple commands are not looked at.
+const MOST: usize = 1_000;
+
+/// A simple command as it is written: after quotes, before variables.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Simple {
+    /// The program and its arguments. `Vec` of brace expansions is done.
+    pub(super) words: Vec<Word>,
+    /// Targets of redirections.
+    pub(super) redirects: Vec<Word>,
+    /// Texts on standard input: here-documents (by index) and here-strings.
+    pub(super) here: Vec<Here>,
+}
+
+/// A text on standard input.
+#[derive(Debug, Clone)]
+pub(super) enum Here {
+    /// The number of the here-document.
+    Document(usize),
+    /// A here-string.
+    Word(Word),
+}
+
+/// What a line consists of.
+#[derive(Debug, Default)]
+pub(super) struct Parsed {
+    pub(super) commands: Vec<Simple>,
+    /// Variables that are set, with each value.
+    pub(super) variables: Vec<(String, Word)>,
+    /// Bodies of here-documents.
+    pub(super) documents: Vec<String>,
+    /// Why not all of it is known.
+    pub(super) unclear: Vec<String>,
+    /// Whether there is more than one plain command: operators, substitutions, compound commands.
+    pub(super) has_syntax: bool,
+}
+
+/// Takes a line apart.
+pub(super) fn parse(line: &str, depth: usize) -> Parsed {
+    let mut parser = Parser {
+        signs: Vec::new(),
+        at: 0,
+        depth,
+        outermost: depth,
+        pending: Vec::new(),
+        found: Parsed::default(),
+    };
+    if line.len() > LONGEST {
+        parser.unclear("it is too long to be taken apart");
+        return parser.found;
+    }
+    if line.contains('\0') {
+        parser.unclear("it holds a NUL character");
+    }
+    parser.signs = line.chars().collect();
+    parser.list(None);
+    parser.bodies();
+    parser.found
+}
+
+struct Parser {
+    signs: Vec<char>,
+    at: usize,
+    depth: usize,
+    /// The depth of the text itself.
+    outermost: usize,
+    /// Here-documents whose bodies begin behind the next line end: the delimiter, whether it was
+    /// quoted, whether tabs are stripped, and the number.
+    pending: Vec<(String, bool, bool, usize)>,
+    found: Parsed,
+}
+
+impl Parser {
+    fn unclear(&mut self, why: &str) {
+        if !self.found.unclear.iter().any(|known| known == why) {
+            self.found.unclear.push(why.to_owned());
+        }
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.signs.get(self.at).copied()
+    }
+
+    fn peek_at(&self, ahead: usize) -> Option<char> {
+        self.signs.get(self.at + ahead).copied()
+    }
+
+    fn looking_at(&self, text: &str) -> bool {
+        text.chars()
+            .enumerate()
+            .all(|(ahead, sign)| self.peek_at(ahead) == Some(sign))
+    }
+
+    fn blanks(&mut self) {
+        loop {
+            match self.peek() {
+                Some(' ' | '\t' | '\r') => self.at += 1,
+                Some('\\') if self.peek_at(1) == Some('\n') => self.at += 2,
+                Some('#') => {
+                    while self.peek().is_some_and(|sign| sign != '\n') {
+                        self.at += 1;
+                    }
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Commands up to `until`, which is taken, or to the end.
+    fn list(&mut self, until: Option<char>) {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            self.unclear("it is nested too deeply");
+            self.at = self.signs.len();
+        }
+        loop {
+            self.blanks();
+            let Some(sign) = self.peek() else {
+                if until.is_some() {
+                    self.unclear("a parenthesis is not closed");
+                }
+                break;
+            };
+            if self.found.commands.len() > MOST {
+                self.unclear("it has too many commands");
+                self.at = self.signs.len();
+                break;
+            }
+            match sign {
+                '\n' => {
+                    self.at += 1;
+                    self.bodies();
+                }
+                ';' | '&' | '|' => {
+                    self.found.has_syntax = true;
+                    self.at += 1;
+                }
+                ')' if until == Some(')') => {
+                    self.at += 1;
+                    break;
+                }
+                // Of a pattern of `case`; anything else would be an error of syntax.
+                ')' => {
+                    self.found.has_syntax = true;
+                    self.at += 1;
+                }
+                '(' => {
+                    self.found.has_syntax = true;
+                    self.at += 1;
+                    if self.peek() == Some('(') {
+                        self.arithmetic_command();
+                    } else {
+                        self.list(Some(')'));
+                    }
+                }
+                _ => self.command(),
+            }
+        }
+        self.depth -= 1;
+    }
+
+    /// `((…))`, whose first parenthesis was taken. A subshell in a subshell is written the same.
+    fn arithmetic_command(&mut self) {
+        let start = self.at;
+        self.at += 1;
+        if self.arithmetic() {
+            self.expression(start + 1);
+            return;
+        }
+        self.at = start;
+        self.list(Some(')'));
+    }
+
+    /// An arithmetic expression from `start` up to here. Some shells take what is none for a subshell.
+    fn expression(&mut self, start: usize) {
+        let text: String = self.signs[start..self.at.saturating_sub(2)]
+            .iter()
+            .collect();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let ends = |word: &str| word.ends_with(|sign: char| sign.is_alphanumeric() || sign == '_');
+        let begins = |word: &str| {
+            word.starts_with(|sign: char| sign.is_alphanumeric() || "_./~'\"".contains(sign))
+        };
+        let is_none = words
+            .windows(2)
+            .any(|pair| ends(pair[0]) && begins(pair[1]));
+        if is_none && self.depth < DEEPEST {
+            let parsed = parse(&text, self.depth + 1);
+            self.adopt(parsed);
+        }
+    }
+
+    /// An arithmetic expression up to `))`, both of which are taken; false if it is none, and then
+    /// nothing is taken.
+    fn arithmetic(&mut self) -> bool {
+        let start = self.at;
+        let mut depth = 0;
+        while let Some(sign) = self.peek() {
+            match sign {
+                '(' => depth += 1,
+                ')' if depth == 0 && self.peek_at(1) == Some(')') => {
+                    self.at += 2;
+                    return true;
+                }
+                ')' if depth == 0 => break,
+                ')' => depth -= 1,
+                // A subscript may run commands, also that of a variable's value.
+                '[' => self.unclear("an arithmetic expression with a subscript"),
+                '$' if self.peek_at(1) != Some('(') => {}
+                sign if sign.is_alphanumeric() || " \t_+-*/%<>=!&|^~?:,.#".contains(sign) => {}
+                _ => break,
+            }
+            self.at += 1;
+        }
+        self.at = start;
+        false
+    }
+
+    /// One simple command, or the head of a compound one: its reserved words are left out, its
+    /// commands follow.
+    fn command(&mut self) {
+        let mut simple = Simple::default();
+        let mut is_start = true;
+        loop {
+            self.blanks();
+            let Some(sign) = self.peek() else { break };
+            match sign {
+                '\n' | ';' | '|' | ')' => break,
+                '&' if self.peek_at(1) != Some('>') => break,
+                '&' => {
+                    self.at += 1;
+                    self.redirect(&mut simple);
+                }
+                '<' | '>' if self.peek_at(1) != Some('(') => self.redirect(&mut simple),
+                '(' => {
+                    self.found.has_syntax = true;
+                    // `name ()` begins a function; its body is looked at like any command.
+                    let mut ahead = 1;
+                    while matches!(self.peek_at(ahead), Some(' ' | '\t')) {
+                        ahead += 1;
+                    }
+                    if self.peek_at(ahead) == Some(')') && simple.words.len() == 1 {
+                        self.at += ahead + 1;
+                        return;
+                    }
+                    self.unclear("a parenthesis where none is expected");
+                    self.at += 1;
+                    self.list(Some(')'));
+                }
+                _ => {
+                    let before = self.at;
+                    let word = self.word();
+                    if self.at == before {
+                        self.at += 1;
+                        continue;
+                    }
+                    if matches!(self.peek(), Some('<' | '>'))
+                        && word.unquoted().is_some_and(|text| {
+                            text.chars().all(|sign| sign.is_ascii_digit())
+                                || (text.starts_with('{') && text.ends_with('}'))
+                        })
+                    {
+                        // The number of a descriptor.
+                        continue;
+                    }
+                    if is_start {
+                        match self.start(&word) {
+                            Start::Skip => continue,
+                            Start::End => break,
+                            Start::Plain => {}
+                        }
+                        if let Some((name, value)) = word.assignment() {
+                            self.assign(name, value, &word);
+                            continue;
+                        }
+                    }
+                    is_start = false;
+                    match word.braces() {
+                        Some(words) => simple.words.extend(words),
+                        None => {
+                            self.unclear("a brace expansion makes too many words");
+                            simple.words.push(Word::any());
+                        }
+                    }
+                }
+            }
+        }
+        if !(simple.words.is_empty() && simple.redirects.is_empty() && simple.here.is_empty()) {
+            if !self.found.commands.is_empty() {
+                self.found.has_syntax = true;
+            }
+            self.found.commands.push(simple);
+        }
+    }
+
+    fn assign(&mut self, name: String, value: Word, whole: &Word) {
+        // `X+=a` and `X=(a b)` have values that are put together.
+        let appends = whole.0.iter().any(|atom| {
+            matches!(
+                atom,
+                Atom::Char {
+                    sign: '+',
+                    quoted: false
+                }
+            )
+        });
+        if self.peek() == Some('(') && value.0.is_empty() {
+            self.found.has_syntax = true;
+            self.at += 1;
+            while self.peek().is_some_and(|sign| sign != ')') {
+                match self.peek() {
+                    Some(' ' | '\t' | '\n') => self.at += 1,
+                    _ => {
+                        let before = self.at;
+                        let _ = self.word();
+                        self.at = self.at.max(before + 1);
+                    }
+                }
+            }
+            self.at += 1;
+            self.found.variables.push((name, Word::any()));
+            return;
+        }
+        let value = if appends { Word::any() } else { value };
+        self.found.variables.push((name, value));
+    }
+
+    /// Reserved words, where a command begins.
+    fn start(&mut self, word: &Word) -> Start {
+        let Some(text) = word.unquoted() else {
+            return Start::Plain;
+        };
+        match text.as_str() {
+            "!" | "if" | "then" | "elif" | "else" | "do" | "while" | "until" | "{" | "}" | "fi"
+            | "done" | "esac" | "coproc" => {
+                self.found.has_syntax = true;
+                Start::Skip
+            }
+            "function" => {
+                self.found.has_syntax = true;
+                self.blanks();
+                let _ = self.word();
+                self.blanks();
+                if self.looking_at("()") {
+                    self.at += 2;
+                }
+                Start::End
+            }
+            "for" | "select" => {
+                self.found.has_syntax = true;
+                self.for_loop();
+                Start::End
+            }
+            "case" => {
+                self.found.has_syntax = true;
+                if self.depth > self.outermost + 1 {
+                    // Where the parenthesis of a pattern ends a substitution depends on the shell.
+                    self.unclear("a `case` in parentheses");
+                }
+                self.case();
+                Start::End
+            }
+            "[[" => {
+                self.found.has_syntax = true;
+                self.condition();
+                Start::End
+            }
+            _ => Start::Plain,
+        }
+    }
+
+    fn for_loop(&mut self) {
+        self.blanks();
+        if self.looking_at("((") {
+            self.at += 2;
+            let is_end = |parser: &Self| parser.looking_at("))") || parser.peek().is_none();
+            while !is_end(self) {
+                if matches!(self.peek(), Some('$' | '`' | '[' | '\'' | '"')) {
+                    self.unclear("a loop over an expression");
+                }
+                self.at += 1;
+            }
+            self.at = (self.at + 2).min(self.signs.len());
+            return;
+        }
+        let name = self.word().unquoted().unwrap_or_default();
+        loop {
+            self.blanks();
+            match self.peek() {
+                Some('\n') if self.pending.is_empty() => self.at += 1,
+                _ => break,
+            }
+        }
+        let before = self.at;
+        if self.word().unquoted().as_deref() != Some("in") {
+            // The parameters of the script.
+            self.at = before;
+            self.found.variables.push((name, Word::any()));
+            return;
+        }
+        loop {
+            self.blanks();
+            match self.peek() {
+                None | Some('\n' | ';' | '&' | '|' | ')' | '(') => return,
+                Some('<' | '>') if self.peek_at(1) != Some('(') => return,
+                Some(_) => {
+                    let before = self.at;
+                    let word = self.word();
+                    if self.at == before {
+                        self.at += 1;
+                    }
+                    for value in word.braces().unwrap_or_else(|| vec![Word::any()]) {
+                        self.found.variables.push((name.clone(), value));
+                    }
+                }
+            }
+        }
+    }
+
+    /// `case WORD in`; patterns and their `)` are passed over where commands are expected, as if they
+    /// were commands.
+    fn case(&mut self) {
+        self.blanks();
+        let _ = self.word();
+        for _ in 0..64 {
+            self.blanks();
+            match self.peek() {
+                Some('\n') => self.at += 1,
+                _ => break,
+            }
+        }
+        let before = self.at;
+        if self.word().unquoted().as_deref() != Some("in") {
+            self.at = before;
+            self.unclear("a `case` without `in`");
+        }
+    }
+
+    /// `[[ … ]]`: its operators are no syntax; substitutions in it are.
+    fn condition(&mut self) {
+        loop {
+            self.blanks();
+            match self.peek() {
+                None => {
+                    self.unclear("`[[` is not closed");
+                    return;
+                }
+                Some('&' | '|' | '<' | '>' | '(' | ')' | ';' | '\n') => self.at += 1,
+                Some(_) => {
+                    let before = self.at;
+                    let word = self.word();
+                    if self.at == before {
+                        self.at += 1;
+                    }
+                    if word.unquoted().as_deref() == Some("]]") {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// A redirection, whose operator begins here.
+    fn redirect(&mut self, simple: &mut Simple) {
+        self.found.has_syntax = true;
+        if self.looking_at("<<<") {
+            self.at += 3;
+            self.blanks();
+            let word = self.word();
+            simple.here.push(Here::Word(word));
+            return;
+        }
+        if self.looking_at("<<") {
+            self.at += 2;
+            let strips = self.peek() == Some('-');
+            if strips {
+                self.at += 1;
+            }
+            self.blanks();
+            let before = self.at;
+            let word = self.word();
+            let written: String = self.signs[before..self.at].iter().collect();
+            let quoted = written.contains(['\'', '"', '\\']);
+            // A delimiter is not expanded.
+            let delimiter = match (quoted, word.text()) {
+                (true, Some(text)) => text,
+                (true, None) => {
+                    self.unclear("the delimiter of a here-document");
+                    written.replace(['\'', '"', '\\'], "")
+                }
+                (false, _) => written,
+            };
+            if delimiter.is_empty() {
+                self.unclear("a here-document without a delimiter");
+            }
+            let number = self.found.documents.len();
+            self.found.documents.push(String::new());
+            self.pending.push((delimiter, quoted, strips, number));
+            simple.here.push(Here::Document(number));
+            return;
+        }
+        let is_input = self.peek() == Some('<');
+        self.at += 1;
+        let duplicates = match self.peek() {
+            Some('&') => {
+                self.at += 1;
+                true
+            }
+            Some('>' | '|') => {
+                self.at += 1;
+                false
+            }
+            _ => false,
+        };
+        self.blanks();
+        if matches!(self.peek(), None | Some('\n' | ';' | '|' | '&')) {
+            self.unclear("a redirection without a target");
+            return;
+        }
+        let before = self.at;
+        let word = self.word();
+        if self.at == before {
+            self.unclear("a redirection without a target");
+            return;
+        }
+        let is_descriptor = |text: String| {
+            let digits = text.trim_end_matches('-');
+            digits.chars().all(|sign| sign.is_ascii_digit())
+        };
+        if duplicates && word.unquoted().is_some_and(is_descriptor) {
+            return;
+        }
+        if is_input {
+            simple.here.extend(Some(Here::Word(Word::any())));
+        }
+        match word.braces() {
+            Some(words) => simple.redirects.extend(words),
+            None => simple.redirects.push(Word::any()),
+        }
+    }
+
+    /// Reads the bodies of pending here-documents, which begin here.
+    fn bodies(&mut self) {
+        for (delimiter, quoted, strips, number) in std::mem::take(&mut self.pending) {
+            let mut body = String::new();
+            let mut is_closed = false;
+            while self.at < self.signs.len() {
+                let end = self.signs[self.at..].iter().position(|sign| *sign == '\n');
+                let end = end.map_or(self.signs.len(), |end| self.at + end);
+                let line: String = self.signs[self.at..end].iter().collect();
+                self.at = (end + 1).min(self.signs.len());
+                let line = if strips {
+                    line.trim_start_matches('\t')
+                } else {
+                    &line
+                };
+                if line == delimiter {
+                    is_closed = true;
+                    break;
+                }
+                body.push_str(line);
+                body.push('\n');
+                if end == self.signs.len() {
+                    break;
+                }
+            }
+            if !is_closed {
+                // Shells differ in where it ends.
+                self.unclear("a here-document is not closed");
+            }
+            if !quoted {
+                self.substitutions(&body);
+            }
+            if let Some(document) = self.found.documents.get_mut(number) {
+                *document = body;
+            }
+        }
+    }
+
+    /// Commands that are substituted in a text.
+    fn substitutions(&mut self, text: &str) {
+        let mut inner = Self {
+            signs: text.chars().collect(),
+            at: 0,
+            depth: self.depth + 1,
+            outermost: self.depth + 1,
+            pending: Vec::new(),
+            found: Parsed::default(),
+        };
+        if inner.depth > DEEPEST {
+            self.unclear("it is nested too deeply");
+            return;
+        }
+        let mut atoms = Vec::new();
+        while let Some(sign) = inner.peek() {
+            match sign {
+                '\\' => inner.at = (inner.at + 2).min(inner.signs.len()),
+                '$' => inner.dollar(&mut atoms, true),
+                '`' => inner.backticks(&mut atoms),
+                _ => inner.at += 1,
+            }
+        }
+        self.adopt(inner.found);
+    }
+
+    fn adopt(&mut self, inner: Parsed) {
+        let Parsed {
+            commands,
+            variables,
+            documents,
+            unclear,
+            has_syntax: _,
+        } = inner;
+        self.found.has_syntax = true;
+        let offset = self.found.documents.len();
+        self.found.documents.extend(documents);
+        self.found
+            .commands
+            .extend(commands.into_iter().map(|mut simple| {
+                for here in &mut simple.here {
+                    if let Here::Document(number) = here {
+                        *number += offset;
+                    }
+                }
+                simple
+            }));
+        self.found.variables.extend(variables);
+        for why in unclear {
+            self.unclear(&why);
+        }
+    }
+
+    /// A word, up to a blank or an operator.
+    fn word(&mut self) -> Word {
+        let mut atoms = Vec::new();
+        while let Some(sign) = self.peek() {
+            match sign {
+                ' ' | '\t' | '\r' | '\n' | ';' | '&' | '|' | ')' => break,
+                '<' | '>' if self.peek_at(1) == Some('(') => {
+                    self.found.has_syntax = true;
+                    self.at += 2;
+                    self.list(Some(')'));
+                    atoms.push(Atom::Any);
+                }
+                '<' | '>' => break,
+                '(' => {
+                    // `@(…)`, `!(…)`: patterns of bash.
+                    let is_pattern = matches!(
+                        atoms.last(),
+                        Some(
+                            Atom::One
+                                | Atom::Star
+                                | Atom::Char {
+                                    sign: '@' | '+' | '!',
+                                    quoted: false
+                                }
+                        )
+                    );
+                    if !is_pattern {
+                        break;
+                    }
+                    self.unclear("an extended pattern");
+                    self.at += 1;
+                    self.list(Some(')'));
+                    atoms.push(Atom::Any);
+                }
+                '\\' => {
+                    self.at += 1;
+                    match self.peek() {
+                        Some('\n') => self.at += 1,
+                        Some(sign) => {
+                            atoms.push(Atom::Char { sign, quoted: true });
+                            self.at += 1;
+                        }
+                        None => atoms.push(unquoted('\\')),
+                    }
+                }
+                '\'' => self.single_quotes(&mut atoms),
+                '"' => self.double_quotes(&mut atoms),
+                '$' => self.dollar(&mut atoms, false),
+                '`' => self.backticks(&mut atoms),
+                '*' => self.push(&mut atoms, Atom::Star),
+                '?' => self.push(&mut atoms, Atom::One),
+                '[' => self.bracket(&mut atoms),
+                '{' => self.push(&mut atoms, Atom::Open),
+                ',' => self.push(&mut atoms, Atom::Comma),
+                '}' => self.push(&mut atoms, Atom::Close),
+                '~' if atoms.is_empty() => {
+                    self.at += 1;
+                    while self.peek().is_some_and(|sign| {
+                        sign.is_alphanumeric() || matches!(sign, '_' | '-' | '+')
+                    }) {
+                        self.at += 1;
+                    }
+                    atoms.push(Atom::Any);
+                }
+                sign => self.push(&mut atoms, unquoted(sign)),
+            }
+        }
+        // What is quoted and empty is a word, too.
+        Word(atoms)
+    }
+
+    fn push(&mut self, atoms: &mut Vec<Atom>, atom: Atom) {
+        atoms.push(atom);
+        self.at += 1;
+    }
+
+    /// `[…]`, if it is closed in this word.
+    fn bracket(&mut self, atoms: &mut Vec<Atom>) {
+        let mut ahead = 1;
+        if matches!(self.peek_at(ahead), Some('!' | '^')) {
+            ahead += 1;
+        }
+        if self.peek_at(ahead) == Some(']') {
+            ahead += 1;
+        }
+        loop {
+            match self.peek_at(ahead) {
+                Some(_) if ahead > 256 => {
+                    self.at += 1;
+                    atoms.push(Atom::Any);
+                    return;
+                }
+                Some(']') => {
+                    self.at += ahead + 1;
+                    atoms.push(Atom::One);
+                    return;
+                }
+                None | Some(' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')') => break,
+                // What is quoted in it may be longer than it looks.
+                Some('\'' | '"' | '$' | '`' | '\\') => {
+                    self.at += 1;
+                    atoms.push(Atom::Any);
+                    return;
+                }
+                Some(_) => ahead += 1,
+            }
+        }
+        self.push(atoms, unquoted('['));
+    }
+
+    fn single_quotes(&mut self, atoms: &mut Vec<Atom>) {
+        self.at += 1;
+        loop {
+            match self.peek() {
+                None => {
+                    self.unclear("a quote is not closed");
+                    return;
+                }
+                Some('\'') => {
+                    self.at += 1;
+                    return;
+                }
+                Some(sign) => self.push(atoms, Atom::Char { sign, quoted: true }),
+            }
+        }
+    }
+
+    fn double_quotes(&mut self, atoms: &mut Vec<Atom>) {
+        self.at += 1;
+        loop {
+            match self.peek() {
+                None => {
+                    self.unclear("a quote is not closed");
+                    return;
+                }
+                Some('"') => {
+                    self.at += 1;
+                    return;
+                }
+                Some('\\') => {
+                    self.at += 1;
+                    match self.peek() {
+                        Some('\n') => self.at += 1,
+                        Some(sign @ ('$' | '`' | '"' | '\\')) => {
+                            self.push(atoms, Atom::Char { sign, quoted: true });
+                        }
+                        _ => atoms.push(Atom::Char {
+                            sign: '\\',
+                            quoted: true,
+                        }),
+                    }
+                }
+                Some('$') => self.dollar(atoms, true),
+                Some('`') => self.backticks(atoms),
+                Some(sign) => self.push(atoms, Atom::Char { sign, quoted: true }),
+            }
+        }
+    }
+
+    /// `$…`; `quoted` in double quotes.
+    fn dollar(&mut self, atoms: &mut Vec<Atom>, quoted: bool) {
+        self.at += 1;
+        match self.peek() {
+            Some('(') => {
+                self.found.has_syntax = true;
+                if self.peek_at(1) == Some('(') {
+                    let before = self.at;
+                    self.at += 2;
+                    if self.arithmetic() {
+                        self.expression(before + 2);
+                        atoms.push(Atom::Any);
+                        return;
+                    }
+                    self.at = before;
+                }
+                self.at += 1;
+                self.list(Some(')'));
+                atoms.push(Atom::Any);
+            }
+            Some('{') => {
+                self.found.has_syntax = true;
+                self.parameter(atoms, quoted);
+            }
+            Some('[') => {
+                self.unclear("an arithmetic expression in brackets");
+                atoms.push(Atom::Any);
+                self.at += 1;
+            }
+            Some('\'') if !quoted => self.ansi_quotes(atoms),
+            Some('"') if !quoted => self.double_quotes(atoms),
+            Some(sign) if sign.is_ascii_alphabetic() || sign == '_' => {
+                self.found.has_syntax = true;
+                let mut name = String::new();
+                while let Some(sign) = self.peek() {
+                    if !sign.is_ascii_alphanumeric() && sign != '_' {
+                        break;
+                    }
+                    name.push(sign);
+                    self.at += 1;
+                }
+                atoms.push(Atom::Variable { name, quoted });
+            }
+            Some(sign) if sign.is_ascii_digit() || "@*#?-$!".contains(sign) => {
+                self.found.has_syntax = true;
+                self.push(atoms, Atom::Any);
+            }
+            _ => atoms.push(Atom::Char {
+                sign: '$',
+                quoted: true,
+            }),
+        }
+    }
+
+    /// `${…}`: a variable, or anything that is made of one.
+    fn parameter(&mut self, atoms: &mut Vec<Atom>, quoted: bool) {
+        self.at += 1;
+        let start = self.at;
+        let mut name = String::new();
+        while let Some(sign) = self.peek() {
+            if !sign.is_ascii_alphanumeric() && sign != '_' {
+                break;
+            }
+            name.push(sign);
+            self.at += 1;
+        }
+        if self.peek() == Some('}')
+            && !name.is_empty()
+            && !name.starts_with(|c: char| c.is_ascii_digit())
+        {
+            self.at += 1;
+            atoms.push(Atom::Variable { name, quoted });
+            return;
+        }
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            self.unclear("it is nested too deeply");
+            self.at = self.signs.len();
+        }
+        atoms.push(Atom::Any);
+        let mut ignored = Vec::new();
+        loop {
+            match self.peek() {
+                None => {
+                    self.unclear("a brace is not closed");
+                    break;
+                }
+                Some('}') => {
+                    self.at += 1;
+                    break;
+                }
+                Some('\\') => self.at = (self.at + 2).min(self.signs.len()),
+                Some('\'') if !quoted => self.single_quotes(&mut ignored),
+                Some('"') => self.double_quotes(&mut ignored),
+                Some('$') => self.dollar(&mut ignored, quoted),
+                Some('`') => self.backticks(&mut ignored),
+                // Its value is expanded as a prompt, which may run commands.
+                Some('@') if self.at > start && self.signs[self.at - 1] != '[' => {
+                    self.unclear("an expansion of a variable's value");
+                    self.at += 1;
+                }
+                Some(_) => self.at += 1,
+            }
+        }
+        // `${X:=value}` sets it.
+        self.found.variables.push((name, Word::any()));
+        self.depth -= 1;
+    }
+
+    /// `$'…'` of bash.
+    fn ansi_quotes(&mut self, atoms: &mut Vec<Atom>) {
+        self.at += 1;
+        loop {
+            let sign = match self.peek() {
+                None => {
+                    self.unclear("a quote is not closed");
+                    return;
+                }
+                Some('\'') => {
+                    self.at += 1;
+                    return;
+                }
+                Some('\\') => {
+                    self.at += 1;
+                    match self.ansi_escape() {
+                        Some(sign) => sign,
+                        None => {
+                            atoms.push(Atom::Any);
+                            continue;
+                        }
+                    }
+                }
+                Some(sign) => {
+                    self.at += 1;
+                    sign
+                }
+            };
+            atoms.push(Atom::Char { sign, quoted: true });
+        }
+    }
+
+    /// The character behind a backslash in `$'…'`; `None` if it is not known.
+    fn ansi_escape(&mut self) -> Option<char> {
+        let sign = self.peek()?;
+        self.at += 1;
+        let mut number = |radix: u32, most: usize, first: u32| {
+            let mut value = first;
+            let mut count = 0;
+            while count < most {
+                let Some(digit) = self.peek().and_then(|sign| sign.to_digit(radix)) else {
+                    break;
+                };
+                value = value.saturating_mul(radix).saturating_add(digit);
+                self.at += 1;
+                count += 1;
+            }
+            // Bytes above ASCII are parts of a character.
+            char::from_u32(value).filter(|sign| *sign != '\0')
+        };
+        match sign {
+            'n' => Some('\n'),
+            't' => Some('\t'),
+            'r' => Some('\r'),
+            'a' => Some('\u{7}'),
+            'b' => Some('\u{8}'),
+            'e' | 'E' => Some('\u{1b}'),
+            'f' => Some('\u{c}'),
+            'v' => Some('\u{b}'),
+            '\\' | '\'' | '"' | '?' => Some(sign),
+            'x' => number(16, 2, 0).filter(char::is_ascii),
+            'u' => number(16, 4, 0),
+            'U' => number(16, 8, 0),
+            '0'..='7' => number(8, 2, sign.to_digit(8)?).filter(char::is_ascii),
+            _ => None,
+        }
+    }
+
+    fn backticks(&mut self, atoms: &mut Vec<Atom>) {
+        self.found.has_syntax = true;
+        self.at += 1;
+        let mut inner = String::new();
+        loop {
+            match self.peek() {
+                None => {
+                    self.unclear("a backtick is not closed");
+                    break;
+                }
+                Some('`') => {
+                    self.at += 1;
+                    break;
+                }
+                Some('\\') if matches!(self.peek_at(1), Some('`' | '\\' | '$')) => {
+                    inner.extend(self.peek_at(1));
+                    self.at += 2;
+                }
+                Some(sign) => {
+                    inner.push(sign);
+                    self.at += 1;
+                }
+            }
+        }
+        atoms.push(Atom::Any);
+        if self.depth >= DEEPEST {
+            self.unclear("it is nested too deeply");
+            return;
+        }
+        let parsed = parse(&inner, self.depth + 1);
+        self.adopt(parsed);
+    }
+}
+
+/// How a command goes on behind its first word.
+enum Start {
+    /// A reserved word: a command may follow.
+    Skip,
+    /// A reserved word and what belongs to it.
+    End,
+    /// An ordinary word.
+    Plain,
+}

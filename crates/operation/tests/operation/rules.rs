@@ -1,0 +1,80 @@
+//! Rules over a workspace, for tests.
+
+use cachalot_core::tree;
+use cachalot_operation::{
+    Arguments, Command, CommandText, Decision, Operation, Permissions, Touches, Workspace,
+};
+use serde_json::{Value, json};
+
+/// Rules over a workspace of their own.
+pub(crate) struct Rules {
+    pub(crate) permissions: Permissions,
+    pub(crate) root: tempfile::TempDir,
+    pub(crate) workspace: Workspace,
+}
+
+/// What `shell` touches.
+pub(crate) fn shell(command: &Value) -> Touches {
+    let text = match command {
+        Value::String(line) => CommandText::Line(line.clone()),
+        words => CommandText::Program(serde_json::from_value(words.clone()).unwrap()),
+    };
+    Touches {
+        commands: vec![Command {
+            text,
+            directory: None,
+        }],
+        ..Touches::default()
+    }
+}
+
+impl Rules {
+    pub(crate) fn of(yaml: &str) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let mut problems = Vec::new();
+        let node = tree::parse("rules.yaml", yaml).unwrap();
+        let permissions = Permissions::read(&node, &mut problems);
+        assert_eq!(problems, []);
+        Self {
+            permissions,
+            workspace: Workspace::open(root.path()).unwrap(),
+            root,
+        }
+    }
+
+    pub(crate) fn judge(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        touches: &Touches,
+        read_only: bool,
+    ) -> Decision {
+        let arguments: &Arguments = arguments.as_object().unwrap();
+        let operation = Operation {
+            tool,
+            read_only,
+            arguments,
+            touches,
+        };
+        self.permissions.judge(&operation, &self.workspace)
+    }
+
+    /// A call of `shell`.
+    pub(crate) fn command(&self, command: impl Into<Value>) -> Decision {
+        let command = command.into();
+        let touches = shell(&command);
+        self.judge("shell", &json!({"command": command}), &touches, false)
+    }
+
+    /// A file in the workspace.
+    pub(crate) fn file(&self, path: &str) {
+        let path = self.root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "x").unwrap();
+    }
+}
+
+/// Whether a call is stopped, unless a user lets it: denied, or asked about because it may be denied.
+pub(crate) fn is_stopped(decision: &Decision) -> bool {
+    matches!(decision, Decision::Deny(_) | Decision::Unclear { .. })
+}

@@ -1,0 +1,53 @@
+//! Any text as a command line, judged by rules that deny commands and paths: no panic, no hang, and a
+//! wrapper never turns a denial into an allowance.
+//!
+//! `cargo +nightly fuzz run command`
+#![no_main]
+
+use std::sync::OnceLock;
+
+use cachalot_core::tree;
+use cachalot_operation::{
+    Arguments, Command, CommandText, Decision, Operation, Permissions, Touches, Workspace,
+};
+use libfuzzer_sys::fuzz_target;
+
+fn rules() -> &'static (Permissions, Workspace) {
+    static RULES: OnceLock<(Permissions, Workspace)> = OnceLock::new();
+    RULES.get_or_init(|| {
+        let yaml = "allow: [shell]\ndeny: ['shell:command=rm *', '*:path=**/.env*']";
+        let node = tree::parse("rules.yaml", yaml).expect("the rules are YAML");
+        let permissions = Permissions::read(&node, &mut Vec::new());
+        let root = std::env::temp_dir();
+        (permissions, Workspace::open(root).expect("there is a directory"))
+    })
+}
+
+fn judge(line: String) -> Decision {
+    let (permissions, workspace) = rules();
+    let arguments = Arguments::from_iter([("command".to_owned(), line.clone().into())]);
+    let touches = Touches {
+        commands: vec![Command {
+            text: CommandText::Line(line),
+            directory: None,
+        }],
+        ..Touches::default()
+    };
+    let operation = Operation {
+        tool: "shell",
+        read_only: false,
+        arguments: &arguments,
+        touches: &touches,
+    };
+    permissions.judge(&operation, workspace)
+}
+
+fuzz_target!(|line: &str| {
+    if judge(line.to_owned()) == Decision::Allow {
+        return;
+    }
+    let quoted = format!("'{}'", line.replace('\'', r"'\''"));
+    for wrapped in [format!("sh -c {quoted}"), format!("env sh -c {quoted}"), format!("eval {quoted}")] {
+        assert_ne!(judge(wrapped.clone()), Decision::Allow, "{wrapped}");
+    }
+});
