@@ -108,7 +108,7 @@ impl Head {
 /// What is known of an entry from the beginning of its value.
 pub(crate) enum Peeked {
     /// The head, and the size of the answer behind it.
-    Head(Head, u64),
+    Head(Box<Head>, u64),
     /// The head is longer than what is there of the value.
     CutShort,
     /// It cannot be read.
@@ -131,7 +131,7 @@ impl Peeked {
             Some((end, answer)) => match beginning.get(HEAD_AT..end) {
                 None => Self::CutShort,
                 Some(head) => match postcard::from_bytes(head) {
-                    Ok(head) => Self::Head(head, answer),
+                    Ok(head) => Self::Head(Box::new(head), answer),
                     Err(_) => Self::Damaged,
                 },
             },
@@ -244,7 +244,7 @@ mod tests {
         for end in value.len() - 6..=value.len() {
             let peeked = Peeked::of(&value[..end], value.len() as u64);
             assert!(
-                matches!(peeked, Peeked::Head(peeked, 6) if peeked == head),
+                matches!(peeked, Peeked::Head(peeked, 6) if *peeked == head),
                 "{end}"
             );
         }

@@ -109,6 +109,9 @@ impl Late {
     }
 }
 
+/// The memory's answer to a lookup, to be awaited.
+type Lookup = dyn Future<Output = Result<Entered, Error>> + Send;
+
 /// A lookup on its way. Dropped before it is answered, it goes on in the background.
 struct Entering<'a> {
     shared: Arc<Shared>,
@@ -116,7 +119,7 @@ struct Entering<'a> {
     /// Whether the memory was asked.
     asked: bool,
     /// `None` once it has answered.
-    answer: Option<Pin<Box<dyn Future<Output = Result<Entered, Error>> + Send>>>,
+    answer: Option<Pin<Box<Lookup>>>,
 }
 
 impl Future for Entering<'_> {

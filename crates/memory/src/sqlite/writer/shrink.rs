@@ -28,21 +28,22 @@ pub(super) fn is_due(connection: &Connection) -> bool {
 /// Gives back a part of what is free; whether there was anything to give back, and it went well. A lock
 /// of another process is not waited for: the next attempt finds what is left.
 pub(super) fn step(connection: &Connection) -> bool {
-    let run = || match next(connection)? {
-        None => Ok(false),
-        Some(Step::Rewrite) => {
-            connection.execute_batch("PRAGMA auto_vacuum=INCREMENTAL; VACUUM")?;
-            Ok(true)
+    let run = || -> rusqlite::Result<bool> {
+        connection.busy_timeout(std::time::Duration::ZERO)?;
+        match next(connection)? {
+            None => return Ok(false),
+            Some(Step::Rewrite) => {
+                connection.execute_batch("PRAGMA auto_vacuum=INCREMENTAL; VACUUM")?;
+            }
+            Some(Step::Cut) => {
+                let mut cut = connection.prepare("PRAGMA incremental_vacuum(500)")?;
+                let mut pages = cut.query([])?;
+                while pages.next()?.is_some() {}
+            }
         }
-        Some(Step::Cut) => {
-            let mut cut = connection.prepare("PRAGMA incremental_vacuum(500)")?;
-            let mut pages = cut.query([])?;
-            while pages.next()?.is_some() {}
-            Ok(true)
-        }
+        Ok(true)
     };
-    connection.busy_timeout(std::time::Duration::ZERO).is_ok()
-        && run().unwrap_or_else(|_: rusqlite::Error| false)
+    run().unwrap_or(false)
 }
 
 fn next(connection: &Connection) -> rusqlite::Result<Option<Step>> {
