@@ -11,6 +11,7 @@
     reason = "a check fails by panicking"
 )]
 
+pub mod amendments;
 pub mod counters;
 pub mod filters;
 pub mod pages;
@@ -114,6 +115,9 @@ macro_rules! memory_conformance_checks {
             records::names_that_are_too_long_are_refused,
             records::a_read_is_of_one_moment,
             records::concurrent_stores_are_all_counted,
+            amendments::a_record_that_is_as_it_was_read_is_amended,
+            amendments::a_record_that_changed_since_is_not_amended,
+            amendments::one_of_many_amends,
             counters::counters_count,
             counters::counters_come_with_the_record,
             counters::counters_survive_an_erase,

@@ -255,6 +255,18 @@ impl Memory for InProcessMemory {
         Answer::Now(Ok(()))
     }
 
+    fn amend<'a>(&'a self, space: &'a str, record: Record) -> Answer<'a, Option<u64>> {
+        if let Err(error) = request::check_amend(space, &record, self.about.largest_value) {
+            return Answer::Now(Err(error));
+        }
+        let mut spaces = self.write();
+        let Some(place) = spaces.get_mut(space) else {
+            return Answer::Now(Ok(None));
+        };
+        self.changed(space, &record.key);
+        Answer::Now(Ok(place.amend(&record)))
+    }
+
     fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {
         Answer::Now(Ok(self
             .read()

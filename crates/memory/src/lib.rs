@@ -172,6 +172,17 @@ pub trait Memory: Send + Sync {
     /// ignored, and moments before the last known use too; changes no stamp and no revision.
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()>;
 
+    /// Replaces the value of a record that was read, if it is still the same: compares `revision` and
+    /// `updated` of `record` with those under its key. Raises the revision by one and returns it; keeps
+    /// labels, expiry, `updated`, and the places in [`Order::Newest`] and [`Order::Coldest`]. `None` if the
+    /// record was replaced, amended or erased since it was read; nothing changes then.
+    /// [`ErrorKind::Unsupported`] in [`space::USER`] and by default: to amend saves work, and a caller
+    /// goes on without it.
+    fn amend<'a>(&'a self, space: &'a str, record: Record) -> Answer<'a, Option<u64>> {
+        let refused = format!("`{:.80}` in `{space}` cannot be amended", record.key);
+        Answer::Now(Err(Error::new(ErrorKind::Unsupported, refused)))
+    }
+
     /// How much a space holds.
     fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage>;
 

@@ -125,6 +125,22 @@ pub(crate) const LAPSED_KEPT: Millis = 3_600_000;
 /// The largest value of a counter: SQLite's largest integer.
 pub(crate) const LARGEST_COUNT: u64 = i64::MAX as u64;
 
+/// A text index is not amended, and every value has to fit.
+pub(crate) fn check_amend(space: &str, record: &Record, largest: u64) -> Result<(), Error> {
+    let key = &record.key;
+    if space == crate::space::USER {
+        let refused = format!("`{key:.80}`: records that are searched by text cannot be amended");
+        return Err(Error::new(ErrorKind::Unsupported, refused));
+    }
+    let size = weight(key, record.value.len(), &record.labels);
+    if size > largest {
+        let refused =
+            format!("the record `{key:.80}` has {size} bytes; this memory takes at most {largest}");
+        return Err(Error::new(ErrorKind::TooLarge, refused));
+    }
+    Ok(())
+}
+
 /// When a hold that begins now ends.
 pub(crate) fn until(now: Millis, hold: Duration) -> Millis {
     now.saturating_add(Millis::try_from(hold.as_millis()).unwrap_or(Millis::MAX))

@@ -379,6 +379,18 @@ impl Memory for SqliteMemory {
         )
     }
 
+    fn amend<'a>(&'a self, space: &'a str, record: Record) -> Answer<'a, Option<u64>> {
+        if let Err(error) = request::check_amend(space, &record, self.about.largest_value) {
+            return Answer::Now(Err(error));
+        }
+        let effort = Effort::of_bytes(record.value.len());
+        let space = space.to_owned();
+        Answer::later(
+            self.writer
+                .submit(effort, move |changes| changes.amend(&space, &record)),
+        )
+    }
+
     fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {
         match self
             .readers

@@ -16,7 +16,7 @@ use std::time::Duration;
 use cachalot_core::{Clock, Millis};
 use cachalot_memory::{
     About, Answer, Batch, Enter, Entered, Error, ErrorKind, Filter, Found, Label, Lease, Memory,
-    Order, Page, Put, Record, Reserved, Usage, counter,
+    Order, Page, Put, Record, Reserved, Usage, counter, space as names,
 };
 
 use lines::{Line, Lines};
@@ -111,10 +111,14 @@ impl Kept {
 
 /// Does again what a line says.
 fn replay(spaces: &mut HashMap<String, Space>, line: Line) {
-    let (Line::Put { space, .. } | Line::Erase { space, .. } | Line::Count { space, .. }) = &line;
+    let (Line::Put { space, .. }
+    | Line::Amend { space, .. }
+    | Line::Erase { space, .. }
+    | Line::Count { space, .. }) = &line;
     let space = spaces.entry(space.clone()).or_default();
     match line {
         Line::Put { record, .. } => space.put(record.into()),
+        Line::Amend { record, .. } => space.amend(record.into()),
         Line::Erase { keys, .. } => space.remove(&keys),
         Line::Count { counters, .. } => space.count(counters),
     }
@@ -370,6 +374,40 @@ impl Memory for JournalMemory {
             used.iter().for_each(|(key, at)| space.touch(key, *at));
         }
         Answer::Now(Ok(()))
+    }
+
+    fn amend<'a>(&'a self, space: &'a str, record: Record) -> Answer<'a, Option<u64>> {
+        let checked = match space {
+            names::USER => Err(Error::new(
+                ErrorKind::Unsupported,
+                format!("`{}`: records of users are not amended", record.key),
+            )),
+            _ => check_put(space, &record, None),
+        };
+        if let Err(error) = checked {
+            return Answer::Now(Err(error));
+        }
+        let mut kept = self.kept();
+        let as_read =
+            |there: &Record| (there.revision, there.updated) == (record.revision, record.updated);
+        let Some(there) = kept.space(space).record(&record.key).filter(as_read) else {
+            return Answer::Now(Ok(None));
+        };
+        let amended = Record {
+            value: record.value,
+            revision: there.revision + 1,
+            ..there
+        };
+        let line = Line::Amend {
+            space: space.to_owned(),
+            record: (&amended).into(),
+        };
+        Answer::Now(kept.lines.append(&line).map(|()| {
+            self.changed();
+            let revision = amended.revision;
+            kept.space(space).amend(amended);
+            Some(revision)
+        }))
     }
 
     fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {

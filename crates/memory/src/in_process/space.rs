@@ -188,6 +188,19 @@ impl Space {
         }
     }
 
+    /// Replaces the value of a record that is as it was read; returns its new revision.
+    pub(super) fn amend(&mut self, record: &Record) -> Option<u64> {
+        let stored = self.records.get_mut(record.key.as_str())?;
+        if (stored.revision, stored.updated) != (record.revision, record.updated) {
+            return None;
+        }
+        self.usage.bytes += record.value.len() as u64;
+        self.usage.bytes -= stored.value.len() as u64;
+        stored.value.clone_from(&record.value);
+        stored.revision += 1;
+        Some(stored.revision)
+    }
+
     pub(super) fn reserve(
         &mut self,
         space: &str,

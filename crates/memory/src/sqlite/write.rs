@@ -174,6 +174,28 @@ impl<'c> Changes<'c> {
         .optional()
     }
 
+    /// Replaces the value of a record that is as it was read; returns its new revision.
+    pub(super) fn amend(&mut self, space: &str, record: &Record) -> rusqlite::Result<Option<u64>> {
+        let read = self
+            .prepare(
+                "SELECT id, length(value) FROM records \
+                 WHERE space = ?1 AND key = ?2 AND revision = ?3 AND updated = ?4",
+            )?
+            .query_row(
+                params![space, record.key, record.revision as i64, record.updated],
+                |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
+            )
+            .optional()?;
+        let Some((id, size)) = read else {
+            return Ok(None);
+        };
+        self.prepare("UPDATE records SET value = ?2, revision = revision + 1 WHERE id = ?1")?
+            .execute(params![id, &record.value[..]])?;
+        self.space(space).bytes += record.value.len() as i64 - size;
+        self.changed(space, &record.key);
+        Ok(Some(record.revision + 1))
+    }
+
     /// Replaces the labels by which a key is found.
     fn relabel(
         &self,

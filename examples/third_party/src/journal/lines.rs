@@ -17,6 +17,11 @@ pub(super) enum Line {
         space: String,
         record: Written,
     },
+    /// A new value and revision of a record.
+    Amend {
+        space: String,
+        record: Written,
+    },
     Erase {
         space: String,
         keys: Vec<String>,

@@ -118,6 +118,13 @@ impl Space {
         }
     }
 
+    /// Gives a record its new value and revision, and leaves it where it is in every order.
+    pub(super) fn amend(&mut self, amended: Record) {
+        if let Some(stored) = self.records.get_mut(&amended.key) {
+            stored.record = amended;
+        }
+    }
+
     pub(super) fn touch(&mut self, key: &str, at: Millis) {
         if let Some(stored) = self.records.get_mut(key) {
             stored.used = stored.used.max(at);

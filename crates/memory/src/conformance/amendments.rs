@@ -1,0 +1,133 @@
+//! Replacing the values of records that are as they were read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{SPACE, Subject, erase, expiring, get, keys, labelled, prefix, put, record};
+use crate::{ErrorKind, Filter, Label, Memory, Order, Record, space};
+
+/// Amends; `Err` if the memory does not support it.
+async fn amend(memory: &dyn Memory, read: &Record, value: &str) -> Result<Option<u64>, ()> {
+    let record = Record {
+        value: Bytes::copy_from_slice(value.as_bytes()),
+        ..read.clone()
+    };
+    match memory.amend(SPACE, record).settle().await {
+        Ok(amended) => Ok(amended),
+        Err(error) => {
+            assert_eq!(error.kind, ErrorKind::Unsupported, "{error}");
+            Err(())
+        }
+    }
+}
+
+/// The value and the revision change, and the stamp; all else stays.
+pub async fn a_record_that_is_as_it_was_read_is_amended(subject: Subject) {
+    let memory = &*subject.memory;
+    let stored = Record {
+        labels: vec![Label::new("tag", "a")],
+        ..expiring("b", 5_000)
+    };
+    put(memory, SPACE, stored).await;
+    let Some(read) = get(memory, SPACE, "b").await else {
+        panic!("it was stored");
+    };
+    subject.pass(Duration::from_secs(10));
+    put(memory, SPACE, labelled("a", &[("tag", "a")])).await;
+    let other = subject.other();
+    let stamp = other.stamp(SPACE, "b");
+    let Ok(amended) = amend(memory, &read, "longer than it was before").await else {
+        return;
+    };
+    assert_eq!(amended, Some(read.revision + 1));
+    assert!(stamp.is_none() || other.stamp(SPACE, "b") != stamp);
+    let expected = Record {
+        value: "longer than it was before".into(),
+        revision: read.revision + 1,
+        ..read.clone()
+    };
+    for memory in subject.handles() {
+        assert_eq!(get(&**memory, SPACE, "b").await.as_ref(), Some(&expected));
+        for (order, keys_in_order) in [(Order::Newest, ["a", "b"]), (Order::Coldest, ["b", "a"])] {
+            let filter = Filter {
+                order,
+                ..Filter::default()
+            };
+            assert_eq!(keys(&**memory, SPACE, filter).await, keys_in_order);
+        }
+    }
+    let usage = memory.usage(SPACE).settle().await.unwrap();
+    assert_eq!(amend(memory, &expected, "short").await, Ok(Some(3)));
+    let smaller = memory.usage(SPACE).settle().await.unwrap();
+    assert_eq!(usage.bytes - smaller.bytes, 20);
+    assert_eq!(usage.records, smaller.records);
+    // Replacing goes on from there.
+    assert_eq!(put(memory, SPACE, record("b")).await, 4);
+    put(memory, space::USER, record("c")).await;
+    let Some(text) = get(memory, space::USER, "c").await else {
+        return;
+    };
+    let refused = memory.amend(space::USER, text).settle().await;
+    assert_eq!(refused.unwrap_err().kind, ErrorKind::Unsupported);
+}
+
+/// Replaced, amended, erased, or erased and stored anew: nothing is overwritten or comes back.
+pub async fn a_record_that_changed_since_is_not_amended(subject: Subject) {
+    let (memory, other) = (&*subject.memory, &**subject.other());
+    for how in 0..4 {
+        let key = how.to_string();
+        put(memory, SPACE, record(&key)).await;
+        let Some(read) = get(memory, SPACE, &key).await else {
+            panic!("it was stored");
+        };
+        subject.pass(Duration::from_secs(1));
+        match how {
+            0 => drop(put(other, SPACE, record(&key)).await),
+            1 => match amend(other, &read, "amended").await {
+                Ok(amended) => assert_eq!(amended, Some(2)),
+                Err(()) => return,
+            },
+            _ => drop(erase(other, SPACE, prefix(&key)).await),
+        }
+        if how == 3 {
+            assert_eq!(put(other, SPACE, record(&key)).await, 1);
+        }
+        let before = get(memory, SPACE, &key).await;
+        assert_eq!(amend(memory, &read, "too late").await, Ok(None), "{how}");
+        assert_eq!(get(memory, SPACE, &key).await, before, "{how}");
+        assert_eq!(before.is_none(), how == 2);
+    }
+}
+
+/// Of many at once, one amends.
+pub async fn one_of_many_amends(subject: Subject) {
+    let memory = Arc::clone(&subject.memory);
+    put(&*memory, SPACE, record("key")).await;
+    let Some(read) = get(&*memory, SPACE, "key").await else {
+        panic!("it was stored");
+    };
+    if amend(&*memory, &read, "first").await.is_err() {
+        return;
+    }
+    let Some(read) = get(&*memory, SPACE, "key").await else {
+        panic!("it was stored");
+    };
+    let amending: Vec<_> = (0..20)
+        .map(|number| {
+            let handle = if number % 2 == 0 {
+                &memory
+            } else {
+                subject.other()
+            };
+            let (handle, read) = (Arc::clone(handle), read.clone());
+            tokio::spawn(async move { amend(&*handle, &read, &number.to_string()).await })
+        })
+        .collect();
+    let mut amended = Vec::new();
+    for one in amending {
+        amended.extend(one.await.unwrap().unwrap());
+    }
+    assert_eq!(amended, [read.revision + 1]);
+}
