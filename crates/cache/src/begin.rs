@@ -56,7 +56,17 @@ impl Shared {
     }
 
     /// Accounts for a hit and serves it.
-    fn hit(self: &Arc<Self>, key: Key, fronted: &Fronted, how: How, policy: &Policy) -> Outcome {
+    fn hit(
+        self: &Arc<Self>,
+        key: Key,
+        fronted: &Arc<Fronted>,
+        how: How,
+        policy: &Policy,
+    ) -> Outcome {
+        // The other modes store nothing.
+        if policy.mode == Mode::On {
+            self.write_back(fronted);
+        }
         self.note_use(&fronted.entry, self.now());
         self.ledger.hit(fronted, self.clock.now(), &how, policy);
         served(key, &fronted.entry, how)

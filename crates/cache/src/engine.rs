@@ -15,6 +15,7 @@ use crate::front::{Front, Fronted};
 use crate::ledger::Ledger;
 use crate::policy::{DEFAULT_PATIENCE, Mode, Policy};
 use crate::reserve::{GIVE_BACK, Grant, Wanted};
+use crate::verified::WriteBacks;
 use crate::witness::BEFORE_SERVING;
 use crate::writing::Unraised;
 use crate::{Call, Domain, Key, Reason};
@@ -66,6 +67,7 @@ pub(crate) struct Shared {
     pub(crate) flights: Flights,
     pub(crate) epochs: Epochs,
     pub(crate) unraised: Unraised,
+    pub(crate) write_backs: WriteBacks,
     pub(crate) front: Front,
     pub(crate) housekeeping: Housekeeping,
     /// The memory's time less this machine's, in milliseconds, as far as it is known.
@@ -190,6 +192,7 @@ impl Shared {
             flights: Flights::default(),
             epochs: Epochs::default(),
             unraised: Unraised::default(),
+            write_backs: WriteBacks::default(),
             housekeeping: Housekeeping::new(exact),
             ahead: AtomicI64::new(0),
             stalled: AtomicBool::new(false),

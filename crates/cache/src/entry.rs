@@ -52,6 +52,8 @@ pub(crate) struct Entry {
     pub(crate) revision: u64,
     pub(crate) watched: Arc<Watched>,
     pub(crate) body: Arc<Whole>,
+    /// When its record was stored.
+    updated: Millis,
     /// When it was last noted as used.
     pub(crate) used: AtomicI64,
     /// The length of the record's value, which the answer is a part of.
@@ -158,6 +160,7 @@ impl Entry {
             body: Whole::new(answer),
             labels: record.labels.into(),
             revision: record.revision,
+            updated: record.updated,
             used: AtomicI64::new(record.updated),
             head: Arc::new(head),
         })
@@ -176,6 +179,29 @@ impl Entry {
 
     pub(crate) fn provenance(&self) -> Provenance {
         self.head.provenance(self.labels.to_vec(), self.revision)
+    }
+
+    /// The record that it was read from, with the latest statuses of its files.
+    pub(crate) fn amended(&self) -> Result<Record, Reason> {
+        let head = Head {
+            observed: self.watched.current(),
+            ..Head::clone(&self.head)
+        };
+        Ok(Record {
+            key: Key::from_digest(head.key).to_string(),
+            value: head.encode(&self.body.bytes)?,
+            labels: self.labels.to_vec(),
+            expires: head.expires,
+            revision: self.revision,
+            updated: self.updated,
+        })
+    }
+
+    /// Whether the files that need not be read again are worth a record that is written again.
+    pub(crate) fn is_worth_amending(&self) -> bool {
+        const SMALL: u64 = 1 << 20;
+        let bytes = self.stored as u64;
+        bytes <= SMALL || bytes <= self.watched.size()
     }
 
     /// Roughly how many bytes it takes in memory, its decoded form excluded.

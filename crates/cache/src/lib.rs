@@ -27,6 +27,7 @@ mod share;
 mod store;
 mod sync;
 mod ticket;
+mod verified;
 mod witness;
 mod writing;
 
@@ -151,11 +152,13 @@ impl Cache {
         &self.0.ledger
     }
 
-    /// Tells the memory and the ledger what they have not been told yet: uses, the ends of writes, rows.
+    /// Tells the memory and the ledger what they have not been told yet: uses, the ends of writes,
+    /// statuses of files, rows.
     /// Call it before the process ends.
     pub async fn close(&self) {
         // A fault is warned of, and tried again for as long as the engine lives.
         let _ = self.0.raise_waiting().await;
+        self.0.written_back().await;
         self.0.flush_uses().await;
         self.0.ledger.flush().await;
     }

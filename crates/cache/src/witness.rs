@@ -261,6 +261,8 @@ pub(crate) struct Watched {
     /// Later statuses, by the place of their observation, under which the content was found unchanged, and
     /// which are old enough to trust: of files that were touched since, or too new when they were noted.
     verified: Mutex<HashMap<usize, Status>>,
+    /// Whether `verified` has grown since [`Watched::take_news`].
+    news: AtomicBool,
     /// Whether the last look at all statuses took longer than [`INLINE_TIME`].
     slow: AtomicBool,
 }
@@ -278,6 +280,7 @@ impl Watched {
         Arc::new(Self {
             observed,
             verified: Mutex::default(),
+            news: AtomicBool::new(false),
             slow: AtomicBool::new(false),
         })
     }
@@ -289,6 +292,20 @@ impl Watched {
             observed[*place].verified_under(status);
         }
         observed
+    }
+
+    /// Whether files were found unchanged under later statuses since this was last asked.
+    pub(crate) fn take_news(&self) -> bool {
+        self.news.load(Ordering::Relaxed) && self.news.swap(false, Ordering::Relaxed)
+    }
+
+    /// The size of all files that were looked into.
+    pub(crate) fn size(&self) -> u64 {
+        let size = |observed: &Observed| match &observed.what {
+            What::Content { status, .. } => status.size,
+            _ => 0,
+        };
+        self.observed.iter().map(size).sum()
     }
 
     /// Roughly how many bytes it takes.
@@ -366,6 +383,8 @@ impl Watched {
                     read = true;
                     if let Some(status) = observed.compare(&times)? {
                         lock(&self.verified).insert(place, status);
+                        // A frozen run changes nothing.
+                        self.news.fetch_or(!all, Ordering::Relaxed);
                     }
                 }
             }

@@ -24,6 +24,7 @@ pub(crate) enum Op {
     Erase,
     Raise,
     Touch,
+    Amend,
     Usage,
 }
 
@@ -233,6 +234,10 @@ impl Memory for Double {
 
     fn touch<'a>(&'a self, space: &'a str, used: &'a [(&'a str, Millis)]) -> Answer<'a, ()> {
         self.answer(Op::Touch, move || self.inner.touch(space, used))
+    }
+
+    fn amend<'a>(&'a self, space: &'a str, record: Record) -> Answer<'a, Option<u64>> {
+        self.answer(Op::Amend, move || self.inner.amend(space, record))
     }
 
     fn usage<'a>(&'a self, space: &'a str) -> Answer<'a, Usage> {

@@ -2,12 +2,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use cachalot_cache::{Begun, How, Observation, Policy, Reason, Witness};
+use cachalot_cache::{Begun, Filter, How, Observation, Policy, Reason, Witness};
 
-use crate::setting::{Question, Setting, Told, product, setting, told};
+use cachalot_memory::Memory;
+
+use crate::doubles::{Double, Fate, Op};
+use crate::setting::{
+    Making, Question, Setting, Told, clock, in_process, product, setting, sqlite, told,
+};
 
 /// A directory to change, and an engine that reads from it.
 struct Place {
@@ -186,85 +192,204 @@ async fn a_status_that_is_old_enough_is_trusted_and_a_change_after_that_is_notic
     changed(&place.read("a").await, "two");
 }
 
-/// The output of a future that is ready without waiting for anything, another thread included.
+/// Runs a test with a single thread for what may block.
+fn with_one_reader(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap()
+        .block_on(test);
+}
+
+/// The output of a future that is ready without reading a file: the thread that would read is busy.
 async fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    let (done, until_done) = std::sync::mpsc::channel::<()>();
+    let busy = tokio::task::spawn_blocking(move || until_done.recv());
     let mut future = std::pin::pin!(future);
-    std::future::poll_fn(|context| {
+    let polled = std::future::poll_fn(|context| {
         Poll::Ready(match future.as_mut().poll(context) {
             Poll::Ready(output) => Some(output),
             Poll::Pending => None,
         })
     })
-    .await
+    .await;
+    drop(done);
+    let _ = busy.await;
+    polled
 }
 
-#[tokio::test]
-async fn few_files_are_looked_at_at_once_and_many_on_another_thread() {
-    let home = tempfile::tempdir().unwrap();
-    for (files, inline) in [(0, true), (10, true), (5_000, false)] {
-        let witness = Witness::default();
-        for number in 0..files {
-            let path = home.path().join(number.to_string());
-            witness.observe(Observation::Existence(&path));
+#[test]
+fn few_files_are_looked_at_at_once_and_many_on_another_thread() {
+    with_one_reader(async {
+        let home = tempfile::tempdir().unwrap();
+        for (files, inline) in [(0, true), (10, true), (5_000, false)] {
+            let witness = Witness::default();
+            for number in 0..files {
+                let path = home.path().join(number.to_string());
+                witness.observe(Observation::Existence(&path));
+            }
+            let taken = witness.taken();
+            assert_eq!(at_once(taken.holds()).await.is_some(), inline, "{files}");
+            assert_eq!(taken.holds().await, Ok(()));
         }
-        let taken = witness.taken();
-        assert_eq!(at_once(taken.holds()).await.is_some(), inline, "{files}");
-        assert_eq!(taken.holds().await, Ok(()));
-    }
+    });
 }
 
-#[tokio::test]
-async fn a_touched_file_is_read_once_more_and_then_known_by_its_new_status() {
-    let place = Place::new();
-    place.write("a", "same");
-    fs::create_dir(place.path("d")).unwrap();
-    let (file, directory) = (place.path("a"), place.path("d"));
-    let look = move |witness: &Witness| {
-        witness.observe(Observation::Listing(&directory));
-        content(witness, &file)
-    };
-    place.ask(look.clone()).await;
-    for round in 0..2 {
+#[test]
+fn a_touched_file_is_read_once_more_and_then_known_by_its_new_status() {
+    with_one_reader(async {
+        let place = Place::new();
         place.write("a", "same");
-        place.write("d/b", "");
-        fs::remove_file(place.path("d/b")).unwrap();
-        tokio::time::sleep(Duration::from_millis(2_100)).await;
-        // The first hit reads them.
-        hit(&place.ask(look.clone()).await, "same");
-        for _ in 0..2 {
-            let told = at_once(place.ask(look.clone())).await;
-            hit(&told.expect("nothing is read"), "same");
+        fs::create_dir(place.path("d")).unwrap();
+        let (file, directory) = (place.path("a"), place.path("d"));
+        let look = move |witness: &Witness| {
+            witness.observe(Observation::Listing(&directory));
+            content(witness, &file)
+        };
+        place.ask(look.clone()).await;
+        for round in 0..2 {
+            place.write("a", "same");
+            place.write("d/b", "");
+            fs::remove_file(place.path("d/b")).unwrap();
+            tokio::time::sleep(Duration::from_millis(2_100)).await;
+            // The first hit reads them.
+            hit(&place.ask(look.clone()).await, "same");
+            for _ in 0..2 {
+                let told = at_once(place.ask(look.clone())).await;
+                hit(&told.expect("nothing is read"), "same");
+            }
+            let other = if round == 0 { "same" } else { "some" };
+            place.write("a", other);
         }
-        let other = if round == 0 { "same" } else { "some" };
-        place.write("a", other);
-    }
-    changed(&place.ask(look).await, "some");
+        changed(&place.ask(look).await, "some");
+    });
 }
 
-#[tokio::test]
-async fn what_is_built_from_a_touched_file_takes_over_its_new_status() {
-    let place = Place::new();
-    place.write("a", "same");
-    let path = place.path("a");
-    let first = Witness::default();
-    first.observe(Observation::Content(&path));
-    tokio::time::sleep(Duration::from_millis(2_100)).await;
-    let (here, policy) = (&place.here, Policy::default());
-    let ticket = here.lead(&Question::number(1), &policy).await;
-    ticket.witness().adopt(&first.witnesses());
-    // The first store reads the file, for it was too new when it was looked at.
-    ticket.finish(product("built")).await.stored.unwrap();
+/// Asks with an engine of its own, as another process does, and whether nothing was read for the answer.
+async fn ask_anew(memory: &Arc<dyn Memory>, path: &Path, text: &str) -> bool {
+    let here = Making::over(Arc::clone(memory), &clock()).make();
     let question = Question::number(1);
     let call = question.call();
-    let begun = here.cache.begin(&call, &policy);
-    let Some(Ok(Begun::Served(outcome))) = at_once(begun).await else {
-        panic!("it is served, and nothing is read");
+    let policy = Policy::default();
+    let mut begun = Box::pin(here.cache.begin(&call, &policy));
+    let at_once = at_once(&mut begun).await;
+    let ready = at_once.is_some();
+    let begun = match at_once {
+        Some(begun) => begun,
+        None => begun.await,
     };
-    let ticket = here.lead(&Question::number(2), &policy).await;
-    ticket.witness().adopt(&outcome.witnesses());
-    let settled = at_once(ticket.finish(product("built")));
-    let settled = settled.await.expect("nothing is read");
-    assert!(settled.stored.is_ok(), "{settled:?}");
+    match begun.unwrap() {
+        Begun::Served(outcome) => assert_eq!(outcome.body.whole().await.unwrap(), text),
+        Begun::Run(ticket) => {
+            let answer = content(ticket.witness(), path);
+            assert_eq!(answer, text);
+            ticket.finish(product(&answer)).await.stored.unwrap();
+        }
+    }
+    here.cache.close().await;
+    ready
+}
+
+#[test]
+fn a_file_that_was_found_unchanged_is_not_read_by_the_next_process() {
+    with_one_reader(async {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a");
+        fs::write(&path, "same").unwrap();
+        for (inner, amends) in [
+            (in_process(&clock()), true),
+            (sqlite(&home.path().join("cachalot.db"), &clock()), true),
+            (in_process(&clock()), false),
+        ] {
+            let double = Arc::new(Double::over(inner));
+            let memory: Arc<dyn Memory> = double.clone();
+            ask_anew(&memory, &path, "same").await;
+            fs::write(&path, "same").unwrap();
+            // Too new to be trusted: it is read, and nothing is known for later.
+            assert!(!ask_anew(&memory, &path, "same").await);
+            assert_eq!(double.count(Op::Amend), 0);
+            tokio::time::sleep(Duration::from_millis(2_100)).await;
+            if !amends {
+                double.now(|op| match op {
+                    Op::Amend => Fate::Hang,
+                    _ => Fate::Pass,
+                });
+            }
+            assert!(!ask_anew(&memory, &path, "same").await, "it is read");
+            assert_eq!(double.count(Op::Amend), 1);
+            for _ in 0..2 {
+                assert_eq!(ask_anew(&memory, &path, "same").await, amends);
+            }
+            fs::write(&path, "some").unwrap();
+            ask_anew(&memory, &path, "some").await;
+            fs::write(&path, "same").unwrap();
+        }
+    });
+}
+
+#[test]
+fn what_was_erased_or_replaced_meanwhile_is_not_written_back() {
+    with_one_reader(async {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a");
+        let clock = clock();
+        for replaces in [false, true] {
+            fs::write(&path, "same").unwrap();
+            let double = Arc::new(Double::over(in_process(&clock)));
+            let memory: Arc<dyn Memory> = double.clone();
+            ask_anew(&memory, &path, "same").await;
+            tokio::time::sleep(Duration::from_millis(2_100)).await;
+            double.now(|op| match op {
+                Op::Amend => Fate::Slow(Duration::from_millis(100)),
+                _ => Fate::Pass,
+            });
+            let here = Making::over(Arc::clone(&memory), &clock).make();
+            let (question, policy) = (Question::number(1), Policy::default());
+            let told = here.ask(&question, &policy, "no").await;
+            hit(&told, "same");
+            clock.advance(Duration::from_millis(1));
+            here.cache.erase(&Filter::default(), false).await.unwrap();
+            if replaces {
+                here.ask(&question, &policy, "another").await;
+            }
+            here.cache.close().await;
+            assert_eq!(double.count(Op::Amend), 1);
+            let there = here.cache.peek(&question.key()).await.unwrap();
+            assert_eq!(there.is_some(), replaces);
+            if let Some(there) = there {
+                assert_eq!(there.body.whole().await.unwrap(), "another");
+            }
+        }
+    });
+}
+
+#[test]
+fn what_is_built_from_a_touched_file_takes_over_its_new_status() {
+    with_one_reader(async {
+        let place = Place::new();
+        place.write("a", "same");
+        let path = place.path("a");
+        let first = Witness::default();
+        first.observe(Observation::Content(&path));
+        tokio::time::sleep(Duration::from_millis(2_100)).await;
+        let (here, policy) = (&place.here, Policy::default());
+        let ticket = here.lead(&Question::number(1), &policy).await;
+        ticket.witness().adopt(&first.witnesses());
+        // The first store reads the file, for it was too new when it was looked at.
+        ticket.finish(product("built")).await.stored.unwrap();
+        let question = Question::number(1);
+        let call = question.call();
+        let begun = here.cache.begin(&call, &policy);
+        let Some(Ok(Begun::Served(outcome))) = at_once(begun).await else {
+            panic!("it is served, and nothing is read");
+        };
+        let ticket = here.lead(&Question::number(2), &policy).await;
+        ticket.witness().adopt(&outcome.witnesses());
+        let settled = at_once(ticket.finish(product("built")));
+        let settled = settled.await.expect("nothing is read");
+        assert!(settled.stored.is_ok(), "{settled:?}");
+    });
 }
 
 #[tokio::test]
