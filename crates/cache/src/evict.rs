@@ -23,6 +23,8 @@ pub(crate) struct Housekeeping {
     stores: AtomicU64,
     /// Stores since eviction last began, while it goes on.
     evictions_due: AtomicU64,
+    /// Held while entries are evicted: two at once would each evict what is too much.
+    evicting: tokio::sync::Mutex<()>,
     used: Mutex<Vec<(Key, Millis)>>,
     /// The moment of the last use; where uses are exact, no two have the same.
     last_use: AtomicI64,
@@ -38,6 +40,7 @@ impl Housekeeping {
             exact,
             stores: AtomicU64::new(0),
             evictions_due: AtomicU64::new(0),
+            evicting: tokio::sync::Mutex::new(()),
             used: Mutex::new(Vec::new()),
             last_use: AtomicI64::new(Millis::MIN),
             told: OnceLock::new(),
@@ -163,6 +166,7 @@ impl Shared {
     /// happens every so often, a little below them.
     pub(crate) async fn evict(&self) {
         let Ok(memory) = self.memory() else { return };
+        let _evicting = self.housekeeping.evicting.lock().await;
         loop {
             let usage = match memory.usage(space::CACHE).settle().await {
                 Ok(usage) => usage,

@@ -15,7 +15,7 @@ use crate::engine::{Ask, Looked, Patience, Shared};
 use crate::flight::Flight;
 use crate::front::Fronted;
 use crate::policy::{Join, Mode};
-use crate::sync::{Mutex, lock, sleep};
+use crate::sync::{AbortHandle, Mutex, lock, sleep, spawn};
 use crate::ticket::Ticket;
 use crate::{Key, Reason};
 
@@ -68,12 +68,12 @@ impl Unclaimed {
 
 impl Drop for Unclaimed {
     fn drop(&mut self) {
-        let (Some(lease), Ok(runtime)) = (self.lease.take(), tokio::runtime::Handle::try_current())
+        let (Some(lease), Ok(_)) = (self.lease.take(), tokio::runtime::Handle::try_current())
         else {
             return;
         };
         let shared = Arc::clone(&self.shared);
-        runtime.spawn(async move { shared.release(lease, GIVE_BACK).await });
+        spawn(async move { shared.release(lease, GIVE_BACK).await });
     }
 }
 
@@ -285,15 +285,15 @@ pub(crate) fn renew(
     shared: &Arc<Shared>,
     memory: &Arc<dyn Memory>,
     flight: &Arc<Flight>,
-) -> tokio::task::AbortHandle {
+) -> AbortHandle {
     let (shared, memory, flight) = (
         Arc::clone(shared),
         Arc::clone(memory),
         Arc::downgrade(flight),
     );
-    let renewing = tokio::spawn(async move {
+    spawn(async move {
         loop {
-            tokio::time::sleep(HOLD / 4).await;
+            sleep(HOLD / 4).await;
             let Some((flight, lease)) = flight
                 .upgrade()
                 .and_then(|flight| flight.lease().map(|lease| (flight, lease)))
@@ -313,6 +313,5 @@ pub(crate) fn renew(
                 }
             }
         }
-    });
-    renewing.abort_handle()
+    })
 }

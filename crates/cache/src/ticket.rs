@@ -14,7 +14,7 @@ use crate::flight::{Flight, Presence};
 use crate::outcome::{Ended, How, Outcome, Revision, Settled, Settling};
 use crate::policy::{DEFAULT_PATIENCE, Orphan, Policy};
 use crate::reserve::Late;
-use crate::sync::{Mutex, lock};
+use crate::sync::{AbortHandle, Mutex, lock, spawn};
 use crate::witness::{Witness, travelling};
 use crate::{Failure, Kind, Reason, Scope};
 
@@ -73,7 +73,7 @@ pub struct Ticket {
     pub(crate) beginning: Beginning,
     /// Told while it runs, and seldom: apart, so that tickets are small.
     pub(crate) accounts: Box<Mutex<Accounts>>,
-    pub(crate) renewal: Option<tokio::task::AbortHandle>,
+    pub(crate) renewal: Option<AbortHandle>,
     pub(crate) stage: Stage,
 }
 
@@ -373,8 +373,8 @@ impl Drop for Ticket {
         self.give_up();
         let (shared, flight) = (Arc::clone(&self.shared), Arc::clone(&self.flight));
         match (flight.lease(), tokio::runtime::Handle::try_current()) {
-            (Some(lease), Ok(runtime)) => {
-                runtime.spawn(async move {
+            (Some(lease), Ok(_)) => {
+                spawn(async move {
                     shared.release(lease, DEFAULT_PATIENCE).await;
                     shared.flights.leave(&flight);
                 });
