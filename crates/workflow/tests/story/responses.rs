@@ -268,8 +268,31 @@ async fn the_report_hears_what_a_failure_cost() {
     let [failed] = answered.as_slice() else {
         panic!("{answered:?}")
     };
-    assert_eq!((failed.outcome.as_str(), failed.paid.calls), ("miss", 1));
+    assert_eq!((failed.outcome.as_str(), failed.paid.calls), ("failed", 1));
     assert_eq!(failed.reason.as_deref(), Some("the work failed"));
+}
+
+#[tokio::test]
+async fn an_answer_that_tells_of_an_error_is_failed_in_the_report_and_in_the_ledger() {
+    for answer in [
+        json!({"success": false, "error": "no luck"}),
+        json!({"error": "no luck"}),
+    ] {
+        let world = World::with(Act::new().gives(answer));
+        world
+            .wrap(json!({"action": "test.act", "args": {}, "key": "k"}))
+            .await;
+        let answered = world.events.answered();
+        let outcomes: Vec<_> = answered.iter().map(|one| one.outcome.as_str()).collect();
+        assert_eq!(outcomes, ["failed"]);
+        let ledger = world.runtime.cache.ledger();
+        ledger.flush().await;
+        let totals = ledger.totals().unwrap();
+        let [(_, _, totals)] = totals.as_slice() else {
+            panic!("{totals:?}")
+        };
+        assert_eq!((totals.failed, totals.paid_runs()), (1, 0));
+    }
 }
 
 #[tokio::test]
