@@ -67,7 +67,7 @@ pub(super) fn dialect(path: &Path, node: &Node) -> Result<Dialect, Problem> {
         (Some(_), None) => Ok(claude),
         (None, Some(_)) => Ok(Dialect::Gemini),
         (None, None) if in_common() => Ok(named.unwrap_or(claude)),
-        (None, None) if is_settings_of_claude(node) => Ok(Dialect::Claude),
+        (None, None) if keys_of_hooks(node) == 0 && is_settings(path, node) => Ok(Dialect::Claude),
         (None, None) => Ok(plugin.unwrap_or(Dialect::DockerAgent)),
     }
 }
@@ -108,10 +108,23 @@ fn has_marks_of_codex(node: &Node, events: &Node) -> bool {
         || features.is_some_and(|features| has(features, &["hooks", "codex_hooks"]))
 }
 
-/// Settings that have no hooks, and name their schema.
-fn is_settings_of_claude(node: &Node) -> bool {
+/// How many events a file names under `hooks`.
+fn keys_of_hooks(node: &Node) -> usize {
+    let hooks = node.get("hooks").and_then(Node::as_map);
+    hooks.map_or(0, <[_]>::len)
+}
+
+/// Whether a file is settings of another runtime, by its name or its schema: settings may have no hooks.
+fn is_settings(path: &Path, node: &Node) -> bool {
+    const NAMES: [&str; 3] = [
+        "settings.json",
+        "settings.local.json",
+        "managed-settings.json",
+    ];
+    let name = path.file_name().and_then(|name| name.to_str());
     let schema = node.get("$schema").and_then(Node::as_text);
-    schema.is_some_and(|schema| schema.contains("claude-code-settings"))
+    name.is_some_and(|name| NAMES.contains(&name))
+        || schema.is_some_and(|schema| schema.contains("claude-code-settings"))
 }
 
 /// The runtime whose variables the commands use.

@@ -437,8 +437,30 @@ fn settings_are_known_by_what_they_say_wherever_they_are() {
     let schema =
         r#"{"$schema": "https://json.schemastore.org/claude-code-settings.json", "model": "opus"}"#;
     let files = Files::new();
-    let (none, problems) = read(&files.write("settings.json", schema));
-    assert_eq!((none.entries.len(), codes(&problems)), (0, vec![]));
+    for (name, text) in [
+        ("claude.json", schema),
+        ("settings.json", r#"{"permissions": {"deny": []}}"#),
+        ("settings.local.json", r#"{"permissions": {}, "hooks": {}}"#),
+        (
+            "managed-settings.json",
+            r#"{"allowManagedHooksOnly": true}"#,
+        ),
+    ] {
+        let (none, problems) = read(&files.write(name, text));
+        assert_eq!(
+            (none.entries.len(), codes(&problems)),
+            (0, vec![]),
+            "{name}"
+        );
+    }
+    // What hides the hooks of settings is wrong.
+    for text in [
+        r#"{"hooks": {"PreToolUsee": []}}"#,
+        r#"{"hoks": {"Stop": []}}"#,
+    ] {
+        let (_, problems) = read(&files.write("settings.json", text));
+        assert_eq!(problems.len(), 1, "{text}: {problems:?}");
+    }
 }
 
 #[test]
