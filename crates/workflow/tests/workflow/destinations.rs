@@ -103,7 +103,7 @@ async fn hosts_that_the_author_or_the_user_named_are_requested() {
         "{{ state.url }}/{{ state.page }}".to_owned(),
         "http://127.0.{{ state.sub }}.1:${port}/{{ state.page }}".to_owned(),
         "{{ state.list[0] }}/{{ state.page }}".to_owned(),
-        "{{ state.url ~ '/' ~ state.page }}".to_owned(),
+        r#"{{ state.url ~ "/" ~ state.page }}"#.to_owned(),
     ] {
         let state = hosts.run("a", &get(&url), input.clone()).await;
         let got = state.unwrap_or_else(|error| panic!("{url}: {error}"))["got"].clone();
