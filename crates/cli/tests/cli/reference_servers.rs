@@ -40,6 +40,7 @@ rules:
 ";
 
 #[test]
+#[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn the_reference_servers_are_used_as_any_other() {
     if std::env::var("CACHALOT_TEST_SDKS").as_deref() != Ok("1") {
         eprintln!(
