@@ -81,7 +81,11 @@ pub(super) fn picture(image: Image, limits: &MediaLimits, room: usize) -> Result
         let image = Image { source, ..image };
         return Ok(Picture { image, note: None });
     }
-    let (media_type, bytes, shown) = original.encoded(limits, most)?;
+    let Encoded {
+        media_type,
+        bytes,
+        size: shown,
+    } = original.encoded(limits, most)?;
     let note = match shown == (width, height) {
         true if original.is_animated => Some("[the first frame of an animation]".to_owned()),
         true => None,
@@ -152,6 +156,14 @@ struct Original {
     is_animated: bool,
 }
 
+/// An image in a format and a size that is taken.
+struct Encoded {
+    media_type: &'static str,
+    bytes: Vec<u8>,
+    /// Width and height in pixels.
+    size: (u32, u32),
+}
+
 impl Original {
     fn read(bytes: &[u8], format: ImageFormat) -> Result<Self, String> {
         let damaged = |error: ImageError| format!("it is damaged: {error}");
@@ -180,12 +192,8 @@ impl Original {
     }
 
     /// In a format and a size that is taken: as PNG if it was not JPEG and that is small enough, as
-    /// JPEG otherwise; with its media type and size.
-    fn encoded(
-        &self,
-        limits: &MediaLimits,
-        most: usize,
-    ) -> Result<(&'static str, Vec<u8>, (u32, u32)), String> {
+    /// JPEG otherwise.
+    fn encoded(&self, limits: &MediaLimits, most: usize) -> Result<Encoded, String> {
         let (width, height) = (self.image.width(), self.image.height());
         let mut edge = width.max(height).min(limits.image_edge);
         let fits = |bytes: &[u8]| encoded_length(bytes.len()) <= most;
@@ -204,12 +212,20 @@ impl Original {
             if self.format != ImageFormat::Jpeg {
                 let bytes = png(image)?;
                 if fits(&bytes) {
-                    return Ok(("image/png", bytes, size));
+                    return Ok(Encoded {
+                        media_type: "image/png",
+                        bytes,
+                        size,
+                    });
                 }
             }
             let bytes = jpeg(image)?;
             if fits(&bytes) {
-                return Ok(("image/jpeg", bytes, size));
+                return Ok(Encoded {
+                    media_type: "image/jpeg",
+                    bytes,
+                    size,
+                });
             }
             edge = edge / 4 * 3;
             if edge < SMALLEST_EDGE {

@@ -53,8 +53,8 @@ pub(super) fn views<'a>(entry: &Entry, tool: &'a ToolUse, input: &Input) -> Vec<
 
 /// Whether a hook may be for what a tool of this name writes.
 pub(super) fn may_guard(entry: &Entry) -> bool {
-    let is_one = |name: &&str| entry.dialect.matches(&entry.matcher, &named(name));
-    entry.dialect != Dialect::DockerAgent && PLAIN.iter().chain([&PATCH]).any(|name| is_one(&name))
+    let is_one = |name: &str| entry.dialect.matches(&entry.matcher, &named(name));
+    entry.dialect != Dialect::DockerAgent && PLAIN.iter().chain([&PATCH]).any(|name| is_one(name))
 }
 
 /// A write for each file that the hook is for.

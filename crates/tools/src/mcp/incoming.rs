@@ -223,16 +223,11 @@ fn repair(result: &mut Map<String, Value>, faults: &mut Vec<String>) -> Option<(
     let before = items.len();
     keep(&mut items, what, faults);
     // Of the rest, what has the right type, and nothing that would make it another answer.
-    let has_type: [(&str, fn(&Value) -> bool); 5] = [
-        ("nextCursor", Value::is_string),
-        ("isError", Value::is_boolean),
-        ("structuredContent", |_| true),
-        ("description", Value::is_string),
-        ("resultType", Value::is_string),
-    ];
-    result.retain(|name, value| {
-        let known = has_type.iter().find(|(known, _)| *known == name);
-        known.is_some_and(|(_, has_type)| has_type(value))
+    result.retain(|name, value| match name.as_str() {
+        "nextCursor" | "description" | "resultType" => value.is_string(),
+        "isError" => value.is_boolean(),
+        "structuredContent" => true,
+        _ => false,
     });
     if items.is_empty() && before > 0 && matches!(key, "content" | "contents" | "messages") {
         // An empty answer would be taken for one.

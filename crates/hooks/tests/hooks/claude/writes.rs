@@ -203,8 +203,11 @@ async fn skills_and_declared_writes_of_servers_reach_write_guards() {
         tool.mcp = Some(("files".to_owned(), "put".to_owned()));
         input
     };
-    let makes: [(&dyn Fn(&Project) -> Input, &str); 2] =
-        [(&skill, "skills/a/SKILL.md"), (&server, "out.txt")];
+    type Make<'a> = &'a dyn Fn(&Project) -> Input;
+    let makes = [
+        (&skill as Make<'_>, "skills/a/SKILL.md"),
+        (&server, "out.txt"),
+    ];
     for (make, file) in makes {
         for (dialect, event, matcher, name) in [
             (
