@@ -371,6 +371,7 @@ async fn always_for_other_files_is_not_for_protected_ones() {
         world.turn(&mut chat, "Go.").await;
         asked.push(world.answers.asked().len());
     }
-    assert_eq!(asked, [1, 2, 2, 2]);
+    // "Always" for `a` is neither for `b` nor for the protected file.
+    assert_eq!(asked, [1, 2, 3, 3]);
     world.check();
 }
