@@ -7,13 +7,16 @@ use crate::home::{Home, state};
 
 const INVOICE: &str = "file_path=examples/data/invoice-2026-0417.pdf";
 
-/// The examples, by the tests below that run them.
+/// The examples, by the tests below that run them. `examples/data/attacks.yaml` is a script of the simulator,
+/// which `cli/guarded.rs` runs.
 const TRIED: &[&str] = &[
     "examples/assistant_with_review.yaml",
     "examples/coder.yaml",
+    "examples/data/attacks.yaml",
     "examples/document_extraction.yaml",
     "examples/fan_out.yaml",
     "examples/faq.yaml",
+    "examples/guarded.yaml",
     "examples/invalidation.yaml",
     "examples/story/cache_management.yaml",
     "examples/story/cached_llm_agent.yaml",
@@ -220,4 +223,12 @@ fn the_assistant_is_reviewed_in_the_background() {
         ended.stderr
     );
     assert!(told(" · denied: shell"), "{}", ended.stderr);
+}
+
+#[test]
+fn the_guarded_agent_answers() {
+    let home = Home::new();
+    let ended = home.shell("echo 'Attack.' | cachalot chat examples/guarded.yaml");
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert_eq!(home.model_calls(), 1);
 }
