@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cachalot_core::{Millis, Spend};
-use cachalot_memory::{Label, Memory, Put, Record, Stale, counter, space};
+use cachalot_memory::{Label, Lease, Memory, Put, Record, Stale, counter, space};
 use tokio::time::Instant;
 
 use crate::Reason;
@@ -117,8 +117,7 @@ impl Shared {
         time: &Patience,
     ) -> Result<u64, Reason> {
         let flight = &ticket.flight;
-        let erased = self.right_to_store(ticket, memory, time).await?;
-        let lease = flight.lease();
+        let (lease, erased) = self.right_to_store(ticket, memory, time).await?;
         let counters: Vec<(&str, u64)> = epochs
             .iter()
             .map(|(counter, epoch)| (counter.as_str(), *epoch))
@@ -134,8 +133,8 @@ impl Shared {
             Put::Stored { revision } => {
                 // The memory ended the lease in the same step.
                 flight.take_lease();
-                if flight.is_revoked() {
-                    // The erasure that has revoked it erases it, too.
+                // Under a lease, whatever revoked it came later: an erasure erases it, too.
+                if lease.is_none() && flight.is_revoked() {
                     return Err(Reason::Revoked);
                 }
                 Ok(revision)
@@ -163,24 +162,25 @@ impl Shared {
     }
 
     /// What makes sure that nothing that was erased since the run began is stored again: the flight's
-    /// reservation, which an erasure revokes, or, where there is none, the counter of erasures.
+    /// reservation, which an erasure revokes, or, where there is none, the counter of erasures. The lease
+    /// is read once: a run that supersedes this one takes it from the flight at any time.
     async fn right_to_store(
         self: &Arc<Self>,
         ticket: &Ticket,
         memory: &Arc<dyn Memory>,
         time: &Patience,
-    ) -> Result<Option<u64>, Reason> {
+    ) -> Result<(Option<Lease>, Option<u64>), Reason> {
         let (flight, beginning) = (&ticket.flight, &ticket.beginning);
         if flight.is_revoked() {
             return Err(Reason::Revoked);
         }
-        if flight.lease().is_some() {
-            return Ok(None);
+        if let Some(lease) = flight.lease() {
+            return Ok((Some(lease), None));
         }
         let reservations = memory.about().reservations;
         let late = match &ticket.unreserved {
             None if reservations => return Err(Reason::Revoked),
-            None if beginning.erased.is_some() => return Ok(beginning.erased),
+            None if beginning.erased.is_some() => return Ok((None, beginning.erased)),
             // The memory did not answer before the run.
             late => late,
         };
@@ -214,8 +214,10 @@ impl Shared {
         };
         // The last counter that a lookup reads.
         let erased = found.counters.last().copied().unwrap_or(u64::MAX);
-        if beginning.follows(erased, found.now, self.clock.now()) {
-            Ok(Some(erased))
+        let lease = flight.lease();
+        let may_be_stored = lease.is_some() || !reservations;
+        if may_be_stored && beginning.follows(erased, found.now, self.clock.now()) {
+            Ok((lease, Some(erased)))
         } else {
             Err(Reason::Revoked)
         }
