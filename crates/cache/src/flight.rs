@@ -372,14 +372,17 @@ impl Flights {
         let flights = running.get(&key).map_or(&[][..], Vec::as_slice);
         let mut superseded = Vec::new();
         for flight in flights.iter().rev() {
-            let worth_keeping = current(flight) && !flight.yields();
+            let is_current = current(flight);
+            if is_current
+                && matches!(manners, Manners::Joins(_))
+                && let Some(presence) = flight.attend_if_joinable()
+            {
+                return Entered::Joined(presence);
+            }
+            // After the attempt to join: a flight that is closed in between has to yield its reservation.
+            let worth_keeping = is_current && !flight.yields();
             match manners {
-                Manners::Joins(_) if worth_keeping => {
-                    if let Some(presence) = flight.attend_if_joinable() {
-                        return Entered::Joined(presence);
-                    }
-                }
-                Manners::Leads if worth_keeping => {}
+                Manners::Joins(_) | Manners::Leads if worth_keeping => {}
                 Manners::KeepsOut => {}
                 Manners::Joins(_) | Manners::Leads | Manners::Supersedes => {
                     superseded.push(Arc::clone(flight));

@@ -252,7 +252,8 @@ fn of_callers_at_the_same_time_one_leads_and_all_get_its_answer() {
                             Begun::Served(outcome) => outcome.body.whole().await.unwrap(),
                             Begun::Run(ticket) => {
                                 let text = format!("run {}", runs.fetch_add(1, Ordering::SeqCst));
-                                assert!(ticket.finish(product(&text)).await.stored.is_ok());
+                                let settled = ticket.finish(product(&text)).await;
+                                assert!(settled.stored.is_ok(), "{settled:?} {uses:?}");
                                 text.into()
                             }
                         }
