@@ -647,6 +647,7 @@ impl Parser {
     /// A word, up to a blank or an operator.
     fn word(&mut self) -> Word {
         let mut atoms = Vec::new();
+        let mut has_quotes = false;
         while let Some(sign) = self.peek() {
             match sign {
                 ' ' | '\t' | '\r' | '\n' | ';' | '&' | '|' | ')' => break,
@@ -689,8 +690,14 @@ impl Parser {
                         None => atoms.push(unquoted('\\')),
                     }
                 }
-                '\'' => self.single_quotes(&mut atoms),
-                '"' => self.double_quotes(&mut atoms),
+                '\'' => {
+                    has_quotes = true;
+                    self.single_quotes(&mut atoms);
+                }
+                '"' => {
+                    has_quotes = true;
+                    self.double_quotes(&mut atoms);
+                }
                 '$' => self.dollar(&mut atoms, false),
                 '`' => self.backticks(&mut atoms),
                 '*' => self.push(&mut atoms, Atom::Star),
@@ -710,6 +717,15 @@ impl Parser {
                 }
                 sign => self.push(&mut atoms, unquoted(sign)),
             }
+        }
+        // Empty quotes leave no atom, but a word that has them is not a reserved word.
+        let is_letter =
+            |atom: &Atom| matches!(atom, Atom::Char { sign, .. } if sign.is_alphabetic());
+        if has_quotes
+            && atoms.iter().all(is_letter)
+            && let Some(Atom::Char { quoted, .. }) = atoms.first_mut()
+        {
+            *quoted = true;
         }
         // What is quoted and empty is a word, too.
         Word(atoms)

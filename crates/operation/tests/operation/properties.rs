@@ -85,6 +85,21 @@ proptest! {
 }
 
 #[test]
+fn a_reserved_word_with_empty_quotes_is_a_command() {
+    for name in ["do", "if", "while", "for", "case", "function", "time"] {
+        let rules = Rules::of(&format!("allow: [shell]\ndeny: ['shell:command={name} *']"));
+        let (first, rest) = name.split_at(1);
+        for line in [format!("{first}''{rest} x"), format!("{name}\"\" x")] {
+            let decision = rules.command(line.clone());
+            assert!(
+                matches!(decision, Decision::Deny(_)),
+                "{line}: {decision:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn hostile_lines_take_no_time() {
     let rules = Rules::of("allow: [shell]\ndeny: ['shell:command=rm *', '*:path=**/.env*']");
     for piece in [
