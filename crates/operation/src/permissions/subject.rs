@@ -277,6 +277,7 @@ impl<'a> Subjects<'a> {
     /// the commands before it have run.
     fn glob(&self, word: &Word, taken: &Taken<'_>, pattern: &Pattern) -> Match {
         let mut may = pattern.likeness(&word.0, true).min(Match::Maybe);
+        let mut is_listed = true;
         for from in &taken.directories.known {
             match files(from, word) {
                 Some(files) => {
@@ -287,7 +288,7 @@ impl<'a> Subjects<'a> {
                         return Match::Yes;
                     }
                 }
-                None => may = Match::Maybe,
+                None => is_listed = false,
             }
             let before = match below(self.workspace.root(), from) {
                 lies if lies == "." => String::new(),
@@ -297,9 +298,13 @@ impl<'a> Subjects<'a> {
             atoms.extend(word.0.iter().cloned());
             may = may.max(pattern.likeness(&atoms, true).min(Match::Maybe));
         }
-        // Of one plain command nothing comes before it.
+        // Files that were not all looked at may be any.
+        if !is_listed {
+            return Match::Maybe;
+        }
+        // Of one plain command, or a redirection without one, nothing comes before it.
         match may == Match::Maybe
-            && taken.script.invocations.len() == 1
+            && taken.script.invocations.len() <= 1
             && !taken.directories.others
         {
             true => Match::No,

@@ -173,32 +173,18 @@ impl Parser {
         self.depth -= 1;
     }
 
-    /// `((…))`, whose first parenthesis was taken. A subshell in a subshell is written the same.
+    /// `((…))`, whose first parenthesis was taken: an arithmetic expression in bash, a subshell in
+    /// a subshell in dash and in bash where it does not end with `))`. What may be both is read as both.
     fn arithmetic_command(&mut self) {
         let start = self.at;
         self.at += 1;
-        if self.arithmetic() {
-            self.expression(start + 1);
+        if !self.arithmetic() {
+            self.at = start;
+            self.list(Some(')'));
             return;
         }
-        self.at = start;
-        self.list(Some(')'));
-    }
-
-    /// An arithmetic expression from `start` up to here. Some shells take what is none for a subshell.
-    fn expression(&mut self, start: usize) {
-        let text: String = self.signs[start..self.at.saturating_sub(2)]
-            .iter()
-            .collect();
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let ends = |word: &str| word.ends_with(|sign: char| sign.is_alphanumeric() || sign == '_');
-        let begins = |word: &str| {
-            word.starts_with(|sign: char| sign.is_alphanumeric() || "_./~'\"".contains(sign))
-        };
-        let is_none = words
-            .windows(2)
-            .any(|pair| ends(pair[0]) && begins(pair[1]));
-        if is_none && self.depth < DEEPEST {
+        if self.depth < DEEPEST {
+            let text: String = self.signs[start + 1..self.at - 2].iter().collect();
             let parsed = parse(&text, self.depth + 1);
             self.adopt(parsed);
         }
@@ -829,7 +815,6 @@ impl Parser {
                     let before = self.at;
                     self.at += 2;
                     if self.arithmetic() {
-                        self.expression(before + 2);
                         atoms.push(Atom::Any);
                         return;
                     }

@@ -15,7 +15,8 @@ const WRAPPERS: &[fn(&str) -> String] = &[
     |line| format!("( {line} )"),
     |line| format!("{{ {line}; }}"),
     |line| format!("true && {line}"),
-    |line| format!("echo $({line})"),
+    // Without the blank, a subshell in it makes an arithmetic expression of it.
+    |line| format!("echo $( {line})"),
     |line| format!("sh -c {}", quoted(line)),
     |line| format!("bash -lc {}", quoted(line)),
     |line| format!("eval {}", quoted(line)),
@@ -27,6 +28,7 @@ const WRAPPERS: &[fn(&str) -> String] = &[
     |line| format!("git -c alias.x={} x", quoted(&format!("!{line}"))),
     |line| format!("sh <<'END'\n{line}\nEND\n"),
     |line| format!("! {line}"),
+    |line| format!("(({line}))"),
 ];
 
 /// Rules that are read once.
