@@ -109,7 +109,8 @@ pub(crate) enum Settling {
 pub(crate) struct Ended {
     /// For the call that ran.
     pub(crate) settled: Settled,
-    /// What a call that needs not run saves: the cost of all that the run did, by calls of its own, too.
+    /// What a call that followed the run saves: the cost of all that the run did, calls of its own
+    /// included. Nothing if the run gave no answer, or one that reports an error.
     pub(crate) worth: Spend,
 }
 

@@ -308,7 +308,10 @@ impl Ticket {
 
     /// Tells everybody who is interested how the run ended. Rows first: who knows that a call is
     /// settled finds it in the ledger.
-    fn tell(&mut self, ended: Ended, failure: Option<&Failure>) {
+    fn tell(&mut self, mut ended: Ended, failure: Option<&Failure>) {
+        if failure.is_some() || self.answers_with_an_error() {
+            ended.worth = Spend::default();
+        }
         if self.stage == Stage::Running {
             self.shared
                 .ledger
@@ -341,7 +344,7 @@ pub(crate) async fn abandoned(flight: &Arc<Flight>, orphan: Orphan) {
 impl Ticket {
     /// Ends a run that nobody ended.
     fn give_up(&mut self) {
-        let worth = match self.stage {
+        let spent = match self.stage {
             Stage::Waiting => Spend::default(),
             Stage::Running => self.whole(Spend::one(self.elapsed())),
             Stage::Told | Stage::Gone => return,
@@ -349,9 +352,10 @@ impl Ticket {
         let settled = Settled {
             stored: Err(Reason::Abandoned),
             expires: None,
-            paid: self.own(worth),
+            paid: self.own(spent),
             saved: Spend::default(),
         };
+        let worth = Spend::default();
         self.tell(Ended { settled, worth }, None);
         let vacant = self.flight.body.is_empty();
         self.flight.body.end(if vacant {

@@ -256,6 +256,54 @@ async fn followers_are_rows_that_saved_what_the_run_cost() {
 }
 
 #[tokio::test]
+async fn a_follower_of_a_run_without_an_answer_saves_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    for number in 0..3 {
+        let question = Question::number(number);
+        let ticket = here.lead(&question, &Policy::default()).await;
+        ticket.charge(COST);
+        let waiting = {
+            let (here, question) = (here.clone(), question.clone());
+            tokio::spawn(async move { here.ask(&question, &Policy::default(), "").await })
+        };
+        settle_down().await;
+        match number {
+            0 => drop(
+                ticket
+                    .fail(Failure::new(std::io::Error::other("overloaded")))
+                    .await,
+            ),
+            1 => {
+                ticket.note_error();
+                ticket.finish(product("{\"error\": 1}")).await;
+            }
+            _ => drop(ticket),
+        }
+        let told = waiting.await.unwrap();
+        assert!(number == 2 || told.how == How::Coalesced, "{number}");
+    }
+    let followers: Vec<_> = rows(&here)
+        .await
+        .into_iter()
+        .filter(|row| row.answered == Answered::Coalesced)
+        .collect();
+    assert!(followers.len() >= 2, "{followers:?}");
+    // Each is a call that did not run.
+    let nothing = cachalot_core::Spend {
+        calls: 1,
+        ..cachalot_core::Spend::default()
+    };
+    assert!(
+        followers.iter().all(|row| row.saved == nothing),
+        "{followers:?}"
+    );
+    let saved = totals(&here, "file.read").saved;
+    assert!(saved.time.is_zero() && saved.input_tokens == 0, "{saved:?}");
+    assert_eq!(saved.cost, nothing.cost);
+}
+
+#[tokio::test]
 async fn what_calls_inside_a_run_account_for_is_paid_once_and_saved_whole() {
     let home = tempfile::tempdir().unwrap();
     let here = with_ledger(&home.path().join("ledger.db"));
