@@ -19,6 +19,7 @@ mod hooks;
 mod inline_code;
 mod input;
 mod ledger;
+mod live;
 mod memory;
 mod names;
 mod prefix;
