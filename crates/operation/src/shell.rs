@@ -11,6 +11,7 @@ mod word;
 mod wrappers;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use crate::touches::{Command, CommandText};
 use parse::{Here, Parsed, Simple};
@@ -28,6 +29,9 @@ const MOST: usize = 2_000;
 /// As many characters of commands are looked at; more make a line unclear.
 const MOST_TEXT: usize = 256 << 10;
 
+/// As many arguments that might be commands are looked at.
+const MOST_GUESSES: usize = 500;
+
 /// As many values of variables are tried in one word.
 const MOST_VALUES: usize = 16;
 
@@ -43,8 +47,13 @@ pub(crate) struct Invocation {
 /// What a command line does, as far as it can be told.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Script {
-    /// Every program that may run.
+    /// Every program that runs, as far as the line is followed.
     pub(crate) invocations: Vec<Invocation>,
+    /// What might run, too: arguments of programs of which it is not known what they do with them, and
+    /// values of variables.
+    pub(crate) possible: Vec<Invocation>,
+    /// Values that the line gives to variables.
+    pub(crate) values: Vec<Word>,
     /// Targets of redirections.
     pub(crate) redirects: Vec<Word>,
     /// Texts that hold code in another language; names in them may be paths.
@@ -55,13 +64,44 @@ pub(crate) struct Script {
     pub(crate) has_syntax: bool,
     /// Whether what is unclear is only the code that the program of the line was given.
     pub(crate) only_code: bool,
+    /// Whether it changes settings of git that name commands.
+    pub(crate) writes_git_settings: bool,
+    /// Whether this is taken from an argument that might be a command.
+    is_guess: bool,
+    /// Variables that are set before the line runs.
+    variables: BTreeMap<String, Vec<Word>>,
     text: usize,
+}
+
+/// Values of variables that are known before a line runs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known<'a> {
+    /// The user's home.
+    pub(crate) home: Option<&'a Path>,
+    /// The directory that the line starts in.
+    pub(crate) directory: Option<&'a Path>,
+}
+
+impl Known<'_> {
+    fn variables(&self) -> BTreeMap<String, Vec<Word>> {
+        let named = [("HOME", self.home), ("PWD", self.directory)];
+        named
+            .into_iter()
+            .filter_map(|(name, path)| {
+                let value = Word::literal(path?.to_str()?);
+                Some((name.to_owned(), vec![value]))
+            })
+            .collect()
+    }
 }
 
 impl Script {
     /// Takes a command apart.
-    pub(crate) fn of(command: &Command) -> Self {
-        let mut script = Self::default();
+    pub(crate) fn of(command: &Command, known: &Known<'_>) -> Self {
+        let mut script = Self {
+            variables: known.variables(),
+            ..Self::default()
+        };
         match &command.text {
             CommandText::Line(line) => script.line(line, 0, false),
             CommandText::Program(words) => {
@@ -96,23 +136,36 @@ impl Script {
         }
         let mut known: BTreeMap<String, Vec<Word>> = BTreeMap::new();
         for (name, value) in variables {
+            self.assigned(&name, &value, depth);
             known.entry(name).or_default().push(value);
         }
         for simple in &commands {
             declared(simple, &mut known);
         }
-        let mut reset = Vec::new();
-        for (name, values) in &known {
-            let is_special = ["IFS", "PATH", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS"]
-                .contains(&name.as_str())
-                || name.starts_with("LD_")
-                || name.starts_with("DYLD_");
-            if is_special && !values.is_empty() {
-                reset.push(name.clone());
-            }
-        }
-        for name in reset {
+        for name in known.keys().filter(|name| is_special(name)) {
             self.unclear(&format!("it sets `{name}`"));
+        }
+        let moves = |simple: &Simple| {
+            let program = simple.words.first().and_then(Word::text);
+            program.is_some_and(|program| {
+                matches!(
+                    program.as_str(),
+                    "cd" | "pushd" | "popd" | "chdir" | "eval" | "source" | "."
+                )
+            })
+        };
+        let moves = commands.iter().any(moves);
+        for (name, values) in &self.variables {
+            // What a line sets, it might not have set yet.
+            let values = if moves && name == "PWD" {
+                &[Word::any()][..]
+            } else {
+                values
+            };
+            known
+                .entry(name.clone())
+                .or_default()
+                .extend(values.iter().cloned());
         }
         for simple in commands {
             let here: Vec<String> = simple
@@ -128,6 +181,14 @@ impl Script {
                 self.redirects.extend(expand(word, &known, 0));
             }
             for words in alternatives(&simple.words, &known) {
+                if words.first().and_then(Word::text).is_some_and(|program| {
+                    ["export", "declare", "typeset", "readonly", "local"]
+                        .contains(&program.as_str())
+                }) {
+                    for word in &words[1..] {
+                        wrappers::set(self, word, depth);
+                    }
+                }
                 self.invoke(words, &here, depth, nested);
             }
         }
@@ -153,6 +214,32 @@ impl Script {
         }
     }
 
+    /// Notes the value of a variable: a program may take it for a command.
+    fn assigned(&mut self, name: &str, value: &Word, depth: usize) {
+        self.values.push(value.clone());
+        if value.is_known() {
+            wrappers::guess(self, std::slice::from_ref(value), depth);
+        } else if names_a_command(name) {
+            self.unclear(&format!("the value of `{name}`"));
+        }
+    }
+
+    /// Notes what might run; gives back why it cannot be told.
+    fn guess(&mut self, look: impl FnOnce(&mut Self)) -> Vec<String> {
+        if self.possible.len() > MOST_GUESSES {
+            return vec!["it has too many arguments that might be commands".to_owned()];
+        }
+        let mut guessed = Self {
+            is_guess: true,
+            text: self.text,
+            ..Self::default()
+        };
+        look(&mut guessed);
+        self.text = guessed.text;
+        self.possible.append(&mut guessed.invocations);
+        guessed.unclear
+    }
+
     /// Notes that something of it is not known.
     fn unclear(&mut self, why: &str) {
         self.only_code = false;
@@ -172,6 +259,42 @@ impl Script {
             self.unclear.push(why.to_owned());
         }
     }
+}
+
+/// Variables that decide which program a name means, what a shell does first, or what a pattern of file
+/// names stands for; and those through which programs are given code or other settings.
+fn is_special(name: &str) -> bool {
+    [
+        "IFS",
+        "PATH",
+        "ENV",
+        "BASH_ENV",
+        "SHELLOPTS",
+        "BASHOPTS",
+        "GLOBIGNORE",
+        "PERL5DB",
+        "PERL5OPT",
+        "RUBYOPT",
+        "PYTHONSTARTUP",
+        "PROMPT_COMMAND",
+        "GIT_EXEC_PATH",
+    ]
+    .contains(&name)
+        || ["LD_", "DYLD_", "GIT_CONFIG", "BASH_FUNC_"]
+            .iter()
+            .any(|start| name.starts_with(start))
+}
+
+/// Whether programs take the value of a variable for a command.
+fn names_a_command(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    name.starts_with("GIT_")
+        || [
+            "COMMAND", "EDITOR", "PAGER", "OPTIONS", "OPTS", "OPEN", "CLOSE", "ASKPASS", "SHELL",
+            "BROWSER", "DIFF", "_RSH", "FLAGS",
+        ]
+        .iter()
+        .any(|end| name.ends_with(end))
 }
 
 /// Variables that commands set.

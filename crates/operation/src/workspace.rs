@@ -25,6 +25,7 @@ pub use place::{Found, Place, Stamp};
 pub struct Workspace {
     root: PathBuf,
     readable: Vec<PathBuf>,
+    home: Option<PathBuf>,
 }
 
 impl Workspace {
@@ -36,6 +37,7 @@ impl Workspace {
         Ok(Self {
             root: directory(root.as_ref())?,
             readable: Vec::new(),
+            home: None,
         })
     }
 
@@ -46,6 +48,19 @@ impl Workspace {
     pub fn also_readable(mut self, root: impl AsRef<Path>) -> io::Result<Self> {
         self.readable.push(directory(root.as_ref())?);
         Ok(self)
+    }
+
+    /// The same workspace, of a user with this home: what `~` and `$HOME` stand for in commands.
+    #[must_use]
+    pub fn with_home(mut self, home: impl Into<PathBuf>) -> Self {
+        self.home = Some(home.into());
+        self
+    }
+
+    /// The user's home, if it is known.
+    #[must_use]
+    pub fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
     }
 
     /// The directory, without symbolic links in its path.

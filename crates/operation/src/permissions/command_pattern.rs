@@ -2,7 +2,7 @@
 
 use super::pattern::{Match, Pattern, escaped};
 use super::subject::invoked;
-use crate::shell::Script;
+use crate::shell::{Known, Script};
 use crate::touches::{Command, CommandText};
 
 /// A pattern of commands as Claude Code writes it: `git *` and `git:*` stand for `git` and all that
@@ -37,11 +37,16 @@ impl CommandPattern {
             CommandText::Line(line) => line.trim().to_owned(),
             CommandText::Program(words) => words.join(" "),
         };
-        let script = Script::of(command);
+        let script = Script::of(command, &Known::default());
         !script.unclear.is_empty()
             || self.0.iter().any(|pattern| {
                 let is_run = |words| invoked(words, pattern) != Match::No;
-                pattern.matches(&whole) || script.invocations.iter().any(|each| is_run(&each.words))
+                pattern.matches(&whole)
+                    || script
+                        .invocations
+                        .iter()
+                        .chain(&script.possible)
+                        .any(|each| is_run(&each.words))
             })
     }
 }

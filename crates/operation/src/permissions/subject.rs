@@ -8,7 +8,7 @@ use url::Url;
 use super::Operation;
 use super::pattern::{Match, Pattern, SHELL_SYNTAX};
 use crate::Workspace;
-use crate::shell::{Atom, Directories, Script, Word, base, candidates, files};
+use crate::shell::{Atom, Directories, Known, Script, Word, base, candidates, files};
 use crate::touches::{Command, CommandText};
 
 /// As many parts of a command line are compared with a path.
@@ -65,11 +65,15 @@ pub(super) struct Taken<'a> {
 impl<'a> Subjects<'a> {
     pub(super) fn of(operation: &'a Operation<'a>, workspace: &'a Workspace) -> Self {
         let taken = |command: &'a Command| {
-            let script = Script::of(command);
             let start = match &command.directory {
                 Some(directory) => workspace.root().join(directory),
                 None => workspace.root().to_owned(),
             };
+            let known = Known {
+                home: workspace.home(),
+                directory: Some(&start),
+            };
+            let script = Script::of(command, &known);
             let mut paths = candidates(&script);
             paths.truncate(MOST);
             Taken {
@@ -354,6 +358,9 @@ fn command(taken: &Taken<'_>, pattern: &Pattern) -> Match {
     }
     let runs = taken.script.invocations.iter();
     let found = most(runs.map(|invocation| invoked(&invocation.words, pattern)));
+    let might = taken.script.possible.iter();
+    let found = found
+        .max(most(might.map(|invocation| invoked(&invocation.words, pattern))).min(Match::Maybe));
     match taken.script.unclear.is_empty() {
         true => found,
         false => found.max(Match::Maybe),

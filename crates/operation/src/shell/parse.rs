@@ -332,8 +332,20 @@ impl Parser {
         };
         match text.as_str() {
             "!" | "if" | "then" | "elif" | "else" | "do" | "while" | "until" | "{" | "}" | "fi"
-            | "done" | "esac" | "coproc" => {
+            | "done" | "esac" => {
                 self.found.has_syntax = true;
+                Start::Skip
+            }
+            "coproc" => {
+                self.found.has_syntax = true;
+                // A name, if a compound command follows it.
+                let before = self.at;
+                self.blanks();
+                let _ = self.word();
+                self.blanks();
+                if !matches!(self.peek(), Some('{' | '(')) {
+                    self.at = before;
+                }
                 Start::Skip
             }
             "function" => {
@@ -634,6 +646,8 @@ impl Parser {
     fn word(&mut self) -> Word {
         let mut atoms = Vec::new();
         let mut has_quotes = false;
+        // Where a part begins of which it cannot be told what it stands for.
+        let mut unknown_from = None;
         while let Some(sign) = self.peek() {
             match sign {
                 ' ' | '\t' | '\r' | '\n' | ';' | '&' | '|' | ')' => break,
@@ -688,21 +702,37 @@ impl Parser {
                 '`' => self.backticks(&mut atoms),
                 '*' => self.push(&mut atoms, Atom::Star),
                 '?' => self.push(&mut atoms, Atom::One),
-                '[' => self.bracket(&mut atoms),
+                '[' => {
+                    if !self.bracket(&mut atoms) {
+                        unknown_from.get_or_insert(atoms.len());
+                        self.at += 1;
+                    }
+                }
                 '{' => self.push(&mut atoms, Atom::Open),
                 ',' => self.push(&mut atoms, Atom::Comma),
                 '}' => self.push(&mut atoms, Atom::Close),
-                '~' if atoms.is_empty() => {
+                '~' if is_home(&atoms) => {
                     self.at += 1;
+                    let before = self.at;
                     while self.peek().is_some_and(|sign| {
                         sign.is_alphanumeric() || matches!(sign, '_' | '-' | '+')
                     }) {
                         self.at += 1;
                     }
-                    atoms.push(Atom::Any);
+                    atoms.push(match self.at == before {
+                        true => Atom::Variable {
+                            name: "HOME".to_owned(),
+                            quoted: true,
+                        },
+                        false => Atom::Any,
+                    });
                 }
                 sign => self.push(&mut atoms, unquoted(sign)),
             }
+        }
+        if let Some(start) = unknown_from {
+            atoms.truncate(start);
+            atoms.push(Atom::Any);
         }
         // Empty quotes leave no atom, but a word that has them is not a reserved word.
         let is_letter =
@@ -722,8 +752,9 @@ impl Parser {
         self.at += 1;
     }
 
-    /// `[…]`, if it is closed in this word.
-    fn bracket(&mut self, atoms: &mut Vec<Atom>) {
+    /// `[…]`, if it is closed in this word. False, and nothing is taken, if it cannot be told where it
+    /// ends: it holds quotes, or a class of characters.
+    fn bracket(&mut self, atoms: &mut Vec<Atom>) -> bool {
         let mut ahead = 1;
         if matches!(self.peek_at(ahead), Some('!' | '^')) {
             ahead += 1;
@@ -733,27 +764,22 @@ impl Parser {
         }
         loop {
             match self.peek_at(ahead) {
-                Some(_) if ahead > 256 => {
-                    self.at += 1;
-                    atoms.push(Atom::Any);
-                    return;
-                }
+                Some(_) if ahead > 256 => return false,
                 Some(']') => {
                     self.at += ahead + 1;
                     atoms.push(Atom::One);
-                    return;
+                    return true;
                 }
                 None | Some(' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')') => break,
-                // What is quoted in it may be longer than it looks.
-                Some('\'' | '"' | '$' | '`' | '\\') => {
-                    self.at += 1;
-                    atoms.push(Atom::Any);
-                    return;
+                Some('\'' | '"' | '$' | '`' | '\\') => return false,
+                Some('[') if matches!(self.peek_at(ahead + 1), Some(':' | '.' | '=')) => {
+                    return false;
                 }
                 Some(_) => ahead += 1,
             }
         }
         self.push(atoms, unquoted('['));
+        true
     }
 
     fn single_quotes(&mut self, atoms: &mut Vec<Atom>) {
@@ -1013,6 +1039,17 @@ impl Parser {
         let parsed = parse(&inner, self.depth + 1);
         self.adopt(parsed);
     }
+}
+
+/// Whether `~` behind these stands for a directory: at the start of a word or of a value.
+fn is_home(before: &[Atom]) -> bool {
+    matches!(
+        before.last(),
+        None | Some(Atom::Char {
+            sign: '=' | ':',
+            quoted: false
+        })
+    )
 }
 
 /// How a command goes on behind its first word.

@@ -3,6 +3,112 @@
 use super::parse::parse;
 use super::{Atom, Script, Word};
 
+/// Programs that never run what their arguments name. The arguments of all others that are not known
+/// here are looked at as commands that might run.
+const PLAIN: [&str; 98] = [
+    ":",
+    "[",
+    "[[",
+    "base32",
+    "base64",
+    "basename",
+    "bat",
+    "bg",
+    "break",
+    "cal",
+    "cat",
+    "cd",
+    "chgrp",
+    "chmod",
+    "chown",
+    "cksum",
+    "cmp",
+    "column",
+    "comm",
+    "continue",
+    "cut",
+    "date",
+    "df",
+    "diff",
+    "dirname",
+    "dirs",
+    "du",
+    "echo",
+    "egrep",
+    "exit",
+    "expand",
+    "expr",
+    "factor",
+    "false",
+    "fg",
+    "fgrep",
+    "file",
+    "fmt",
+    "fold",
+    "free",
+    "grep",
+    "groups",
+    "head",
+    "hexdump",
+    "history",
+    "hostname",
+    "id",
+    "jobs",
+    "join",
+    "jq",
+    "kill",
+    "killall",
+    "ldd",
+    "ls",
+    "md5sum",
+    "mkdir",
+    "nl",
+    "nm",
+    "nproc",
+    "od",
+    "paste",
+    "pgrep",
+    "pkill",
+    "popd",
+    "pr",
+    "printf",
+    "ps",
+    "pushd",
+    "pwd",
+    "readlink",
+    "realpath",
+    "return",
+    "rev",
+    "rm",
+    "rmdir",
+    "seq",
+    "set",
+    "sha1sum",
+    "sha256sum",
+    "shift",
+    "sleep",
+    "stat",
+    "strings",
+    "sum",
+    "tac",
+    "tail",
+    "tee",
+    "test",
+    "touch",
+    "tr",
+    "true",
+    "type",
+    "umask",
+    "uname",
+    "uniq",
+    "unset",
+    "wc",
+    "whereis",
+];
+
+/// Of a command that might run, as many words are looked at.
+const MOST_WORDS: usize = 48;
+
 /// Programs that run what their arguments say, behind options and this many operands.
 const WRAPPERS: [(&str, usize); 58] = [
     ("watch", 0),
@@ -73,38 +179,92 @@ const SHELLS: [&str; 14] = [
     "zsh", "hush",
 ];
 
-/// Programs whose options of these letters or names are followed by code in their language.
-const CODE: [(&str, &str, &[&str]); 22] = [
-    ("python", "c", &[]),
-    ("pypy", "c", &[]),
-    ("ipython", "c", &[]),
-    ("perl", "eE", &[]),
-    ("ruby", "e", &[]),
-    ("node", "ep", &["--eval", "--print"]),
-    ("nodejs", "ep", &["--eval", "--print"]),
-    ("deno", "", &["eval"]),
-    ("bun", "ep", &["--eval", "--print"]),
-    ("php", "rBRE", &["--run"]),
-    ("lua", "e", &[]),
-    ("luajit", "e", &[]),
-    ("osascript", "e", &[]),
-    ("Rscript", "e", &[]),
-    ("julia", "eE", &["--eval", "--print"]),
-    ("expect", "c", &[]),
-    ("emacs", "", &["--eval", "-eval", "--execute"]),
-    ("ghc", "e", &[]),
-    ("scala", "e", &[]),
-    ("groovy", "e", &[]),
-    ("pwsh", "c", &["-Command", "-EncodedCommand", "-command"]),
-    (
+/// An interpreter, and the options of its own that stand before the file that it runs.
+struct Interpreter {
+    name: &'static str,
+    /// Letters of options that are followed by code.
+    letters: &'static str,
+    /// Long options, or subcommands, that are followed by code.
+    names: &'static [&'static str],
+    /// Options that are followed by a value.
+    valued: &'static [&'static str],
+}
+
+const fn interpreter(
+    name: &'static str,
+    letters: &'static str,
+    names: &'static [&'static str],
+    valued: &'static [&'static str],
+) -> Interpreter {
+    Interpreter {
+        name,
+        letters,
+        names,
+        valued,
+    }
+}
+
+/// Options of node and bun that are followed by a value.
+const NODE: &[&str] = &[
+    "-r",
+    "-C",
+    "--require",
+    "--import",
+    "--title",
+    "--conditions",
+    "--env-file",
+    "--loader",
+    "--experimental-loader",
+    "--input-type",
+    "--icu-data-dir",
+    "--openssl-config",
+    "--redirect-warnings",
+    "--inspect-port",
+    "--preload",
+];
+
+const INTERPRETERS: [Interpreter; 22] = [
+    interpreter("python", "c", &[], &["-W", "-X", "--check-hash-based-pycs"]),
+    interpreter("pypy", "c", &[], &["-W", "-X"]),
+    interpreter("ipython", "c", &[], &[]),
+    interpreter("perl", "eE", &[], &["-I", "-M", "-m"]),
+    interpreter("ruby", "e", &[], &["-r", "-I", "-C", "-E", "-F"]),
+    interpreter("node", "ep", &["--eval", "--print"], NODE),
+    interpreter("nodejs", "ep", &["--eval", "--print"], NODE),
+    interpreter("deno", "", &["eval"], &[]),
+    interpreter("bun", "ep", &["--eval", "--print"], NODE),
+    interpreter("php", "rBRE", &["--run"], &["-d", "-c", "-z", "-t"]),
+    interpreter("lua", "e", &[], &["-l"]),
+    interpreter("luajit", "e", &[], &["-l", "-j"]),
+    interpreter("osascript", "e", &[], &["-l"]),
+    interpreter("Rscript", "e", &[], &[]),
+    interpreter("julia", "eE", &["--eval", "--print"], &["-L", "-p", "-t"]),
+    interpreter("expect", "c", &[], &[]),
+    interpreter("emacs", "", &["--eval", "-eval", "--execute"], &["-l"]),
+    interpreter("ghc", "e", &[], &[]),
+    interpreter("scala", "e", &[], &[]),
+    interpreter("groovy", "e", &[], &[]),
+    interpreter(
+        "pwsh",
+        "c",
+        &["-Command", "-EncodedCommand", "-command"],
+        &[],
+    ),
+    interpreter(
         "gdb",
         "",
         &["-ex", "-eval-command", "--eval-command", "--ex", "-iex"],
+        &[],
     ),
 ];
 
+/// Modules of Python that run code that they are given.
+const RUNNING_MODULES: [&str; 6] = ["timeit", "pdb", "code", "trace", "bdb", "runpy"];
+
 /// Interpreters that read a program from standard input if they are given none.
-const READING: [&str; 12] = [
+const READING: [&str; 14] = [
+    "gdb",
+    "lldb",
     "python",
     "pypy",
     "perl",
@@ -139,12 +299,28 @@ pub(super) fn look(
         shell(script, rest, here, depth);
         return;
     }
-    if let Some((_, letters, names)) = CODE.iter().find(|(known, ..)| *known == plain) {
-        code(script, plain, letters, names, rest);
+    let interpreter = INTERPRETERS.iter().find(|known| known.name == plain);
+    if let Some(interpreter) = interpreter {
+        code(script, interpreter, rest);
     }
-    if READING.contains(&plain) && reads_its_program(rest) {
+    let valued = interpreter.map_or(&[][..], |known| known.valued);
+    if READING.contains(&plain) && reads_its_program(rest, valued) {
         let text = here.iter().find(|text| *text != "\0").cloned();
         script.code(plain, text);
+    }
+    // Containers run commands by few of their subcommands.
+    let is_container = matches!(plain, "docker" | "podman");
+    if is_container
+        && !rest.iter().any(|word| {
+            word.text().is_none_or(|text| {
+                matches!(text.as_str(), "run" | "exec" | "compose" | "container")
+            })
+        })
+    {
+        return;
+    }
+    if interpreter.is_none() && !PLAIN.contains(&plain) && plain != "git" && plain != "find" {
+        guess(script, rest, depth);
     }
     match plain {
         "eval" => line_of(script, rest, depth),
@@ -152,7 +328,24 @@ pub(super) fn look(
             Some(file) if is_file(file) => {}
             _ => script.unclear("the script that it runs"),
         },
-        "trap" => script_of(script, rest.first(), depth),
+        "trap" => {
+            let action = rest.iter().find(|word| !word.starts_with('-'));
+            script_of(script, action, depth);
+        }
+        "mapfile" | "readarray" => values(script, rest, &["-C"], depth),
+        "compgen" | "complete" => values(script, rest, &["-C", "-F"], depth),
+        "bind" => values(script, rest, &["-x"], depth),
+        "hash" | "enable" if rest.iter().any(|word| word.starts_with('-')) => {
+            script.unclear("which program a name means");
+        }
+        "shopt"
+            if rest.iter().any(|word| {
+                word.text()
+                    .is_none_or(|text| matches!(text.as_str(), "dotglob" | "extglob"))
+            }) =>
+        {
+            script.unclear("which files a pattern stands for")
+        }
         "alias" => {
             for word in rest {
                 let text = word.text_with('\0');
@@ -179,20 +372,42 @@ pub(super) fn look(
         "sed" | "gsed" => sed(script, rest),
         "vi" | "vim" | "nvim" | "ex" | "view" | "vimdiff" | "ed" => editor(script, plain, rest),
         "make" | "gmake" => make(script, rest, depth),
-        "tar" | "bsdtar" | "gtar" => values(
-            script,
-            rest,
-            &[
-                "--to-command",
-                "--use-compress-program",
-                "--checkpoint-action",
-                "--rsh-command",
-                "--info-script",
-                "-I",
-                "-F",
-            ],
-            depth,
-        ),
+        "tar" | "bsdtar" | "gtar" => {
+            // Options without a dash: their values follow, in order.
+            let is_bundle = rest.first().is_some_and(|word| {
+                !word.starts_with('-') && word.text_with('\0').contains(['I', 'F', '\0'])
+            });
+            if is_bundle {
+                for word in &rest[1..] {
+                    with_any(script, &word.text_with('\0'), depth);
+                }
+            }
+            values(
+                script,
+                rest,
+                &[
+                    "--to-command",
+                    "--use-compress-program",
+                    "--checkpoint-action",
+                    "--rsh-command",
+                    "--info-script",
+                    "--new-volume-script",
+                    "--rmt-command",
+                    "-I",
+                    "-F",
+                ],
+                depth,
+            );
+        }
+        "npm" | "pnpm" | "yarn" => {
+            values(
+                script,
+                rest,
+                &["-c", "--call", "--editor", "--shell", "--script-shell"],
+                depth,
+            );
+        }
+        "gcc" | "g++" | "cc" | "c++" | "clang" => values(script, rest, &["-wrapper"], depth),
         "rsync" => values(script, rest, &["-e", "--rsh", "--rsync-path"], depth),
         "zip" => values(script, rest, &["-TT", "--unzip-command"], depth),
         "sort" => values(script, rest, &["--compress-program"], depth),
@@ -210,25 +425,17 @@ pub(super) fn look(
                 script.unclear("the shell that `su` starts");
             }
         }
-        "sqlite" | "psql" | "mysql" | "mariadb" | "duckdb" => {
-            // Their own languages run programs, too (`.shell`, `\!`, `system`).
-            let hides = |word: &Word| {
-                let text = word.text_with('\0');
-                [
-                    ".shell", ".system", "\\!", "system ", "copy ", ".read", ".once", ".output",
-                    "\0",
-                ]
-                .iter()
-                .any(|sign| text.to_lowercase().contains(sign))
-            };
-            if rest.iter().any(hides) || here.iter().any(|text| hides(&Word::literal(text))) {
-                script.code(plain, None);
-            }
-        }
+        "sqlite" | "psql" | "mysql" | "mariadb" | "duckdb" => database(script, plain, rest, here),
         _ => {}
     }
     if plain == "env" {
         values(script, rest, &["-S", "--split-string"], depth);
+    }
+    if matches!(plain, "ssh" | "scp" | "sftp") {
+        values(script, rest, &["-D", "-S"], depth);
+    }
+    for word in rest {
+        set(script, word, depth);
     }
     let Some((_, operands)) = WRAPPERS.iter().find(|(known, _)| *known == plain) else {
         return;
@@ -246,11 +453,28 @@ pub(super) fn look(
         script.unclear("the name of a program is not known before it runs");
     }
     let is_list = matches!(plain, "xargs" | "parallel");
+    let marker = is_list.then(|| marker(rest)).flatten();
+    let (mut has_command, mut is_read) = (false, false);
     for at in inner(rest, *operands) {
         let mut words = rest[at..].to_vec();
-        if words.first().is_some_and(|word| !word.is_known()) {
+        // Reserved words of bash, behind `time` and `coproc`.
+        while words
+            .first()
+            .and_then(Word::text)
+            .is_some_and(|text| text == "{" || text == "!")
+        {
+            words.remove(0);
+        }
+        if let Some(marker) = &marker {
+            words = words.iter().map(|word| filled(word, marker)).collect();
+        }
+        if words.first().is_none_or(|word| !word.is_known()) {
+            if at == 0 || !rest[at - 1].starts_with('-') {
+                is_read |= marker.is_some() && !has_command;
+            }
             continue;
         }
+        has_command = true;
         if is_list {
             words.push(Word::any());
         }
@@ -259,8 +483,101 @@ pub(super) fn look(
         }
         script.invoke(words, here, depth + 1, true);
     }
+    if is_read {
+        script.unclear("the name of a program is not known before it runs");
+    }
     if is_list && inner(rest, *operands).next().is_none() && plain == "parallel" {
         script.unclear("the commands that `parallel` reads");
+    }
+}
+
+/// What `xargs` and `parallel` replace by what they read.
+fn marker(rest: &[Word]) -> Option<String> {
+    let mut marker = Some("{}".to_owned());
+    for (at, word) in rest.iter().enumerate() {
+        let text = word.text_with('\0');
+        let value = match text.as_str() {
+            "-I" | "-J" | "--replace" => rest.get(at + 1).map(|word| word.text_with('\0')),
+            _ => ["-I", "-J", "--replace=", "-i"]
+                .iter()
+                .find_map(|option| text.strip_prefix(option))
+                .filter(|value| !value.is_empty())
+                .map(str::to_owned),
+        };
+        if value.is_some() {
+            marker = value;
+            break;
+        }
+    }
+    marker
+}
+
+/// A word in which something that is not known takes the place of a marker.
+fn filled(word: &Word, marker: &str) -> Word {
+    let text = word.text_with('\0');
+    if !text.contains(marker) && !text.contains('\0') {
+        return word.clone();
+    }
+    let mut atoms = Vec::new();
+    for (index, part) in text.split(marker).enumerate() {
+        if index > 0 {
+            atoms.push(Atom::Any);
+        }
+        atoms.extend(Word::literal(part).0.into_iter().map(|atom| match atom {
+            Atom::Char { sign: '\0', .. } => Atom::Any,
+            other => other,
+        }));
+    }
+    Word(atoms)
+}
+
+/// `NAME=VALUE` as an argument of a program that sets variables.
+pub(super) fn set(script: &mut Script, word: &Word, depth: usize) {
+    if !is_assignment(word) {
+        return;
+    }
+    let at = word
+        .0
+        .iter()
+        .position(|atom| matches!(atom, Atom::Char { sign: '=', .. }));
+    let Some(at) = at else { return };
+    let name = Word(word.0[..at].to_vec()).text_with('\0');
+    script.assigned(&name, &Word(word.0[at + 1..].to_vec()), depth);
+}
+
+/// Notes what might run if a program takes its arguments, or parts of them, for commands.
+pub(super) fn guess(script: &mut Script, words: &[Word], depth: usize) {
+    if script.is_guess || script.possible.len() >= super::MOST {
+        return;
+    }
+    let words = &words[..words.len().min(MOST_WORDS)];
+    for (at, word) in words.iter().enumerate() {
+        let Some(text) = word.text() else { continue };
+        if !text.starts_with('-') && !text.is_empty() {
+            let unclear = script.guess(|guessed| {
+                guessed.invoke(words[at..].to_vec(), &[], depth + 1, true);
+            });
+            if at + 1 < words.len() {
+                for why in unclear {
+                    script.unclear(&why);
+                }
+            }
+        }
+        if !text.contains([' ', '\t', '\n', '=', '!']) || text.len() > 4_096 {
+            continue;
+        }
+        let glued = text.get(2..).filter(|_| text.starts_with('-'));
+        let parts = text.split([
+            '=', '!', ':', ';', '|', '&', '\n', '(', ')', '{', '}', '"', '\'',
+        ]);
+        let lines = [Some(text.as_str()), glued]
+            .into_iter()
+            .flatten()
+            .chain(parts.take(16));
+        let is_mark = |sign: char| sign.is_whitespace() || sign == '-';
+        for line in lines.map(|line| line.trim_start_matches(is_mark)) {
+            let _ = script.guess(|guessed| guessed.line(line, depth + 1, true));
+        }
     }
 }
 
@@ -311,11 +628,16 @@ fn is_file(word: &Word) -> bool {
 
 /// A script in an argument.
 fn script_of(script: &mut Script, word: Option<&Word>, depth: usize) {
-    match word.map(Word::text) {
-        None => {}
-        Some(Some(text)) if !text.is_empty() && text != "-" => script.line(&text, depth + 1, true),
-        Some(Some(_)) => {}
-        Some(None) => script.unclear("the commands in an argument are not known before it runs"),
+    let Some(word) = word else { return };
+    match word.text() {
+        Some(text) if text.is_empty() || text == "-" => {}
+        Some(text) => script.line(&text, depth + 1, true),
+        None => {
+            // What is known of it runs in any case.
+            let text = word.text_with('\0').replace('\0', "$UNKNOWN");
+            script.line(&text, depth + 1, true);
+            script.unclear("the commands in an argument are not known before it runs");
+        }
     }
 }
 
@@ -355,7 +677,7 @@ fn shell(script: &mut Script, rest: &[Word], here: &[String], depth: usize) {
         let is_option = text.len() > 1 && (text.starts_with('-') || text.starts_with('+'));
         if has_script {
             if is_option {
-                at += if takes_a_value(&text) { 2 } else { 1 };
+                at += 1 + values_of(&text);
                 continue;
             }
             script_of(script, Some(word), depth);
@@ -372,11 +694,17 @@ fn shell(script: &mut Script, rest: &[Word], here: &[String], depth: usize) {
         } else if text.starts_with("--") {
             // Another long option.
         } else if is_option {
-            if takes_a_value(&text) {
-                at += 1;
-            } else if text.starts_with('-') && text.contains('c') {
-                has_script = true;
+            // The values of `o` and `O` follow the option that they stand in.
+            let count = values_of(&text);
+            let sets = rest.iter().skip(at + 1).take(count);
+            if sets.clone().any(|word| {
+                word.text()
+                    .is_none_or(|name| matches!(name.as_str(), "dotglob" | "extglob"))
+            }) {
+                script.unclear("which files a pattern stands for");
             }
+            at += count;
+            has_script |= text.starts_with('-') && text.contains('c');
         } else if is_file(word) {
             has_file = true;
             break;
@@ -399,15 +727,23 @@ fn shell(script: &mut Script, rest: &[Word], here: &[String], depth: usize) {
     }
 }
 
-fn takes_a_value(option: &str) -> bool {
-    matches!(option, "-o" | "+o" | "-O" | "+O")
+/// How many of the next arguments are values of an option of a shell, or of a cluster of them.
+fn values_of(option: &str) -> usize {
+    match option.starts_with("--") {
+        true => 0,
+        false => option
+            .chars()
+            .filter(|sign| matches!(sign, 'o' | 'O'))
+            .count(),
+    }
 }
 
 /// Code behind an option.
-fn code(script: &mut Script, program: &str, letters: &str, names: &[&str], rest: &[Word]) {
-    for (at, word) in rest.iter().enumerate() {
+fn code(script: &mut Script, interpreter: &Interpreter, rest: &[Word]) {
+    let mut at = 0;
+    while let Some(word) = rest.get(at) {
         let text = word.text_with('\0');
-        let is_named = names.iter().any(|name| {
+        let is_named = interpreter.names.iter().any(|name| {
             text == *name
                 || text
                     .strip_prefix(name)
@@ -419,67 +755,102 @@ fn code(script: &mut Script, program: &str, letters: &str, names: &[&str], rest:
                 .chars()
                 .skip(1)
                 .take(6)
-                .any(|sign| letters.contains(sign) || sign == '\0');
-        if is_named || is_short {
-            let next = rest.get(at + 1).map(|word| word.text_with(' '));
+                .any(|sign| interpreter.letters.contains(sign) || sign == '\0');
+        let next = rest.get(at + 1).map(|word| word.text_with(' '));
+        let is_module = text == "-m"
+            && next
+                .as_deref()
+                .is_some_and(|module| RUNNING_MODULES.contains(&module));
+        if is_named || is_short || is_module || text.contains("data:") {
             script.code(
-                program,
+                interpreter.name,
                 Some(format!("{text} {}", next.unwrap_or_default())),
             );
+        }
+        if text == "-m" && interpreter.name.starts_with("py") {
+            // What follows is for the module.
+            return;
         }
         if !text.starts_with('-') && !is_named {
             // A file, and what follows is for its program.
             return;
         }
+        at += 1 + usize::from(interpreter.valued.contains(&text.as_str()));
     }
 }
 
-/// Whether an interpreter is given no program but on standard input.
-fn reads_its_program(rest: &[Word]) -> bool {
-    let is_version = |word: &Word| {
-        let text = word.text_with('\0');
-        [
-            "-V",
-            "-v",
-            "--version",
-            "-h",
-            "--help",
-            "-c",
-            "-e",
-            "-m",
-            "-E",
-            "-r",
-        ]
-        .contains(&text.as_str())
+/// Whether an interpreter is given no program but on standard input. `valued` are its options that are
+/// followed by a value.
+fn reads_its_program(rest: &[Word], valued: &[&str]) -> bool {
+    let is_one_of = |names: &[&str]| {
+        rest.iter()
+            .any(|word| names.contains(&word.text_with('\0').as_str()))
     };
-    if rest.iter().any(is_version) {
+    if is_one_of(&["-i", "--interactive"]) {
+        return true;
+    }
+    if is_one_of(&[
+        "-V",
+        "-v",
+        "--version",
+        "-h",
+        "--help",
+        "-c",
+        "-e",
+        "-m",
+        "-E",
+        "-r",
+    ]) && !valued.iter().any(|option| is_one_of(&[option]))
+    {
         return false;
     }
-    rest.iter()
-        .find(|word| !word.starts_with('-') || word.text().as_deref() == Some("-"))
-        .is_none_or(|word| word.text().as_deref() == Some("-") || !is_file(word))
+    let mut at = 0;
+    while let Some(word) = rest.get(at) {
+        let text = word.text_with('\0');
+        if text == "-" {
+            return true;
+        }
+        if matches!(
+            text.as_str(),
+            "-c" | "-m" | "-e" | "-E" | "--eval" | "--print"
+        ) {
+            return false;
+        }
+        if !text.starts_with('-') {
+            return !is_file(word);
+        }
+        at += 1 + usize::from(valued.contains(&text.as_str()));
+    }
+    true
 }
 
-/// The values of options, as command lines.
+/// The values of options, as command lines. Long options may be abbreviated, letters may stand in a
+/// cluster with others.
 fn values(script: &mut Script, rest: &[Word], names: &[&str], depth: usize) {
     for (at, word) in rest.iter().enumerate() {
         let text = word.text_with('\0');
+        let next = || rest.get(at + 1).map(|word| word.text_with('\0'));
         for name in names {
-            let value = match text.strip_prefix(name) {
-                Some("") => rest.get(at + 1).map(|word| word.text_with('\0')),
-                Some(value) if name.starts_with("--") => value.strip_prefix('=').map(str::to_owned),
-                Some(value) => Some(value.to_owned()),
-                None => {
-                    // A letter in a cluster: `-lc`.
-                    let is_cluster = name.len() == 2
-                        && text.len() > 2
-                        && text.starts_with('-')
-                        && !text.starts_with("--")
-                        && text.ends_with(&name[1..]);
-                    is_cluster
-                        .then(|| rest.get(at + 1).map(|word| word.text_with('\0')))
-                        .flatten()
+            let value = if name.len() > 2 {
+                match is_long(&text, name) {
+                    true => text
+                        .split_once('=')
+                        .map(|(_, value)| value.to_owned())
+                        .or_else(next),
+                    false => None,
                 }
+            } else if text.starts_with('-') && !text.starts_with("--") {
+                text.split_once(&name[1..])
+                    .map(|(_, value)| value.to_owned())
+                    .and_then(|value| {
+                        if value.is_empty() {
+                            next()
+                        } else {
+                            Some(value)
+                        }
+                    })
+            } else {
+                None
             };
             let Some(value) = value else { continue };
             let value = value.strip_prefix("exec=").unwrap_or(&value).to_owned();
@@ -489,6 +860,12 @@ fn values(script: &mut Script, rest: &[Word], names: &[&str], depth: usize) {
             with_any(script, &value, depth);
         }
     }
+}
+
+/// Whether an argument is a long option of this name, or an abbreviation of it.
+fn is_long(text: &str, name: &str) -> bool {
+    let option = text.split('=').next().unwrap_or(text);
+    option == name || (option.len() > 3 && option.starts_with("--") && name.starts_with(option))
 }
 
 /// Commands behind options, up to `;` or the end.
@@ -502,25 +879,7 @@ fn behind(script: &mut Script, rest: &[Word], options: &[&str], depth: usize) {
         }
         let end = |word: &Word| word.text().is_some_and(|text| text == ";" || text == "+");
         let words = rest[at + 1..].iter().take_while(|word| !end(word));
-        let filled = |word: &Word| {
-            let text = word.text_with('\0');
-            match text.contains("{}") || text.contains('\0') {
-                true => {
-                    let mut atoms = Vec::new();
-                    for (index, part) in text.split("{}").enumerate() {
-                        if index > 0 {
-                            atoms.push(Atom::Any);
-                        }
-                        atoms.extend(Word::literal(part).0.into_iter().map(|atom| match atom {
-                            Atom::Char { sign: '\0', .. } => Atom::Any,
-                            other => other,
-                        }));
-                    }
-                    Word(atoms)
-                }
-                false => word.clone(),
-            }
-        };
+        let filled = |word: &Word| filled(word, "{}");
         script.invoke(words.map(filled).collect(), &[], depth + 1, true);
     }
 }
@@ -560,48 +919,68 @@ fn git(script: &mut Script, rest: &[Word], depth: usize) {
         let text = word.text_with('\0');
         let next = || rest.get(at + 1).map(|word| word.text_with('\0'));
         let setting = match text.as_str() {
-            "-c" | "--config" | "--config-env" => {
-                next().filter(|setting| setting.contains(['=', '\0']))
-            }
-            text if text.starts_with("--config-env=") || text.starts_with("--config=") => {
-                text.split_once('=').map(|(_, setting)| setting.to_owned())
-            }
+            "-c" => next().filter(|setting| setting.contains(['=', '\0'])),
+            text if is_long(text, "--config-env") || is_long(text, "--config") => text
+                .split_once('=')
+                .map(|(_, setting)| setting.to_owned())
+                .or_else(next)
+                .filter(|setting| setting.contains(['=', '\0'])),
             text if text.starts_with("-c") && text.contains('=') => Some(text[2..].to_owned()),
             _ => None,
         };
         if let Some(setting) = setting {
             let (key, value) = setting.split_once('=').unwrap_or((&setting, ""));
-            configured(script, key, value, text.starts_with("--config-env"), depth);
+            let of_environment = text.split('=').next() == Some("--config-env");
+            configured(script, key, value, of_environment, depth);
         }
         let runs = |option: &str| match option {
             "-x" => is_subcommand(&["rebase", "difftool"]),
             "-u" => is_subcommand(&["clone", "fetch-pack", "ls-remote"]),
-            _ => true,
+            _ => false,
         };
-        if let Some(line) = text.strip_prefix("ext::") {
-            with_any(script, line, depth);
+        if let Some((_, line)) = text.split_once("ext::") {
+            // A blank behind `%` separates no arguments.
+            let words: Vec<Word> = line
+                .replace("% ", "\u{1}")
+                .split(' ')
+                .map(|word| Word::literal(&word.replace('\u{1}', " ")))
+                .chain([Word::any()])
+                .collect();
+            script.writes_git_settings = true;
+            script.invoke(words, &[], depth + 1, true);
         }
-        let command = match text.as_str() {
-            "-x" | "--exec" | "--upload-pack" | "--receive-pack" | "-u" | "--tree-filter"
-            | "--index-filter" | "--msg-filter" | "--env-filter" | "--commit-filter"
-            | "--parent-filter" | "--tag-name-filter" | "--extcmd"
-                if runs(text.as_str()) =>
-            {
-                next()
-            }
-            text => [
-                "--exec=",
-                "--upload-pack=",
-                "--receive-pack=",
-                "--extcmd=",
-                "--open-files-in-pager=",
-                "-O",
-            ]
-            .iter()
-            .filter(|option| **option != "-O" || is_subcommand(&["grep"]))
-            .find_map(|option| text.strip_prefix(option))
-            .filter(|value| !value.is_empty())
-            .map(str::to_owned),
+        let is_short = match text.as_str() {
+            "-x" | "-u" => runs(text.as_str()),
+            _ => false,
+        };
+        let is_named = [
+            "--exec",
+            "--upload-pack",
+            "--receive-pack",
+            "--tree-filter",
+            "--index-filter",
+            "--msg-filter",
+            "--env-filter",
+            "--commit-filter",
+            "--parent-filter",
+            "--tag-name-filter",
+            "--extcmd",
+            "--open-files-in-pager",
+        ]
+        .iter()
+        .any(|name| is_long(&text, name));
+        let command = match (is_short, is_named) {
+            (true, _) => next(),
+            (_, true) => match text.split_once('=') {
+                Some((_, value)) => Some(value.to_owned()),
+                // The value of this one can only be joined to it.
+                None if is_long(&text, "--open-files-in-pager") => None,
+                None => next(),
+            },
+            _ => text
+                .strip_prefix("-O")
+                .filter(|value| !value.is_empty() && is_subcommand(&["grep"]))
+                .map(str::to_owned),
         };
         if let Some(command) = command {
             with_any(script, &command, depth);
@@ -627,14 +1006,22 @@ fn git(script: &mut Script, rest: &[Word], depth: usize) {
                 .collect();
             for pair in operands.windows(2) {
                 let (key, value) = (pair[0].text_with('\0'), pair[1].text_with('\0'));
-                configured(script, &key, &value, false, depth);
+                if configured(script, &key, &value, false, depth) {
+                    script.writes_git_settings = true;
+                }
             }
         }
     }
 }
 
-/// A setting of git that may name a command.
-fn configured(script: &mut Script, key: &str, value: &str, of_environment: bool, depth: usize) {
+/// Notes the command that a setting of git names; whether it may name one.
+fn configured(
+    script: &mut Script,
+    key: &str,
+    value: &str,
+    of_environment: bool,
+    depth: usize,
+) -> bool {
     let key = key.to_lowercase();
     let runs = key.starts_with("alias.")
         || [
@@ -681,11 +1068,11 @@ fn configured(script: &mut Script, key: &str, value: &str, of_environment: bool,
         || key.starts_with("pager.")
         || key.contains('\0');
     if !runs {
-        return;
+        return false;
     }
     if of_environment || value.contains('\0') || key.contains('\0') {
         script.unclear("a setting of git that names a command");
-        return;
+        return true;
     }
     match value.strip_prefix('!') {
         Some(command) => with_any(script, command, depth),
@@ -694,17 +1081,109 @@ fn configured(script: &mut Script, key: &str, value: &str, of_environment: bool,
         }
         None => with_any(script, value, depth),
     }
+    true
 }
 
 /// `awk`: its program can run others, and write files.
 fn awk(script: &mut Script, program: &str, rest: &[Word]) {
     let hides = |text: &str| {
-        ["system", "getline", "|", ">", "@", "\0"]
+        ["system", "getline", "|", ">", "@", "ARGV", "\0"]
             .iter()
             .any(|sign| text.contains(sign))
     };
+    let reads = program_files(rest, &["-f", "-E"], &["--file", "--exec"])
+        .any(|file| !is_file(&Word::literal(&file)) || file == "-");
     if let Some(word) = rest.iter().find(|word| hides(&word.text_with('\0'))) {
         script.code(program, Some(word.text_with(' ')));
+    } else if reads {
+        script.code(program, None);
+    }
+}
+
+/// The files that options name, joined to them or behind them.
+fn program_files<'a>(
+    rest: &'a [Word],
+    letters: &'a [&str],
+    names: &'a [&str],
+) -> impl Iterator<Item = String> + 'a {
+    rest.iter().enumerate().filter_map(move |(at, word)| {
+        let text = word.text_with('\0');
+        let next = || rest.get(at + 1).map(|word| word.text_with('\0'));
+        if names.iter().any(|name| is_long(&text, name)) {
+            return text
+                .split_once('=')
+                .map(|(_, file)| file.to_owned())
+                .or_else(next);
+        }
+        let glued = letters
+            .iter()
+            .find_map(|letter| text.strip_prefix(letter))?;
+        if glued.is_empty() {
+            next()
+        } else {
+            Some(glued.to_owned())
+        }
+    })
+}
+
+/// A client of a database: its language runs programs and opens files, too (`.shell`, `\!`, `system`).
+fn database(script: &mut Script, program: &str, rest: &[Word], here: &[String]) {
+    let hides = |text: &str| {
+        [
+            ".shell",
+            ".system",
+            "\\!",
+            "system ",
+            "copy ",
+            ".read",
+            ".once",
+            ".output",
+            ".import",
+            ".load",
+            ".open",
+            "readfile",
+            "writefile",
+            "edit(",
+            "load_extension",
+            "fsdir",
+            "\0",
+        ]
+        .iter()
+        .any(|sign| text.to_lowercase().contains(sign))
+    };
+    let mut texts = rest.iter().map(|word| word.text_with('\0'));
+    if let Some(text) = texts.find(|text| hides(text)) {
+        script.code(program, Some(text.replace('\0', " ")));
+    }
+    // Without a statement as an argument, statements are read.
+    let operands = rest.iter().filter(|word| !word.starts_with('-')).count();
+    let is_given = match program {
+        "sqlite" | "duckdb" => operands >= 2,
+        _ => rest.iter().any(|word| {
+            let text = word.text_with('\0');
+            [
+                "-c",
+                "-e",
+                "-f",
+                "--command",
+                "--execute",
+                "--file",
+                "--version",
+                "--help",
+                "-l",
+            ]
+            .iter()
+            .any(|option| text.starts_with(option))
+        }),
+    };
+    let is_information = rest.iter().any(|word| {
+        matches!(
+            word.text().as_deref(),
+            Some("--version" | "-version" | "--help" | "-help")
+        )
+    });
+    if !is_given && !is_information {
+        script.code(program, here.iter().find(|text| *text != "\0").cloned());
     }
 }
 
@@ -735,24 +1214,66 @@ fn sed(script: &mut Script, rest: &[Word]) {
         let is_behind = at > 0
             && matches!(
                 rest[at - 1].text().as_deref(),
-                Some("-e" | "--expression" | "-ne" | "-ie" | "-Ee" | "-re")
+                Some(option) if is_long(option, "--expression")
+                    || (option.starts_with('-') && !option.starts_with("--") && option.ends_with('e'))
             );
+        let is_value =
+            at > 0 && matches!(rest[at - 1].text().as_deref(), Some("-l" | "--line-length"));
         if text.starts_with('-') && !is_behind {
-            if let Some(expression) = text.strip_prefix("--expression=")
+            if let Some((option, expression)) = text.split_once('=')
+                && is_long(option, "--expression")
                 && !is_plain(expression)
             {
-                script.code("sed", Some(expression.to_owned()));
+                script.unclear("the commands that `sed` runs");
             }
-            if text.starts_with("--file") || text == "-f" {
+            if let Some(expression) = text.strip_prefix("-e").filter(|text| !text.is_empty())
+                && !is_plain(expression)
+            {
+                script.unclear("the commands that `sed` runs");
+            }
+            if is_long(&text, "--file") || (!text.starts_with("--") && text.ends_with('f')) {
                 is_script = false;
             }
             continue;
         }
+        if is_value {
+            continue;
+        }
         if (is_behind || is_script) && !is_plain(&text) {
-            script.code("sed", Some(text.clone()));
+            // Code that edits only is more than is looked at here.
+            match runs_programs(&text) {
+                true => script.unclear("the commands that `sed` runs"),
+                false => script.code("sed", Some(text.clone())),
+            }
         }
         is_script = false;
     }
+    if program_files(rest, &["-f"], &["--file"])
+        .any(|file| file == "-" || !is_file(&Word::literal(&file)))
+    {
+        script.unclear("the commands that `sed` reads");
+    }
+}
+
+/// Whether a script of sed that is no plain one may run programs or write files: it has the command
+/// `e`, `w` or `W`, or a flag of that name.
+fn runs_programs(text: &str) -> bool {
+    let text = unescaped(text);
+    let begins =
+        text.trim_start_matches(|sign: char| sign.is_ascii_digit() || ",$ /!~+{}".contains(sign));
+    begins.starts_with(['e', 'w', 'W', 'r', 'R'])
+        || text
+            .split([';', '\n', '{', '}'])
+            .map(|part| {
+                part.rsplit(['/', '|', '#', ',', '@', '!'])
+                    .next()
+                    .unwrap_or_default()
+            })
+            .any(|flags| {
+                flags
+                    .trim_start_matches(|sign: char| "gpiIm0123456789 ".contains(sign))
+                    .starts_with(['e', 'w', 'W'])
+            })
 }
 
 /// A text without backslashes and the characters behind them.
@@ -798,12 +1319,10 @@ fn make(script: &mut Script, rest: &[Word], depth: usize) {
         {
             with_any(script, value, depth);
         }
-        let reads = matches!(text.as_str(), "-f" | "--file" | "--makefile")
-            && rest
-                .get(at + 1)
-                .is_some_and(|file| !is_file(file) || file.text().as_deref() == Some("-"));
-        if reads || text == "-f-" {
-            script.code("make", None);
-        }
+    }
+    if program_files(rest, &["-f"], &["--file", "--makefile"])
+        .any(|file| file == "-" || !is_file(&Word::literal(&file)))
+    {
+        script.code("make", None);
     }
 }
