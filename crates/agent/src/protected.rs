@@ -1,14 +1,16 @@
 //! Files that decide what agents and hooks do: an agent that could change them would give itself what
 //! the user has not given it.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
 use cachalot_operation::touches::{Command, CommandText};
-use cachalot_operation::{Operation, Workspace};
+use cachalot_operation::{Operation, UNKNOWN, Workspace, named_paths};
 
 /// Folders and files that are protected wherever they are, in lower case.
-const ANYWHERE: [&str; 9] = [
+const ANYWHERE: [&str; 10] = [
+    ".gitconfig",
     ".cachalot",
     ".codex",
     ".cursor",
@@ -43,9 +45,6 @@ const READERS: [&str; 21] = [
 /// Arguments by which one of them writes or runs something all the same.
 const NOT_READING: [&str; 6] = ["-delete", "-exec", "-fls", "-fprint", "-ok", "--pre"];
 
-/// Words of a command that are looked at; a longer command counts as one that names a protected file.
-const MOST_WORDS: usize = 10_000;
-
 /// A protected file that a call writes, or that a command names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Named {
@@ -62,10 +61,7 @@ pub(crate) fn named(
     workspace: &Workspace,
     own: &[PathBuf],
 ) -> Option<Named> {
-    let protected = Protected {
-        root: workspace.root(),
-        own,
-    };
+    let protected = Protected { workspace, own };
     let touches = operation.touches;
     let written = touches.writes.iter().find_map(|path| {
         let name = protected.name_of(path)?;
@@ -81,14 +77,14 @@ pub(crate) fn named(
 }
 
 struct Protected<'a> {
-    root: &'a Path,
+    workspace: &'a Workspace,
     own: &'a [PathBuf],
 }
 
 impl Protected<'_> {
     /// By what name a path is protected, if it is: as it is written, or where links lead.
     fn name_of(&self, path: &Path) -> Option<String> {
-        let lies = lexical(&self.root.join(path));
+        let lies = lexical(&self.workspace.root().join(path));
         let real = followed(&lies);
         [&lies, &real]
             .into_iter()
@@ -106,27 +102,30 @@ impl Protected<'_> {
         Some(name.to_string_lossy().to_lowercase())
     }
 
-    /// The protected file that a command names as an argument or as the target of a redirection.
+    /// The protected file that a command may write: it names it, from any directory that it may be in.
     fn named_in(&self, command: &Command) -> Option<Named> {
         if only_reads(&command.text) {
             return None;
         }
-        let directory = command.directory.clone().unwrap_or_default();
-        let words = match &command.text {
-            CommandText::Line(line) => words(line),
-            CommandText::Program(words) => {
-                words.iter().flat_map(|word| self::words(word)).collect()
-            }
-        };
-        if words.len() > MOST_WORDS {
+        let Some(paths) = named_paths(command, self.workspace) else {
             return Some(Named {
                 path: "too many words to look at".to_owned(),
                 name: "too many words".to_owned(),
             });
-        }
-        words.into_iter().find_map(|word| {
-            let name = self.name_of(&directory.join(&word))?;
-            Some(Named { path: word, name })
+        };
+        let mut seen = HashSet::new();
+        paths.into_iter().find_map(|named| {
+            if !seen.insert(named.path.clone()) {
+                return None;
+            }
+            let name = match named.word.contains(UNKNOWN) {
+                true => by_name(&lexical(&named.path)),
+                false => self.name_of(&named.path),
+            };
+            Some(Named {
+                path: named.word.replace(UNKNOWN, "…"),
+                name: name?,
+            })
         })
     }
 }
@@ -158,24 +157,6 @@ fn only_reads(text: &CommandText) -> bool {
     }
 }
 
-/// Words of a command line that may be paths: as a shell would split it, with quotes and backslashes
-/// left out. More than that are no harm.
-fn words(line: &str) -> Vec<String> {
-    let plain: String = line
-        .chars()
-        .filter(|sign| !"'\"\\".contains(*sign))
-        .collect();
-    let splits = |sign: char| sign.is_whitespace() || ";&|<>()`$=,{}@:".contains(sign);
-    let mut words: Vec<String> = plain
-        .split(splits)
-        .filter(|word| word.contains(['.', '/']) || word.contains("hooks"))
-        .map(str::to_owned)
-        .collect();
-    words.sort_unstable();
-    words.dedup();
-    words
-}
-
 /// By what name a path is protected wherever it lies. A pattern of a shell counts as all that it may
 /// stand for.
 fn by_name(path: &Path) -> Option<String> {
@@ -201,9 +182,32 @@ fn by_name(path: &Path) -> Option<String> {
             Some(name) => Some((*name).to_owned()),
             None if stands_for(part, ".git") && begins(&IN_GIT) => Some(".git".to_owned()),
             None if stands_for(part, ".claude") && begins(&IN_CLAUDE) => Some(".claude".to_owned()),
+            // `$(git rev-parse --git-dir)/hooks/x`: a part that is not known may be `.git`.
+            None if part.contains(UNKNOWN)
+                && next.is_some()
+                && may_be(part, ".git")
+                && begins(&IN_GIT) =>
+            {
+                Some(".git".to_owned())
+            }
+            None if part == ".config" && next.is_some_and(|next| stands_for(next, "git")) => {
+                Some(".config/git".to_owned())
+            }
+            // A directory that has it is a repository, whose settings name programs.
+            None if part == "head"
+                && next.is_none()
+                && !parts[..at].contains(&".git".to_owned()) =>
+            {
+                Some("head".to_owned())
+            }
             None => None,
         }
     })
+}
+
+/// Whether a name of which parts are not known may be this name.
+fn may_be(part: &str, name: &str) -> bool {
+    matches(part.replace(UNKNOWN, "*").as_bytes(), name.as_bytes())
 }
 
 /// Whether a name, or a pattern of a shell, may stand for a name. A pattern that begins with a wildcard
@@ -304,6 +308,11 @@ mod tests {
             ("etc/hooks.d/x.yaml", "hooks.d"),
             (".gi?/conf*", ".git"),
             (".g[i]t/hooks", ".git"),
+            ("\u{fffc}/hooks/x", ".git"),
+            (".\u{fffc}/config", ".git"),
+            ("home/.gitconfig", ".gitconfig"),
+            ("home/.config/git/config", ".config/git"),
+            ("docs/x/HEAD", "head"),
         ] {
             assert_eq!(by_name(Path::new(path)).as_deref(), Some(name), "{path}");
         }
@@ -316,6 +325,9 @@ mod tests {
             "src/hooks.rs",
             "src/*.rs",
             "*",
+            "\u{fffc}",
+            "\u{fffc}/x",
+            "HEAD/x",
         ] {
             assert_eq!(by_name(Path::new(path)), None, "{path}");
         }
@@ -347,15 +359,6 @@ mod tests {
             "cat a\nrm .git/config",
         ] {
             assert!(!reads(line), "{line}");
-        }
-    }
-
-    #[test]
-    fn words_of_commands_are_found_behind_quotes_and_redirections() {
-        let words =
-            words("cat x>'.git'/config; git config --file=.git/con\\fig a b && tee \"a/b\"");
-        for word in [".git/config", "a/b"] {
-            assert!(words.iter().any(|found| found == word), "{words:?}");
         }
     }
 }

@@ -130,6 +130,12 @@ impl Workbench {
         let place = Workspace::open(workspace).map_err(|error| {
             Trouble::failed(format!("the workspace {}: {error}", workspace.display()))
         })?;
+        let known = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "TMPDIR"];
+        let known = known.into_iter().filter_map(|name| {
+            let value = surroundings.environment.get(name)?;
+            Some((name.to_owned(), value.clone()))
+        });
+        let place = place.with_variables(known.collect());
         // Without a memory, sessions end with the process.
         let shelf = memory
             .clone()

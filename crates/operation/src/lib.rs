@@ -4,11 +4,13 @@
 //! Tools declare what a call touches ([`Touches`]). Permission rules, hook conditions and approvals
 //! match on that, never on the spelling of an argument.
 
+mod named_paths;
 pub mod permissions;
 mod shell;
 pub mod touches;
 pub mod workspace;
 
+pub use named_paths::{NamedPath, UNKNOWN, named_paths};
 pub use permissions::{Decision, Operation, Permissions};
 pub use touches::{Command, CommandText, Touches};
 pub use workspace::Workspace;

@@ -76,21 +76,20 @@ pub(crate) struct Script {
 /// Values of variables that are known before a line runs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known<'a> {
-    /// The user's home.
-    pub(crate) home: Option<&'a Path>,
+    /// Of the environment.
+    pub(crate) variables: Option<&'a BTreeMap<String, String>>,
     /// The directory that the line starts in.
     pub(crate) directory: Option<&'a Path>,
 }
 
 impl Known<'_> {
     fn variables(&self) -> BTreeMap<String, Vec<Word>> {
-        let named = [("HOME", self.home), ("PWD", self.directory)];
-        named
-            .into_iter()
-            .filter_map(|(name, path)| {
-                let value = Word::literal(path?.to_str()?);
-                Some((name.to_owned(), vec![value]))
-            })
+        let directory = self.directory.and_then(Path::to_str);
+        let variables = self.variables.into_iter().flatten();
+        variables
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .chain(directory.map(|directory| ("PWD", directory)))
+            .map(|(name, value)| (name.to_owned(), vec![Word::literal(value)]))
             .collect()
     }
 }

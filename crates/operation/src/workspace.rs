@@ -10,6 +10,7 @@ mod follow;
 mod place;
 mod refusal;
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -25,7 +26,7 @@ pub use place::{Found, Place, Stamp};
 pub struct Workspace {
     root: PathBuf,
     readable: Vec<PathBuf>,
-    home: Option<PathBuf>,
+    variables: BTreeMap<String, String>,
 }
 
 impl Workspace {
@@ -37,7 +38,7 @@ impl Workspace {
         Ok(Self {
             root: directory(root.as_ref())?,
             readable: Vec::new(),
-            home: None,
+            variables: BTreeMap::new(),
         })
     }
 
@@ -50,17 +51,18 @@ impl Workspace {
         Ok(self)
     }
 
-    /// The same workspace, of a user with this home: what `~` and `$HOME` stand for in commands.
+    /// The same workspace, with variables of the environment that commands run in: what `~` and
+    /// `$HOME` stand for in them.
     #[must_use]
-    pub fn with_home(mut self, home: impl Into<PathBuf>) -> Self {
-        self.home = Some(home.into());
+    pub fn with_variables(mut self, variables: BTreeMap<String, String>) -> Self {
+        self.variables = variables;
         self
     }
 
-    /// The user's home, if it is known.
+    /// The variables that are known of the environment that commands run in.
     #[must_use]
-    pub fn home(&self) -> Option<&Path> {
-        self.home.as_deref()
+    pub fn variables(&self) -> &BTreeMap<String, String> {
+        &self.variables
     }
 
     /// The directory, without symbolic links in its path.

@@ -309,6 +309,19 @@ async fn protected_files_are_asked_about_whatever_rule_happens_to_match() {
         shell("tee \".git\"/hooks/pre-push < a"),
         shell("sh -c 'cp a .gi?/config'"),
         shell("sed -i s/a/b/ team.yaml"),
+        shell("cp a te*.yaml"),
+        shell("cp a $PWD/team.yaml"),
+        shell("cd src; echo x >> ../team.yaml"),
+        shell("cp -t.git/hooks a"),
+        shell("sort a -o.git/hooks/x"),
+        shell("curl -so.git/hooks/x file:///x"),
+        shell("cp a $(git rev-parse --git-dir)/hooks/x"),
+        shell("x=git; echo x > .$x/hooks/x"),
+        shell("git config core.hooksPath x"),
+        shell("git config alias.zz '!x'"),
+        shell("git remote add other ext::x"),
+        shell("cp a docs/HEAD"),
+        write("docs/HEAD"),
     ];
     #[cfg(unix)]
     calls.extend([
@@ -316,6 +329,7 @@ async fn protected_files_are_asked_about_whatever_rule_happens_to_match() {
         write("notes.txt"),
         write("src/new.txt"),
         shell("echo x >> notes.txt"),
+        shell("cd innocent; echo x > config"),
     ]);
     let count = calls.len();
     let rules =
@@ -334,10 +348,13 @@ async fn other_files_and_rules_that_name_a_file_go_on_as_before() {
         shell("ls src"),
         shell("grep -r x --exclude-dir=.git . | head -3"),
         ScriptedReply::call("read_file", json!({"path": ".git/config"})),
+        shell("cp src/a $OUT/y; ls $HOME"),
+        shell("git config user.name x; git remote add origin https://example.org/x"),
+        shell("wc -l *.md > all.txt"),
     ];
     let rules = "permissions: {allow: ['write_file', 'shell']}\n";
     let (others, _) = concerned(rules, calls).await;
-    assert_eq!(others, [false; 6]);
+    assert_eq!(others, [false; 9]);
     let calls = vec![
         write(".git/hooks/pre-commit"),
         write("team.yaml"),

@@ -70,7 +70,7 @@ impl<'a> Subjects<'a> {
                 None => workspace.root().to_owned(),
             };
             let known = Known {
-                home: workspace.home(),
+                variables: Some(workspace.variables()),
                 directory: Some(&start),
             };
             let script = Script::of(command, &known);
@@ -522,25 +522,58 @@ fn named_host(taken: &Taken<'_>, pattern: &Pattern) -> Match {
         true => Match::No,
         false => Match::Maybe,
     };
-    for invocation in &taken.script.invocations {
-        for word in invocation.words.iter().skip(1) {
-            found = found.max(match word.text() {
-                Some(text) => {
-                    let host = host(&text).or_else(|| host(&format!("http://{text}")));
-                    Match::from(host.is_some_and(|host| pattern.matches_any_case(&host)))
+    let script = &taken.script;
+    let arguments = script
+        .invocations
+        .iter()
+        .flat_map(|each| each.words.iter().skip(1));
+    for word in arguments.chain(&script.redirects).chain(&script.values) {
+        found = found.max(match word.text() {
+            Some(text) => {
+                let may = Match::from(hosts_in(&text).any(|host| pattern.matches_any_case(&host)));
+                // `curl` takes brackets and braces for patterns.
+                let place = text.split_once("://").map_or("", |(_, place)| place);
+                match place.trim_start_matches('[').contains(['[', '{']) {
+                    true => may.max(Match::Maybe),
+                    false => may,
                 }
-                None if !word.is_glob() => Match::Maybe,
-                None => Match::No,
-            });
-        }
+            }
+            None if !word.is_glob() => Match::Maybe,
+            None => Match::No,
+        });
     }
     found
 }
 
-/// The host of an address, as it is looked up.
+/// Hosts that an argument may name: as an address, behind `=`, `@` or `,`, between colons
+/// (`--resolve`, `scp`), or as the name of a device of bash (`/dev/tcp/HOST/PORT`).
+fn hosts_in(text: &str) -> impl Iterator<Item = String> {
+    let device = text
+        .strip_prefix("/dev/tcp/")
+        .or_else(|| text.strip_prefix("/dev/udp/"));
+    let whole = [Some(text), device].into_iter().flatten();
+    let values = text.split(['=', '@', ',', ' ']).skip(1);
+    let between = text.split([':', '=', ',', '@', '/']);
+    whole
+        .chain(values)
+        .chain(between)
+        .filter(|part| !part.is_empty())
+        .filter_map(|part| host(part).or_else(|| host(&format!("http://{part}"))))
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+/// The host of an address, as it is looked up. An IPv4 address within an IPv6 address is that address.
 pub(super) fn host(url: &str) -> Option<String> {
     let url = Url::parse(url.trim()).ok()?;
-    Some(url.host_str()?.trim_end_matches('.').to_lowercase())
+    Some(match url.host()? {
+        url::Host::Ipv6(address) => match address.to_ipv4() {
+            // `::1` is no IPv4 address.
+            Some(within) if address.segments()[..6] != [0; 6] => within.to_string(),
+            _ => format!("[{address}]"),
+        },
+        other => other.to_string().trim_end_matches('.').to_lowercase(),
+    })
 }
 
 /// An address as it is requested: without user information and fragment.

@@ -146,6 +146,19 @@ pub(crate) fn candidates(script: &Script) -> Vec<Word> {
 
 fn parts(word: &Word, add: &mut impl FnMut(Word)) {
     add(word.clone());
+    let text = word.text_with('\0');
+    if let Some((scheme, _)) = text.split_once("://") {
+        let place = Word(word.0[scheme.chars().count() + 3..].to_vec());
+        add(in_address(&place));
+        add(place);
+    }
+    // The value of an option that is joined to others: `-so.git/x`.
+    if text.starts_with('-')
+        && !text.starts_with("--")
+        && let Some(at) = text.chars().position(|sign| "./~\0".contains(sign))
+    {
+        add(Word(word.0[at..].to_vec()));
+    }
     let is_mark = |atom: &Atom| {
         matches!(
             atom,
@@ -173,6 +186,46 @@ fn parts(word: &Word, add: &mut impl FnMut(Word)) {
     if let Some(first) = marks.first() {
         add(Word(word.0[..*first].to_vec()));
     }
+}
+
+/// The path of an address: escapes decoded; what `curl` takes for a pattern is not known.
+fn in_address(word: &Word) -> Word {
+    let mut atoms = Vec::new();
+    let mut rest = word.0.as_slice();
+    while let [first, behind @ ..] = rest {
+        let hex = |atom: Option<&Atom>| match atom {
+            Some(Atom::Char { sign, .. }) => sign.to_digit(16),
+            _ => None,
+        };
+        rest = behind;
+        let Atom::Char { sign, .. } = first else {
+            atoms.push(first.clone());
+            continue;
+        };
+        match sign {
+            '%' if hex(behind.first()).is_some() && hex(behind.get(1)).is_some() => {
+                let code = hex(behind.first()).zip(hex(behind.get(1)));
+                let decoded = code.and_then(|(high, low)| char::from_u32(high * 16 + low));
+                atoms.push(decoded.map_or(Atom::Any, |sign| Atom::Char { sign, quoted: true }));
+                rest = &behind[2..];
+            }
+            '[' | '{' => {
+                let end = match sign {
+                    '[' => ']',
+                    _ => '}',
+                };
+                let closes = |atom: &Atom| matches!(atom, Atom::Char { sign, .. } if *sign == end);
+                if let Some(at) = behind.iter().position(closes) {
+                    atoms.push(Atom::Any);
+                    rest = &behind[at + 1..];
+                } else {
+                    atoms.push(first.clone());
+                }
+            }
+            _ => atoms.push(first.clone()),
+        }
+    }
+    Word(atoms)
 }
 
 /// The files that a pattern of file names stands for now; `None` if there are too many to tell.

@@ -319,6 +319,13 @@ pub(super) fn look(
     {
         return;
     }
+    if rest
+        .iter()
+        .enumerate()
+        .any(|(at, word)| lists(word, rest.get(at + 1)))
+    {
+        script.unclear("the names that a program reads");
+    }
     if interpreter.is_none() && !PLAIN.contains(&plain) && plain != "git" && plain != "find" {
         guess(script, rest, depth);
     }
@@ -489,6 +496,28 @@ pub(super) fn look(
     if is_list && inner(rest, *operands).next().is_none() && plain == "parallel" {
         script.unclear("the commands that `parallel` reads");
     }
+}
+
+/// Whether an option names standard input as a list of files or options.
+fn lists(option: &Word, value: Option<&Word>) -> bool {
+    let text = option.text_with('\0');
+    let is_input = |value: &str| matches!(value, "-" | "/dev/stdin");
+    [
+        "-T",
+        "-K",
+        "--files-from",
+        "--files0-from",
+        "--config",
+        "--input-file",
+    ]
+    .iter()
+    .any(|name| match text.strip_prefix(name) {
+        Some("") => value
+            .and_then(Word::text)
+            .is_some_and(|value| is_input(&value)),
+        Some(value) => is_input(value.trim_start_matches('=')),
+        None => false,
+    })
 }
 
 /// What `xargs` and `parallel` replace by what they read.

@@ -593,6 +593,14 @@ const PATHS: &[&str] = &[
     "for f in .[[:alpha:]]nv; do cat $f; done",
     "sqlite3 :memory: \"select readfile('.env')\"",
     "bash -euo pipefail -c 'cat ./.e*'",
+    "curl file://$PWD/%2eenv",
+    "curl 'file:///x/.en[v-v]'",
+    "curl 'file:///x/.{env}'",
+    "curl -so.env file:///x",
+    "printf '.env\\n' | tar cf - -T -",
+    "tar cf - --files-from=- <<< .env",
+    "x=~; cat $x/.env",
+    "bash -O dotglob -c 'cat *'",
 ];
 
 fn guarded() -> Rules {
@@ -619,6 +627,9 @@ fn a_command_that_names_a_denied_path_is_stopped() {
     for line in PATHS
         .iter()
         .filter(|line| !line.contains(['$', '`', '~', '|']) && !line.contains("/proc/"))
+        .filter(|line| {
+            !line.contains("file:///x") && !line.contains("files-from") && !line.contains("dotglob")
+        })
         .filter(|line| !line.contains(".[[") && !line.contains("[[:") && !line.contains("[\""))
     {
         let is_denied = matches!(rules.command(*line), Decision::Deny(_));
@@ -743,7 +754,7 @@ fn benign_commands_stay_permitted() {
 #[test]
 fn hosts_are_matched_however_they_are_written() {
     let rules = Rules::of(
-        "allow: ['web_fetch:host=docs.rs']\ndeny: ['*:host=*evil.com', '*:url=https://bad.org/*']",
+        "allow: ['web_fetch:host=docs.rs']\ndeny: ['*:host=*evil.com', '*:url=https://bad.org/*', '*:host=127.0.0.2']",
     );
     let fetch = |url: &str| {
         let touches = cachalot_operation::Touches {
@@ -764,10 +775,30 @@ fn hosts_are_matched_however_they_are_written() {
         "https://bad.org./x",
         "https://a:b@bad.org/x",
         "HTTPS://bad.org:443/x",
+        "http://[::ffff:127.0.0.2]:8080/",
+        "http://[::ffff:7f00:2]/",
+        "http://0x7f000002/",
+        "http://2130706434/",
         "nonsense",
     ] {
         assert!(matches!(fetch(url), Decision::Deny(_)), "{url}");
     }
     assert_eq!(fetch("https://docs.rs/x?y=z"), Decision::Allow);
+    let rules = Rules::of("allow: [shell]\ndeny: ['*:host=127.0.0.2']");
+    for line in [
+        "curl http://127.0.0.2:1/",
+        "curl 'http://127.0.0.[2-2]/'",
+        "curl 'http://127.0.0.{2,3}/'",
+        "curl --connect-to x:80:127.0.0.2:80 http://x/",
+        "curl --resolve x:80:127.0.0.2 http://x/",
+        "http_proxy=http://127.0.0.2:80 curl http://x/",
+        "env https_proxy=127.0.0.2:80 curl http://x/",
+        "curl -K- <<< url=127.0.0.2",
+        "bash -c 'cat < /dev/tcp/127.0.0.2/80'",
+        "scp a user@127.0.0.2:b",
+    ] {
+        assert!(is_stopped(&rules.command(line)), "{line}");
+    }
+    assert_eq!(rules.command("curl http://127.0.0.3/"), Decision::Allow);
     assert_eq!(fetch("https://docs.rs.other.org/"), Decision::Ask(None));
 }
