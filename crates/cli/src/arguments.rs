@@ -46,6 +46,8 @@ pub(crate) enum Command {
     /// Look into the prefixes of requests that providers cache: why they break, and what that costs.
     #[command(subcommand)]
     Prefix(PrefixCommand),
+    /// Show the catalog of models: prices, limits, endpoints, thinking and reasoning efforts.
+    Models(ModelList),
     /// Try hooks out.
     #[command(subcommand)]
     Hooks(HooksCommand),
@@ -529,6 +531,18 @@ pub(crate) enum Kind {
     Tool,
     Turn,
     Request,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelList {
+    /// The model to show: `MODEL`, or `PROVIDER/MODEL`. Without it, all models are listed.
+    pub(crate) name: Option<String>,
+    /// Only models of this provider.
+    #[arg(long)]
+    pub(crate) provider: Option<String>,
+    /// As JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -80,6 +80,7 @@ fn dispatch(command: &Command) -> Result<()> {
         Command::Prefix(command) => {
             wait_for(commands::prefix::run(command, &surroundings, warning()))
         }
+        Command::Models(models) => commands::models::models(models, &surroundings),
         Command::Hooks(command) => {
             wait_for(commands::hooks::run(command, &surroundings, &warning()))
         }

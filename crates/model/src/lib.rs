@@ -19,7 +19,7 @@ mod usage;
 pub mod wire;
 
 pub use budget::{Budget, Meter, Spent};
-pub use catalog::{Catalog, Limits, Listed, Price, Rates};
+pub use catalog::{Capabilities, Catalog, Limits, Listed, Price, Rates, Thinking};
 pub use client::{Pauses, SystemPauses};
 pub use duration::{age, duration, parse_age};
 pub use error::{Error, ErrorKind};

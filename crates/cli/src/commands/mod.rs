@@ -5,6 +5,7 @@ pub(crate) mod chat;
 pub(crate) mod hash;
 pub(crate) mod hooks;
 pub(crate) mod ledger;
+pub(crate) mod models;
 pub(crate) mod prefix;
 pub(crate) mod run;
 pub(crate) mod schema;

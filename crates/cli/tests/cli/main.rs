@@ -21,6 +21,7 @@ mod input;
 mod ledger;
 mod live;
 mod memory;
+mod models;
 mod names;
 mod prefix;
 mod prefix_plan;

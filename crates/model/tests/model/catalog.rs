@@ -100,9 +100,9 @@ fn snapshots_have_the_price_of_their_model_and_other_models_have_none() {
         ),
         ("openai", "gpt-4o-audio-preview", None),
         ("openai", "gpt-4o-mini-tts", None),
-        ("openai", "gpt-4", None),
+        ("openai", "gpt-4-32k", None),
         ("openai", "gpt-5.9", None),
-        ("openai", "o3-deep-research", None),
+        ("openai", "o3-deep-thought", None),
         ("anthropic", "claude-opus-4-9", None),
         ("google", "gemini-2.5-flash-preview-05-20", None),
         ("openrouter", "openai/gpt-4o", None),
@@ -146,6 +146,203 @@ fn limits_are_those_of_the_providers() {
             "{model}"
         );
         assert!(limits.max_output.is_some());
+    }
+}
+
+/// Facts of the providers' documentation, to which the generated catalog is held.
+#[test]
+fn capabilities_are_those_of_the_providers() {
+    use cachalot_model::{Format, Thinking};
+    let catalog = Catalog::built_in();
+    let of = |provider, model| &catalog.find(provider, model).unwrap().capabilities;
+    let five = ["low", "medium", "high", "xhigh", "max"].as_slice();
+    let four = ["low", "medium", "high", "max"].as_slice();
+    for (model, thinking, efforts, default, sampling) in [
+        ("claude-haiku-4-5", Thinking::Legacy, &[][..], None, None),
+        (
+            "claude-sonnet-4-5-20250929",
+            Thinking::Legacy,
+            &[],
+            None,
+            None,
+        ),
+        (
+            "claude-opus-4-5",
+            Thinking::Legacy,
+            &["low", "medium", "high"],
+            Some("high"),
+            None,
+        ),
+        (
+            "claude-opus-4-6",
+            Thinking::AdaptiveOrLegacy,
+            four,
+            Some("high"),
+            None,
+        ),
+        (
+            "claude-sonnet-4-6",
+            Thinking::AdaptiveOrLegacy,
+            four,
+            Some("high"),
+            None,
+        ),
+        (
+            "claude-opus-4-7",
+            Thinking::Adaptive,
+            five,
+            Some("high"),
+            Some(false),
+        ),
+        (
+            "claude-opus-4-8",
+            Thinking::Adaptive,
+            five,
+            Some("high"),
+            Some(false),
+        ),
+        (
+            "claude-opus-5",
+            Thinking::Adaptive,
+            five,
+            Some("high"),
+            Some(false),
+        ),
+        (
+            "claude-sonnet-5",
+            Thinking::Adaptive,
+            five,
+            Some("high"),
+            Some(false),
+        ),
+        (
+            "claude-haiku-5-5",
+            Thinking::Adaptive,
+            five,
+            Some("medium"),
+            Some(false),
+        ),
+        (
+            "claude-opus-5-5",
+            Thinking::AlwaysOn,
+            five,
+            Some("medium"),
+            Some(false),
+        ),
+        (
+            "claude-sonnet-5-5",
+            Thinking::AlwaysOn,
+            five,
+            Some("high"),
+            Some(false),
+        ),
+        (
+            "claude-fable-5-1",
+            Thinking::AlwaysOn,
+            five,
+            Some("high"),
+            Some(false),
+        ),
+        (
+            "claude-mythos-5",
+            Thinking::AlwaysOn,
+            five,
+            Some("high"),
+            Some(false),
+        ),
+    ] {
+        let found = of("anthropic", model);
+        assert_eq!(found.thinking, Some(thinking), "{model}");
+        assert_eq!(found.efforts.as_deref().unwrap(), efforts, "{model}");
+        assert_eq!(found.default_effort.as_deref(), default, "{model}");
+        assert_eq!(found.sampling, sampling, "{model}");
+        assert_eq!(found.endpoints.as_deref(), Some(&[Format::Messages][..]));
+    }
+    let both = [Format::Chat, Format::Responses];
+    let six = ["none", "low", "medium", "high", "xhigh", "max"].as_slice();
+    for (model, endpoints, efforts, default) in [
+        ("gpt-4o-mini", &both[..], None, None),
+        (
+            "gpt-5",
+            &both,
+            Some(&["minimal", "low", "medium", "high"][..]),
+            Some("medium"),
+        ),
+        ("gpt-5-pro", &both[1..], Some(&["high"]), Some("high")),
+        (
+            "gpt-5.1",
+            &both,
+            Some(&["none", "low", "medium", "high"]),
+            Some("none"),
+        ),
+        ("gpt-5.3-codex", &both[1..], Some(&six[..5]), None),
+        ("gpt-5.6-terra", &both, Some(six), Some("medium")),
+        ("gpt-6.1-sol", &both, Some(&six[1..]), None),
+        ("o3", &both, Some(&six[1..4]), Some("medium")),
+    ] {
+        let found = of("openai", model);
+        assert_eq!(found.endpoints.as_deref(), Some(endpoints), "{model}");
+        let taken = found
+            .efforts
+            .as_ref()
+            .map(|efforts| efforts.iter().map(String::as_str));
+        let taken = taken.map(Iterator::collect::<Vec<_>>);
+        assert_eq!(taken.as_deref(), efforts, "{model}");
+        assert_eq!(found.default_effort.as_deref(), default, "{model}");
+    }
+    assert_eq!(
+        of("openai", "gpt-5.4-mini").chat_tools_with_effort,
+        Some(false)
+    );
+    assert_eq!(of("openai", "gpt-5.2").chat_tools_with_effort, None);
+    // What the facts do not say stays unknown.
+    assert_eq!(of("openai", "gpt-4.1").thinking, None);
+    assert_eq!(of("google", "gemini-3.5-flash").efforts, None);
+}
+
+/// Values of the user's file win one by one; a file without the newer keys reads as before.
+#[test]
+fn capabilities_of_a_users_file_win() {
+    use cachalot_model::{Format, Thinking};
+    let own = "models: {openai: {gpt-5.6-terra: {endpoints: [responses], efforts: [low]},
+  o3: {context: 7}}, vllm: {whale: {thinking: legacy, sampling: false}}}";
+    let catalog = Catalog::built_in().with_text("models.yaml", own).unwrap();
+    let of = |provider, model| catalog.find(provider, model).unwrap().clone();
+    let terra = of("openai", "gpt-5.6-terra");
+    assert_eq!(terra.capabilities.takes(Format::Chat), Some(false));
+    assert_eq!(terra.capabilities.efforts.unwrap(), ["low"]);
+    assert_eq!(terra.capabilities.default_effort.as_deref(), Some("medium"));
+    assert_eq!(terra.price.unwrap().rates.input, 2_000_000);
+    let o3 = of("openai", "o3");
+    assert_eq!(
+        (o3.limits.context, o3.capabilities.takes(Format::Chat)),
+        (Some(7), Some(true))
+    );
+    let whale = of("vllm", "whale").capabilities;
+    assert_eq!(
+        (whale.thinking, whale.sampling),
+        (Some(Thinking::Legacy), Some(false))
+    );
+    assert_eq!(whale.takes(Format::Chat), None);
+    for (wrong, help) in [
+        ("endpoints: [chatt]", "`chat`"),
+        ("thinking: always-on", "`always_on`"),
+        ("efforts: low", ""),
+    ] {
+        let text = format!("models: {{openai: {{x: {{{wrong}}}}}}}");
+        let problems = Catalog::empty()
+            .with_text("models.yaml", &text)
+            .unwrap_err();
+        assert_eq!(problems.len(), 1, "{wrong}");
+        assert!(
+            problems[0]
+                .help
+                .as_deref()
+                .unwrap_or_default()
+                .contains(help),
+            "{problems:?}"
+        );
+        assert!(problems[0].place.is_some());
     }
 }
 
@@ -203,7 +400,7 @@ fn every_price_that_comes_with_the_program_makes_sense() {
             assert!(limits.max_output <= limits.context, "{model}");
         }
     }
-    assert!(count > 60, "{count}");
+    assert!(count > 100, "{count}");
 }
 
 #[test]

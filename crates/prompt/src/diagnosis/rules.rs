@@ -40,6 +40,7 @@ impl Rules {
         let listed = Listed {
             price: model.price().cloned(),
             limits: *model.limits(),
+            ..Listed::default()
         };
         Self::new(model.marking(), Some(&listed))
     }

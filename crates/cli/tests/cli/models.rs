@@ -1,0 +1,113 @@
+//! `cachalot models`: the catalog.
+
+use crate::support::Home;
+
+#[test]
+fn a_model_is_shown_with_everything_that_is_known_of_it() {
+    let ran = Home::new().run(&["models", "claude-opus-4-8"]).ok();
+    let rows: Vec<Vec<&str>> = ran
+        .stdout
+        .lines()
+        .map(|line| {
+            line.split("  ")
+                .map(str::trim)
+                .filter(|it| !it.is_empty())
+                .collect()
+        })
+        .collect();
+    for row in [
+        &["anthropic/claude-opus-4-8"][..],
+        &["endpoints", "messages"],
+        &["thinking", "adaptive"],
+        &["efforts", "low, medium, high, xhigh, max"],
+        &["default effort", "high"],
+        &["temperature, top_p", "no"],
+        &["context", "1,000,000 tokens"],
+        &["minimum cacheable", "1,024 tokens"],
+        &["cache write, 5 min", "6.25"],
+        &["cache write, 1 h", "10.00"],
+    ] {
+        assert!(rows.iter().any(|found| found == row), "{row:?}\n{ran}");
+    }
+}
+
+#[test]
+fn the_list_fits_a_narrow_terminal_and_can_be_narrowed_to_a_provider() {
+    let home = Home::new();
+    let all = home.run(&["models"]).ok();
+    assert!(all.stdout.lines().count() > 200, "{all}");
+    let widest = all.stdout.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(80), "{widest:?}");
+    let one = home.run(&["models", "--provider", "anthropic"]).ok();
+    assert!(one.stdout.starts_with("anthropic "), "{one}");
+    assert!(one.stdout.contains("\n  claude-haiku-5-5 "), "{one}");
+    assert!(!one.stdout.contains("gpt-"), "{one}");
+}
+
+#[test]
+fn json_holds_the_same_and_null_for_what_is_unknown() {
+    let home = Home::new();
+    let json = home
+        .run(&["models", "--json", "openai/gpt-5.6-terra"])
+        .ok()
+        .json();
+    assert_eq!(json.as_array().unwrap().len(), 1);
+    let model = &json[0];
+    assert_eq!(model["endpoints"], serde_json::json!(["chat", "responses"]));
+    assert_eq!(model["sampling"], serde_json::Value::Null);
+    assert_eq!(model["price"]["above"]["tokens"], 272_000);
+    assert_eq!(model["price"]["cache_read"], 0.2);
+    // A snapshot is its model.
+    let snapshot = home
+        .run(&["models", "--json", "claude-haiku-4-5-20251001"])
+        .ok()
+        .json();
+    assert_eq!(snapshot[0]["model"], "claude-haiku-4-5");
+}
+
+#[test]
+fn a_file_of_the_users_own_adds_models_and_wins() {
+    let home = Home::new();
+    home.write(
+        "own.yaml",
+        "models: {ollama: {whale: {context: 5}}, openai: {o3: {efforts: [low]}}}",
+    );
+    let run = |name: &str| {
+        let mut command = home.command(&["models", "--json", name]);
+        let output = command.env("CACHALOT_MODELS", "own.yaml").output();
+        crate::support::Ran::from(output.unwrap())
+    };
+    assert_eq!(
+        run("whale").ok().json()[0]["price"],
+        serde_json::Value::Null
+    );
+    let o3 = run("o3").ok().json();
+    assert_eq!(o3[0]["efforts"], serde_json::json!(["low"]));
+    assert_eq!(o3[0]["price"]["input"], 2.0);
+}
+
+#[test]
+fn an_unknown_name_is_a_usage_error_that_names_the_nearest() {
+    let home = Home::new();
+    for (arguments, near) in [
+        (
+            &["models", "gpt-5.6-tera"][..],
+            "did you mean `gpt-5.6-terra`?",
+        ),
+        (
+            &["models", "openai/gpt-5.6-tera"],
+            "did you mean `openai/gpt-5.6-terra`?",
+        ),
+        (
+            &["models", "--provider", "antropic"],
+            "did you mean `anthropic`?",
+        ),
+        (
+            &["models", "--provider", "openai", "claude-opus-5"],
+            "`cachalot models` lists",
+        ),
+    ] {
+        let ran = home.run(arguments).fails(2);
+        assert!(ran.stdout.is_empty() && ran.stderr.contains(near), "{ran}");
+    }
+}
