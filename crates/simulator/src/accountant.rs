@@ -185,6 +185,7 @@ impl Accountant {
             rules: &self.rules,
             namespace: Digest::of(&[]),
             accepts_unknown: true,
+            by_model: false,
             items: &self.items,
             threads: &threads,
             now: at,

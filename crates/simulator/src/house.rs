@@ -22,7 +22,8 @@ use crate::received::{Received, Record};
 use crate::reply::{FaultKind, ScriptedReply};
 use crate::script::{Progress, Scene, Script};
 use crate::wire::{
-    Form, Format, Judge, Making, Prompt, Refusal, Rendered, Request, Thinking, anthropic, responses,
+    self, Form, Format, Judge, Making, Prompt, Refusal, Rendered, Request, Thinking, anthropic,
+    responses,
 };
 
 /// The largest body, in bytes: 32 MB, as with Anthropic.
@@ -200,6 +201,7 @@ impl House {
             rules: &self.rules,
             namespace: namespace(&visit.headers),
             accepts_unknown: self.script.accepts_unknown_parameters,
+            by_model: true,
             items: &state.items,
             threads: &state.threads,
             now,
@@ -337,7 +339,7 @@ impl House {
         let read = self.admit(&visit, body).and_then(|value| {
             let state = self.state();
             let judge = self.judge(&visit, &state, self.clock.now());
-            anthropic::read(&value, &judge, anthropic::Purpose::CountTokens)
+            wire::count_tokens(&value, &judge)
         });
         let read = read.and_then(|request| {
             self.known_model(&request.dialogue.model)?;

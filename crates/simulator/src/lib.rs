@@ -8,8 +8,9 @@
 //! so are the message threads of Anthropic's beta.
 //!
 //! - What the models say is a [`Script`]; without one, the built-in scenario.
-//! - Requests are judged as strictly as the providers do. A refusal has the provider's shape and status,
-//!   and is noted in [`Running::violations`].
+//! - Requests are judged as strictly as the providers do: by rules written by hand, by what each model
+//!   takes ([`facts`]), and by the providers' official schemas with unknown fields refused. A refusal has
+//!   the provider's shape and status, and is noted in [`Running::violations`].
 //! - The usage that is reported follows the providers' published prompt-cache rules, computed from the
 //!   request as received: see [`accounting`]. Token counts are the stated estimate of [`tokens`].
 //! - Faults: error responses, slow, cut and malformed answers; and [`fault::FaultProxy`] for the wire
@@ -35,6 +36,7 @@ pub mod accounting;
 mod answer;
 mod delivery;
 mod dialogue;
+pub mod facts;
 pub mod fault;
 mod house;
 mod ids;

@@ -4,6 +4,7 @@
 pub(crate) mod anthropic;
 pub(crate) mod chat;
 mod check;
+mod official;
 mod openai;
 pub(crate) mod responses;
 
@@ -73,7 +74,10 @@ pub(crate) struct Judge<'a> {
     pub(crate) headers: &'a HeaderMap,
     pub(crate) rules: &'a Rules,
     pub(crate) namespace: Digest,
+    /// Unknown fields are taken, and bodies are not validated against the official schemas.
     pub(crate) accepts_unknown: bool,
+    /// What a model does not take is refused.
+    pub(crate) by_model: bool,
     /// What was stored for the Responses API.
     pub(crate) items: &'a responses::Items,
     /// What is held for the Messages API.
@@ -123,11 +127,13 @@ impl Format {
 
     /// Reads and judges a request.
     pub(crate) fn read(self, body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
-        match self {
+        let request = match self {
             Self::Chat => chat::read(body, judge),
             Self::Responses => responses::read(body, judge),
             Self::Messages => anthropic::read(body, judge, anthropic::Purpose::Answer),
-        }
+        }?;
+        judge.by_schema(self, body)?;
+        Ok(request)
     }
 
     /// Writes an answer.
@@ -184,6 +190,25 @@ impl Format {
             Self::Chat | Self::Responses => "x-request-id",
         }
     }
+}
+
+impl Judge<'_> {
+    fn by_schema(&self, format: Format, body: &Value) -> Result<(), Refusal> {
+        if self.accepts_unknown {
+            return Ok(());
+        }
+        official::check(format, body, self.headers.contains_key("anthropic-beta"))
+    }
+}
+
+/// Reads and judges a request to count tokens.
+pub(crate) fn count_tokens(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
+    let request = anthropic::read(body, judge, anthropic::Purpose::CountTokens)?;
+    // The schema of messages, whose limit is the one field that this request lacks.
+    let mut body = body.clone();
+    body["max_tokens"] = 1.into();
+    judge.by_schema(Format::Messages, &body)?;
+    Ok(request)
 }
 
 impl Refusal {

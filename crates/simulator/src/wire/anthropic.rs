@@ -1,6 +1,7 @@
 //! Anthropic Messages.
 
 mod block;
+mod by_model;
 mod markers;
 mod message;
 mod prompt;
@@ -12,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Judge, Prompt, Refusal, Request, Thinking, text_of};
 use crate::dialogue::{Choice, Dialogue, OfferedTool};
+use crate::facts;
 
 pub(crate) use threads::{Threads, Turn};
 pub(crate) use write::content;
@@ -95,14 +97,18 @@ pub(crate) fn read(body: &Value, judge: &Judge<'_>, purpose: Purpose) -> Result<
     let request = whole.as_ref().unwrap_or(request);
     let model = required_text(request, "model")?;
     let rules = judge.rules.anthropic.model(model);
+    let facts = facts::anthropic(model);
     let limit = match purpose {
         Purpose::Answer => Some(limit(request)?),
         Purpose::CountTokens => None,
     };
+    if let (Purpose::Answer, true, Some(facts)) = (purpose, judge.by_model, &facts) {
+        by_model::check(request, model, facts)?;
+    }
     let tools = tools(request)?;
     let system = message::system(request)?;
     let messages = message::read(request, rules, !tools.is_empty())?;
-    let thinking = settings::thinking(request, limit, &messages)?;
+    let thinking = settings::thinking(request, limit, &messages, facts.as_ref())?;
     let choice = choice(request, &tools, thinking.is_on)?;
     let schema = settings::schema(request)?;
     settings::prewarming(request, limit, thinking.is_on)?;

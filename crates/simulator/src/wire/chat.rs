@@ -67,6 +67,9 @@ const PARAMETERS: [&str; 37] = [
 pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
     let (request, model) = openai::top(body, &PARAMETERS, judge)?;
     let rules = judge.rules.openai.model(model);
+    if judge.by_model {
+        openai::by_model::chat(request, model)?;
+    }
     let is_streamed = stream(request)?;
     let limit = limit(request, rules)?;
     let stops = stops(request)?;

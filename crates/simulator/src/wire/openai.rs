@@ -1,5 +1,7 @@
 //! What OpenAI's two formats share: parameters, error bodies, prompt blocks.
 
+pub(super) mod by_model;
+
 use serde_json::{Map, Value, json};
 
 use super::check::{self, NotStrict, Why};

@@ -86,6 +86,9 @@ const INCLUDABLE: [&str; 8] = [
 pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
     let (request, model) = openai::top(body, &PARAMETERS, judge)?;
     let rules = judge.rules.openai.model(model);
+    if judge.by_model {
+        openai::by_model::responses(request, model)?;
+    }
     unsupported(request)?;
     let limit = limit(request)?;
     let included = included(request)?;

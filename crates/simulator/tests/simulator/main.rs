@@ -4,11 +4,13 @@
 mod accountant;
 mod anthropic_cache;
 mod built_in;
+mod by_model;
 mod chat;
 mod faults;
 mod gateway;
 mod lifecycle;
 mod messages;
+mod official;
 mod openai_cache;
 mod properties;
 mod proxy;

@@ -188,7 +188,8 @@ async fn thinking_is_left_out_unless_it_is_enabled_and_can_be_omitted() {
     let running = start(Script::replies(vec![reply])).await;
     let plain = ask(&running, MESSAGES, &smallest(MESSAGES, "?")).await;
     assert_eq!(plain["content"], json!([{"type": "text", "text": "Yes."}]));
-    let adaptive = json!({"thinking": {"type": "adaptive", "display": "omitted"}});
+    let adaptive =
+        json!({"model": "claude-opus-4-8", "thinking": {"type": "adaptive", "display": "omitted"}});
     let hidden = ask(&running, MESSAGES, &with(smallest(MESSAGES, "?"), adaptive)).await;
     assert_eq!(hidden["content"][0]["thinking"], "");
     let messages = json!([

@@ -101,7 +101,7 @@ async fn each_change_loses_the_levels_that_the_table_says() {
         (json!({"output_config": {"effort": "high"}}), 3_000),
         (json!({"thinking": {"type": "disabled"}}), 3_000),
         (
-            json!({"temperature": 0.5, "metadata": {"user_id": "u"}, "max_tokens": 50}),
+            json!({"temperature": 1, "metadata": {"user_id": "u"}, "max_tokens": 50}),
             3_000,
         ),
     ];
@@ -352,7 +352,7 @@ async fn responses_report_reads_and_writes_at_explicit_breakpoints() {
         details(&ask(&running, RESPONSES, &effort).await).0,
         json!(0)
     );
-    let choice = with(implicit, json!({"temperature": 0.2}));
+    let choice = with(implicit, json!({"temperature": 1, "metadata": {"a": "b"}}));
     assert_eq!(
         details(&ask(&running, RESPONSES, &choice).await).0,
         json!(2_000)

@@ -23,9 +23,14 @@ fn call() -> Value {
 
 /// A run of this file in a home in which `call` was made under [`FILE`].
 async fn later(provider: &Provider, file: &str) -> World {
-    let first = asking(Setup::default(), provider, FILE);
+    later_than(provider, FILE, file).await
+}
+
+/// A run of this file in a home in which `call` was made under the file `before`.
+async fn later_than(provider: &Provider, before: &str, file: &str) -> World {
+    let first = asking(Setup::default(), provider, before);
     assert!(!is_hit(&first.wrap(call()).await));
-    let again = asking(first.end().await, provider, FILE);
+    let again = asking(first.end().await, provider, before);
     assert!(is_hit(&again.wrap(call()).await));
     asking(again.end().await, provider, file)
 }
@@ -39,10 +44,6 @@ async fn what_is_configured_of_a_model_is_in_the_key() {
         ("temperature: 0.5", "temperature: 0.5, top_p: 0.9"),
         ("temperature: 0.5", "temperature: 0.5, max_tokens: 5"),
         ("temperature: 0.5", "temperature: 0.5, stop: [x]"),
-        (
-            "temperature: 0.5",
-            "temperature: 0.5, reasoning_effort: low",
-        ),
         (
             "temperature: 0.5",
             "temperature: 0.5, parallel_tool_calls: false",
@@ -75,6 +76,12 @@ async fn what_is_configured_of_a_model_is_in_the_key() {
         let answer = world.wrap(call()).await;
         assert!(!is_hit(&answer), "{to}");
     }
+    // Of a model that has efforts.
+    let file = FILE.replace("gpt-4o-mini", "gpt-5-mini");
+    let file = file.replace("temperature: 0.5", "temperature: 1");
+    let changed = file.replace("temperature: 1", "temperature: 1, reasoning_effort: low");
+    let world = later_than(&provider, &file, &changed).await;
+    assert!(!is_hit(&world.wrap(call()).await));
 }
 
 #[tokio::test]
@@ -170,7 +177,8 @@ async fn every_argument_is_in_the_key() {
         with("max_tokens", json!(5)),
         with("top_p", json!(0.5)),
         with("stop", json!(["x"])),
-        with("reasoning_effort", json!("low")),
+        json!({ "model": "gpt-5-mini", "prompt": "Hi", "temperature": 1 }),
+        json!({ "model": "gpt-5-mini", "prompt": "Hi", "temperature": 1, "reasoning_effort": "low" }),
         with("tools", tools.clone()),
         with("provider_opts", json!({ "user": "ada" })),
         with("response_format", shape),

@@ -48,7 +48,7 @@ impl World {
                 "native: {{provider: anthropic, model: claude-sonnet-4-5, base_url: '{url}'}}\n\
                  gateway: {{provider: openrouter, model: anthropic/claude-sonnet-4-5, base_url: '{url}/v1'}}\n\
                  proxy: {{provider: litellm, model: claude-sonnet-4-5, base_url: '{url}/v1'}}\n\
-                 chat: {{provider: openai, model: gpt-5.6, base_url: '{url}/v1'}}\n\
+                 chat: {{provider: openai, model: gpt-5.6, reasoning_effort: none, base_url: '{url}/v1'}}\n\
                  responses: {{provider: openai, model: gpt-5.6, format: responses, base_url: '{url}/v1'}}\n"
             ),
         );

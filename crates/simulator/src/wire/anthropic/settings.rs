@@ -6,6 +6,7 @@ use super::super::check::{self, Why};
 use super::super::{Refusal, text_of};
 use super::message::{Message, Role};
 use super::{list, refuse};
+use crate::facts::AnthropicFacts;
 
 /// What the request says about thinking.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,9 +20,17 @@ pub(super) fn thinking(
     request: &Map<String, Value>,
     limit: Option<u64>,
     messages: &[Message],
+    facts: Option<&AnthropicFacts>,
 ) -> Result<Thinking, Refusal> {
+    // Models that take no budget keep their thinking to themselves, unless a summary is asked for.
+    let hides = facts.is_some_and(|facts| !facts.budgeted_thinking);
     let config = match request.get("thinking") {
-        None | Some(Value::Null) => return Ok(Thinking::default()),
+        None | Some(Value::Null) => {
+            return Ok(Thinking {
+                is_on: facts.is_some_and(|facts| facts.thinking_always_on),
+                is_hidden: hides,
+            });
+        }
         Some(Value::Object(config)) => config,
         Some(_) => return refuse("thinking: Input should be a valid dictionary"),
     };
@@ -43,12 +52,22 @@ pub(super) fn thinking(
     if temperature.is_some_and(|temperature| (temperature - 1.0).abs() > f64::EPSILON) {
         return refuse("`temperature` may only be set to 1 when thinking is enabled.");
     }
+    let top_p = request.get("top_p").and_then(Value::as_f64);
+    if top_p.is_some_and(|top_p| top_p < 0.95) {
+        return refuse(
+            "`top_p` must be greater than or equal to 0.95 or unset when thinking is enabled.",
+        );
+    }
     if request.get("top_k").is_some_and(|top_k| !top_k.is_null()) {
         return refuse("`top_k` must be unset when thinking is enabled.");
     }
     Ok(Thinking {
         is_on: true,
-        is_hidden: text_of(config, "display") == "omitted",
+        is_hidden: match text_of(config, "display") {
+            "omitted" => true,
+            "summarized" => false,
+            _ => hides,
+        },
     })
 }
 

@@ -1,0 +1,209 @@
+//! Parameters that OpenAI refuses by model. What is known of each model is in [`facts`].
+
+use serde_json::{Map, Value};
+
+use super::super::Refusal;
+use crate::facts::{self, OpenAiFacts};
+
+/// Refuses what `/v1/chat/completions` refuses for `model`.
+pub(in crate::wire) fn chat(request: &Map<String, Value>, model: &str) -> Result<(), Refusal> {
+    let Some(facts) = facts::openai(model) else {
+        return Ok(());
+    };
+    if facts.chat == Some(false) {
+        let message =
+            "This model is only supported in v1/responses and not in v1/chat/completions.";
+        return Err(Refusal::invalid(message).param("model").status(404));
+    }
+    let effort = set(request, "reasoning_effort").and_then(Value::as_str);
+    chat_effort(&facts, effort)?;
+    let effort = effort.unwrap_or(&facts.default_effort);
+    let tools = request.get("tools").and_then(Value::as_array);
+    let is_function = |tool: &Value| tool.get("type").is_some_and(|kind| kind == "function");
+    let has_functions = tools.is_some_and(|tools| tools.iter().any(is_function));
+    if facts.tools_need_responses && has_functions && effort != "none" {
+        let advice = match model.starts_with("gpt-5.4") || model.starts_with("gpt-5.5") {
+            true => "Please use /v1/responses instead.",
+            false => "To use function tools, use /v1/responses or set reasoning_effort to 'none'.",
+        };
+        let message = format!(
+            "Function tools with reasoning_effort are not supported for {model} in \
+             /v1/chat/completions. {advice}"
+        );
+        return Err(Refusal::invalid(message).param("reasoning_effort"));
+    }
+    if facts.reasons && effort != "none" {
+        chat_sampling(request, &facts)?;
+    }
+    for key in ["max_completion_tokens", "max_tokens"] {
+        let asked = set(request, key).and_then(Value::as_u64);
+        if let (Some(asked), Some(most)) = (asked, facts.max_output)
+            && asked > most
+        {
+            let message = format!(
+                "{key} is too large: {asked}. This model supports at most {most} completion tokens, \
+                 whereas you provided {asked}."
+            );
+            return Err(Refusal::invalid(message).param(key).code("invalid_value"));
+        }
+    }
+    common(request, &facts)
+}
+
+/// Refuses what `/v1/responses` refuses for `model`.
+pub(in crate::wire) fn responses(request: &Map<String, Value>, model: &str) -> Result<(), Refusal> {
+    let Some(facts) = facts::openai(model) else {
+        return Ok(());
+    };
+    if facts.responses == Some(false) {
+        let message =
+            format!("The requested model '{model}' cannot be used with the Responses API.");
+        return Err(Refusal::invalid(message).param("model"));
+    }
+    let reasoning = request.get("reasoning").and_then(Value::as_object);
+    let effort = reasoning.and_then(|reasoning| set(reasoning, "effort")?.as_str());
+    if !facts.reasons {
+        for key in ["effort", "summary"] {
+            if reasoning.is_some_and(|reasoning| set(reasoning, key).is_some()) {
+                return Err(unsupported(&format!("reasoning.{key}")));
+            }
+        }
+        let included = request.get("include").and_then(Value::as_array);
+        if included.is_some_and(|all| all.iter().any(|one| one == "reasoning.encrypted_content")) {
+            let message = "Encrypted content is not supported with this model.";
+            return Err(Refusal::invalid(message).param("include"));
+        }
+    }
+    if let (Some(effort), Some(efforts)) = (effort, &facts.efforts)
+        && !efforts.iter().any(|known| known == effort)
+    {
+        let message = format!(
+            "Unsupported value: '{effort}' is not supported with the '{model}' model. Supported values \
+             are: {}.",
+            listed(efforts)
+        );
+        return Err(Refusal::invalid(message)
+            .param("reasoning.effort")
+            .code("unsupported_value"));
+    }
+    if facts.reasons && effort.unwrap_or(&facts.default_effort) != "none" {
+        for key in ["temperature", "top_p"] {
+            if set(request, key).is_some_and(|value| value.as_f64() != Some(1.0)) {
+                let message =
+                    format!("Unsupported parameter: '{key}' is not supported with this model.");
+                return Err(Refusal::invalid(message).param(key));
+            }
+        }
+        if set(request, "top_logprobs").is_some_and(|count| count.as_u64() != Some(0)) {
+            return Err(unsupported("top_logprobs"));
+        }
+    }
+    let key = "max_output_tokens";
+    let asked = set(request, key).and_then(Value::as_u64);
+    if let (Some(asked), Some(most)) = (asked, facts.max_output)
+        && asked > most
+    {
+        let message = format!(
+            "Invalid '{key}': integer above maximum value. Expected a value <= {most}, but got {asked} \
+             instead."
+        );
+        return Err(Refusal::invalid(message)
+            .param(key)
+            .code("integer_above_max_value"));
+    }
+    common(request, &facts)
+}
+
+fn chat_effort(facts: &OpenAiFacts, effort: Option<&str>) -> Result<(), Refusal> {
+    let Some(effort) = effort else {
+        return Ok(());
+    };
+    if !facts.reasons {
+        let message = "Unrecognized request argument supplied: reasoning_effort";
+        return Err(Refusal::invalid(message));
+    }
+    match &facts.efforts {
+        Some(efforts) if !efforts.iter().any(|known| known == effort) => {
+            let message = format!(
+                "Unsupported value: 'reasoning_effort' does not support '{effort}' with this model. \
+                 Supported values are: {}.",
+                listed(efforts)
+            );
+            Err(Refusal::invalid(message)
+                .param("reasoning_effort")
+                .code("unsupported_value"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// While a model reasons, it is not sampled in other ways.
+fn chat_sampling(request: &Map<String, Value>, facts: &OpenAiFacts) -> Result<(), Refusal> {
+    for key in ["temperature", "top_p"] {
+        let Some(value) = set(request, key).filter(|value| value.as_f64() != Some(1.0)) else {
+            continue;
+        };
+        if facts.is_o_series {
+            return Err(unsupported(key));
+        }
+        let message = format!(
+            "Unsupported value: '{key}' does not support {value} with this model. Only the default (1) \
+             value is supported."
+        );
+        return Err(Refusal::invalid(message)
+            .param(key)
+            .code("unsupported_value"));
+    }
+    let is_default = |value: &Value| value.as_f64() == Some(0.0) || *value == Value::Bool(false);
+    let keys = [
+        "presence_penalty",
+        "frequency_penalty",
+        "logprobs",
+        "top_logprobs",
+        "logit_bias",
+        "stop",
+    ];
+    match keys
+        .iter()
+        .find(|key| set(request, key).is_some_and(|value| !is_default(value)))
+    {
+        Some(key) => Err(unsupported(key)),
+        None => Ok(()),
+    }
+}
+
+fn common(request: &Map<String, Value>, facts: &OpenAiFacts) -> Result<(), Refusal> {
+    if !facts.parallel_tool_calls && set(request, "parallel_tool_calls").is_some() {
+        return Err(unsupported("parallel_tool_calls"));
+    }
+    if !facts.streams && request.get("stream") == Some(&Value::Bool(true)) {
+        let message = "Unsupported value: 'stream' does not support true with this model. Supported \
+                       values are: false.";
+        return Err(Refusal::invalid(message)
+            .param("stream")
+            .code("unsupported_value"));
+    }
+    Ok(())
+}
+
+fn unsupported(param: &str) -> Refusal {
+    let message = format!("Unsupported parameter: '{param}' is not supported with this model.");
+    Refusal::invalid(message)
+        .param(param)
+        .code("unsupported_parameter")
+}
+
+/// The value of a parameter that is not null.
+fn set<'a>(request: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+    request.get(key).filter(|value| !value.is_null())
+}
+
+/// `'low'`, `'low' and 'high'`, `'low', 'medium', and 'high'`.
+fn listed(values: &[String]) -> String {
+    let quoted: Vec<String> = values.iter().map(|value| format!("'{value}'")).collect();
+    match quoted.as_slice() {
+        [first, second] => format!("{first} and {second}"),
+        [first @ .., last] if !first.is_empty() => format!("{}, and {last}", first.join(", ")),
+        other => other.join(""),
+    }
+}
