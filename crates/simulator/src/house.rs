@@ -17,6 +17,7 @@ use crate::accountant::{Accounted, Charge, Stores};
 use crate::accounting::Rules;
 use crate::answer::{Answer, Tokens};
 use crate::delivery::{self, Attendance, Delivery};
+use crate::diagnosis::Fingerprints;
 use crate::ids::Ids;
 use crate::received::{Received, Record};
 use crate::reply::{FaultKind, ScriptedReply};
@@ -45,6 +46,7 @@ pub(crate) struct State {
     stores: Stores,
     items: responses::Items,
     threads: anthropic::Threads,
+    fingerprints: Fingerprints,
 }
 
 /// A request on its way.
@@ -262,7 +264,9 @@ impl House {
             Format::Chat | Format::Responses => "call_",
         };
         let answer = Answer::new(reply, request, &visit.ids, id_prefix);
-        let mut tokens = Tokens::from(Accounted::from(charge));
+        let accounted = Accounted::from(charge);
+        let diagnosis = self.diagnose(visit, request, accounted.read);
+        let mut tokens = Tokens::from(accounted);
         (tokens.output, tokens.reasoning) = answer.tokens();
         if let Form::Chat(form) = &request.form {
             let choices = form.choices as u64;
@@ -277,9 +281,21 @@ impl House {
             ids: &visit.ids,
             now: self.clock.now(),
             tokens,
+            diagnosis,
         };
         self.keep(visit, &answer, &making);
         visit.format.write(&answer, &making)
+    }
+
+    /// What the request asks to be told of its cache, see [`Fingerprints::diagnose`].
+    fn diagnose(&self, visit: &Visit, request: &Request, cached: u64) -> Option<Value> {
+        let prefix = match visit.format {
+            Format::Messages => anthropic::ID_PREFIX,
+            Format::Chat | Format::Responses => responses::ID_PREFIX,
+        };
+        let id = visit.ids.answer(prefix);
+        let fingerprints = &mut self.state().fingerprints;
+        fingerprints.diagnose(namespace(&visit.headers), id, request, cached)
     }
 
     /// Keeps of an answer what later requests may refer to.

@@ -35,6 +35,7 @@ mod accountant;
 pub mod accounting;
 mod answer;
 mod delivery;
+mod diagnosis;
 mod dialogue;
 pub mod facts;
 pub mod fault;

@@ -91,6 +91,8 @@ pub(crate) struct Making<'a> {
     pub(crate) ids: &'a Ids,
     pub(crate) now: Millis,
     pub(crate) tokens: Tokens,
+    /// The diagnosis of the cache that the request asks for; null if there is nothing to say.
+    pub(crate) diagnosis: Option<Value>,
 }
 
 /// A request that the provider would refuse.

@@ -33,6 +33,8 @@ pub(crate) struct Form {
     pub(super) thinks: bool,
     /// The thread that the request belongs to.
     pub(crate) turn: Option<Turn>,
+    /// A diagnosis is asked for, in comparison with the answer of this id if there is one.
+    pub(crate) diagnostics: Option<Option<String>>,
 }
 
 /// What a request is read for.
@@ -140,6 +142,7 @@ pub(crate) fn read(body: &Value, judge: &Judge<'_>, purpose: Purpose) -> Result<
             hides_thinking: thinking.is_hidden,
             thinks: thinking.is_on,
             turn,
+            diagnostics: diagnostics(request),
         }),
     })
 }
@@ -190,6 +193,13 @@ fn limit(request: &Map<String, Value>) -> Result<u64, Refusal> {
             None => refuse("max_tokens: Input should be a valid integer"),
         },
     }
+}
+
+/// `diagnostics.previous_message_id`, which may be null, of a request that has `diagnostics`.
+fn diagnostics(request: &Map<String, Value>) -> Option<Option<String>> {
+    let diagnostics = request.get("diagnostics")?.as_object()?;
+    let previous = diagnostics.get("previous_message_id");
+    Some(previous.and_then(Value::as_str).map(str::to_owned))
 }
 
 /// The list at `key`, empty if it is left out.

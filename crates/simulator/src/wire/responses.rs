@@ -11,11 +11,15 @@ use super::openai::{self, Part, Speaker};
 use super::{Judge, Prompt, Refusal, Request, Thinking, text_of};
 use crate::accounting::Caching;
 use crate::dialogue::{Dialogue, OfferedTool};
+use crate::facts;
 
 pub(super) use events::error_event;
 pub(crate) use items::Items;
 pub(crate) use write::response;
 pub(super) use write::write;
+
+/// What the id of an answer begins with.
+pub(crate) const ID_PREFIX: &str = "resp_";
 
 /// What the answer repeats of the request.
 #[derive(Debug, Clone)]
@@ -30,6 +34,10 @@ pub(crate) struct Form {
     pub(super) previous: Option<String>,
     /// The items of the request itself.
     pub(super) input: Vec<Value>,
+    /// The response that the cache is to be compared with.
+    pub(crate) comparison: Option<String>,
+    /// Settings that are compared, each with the reason that it gives for a cache miss.
+    pub(crate) compared: Vec<(&'static str, String)>,
 }
 
 /// <https://platform.openai.com/docs/api-reference/responses/create>
@@ -148,6 +156,8 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
             is_stored: request.get("store") != Some(&Value::Bool(false)),
             previous: previous.map(str::to_owned),
             input,
+            comparison: comparison(request),
+            compared: compared(request, model),
         })),
     })
 }
@@ -257,6 +267,43 @@ fn schema(request: &Map<String, Value>) -> Result<Option<Value>, Refusal> {
     }
 }
 
+/// `prompt_cache_options.comparison_response_id`.
+fn comparison(request: &Map<String, Value>) -> Option<String> {
+    let id = request
+        .get("prompt_cache_options")?
+        .get("comparison_response_id")?;
+    id.as_str().map(str::to_owned)
+}
+
+/// Settings that are compared with those of an earlier request, in which a default is the same as what is
+/// left out.
+fn compared(request: &Map<String, Value>, model: &str) -> Vec<(&'static str, String)> {
+    let effort = facts::openai(model).map(|facts| facts.default_effort);
+    let effort = effort.unwrap_or_else(|| "medium".to_owned());
+    [
+        ("service_tier_changed", "/service_tier", json!("auto")),
+        (
+            "text_format_changed",
+            "/text/format",
+            json!({"type": "text"}),
+        ),
+        (
+            "reasoning_effort_changed",
+            "/reasoning/effort",
+            json!(effort),
+        ),
+        ("verbosity_changed", "/text/verbosity", json!("medium")),
+    ]
+    .map(|(reason, pointer, default)| {
+        let mut steps = pointer.split('/').skip(1);
+        let first = steps.next().and_then(|key| request.get(key));
+        let found = steps.fold(first, |value, key| value?.get(key));
+        let found = found.filter(|value| !value.is_null());
+        (reason, found.unwrap_or(&default).to_string())
+    })
+    .to_vec()
+}
+
 /// `instructions`: a developer message ahead of the input.
 fn instructions(request: &Map<String, Value>) -> Result<Option<Part>, Refusal> {
     match request.get("instructions") {
@@ -280,13 +327,18 @@ fn repeated(request: &Map<String, Value>) -> Map<String, Value> {
     };
     let mut reasoning = json!({"effort": null, "summary": null});
     let mut text = json!({"format": {"type": "text"}, "verbosity": "medium"});
-    for (key, defaults) in [("reasoning", &mut reasoning), ("text", &mut text)] {
+    let mut options = json!({"mode": "implicit", "ttl": "30m"});
+    for (key, defaults) in [
+        ("reasoning", &mut reasoning),
+        ("text", &mut text),
+        ("prompt_cache_options", &mut options),
+    ] {
         let given = request.get(key).and_then(Value::as_object);
         for (name, value) in given.into_iter().flatten() {
             defaults[name] = value.clone();
         }
     }
-    Map::from_iter([
+    let mut repeated = Map::from_iter([
         of("instructions", Value::Null),
         of("max_output_tokens", Value::Null),
         of("max_tool_calls", Value::Null),
@@ -306,5 +358,9 @@ fn repeated(request: &Map<String, Value>) -> Map<String, Value> {
         of("truncation", json!("disabled")),
         of("user", Value::Null),
         of("metadata", json!({})),
-    ])
+    ]);
+    if request.contains_key("prompt_cache_options") {
+        repeated.insert("prompt_cache_options".to_owned(), options);
+    }
+    repeated
 }

@@ -6,6 +6,7 @@ mod anthropic_cache;
 mod built_in;
 mod by_model;
 mod chat;
+mod diagnostics;
 mod faults;
 mod gateway;
 mod lifecycle;

@@ -23,7 +23,7 @@ pub(in super::super) fn write(answer: &Answer, form: &Form, making: &Making<'_>)
 }
 
 fn head(form: &Form, making: &Making<'_>) -> Value {
-    json!({
+    let mut head = json!({
         "id": making.ids.answer(ID_PREFIX),
         "type": "message",
         "role": "assistant",
@@ -31,7 +31,11 @@ fn head(form: &Form, making: &Making<'_>) -> Value {
         "content": [],
         "stop_reason": null,
         "stop_sequence": null,
-    })
+    });
+    if let Some(diagnosis) = &making.diagnosis {
+        head["diagnostics"] = diagnosis.clone();
+    }
+    head
 }
 
 fn stop<'a>(answer: &'a Answer, form: &Form) -> (&'static str, Option<&'a str>) {

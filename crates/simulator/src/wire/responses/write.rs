@@ -68,7 +68,7 @@ pub(crate) fn response(answer: &Answer, form: &Form, making: &Making<'_>) -> Val
     };
     let created = making.now / 1_000;
     let mut response = json!({
-        "id": making.ids.answer("resp_"),
+        "id": making.ids.answer(super::ID_PREFIX),
         "object": "response",
         "created_at": created,
         "status": status,
@@ -84,6 +84,9 @@ pub(crate) fn response(answer: &Answer, form: &Form, making: &Making<'_>) -> Val
         response[key] = value.clone();
     }
     response["service_tier"] = json!("default");
+    if let Some(diagnosis) = &making.diagnosis {
+        response["prompt_cache_diagnostics"] = diagnosis.clone();
+    }
     response
 }
 
