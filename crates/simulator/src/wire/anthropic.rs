@@ -2,7 +2,7 @@
 
 mod block;
 mod by_model;
-mod markers;
+pub(super) mod markers;
 mod message;
 mod prompt;
 mod settings;

@@ -100,6 +100,7 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
     let tools = openai::list(request, "tools")?;
     let prompt = if gateway::is_anthropics(model) {
         let messages = openai::list(request, "messages")?;
+        gateway::check_markers(tools, messages)?;
         let prompt = gateway::prompt(judge, model, settings, tools, messages, parts);
         Prompt::Anthropic(prompt)
     } else {

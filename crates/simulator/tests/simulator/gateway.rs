@@ -3,7 +3,7 @@
 use cachalot_simulator::Script;
 use serde_json::{Value, json};
 
-use crate::{client, timed};
+use crate::{CHAT, ask, client, post, start, timed};
 
 /// A chat with one of Anthropic's models behind a gateway, with or without markers.
 fn through_a_gateway(turns: usize, is_marked: bool, ttl: &str) -> Value {
@@ -56,4 +56,52 @@ async fn a_gateway_to_anthropic_caches_at_its_markers_only() {
         "{:?}",
         running.violations()
     );
+}
+
+/// A gateway passes on what Anthropic takes and refuses: four markers, an hour before five minutes.
+#[tokio::test]
+async fn a_gateway_to_anthropic_takes_the_markers_that_anthropic_takes() {
+    let running = start(Script::built_in()).await;
+    let part = |ttl: &str| {
+        let marker = json!({"type": "ephemeral", "ttl": ttl});
+        json!({"type": "text", "text": "x", "cache_control": marker})
+    };
+    let request = |system: &[&str], user: &[&str], tool: Option<&str>| {
+        let parts = |ttls: &[&str]| ttls.iter().map(|ttl| part(ttl)).collect::<Vec<Value>>();
+        let mut request = json!({"model": "anthropic/claude-opus-4.8", "messages": [
+            {"role": "system", "content": parts(system)}, {"role": "user", "content": parts(user)}]});
+        if let Some(ttl) = tool {
+            request["tools"] = json!([{"type": "function", "function": {"name": "look"},
+                "cache_control": {"type": "ephemeral", "ttl": ttl}}]);
+        }
+        request
+    };
+    ask(&running, CHAT, &request(&["1h", "1h"], &["5m"], Some("1h"))).await;
+    for (request, expected) in [
+        (
+            request(&["5m", "5m"], &["5m", "5m"], Some("5m")),
+            "A maximum of 4 blocks with cache_control may be provided. Found 5.",
+        ),
+        (
+            request(&["5m"], &["1h"], None),
+            "messages.1.content.0.cache_control.ttl: a ttl='1h' cache_control block must not come after",
+        ),
+        (
+            request(&["1h"], &["5m"], Some("5m")),
+            "messages.0.content.0.cache_control.ttl: a ttl='1h' cache_control block must not come after",
+        ),
+        (
+            request(&["10m"], &["5m"], None),
+            "messages.0.content.0.cache_control.ephemeral.ttl: Input should be '5m' or '1h'",
+        ),
+    ] {
+        let got = post(&running, CHAT, &request).await;
+        assert_eq!(got.status, 400, "{}", got.text);
+        let error = got.json()["error"].clone();
+        assert!(
+            error["message"].as_str().unwrap().starts_with(expected),
+            "{error}"
+        );
+    }
+    assert_eq!(running.violations().len(), 4);
 }

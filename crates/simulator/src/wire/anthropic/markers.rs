@@ -12,6 +12,22 @@ use crate::accounting::anthropic::Ttl;
 /// The most breakpoints that a request may have.
 const MOST: usize = 4;
 
+/// Refuses explicit markers that are too many or in a wrong order. Each is named by the block that has it,
+/// in the order of the prompt.
+pub(in crate::wire) fn check(marks: &[(String, Ttl)]) -> Result<(), Refusal> {
+    count(marks.len())?;
+    order(marks.iter().map(|(at, ttl)| (at.as_str(), *ttl)))
+}
+
+fn count(marks: usize) -> Result<(), Refusal> {
+    if marks > MOST {
+        return refuse(format!(
+            "A maximum of {MOST} blocks with cache_control may be provided. Found {marks}."
+        ));
+    }
+    Ok(())
+}
+
 /// A block of the request: level (0 tools, 1 system, 2 messages), message, block.
 pub(super) type Place = (u8, usize, usize);
 
@@ -36,12 +52,7 @@ pub(super) fn read(
             marks.push((candidate, ttl(&candidate.at, marker)?));
         }
     }
-    if marks.len() > MOST {
-        return refuse(format!(
-            "A maximum of {MOST} blocks with cache_control may be provided. Found {}.",
-            marks.len()
-        ));
-    }
+    count(marks.len())?;
     if let Some(marker) = request
         .get("cache_control")
         .filter(|marker| !marker.is_null())
@@ -49,7 +60,11 @@ pub(super) fn read(
         let ttl = ttl("", marker)?;
         automatic(&candidates, &mut marks, ttl)?;
     }
-    order(&marks)?;
+    order(
+        marks
+            .iter()
+            .map(|(candidate, ttl)| (candidate.at.as_str(), *ttl)),
+    )?;
     Ok(marks
         .into_iter()
         .map(|(candidate, ttl)| (candidate.place, ttl))
@@ -85,7 +100,8 @@ fn candidates<'a>(
     Ok(tools.chain(system).chain(messages).collect())
 }
 
-fn ttl(at: &str, marker: &Value) -> Result<Ttl, Refusal> {
+/// The lifetime that the `cache_control` of the block `at` asks for.
+pub(in crate::wire) fn ttl(at: &str, marker: &Value) -> Result<Ttl, Refusal> {
     let at = if at.is_empty() {
         "cache_control".to_owned()
     } else {
@@ -153,16 +169,17 @@ fn automatic<'a, 'b>(
     Ok(())
 }
 
-fn order(marks: &[(&Candidate<'_>, Ttl)]) -> Result<(), Refusal> {
-    for pair in marks.windows(2) {
-        if let [(_, Ttl::FiveMinutes), (later, Ttl::OneHour)] = pair {
+fn order<'a>(marks: impl Iterator<Item = (&'a str, Ttl)>) -> Result<(), Refusal> {
+    let mut has_short = false;
+    for (at, ttl) in marks {
+        if ttl == Ttl::OneHour && has_short {
             return refuse(format!(
-                "{}.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' \
+                "{at}.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' \
                  cache_control block. Note that blocks are processed in the following order: `tools`, \
-                 `system`, `messages`.",
-                later.at
+                 `system`, `messages`."
             ));
         }
+        has_short |= ttl == Ttl::FiveMinutes;
     }
     Ok(())
 }

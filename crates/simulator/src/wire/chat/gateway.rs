@@ -2,11 +2,15 @@
 //! and read from a cache goes by Anthropic's rules, at the `cache_control` of parts.
 //!
 //! <https://openrouter.ai/docs/guides/best-practices/prompt-caching>
+//!
+//! A gateway passes the markers on, and with them what Anthropic says of wrong ones. The error has the
+//! shape of the format that the gateway speaks; what a gateway adds to it is not simulated.
 
 use serde_json::Value;
 
-use super::super::Judge;
+use super::super::anthropic::markers;
 use super::super::openai::{Part, Speaker};
+use super::super::{Judge, Refusal};
 use crate::accounting::Content;
 use crate::accounting::anthropic::{Block, Level, Prompt, Run, Ttl};
 
@@ -14,6 +18,26 @@ use crate::accounting::anthropic::{Block, Level, Prompt, Run, Ttl};
 pub(super) fn is_anthropics(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     name.starts_with("claude")
+}
+
+/// Refuses markers that Anthropic refuses: more than four, an hour behind five minutes, other lifetimes.
+pub(super) fn check_markers(tools: &[Value], messages: &[Value]) -> Result<(), Refusal> {
+    let named = |at: String, part: &Value| {
+        let marker = part.get("cache_control")?;
+        let marker = (!marker.is_null()).then_some(marker)?;
+        Some(markers::ttl(&at, marker).map(|ttl| (at, ttl)))
+    };
+    let mut marks = Vec::new();
+    for (at, tool) in tools.iter().enumerate() {
+        marks.extend(named(format!("tools.{at}"), tool).transpose()?);
+    }
+    for (at, message) in messages.iter().enumerate() {
+        let parts = message.get("content").and_then(Value::as_array);
+        for (index, part) in parts.into_iter().flatten().enumerate() {
+            marks.extend(named(format!("messages.{at}.content.{index}"), part).transpose()?);
+        }
+    }
+    markers::check(&marks)
 }
 
 /// What caching depends on. `messages` are those that `parts` were read from.
