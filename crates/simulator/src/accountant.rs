@@ -137,6 +137,41 @@ fn seal(body: &mut Value) {
     }
 }
 
+/// Judges the body of a request as the server does, apart from what needs earlier requests: for tests whose
+/// server is not the simulator. `is_beta`: the request has the header `anthropic-beta`. Signatures and
+/// encrypted reasoning are taken as they are.
+///
+/// # Errors
+/// The provider would refuse it.
+pub fn check_request(format: Format, is_beta: bool, body: &[u8]) -> Result<(), Refused> {
+    let mut headers = version();
+    if is_beta {
+        let name = HeaderName::from_static("anthropic-beta");
+        headers.insert(name, HeaderValue::from_static("any"));
+    }
+    let mut value = serde_json::from_slice(body)
+        .map_err(|error| Refused(format!("the body is not JSON: {error}")))?;
+    seal(&mut value);
+    let judge = Judge {
+        headers: &headers,
+        rules: &Rules::published(),
+        namespace: Digest::of(&[]),
+        accepts_unknown: false,
+        by_model: true,
+        items: &Items::default(),
+        threads: &Threads::default(),
+        now: 0,
+    };
+    format.read(&value, &judge)?;
+    Ok(())
+}
+
+/// What clients of Anthropic send with every request.
+fn version() -> HeaderMap {
+    let name = HeaderName::from_static("anthropic-version");
+    HeaderMap::from_iter([(name, HeaderValue::from_static("2023-06-01"))])
+}
+
 /// Tells what requests cost, one after the other, as the server does, without one: the same reading
 /// of the formats, the same rules, caches that are empty at first. One organisation sends them all.
 pub struct Accountant {
@@ -151,13 +186,9 @@ impl Accountant {
     /// One that goes by these rules.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
-        let version = HeaderValue::from_static("2023-06-01");
         Self {
             rules,
-            headers: HeaderMap::from_iter([(
-                HeaderName::from_static("anthropic-version"),
-                version,
-            )]),
+            headers: version(),
             stores: Stores::default(),
             items: Items::default(),
         }

@@ -51,7 +51,7 @@ mod server;
 pub mod tokens;
 mod wire;
 
-pub use accountant::{Accountant, Accounted, Refused};
+pub use accountant::{Accountant, Accounted, Refused, check_request};
 pub use received::Received;
 pub use reply::{Fault, FaultKind, ScriptedCall, ScriptedReply, ScriptedStop, ScriptedUsage};
 pub use script::Script;

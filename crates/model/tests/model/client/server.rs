@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use cachalot_simulator::{Format, check_request};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -136,6 +137,23 @@ impl Asked {
         value
     }
 
+    /// Checks the body as the simulator does, which shares no code with the client.
+    fn check(&self) {
+        let path = self.line.split(' ').nth(1).unwrap_or_default();
+        let format = [
+            ("/chat/completions", Format::Chat),
+            ("/responses", Format::Responses),
+            ("/messages", Format::Messages),
+        ];
+        let Some((_, format)) = format.iter().find(|(end, _)| path.ends_with(end)) else {
+            return;
+        };
+        let is_beta = self.header("anthropic-beta").is_some();
+        let checked = check_request(*format, is_beta, &self.body);
+        let body = String::from_utf8_lossy(&self.body);
+        assert!(checked.is_ok(), "{path}: {checked:?}\n{body}");
+    }
+
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap()
     }
@@ -221,6 +239,9 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.task.abort();
+        if !std::thread::panicking() {
+            self.asked().iter().for_each(Asked::check);
+        }
     }
 }
 
