@@ -212,8 +212,8 @@ impl Script {
         self
     }
 
-    /// The same script; parameters that the provider does not know are ignored instead of refused, as
-    /// many compatible servers do.
+    /// The same script; bodies are not validated against the official schemas, and parameters that the
+    /// provider does not know are ignored instead of refused, as many compatible servers do.
     #[must_use]
     pub fn accepting_unknown_parameters(mut self) -> Self {
         self.accepts_unknown_parameters = true;

@@ -44,39 +44,6 @@ pub(crate) enum Purpose {
     CountTokens,
 }
 
-/// <https://platform.claude.com/docs/en/api/messages>, with those of betas.
-const PARAMETERS: [&str; 29] = [
-    "max_tokens",
-    "messages",
-    "prefill",
-    "model",
-    "billing_policy",
-    "cache_control",
-    "compaction",
-    "container",
-    "context_management",
-    "diagnostics",
-    "fallback_credit_token",
-    "fallbacks",
-    "inference_geo",
-    "mcp_servers",
-    "metadata",
-    "output_config",
-    "output_format",
-    "service_tier",
-    "speed",
-    "stop_sequences",
-    "stream",
-    "system",
-    "temperature",
-    "thinking",
-    "thread",
-    "tool_choice",
-    "tools",
-    "top_k",
-    "top_p",
-];
-
 pub(crate) fn read(body: &Value, judge: &Judge<'_>, purpose: Purpose) -> Result<Request, Refusal> {
     if !judge.headers.contains_key("anthropic-version") {
         return Err(Refusal::invalid("anthropic-version: header is required"));
@@ -86,14 +53,6 @@ pub(crate) fn read(body: &Value, judge: &Judge<'_>, purpose: Purpose) -> Result<
             "The request body is not a valid JSON object",
         ));
     };
-    let unknown = request
-        .keys()
-        .find(|key| !PARAMETERS.contains(&key.as_str()));
-    if let Some(key) = unknown.filter(|_| !judge.accepts_unknown) {
-        return Err(Refusal::invalid(format!(
-            "{key}: Extra inputs are not permitted"
-        )));
-    }
     let whole = threads::whole(request, judge)?;
     let (whole, turn) = whole.map(|whole| (whole.request, whole.turn)).unzip();
     let request = whole.as_ref().unwrap_or(request);

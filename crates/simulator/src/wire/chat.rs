@@ -23,49 +23,8 @@ pub(crate) struct Form {
     pub(crate) choices: usize,
 }
 
-/// <https://platform.openai.com/docs/api-reference/chat/create>
-const PARAMETERS: [&str; 37] = [
-    "messages",
-    "model",
-    "audio",
-    "frequency_penalty",
-    "function_call",
-    "functions",
-    "logit_bias",
-    "logprobs",
-    "max_completion_tokens",
-    "max_tokens",
-    "metadata",
-    "modalities",
-    "moderation",
-    "n",
-    "parallel_tool_calls",
-    "prediction",
-    "presence_penalty",
-    "prompt_cache_key",
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "reasoning_effort",
-    "response_format",
-    "safety_identifier",
-    "seed",
-    "service_tier",
-    "stop",
-    "store",
-    "stream",
-    "stream_options",
-    "temperature",
-    "tool_choice",
-    "tools",
-    "top_logprobs",
-    "top_p",
-    "user",
-    "verbosity",
-    "web_search_options",
-];
-
 pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
-    let (request, model) = openai::top(body, &PARAMETERS, judge)?;
+    let (request, model) = openai::top(body)?;
     let rules = judge.rules.openai.model(model);
     if judge.by_model {
         openai::by_model::chat(request, model)?;

@@ -154,9 +154,10 @@ fn refusal(format: Format, error: &ValidationError<'_>) -> Refusal {
             openai::wrong_type(field(None), &format!("a {}", named(kind)), error.instance())
         }
         (_, Kind::Enum { options }) => {
-            let found = error.instance();
-            let found = found.as_str().map_or(found.to_string(), str::to_owned);
-            openai::wrong_value(field(None), &found, &alternatives(options))
+            let found = text(error.instance());
+            let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
+            let options: Vec<String> = options.iter().map(text).collect();
+            openai::wrong_value(field(None), &found, &openai::by_model::listed(&options))
         }
         (_, _) => {
             let param = field(None);
@@ -197,6 +198,12 @@ fn named(kind: &TypeKind) -> String {
             names.join(" or ")
         }
     }
+}
+
+fn text(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn quoted(value: &Value) -> String {

@@ -29,23 +29,13 @@ pub(super) fn error(refusal: &Refusal) -> Value {
     }})
 }
 
-/// The request, with its model: unknown parameters are refused.
-pub(super) fn top<'a>(
-    body: &'a Value,
-    known: &[&str],
-    judge: &Judge<'_>,
-) -> Result<(&'a Map<String, Value>, &'a str), Refusal> {
+/// The request, with its model.
+pub(super) fn top(body: &Value) -> Result<(&Map<String, Value>, &str), Refusal> {
     let Some(request) = body.as_object() else {
         return Err(Refusal::invalid(
             "We could not parse the JSON body of your request: expected a JSON object.",
         ));
     };
-    let unknown = request.keys().find(|key| !known.contains(&key.as_str()));
-    if let Some(key) = unknown.filter(|_| !judge.accepts_unknown) {
-        return Err(Refusal::invalid(format!("Unknown parameter: '{key}'."))
-            .param(key)
-            .code("unknown_parameter"));
-    }
     match request.get("model").and_then(Value::as_str) {
         Some(model) if !model.is_empty() => Ok((request, model)),
         _ => Err(Refusal::invalid("you must provide a model parameter").param("model")),

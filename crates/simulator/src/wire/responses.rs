@@ -40,46 +40,6 @@ pub(crate) struct Form {
     pub(crate) compared: Vec<(&'static str, String)>,
 }
 
-/// <https://platform.openai.com/docs/api-reference/responses/create>
-const PARAMETERS: [&str; 36] = [
-    "access_programs",
-    "background",
-    "background_options",
-    "context_management",
-    "conversation",
-    "image",
-    "include",
-    "input",
-    "instructions",
-    "max_output_tokens",
-    "max_tool_calls",
-    "metadata",
-    "model",
-    "moderation",
-    "parallel_tool_calls",
-    "previous_response_id",
-    "prompt",
-    "prompt_cache_key",
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "reasoning",
-    "safety_identifier",
-    "service_tier",
-    "store",
-    "stream",
-    "stream_options",
-    "temperature",
-    "text",
-    "tool_choice",
-    "tools",
-    "top_logprobs",
-    "top_p",
-    "truncation",
-    "user",
-    "multi_agent",
-    "skills",
-];
-
 const INCLUDABLE: [&str; 8] = [
     "file_search_call.results",
     "web_search_call.results",
@@ -92,7 +52,7 @@ const INCLUDABLE: [&str; 8] = [
 ];
 
 pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
-    let (request, model) = openai::top(body, &PARAMETERS, judge)?;
+    let (request, model) = openai::top(body)?;
     let rules = judge.rules.openai.model(model);
     if judge.by_model {
         openai::by_model::responses(request, model)?;

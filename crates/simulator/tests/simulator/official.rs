@@ -61,7 +61,7 @@ async fn chat_bodies_are_validated() {
             ),
             (
                 json!({"verbosity": "loud"}),
-                "Invalid value: 'loud'. Supported values are: 'low', 'medium' or 'high'.",
+                "Invalid value: 'loud'. Supported values are: 'low', 'medium', and 'high'.",
             ),
             (
                 json!({"metadata": {"user": 1}}),

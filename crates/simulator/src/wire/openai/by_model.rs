@@ -199,7 +199,7 @@ fn set<'a>(request: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
 }
 
 /// `'low'`, `'low' and 'high'`, `'low', 'medium', and 'high'`.
-fn listed(values: &[String]) -> String {
+pub(in crate::wire) fn listed(values: &[String]) -> String {
     let quoted: Vec<String> = values.iter().map(|value| format!("'{value}'")).collect();
     match quoted.as_slice() {
         [first, second] => format!("{first} and {second}"),
