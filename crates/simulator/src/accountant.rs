@@ -166,7 +166,7 @@ pub fn check_request(format: Format, is_beta: bool, body: &[u8]) -> Result<(), R
     Ok(())
 }
 
-/// What clients of Anthropic send with every request.
+/// Returns the header that clients of Anthropic send with every request.
 fn version() -> HeaderMap {
     let name = HeaderName::from_static("anthropic-version");
     HeaderMap::from_iter([(name, HeaderValue::from_static("2023-06-01"))])

@@ -19,7 +19,7 @@ use cachalot_core::Digest;
 use crate::accounting::{Content, anthropic, openai};
 use crate::wire::{Form, Prompt, Request};
 
-/// How many requests are remembered; the oldest go first.
+/// The maximum number of remembered requests; the oldest go first.
 const MOST: usize = 10_000;
 
 /// The id of an answer, with the namespace of the key that it was given to.

@@ -49,6 +49,8 @@ pub struct AnthropicFacts {
     pub thinking_always_on: bool,
     /// The values of `output_config.effort` that it takes; empty if it has no effort.
     pub efforts: Vec<String>,
+    /// The effort of a request that names none.
+    pub default_effort: String,
     /// Takes `temperature`, `top_p` and `top_k`.
     pub sampling: bool,
     /// Takes an assistant message at the end.
@@ -73,11 +75,7 @@ pub fn openai(model: &str) -> Option<OpenAiFacts> {
         reasons: flag(row, "reasons") == Some(true),
         is_o_series: flag(row, "is_o_series") == Some(true),
         efforts: row.contains_key("efforts").then(|| texts(row, "efforts")),
-        default_effort: row
-            .get("default_effort")
-            .and_then(Value::as_str)
-            .unwrap_or("medium")
-            .to_owned(),
+        default_effort: text(row, "default_effort", "medium"),
         tools_need_responses: flag(row, "tools_need_responses") == Some(true),
         streams: flag(row, "streams") != Some(false),
         parallel_tool_calls: flag(row, "parallel_tool_calls") != Some(false),
@@ -94,6 +92,7 @@ pub fn anthropic(model: &str) -> Option<AnthropicFacts> {
         budgeted_thinking: flag(row, "budgeted_thinking") == Some(true),
         thinking_always_on: flag(row, "thinking_always_on") == Some(true),
         efforts: texts(row, "efforts"),
+        default_effort: text(row, "default_effort", "high"),
         sampling: flag(row, "sampling") != Some(false),
         prefill: flag(row, "prefill") != Some(false),
         forced_tools: flag(row, "forced_tools") != Some(false),
@@ -136,6 +135,11 @@ fn undated(model: &str) -> Option<&str> {
 
 fn flag(row: &Map<String, Value>, key: &str) -> Option<bool> {
     row.get(key).and_then(Value::as_bool)
+}
+
+fn text(row: &Map<String, Value>, key: &str, default: &str) -> String {
+    let value = row.get(key).and_then(Value::as_str);
+    value.unwrap_or(default).to_owned()
 }
 
 fn texts(row: &Map<String, Value>, key: &str) -> Vec<String> {

@@ -287,7 +287,7 @@ impl House {
         visit.format.write(&answer, &making)
     }
 
-    /// What the request asks to be told of its cache, see [`Fingerprints::diagnose`].
+    /// Diagnoses a cache miss if the request asks for it, see [`Fingerprints::diagnose`].
     fn diagnose(&self, visit: &Visit, request: &Request, cached: u64) -> Option<Value> {
         let prefix = match visit.format {
             Format::Messages => anthropic::ID_PREFIX,

@@ -76,7 +76,7 @@ pub(crate) struct Judge<'a> {
     pub(crate) namespace: Digest,
     /// Unknown fields are taken, and bodies are not validated against the official schemas.
     pub(crate) accepts_unknown: bool,
-    /// What a model does not take is refused.
+    /// Requests are refused that the model does not take.
     pub(crate) by_model: bool,
     /// What was stored for the Responses API.
     pub(crate) items: &'a responses::Items,

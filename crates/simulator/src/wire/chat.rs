@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 
 use super::openai::{self, Part, Speaker};
 use super::{Judge, Prompt, Refusal, Request, Thinking, text_of};
-use crate::accounting::OpenAiModel;
 use crate::dialogue::{Dialogue, OfferedTool};
 
 pub(super) use write::write;
@@ -30,7 +29,7 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
         openai::by_model::chat(request, model)?;
     }
     let is_streamed = stream(request)?;
-    let limit = limit(request, rules)?;
+    let limit = limit(request, openai::reasons(model, rules))?;
     let stops = stops(request)?;
     let choices = choices(request)?;
     let cache = openai::cache_parameters(request, rules)?;
@@ -97,9 +96,9 @@ fn has_usage_chunk(request: &Map<String, Value>) -> bool {
     options.and_then(|options| options.get("include_usage")) == Some(&Value::Bool(true))
 }
 
-fn limit(request: &Map<String, Value>, rules: &OpenAiModel) -> Result<Option<u64>, Refusal> {
+fn limit(request: &Map<String, Value>, reasons: bool) -> Result<Option<u64>, Refusal> {
     let old = request.get("max_tokens").filter(|limit| !limit.is_null());
-    if old.is_some() && rules.reasons {
+    if old.is_some() && reasons {
         let message = "Unsupported parameter: 'max_tokens' is not supported with this model. Use \
                        'max_completion_tokens' instead.";
         return Err(Refusal::invalid(message)

@@ -100,8 +100,8 @@ fn decisive<'a>(error: &'a ValidationError<'a>) -> &'a ValidationError<'a> {
     }
 }
 
-/// How far the value at `at` is from an alternative that it has these errors against: of another JSON type,
-/// of another `type` or `role`, or meant to be it.
+/// Rates how far the value at `at` is from the alternative that has these errors: 2, another JSON type; 1,
+/// another `type` or `role`; 0, meant to be it.
 fn distance(errors: &[ValidationError<'_>], at: &str) -> u8 {
     let far = |error: &ValidationError<'_>| {
         let inner = error.instance_path().as_str().strip_prefix(at);
@@ -168,7 +168,7 @@ fn refusal(format: Format, error: &ValidationError<'_>) -> Refusal {
     }
 }
 
-/// Where an error is, or a field in it, as the provider writes it: `a[0].b` (OpenAI), `a.0.b` (Anthropic).
+/// Writes the place of an error, or of a field in it, as the provider does: `a[0].b` (OpenAI), `a.0.b` (Anthropic).
 fn path(format: Format, error: &ValidationError<'_>, field: Option<&str>) -> String {
     let mut path = String::new();
     let mut push = |step: &str| {

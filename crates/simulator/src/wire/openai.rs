@@ -9,6 +9,7 @@ use super::{Judge, Refusal, other_fields, text_of};
 use crate::accounting::openai::{Block, End, Mode, Prompt};
 use crate::accounting::{Caching, Content, OpenAiModel};
 use crate::dialogue::{Choice, OfferedTool};
+use crate::facts;
 use crate::tokens;
 
 /// The longest `prompt_cache_key`.
@@ -40,6 +41,11 @@ pub(super) fn top(body: &Value) -> Result<(&Map<String, Value>, &str), Refusal> 
         Some(model) if !model.is_empty() => Ok((request, model)),
         _ => Err(Refusal::invalid("you must provide a model parameter").param("model")),
     }
+}
+
+/// Returns whether a model reasons: by its facts, or by its family if it is not known.
+pub(super) fn reasons(model: &str, rules: &OpenAiModel) -> bool {
+    facts::openai(model).map_or(rules.reasons, |facts| facts.reasons)
 }
 
 pub(super) fn missing(param: impl Into<String>) -> Refusal {

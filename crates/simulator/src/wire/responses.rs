@@ -18,7 +18,7 @@ pub(crate) use items::Items;
 pub(crate) use write::response;
 pub(super) use write::write;
 
-/// What the id of an answer begins with.
+/// The beginning of the id of a response.
 pub(crate) const ID_PREFIX: &str = "resp_";
 
 /// What the answer repeats of the request.
@@ -103,7 +103,7 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
         limit,
         stops: Vec::new(),
         is_streamed: request.get("stream") == Some(&Value::Bool(true)),
-        thinking: if rules.reasons {
+        thinking: if openai::reasons(model, rules) {
             Thinking::Always
         } else {
             Thinking::IfScripted

@@ -207,3 +207,24 @@ async fn openai_names_the_first_difference() {
     let again = ask(&running, RESPONSES, &with(short, options)).await;
     assert_eq!(again[find], json!({"type": "unavailable"}));
 }
+
+#[tokio::test]
+async fn an_effort_that_is_the_default_of_its_model_is_no_difference() {
+    let running = start(Script::built_in()).await;
+    for (model, default, other) in [
+        ("claude-opus-5-5", "medium", "high"),
+        ("claude-opus-4-8", "high", "medium"),
+    ] {
+        let of_model = |request: Value| with(request, json!({"model": model}));
+        let first = ask(&running, MESSAGES, &of_model(message(Value::Null))).await;
+        let again = of_model(message(first["id"].clone()));
+        let effort = |effort: &str| json!({"output_config": {"effort": effort}});
+        let same = diagnosis(&running, with(again.clone(), effort(default))).await;
+        assert_eq!(same, Value::Null, "{model}");
+        let changed = diagnosis(&running, with(again, effort(other))).await;
+        assert_eq!(
+            changed["cache_miss_reason"]["type"], "unavailable",
+            "{model}"
+        );
+    }
+}

@@ -11,6 +11,7 @@ use super::markers::Place;
 use super::message::{Message, Role};
 use crate::accounting::anthropic::{Block, Level, Prompt, Run, Ttl};
 use crate::accounting::{AnthropicModel, Content};
+use crate::facts;
 use crate::tokens;
 
 pub(super) fn of(
@@ -67,7 +68,9 @@ fn thinking(request: &Map<String, Value>) -> String {
     let effort = request
         .get("output_config")
         .and_then(|config| config.get("effort"));
-    let effort = effort.filter(|effort| !effort.is_null() && **effort != json!("high"));
+    let default = facts::anthropic(text_of(request, "model"));
+    let default = default.map_or_else(|| "high".to_owned(), |facts| facts.default_effort);
+    let effort = effort.filter(|effort| !effort.is_null() && **effort != json!(default));
     format!(
         "{}|{}",
         thinking.map(Value::to_string).unwrap_or_default(),

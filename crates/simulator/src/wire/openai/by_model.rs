@@ -137,7 +137,7 @@ fn chat_effort(facts: &OpenAiFacts, effort: Option<&str>) -> Result<(), Refusal>
     }
 }
 
-/// While a model reasons, it is not sampled in other ways.
+/// Refuses sampling parameters, which a model does not take while it reasons.
 fn chat_sampling(request: &Map<String, Value>, facts: &OpenAiFacts) -> Result<(), Refusal> {
     for key in ["temperature", "top_p"] {
         let Some(value) = set(request, key).filter(|value| value.as_f64() != Some(1.0)) else {
