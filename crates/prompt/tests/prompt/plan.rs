@@ -3,6 +3,7 @@
 mod accounting;
 mod keep;
 mod long_turns;
+mod tables;
 
 use cachalot_model::wire::{MarkerTime, Rendered, Wire, anthropic::Messages};
 use cachalot_model::{Block, Format, Limits, Marking, Message, Role};
