@@ -4,7 +4,7 @@
 //! `cargo +nightly fuzz run foreign_request`
 #![no_main]
 
-use cachalot_prompt::foreign::{Error, read};
+use cachalot_prefix::request::{Error, read};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 

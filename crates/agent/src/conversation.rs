@@ -20,9 +20,10 @@ use cachalot_model::wire::Rendered;
 use cachalot_model::{
     Block, Format, Message, Model, OutputFormat, Parameters, Role, ToolDefinition, Usage,
 };
-use cachalot_prompt::diagnosis::{self, Diagnosis};
+use cachalot_prefix::diagnosis::{self, Diagnosis};
+use cachalot_prefix::{PrefixMonitor, SentRequest};
 use cachalot_prompt::{
-    Asked, Head, Level, Namespace, Note, Occasion, Plan, Prompt, Session, Target, Watch, contiguous,
+    Head, Level, Namespace, Note, Occasion, Plan, Prompt, Session, Target, contiguous,
 };
 use serde_json::{Map, Value};
 
@@ -99,7 +100,7 @@ pub(crate) struct Conversation {
     /// Where its requests are marked.
     plans: Plans,
     /// What becomes of its prefix.
-    watch: Watch,
+    watch: PrefixMonitor,
     /// By which rules that is judged.
     rules: diagnosis::Rules,
 }
@@ -158,7 +159,7 @@ impl Conversation {
         changes::check_tools(&session, &frozen, model.wire().format())?;
         let watch = match head.format == model.wire().format() {
             true => sent_before(&session, &Plans::new(&model, Occasion::default())),
-            false => Watch::default(),
+            false => PrefixMonitor::default(),
         };
         let target = Target {
             provider: model.provider(),
@@ -194,7 +195,7 @@ impl Conversation {
             held: None,
             transcript: Transcript::default(),
             plans: Plans::new(&model, occasion),
-            watch: Watch::default(),
+            watch: PrefixMonitor::default(),
             rules: diagnosis::Rules::for_model(&model),
             session,
             model,
@@ -343,7 +344,7 @@ impl Conversation {
         self.calls.clear();
         self.results = Arc::default();
         self.plans.go_on_from(None);
-        self.watch = Watch::default();
+        self.watch = PrefixMonitor::default();
         Ok(())
     }
 
@@ -366,7 +367,7 @@ impl Conversation {
         let plan = self.plans.next(&prompt);
         let tail = wire.tail(&parameters, true);
         let body = contiguous(&prompt, wire, &plan, &tail);
-        self.watch.ask(Asked {
+        self.watch.ask(SentRequest {
             prompt,
             namespace,
             plan,
@@ -466,15 +467,15 @@ fn head(
 }
 
 /// Over what was sent in another process: what stands before the last answer.
-fn sent_before(session: &Session, plans: &Plans) -> Watch {
+fn sent_before(session: &Session, plans: &Plans) -> PrefixMonitor {
     let messages = session.prompt.messages();
     let is_answer = |message: &Arc<Message>| message.role == Role::Assistant;
     let answer = messages.iter().rposition(is_answer);
     let (Some(last), Some(namespace)) = (answer, session.namespace.clone()) else {
-        return Watch::default();
+        return PrefixMonitor::default();
     };
     let prompt = session.prompt.without_last(messages.len() - last);
-    Watch::resumed(Asked {
+    PrefixMonitor::resumed(SentRequest {
         plan: plans.first(&prompt),
         prompt,
         namespace,

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use cachalot_core::{Cost, Digest, Millis};
 use cachalot_hooks::input::PermissionMode;
 use cachalot_model::Usage;
-use cachalot_prompt::diagnosis::Diagnosis;
+use cachalot_prefix::diagnosis::Diagnosis;
 use cachalot_tools::{Answer, Call};
 
 use crate::definition::Notify;

@@ -2,7 +2,7 @@
 
 use cachalot_core::Spend;
 use cachalot_model::Usage;
-use cachalot_prompt::diagnosis::Diagnosis;
+use cachalot_prefix::diagnosis::Diagnosis;
 
 use crate::Provenance;
 

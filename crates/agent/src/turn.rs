@@ -18,7 +18,7 @@ use cachalot_core::Spend;
 use cachalot_hooks::input::{Prompt, TurnCall};
 use cachalot_model::budget::Reservation;
 use cachalot_model::{Reply, StopReason};
-use cachalot_prompt::diagnosis::Diagnosis;
+use cachalot_prefix::diagnosis::Diagnosis;
 
 use crate::conversation::Progress;
 use crate::definition::AgentDefinition;

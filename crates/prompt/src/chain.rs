@@ -161,7 +161,8 @@ impl Prompt {
     }
 
     /// This prompt and one more piece. A place for markers that is not within the piece is none.
-    pub(crate) fn with(
+    #[must_use]
+    pub fn with(
         &self,
         level: Level,
         bytes: &[u8],

@@ -12,13 +12,10 @@
 
 mod body;
 mod chain;
-pub mod diagnosis;
+pub mod continuation;
 mod error;
-pub mod foreign;
 mod head;
 mod hex_digest;
-mod law;
-pub mod log;
 pub mod namespace;
 mod pins;
 mod plan;
@@ -29,14 +26,13 @@ mod sessions;
 mod store;
 mod tail;
 mod tree;
-mod watch;
 
 pub use body::{contiguous, prefix, segments};
 pub use chain::{Level, Node, NodeId, Prompt};
+pub use continuation::{Break, Cause, Sent, extends};
 pub use error::{Error, ErrorKind};
 pub use head::{Head, Origin, Totals};
-pub use law::{Break, Cause, Sent, extends};
-pub use namespace::Namespace;
+pub use namespace::{Field, Namespace};
 pub use plan::{
     Keep, MOST_MARKS, Mark, Note, Occasion, Part, Plan, Planned, PrefixSettings, Rules, plan,
 };
@@ -46,4 +42,3 @@ pub use sessions::{Listing, Overview, Sessions, Summary};
 pub use store::{PIECES, SESSIONS};
 pub use tail::Tail;
 pub use tree::{End, Forest, Run, Sharing, Tree};
-pub use watch::{Asked, Watch};

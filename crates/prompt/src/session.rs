@@ -11,9 +11,9 @@ use futures_util::future::{join, try_join};
 use serde_json::{Map, Value};
 
 use crate::chain::{Node, Prompt};
+use crate::continuation::{Break, Cause, divergence};
 use crate::error::{Error, ErrorKind};
 use crate::head::{Head, Totals};
-use crate::law::{Break, Cause, divergence};
 use crate::namespace::Namespace;
 use crate::pins::Numbers;
 use crate::record::{Fresh, Saved};

@@ -80,7 +80,7 @@ impl Forest {
 
     /// Adds a prompt of another client, in which every message is one piece. What the user says in it
     /// is told by `said`.
-    pub(crate) fn insert_foreign(
+    pub fn insert_request(
         &mut self,
         name: &str,
         prompt: &Prompt,
@@ -141,7 +141,8 @@ impl Forest {
     }
 
     /// How many different pieces it has.
-    pub(crate) fn pieces(&self) -> usize {
+    #[must_use]
+    pub fn pieces(&self) -> usize {
         self.pieces.len()
     }
 

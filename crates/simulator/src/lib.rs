@@ -32,7 +32,6 @@
 //! ```
 
 mod accountant;
-pub mod accounting;
 mod answer;
 mod delivery;
 mod diagnosis;
@@ -41,15 +40,16 @@ pub mod facts;
 pub mod fault;
 mod house;
 mod ids;
-mod pattern;
 mod received;
 mod reply;
 mod scenario;
 mod schema;
 mod script;
 mod server;
-pub mod tokens;
 mod wire;
+
+pub use cachalot_accounting as accounting;
+pub use cachalot_accounting::tokens;
 
 pub use accountant::{Accountant, Accounted, Refused, check_request};
 pub use received::Received;

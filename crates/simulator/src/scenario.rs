@@ -7,8 +7,8 @@ mod translator;
 
 use serde_json::Value;
 
+use crate::accounting::Pattern;
 use crate::dialogue::{Choice, Dialogue, OfferedTool};
-use crate::pattern::Pattern;
 use crate::reply::ScriptedReply;
 use crate::schema;
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use cachalot_core::{Digest, Problem};
 use regex::Regex;
 
+use crate::accounting::Pattern;
 use crate::dialogue::Dialogue;
-use crate::pattern::Pattern;
 use crate::reply::{Fault, FaultKind, ScriptedReply};
 use crate::scenario;
 use template::{Template, Values};

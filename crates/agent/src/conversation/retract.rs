@@ -1,7 +1,7 @@
 //! Taking back the end of a conversation.
 
 use cachalot_model::{Block, Message, Role};
-use cachalot_prompt::Watch;
+use cachalot_prefix::PrefixMonitor;
 
 use super::{Conversation, unsent};
 use crate::Error;
@@ -46,7 +46,7 @@ impl Conversation {
         }
         self.forget_and_note();
         self.plans.go_on_from(None);
-        self.watch = Watch::default();
+        self.watch = PrefixMonitor::default();
         Ok(Some(retracted))
     }
 }

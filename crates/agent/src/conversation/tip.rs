@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use cachalot_model::wire::Rendered;
 use cachalot_model::{Message, Model, Parameters};
-use cachalot_prompt::{Head, Level, Namespace, Node, Prompt, Tail, Watch};
+use cachalot_prefix::PrefixMonitor;
+use cachalot_prompt::{Head, Level, Namespace, Node, Prompt, Tail};
 
 use super::{Conversation, Frozen, Shown, changes, head, model, parameters};
 use crate::definition::AgentDefinition;
@@ -23,7 +24,7 @@ pub(crate) struct Tip {
     /// Where the last request ended.
     end: Option<u32>,
     /// What became of the requests so far.
-    watch: Watch,
+    watch: PrefixMonitor,
 }
 
 impl Tip {

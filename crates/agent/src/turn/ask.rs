@@ -7,7 +7,7 @@ use cachalot_core::{Cost, Millis, Spend};
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::Answer;
 use cachalot_model::{Delta, Reply, StopReason, Usage};
-use cachalot_prompt::diagnosis::Diagnosis;
+use cachalot_prefix::diagnosis::Diagnosis;
 
 use super::Turn;
 use crate::event::{Event, Request};
@@ -122,7 +122,7 @@ impl Turn<'_> {
             return;
         };
         let message = &broken.to_string();
-        if self.agent.prefix.is_dear(&broken) {
+        if broken.is_worth_warning(self.agent.prefix.warn_above) {
             self.warn(message).await;
         } else {
             let agent = &self.agent.name;

@@ -7,7 +7,7 @@ use cachalot_core::Millis;
 use cachalot_model::marking::Style;
 use cachalot_model::wire::Rendered;
 use cachalot_model::{Block, Format, Marking, Message, Role, ToolResult};
-use cachalot_prompt::log::Logged;
+use cachalot_prefix::log::Logged;
 use cachalot_prompt::{Level, Node, Prompt, Session};
 use serde_json::{Map, Value, json};
 

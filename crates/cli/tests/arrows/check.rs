@@ -18,12 +18,14 @@ const fn room(folder: &'static str, may_use: &'static [&'static str]) -> Room {
 pub(super) const TABLE: &[Room] = &[
     room("core", &[]),
     room("storage", &["core"]),
+    room("accounting", &["core"]),
     room("memory", &["core"]),
     room("backends", &["core", "storage", "memory"]),
     room("cache", &["core", "storage", "memory"]),
     room("model", &["core", "storage"]),
-    room("simulator", &["core", "model"]),
+    room("simulator", &["core", "accounting"]),
     room("prompt", &["core", "memory", "model"]),
+    room("prefix", &["core", "model", "accounting", "prompt"]),
     room(
         "operation",
         &["core", "storage", "memory", "cache", "model"],
@@ -35,7 +37,15 @@ pub(super) const TABLE: &[Room] = &[
     room("hooks", &["core", "storage", "cache", "model", "operation"]),
     room(
         "agent",
-        &["core", "model", "prompt", "operation", "tools", "hooks"],
+        &[
+            "core",
+            "model",
+            "prompt",
+            "prefix",
+            "operation",
+            "tools",
+            "hooks",
+        ],
     ),
     room(
         "workflow",
@@ -50,12 +60,14 @@ pub(super) const TABLE: &[Room] = &[
         &[
             "core",
             "storage",
+            "accounting",
             "memory",
             "backends",
             "cache",
             "model",
             "simulator",
             "prompt",
+            "prefix",
             "operation",
             "tools",
             "hooks",

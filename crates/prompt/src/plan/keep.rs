@@ -4,8 +4,6 @@ use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, Section};
 
-use crate::diagnosis::{Diagnosis, Reason};
-
 /// How long marked prefixes are to be kept. An hour costs more to write than five minutes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Keep {
@@ -48,9 +46,6 @@ impl Keep {
 /// From so much on, in US dollars, a broken prefix is worth a warning, unless the file says otherwise.
 const WARN_ABOVE: f64 = 0.01;
 
-/// From so many tokens on, where there is no price.
-const MANY_TOKENS: u64 = 20_000;
-
 /// What an agent's file says of its prefix: `prefix: {ttl: 5m|1h|auto, warn_above: DOLLARS}`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PrefixSettings {
@@ -89,18 +84,5 @@ impl PrefixSettings {
         }
         section.finish(problems);
         Self { keep, warn_above }
-    }
-
-    /// Whether this cost enough to warn of it. Where there is no price, tokens decide. Nobody is warned
-    /// of what nobody can change: that the provider has forgotten something.
-    #[must_use]
-    pub fn is_dear(&self, broken: &Diagnosis) -> bool {
-        if broken.reason == Reason::EvictedOrUnknown {
-            return false;
-        }
-        match broken.lost_cost.filter(|cost| cost.unpriced == 0) {
-            Some(cost) => cost.dollars() > self.warn_above,
-            None => broken.lost_tokens >= MANY_TOKENS,
-        }
     }
 }

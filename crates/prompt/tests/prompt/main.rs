@@ -3,17 +3,13 @@
 
 mod bodies;
 mod chain;
+mod continuation;
 mod conversation;
 mod damage;
-mod diagnosis;
 mod documentation;
 mod double;
 mod failures;
-mod foreign;
 mod interleavings;
-mod law;
-mod log;
-mod log_faults;
 mod model;
 mod plan;
 mod processes;
@@ -23,7 +19,6 @@ mod sessions;
 mod small;
 mod tail;
 mod tree;
-mod watch;
 
 use std::path::Path;
 use std::sync::Arc;

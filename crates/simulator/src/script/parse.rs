@@ -9,7 +9,7 @@ use regex::Regex;
 
 use super::template::{ALWAYS, Template, Tree};
 use super::{Pace, Plot, Rule, Script, Step};
-use crate::pattern::Pattern;
+use crate::accounting::Pattern;
 use crate::reply::{Fault, FaultKind, ScriptedReply, ScriptedStop, ScriptedUsage};
 
 pub(super) fn script(file_name: &str, text: &str) -> Result<Script, Vec<Problem>> {

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
 mod accountant;
-mod anthropic_cache;
 mod built_in;
 mod by_model;
 mod chat;
@@ -12,8 +11,6 @@ mod gateway;
 mod lifecycle;
 mod messages;
 mod official;
-mod openai_cache;
-mod properties;
 mod proxy;
 mod refused;
 mod responses;

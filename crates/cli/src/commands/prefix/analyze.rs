@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use cachalot_core::{Cost, Seals};
 use cachalot_model::Catalog;
+use cachalot_prefix::log::{Analysis, Analyzer, Breaks, Broken, Logged};
 use cachalot_prompt::Listing;
-use cachalot_prompt::log::{Analysis, Analyzer, Breaks, Broken, Logged};
 use serde_json::{Value, json};
 
 use crate::arguments::{PrefixAnalyze, Where};

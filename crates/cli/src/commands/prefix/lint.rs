@@ -7,8 +7,9 @@ use cachalot_core::secret::{find_credentials, mask_credentials};
 use cachalot_core::tree::Node;
 use cachalot_core::{Place, Problem};
 use cachalot_model::Catalog;
-use cachalot_prompt::diagnosis::{self, Finding, LikelyCause, Rules, Suspect, lint_text};
-use cachalot_prompt::{Level, foreign};
+use cachalot_prefix::diagnosis::{self, Finding, LikelyCause, Rules, Suspect, lint_text};
+use cachalot_prefix::request;
+use cachalot_prompt::Level;
 use serde_json::{Value, json};
 
 use crate::agent_file::{AgentFile, in_order, unreadable};
@@ -101,7 +102,7 @@ struct Checked {
 
 /// Checks the body of a request.
 fn request(source: &AgentFile, catalog: &Catalog) -> Result<Checked> {
-    let request = foreign::read(source.text.as_bytes()).map_err(|error| {
+    let request = request::read(source.text.as_bytes()).map_err(|error| {
         Trouble::usage(Problem::new(
             "not-a-request",
             format!("{}: {error}", source.name),

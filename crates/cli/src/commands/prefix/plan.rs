@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_model::Catalog;
-use cachalot_prompt::log::{LogReader, Reason};
+use cachalot_prefix::log::{LogReader, Reason};
 use serde_json::{Value, json};
 
 use crate::arguments::PrefixPlan;

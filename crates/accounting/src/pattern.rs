@@ -1,0 +1,70 @@
+//! Patterns for model names.
+
+/// A pattern for model names: `*` stands for any text, everything else for itself, case aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern(String);
+
+impl Pattern {
+    /// The pattern that is written as `text`.
+    pub fn new(text: &str) -> Self {
+        Self(text.to_lowercase())
+    }
+
+    /// Whether `name` as a whole, or what follows its last `/`, fits the pattern.
+    pub fn matches(&self, name: &str) -> bool {
+        let name = name.to_lowercase();
+        let last = name.rsplit('/').next().unwrap_or(&name);
+        fits(&self.0, &name) || fits(&self.0, last)
+    }
+
+    /// The one name that it fits, if it is one.
+    pub fn as_name(&self) -> Option<&str> {
+        (!self.0.contains('*')).then_some(self.0.as_str())
+    }
+}
+
+fn fits(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else {
+        return false;
+    };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pattern;
+
+    #[test]
+    fn a_star_stands_for_any_text_and_a_provider_in_front_does_not_matter() {
+        let fits = |pattern: &str, name: &str| Pattern::new(pattern).matches(name);
+        assert!(fits("gpt-5*", "gpt-5.6-mini"));
+        assert!(fits("gpt-5*", "openai/GPT-5"));
+        assert!(!fits("gpt-5*", "gpt-4o"));
+        assert!(!fits("gpt-5*", "my-gpt-5"));
+        assert!(fits("*", ""));
+        assert!(fits(
+            "*claude-opus-4-5*",
+            "anthropic.claude-opus-4-5-20251101-v1:0"
+        ));
+        assert!(fits("a*b*c", "a-b-b-c"));
+        assert!(!fits("a*b*c", "a-c-b"));
+        assert!(!fits("a*ba", "a"));
+        assert!(fits("exact", "exact"));
+        assert!(!fits("exact", "exactly"));
+    }
+}

@@ -1,0 +1,337 @@
+//! The published numbers, from a data file.
+
+use cachalot_core::tree::{self, Node, Section};
+use cachalot_core::{Millis, Problem};
+
+use crate::pattern::Pattern;
+
+const PUBLISHED: &str = include_str!("../data/cache_rules.yaml");
+
+/// What the providers publish about their prompt caches.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// Anthropic's.
+    pub anthropic: AnthropicRules,
+    /// OpenAI's.
+    pub openai: OpenAiRules,
+}
+
+/// Anthropic's rules.
+#[derive(Debug, Clone)]
+pub struct AnthropicRules {
+    /// How many positions a look-back visits, the breakpoint included.
+    pub lookback: u64,
+    /// Whether consecutive `tool_use` blocks, and consecutive `tool_result` blocks, are one position.
+    pub runs_count_once: bool,
+    models: Vec<(Vec<Pattern>, AnthropicModel)>,
+    otherwise: AnthropicModel,
+}
+
+/// What differs between Anthropic's models.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnthropicModel {
+    /// The shortest cacheable prefix, in tokens.
+    pub minimum: u64,
+    /// Whether earlier thinking stays in the prompt after a user message that is no tool result.
+    pub keeps_thinking: bool,
+    /// Whether `role: system` is allowed inside `messages`.
+    pub system_messages: bool,
+    /// Whether thinking and effort are rendered ahead of the tools.
+    pub settings_first: bool,
+}
+
+/// OpenAI's rules.
+#[derive(Debug, Clone, Default)]
+pub struct OpenAiRules {
+    lifetimes: Vec<(String, Lifetime)>,
+    models: Vec<(Vec<Pattern>, OpenAiModel)>,
+    otherwise: OpenAiModel,
+}
+
+/// How long an entry lives, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Since it was last used.
+    pub idle: Millis,
+    /// Since it was written.
+    pub most: Millis,
+}
+
+/// How OpenAI's prefixes match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caching {
+    /// At every so many tokens.
+    Automatic {
+        /// In tokens.
+        interval: u64,
+    },
+    /// At breakpoints only; writing is charged.
+    Exact,
+}
+
+/// What differs between OpenAI's models.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenAiModel {
+    /// How prefixes match.
+    pub caching: Caching,
+    /// The shortest cacheable prefix, in tokens.
+    pub minimum: u64,
+    /// The name of the lifetime that holds when a request does not say.
+    pub lifetime: String,
+    /// Whether it reasons: refuses `max_tokens`, answers Responses with a reasoning item.
+    pub reasons: bool,
+}
+
+impl Default for AnthropicRules {
+    fn default() -> Self {
+        Self {
+            lookback: 20,
+            runs_count_once: true,
+            models: Vec::new(),
+            otherwise: AnthropicModel::default(),
+        }
+    }
+}
+
+impl Default for AnthropicModel {
+    fn default() -> Self {
+        Self {
+            minimum: 1_024,
+            keeps_thinking: true,
+            system_messages: false,
+            settings_first: true,
+        }
+    }
+}
+
+impl Default for OpenAiModel {
+    fn default() -> Self {
+        Self {
+            caching: Caching::Automatic { interval: 128 },
+            minimum: 1_024,
+            lifetime: "in_memory".to_owned(),
+            reasons: false,
+        }
+    }
+}
+
+impl Rules {
+    /// What the providers publish: the data file of this crate.
+    #[must_use]
+    pub fn published() -> Self {
+        Self::parse("cache_rules.yaml", PUBLISHED).unwrap_or_default()
+    }
+
+    /// Reads rules in the form of `data/cache_rules.yaml`.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file.
+    pub fn parse(file_name: &str, text: &str) -> Result<Self, Vec<Problem>> {
+        let node = tree::parse(file_name, text)?;
+        let mut problems = Vec::new();
+        let mut rules = Self::default();
+        if let Some(mut file) = Section::of(&node, "the cache rules", &mut problems) {
+            if let Some(section) = file.section("anthropic", "`anthropic`", &mut problems) {
+                rules.anthropic = anthropic(section, &mut problems);
+            }
+            if let Some(section) = file.section("openai", "`openai`", &mut problems) {
+                rules.openai = openai(section, &mut problems);
+            }
+            file.finish(&mut problems);
+        }
+        if problems.is_empty() {
+            Ok(rules)
+        } else {
+            Err(problems)
+        }
+    }
+}
+
+impl AnthropicRules {
+    /// The rules for `model`.
+    #[must_use]
+    pub fn model(&self, model: &str) -> &AnthropicModel {
+        row(&self.models, model).unwrap_or(&self.otherwise)
+    }
+}
+
+impl OpenAiRules {
+    /// The rules for `model`.
+    #[must_use]
+    pub fn model(&self, model: &str) -> &OpenAiModel {
+        row(&self.models, model).unwrap_or(&self.otherwise)
+    }
+
+    /// The lifetime called `name`, as in `prompt_cache_retention`; five minutes if nobody knows it.
+    #[must_use]
+    pub fn lifetime(&self, name: &str) -> Lifetime {
+        let found = self.lifetimes.iter().find(|(known, _)| known == name);
+        found.map_or(
+            Lifetime {
+                idle: 300_000,
+                most: 3_600_000,
+            },
+            |(_, lifetime)| *lifetime,
+        )
+    }
+}
+
+fn row<'a, T>(rows: &'a [(Vec<Pattern>, T)], model: &str) -> Option<&'a T> {
+    rows.iter()
+        .find(|(names, _)| names.iter().any(|name| name.matches(model)))
+        .map(|(_, row)| row)
+}
+
+fn anthropic(mut section: Section<'_>, problems: &mut Vec<Problem>) -> AnthropicRules {
+    let mut rules = AnthropicRules::default();
+    if let Some(lookback) = section.integer("lookback", 1..=1_000, problems) {
+        rules.lookback = lookback;
+    }
+    if let Some(once) = section.boolean("runs_count_once", problems) {
+        rules.runs_count_once = once;
+    }
+    if let Some(row) = section.section("otherwise", "`otherwise`", problems) {
+        rules.otherwise = anthropic_model(row, problems).1;
+    }
+    for node in section.list("models", problems).unwrap_or_default() {
+        if let Some(row) = Section::of(node, "a row of `models`", problems) {
+            rules.models.push(anthropic_model(row, problems));
+        }
+    }
+    section.finish(problems);
+    rules
+}
+
+fn anthropic_model(
+    mut row: Section<'_>,
+    problems: &mut Vec<Problem>,
+) -> (Vec<Pattern>, AnthropicModel) {
+    let names = names(&mut row, problems);
+    let default = AnthropicModel::default();
+    let model = AnthropicModel {
+        minimum: minimum(&mut row, problems),
+        keeps_thinking: row.boolean("keeps_thinking", problems).unwrap_or(false),
+        system_messages: row.boolean("system_messages", problems).unwrap_or(false),
+        settings_first: row
+            .boolean("settings_first", problems)
+            .unwrap_or(default.settings_first),
+    };
+    row.finish(problems);
+    (names, model)
+}
+
+fn openai(mut section: Section<'_>, problems: &mut Vec<Problem>) -> OpenAiRules {
+    let mut rules = OpenAiRules::default();
+    for node in section.list("lifetimes", problems).unwrap_or_default() {
+        rules.lifetimes.extend(lifetime(node, problems));
+    }
+    if let Some(row) = section.section("otherwise", "`otherwise`", problems) {
+        rules.otherwise = openai_model(row, problems).1;
+    }
+    for node in section.list("models", problems).unwrap_or_default() {
+        if let Some(row) = Section::of(node, "a row of `models`", problems) {
+            rules.models.push(openai_model(row, problems));
+        }
+    }
+    section.finish(problems);
+    rules
+}
+
+fn openai_model(mut row: Section<'_>, problems: &mut Vec<Problem>) -> (Vec<Pattern>, OpenAiModel) {
+    let names = names(&mut row, problems);
+    let interval = row.integer("interval", 1..=1_000_000, problems);
+    let place = row.place().clone();
+    let caching = match row.required_text("caching", problems) {
+        Some("exact") => Caching::Exact,
+        Some("automatic") | None => Caching::Automatic {
+            interval: interval.unwrap_or(128),
+        },
+        Some(other) => {
+            let message = format!("`caching` is `automatic` or `exact`, not `{other}`");
+            problems.push(Problem::new("unknown-caching", message).at(&place));
+            Caching::Exact
+        }
+    };
+    let model = OpenAiModel {
+        caching,
+        minimum: minimum(&mut row, problems),
+        lifetime: row
+            .required_text("lifetime", problems)
+            .unwrap_or_default()
+            .to_owned(),
+        reasons: row.boolean("reasons", problems).unwrap_or(false),
+    };
+    row.finish(problems);
+    (names, model)
+}
+
+fn lifetime(node: &Node, problems: &mut Vec<Problem>) -> Option<(String, Lifetime)> {
+    let mut row = Section::of(node, "a lifetime", problems)?;
+    let name = row.required_text("name", problems)?.to_owned();
+    let mut seconds = |key| {
+        row.integer(key, 1..=31_536_000, problems)
+            .map(|seconds| Millis::try_from(seconds * 1_000).unwrap_or(Millis::MAX))
+    };
+    let idle = seconds("idle");
+    let most = seconds("most");
+    row.finish(problems);
+    let lifetime = Lifetime {
+        idle: idle?,
+        most: most.unwrap_or(Millis::MAX),
+    };
+    Some((name, lifetime))
+}
+
+fn names(row: &mut Section<'_>, problems: &mut Vec<Problem>) -> Vec<Pattern> {
+    let names = row.texts("names", problems).unwrap_or_default();
+    names.into_iter().map(Pattern::new).collect()
+}
+
+fn minimum(row: &mut Section<'_>, problems: &mut Vec<Problem>) -> u64 {
+    row.integer("minimum", 0..=1_000_000, problems)
+        .unwrap_or(1_024)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_data_file_is_read_and_the_first_matching_row_holds() {
+        let rules = Rules::parse("cache_rules.yaml", PUBLISHED).unwrap();
+        let minimum = |model: &str| rules.anthropic.model(model).minimum;
+        assert_eq!(minimum("claude-opus-5"), 512);
+        assert_eq!(minimum("claude-fable-5-1"), 512);
+        assert_eq!(minimum("claude-mythos-preview"), 2_048);
+        assert_eq!(minimum("claude-opus-4-8"), 1_024);
+        assert_eq!(minimum("claude-opus-4-7"), 2_048);
+        assert_eq!(minimum("claude-opus-4-5-20251101"), 4_096);
+        assert_eq!(minimum("claude-haiku-4-5-20251001"), 4_096);
+        assert_eq!(minimum("claude-3-5-haiku-20241022"), 2_048);
+        assert_eq!(minimum("claude-opus-4-20250514"), 1_024);
+        assert_eq!(minimum("claude-sonnet-4-5-20250929"), 1_024);
+        assert!(rules.anthropic.model("claude-sonnet-4-6").keeps_thinking);
+        assert!(!rules.anthropic.model("claude-sonnet-4-5").keeps_thinking);
+        assert!(rules.anthropic.model("claude-opus-4-8").system_messages);
+        assert!(!rules.anthropic.model("claude-sonnet-5").system_messages);
+
+        let openai = |model: &str| rules.openai.model(model).clone();
+        assert_eq!(openai("gpt-5.6-mini").caching, Caching::Exact);
+        assert_eq!(openai("gpt-6-astra").caching, Caching::Exact);
+        assert_eq!(
+            openai("gpt-5.5").caching,
+            Caching::Automatic { interval: 2_048 }
+        );
+        assert_eq!(openai("gpt-5.5").lifetime, "24h");
+        assert_eq!(
+            openai("gpt-5-mini").caching,
+            Caching::Automatic { interval: 128 }
+        );
+        assert!(openai("o3").reasons && openai("gpt-5").reasons);
+        assert!(!openai("gpt-5-chat-latest").reasons && !openai("gpt-4o").reasons);
+        assert_eq!(rules.openai.lifetime("30m").idle, 1_800_000);
+        assert_eq!(rules.openai.lifetime("in_memory").most, 3_600_000);
+    }
+}

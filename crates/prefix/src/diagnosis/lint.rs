@@ -1,0 +1,180 @@
+//! What will break a prefix, told before it is sent.
+
+use std::ops::Range;
+
+use cachalot_core::secret::find_credentials;
+use cachalot_model::wire::MarkerTime;
+use serde::Serialize;
+
+use super::detect::{has_long_key, text};
+use super::volatile::{Volatile, find};
+use super::{LikelyCause, Rules};
+use crate::request::{MarkerPlace, Request};
+use cachalot_prompt::Level;
+use cachalot_prompt::MOST_MARKS;
+
+/// Something that will keep a prefix from being read, or a request from being taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it would be called in a diagnosis.
+    pub cause: LikelyCause,
+    /// `tools`, `system`, `messages` or `parameters`.
+    pub level: &'static str,
+    /// Which piece of its level, from 0.
+    pub index: usize,
+    /// The word that is likely to change, if it is one. Credentials are not shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub word: Option<String>,
+    /// Where that stands, in bytes of the piece.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<usize>,
+    /// Whether it is a fault, or only good to know.
+    pub is_fault: bool,
+}
+
+/// Something in a text that may differ the next time, or should not be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Suspect<'a> {
+    /// What it would be called in a diagnosis.
+    pub cause: LikelyCause,
+    /// Where it stands, in bytes.
+    pub offset: usize,
+    /// What stands there; `None` of a credential, which is not shown.
+    pub word: Option<&'a str>,
+    /// Whether it is a fault. If not, nothing says that it will be another one the next time.
+    pub is_fault: bool,
+}
+
+/// What in a text is likely to differ the next time, and credentials: the first of each kind, a fault
+/// rather than what is none.
+#[must_use]
+pub fn lint_text(text: &str) -> Vec<Suspect<'_>> {
+    let made_up = |range: &Range<usize>| text[range.clone()].bytes().any(|b| b.is_ascii_digit());
+    let credentials: Vec<Range<usize>> =
+        find_credentials(text).into_iter().filter(made_up).collect();
+    let first = credentials.first().map(|range| Suspect {
+        cause: LikelyCause::Credential,
+        offset: range.start,
+        word: None,
+        is_fault: true,
+    });
+    let mut found: Vec<Suspect<'_>> = first.into_iter().collect();
+    for word in find(text) {
+        let range = word.range;
+        let hidden = |secret: &Range<usize>| range.start < secret.end && secret.start < range.end;
+        if credentials.iter().any(hidden) {
+            continue;
+        }
+        let suspect = Suspect {
+            cause: match word.kind {
+                Volatile::Time => LikelyCause::Timestamp,
+                Volatile::Date => LikelyCause::Date,
+                Volatile::Identifier => LikelyCause::Identifier,
+            },
+            offset: range.start,
+            word: Some(&text[range]),
+            is_fault: word.is_current,
+        };
+        match found.iter_mut().find(|other| other.cause == suspect.cause) {
+            Some(other) if suspect.is_fault && !other.is_fault => *other = suspect,
+            Some(_) => {}
+            None => found.push(suspect),
+        }
+    }
+    found.sort_by_key(|suspect| suspect.offset);
+    found
+}
+
+/// Checks one request: its markers, its length, and the words in its tools and system text that are
+/// likely to differ the next time. In the order of the pieces; what is about the whole stands last.
+#[must_use]
+pub fn lint(request: &Request, rules: &Rules) -> Vec<Finding> {
+    let mut findings = words(request);
+    findings.extend(markers(request));
+    let whole = |cause, level| Finding {
+        cause,
+        level,
+        index: 0,
+        word: None,
+        offset: None,
+        is_fault: cause != LikelyCause::BelowMinimum,
+    };
+    if has_long_key(&request.tail) {
+        findings.push(whole(LikelyCause::CacheKeyTooLong, "parameters"));
+    }
+    let tokens = request.prompt.bytes() / 4;
+    let short = rules.minimum.is_some_and(|minimum| tokens < minimum);
+    if short {
+        findings.push(whole(LikelyCause::BelowMinimum, "messages"));
+    } else if rules.lookback.is_some() && request.markers.is_empty() {
+        findings.push(whole(LikelyCause::NoMarkers, "messages"));
+    }
+    findings
+}
+
+fn words(request: &Request) -> Vec<Finding> {
+    let nodes = request.prompt.nodes();
+    let frozen = nodes.iter().filter(|node| node.level != Level::Message);
+    let found = frozen.flat_map(|node| {
+        let (level, index) = place(request, node.depth);
+        lint_text(text(node))
+            .into_iter()
+            .map(move |suspect| Finding {
+                cause: suspect.cause,
+                level,
+                index,
+                word: suspect.word.map(str::to_owned),
+                offset: Some(suspect.offset),
+                is_fault: suspect.is_fault,
+            })
+    });
+    found.collect()
+}
+
+/// The level of a piece, and which of its level it is.
+fn place(request: &Request, depth: u32) -> (&'static str, usize) {
+    let nodes = request.prompt.nodes();
+    let level = nodes
+        .get(depth as usize)
+        .map_or(Level::Message, |node| node.level);
+    let before = nodes.iter().take(depth as usize);
+    let index = before.filter(|node| node.level == level).count();
+    let level = match level {
+        Level::Tool => "tools",
+        Level::System => "system",
+        Level::Message => "messages",
+    };
+    (level, index)
+}
+
+fn markers(request: &Request) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut find = |cause, depth| {
+        let (level, index) = place(request, depth);
+        findings.push(Finding {
+            cause,
+            level,
+            index,
+            word: None,
+            offset: None,
+            is_fault: true,
+        });
+    };
+    if let Some(marker) = request.markers.get(MOST_MARKS) {
+        find(LikelyCause::TooManyMarkers, marker.node);
+    }
+    let mut short = false;
+    for marker in &request.markers {
+        if matches!(
+            marker.place,
+            MarkerPlace::EmptyText | MarkerPlace::Reasoning
+        ) {
+            find(LikelyCause::MarkerOnEmptyText, marker.node);
+        }
+        if short && marker.time == MarkerTime::OneHour {
+            find(LikelyCause::ShortBeforeLong, marker.node);
+        }
+        short |= marker.time == MarkerTime::FiveMinutes;
+    }
+    findings
+}

@@ -1,0 +1,302 @@
+//! What has probably caused a difference among the messages.
+
+use serde_json::Value;
+
+use super::LikelyCause;
+use super::detect::{Site, has_parts, is_reserialized, text, volatile};
+use cachalot_prompt::{Level, Node};
+
+/// A difference of messages, both read.
+struct Pair<'a> {
+    site: &'a Site<'a>,
+    before: Value,
+    after: Value,
+}
+
+/// Each knows one cause; the first that finds its own wins, so the most specific come first.
+const DETECTORS: [fn(&Pair<'_>) -> Option<LikelyCause>; 13] = [
+    reasoning,
+    images,
+    reserialized,
+    reminder,
+    context,
+    parts,
+    tool_result,
+    inserted,
+    window,
+    compaction,
+    merged,
+    goal_first,
+    prefill,
+];
+
+pub(super) fn cause(site: &Site<'_>) -> Option<LikelyCause> {
+    let pair = Pair {
+        before: site.value_before(),
+        after: site.value_after(),
+        site,
+    };
+    let found = DETECTORS.iter().find_map(|detector| detector(&pair));
+    found.or_else(|| volatile(site))
+}
+
+fn role(message: &Value) -> &str {
+    message
+        .get("role")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// The texts of a message, one after the other; of a string, itself.
+fn said(message: &Value) -> String {
+    let content = ["content", "output"]
+        .iter()
+        .find_map(|name| message.get(name));
+    match content.unwrap_or(message) {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => {
+            let texts = blocks.iter().map(|block| match block.get("text") {
+                Some(text) => text.as_str().unwrap_or_default().to_owned(),
+                None if block.get("content").is_some() => said(block),
+                None => String::new(),
+            });
+            texts.collect()
+        }
+        _ => String::new(),
+    }
+}
+
+/// What the user says in a piece; `None` if it is somebody else's.
+pub(crate) fn said_by_user(node: &Node) -> Option<String> {
+    let message: Value = serde_json::from_slice(&node.bytes).ok()?;
+    let users = message.is_string() || role(&message) == "user" && !is_tool_result(&message);
+    users.then(|| said(&message))
+}
+
+/// How many objects in a value are of one of these types.
+fn count(value: &Value, types: &[&str]) -> usize {
+    match value {
+        Value::Object(members) => {
+            let kind = members.get("type").and_then(Value::as_str);
+            let own = kind.is_some_and(|kind| types.contains(&kind));
+            usize::from(own)
+                + members
+                    .values()
+                    .map(|value| count(value, types))
+                    .sum::<usize>()
+        }
+        Value::Array(elements) => elements.iter().map(|value| count(value, types)).sum(),
+        _ => 0,
+    }
+}
+
+fn reasoning(pair: &Pair<'_>) -> Option<LikelyCause> {
+    let thoughts = |message: &Value| {
+        let fields = ["reasoning_content", "reasoning", "reasoning_details"];
+        let fields = fields.iter().filter(|name| message.get(**name).is_some());
+        count(message, &["thinking", "redacted_thinking", "reasoning"]) + fields.count()
+    };
+    let fewer = thoughts(&pair.after) < thoughts(&pair.before);
+    fewer.then_some(LikelyCause::ReasoningStripped)
+}
+
+const IMAGES: [&str; 3] = ["image", "image_url", "input_image"];
+
+fn images(pair: &Pair<'_>) -> Option<LikelyCause> {
+    let same_role = role(&pair.before) == role(&pair.after);
+    match (count(&pair.before, &IMAGES), count(&pair.after, &IMAGES)) {
+        (0, 0) => None,
+        (before, after) if before != after && same_role => Some(LikelyCause::ImagesChanged),
+        _ if without_images(&pair.before) == without_images(&pair.after) => {
+            Some(LikelyCause::ImageReencoded)
+        }
+        _ => None,
+    }
+}
+
+fn without_images(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let kind = members.get("type").and_then(Value::as_str);
+            match kind.is_some_and(|kind| IMAGES.contains(&kind)) {
+                true => Value::Null,
+                false => {
+                    let members = members.iter();
+                    members
+                        .map(|(name, value)| (name.clone(), without_images(value)))
+                        .collect()
+                }
+            }
+        }
+        Value::Array(elements) => elements.iter().map(without_images).collect(),
+        other => other.clone(),
+    }
+}
+
+fn reserialized(pair: &Pair<'_>) -> Option<LikelyCause> {
+    is_reserialized(&pair.before, &pair.after).then_some(LikelyCause::Reserialized)
+}
+
+fn parts(pair: &Pair<'_>) -> Option<LikelyCause> {
+    let other = has_parts(&pair.before) != has_parts(&pair.after);
+    (other && said(&pair.before) == said(&pair.after)).then_some(LikelyCause::StringOrParts)
+}
+
+/// How clients mark what they remind the model of.
+const REMINDERS: [&str; 5] = [
+    "<system-reminder",
+    "<system_reminder",
+    "<reminder",
+    "<skill",
+    "<available_skills",
+];
+
+/// How clients mark the state of things at a turn.
+const CONTEXTS: [&str; 7] = [
+    "<environment",
+    "<turn-context",
+    "<turn_context",
+    "<context",
+    "<current",
+    "<ide_",
+    "<info-msg",
+];
+
+fn occurrences(text: &str, tags: &[&str]) -> usize {
+    tags.iter().map(|tag| text.matches(tag).count()).sum()
+}
+
+fn reminder(pair: &Pair<'_>) -> Option<LikelyCause> {
+    let (before, after) = (pair.site.text_before(), pair.site.text_after());
+    let moved = occurrences(before, &REMINDERS) != occurrences(after, &REMINDERS);
+    moved.then_some(LikelyCause::ReminderMoved)
+}
+
+/// The difference stands within a block of context.
+fn context(pair: &Pair<'_>) -> Option<LikelyCause> {
+    let (before, after) = (pair.site.text_before(), pair.site.text_after());
+    let (had, has) = (
+        occurrences(before, &CONTEXTS),
+        occurrences(after, &CONTEXTS),
+    );
+    if had != has {
+        return Some(LikelyCause::ReminderMoved);
+    }
+    let common = before.get(..pair.site.offset)?;
+    let last = CONTEXTS.iter().filter_map(|tag| common.rfind(tag)).max()?;
+    let closed = common.get(last..)?.contains("</");
+    (!closed).then_some(LikelyCause::ContextRewritten)
+}
+
+fn among(nodes: &[&Node], node: Option<&Node>) -> bool {
+    node.is_some_and(|node| {
+        let mut others = nodes.iter().filter(|other| other.level == Level::Message);
+        others.any(|other| other.bytes == node.bytes)
+    })
+}
+
+/// What stood there stands further behind now.
+fn inserted(pair: &Pair<'_>) -> Option<LikelyCause> {
+    let behind = pair.site.next.get(pair.site.at + 1..)?;
+    among(behind, pair.site.before).then_some(LikelyCause::ContextInserted)
+}
+
+/// What stands there now stood further behind.
+fn window(pair: &Pair<'_>) -> Option<LikelyCause> {
+    let behind = pair.site.previous.get(pair.site.at + 1..)?;
+    among(behind, pair.site.after).then_some(LikelyCause::SlidingWindow)
+}
+
+/// Words of summaries that stand for a conversation.
+const SUMMARY: [&str; 7] = [
+    "summary",
+    "summarized",
+    "summarised",
+    "compacted",
+    "condensed",
+    "conversation so far",
+    "previous conversation",
+];
+
+fn compaction(pair: &Pair<'_>) -> Option<LikelyCause> {
+    let is_summary = |node: &&Node| {
+        let text = text(node).to_lowercase();
+        SUMMARY.iter().any(|word| text.contains(word))
+    };
+    let site = pair.site;
+    let shorter = site.next.len() < site.previous.len();
+    let now = site.next.iter().skip(site.at).take(2).any(&is_summary);
+    let was = site.before.as_ref().is_some_and(is_summary);
+    (shorter && now && !was).then_some(LikelyCause::Compaction)
+}
+
+fn is_tool_result(message: &Value) -> bool {
+    let kind = message.get("type").and_then(Value::as_str);
+    role(message) == "tool"
+        || kind.is_some_and(|kind| kind.ends_with("_call_output"))
+        || count(message, &["tool_result"]) > 0
+}
+
+/// The call that a message answers first.
+fn answered(message: &Value) -> Option<&str> {
+    fn call(value: &Value) -> Option<&str> {
+        let names = ["tool_call_id", "call_id", "tool_use_id"];
+        let id = names.iter().find_map(|name| value.get(name))?;
+        id.as_str()
+    }
+    let blocks = message.get("content").and_then(Value::as_array);
+    call(message).or_else(|| blocks?.iter().find_map(call))
+}
+
+fn tool_result(pair: &Pair<'_>) -> Option<LikelyCause> {
+    /// What is shorter may stand anywhere.
+    const TELLING: usize = 16;
+    let same = answered(&pair.before) == answered(&pair.after);
+    if !same || !is_tool_result(&pair.before) || !is_tool_result(&pair.after) {
+        return None;
+    }
+    if volatile(pair.site) == Some(LikelyCause::Timestamp) {
+        return Some(LikelyCause::RepairTimestamp);
+    }
+    let result = said(&pair.before);
+    let later = pair.site.next.get(pair.site.at + 1..).unwrap_or_default();
+    let again = result.len() >= TELLING
+        && later.iter().any(|node| {
+            let message = serde_json::from_str(text(node)).unwrap_or_default();
+            said(&message).contains(&result)
+        });
+    Some(match again {
+        true => LikelyCause::ToolResultDeduplicated,
+        false => LikelyCause::ToolResultPruned,
+    })
+}
+
+fn merged(pair: &Pair<'_>) -> Option<LikelyCause> {
+    let users = role(&pair.before) == "user" && role(&pair.after) == "user";
+    let (before, after) = (said(&pair.before), said(&pair.after));
+    let grown = after.len() > before.len() && after.starts_with(&before);
+    (users && grown && !before.is_empty()).then_some(LikelyCause::MessagesMerged)
+}
+
+/// The first messages end alike, and begin otherwise.
+fn goal_first(pair: &Pair<'_>) -> Option<LikelyCause> {
+    /// What two messages end with by chance, in bytes.
+    const CHANCE: usize = 100;
+    let (before, after) = (pair.site.text_before(), pair.site.text_after());
+    let first = pair
+        .site
+        .last_common
+        .is_none_or(|node| node.level != Level::Message);
+    let ends = before.bytes().rev().zip(after.bytes().rev());
+    let shared = ends.take_while(|(one, other)| one == other).count();
+    let most = shared * 2 > before.len().min(after.len());
+    let early = pair.site.offset < before.len() / 4;
+    let word = volatile(pair.site).is_none();
+    (first && early && word && most && shared > CHANCE).then_some(LikelyCause::GoalFirst)
+}
+
+/// The last message was the beginning of an answer, and the answer begins otherwise.
+fn prefill(pair: &Pair<'_>) -> Option<LikelyCause> {
+    let last = pair.site.at + 1 == pair.site.previous.len();
+    (last && role(&pair.before) == "assistant").then_some(LikelyCause::PrefillChanged)
+}

@@ -1,0 +1,303 @@
+//! How far a provider can read: in bytes by its rules, in tokens by its reports.
+
+use cachalot_core::Cost;
+use cachalot_model::Usage;
+use cachalot_model::wire::MarkerTime;
+use serde_json::Value;
+
+use super::detect::Site;
+use super::{LikelyCause, Observed, Reason, Rules, Sending};
+use cachalot_prompt::Mark;
+use cachalot_prompt::{Level, Node};
+
+/// Bytes of a token, where nobody has reported any.
+const BYTES_OF_TOKEN: u64 = 4;
+
+/// A request that follows so soon may have been sent before the one before was answered.
+const AT_ONCE_SECONDS: u64 = 2;
+
+/// What a request could read, and what it read.
+pub(super) struct Reach<'a> {
+    pub(super) previous: &'a Sending<'a>,
+    pub(super) next: &'a Sending<'a>,
+    pub(super) observed: &'a Observed<'a>,
+    pub(super) rules: &'a Rules,
+}
+
+/// A prefix that can be read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Readable {
+    pub(super) bytes: u64,
+}
+
+impl Reach<'_> {
+    /// What stands before the first piece of a level.
+    pub(super) fn before_level(&self, level: Level) -> Readable {
+        let nodes = self.next.prompt.backwards();
+        let mut before = nodes.skip_while(|node| node.level >= level);
+        self.limited(before.next())
+    }
+
+    /// What stands before the place where the requests differ.
+    pub(super) fn up_to(&self, site: &Site<'_>) -> Readable {
+        let read = self.limited(site.last_common);
+        if self.rules.lookback.is_some() {
+            return read;
+        }
+        // Who caches by themselves read into the piece.
+        Readable {
+            bytes: read.bytes + site.offset as u64,
+        }
+    }
+
+    pub(super) fn everything(&self) -> Readable {
+        self.limited(self.previous.prompt.last().map(AsRef::as_ref))
+    }
+
+    /// The part of a prefix, given by its last piece, that can be read.
+    fn limited(&self, last: Option<&Node>) -> Readable {
+        let Some(last) = last else {
+            return Readable::default();
+        };
+        let Some(lookback) = self.rules.lookback else {
+            return Readable { bytes: last.total };
+        };
+        let read = self.read_at(last.depth, lookback);
+        Readable {
+            bytes: read.map_or(0, |node| node.total),
+        }
+    }
+
+    /// The last piece, up to the one at `depth`, behind which the prefix is kept and to which one of
+    /// the markers looks back.
+    fn read_at(&self, depth: u32, lookback: u32) -> Option<&Node> {
+        let mut marks = self.next.plan.marks().iter().rev().peekable();
+        let mut left = 0;
+        for node in self.next.prompt.backwards() {
+            if marks.next_if(|mark| mark.node == node.depth).is_some() {
+                left = lookback;
+            }
+            if left > 0 && node.depth <= depth && self.observed.written.contains(&node.depth) {
+                return Some(node);
+            }
+            if left > 0 {
+                left = left.saturating_sub(blocks(node, self.rules));
+            } else if marks.peek().is_none() {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// How many tokens the provider says that it has read; `None` of a provider that has no word for
+    /// that: its nothing says nothing.
+    pub(super) fn actual(&self) -> Option<u64> {
+        let usage = self.observed.usage.filter(|_| self.observed.tells)?;
+        Some(usage.cache_read)
+    }
+
+    /// Whether the provider has read behind a place, and as much as it might have: what differs
+    /// there makes no difference to it.
+    pub(super) fn is_refuted(&self, place: &Readable) -> bool {
+        let expected = self.expected();
+        self.actual()
+            .is_some_and(|actual| actual >= enough(expected) && actual > self.tokens(place))
+    }
+
+    /// How many tokens the provider might have read, had nothing changed.
+    pub(super) fn expected(&self) -> u64 {
+        let bytes = match self.rules.lookback {
+            None => self.previous.prompt.bytes(),
+            Some(_) => {
+                let last = self.observed.written.iter().max();
+                last.map_or(0, |node| total_at(self.previous, *node))
+            }
+        };
+        let bytes = bytes.min(self.next.prompt.bytes());
+        self.tokens(&Readable { bytes })
+    }
+
+    /// How many tokens it has; none if it is too short to be cached.
+    pub(super) fn tokens(&self, read: &Readable) -> u64 {
+        let tokens = self.scaled(read.bytes);
+        match self.rules.minimum {
+            Some(minimum) if tokens < minimum => 0,
+            _ => tokens,
+        }
+    }
+
+    fn scaled(&self, bytes: u64) -> u64 {
+        let reported = |sending: &Sending<'_>, usage: Option<Usage>| {
+            let tokens = usage?.total_input();
+            let of = sending.prompt.bytes();
+            (tokens > 0 && of > 0).then_some((tokens, of))
+        };
+        let (tokens, of) = reported(self.previous, self.observed.previous)
+            .or_else(|| reported(self.next, self.observed.usage))
+            .unwrap_or((1, BYTES_OF_TOKEN));
+        let tokens = u128::from(bytes) * u128::from(tokens) / u128::from(of);
+        u64::try_from(tokens).unwrap_or(u64::MAX)
+    }
+
+    /// What so many tokens cost over reading them.
+    pub(super) fn cost_of(&self, lost: u64) -> Option<Cost> {
+        let price = self.rules.price.as_ref().filter(|_| lost > 0)?;
+        let all = match self.observed.usage {
+            Some(usage) => usage.total_input(),
+            None => self.scaled(self.next.prompt.bytes()),
+        };
+        let others = Usage::of(all.saturating_sub(lost), 0);
+        let read = Usage {
+            cache_read: lost,
+            ..others
+        };
+        let paid = self.paid_anew(lost, others);
+        let over = |usage: &Usage| price.of(usage).picodollars;
+        let cost = over(&paid).saturating_sub(over(&read));
+        Some(Cost::of_picodollars(cost))
+    }
+
+    /// What was paid for tokens that might have been read: as the provider says that it wrote them,
+    /// or as it was asked to.
+    fn paid_anew(&self, lost: u64, others: Usage) -> Usage {
+        let mut paid = others;
+        if let Some(usage) = self.observed.usage.filter(|usage| usage.cache_write() > 0) {
+            let all = usage.cache_write();
+            let written = lost.min(all);
+            let share = |of: u64| {
+                let share = u128::from(written) * u128::from(of) / u128::from(all);
+                u64::try_from(share).unwrap_or(u64::MAX)
+            };
+            paid.cache_write_1h = share(usage.cache_write_1h);
+            paid.cache_write_other = share(usage.cache_write_other);
+            paid.cache_write_5m = written - paid.cache_write_1h - paid.cache_write_other;
+            paid.uncached_input += lost - written;
+            return paid;
+        }
+        let last = self.next.plan.marks().last();
+        match last.map(|mark| mark.time) {
+            Some(MarkerTime::OneHour) => paid.cache_write_1h = lost,
+            Some(MarkerTime::FiveMinutes) => paid.cache_write_5m = lost,
+            None if self.rules.lookback.is_some() => paid.uncached_input += lost,
+            None => paid.cache_write_other = lost,
+        }
+        paid
+    }
+
+    /// Why less than everything was or can be read, though the bytes go on.
+    pub(super) fn silent_loss(&self) -> (Reason, Option<LikelyCause>) {
+        let actual = self.actual();
+        let could = self.scaled(self.next.prompt.bytes());
+        if self.rules.minimum.is_some_and(|minimum| could < minimum) {
+            return (Reason::BelowMinimum, Some(LikelyCause::BelowMinimum));
+        }
+        let expected = self.expected();
+        let enough = enough(expected);
+        if actual.is_some_and(|actual| actual >= enough && expected > 0) {
+            return (Reason::None, None);
+        }
+        if self.rules.lookback.is_some() {
+            if self.next.plan.marks().is_empty() && actual.unwrap_or(0) == 0 {
+                return (Reason::NotMarked, Some(LikelyCause::NoMarkers));
+            }
+            if self.has_expired() {
+                return (Reason::Expired, Some(LikelyCause::Expired));
+            }
+            if expected > 0 && self.tokens(&self.everything()) < enough {
+                return (Reason::LookbackExceeded, Some(LikelyCause::Lookback));
+            }
+        }
+        if expected == 0 || actual.is_none() {
+            return (Reason::None, None);
+        }
+        let at_once = |elapsed: std::time::Duration| elapsed.as_secs() < AT_ONCE_SECONDS;
+        if self.observed.elapsed.is_some_and(at_once) {
+            return (Reason::EvictedOrUnknown, Some(LikelyCause::FanOut));
+        }
+        if self
+            .observed
+            .elapsed
+            .is_some_and(|elapsed| elapsed > LONGEST_UNMARKED)
+        {
+            return (Reason::Expired, Some(LikelyCause::Expired));
+        }
+        (Reason::EvictedOrUnknown, None)
+    }
+
+    /// Whether the time of what might have been read is over. Each marker has its own: what was to be
+    /// kept for longer than the pause has been read, as far as is known.
+    fn has_expired(&self) -> bool {
+        let marks = self.previous.plan.marks();
+        let last = marks.last();
+        last.is_some_and(|mark| self.is_over(mark))
+            && self
+                .actual()
+                .is_none_or(|actual| actual >= enough(self.kept()))
+    }
+
+    fn is_over(&self, mark: &Mark) -> bool {
+        let keeps = match mark.time {
+            MarkerTime::OneHour => 3_600,
+            MarkerTime::FiveMinutes => 300,
+        };
+        let elapsed = self.observed.elapsed;
+        elapsed.is_some_and(|elapsed| elapsed.as_secs() > keeps)
+    }
+
+    /// How many tokens stand before the last marker of the request before whose time is not over.
+    fn kept(&self) -> u64 {
+        let mut marks = self.previous.plan.marks().iter().rev();
+        let last = marks.find(|mark| !self.is_over(mark));
+        let bytes = last.map_or(0, |mark| total_at(self.previous, mark.node));
+        self.tokens(&Readable { bytes })
+    }
+
+    /// How many tokens a request loses for a reason that its bytes do not show.
+    pub(super) fn lost_silently(&self, reason: Reason) -> u64 {
+        match reason {
+            Reason::NotMarked => {
+                let bytes = self.previous.prompt.bytes().min(self.next.prompt.bytes());
+                self.tokens(&Readable { bytes })
+            }
+            Reason::LookbackExceeded => {
+                let read = self.tokens(&self.everything());
+                self.expected().saturating_sub(read)
+            }
+            Reason::Expired => self.expected().saturating_sub(self.kept()),
+            _ => self.expected(),
+        }
+    }
+}
+
+/// Providers count in blocks of their own; what is short by less is no loss.
+fn enough(expected: u64) -> u64 {
+    expected.saturating_sub((expected / 20).max(256))
+}
+
+/// Providers that cache by themselves keep what nobody reads for ten minutes at most, unless they
+/// are asked to keep it for longer.
+const LONGEST_UNMARKED: std::time::Duration = std::time::Duration::from_secs(600);
+
+fn total_at(sending: &Sending<'_>, index: u32) -> u64 {
+    let mut nodes = sending.prompt.backwards();
+    let node = nodes.find(|node| node.depth <= index);
+    node.map_or(0, |node| node.total)
+}
+
+/// How many blocks a piece has that count in a look-back: the elements of its content, or itself.
+fn blocks(node: &Node, rules: &Rules) -> u32 {
+    let message: Value = match node.level {
+        Level::Message => serde_json::from_slice(&node.bytes).unwrap_or_default(),
+        Level::Tool | Level::System => Value::Null,
+    };
+    let content = message.get("content").and_then(Value::as_array);
+    let mut before = None;
+    let counted = content.into_iter().flatten().filter(|block| {
+        let kind = block.get("type").and_then(Value::as_str);
+        let kind = kind.filter(|kind| ["tool_use", "tool_result"].contains(kind));
+        let goes_on = rules.runs_count_once && kind.is_some() && kind == before;
+        before = kind;
+        !goes_on
+    });
+    u32::try_from(counted.count()).unwrap_or(u32::MAX).max(1)
+}

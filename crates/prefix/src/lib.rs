@@ -1,0 +1,13 @@
+//! Why the provider's prompt cache could not read what it had been sent before.
+//!
+//! - [`request`] reads the request body of any client as a chain of pieces.
+//! - [`log`] reads request logs and finds the conversations in them.
+//! - [`diagnosis`] compares a request with the one before it, and lints one request.
+//! - [`PrefixMonitor`] does the same for a conversation that is running.
+
+pub mod diagnosis;
+pub mod log;
+mod monitor;
+pub mod request;
+
+pub use monitor::{PrefixMonitor, SentRequest};

@@ -1,0 +1,184 @@
+//! Logs of requests: JSON lines of whatever client.
+//!
+//! A line is the body of a request, or an envelope with one in `request`, `body` or `params` (an object,
+//! or its text). An envelope may also say when it was sent (`timestamp`, `time`, `at`, `ts` or `created`:
+//! seconds or milliseconds since 1970, or ISO 8601), to which session it belongs (`session`,
+//! `session_id`, `conversation_id`), and what came back (`response`, with its `usage`).
+
+mod analysis;
+mod answer;
+mod envelope;
+mod moment;
+mod order;
+mod relation;
+mod threads;
+mod turns;
+
+use std::io::{self, BufRead, Read as _};
+
+use cachalot_core::Millis;
+use cachalot_core::json::Malformed;
+use cachalot_model::Usage;
+
+use crate::request::{self, Request};
+use cachalot_prompt::Session;
+
+pub use analysis::{Analysis, Analyzer, Breaks, Broken};
+pub use order::InOrder;
+pub use threads::{MOST_OPEN, MOST_OPEN_BYTES};
+
+/// The longest line that is read, in bytes.
+pub const LONGEST_LINE: usize = 64 << 20;
+
+/// A request of a log.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Logged {
+    /// The number of its line, from 1; 0 if it comes from elsewhere.
+    pub line: u64,
+    /// The request.
+    pub request: Request,
+    /// When it was sent.
+    pub at: Option<Millis>,
+    /// The session that it belongs to, as the log calls it.
+    pub session: Option<String>,
+    /// What its answer used.
+    pub usage: Option<Usage>,
+    /// Whether it was answered with an error, and so nothing was cached for it.
+    pub failed: bool,
+}
+
+impl Logged {
+    /// The last request of a session of our own: its pieces are all that is kept of it.
+    #[must_use]
+    pub fn of_session(session: &Session) -> Self {
+        let head = &session.head;
+        Self {
+            line: 0,
+            request: Request::of_session(session),
+            at: None,
+            session: Some(head.id.clone()),
+            usage: None,
+            failed: false,
+        }
+    }
+}
+
+/// Why a line of a log gives no request.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line}: {reason}")]
+#[non_exhaustive]
+pub struct LogError {
+    /// The number of the line, from 1.
+    pub line: u64,
+    /// What is wrong with it.
+    pub reason: Reason,
+}
+
+/// What is wrong with a line of a log.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It is no request; the next line may be one.
+    #[error(transparent)]
+    NotARequest(#[from] request::Error),
+    /// It is longer than [`LONGEST_LINE`], and was passed over.
+    #[error("it is longer than {} MiB", LONGEST_LINE >> 20)]
+    TooLong,
+    /// It cannot be read, and nothing that follows can be.
+    #[error("it cannot be read: {0}")]
+    Unreadable(#[from] io::Error),
+}
+
+impl From<Malformed> for Reason {
+    fn from(malformed: Malformed) -> Self {
+        Self::NotARequest(malformed.into())
+    }
+}
+
+/// Reads a log line by line. Empty lines are passed over. Holds one line at a time.
+pub struct LogReader<R> {
+    from: R,
+    line: Vec<u8>,
+    number: u64,
+    over: bool,
+}
+
+impl<R: BufRead> LogReader<R> {
+    /// Reads from here.
+    pub fn new(from: R) -> Self {
+        Self {
+            from,
+            line: Vec::new(),
+            number: 0,
+            over: false,
+        }
+    }
+
+    /// The same, put in the order in which requests were sent.
+    pub fn in_order(self) -> InOrder<R> {
+        InOrder::new(self)
+    }
+
+    /// The next line that is not empty; `None` at the end.
+    fn next_line(&mut self) -> Result<Option<&[u8]>, Reason> {
+        loop {
+            self.line.clear();
+            self.number += 1;
+            let mut bounded = (&mut self.from).take(LONGEST_LINE as u64 + 1);
+            if bounded.read_until(b'\n', &mut self.line)? == 0 {
+                return Ok(None);
+            }
+            if self.line.len() > LONGEST_LINE && self.line.last() != Some(&b'\n') {
+                self.line = Vec::new();
+                pass_line(&mut self.from)?;
+                return Err(Reason::TooLong);
+            }
+            let mark = if self.number == 1 { "\u{feff}" } else { "" };
+            let line = self.line.strip_prefix(mark.as_bytes());
+            let skipped = self.line.len() - line.unwrap_or(&self.line).len();
+            if !self.line[skipped..].trim_ascii().is_empty() {
+                return Ok(Some(&self.line[skipped..]));
+            }
+        }
+    }
+}
+
+impl<R: BufRead> Iterator for LogReader<R> {
+    type Item = Result<Logged, LogError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.over {
+            return None;
+        }
+        let read = match self.next_line() {
+            Ok(None) => {
+                self.over = true;
+                return None;
+            }
+            Ok(Some(line)) => envelope::read(line),
+            Err(reason) => Err(reason),
+        };
+        self.over = matches!(read, Err(Reason::Unreadable(_)));
+        let line = self.number;
+        Some(match read {
+            Ok(logged) => Ok(Logged { line, ..logged }),
+            Err(reason) => Err(LogError { line, reason }),
+        })
+    }
+}
+
+/// Reads up to the end of the line, and forgets it.
+fn pass_line(from: &mut impl BufRead) -> io::Result<()> {
+    loop {
+        let buffer = from.fill_buf()?;
+        let (used, found) = match memchr::memchr(b'\n', buffer) {
+            Some(at) => (at + 1, true),
+            None => (buffer.len(), buffer.is_empty()),
+        };
+        from.consume(used);
+        if found {
+            return Ok(());
+        }
+    }
+}

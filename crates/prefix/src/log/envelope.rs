@@ -1,0 +1,159 @@
+//! What a line of a log says around a request.
+
+use cachalot_core::Millis;
+use cachalot_core::json::{OBJECT, Scanned, Scanner};
+use cachalot_model::wire;
+use serde_json::Value;
+
+use super::answer::Answer;
+use super::{Logged, Reason, moment};
+use crate::request;
+
+/// A body within an envelope within an envelope, and no further.
+const DEEPEST: u32 = 2;
+
+/// What a line says around a request, each as it is written.
+#[derive(Clone, Copy, Default)]
+struct Envelope<'a> {
+    request: Option<&'a [u8]>,
+    response: Option<&'a [u8]>,
+    usage: Option<&'a [u8]>,
+    at: Option<&'a [u8]>,
+    session: Option<&'a [u8]>,
+    metadata: Option<&'a [u8]>,
+}
+
+impl<'a> Envelope<'a> {
+    /// Reads an object; `None` as soon as it turns out to be a request itself.
+    fn read(text: &'a [u8]) -> Scanned<Option<Self>> {
+        let mut found = Self::default();
+        let mut scanner = Scanner::new(text);
+        let mut more = scanner.open(&OBJECT)?;
+        while more {
+            let name = scanner.name()?;
+            if matches!(name, b"messages" | b"input") {
+                return Ok(None);
+            }
+            found.member(name, scanner.value()?);
+            more = scanner.more(&OBJECT)?;
+        }
+        scanner.end()?;
+        Ok(Some(found))
+    }
+
+    fn member(&mut self, name: &[u8], value: &'a [u8]) {
+        let place = match name {
+            b"request" | b"body" => &mut self.request,
+            // A batch of Anthropic's; elsewhere they may be anything.
+            b"params" if self.request.is_none() => &mut self.request,
+            b"response" => &mut self.response,
+            b"usage" => &mut self.usage,
+            b"timestamp" | b"time" | b"at" | b"ts" | b"created" => &mut self.at,
+            b"session" | b"session_id" | b"conversation_id" => &mut self.session,
+            b"metadata" => &mut self.metadata,
+            _ => return,
+        };
+        *place = Some(value);
+    }
+
+    /// These, and what they leave out from those.
+    fn or(self, inner: Self) -> Self {
+        Self {
+            request: inner.request,
+            response: self.response.or(inner.response),
+            usage: self.usage.or(inner.usage),
+            at: self.at.or(inner.at),
+            session: self.session.or(inner.session),
+            metadata: self.metadata.or(inner.metadata),
+        }
+    }
+}
+
+/// A line.
+pub(super) fn read(line: &[u8]) -> Result<Logged, Reason> {
+    read_within(line, Envelope::default(), DEEPEST)
+}
+
+fn read_within(text: &[u8], around: Envelope<'_>, depth: u32) -> Result<Logged, Reason> {
+    let begins_as_object = text.trim_ascii_start().first() == Some(&b'{');
+    let envelope = match begins_as_object {
+        true => Envelope::read(text)?,
+        false => None,
+    };
+    let Some(envelope) = envelope else {
+        return read_request(text, around);
+    };
+    let envelope = around.or(envelope);
+    match envelope.request {
+        Some(quoted) if quoted.first() == Some(&b'"') && depth > 0 => {
+            let text = text_of(quoted).unwrap_or_default();
+            read_within(text.as_bytes(), envelope, depth - 1)
+        }
+        Some(object) if depth > 0 => read_within(object, envelope, depth - 1),
+        _ => Err(request::Error::NotARequest("it has neither `messages` nor `input`").into()),
+    }
+}
+
+fn read_request(body: &[u8], around: Envelope<'_>) -> Result<Logged, Reason> {
+    let request = request::read(body)?;
+    // What a body says of its session stands among its other members.
+    let mut within = Envelope::default();
+    let mut members = request.tail.to_vec();
+    if let Some(comma) = members.first_mut().filter(|first| **first == b',') {
+        *comma = b'{';
+        Scanner::new(&members).members(|name, scanner| {
+            within.member(name, scanner.value()?);
+            Ok(())
+        })?;
+    }
+    let Envelope {
+        request: _,
+        response,
+        usage,
+        at,
+        session,
+        metadata,
+    } = around.or(within);
+    let answer = response.map(Answer::read).unwrap_or_default();
+    let reported = answer.usage.or_else(|| usage.and_then(value));
+    Ok(Logged {
+        line: 0,
+        at: at.and_then(moment_of),
+        session: session
+            .and_then(text_of)
+            .or_else(|| metadata.and_then(session_of)),
+        failed: answer.failed && reported.is_none(),
+        usage: reported.and_then(|usage| wire::usage(request.format, &usage)),
+        request,
+    })
+}
+
+fn value(raw: &[u8]) -> Option<Value> {
+    serde_json::from_slice(raw).ok()
+}
+
+/// A text or a number, as text.
+fn text_of(raw: &[u8]) -> Option<String> {
+    match value(raw)? {
+        Value::String(text) => Some(text).filter(|text| !text.is_empty()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn moment_of(raw: &[u8]) -> Option<Millis> {
+    match value(raw)? {
+        Value::Number(number) => moment::of_number(number.as_f64()?),
+        Value::String(text) => moment::of_text(&text),
+        _ => None,
+    }
+}
+
+/// The session that a user's name holds, as some clients of Anthropic write it:
+/// `user_…_session_…`.
+fn session_of(metadata: &[u8]) -> Option<String> {
+    let metadata = value(metadata)?;
+    let of = |name: &str| metadata.get(name).and_then(Value::as_str);
+    let (_, session) = of("user_id")?.split_once("session_")?;
+    Some(session.to_owned())
+}

@@ -1,0 +1,423 @@
+//! The conversations of a log that may still go on.
+//!
+//! A log tells to which session a request belongs, or it does not; and one session may hold several
+//! conversations (sub-agents, titles). So a request continues the conversation whose last request it
+//! begins with. Where there is none, it is compared with the one with which it has the longest prefix
+//! in common, among those of its session and its model that have a message in common with it. Memory
+//! goes by what is open, and what has not been heard of for longest is closed.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+
+use bytes::Bytes;
+use cachalot_core::Millis;
+use cachalot_model::Usage;
+
+use super::Logged;
+use super::relation::Relation;
+use super::turns::{Turns, is_answer};
+use crate::request::Request;
+use cachalot_prompt::Namespace;
+use cachalot_prompt::Plan;
+use cachalot_prompt::{NodeId, Prompt};
+
+/// So many conversations are open at most.
+pub const MOST_OPEN: usize = 1_024;
+
+/// What open conversations hold at most together, in bytes of their requests.
+pub const MOST_OPEN_BYTES: u64 = 256 << 20;
+
+/// So many conversations are looked at for one request that have a message in common with it, and so
+/// many others of its session, those that were heard of last.
+const CANDIDATES: usize = 16;
+const OTHERS: usize = 4;
+
+/// So many conversations are found by one message, or by whatever else they have in common: those that
+/// were heard of last.
+const ALIKE: usize = 8;
+
+/// The longest tail that is kept: members that are longer are shown to nobody.
+const LONGEST_TAIL: usize = 64 << 10;
+
+/// A conversation: its last request, and what is left of those before.
+pub(super) struct Thread {
+    pub(super) session: Option<String>,
+    /// The line of its first request, and of its last.
+    pub(super) lines: (u64, u64),
+    pub(super) prompt: Prompt,
+    pub(super) namespace: Namespace,
+    pub(super) plan: Plan,
+    pub(super) tail: Bytes,
+    pub(super) usage: Option<Usage>,
+    pub(super) at: Option<Millis>,
+    /// The pieces up to which the provider was asked to remember the prefix.
+    pub(super) written: Vec<u32>,
+    pub(super) turns: Turns,
+    /// Tell its messages from others, in order.
+    pub(super) prints: Vec<u64>,
+    lane: u64,
+}
+
+impl Thread {
+    /// A conversation that begins with this request.
+    pub(super) fn begin(logged: Logged, turns: Turns) -> Self {
+        let lane = lane(&logged.request);
+        let Logged {
+            line,
+            request,
+            at,
+            session,
+            usage,
+            ..
+        } = logged;
+        let Request {
+            prompt,
+            plan,
+            namespace,
+            tail,
+            prints,
+            ..
+        } = request;
+        Self {
+            session,
+            lines: (line, line),
+            written: plan.marks().iter().map(|mark| mark.node).collect(),
+            prompt,
+            namespace,
+            plan,
+            tail: match tail.len() > LONGEST_TAIL {
+                true => Bytes::from_static(b"}"),
+                false => tail,
+            },
+            usage,
+            at,
+            turns,
+            prints,
+            lane,
+        }
+    }
+
+    /// The same after one more request, which has so many pieces in common with the last.
+    pub(super) fn followed(mut self, logged: Logged, turns: Turns, common: usize) -> Self {
+        self.written.retain(|depth| (*depth as usize) < common);
+        let mut next = Self::begin(logged, turns);
+        next.lines.0 = self.lines.0;
+        next.session = next.session.or(self.session);
+        self.written.append(&mut next.written);
+        self.written.sort_unstable();
+        self.written.dedup();
+        next.written = self.written;
+        next
+    }
+
+    /// What people call it.
+    pub(super) fn name(&self) -> String {
+        match (&self.session, self.lines.0) {
+            (Some(session), _) => session.clone(),
+            (None, line) => format!("line {line}"),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.prompt.bytes() + self.tail.len() as u64
+    }
+
+    /// By what it is found.
+    fn keys(&self) -> HashSet<u64> {
+        let session = self.session.as_deref();
+        let places = [self.prompt.tip(), before(&self.prompt, self.turns.newest)];
+        let places = places
+            .into_iter()
+            .flatten()
+            .map(|id| key(session, Key::End(id)));
+        let prints = self.prints.iter();
+        let prints = prints.map(|print| key(session, Key::Message(*print)));
+        let named = session.map(|_| key(session, Key::Session(self.lane)));
+        places.chain(prints).chain(named).collect()
+    }
+}
+
+/// The name of the first so many pieces.
+fn before(prompt: &Prompt, pieces: usize) -> Option<NodeId> {
+    let mut nodes = prompt.backwards();
+    nodes
+        .find(|node| (node.depth as usize) < pieces)
+        .map(|node| node.id)
+}
+
+/// What requests must have in common to be of one conversation, whatever else they share.
+fn lane(request: &Request) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&request.model, format!("{:?}", request.format)).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What conversations are found by, within their session.
+#[derive(Hash)]
+enum Key {
+    /// A message.
+    Message(u64),
+    /// Where the last request ends, or what was said in it last begins.
+    End(NodeId),
+    /// The model.
+    Session(u64),
+}
+
+fn key(session: Option<&str>, key: Key) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (session, key).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// How many pieces two prompts begin with in common.
+pub(super) fn common(one: &Prompt, other: &Prompt) -> usize {
+    let (one, other) = (one.nodes(), other.nodes());
+    let (mut same, mut least) = (0, one.len().min(other.len()));
+    // A name vouches for everything before it, so the place is found by halving.
+    while same < least {
+        let middle = (same + least).div_ceil(2);
+        if one[middle - 1].id == other[middle - 1].id {
+            same = middle;
+        } else {
+            least = middle - 1;
+        }
+    }
+    same
+}
+
+/// What a request was found to belong to.
+#[derive(Clone, Copy)]
+pub(super) struct Match {
+    pub(super) id: u64,
+    /// Whether the two have messages enough in common; if not, only their beginning or the session
+    /// says so.
+    pub(super) kin: bool,
+    /// Whether the request begins with all of the last one.
+    pub(super) goes_on: bool,
+}
+
+/// The open conversations.
+#[derive(Default)]
+pub(super) struct Threads {
+    /// By numbers that rise: what was heard of last has the highest.
+    threads: BTreeMap<u64, Thread>,
+    index: HashMap<u64, Vec<u64>>,
+    bytes: u64,
+    last: u64,
+}
+
+impl Threads {
+    pub(super) fn get(&self, id: u64) -> Option<&Thread> {
+        self.threads.get(&id)
+    }
+
+    /// The conversations with a key, those that were heard of last first.
+    fn with(&self, key: u64) -> impl Iterator<Item = u64> {
+        self.index.get(&key).into_iter().flatten().rev().copied()
+    }
+
+    /// The conversation that a request belongs to.
+    pub(super) fn find(&self, logged: &Logged, turns: &Turns) -> Option<Match> {
+        let lane = lane(&logged.request);
+        let whole = self.continued(logged, lane);
+        let length = |id: u64| self.get(id).map_or(0, |thread| thread.prompt.len());
+        if let Some(whole) = whole.filter(|whole| length(whole.id) >= turns.answered) {
+            return Some(whole);
+        }
+        // It goes on from something older than what was answered last: another conversation may be
+        // the one before it, with something changed in the middle.
+        let changed = self.changed(logged, turns, lane);
+        let instead = |changed: &Match| {
+            let whole = whole.and_then(|whole| self.get(whole.id));
+            let other = self.get(changed.id);
+            whole.zip(other).is_none_or(|(whole, other)| {
+                is_continued(other, logged) && shared(other, logged) > whole.prints.len() + 1
+            })
+        };
+        changed.filter(instead).or(whole)
+    }
+
+    /// The conversation whose last request is the longest that this one begins with.
+    fn continued(&self, logged: &Logged, lane: u64) -> Option<Match> {
+        let session = logged.session.as_deref();
+        let mut behind = None;
+        for node in logged.request.prompt.backwards() {
+            let mut other = None;
+            for id in self.with(key(session, Key::End(node.id))) {
+                let Some(thread) = self
+                    .get(id)
+                    .filter(|thread| thread.prompt.tip() == Some(node.id))
+                else {
+                    continue;
+                };
+                let found = Match {
+                    id,
+                    kin: true,
+                    goes_on: true,
+                };
+                if thread.lane == lane {
+                    return Some(found);
+                }
+                other = other.or(Some(found));
+            }
+            // To another model a conversation goes with an answer of the one before.
+            if other.is_some() && behind.is_some_and(is_answer) {
+                return other;
+            }
+            behind = Some(node);
+        }
+        None
+    }
+
+    /// The conversation that begins most like this request.
+    fn changed(&self, logged: &Logged, turns: &Turns, lane: u64) -> Option<Match> {
+        let frozen = logged.request.prompt.frozen().tip();
+        let named = logged.session.is_some();
+        let candidates = self.candidates(logged, turns, lane);
+        let best = candidates.into_iter().filter_map(|id| {
+            let thread = self.get(id).filter(|thread| thread.lane == lane)?;
+            let shared = shared(thread, logged);
+            let whole =
+                shared == thread.prints.len() && logged.request.prints.len() > thread.prints.len();
+            let alike = thread.prompt.frozen().tip() == frozen;
+            let kin = shared >= 2 || shared == 1 && (alike || whole || named);
+            let same = common(&thread.prompt, &logged.request.prompt);
+            let relation = Relation {
+                thread,
+                next: logged,
+                turns,
+                same,
+            };
+            let related = kin || alike && (named || relation.is_rewritten());
+            related.then_some(((kin, same, shared), id))
+        });
+        let ((kin, ..), id) = best.max()?;
+        Some(Match {
+            id,
+            kin,
+            goes_on: false,
+        })
+    }
+
+    /// Conversations that have a message in common with a request, those that it may have changed the
+    /// end of, and others of its session.
+    fn candidates(&self, logged: &Logged, turns: &Turns, lane: u64) -> Vec<u64> {
+        let session = logged.session.as_deref();
+        // The newest messages tell conversations apart that have begun alike.
+        let prints = logged.request.prints.iter().rev();
+        let messages = prints.flat_map(|print| self.with(key(session, Key::Message(*print))));
+        let nodes = logged.request.prompt.backwards();
+        let ends = nodes
+            .skip_while(|node| node.depth as usize + 1 >= turns.newest)
+            .take(CANDIDATES)
+            .flat_map(|node| self.with(key(session, Key::End(node.id))));
+        let others = session.into_iter();
+        let others = others.flat_map(|_| self.with(key(session, Key::Session(lane))).take(OTHERS));
+        let mut found = Vec::new();
+        take_new(&mut found, messages);
+        take_new(&mut found, ends);
+        take_new(&mut found, others);
+        found
+    }
+
+    /// Takes a conversation out.
+    pub(super) fn take(&mut self, id: u64) -> Option<Thread> {
+        let thread = self.threads.remove(&id)?;
+        self.bytes -= thread.bytes();
+        for key in thread.keys() {
+            if let Entry::Occupied(mut ids) = self.index.entry(key) {
+                ids.get_mut().retain(|other| *other != id);
+                if ids.get().is_empty() {
+                    ids.remove();
+                }
+            }
+        }
+        Some(thread)
+    }
+
+    /// Puts a conversation in; what had to be closed for it.
+    pub(super) fn put(&mut self, thread: Thread) -> Vec<Thread> {
+        self.last += 1;
+        let id = self.last;
+        self.bytes += thread.bytes();
+        for key in thread.keys() {
+            let ids = self.index.entry(key).or_default();
+            if ids.len() == ALIKE {
+                ids.remove(0);
+            }
+            ids.push(id);
+        }
+        self.threads.insert(id, thread);
+        let mut closed = Vec::new();
+        while self.threads.len() > MOST_OPEN
+            || self.bytes > MOST_OPEN_BYTES && self.threads.len() > 1
+        {
+            let oldest = self.threads.keys().next().copied();
+            closed.extend(oldest.and_then(|oldest| self.take(oldest)));
+        }
+        closed
+    }
+
+    /// Closes the rest, in the order in which they were heard of last.
+    pub(super) fn close(&mut self) -> Vec<Thread> {
+        std::mem::take(self).threads.into_values().collect()
+    }
+}
+
+/// Takes so many as are looked at of those that were not found yet.
+fn take_new(found: &mut Vec<u64>, others: impl Iterator<Item = u64>) {
+    let most = found.len() + CANDIDATES;
+    for id in others {
+        if found.len() == most {
+            return;
+        }
+        if !found.contains(&id) {
+            found.push(id);
+        }
+    }
+}
+
+/// How many messages of a conversation a request has.
+fn shared(thread: &Thread, logged: &Logged) -> usize {
+    let prints: HashSet<&u64> = logged.request.prints.iter().collect();
+    let messages = thread.prints.iter();
+    messages.filter(|print| prints.contains(print)).count()
+}
+
+/// Whether a request has something to say behind what was said last in a conversation.
+fn is_continued(thread: &Thread, logged: &Logged) -> bool {
+    let prints = &logged.request.prints;
+    let answered = &prints[..prints.len().saturating_sub(1)];
+    let newest = thread.prints.last();
+    newest.is_some_and(|newest| answered.contains(newest))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn thread(metadata: usize) -> Thread {
+        let metadata = "x".repeat(metadata);
+        let line = format!(
+            r#"{{"model":"gpt-4.1","metadata":"{metadata}","messages":[{{"role":"user","content":"hi"}}]}}"#
+        );
+        let read = super::super::LogReader::new(line.as_bytes()).next();
+        let logged = read.unwrap().unwrap();
+        let turns = Turns::of(&logged.request.prompt);
+        Thread::begin(logged, turns)
+    }
+
+    #[test]
+    fn what_stands_beside_the_messages_is_counted_and_long_members_are_not_kept() {
+        let (short, long) = (thread(1_000), thread(1 << 20));
+        assert!(short.bytes() > short.prompt.bytes() + 1_000);
+        assert!(long.bytes() < 1_000);
+        let mut threads = Threads::default();
+        threads.put(short);
+        assert!(threads.bytes > 1_000);
+        threads.take(1);
+        assert_eq!((threads.bytes, threads.index.len()), (0, 0));
+    }
+}

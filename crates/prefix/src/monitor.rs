@@ -1,0 +1,108 @@
+//! Each request of a conversation, compared with the one before it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use cachalot_core::{Millis, Seals};
+use cachalot_model::Usage;
+
+use crate::diagnosis::{Diagnosis, Observed, Rules, Sending, diagnose};
+use cachalot_prompt::Namespace;
+use cachalot_prompt::Plan;
+use cachalot_prompt::Prompt;
+
+/// A request, as far as the next one is compared with it.
+#[derive(Debug, Clone)]
+pub struct SentRequest {
+    /// The pieces.
+    pub prompt: Prompt,
+    /// The parameters that the provider's cache depends on.
+    pub namespace: Namespace,
+    /// The markers.
+    pub plan: Plan,
+    /// What stands behind the messages; `}` if it is not known.
+    pub tail: Bytes,
+    /// When it was sent, if that is known.
+    pub at: Option<Millis>,
+}
+
+impl SentRequest {
+    fn sending(&self) -> Sending<'_> {
+        Sending {
+            prompt: &self.prompt,
+            namespace: &self.namespace,
+            plan: &self.plan,
+            tail: &self.tail,
+        }
+    }
+}
+
+/// Watches over the prefix of a conversation: says of each request why the provider could not read
+/// what it had been sent before. A clone watches over a fork, whose first request is compared with
+/// the last one of its parent.
+#[derive(Debug, Clone, Default)]
+pub struct PrefixMonitor {
+    /// The last request that was answered, and what it used.
+    last: Option<(SentRequest, Option<Usage>)>,
+    /// The request under way.
+    asked: Option<SentRequest>,
+    /// The pieces that were marked by the last request and by those that it continued.
+    written: Vec<u32>,
+    /// Whether the provider has ever told that it read something from a cache, or wrote it there.
+    tells: bool,
+}
+
+impl PrefixMonitor {
+    /// Over a conversation whose last request was this one, in whichever process.
+    #[must_use]
+    pub fn resumed(last: SentRequest) -> Self {
+        let written = last.plan.marks().iter().map(|mark| mark.node).collect();
+        Self {
+            last: Some((last, None)),
+            asked: None,
+            written,
+            tells: false,
+        }
+    }
+
+    /// A request is sent.
+    pub fn ask(&mut self, request: SentRequest) {
+        self.asked = Some(request);
+    }
+
+    /// It was answered, and used this much. What became of the prefix; `None` of a first request,
+    /// which continues nothing. Of a provider that has no word for what it read from a cache, nothing
+    /// is said that its words alone would show. Secrets that `seals` knows are masked in what is shown.
+    pub fn answer(
+        &mut self,
+        usage: Option<Usage>,
+        rules: &Rules,
+        seals: &Seals,
+    ) -> Option<Diagnosis> {
+        let asked = self.asked.take()?;
+        self.tells |= usage.is_some_and(|usage| usage.cache_read > 0 || usage.cache_write() > 0);
+        let diagnosis = self.last.as_ref().map(|(last, used)| {
+            let elapsed = last.at.zip(asked.at).map(|(before, now)| {
+                Duration::from_millis(now.saturating_sub(before).max(0).unsigned_abs())
+            });
+            let observed = Observed {
+                written: &self.written,
+                previous: *used,
+                usage,
+                tells: self.tells,
+                elapsed,
+            };
+            diagnose(&last.sending(), &asked.sending(), &observed, rules, seals)
+        });
+        if diagnosis.as_ref().is_some_and(|found| found.at.is_some()) {
+            // What was kept of the old prefix is of no use to the new one, as far as is known.
+            self.written.clear();
+        }
+        let marked = asked.plan.marks().iter().map(|mark| mark.node);
+        self.written.extend(marked);
+        self.written.sort_unstable();
+        self.written.dedup();
+        self.last = Some((asked, usage));
+        diagnosis
+    }
+}

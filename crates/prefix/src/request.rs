@@ -1,0 +1,366 @@
+//! Request bodies of any client, as chains of pieces.
+//!
+//! The pieces are the bytes of the body: each tool, each block of the system's text, each message (or
+//! item) as the client wrote it, with the cache markers taken out. Text that stands for a list (a
+//! `system`, `instructions` or `input` that is a string) is one piece, the string. Messages with the
+//! role `system` or `developer` that stand first belong to the system's text, as in our own prompts.
+//! In the Messages format a content that is one text is written as the list that it stands for: the
+//! provider takes both for the same, and clients write the list only to mark it.
+//! The pieces are in the order in which providers hash them, whatever the order in the body.
+
+mod piece;
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use cachalot_core::json::{Malformed, Scanned, Scanner};
+use cachalot_model::marking::Style;
+use cachalot_model::wire::MarkerTime;
+use cachalot_model::{Format, Marking};
+
+use crate::diagnosis::Sending;
+use cachalot_prompt::Namespace;
+use cachalot_prompt::Session;
+use cachalot_prompt::{Level, Prompt};
+use cachalot_prompt::{Mark, Plan};
+pub use piece::MarkerPlace;
+use piece::Piece;
+
+/// A request of any client.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Request {
+    /// The format of its body.
+    pub format: Format,
+    /// The model's name; empty if the body names none.
+    pub model: String,
+    /// The pieces: the bytes of the body, without cache markers.
+    pub prompt: Prompt,
+    /// The markers that were found where they may stand, at most four.
+    pub plan: Plan,
+    /// All markers that were found.
+    pub markers: Vec<Marker>,
+    /// The parameters of the body that the provider's cache depends on.
+    pub namespace: Namespace,
+    /// All other members, as in [`Wire::tail`](cachalot_model::wire::Wire::tail): begins with a comma
+    /// unless it is empty, ends with the closing brace.
+    pub tail: Bytes,
+    /// Tell the messages from others, whatever becomes of their form, in order.
+    pub(crate) prints: Vec<u64>,
+}
+
+impl Request {
+    /// By whose rules it is cached, as far as its body tells: a format's own provider, or, where
+    /// Anthropic's markers are set in a format that has none of its own, a gateway that takes them.
+    #[must_use]
+    pub fn provider(&self) -> &'static str {
+        let takes_points =
+            || Marking::find("openai", &self.model, self.format).style == Style::Breakpoints;
+        match self.format {
+            Format::Messages => "anthropic",
+            Format::Chat if !self.markers.is_empty() && !takes_points() => "openrouter",
+            Format::Chat | Format::Responses => "openai",
+        }
+    }
+
+    /// It, to be diagnosed.
+    #[must_use]
+    pub fn sending(&self) -> Sending<'_> {
+        Sending {
+            prompt: &self.prompt,
+            namespace: &self.namespace,
+            plan: &self.plan,
+            tail: &self.tail,
+        }
+    }
+
+    /// What a session of our own has sent last, as far as that is kept.
+    pub(crate) fn of_session(session: &Session) -> Self {
+        let head = &session.head;
+        Self {
+            format: head.format,
+            model: head.model.clone(),
+            prompt: session.prompt.clone(),
+            plan: Plan::none(),
+            markers: Vec::new(),
+            namespace: session
+                .namespace
+                .clone()
+                .unwrap_or_else(|| Namespace::of_members(head.format, &[])),
+            tail: Bytes::from_static(b"}"),
+            prints: Vec::new(),
+        }
+    }
+}
+
+/// A cache marker as a client has set it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Marker {
+    /// The index of the piece that it is in.
+    pub node: u32,
+    /// How long the prefix is to be kept.
+    pub time: MarkerTime,
+    /// What it is on.
+    pub place: MarkerPlace,
+}
+
+/// Why a text is no request. Holds none of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It is not UTF-8.
+    #[error("it is not UTF-8: the text breaks off at byte {at}")]
+    NotText {
+        /// The first byte that does not belong to a character.
+        at: usize,
+    },
+    /// It is not JSON.
+    #[error("it is not JSON: {reason} at byte {at}")]
+    NotJson {
+        /// The byte where it stops being JSON.
+        at: usize,
+        /// The reason.
+        reason: &'static str,
+    },
+    /// It is JSON, and not the body of a request to a model.
+    #[error("it is no request: {0}")]
+    NotARequest(&'static str),
+}
+
+impl From<Malformed> for Error {
+    fn from(malformed: Malformed) -> Self {
+        Self::NotJson {
+            at: malformed.at,
+            reason: malformed.reason,
+        }
+    }
+}
+
+/// Reads the body of a request: OpenAI Chat Completions, OpenAI Responses or Anthropic Messages; which
+/// of them is told by its members.
+///
+/// Takes time and memory in proportion to the body, and no more stack however it is nested. What
+/// stands within strings is not checked.
+///
+/// # Errors
+/// It is no JSON, or no request of these formats.
+pub fn read(body: &[u8]) -> Result<Request, Error> {
+    let text = std::str::from_utf8(body).map_err(|error| Error::NotText {
+        at: error.valid_up_to(),
+    })?;
+    Body::read(text.as_bytes())?.into_request()
+}
+
+/// The members of a body.
+#[derive(Default)]
+struct Body<'a> {
+    tools: Vec<Piece<'a>>,
+    system: Vec<Piece<'a>>,
+    messages: Option<Vec<Piece<'a>>>,
+    /// What the messages are called: `messages`, or `input`.
+    input: bool,
+    /// The format, as far as a member is of one format only.
+    format: Option<Format>,
+    /// All other members, as they are written.
+    others: Vec<(&'a [u8], &'a [u8])>,
+    /// Where a marker of the whole request stands: the last piece gets it.
+    automatic: Option<MarkerTime>,
+}
+
+impl<'a> Body<'a> {
+    fn read(text: &'a [u8]) -> Result<Self, Error> {
+        let mut scanner = Scanner::new(text);
+        if scanner.peek() != Some(b'{') {
+            scanner.value()?;
+            return Err(Error::NotARequest("it is no JSON object"));
+        }
+        let mut body = Self::default();
+        scanner.members(|name, scanner| body.member(name, scanner, text))?;
+        scanner.end()?;
+        Ok(body)
+    }
+
+    fn member(&mut self, name: &'a [u8], scanner: &mut Scanner<'a>, text: &'a [u8]) -> Scanned<()> {
+        let first = scanner.peek();
+        match name {
+            b"tools" if first == Some(b'[') => self.tools = pieces(scanner, text, true)?,
+            b"system" if matches!(first, Some(b'[' | b'"')) => {
+                self.format = Some(Format::Messages);
+                self.system = pieces(scanner, text, true)?;
+            }
+            b"instructions" if first == Some(b'"') => self.system = pieces(scanner, text, true)?,
+            b"messages" if first == Some(b'[') => {
+                self.messages = Some(pieces(scanner, text, false)?);
+                self.input = false;
+            }
+            b"input" if matches!(first, Some(b'[' | b'"')) && self.messages.is_none() => {
+                self.messages = Some(pieces(scanner, text, false)?);
+                self.input = true;
+            }
+            b"cache_control" if first == Some(b'{') => {
+                self.format = Some(Format::Messages);
+                self.automatic = Some(piece::time(scanner.value()?));
+            }
+            _ => {
+                self.format = self.format.or(format_of_member(name));
+                self.others.push((name, scanner.value()?));
+            }
+        }
+        Ok(())
+    }
+
+    fn other(&self, name: &str) -> Option<&'a [u8]> {
+        let found = self.others.iter().rev();
+        let mut found = found.filter(|(other, _)| *other == name.as_bytes());
+        found.next().map(|(_, value)| *value)
+    }
+
+    fn model(&self) -> String {
+        let model = self.other("model").unwrap_or_default();
+        serde_json::from_slice(model).unwrap_or_default()
+    }
+
+    fn into_request(mut self) -> Result<Request, Error> {
+        let model = self.model();
+        let Some(mut messages) = self.messages.take() else {
+            return Err(Error::NotARequest("it has neither `messages` nor `input`"));
+        };
+        let embedding = self.other("dimensions").or(self.other("encoding_format"));
+        if self.input && (embedding.is_some() || model.contains("embed")) {
+            return Err(Error::NotARequest("it asks for embeddings"));
+        }
+        let format = self.format(&messages, &model);
+        if format != Format::Messages {
+            let is_system = |piece: &Piece<'_>| matches!(piece.role, b"system" | b"developer");
+            let leading = messages.iter().take_while(|piece| is_system(piece)).count();
+            self.system.extend(messages.drain(..leading));
+        }
+        if format == Format::Messages {
+            messages = messages.into_iter().map(Piece::into_list).collect();
+        }
+        let tail = tail(&self.others);
+        let namespace = Namespace::of_members(format, &self.others);
+        let mut chain = Chain::default();
+        let prints = messages.iter().filter_map(|piece| piece.print).collect();
+        chain.extend(Level::Tool, self.tools);
+        chain.extend(Level::System, self.system);
+        chain.extend(Level::Message, messages);
+        if let (Some(time), Some(node)) = (self.automatic, chain.markable) {
+            let place = MarkerPlace::Proper;
+            chain.markers.push(Marker { node, time, place });
+        }
+        let proper = chain.markers.iter();
+        let proper = proper.filter(|marker| marker.place == MarkerPlace::Proper);
+        let plan = Plan::of(proper.map(|marker| Mark {
+            node: marker.node,
+            time: marker.time,
+        }));
+        Ok(Request {
+            format,
+            model,
+            prompt: chain.prompt,
+            plan,
+            markers: chain.markers,
+            namespace,
+            tail,
+            prints,
+        })
+    }
+
+    fn format(&self, messages: &[Piece<'_>], model: &str) -> Format {
+        if self.input {
+            return Format::Responses;
+        }
+        let in_tools = |what: &[u8]| {
+            let mut tools = self.tools.iter();
+            tools.any(|tool| memchr::memmem::find(&tool.bytes, what).is_some())
+        };
+        let says = |role: &[u8]| messages.iter().any(|message| message.role == role);
+        let first = messages.first().map_or(&b""[..], |message| message.role);
+        match self.format {
+            Some(format) => format,
+            None if in_tools(b"\"input_schema\"") => Format::Messages,
+            None if in_tools(b"\"function\"") => Format::Chat,
+            None if says(b"tool") || matches!(first, b"system" | b"developer") => Format::Chat,
+            None if self.other("thinking").is_some() => Format::Messages,
+            // A model behind a gateway is called `anthropic/claude-…`, and spoken to in its format.
+            None if model.contains("claude") && !model.contains('/') => Format::Messages,
+            None => Format::Chat,
+        }
+    }
+}
+
+/// The pieces of a list, or the one piece that a string is.
+fn pieces<'a>(scanner: &mut Scanner<'a>, text: &'a [u8], whole: bool) -> Scanned<Vec<Piece<'a>>> {
+    let mut pieces = Vec::new();
+    if scanner.peek() == Some(b'[') {
+        scanner.elements(|scanner| {
+            pieces.push(Piece::read(scanner, text, whole)?);
+            Ok(())
+        })?;
+    } else {
+        pieces.push(Piece::read(scanner, text, whole)?);
+    }
+    Ok(pieces)
+}
+
+/// Members that one format has and the other format with `messages` has not.
+fn format_of_member(name: &[u8]) -> Option<Format> {
+    match name {
+        b"anthropic_version" | b"anthropic_beta" | b"stop_sequences" | b"output_config"
+        | b"mcp_servers" => Some(Format::Messages),
+        b"max_completion_tokens"
+        | b"stream_options"
+        | b"response_format"
+        | b"n"
+        | b"presence_penalty"
+        | b"frequency_penalty"
+        | b"reasoning_effort"
+        | b"logprobs"
+        | b"prompt_cache_key"
+        | b"parallel_tool_calls"
+        | b"stop" => Some(Format::Chat),
+        _ => None,
+    }
+}
+
+fn tail(others: &[(&[u8], &[u8])]) -> Bytes {
+    let length: usize = others
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + 4)
+        .sum();
+    let mut tail = Vec::with_capacity(length + 1);
+    for (name, value) in others {
+        tail.extend_from_slice(b",\"");
+        tail.extend_from_slice(name);
+        tail.extend_from_slice(b"\":");
+        tail.extend_from_slice(value);
+    }
+    tail.push(b'}');
+    tail.into()
+}
+
+/// A prompt under construction.
+#[derive(Default)]
+struct Chain {
+    prompt: Prompt,
+    markers: Vec<Marker>,
+    /// The last piece that may carry a marker.
+    markable: Option<u32>,
+}
+
+impl Chain {
+    fn extend(&mut self, level: Level, pieces: Vec<Piece<'_>>) {
+        for piece in pieces {
+            let node = u32::try_from(self.prompt.len()).unwrap_or(u32::MAX);
+            let markers = piece.markers.iter();
+            self.markers
+                .extend(markers.map(|&(time, place)| Marker { node, time, place }));
+            let bytes: Cow<'_, [u8]> = piece.bytes;
+            self.prompt = self.prompt.with(level, &bytes, piece.mark_at, None);
+            if piece.mark_at.is_some() {
+                self.markable = Some(node);
+            }
+        }
+    }
+}

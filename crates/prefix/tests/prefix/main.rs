@@ -1,0 +1,44 @@
+//! Diagnosis of prefixes, from outside.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+#[path = "../../../prompt/tests/prompt/conversation.rs"]
+#[allow(dead_code)]
+mod conversation;
+mod diagnosis;
+mod documentation;
+mod log;
+mod log_faults;
+mod monitor;
+mod request;
+
+use std::sync::Arc;
+
+use cachalot_model::Message;
+use cachalot_model::wire::{Rendered, Wire};
+use cachalot_prompt::{Occasion, Plan, Prompt, Rules, plan};
+
+/// The markers of a first request by Anthropic's rules, except that nothing is too short.
+fn marks(prompt: &Prompt) -> Plan {
+    let rules = Rules {
+        most: 4,
+        lookback: 20,
+        runs_count_once: true,
+        one_hour: true,
+        minimum: 0,
+    };
+    plan(prompt, &rules, &Occasion::default()).plan
+}
+
+/// A frozen part of two tools and two pieces of system text.
+fn frozen(wire: &dyn Wire) -> Prompt {
+    let tools: Vec<Rendered> = ["grep", "read_file"]
+        .map(|name| wire.tool(&conversation::tool(name)))
+        .into();
+    let system = ["You help.", "Today is a day."].map(|text| wire.system(text));
+    Prompt::begin(&tools, &system)
+}
+
+fn said(prompt: &Prompt, wire: &dyn Wire, message: Message) -> Prompt {
+    let message = Arc::new(message);
+    prompt.append(&wire.message(&message).unwrap(), message)
+}

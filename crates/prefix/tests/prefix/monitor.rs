@@ -1,0 +1,170 @@
+//! A conversation that is watched over: what becomes of its prefix from request to request.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cachalot_core::{Millis, Seals};
+use cachalot_model::wire::Wire;
+use cachalot_model::wire::anthropic::Messages;
+use cachalot_model::{Format, Marking, Message, Parameters, Usage};
+use cachalot_prefix::diagnosis::{self, Reason};
+use cachalot_prefix::{PrefixMonitor, SentRequest};
+use cachalot_prompt::{Namespace, Prompt};
+
+use super::marks;
+
+const WIRE: Messages = Messages;
+
+fn begun(system: &str) -> Prompt {
+    Prompt::begin(&[], &[WIRE.system(system)])
+}
+
+fn said(prompt: &Prompt, message: Message) -> Prompt {
+    let pieces = WIRE.message(&message).unwrap();
+    prompt.append(&pieces, Arc::new(message))
+}
+
+fn asked(prompt: &Prompt, model: &str, at: Millis) -> SentRequest {
+    let parameters = Parameters {
+        model: model.to_owned(),
+        ..Parameters::default()
+    };
+    SentRequest {
+        prompt: prompt.clone(),
+        namespace: Namespace::of(Format::Messages, &parameters),
+        plan: marks(prompt),
+        tail: Bytes::from_static(b"}"),
+        at: Some(at),
+    }
+}
+
+fn rules() -> diagnosis::Rules {
+    diagnosis::Rules::new(
+        Marking::find("anthropic", "claude-sonnet-4-5", Format::Messages),
+        None,
+    )
+}
+
+fn used(read: u64, written: u64) -> Option<Usage> {
+    Some(Usage {
+        cache_read: read,
+        cache_write_5m: written,
+        ..Usage::default()
+    })
+}
+
+#[test]
+fn a_conversation_that_goes_on_breaks_nothing_and_is_told_of_what_the_provider_forgot() {
+    let seals = Seals::none();
+    let mut watch = PrefixMonitor::default();
+    let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
+    watch.ask(asked(&first, "m", 0));
+    assert_eq!(watch.answer(used(0, 2_000), &rules(), &seals), None);
+
+    let second = said(&said(&first, Message::assistant("1")), Message::user("two"));
+    watch.ask(asked(&second, "m", 10_000));
+    let found = watch.answer(used(2_000, 10), &rules(), &seals).unwrap();
+    assert_eq!(
+        (found.reason, found.lost_tokens),
+        (Reason::None, 0),
+        "{found:?}"
+    );
+
+    let third = said(
+        &said(&second, Message::assistant("2")),
+        Message::user("three"),
+    );
+    watch.ask(asked(&third, "m", 10_000 + 400_000));
+    let found = watch.answer(used(0, 2_020), &rules(), &seals).unwrap();
+    assert_eq!(found.reason, Reason::Expired, "{found:?}");
+    assert!(found.lost_tokens >= 2_000 && found.is_break(), "{found:?}");
+}
+
+#[test]
+fn another_model_and_another_system_text_are_named() {
+    let seals = Seals::none();
+    let mut watch = PrefixMonitor::default();
+    let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
+    watch.ask(asked(&first, "m", 0));
+    watch.answer(used(0, 2_000), &rules(), &seals);
+    watch.ask(asked(&first, "n", 1_000));
+    let found = watch.answer(used(0, 2_000), &rules(), &seals).unwrap();
+    assert_eq!(found.reason, Reason::ModelChanged);
+
+    let other = said(
+        &begun(&format!("{}t", "s".repeat(8_999))),
+        Message::user("one"),
+    );
+    watch.ask(asked(&other, "n", 2_000));
+    let found = watch.answer(used(0, 2_000), &rules(), &seals).unwrap();
+    assert_eq!(found.reason, Reason::SystemChanged);
+    assert_eq!(found.at.as_ref().map(|at| at.level), Some("system"));
+}
+
+#[test]
+fn a_fork_is_compared_with_its_parent_and_does_not_disturb_it() {
+    let seals = Seals::none();
+    let mut watch = PrefixMonitor::default();
+    let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
+    watch.ask(asked(&first, "m", 0));
+    watch.answer(used(0, 2_000), &rules(), &seals);
+    let answered = said(&first, Message::assistant("1"));
+
+    let mut fork = watch.clone();
+    let aside = said(&answered, Message::user("aside"));
+    fork.ask(asked(&aside, "m", 1_000));
+    let found = fork.answer(used(2_000, 10), &rules(), &seals).unwrap();
+    assert_eq!(found.reason, Reason::None, "{found:?}");
+
+    let second = said(&answered, Message::user("two"));
+    watch.ask(asked(&second, "m", 2_000));
+    let found = watch.answer(used(2_000, 10), &rules(), &seals).unwrap();
+    assert_eq!(found.reason, Reason::None, "{found:?}");
+}
+
+#[test]
+fn a_conversation_that_is_resumed_is_compared_with_what_was_sent_elsewhere() {
+    let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
+    let mut watch = PrefixMonitor::resumed(asked(&first, "m", 0));
+    let second = said(&said(&first, Message::assistant("1")), Message::user("two"));
+    watch.ask(asked(&second, "m", 60_000));
+    let found = watch
+        .answer(used(0, 2_300), &rules(), &Seals::none())
+        .unwrap();
+    assert_eq!(found.reason, Reason::EvictedOrUnknown, "{found:?}");
+    let mut late = PrefixMonitor::resumed(asked(&first, "m", 0));
+    late.ask(asked(&second, "m", 7_200_000));
+    let found = late
+        .answer(used(0, 2_300), &rules(), &Seals::none())
+        .unwrap();
+    assert_eq!(found.reason, Reason::Expired, "{found:?}");
+    assert!(
+        watch.answer(None, &rules(), &Seals::none()).is_none(),
+        "nothing was asked"
+    );
+}
+
+#[test]
+fn a_provider_that_never_tells_of_a_cache_is_not_blamed() {
+    let seals = Seals::none();
+    let silent = || {
+        Some(Usage {
+            uncached_input: 2_300,
+            ..Usage::default()
+        })
+    };
+    let rules = diagnosis::Rules::new(Marking::find("ollama", "llama3", Format::Chat), None);
+    let mut watch = PrefixMonitor::default();
+    let mut prompt = said(&begun(&"s".repeat(9_000)), Message::user("0"));
+    for at in 0..4 {
+        watch.ask(asked(&prompt, "m", at * 10_000));
+        let found = watch.answer(silent(), &rules, &seals);
+        assert!(found.is_none_or(|found| found.reason == Reason::None && found.lost_tokens == 0));
+        prompt = said(&said(&prompt, Message::assistant("a")), Message::user("b"));
+    }
+    // What it is sent is looked at all the same.
+    let other = said(&begun(&"t".repeat(9_000)), Message::user("0"));
+    watch.ask(asked(&other, "m", 50_000));
+    let found = watch.answer(silent(), &rules, &seals).unwrap();
+    assert_eq!(found.reason, Reason::SystemChanged);
+}

@@ -1,0 +1,157 @@
+//! Checks that a request continues an earlier one: it begins with the same pieces, under the same
+//! parameters.
+
+use std::fmt;
+
+use cachalot_model::Format;
+
+use crate::chain::{Level, Node, Prompt};
+use crate::namespace::Namespace;
+
+/// What was sent, as far as the provider's cache looks at it.
+#[derive(Debug, Clone)]
+pub struct Sent {
+    /// The pieces.
+    pub prompt: Prompt,
+    /// The parameters that the provider's cache depends on.
+    pub namespace: Namespace,
+}
+
+/// Where a request stops being a continuation of an earlier one: from there on the provider can read
+/// nothing of the earlier one from its cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Break {
+    /// The level of the first piece that is lost.
+    pub level: Level,
+    /// Which piece of that level, from 0.
+    pub index: usize,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// Why a prefix breaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The piece's bytes differ.
+    Changed {
+        /// The first byte that differs, from 0.
+        offset: usize,
+    },
+    /// The piece is not there any more.
+    Missing,
+    /// A piece was put before what had been sent: a tool that came late.
+    Inserted,
+    /// A parameter changed, came, or went.
+    Parameter {
+        /// Its name.
+        name: String,
+    },
+    /// The conversation was rendered anew for another format, provider or model.
+    Rerendered {
+        /// The format before.
+        from: Format,
+        /// The format now.
+        to: Format,
+    },
+}
+
+impl fmt::Display for Break {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            level,
+            index,
+            cause,
+        } = self;
+        write!(f, "the prefix breaks at {level}[{index}]: ")?;
+        match cause {
+            Cause::Changed { offset } => write!(f, "its bytes differ from byte {offset} on"),
+            Cause::Missing => f.write_str("what was sent there is gone"),
+            Cause::Inserted => f.write_str("a new piece stands before what had been sent"),
+            Cause::Parameter { name } => write!(f, "the parameter `{name}` changed"),
+            Cause::Rerendered { from, to } if from == to => {
+                f.write_str("the conversation goes to another provider or model")
+            }
+            Cause::Rerendered { from, to } => write!(
+                f,
+                "the conversation was rendered anew, from the format {from:?} to {to:?}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Break {}
+
+/// Checks that `next` continues `previous`: the segments of `previous`, without markers and up to the
+/// end of its messages, are a prefix of those of `next`, and nothing changed that the provider's cache
+/// depends on.
+///
+/// # Errors
+/// The first difference, in the order in which providers hash.
+pub fn extends(previous: &Sent, next: &Sent) -> Result<(), Break> {
+    let piece = divergence(&previous.prompt, &next.prompt);
+    let parameter = previous.namespace.difference(&next.namespace);
+    let parameter = parameter.map(|field| Break {
+        level: field.level,
+        index: 0,
+        cause: Cause::Parameter {
+            name: field.name.clone(),
+        },
+    });
+    // A parameter that costs a level costs it from its first piece on.
+    let first = [parameter, piece]
+        .into_iter()
+        .flatten()
+        .min_by_key(|broken| (broken.level, broken.index));
+    first.map_or(Ok(()), Err)
+}
+
+/// Returns the first piece of `previous` that `next` does not have at its place.
+#[must_use]
+pub fn divergence(previous: &Prompt, next: &Prompt) -> Option<Break> {
+    let tip = previous.last()?;
+    let same = next.backwards().find(|node| node.depth <= tip.depth);
+    if same.is_some_and(|node| node.id == tip.id) {
+        return None;
+    }
+    let (previous, next) = (sent_pieces(previous), sent_pieces(next));
+    let at = (0..previous.len()).find(|&at| !alike(previous.get(at), next.get(at)))?;
+    let ours = previous.get(at)?;
+    let (level, cause) = match next.get(at) {
+        None => (ours.level, Cause::Missing),
+        Some(theirs) if theirs.level < ours.level => (theirs.level, Cause::Inserted),
+        Some(theirs) if theirs.level > ours.level => (ours.level, Cause::Missing),
+        Some(theirs) => {
+            let offset = common(&ours.bytes, &theirs.bytes);
+            (ours.level, Cause::Changed { offset })
+        }
+    };
+    let index = previous[..at]
+        .iter()
+        .filter(|node| node.level == level)
+        .count();
+    Some(Break {
+        level,
+        index,
+        cause,
+    })
+}
+
+/// Returns the pieces that are sent: those that have bytes.
+#[must_use]
+pub fn sent_pieces(prompt: &Prompt) -> Vec<&Node> {
+    let mut nodes = prompt.nodes();
+    nodes.retain(|node| !node.bytes.is_empty());
+    nodes
+}
+
+fn alike(ours: Option<&&Node>, theirs: Option<&&Node>) -> bool {
+    match (ours, theirs) {
+        (Some(ours), Some(theirs)) => ours.level == theirs.level && ours.bytes == theirs.bytes,
+        _ => false,
+    }
+}
+
+fn common(one: &[u8], other: &[u8]) -> usize {
+    one.iter().zip(other).take_while(|(a, b)| a == b).count()
+}
