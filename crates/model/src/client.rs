@@ -1,11 +1,15 @@
 //! Sends requests, reads answers, and tries again what can be tried again.
 //!
 //! Tried again, at most [`ModelSettings::retries`](crate::ModelSettings::retries) times: what could
-//! not be delivered, and the statuses 408, 409, 429 and 5xx, or what the header `x-should-retry`
-//! says. Not tried again: anything after the first byte of a good answer; an answer that did not
-//! begin in time, because it may be paid for already; a quota that is used up; a server that asks to
-//! wait for more than a minute. Before each further try there is a pause: as long as the server asks
-//! for, or else twice as long each time.
+//! not be delivered, the statuses 408, 409, 429 and 5xx, or what the header `x-should-retry` says, and
+//! errors that a provider reports with a good status or in a stream (overloaded, rate limited, failed)
+//! before anything of the answer was shown. Not tried again: a connection that breaks after the first
+//! byte of a good answer; anything after the first [`Delta`]; an answer that did not begin in time,
+//! because it may be paid for already; a quota that is used up; a server that asks to wait for more
+//! than a minute. Before each further try there is a pause: as long as the server asks for, or else
+//! twice as long each time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use cachalot_storage::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -40,12 +44,18 @@ pub(crate) async fn exchange(
     on: &mut (dyn FnMut(Delta) + Send),
 ) -> Result<Reply, Error> {
     let mut tries: u32 = 1;
+    let is_shown = AtomicBool::new(false);
+    let mut on = |delta: Delta| {
+        is_shown.store(true, Ordering::Relaxed);
+        on(delta);
+    };
     loop {
-        let fault = match attempt(model, body.clone(), mode, on).await {
+        let fault = match attempt(model, body.clone(), mode, &mut on).await {
             Ok(reply) => return Ok(reply),
             Err(fault) => fault,
         };
-        let pause = match fault.again && tries <= model.retries {
+        let pause = match fault.again && !is_shown.load(Ordering::Relaxed) && tries <= model.retries
+        {
             true => pause::before_next(&fault.error, tries, &*model.pauses),
             false => None,
         };

@@ -145,7 +145,7 @@ impl Body<'_> {
         on: &mut (dyn FnMut(Delta) + Send),
     ) -> Result<Reply, Fault> {
         let words = self.words;
-        let undone = |error: Error| Fault::last(words.dress(error));
+        let undone = |error: Error| words.reported(error);
         let mut decoder = Decoder::new();
         let mut reader = crate::wire::of(words.model.format).reader();
         let mut chunk = Some(start);
@@ -202,7 +202,7 @@ fn understand(words: &Words<'_>, status: u16, body: &[u8]) -> Result<Reply, Faul
     }
     crate::wire::of(words.model.format)
         .reply(body)
-        .map_err(|error| Fault::last(words.dress(error)))
+        .map_err(|error| words.reported(error))
 }
 
 /// A whole answer, as if it had come as a stream.

@@ -254,9 +254,24 @@ impl<'a> Words<'a> {
     /// A good status came with an error.
     pub(super) fn error_inside(&self, status: u16, value: &serde_json::Value) -> Fault {
         let said = Said::of(value);
-        let mut error = self.said(said.status.unwrap_or(500), &said);
+        let meant = said.status.or_else(|| status_of(said.code.as_deref()?));
+        let mut error = self.said(meant.unwrap_or(500), &said);
         error.status = said.status.or(Some(status));
-        Fault::last(error)
+        self.reported(error)
+    }
+
+    /// An error that a provider reports with a good status, in one piece or in a stream. Trying again
+    /// may help where the provider is overloaded, limits or has failed.
+    pub(super) fn reported(&self, error: Error) -> Fault {
+        let error = self.dress(error);
+        let passes = matches!(
+            error.kind,
+            ErrorKind::Limited | ErrorKind::Unavailable | ErrorKind::TimedOut
+        );
+        Fault {
+            again: passes,
+            error: Box::new(error),
+        }
     }
 
     fn said(&self, status: u16, said: &Said) -> Error {
@@ -349,6 +364,23 @@ fn beginnings(secret: &str, shortest: usize) -> impl Iterator<Item = &str> {
 /// A name for a request, which is never long.
 fn short(id: &str) -> String {
     id.chars().take(200).collect()
+}
+
+/// The HTTP status that stands for a provider's type or code of an error. Anthropic's:
+/// <https://platform.claude.com/docs/en/api/errors>.
+fn status_of(code: &str) -> Option<u16> {
+    Some(match code {
+        "invalid_request_error" => 400,
+        "authentication_error" | "invalid_api_key" => 401,
+        "billing_error" => 402,
+        "permission_error" => 403,
+        "not_found_error" | "model_not_found" => 404,
+        "request_too_large" => 413,
+        "rate_limit" | "rate_limit_error" | "rate_limit_exceeded" => 429,
+        "timeout_error" => 504,
+        "overloaded_error" => 529,
+        _ => return None,
+    })
 }
 
 /// What kind of failure a status and the provider's words mean.

@@ -98,7 +98,9 @@ fn by_name(name: &str) -> Option<ErrorKind> {
         "insufficient_quota" | "insufficient_balance" | "billing_hard_limit_reached" => {
             ErrorKind::OutOfCredit
         }
-        "rate_limit_exceeded" | "rate_limit_error" | "tokens" | "requests" => ErrorKind::Limited,
+        "rate_limit" | "rate_limit_exceeded" | "rate_limit_error" | "tokens" | "requests" => {
+            ErrorKind::Limited
+        }
         "server_error"
         | "internal_error"
         | "internal_server_error"

@@ -165,6 +165,110 @@ async fn after_the_first_byte_nothing_is_tried_again() {
     }
 }
 
+/// Errors that a provider reports with the status 200, in one piece.
+const INSIDE: [(&str, ErrorKind, bool); 7] = [
+    (
+        r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+        ErrorKind::Unavailable,
+        true,
+    ),
+    (
+        r#"{"type":"error","error":{"type":"rate_limit_error","message":"Slow down"}}"#,
+        ErrorKind::Limited,
+        true,
+    ),
+    (
+        r#"{"error":{"message":"Slow down","type":"rate_limit"}}"#,
+        ErrorKind::Limited,
+        true,
+    ),
+    (
+        r#"{"error":{"message":"Provider returned error","code":502}}"#,
+        ErrorKind::Unavailable,
+        true,
+    ),
+    (
+        r#"{"error":{"message":"No","type":"invalid_request_error"}}"#,
+        ErrorKind::Rejected,
+        false,
+    ),
+    (
+        r#"{"error":{"message":"No","type":"authentication_error"}}"#,
+        ErrorKind::Unauthorized,
+        false,
+    ),
+    (
+        r#"{"error":{"message":"No","type":"insufficient_quota"}}"#,
+        ErrorKind::OutOfCredit,
+        false,
+    ),
+];
+
+#[tokio::test]
+async fn errors_with_a_good_status_are_tried_again_where_that_helps() {
+    for (body, kind, passes) in INSIDE {
+        let server = Server::start([Answer::json(200, body), says("now")]).await;
+        let (model, pauses) = model_with(&server, "");
+        let asked = ask(&model).await;
+        assert_eq!(asked.is_ok(), passes, "{body}: {asked:?}");
+        assert_eq!(pauses.waited().len(), usize::from(passes), "{body}");
+        let server = Server::start([Answer::json(200, body)]).await;
+        let error = ask(&model_with(&server, "retries: 0").0).await.unwrap_err();
+        assert_eq!((error.kind, error.retryable()), (kind, passes), "{body}");
+    }
+}
+
+/// An error event of each format, as its first event or after events that show nothing.
+const STREAMED: [(&str, &str, &str); 5] = [
+    (
+        "",
+        "",
+        "data: {\"error\":{\"message\":\"Overloaded\",\"type\":\"overloaded_error\"}}\n\n",
+    ),
+    (
+        "format: responses",
+        "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"resp_1\"}}\n\n",
+        "event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"status\":\"failed\",\"error\":{\"code\":\"server_error\",\"message\":\"Failed\"}}}\n\n",
+    ),
+    (
+        "format: responses",
+        "",
+        "event: error\ndata: {\"type\":\"error\",\"code\":\"rate_limit_exceeded\",\"message\":\"Slow down\"}\n\n",
+    ),
+    (
+        "format: messages",
+        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"role\":\"assistant\",\"content\":[]}}\n\nevent: ping\ndata: {\"type\":\"ping\"}\n\n",
+        "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n",
+    ),
+    (
+        "format: messages",
+        "",
+        "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"rate_limit_error\",\"message\":\"Slow down\"}}\n\n",
+    ),
+];
+
+#[tokio::test]
+async fn an_error_in_a_stream_is_tried_again_until_something_was_shown() {
+    for (keys, before, error) in STREAMED {
+        let broken = Answer::stream(&[before, error].map(|text| match text {
+            "" => ": nothing\n\n",
+            text => text,
+        }));
+        let server = Server::start([broken.clone(), refusal(400, "no", "x")]).await;
+        let (model, pauses) = model_with(&server, keys);
+        let (reply, deltas) = stream(&model).await;
+        assert_eq!(reply.unwrap_err().kind, ErrorKind::Rejected, "{error}");
+        assert_eq!((server.asked().len(), pauses.waited().len()), (2, 1));
+        assert_eq!(deltas, [], "{error}");
+    }
+    let shown = "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"Deep\"}}\n\n";
+    let (keys, before, error) = STREAMED[3];
+    let server = Server::start([Answer::stream(&[before, shown, error]), says("x")]).await;
+    let (reply, deltas) = stream(&model_with(&server, keys).0).await;
+    assert_eq!(reply.unwrap_err().kind, ErrorKind::Unavailable);
+    assert_eq!((server.asked().len(), deltas.len()), (1, 1));
+}
+
 #[tokio::test]
 async fn nobody_there_is_tried_again_and_told() {
     let port = {

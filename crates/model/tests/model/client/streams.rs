@@ -3,7 +3,7 @@
 use cachalot_model::{Block, Delta, ErrorKind, StopReason};
 use proptest::prelude::*;
 
-use super::{Answer, Server, ask, events, model, says, stream, whole};
+use super::{Answer, Server, ask, events, model, stream, whole};
 
 fn text(pieces: &[Delta]) -> String {
     pieces
@@ -154,8 +154,8 @@ async fn an_error_in_the_middle_of_a_stream_is_the_providers() {
 async fn an_error_with_a_good_status_is_an_error() {
     let body = r#"{"error":{"code":429,"message":"Provider is busy"}}"#;
     for asked_for_a_stream in [true, false] {
-        let server = Server::start([Answer::json(200, body), says("x")]).await;
-        let model = model(&server);
+        let server = Server::start([Answer::json(200, body)]).await;
+        let (model, _) = super::model_with(&server, "retries: 0");
         let error = match asked_for_a_stream {
             true => stream(&model).await.0.unwrap_err(),
             false => ask(&model).await.unwrap_err(),
