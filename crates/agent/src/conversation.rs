@@ -377,6 +377,32 @@ impl Conversation {
         body
     }
 
+    /// Renders the next request for another model. The session goes on with its own.
+    pub(crate) async fn body_for(
+        &self,
+        model: &Model,
+        shown: &Shown,
+    ) -> Result<Bytes, cachalot_model::Error> {
+        let wire = model.wire();
+        let Frozen { tools, system } = shown.rendered(model);
+        let messages = self.session.prompt.messages().into_iter();
+        let messages = messages.map(Arc::unwrap_or_clone).collect();
+        let mut prompt = Prompt::begin(&tools, &system);
+        for message in media::fit(messages, Vec::new, model.media()).await {
+            let pieces = wire.message(&message)?;
+            prompt = prompt.append(&pieces, Arc::new(message));
+        }
+        let head = &self.session.head;
+        let parameters = parameters(head, model, self.has_tools && !shown.tools.is_empty());
+        let plan = Plans::new(model, Occasion::default()).next(&prompt);
+        Ok(contiguous(
+            &prompt,
+            wire,
+            &plan,
+            &wire.tail(&parameters, true),
+        ))
+    }
+
     fn body_of(&self, prompt: &Prompt, plan: &Plan, parameters: &Parameters) -> Bytes {
         let wire = self.model.wire();
         contiguous(prompt, wire, plan, &wire.tail(parameters, true))

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use cachalot_core::tree::Node;
 use cachalot_hooks::Event as When;
-use cachalot_model::{Block, ToolDefinition, Usage};
+use cachalot_model::{Block, Model, ToolDefinition, Usage};
 use cachalot_operation::permissions::Signature;
 use cachalot_prompt::Session;
 use cachalot_tools::builtin::signature;
@@ -136,6 +137,13 @@ impl Desk {
     /// Resolves when the next request may be sent; with something to hold until its response begins.
     pub(crate) async fn may_go(&mut self) -> Option<Lead> {
         self.flock.take()?.join().await
+    }
+
+    /// Renders the next request for a fallback of the conversation's model. The conversation stays as it
+    /// is.
+    pub(crate) async fn body_for(&self, fallback: &Model) -> Result<Bytes, cachalot_model::Error> {
+        fallback.ready()?;
+        self.conversation.body_for(fallback, &self.shown).await
     }
 
     /// So many tokens the last request sent, or that which the conversation goes on from.

@@ -71,6 +71,8 @@ pub struct TurnReport {
 pub struct Sum {
     /// Model calls that were answered.
     pub model_calls: u32,
+    /// How many of them a fallback answered, in place of the model that was asked first.
+    pub fallback_calls: u32,
     /// Tool calls that have results, those that were refused included.
     pub tool_calls: u32,
     /// Answers that hooks gave, and that a model would have been paid for.
@@ -86,6 +88,7 @@ pub struct Sum {
 impl std::ops::AddAssign for Sum {
     fn add_assign(&mut self, other: Self) {
         self.model_calls = self.model_calls.saturating_add(other.model_calls);
+        self.fallback_calls = self.fallback_calls.saturating_add(other.fallback_calls);
         self.tool_calls = self.tool_calls.saturating_add(other.tool_calls);
         self.saved_answers = self.saved_answers.saturating_add(other.saved_answers);
         self.usage += other.usage;

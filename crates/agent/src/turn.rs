@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use cachalot_core::Spend;
 use cachalot_hooks::input::{Prompt, TurnCall};
 use cachalot_model::budget::Reservation;
-use cachalot_model::{Reply, StopReason};
+use cachalot_model::{Model, Reply, StopReason};
 use cachalot_prefix::diagnosis::Diagnosis;
 
 use crate::conversation::Progress;
@@ -83,6 +83,10 @@ pub(crate) struct Turn<'a> {
     has_overflowed: bool,
     /// What had been spent before the turn, and in it on what is no part of answering.
     before: Spend,
+    /// Model calls that fallbacks had answered before the turn.
+    fallback_calls_before: u32,
+    /// The model that gave the last answer, if it was not the agent's own but a fallback.
+    fallback: Option<Model>,
 }
 
 /// How a turn ended, and with which text.
@@ -127,6 +131,8 @@ impl<'a> Turn<'a> {
     ) -> Self {
         Self {
             before: ending::spent(shared),
+            fallback_calls_before: shared.sum().fallback_calls,
+            fallback: None,
             shared,
             agent,
             desk,

@@ -202,6 +202,8 @@ pub struct Answer {
     pub worth: Spend,
     /// What was added to the user's message beside [`Prompt::context`]: who added it.
     pub added_by: Vec<String>,
+    /// Whether a fallback answered in place of the agent's model.
+    pub by_fallback: bool,
     /// The reason for which a hook of the same event does not accept the answer, so that the turn goes
     /// on. Set by the dispatcher for the handlers that run after that hook; never part of the JSON.
     pub rejected: Option<String>,

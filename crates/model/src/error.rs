@@ -66,7 +66,17 @@ impl Error {
         }
     }
 
-    /// Whether the same request may succeed if it is sent again.
+    /// Adds to the message that a fallback failed as well, and why.
+    #[must_use]
+    pub fn and_of_fallback(mut self, name: &str, error: &Self) -> Self {
+        self.message = format!(
+            "{}; the fallback `{name}` failed as well: {error}",
+            self.message
+        );
+        self
+    }
+
+    /// Whether the same request may succeed if it is sent again, or sent to another model.
     #[must_use]
     pub fn retryable(&self) -> bool {
         matches!(

@@ -195,8 +195,30 @@ impl Models {
     /// call says of its own over everything.
     ///
     /// # Errors
-    /// As of [`Models::find`]; or there is neither a name nor a default.
+    /// As of [`Models::find`], of its fallbacks too; or there is neither a name nor a default.
     pub fn choose(&self, name: Option<&str>, call: &ModelSettings) -> Result<Model, Error> {
+        let settings = self.settings(name, call);
+        let names = settings.fallbacks.clone().unwrap_or_default();
+        let model = self.resolve(settings)?;
+        // A fallback's own fallbacks are not asked.
+        let of_any = call.for_any_model();
+        let mut fallbacks = Vec::with_capacity(names.len());
+        for name in names {
+            let fallback = self
+                .resolve(self.settings(Some(&name), &of_any))
+                .map_err(|error| Error {
+                    message: format!("the fallback `{name}`: {}", error.message),
+                    ..error
+                })?;
+            if !fallback.is_same_as(&model) {
+                fallbacks.push((name, fallback));
+            }
+        }
+        Ok(model.with_fallbacks(fallbacks))
+    }
+
+    /// Merges what is said of a model: by a call, by `models:`, by the defaults.
+    fn settings(&self, name: Option<&str>, call: &ModelSettings) -> ModelSettings {
         let defaults = &self.configured.defaults;
         let named = call.model.as_deref().filter(|_| name.is_none());
         let (settings, common) = match name.or(named) {
@@ -217,7 +239,7 @@ impl Models {
             model: None,
             ..call.clone()
         };
-        self.resolve(call.over(&settings).over(&common))
+        call.over(&settings).over(&common)
     }
 
     /// What the defaults say of a model that `models:` does not know: where it is as well, unless its
@@ -291,6 +313,7 @@ impl Models {
             format,
             limits,
             time,
+            fallbacks: Vec::new(),
         };
         resolved.prepare_digests()?;
         resolved.teach(&self.seals);

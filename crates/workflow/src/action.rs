@@ -101,6 +101,9 @@ pub struct Failure {
     pub message: String,
     /// Whether the same call may succeed if made again (`on_error: retry` retries only these).
     pub retryable: bool,
+    /// Whether [`Action::alternatives`] may be run in its place: the work failed at another's end, and
+    /// nothing of it was shown.
+    pub elsewhere: bool,
 }
 
 impl Failure {
@@ -110,6 +113,7 @@ impl Failure {
             kind,
             message: message.into(),
             retryable: false,
+            elsewhere: false,
         }
     }
 
@@ -119,6 +123,16 @@ impl Failure {
             kind,
             message: message.into(),
             retryable: true,
+            elsewhere: false,
+        }
+    }
+
+    /// The failure of a call whose alternative failed as well. It is still that of the first call: an
+    /// alternative that fails for good says nothing of it.
+    pub(crate) fn and_of(self, alternative: Self) -> Self {
+        Self {
+            message: format!("{}; in its place, {}", self.message, alternative.message),
+            ..self
         }
     }
 }
@@ -173,6 +187,22 @@ pub trait Action: Send + Sync {
     fn domains(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Domain> {
         let _ = (arguments, runtime);
         Vec::new()
+    }
+
+    /// Arguments of further calls of this action, each of which may be made in place of one that failed
+    /// with [`Failure::elsewhere`], in this order. Each is a call of its own, with its own key. By
+    /// default none.
+    fn alternatives(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Arguments> {
+        let _ = (arguments, runtime);
+        Vec::new()
+    }
+
+    /// Does it as [`Action::run`] does, without [`Action::alternatives`].
+    ///
+    /// # Errors
+    /// As of [`Action::run`].
+    async fn run_alone(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        self.run(arguments, runtime).await
     }
 
     /// Does it. The arguments have been checked against [`About::parameters`] and cast to their

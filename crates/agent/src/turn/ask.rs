@@ -1,12 +1,13 @@
 //! One model call.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cachalot_core::{Cost, Millis, Spend};
 use cachalot_hooks::Event as When;
 use cachalot_hooks::input::Answer;
-use cachalot_model::{Delta, Reply, StopReason, Usage};
+use cachalot_model::{Delta, Model, Reply, StopReason, Usage};
 use cachalot_prefix::diagnosis::Diagnosis;
 
 use super::Turn;
@@ -38,7 +39,9 @@ impl Turn<'_> {
         let model = desk.conversation.model().clone();
         partial.clear();
         let began = Instant::now();
+        let is_shown = AtomicBool::new(false);
         let mut on = |delta: Delta| {
+            is_shown.store(true, Ordering::Relaxed);
             // The response has begun: others that begin with the same prefix may go.
             drop(lead.take());
             match &delta {
@@ -50,13 +53,54 @@ impl Turn<'_> {
                 Delta::ToolUse { .. } | Delta::Arguments { .. } => {}
             }
         };
-        let reply = model.stream(body, &mut on).await?;
-        let conversation = &mut self.desk.conversation;
-        let diagnosis = conversation.diagnose(reply.usage, &self.shared.house.tools.seals);
+        let mut asked_last = None;
+        let mut answered = model.stream(body, &mut on).await;
+        for (name, fallback) in model.fallbacks() {
+            let Some(error) = answered.as_ref().err() else {
+                break;
+            };
+            if is_shown.load(Ordering::Relaxed) || !error.retryable() {
+                break;
+            }
+            let message = format!("{error}; asking the fallback `{name}`");
+            shared.warn(agent, &message);
+            let asked = match shared.meter.check_for(fallback) {
+                Ok(()) => match desk.body_for(fallback).await {
+                    Ok(body) => fallback.stream(body, &mut on).await,
+                    Err(error) => Err(error),
+                },
+                Err(over) => Err(over),
+            };
+            answered = match asked {
+                Ok(reply) => {
+                    asked_last = Some(fallback.clone());
+                    Ok(reply)
+                }
+                Err(of_fallback) => {
+                    answered.map_err(|error| error.and_of_fallback(name, &of_fallback))
+                }
+            };
+        }
+        let reply = answered?;
+        self.fallback = asked_last;
+        let diagnosis = match self.fallback {
+            // The agent's provider has not answered, and tells nothing of what it has read.
+            Some(_) => None,
+            None => {
+                let seals = &self.shared.house.tools.seals;
+                self.desk.conversation.diagnose(reply.usage, seals)
+            }
+        };
         self.account(&reply, asked, began.elapsed(), diagnosis.as_ref());
         self.desk.answered(reply.usage);
         self.broken = diagnosis.filter(Diagnosis::is_break);
         Ok(reply)
+    }
+
+    /// The model that gave the last answer.
+    fn answered_by(&self) -> &Model {
+        let own = self.desk.conversation.model();
+        self.fallback.as_ref().unwrap_or(own)
     }
 
     /// Asks the model something beside the conversation. Nothing is shown.
@@ -68,6 +112,7 @@ impl Turn<'_> {
         let model = self.desk.conversation.model().clone();
         let (asked, began) = (self.shared.house.clock.now(), Instant::now());
         let reply = model.stream(body, &mut |_| {}).await?;
+        self.fallback = None;
         self.account(&reply, asked, began.elapsed(), None);
         Ok(reply)
     }
@@ -81,7 +126,7 @@ impl Turn<'_> {
         diagnosis: Option<&Diagnosis>,
     ) {
         let usage = reply.usage.unwrap_or_default();
-        let cost = self.desk.conversation.model().cost_of(reply);
+        let cost = self.answered_by().cost_of(reply);
         let paid = Spend {
             input_tokens: usage.total_input(),
             output_tokens: usage.output,
@@ -92,12 +137,13 @@ impl Turn<'_> {
         self.shared.meter.record(reply.usage.as_ref(), cost);
         self.shared.add(Sum {
             model_calls: 1,
+            fallback_calls: u32::from(self.fallback.is_some()),
             usage,
             paid,
             ..Sum::default()
         });
         let conversation = &self.desk.conversation;
-        let model = conversation.model();
+        let model = self.answered_by();
         self.shared.house.listener.tell(&Event::Answered {
             agent: &self.agent.name,
             usage: reply.usage.as_ref(),
@@ -178,7 +224,7 @@ impl Turn<'_> {
     pub(super) fn heard_of(&self, reply: &Reply) -> Heard {
         Heard {
             usage: reply.usage,
-            cost: self.desk.conversation.model().cost_of(reply),
+            cost: self.answered_by().cost_of(reply),
             finish: reply.stop.clone(),
             text: String::new(),
         }

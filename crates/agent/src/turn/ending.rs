@@ -114,6 +114,7 @@ impl Turn<'_> {
             calls: self.calls.clone(),
             worth: self.worth(),
             added_by,
+            by_fallback: self.shared.sum().fallback_calls > self.fallback_calls_before,
             rejected: None,
         }
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use cachalot_core::{Problem, Spend};
-use cachalot_model::{ErrorKind, Message, Model, OutputFormat, Reply, Request, StopReason};
+use cachalot_model::{Error, ErrorKind, Message, Model, OutputFormat, Reply, Request, StopReason};
 use serde_json::{Map, Value};
 
 use super::Handler;
@@ -166,7 +166,7 @@ impl Asked {
         read: impl FnOnce(&str) -> Result<Output, Fault>,
     ) -> Result<Output, Fault> {
         let began = Instant::now();
-        let reply = self.ask(model).await?;
+        let (model, reply) = self.ask_any(model).await?;
         let usage = reply.usage.unwrap_or_default();
         let spent = Spend {
             input_tokens: usage.total_input(),
@@ -180,21 +180,36 @@ impl Asked {
         }
     }
 
-    async fn ask(self, model: &Model) -> Result<Reply, Fault> {
+    /// Asks a model, then its fallbacks, until one answers.
+    async fn ask_any(self, model: &Model) -> Result<(&Model, Reply), Fault> {
+        let failed = |error: Error| Fault::new(error.to_string());
+        let mut error = match self.ask(model).await {
+            Ok(reply) => return Ok((model, reply)),
+            Err(error) if !error.retryable() => return Err(failed(error)),
+            Err(error) => error,
+        };
+        for (name, fallback) in model.fallbacks() {
+            match self.ask(fallback).await {
+                Ok(reply) => return Ok((fallback, reply)),
+                Err(of_fallback) => error = error.and_of_fallback(name, &of_fallback),
+            }
+        }
+        Err(failed(error))
+    }
+
+    async fn ask(&self, model: &Model) -> Result<Reply, Error> {
         let mut parameters = model.parameters().clone();
         // Without tools, providers refuse to be told about them.
         parameters.tool_choice = None;
         parameters.parallel_tool_calls = None;
-        parameters.output = self.form;
+        parameters.output.clone_from(&self.form);
         let request = Request {
             tools: Vec::new(),
-            system: self.system,
-            messages: vec![Message::user(self.question)],
+            system: self.system.clone(),
+            messages: vec![Message::user(&self.question)],
             parameters,
         };
-        let failed = |error: cachalot_model::Error| Fault::new(error.to_string());
-        let body = request.body(model.wire(), false).map_err(failed)?;
-        model.ask(body).await.map_err(failed)
+        model.ask(request.body(model.wire(), false)?).await
     }
 }
 

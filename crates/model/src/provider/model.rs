@@ -53,6 +53,8 @@ pub(crate) struct Resolved {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) pauses: Arc<dyn Pauses>,
     pub(crate) digests: Arc<OnceLock<DigestKey>>,
+    /// Models to ask in its place, by the names under which they are configured.
+    pub(crate) fallbacks: Vec<(String, Model)>,
 }
 
 /// How long is waited for what.
@@ -155,6 +157,39 @@ impl Model {
             },
             ..(*self.shared).clone()
         })
+    }
+
+    /// Returns the models to ask, in this order, when this one fails with an error that
+    /// [may pass](Error::retryable) and before anything of its answer was shown; with the names under
+    /// which they are configured. No part of [`Model::identity`]: the model that answers is the one
+    /// whose answer it is. A fallback has none itself.
+    pub fn fallbacks(&self) -> impl ExactSizeIterator<Item = (&str, &Self)> {
+        let fallbacks = self.shared.fallbacks.iter();
+        fallbacks.map(|(name, model)| (name.as_str(), model))
+    }
+
+    pub(super) fn with_fallbacks(self, fallbacks: Vec<(String, Self)>) -> Self {
+        if fallbacks.is_empty() {
+            return self;
+        }
+        Self::of(Resolved {
+            fallbacks,
+            ..(*self.shared).clone()
+        })
+    }
+
+    /// Whether requests to both go to the same model at the same place.
+    pub(super) fn is_same_as(&self, other: &Self) -> bool {
+        let of = |model: &Self| {
+            let Resolved {
+                provider,
+                base,
+                format,
+                ..
+            } = &*model.shared;
+            (provider.clone(), base.clone(), *format)
+        };
+        self.name() == other.name() && of(self) == of(other)
     }
 
     /// How much it takes.

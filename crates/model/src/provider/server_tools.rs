@@ -137,6 +137,10 @@ impl Model {
         if self.name().ends_with(ONLINE) {
             found.push(format!("model: {}", self.name()));
         }
+        for (fallback, model) in self.fallbacks() {
+            let of_fallback = model.server_tools().into_iter();
+            found.extend(of_fallback.map(|option| format!("fallback {fallback}: {option}")));
+        }
         found.sort();
         found
     }

@@ -57,6 +57,8 @@ pub struct ModelSettings {
     pub timeouts: Timeouts,
     /// `retries`: how often a request is sent again.
     pub retries: Option<u32>,
+    /// `fallbacks`: names of models that are asked in this order when this one does not answer.
+    pub fallbacks: Option<Vec<String>>,
 }
 
 /// How long is waited for what; `None`: as long as is usual.
@@ -86,14 +88,16 @@ impl ModelSettings {
     pub fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Self {
         let provider = section.text("provider", problems).map(str::to_owned);
         let model = section.text("model", problems).map(str::to_owned);
+        let fallbacks = section.texts("fallbacks", problems);
         Self {
             provider,
             model,
+            fallbacks: fallbacks.map(|names| names.into_iter().map(str::to_owned).collect()),
             ..Self::read_provider(section, problems)
         }
     }
 
-    /// Claims and reads what a provider may say: all but `provider` and `model`.
+    /// Claims and reads what a provider may say: all but `provider`, `model` and `fallbacks`.
     pub(crate) fn read_provider(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Self {
         Self {
             provider: None,
@@ -136,6 +140,7 @@ impl ModelSettings {
             retries: section
                 .integer("retries", 0..=10, problems)
                 .and_then(|retries| u32::try_from(retries).ok()),
+            fallbacks: None,
         }
     }
 
@@ -191,11 +196,12 @@ impl ModelSettings {
             context: self.context.or(beneath.context),
             timeouts: self.timeouts.over(beneath.timeouts),
             retries: self.retries.or(beneath.retries),
+            fallbacks: self.fallbacks.or(beneath.fallbacks),
         }
     }
 
-    /// What of these settings holds for any model: how it should answer, and how long is waited.
-    /// Neither which model it is, nor where, nor what it costs.
+    /// What of these settings holds for any model: how it should answer, how long is waited, and which
+    /// models answer in its place. Neither which model it is, nor where, nor what it costs.
     #[must_use]
     pub fn for_any_model(&self) -> Self {
         Self {
@@ -208,6 +214,7 @@ impl ModelSettings {
             structured_output: self.structured_output.clone(),
             timeouts: self.timeouts,
             retries: self.retries,
+            fallbacks: self.fallbacks.clone(),
             ..Self::default()
         }
     }

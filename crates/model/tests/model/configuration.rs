@@ -525,3 +525,50 @@ fn a_provider_of_ones_own_takes_markers_as_the_one_whose_prices_it_has() {
     assert_eq!(of(", prices: openrouter"), (true, 4));
     assert_eq!(of(", format: messages"), (true, 4));
 }
+
+#[test]
+fn fallbacks_are_models_and_no_part_of_the_identity() {
+    let yaml = "models:\n  a: {provider: openai, model: gpt-4o, fallbacks: [b, anthropic/claude-sonnet-5, a]}\n  b: {provider: openai, model: gpt-4o-mini, fallbacks: [a]}\n  alone: {provider: openai, model: gpt-4o}\n";
+    let models = Models::new(surroundings(&[]), configured(yaml));
+    let model = models.find("a").unwrap();
+    let named: Vec<(&str, &str)> = model
+        .fallbacks()
+        .map(|(name, model)| (name, model.name()))
+        .collect();
+    assert_eq!(
+        named,
+        [
+            ("b", "gpt-4o-mini"),
+            ("anthropic/claude-sonnet-5", "claude-sonnet-5")
+        ]
+    );
+    assert!(
+        model
+            .fallbacks()
+            .all(|(_, model)| model.fallbacks().len() == 0)
+    );
+    assert_eq!(model.identity(), models.find("alone").unwrap().identity());
+
+    let defaults = "fallbacks: [anthropic/claude-sonnet-5]";
+    let models = Models::new(
+        surroundings(&[]),
+        configured(yaml).with_defaults(settings(defaults)),
+    );
+    assert_eq!(models.find("alone").unwrap().fallbacks().len(), 1);
+    assert_eq!(models.find("a").unwrap().fallbacks().len(), 2);
+    let call = settings("fallbacks: []");
+    assert_eq!(
+        models.choose(Some("a"), &call).unwrap().fallbacks().len(),
+        0
+    );
+    let call = settings("temperature: 0.5\nfallbacks: [b]");
+    let model = models.choose(Some("alone"), &call).unwrap();
+    let (_, fallback) = model.fallbacks().next().unwrap();
+    assert_eq!(fallback.parameters().temperature, Some(0.5));
+
+    let yaml = "models: {a: {provider: openai, model: gpt-4o, fallbacks: [nonsense]}}";
+    let models = Models::new(surroundings(&[]), configured(yaml));
+    let error = models.find("a").unwrap_err();
+    assert_eq!(error.kind, cachalot_model::ErrorKind::Configuration);
+    assert!(error.message.contains("the fallback `nonsense`"), "{error}");
+}

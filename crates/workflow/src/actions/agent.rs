@@ -146,6 +146,9 @@ impl Action for Run {
         if turn.stop != Stop::End {
             spending::decline("the agent did not come to an end by itself");
         }
+        if sum.fallback_calls > 0 {
+            spending::decline("another model answered in place of the agent's own");
+        }
         let dollars = (sum.paid.cost.unpriced == 0).then(|| sum.paid.cost.dollars());
         Ok(json!({
             "text": turn.text,

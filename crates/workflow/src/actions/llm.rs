@@ -100,6 +100,11 @@ const PARAMETERS: &[Parameter] = &[
         ParameterKind::Object,
         "Further fields of the request, sent as they are.",
     ),
+    optional(
+        "fallbacks",
+        ParameterKind::List,
+        "Models to ask in this order when the model is overloaded, limits, fails or cannot be reached, and nothing of its answer was shown.",
+    ),
 ];
 
 static CALL: About = About {
@@ -136,8 +141,16 @@ impl Action for Call {
         Ok(spending::planned())
     }
 
-    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+    fn alternatives(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Arguments> {
+        ask::alternatives(&CALL, arguments, runtime)
+    }
+
+    async fn run_alone(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         Ask::of(&CALL, &arguments, runtime)?.whole(runtime).await
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        run(self, arguments, runtime).await
     }
 }
 
@@ -158,9 +171,40 @@ impl Action for Stream {
         Ok(spending::planned())
     }
 
-    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+    fn alternatives(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Arguments> {
+        ask::alternatives(&STREAM, arguments, runtime)
+    }
+
+    async fn run_alone(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         Ask::of(&STREAM, &arguments, runtime)?
             .streamed(runtime)
             .await
     }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        run(self, arguments, runtime).await
+    }
+}
+
+/// Asks the model, then its fallbacks, until one answers.
+async fn run(
+    action: &dyn Action,
+    arguments: Arguments,
+    runtime: &Runtime,
+) -> Result<Value, Failure> {
+    let alternatives = action.alternatives(&arguments, runtime);
+    let mut failed = match action.run_alone(arguments, runtime).await {
+        Err(failure) if failure.elsewhere => failure,
+        ended => return ended,
+    };
+    for arguments in alternatives {
+        match action.run_alone(arguments, runtime).await {
+            Ok(result) => return Ok(result),
+            Err(failure) => failed = failed.and_of(failure),
+        }
+        if !failed.elsewhere {
+            break;
+        }
+    }
+    Err(failed)
 }

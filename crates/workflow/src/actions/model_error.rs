@@ -9,6 +9,7 @@ use crate::Failure;
 pub(super) fn failure(given: &Given<'_>, error: &cachalot_model::Error) -> Failure {
     Failure {
         retryable: error.retryable(),
+        elsewhere: error.retryable(),
         ..given.failure(kind(error.kind), error)
     }
 }

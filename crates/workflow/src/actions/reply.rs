@@ -167,9 +167,8 @@ async fn receive(
         };
         let message = refusal(given, runtime, from, status, &headers, &body);
         return Err(Failure {
-            kind,
-            message,
             retryable: may_pass(status),
+            ..Failure::new(kind, message)
         });
     }
     let (body, whole) = read(given, response, from, LARGEST).await?;

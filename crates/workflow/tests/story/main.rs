@@ -51,6 +51,7 @@ mod invalidate;
 mod keys;
 mod lifetime;
 mod llm;
+mod llm_fallbacks;
 mod llm_keys;
 mod loading;
 mod noticed;

@@ -166,6 +166,7 @@ settings:
     context: 128000
     timeouts: {connect: 5, first_byte: 1m30s, idle: 250ms}
     retries: 3
+    fallbacks: [anthropic/claude-sonnet-5]
   web: {search: {base_url: u}}
   llamaextract: {base_url: u, api_key: k}
 nodes:
@@ -208,6 +209,8 @@ fn what_a_schema_can_tell_is_refused_as_by_the_loader() {
         "nodes: [{name: a}]\nsettings: {cache: {max_bytes: x}}",
         "nodes: [{name: a}]\nsettings: {llm: {modle: x}}",
         "nodes: [{name: a}]\nsettings: {llm: {retries: 11}}",
+        "nodes: [{name: a}]\nsettings: {llm: {fallbacks: x}}",
+        "nodes: [{name: a}]\nproviders: {a: {base_url: 'http://a', fallbacks: [x]}}",
         "nodes: [{name: a}]\nsettings: {llm: {format: chatty}}",
         "nodes: [{name: a}]\nsettings: {llm: {timeouts: {first: 5}}}",
         "nodes: [{name: a}]\nsettings: {llm: {structured_output: {name: a}}}",

@@ -23,6 +23,7 @@ pub(super) fn judge(
         calls,
         worth: _,
         added_by,
+        by_fallback,
         rejected,
     } = answer;
     if let Some(why) = rejected {
@@ -30,6 +31,9 @@ pub(super) fn judge(
     }
     if *synthetic {
         return Err("a hook answered".to_owned());
+    }
+    if *by_fallback {
+        return Err("another model answered in place of the agent's own".to_owned());
     }
     if *stop_hook_active {
         return Err("the turn went on because a hook wanted it to".to_owned());

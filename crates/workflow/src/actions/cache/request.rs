@@ -65,6 +65,8 @@ pub(super) struct Request {
     pub(super) version: Value,
     pub(super) tags: Vec<String>,
     pub(super) return_errors: bool,
+    /// Whether it is made in place of a call that failed; nothing is made in its own place.
+    pub(super) is_alternative: bool,
 }
 
 /// Why a request is not carried out.
@@ -146,7 +148,30 @@ impl Request {
             scope,
             agent,
             return_errors,
+            is_alternative: false,
         })
+    }
+
+    /// Returns the requests that may be made in place of this one: each has its own key.
+    pub(super) fn alternatives(&self, runtime: &Runtime) -> Vec<Self> {
+        if self.is_alternative {
+            return Vec::new();
+        }
+        let alternatives = self.action.alternatives(&self.args, runtime).into_iter();
+        alternatives
+            .map(|args| Self {
+                args,
+                action: Arc::clone(&self.action),
+                strategy: self.strategy.clone(),
+                scope: self.scope.clone(),
+                agent: self.agent.clone(),
+                depends_on: self.depends_on.clone(),
+                version: self.version.clone(),
+                tags: self.tags.clone(),
+                is_alternative: true,
+                ..*self
+            })
+            .collect()
     }
 }
 

@@ -160,13 +160,35 @@ fn policy(request: &Request, handle: Option<&str>, runtime: &Runtime) -> Policy 
 
 /// Answers a call. What a run needs is kept apart from what a hit needs: it is large, and hits are frequent.
 async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-    let mut request = match Request::read(arguments, runtime) {
+    let request = match Request::read(arguments, runtime) {
         Ok(request) => request,
         Err(refused) if refused.returned => {
             return Ok(response::error(&redacted(refused.failure, runtime), None));
         }
         Err(refused) => return Err(refused.failure),
     };
+    let frozen = match request.mode {
+        Mode::Frozen => request.alternatives(runtime),
+        _ => Vec::new(),
+    };
+    let missed = match answer_request(request, runtime).await {
+        Err(missed) if missed.kind == FROZEN_MISS => missed,
+        answer => return answer,
+    };
+    // What was stored when the call failed and an alternative answered.
+    for alternative in frozen {
+        match Box::pin(answer_request(alternative, runtime)).await {
+            Err(failure) if failure.kind == FROZEN_MISS => {}
+            answer => return answer,
+        }
+    }
+    Err(missed)
+}
+
+/// The kind of the failure of a call that a frozen run does not find in the cache.
+const FROZEN_MISS: &str = "frozen_miss";
+
+async fn answer_request(mut request: Request, runtime: &Runtime) -> Result<Value, Failure> {
     if request.mode == Mode::Off {
         return Box::pin(uncached(request, Reason::Off, runtime)).await;
     }
@@ -175,7 +197,7 @@ async fn answer(arguments: Arguments, runtime: &Runtime) -> Result<Value, Failur
         Err(reason) if request.mode == Mode::Frozen => {
             let name = request.name();
             let message = format!("frozen: {name} is not answered by the cache ({reason})");
-            return Err(Failure::new("frozen_miss", message));
+            return Err(Failure::new(FROZEN_MISS, message));
         }
         Err(reason) => return Box::pin(uncached(request, reason, runtime)).await,
     };
@@ -214,7 +236,7 @@ async fn ask(request: &Request, identity: &Identity, runtime: &Runtime) -> Resul
     let mut damage = None;
     loop {
         let begun = runtime.cache.begin(&call(request, input), &policy).await;
-        let outcome = match begun.map_err(|miss| Failure::new("frozen_miss", miss.to_string()))? {
+        let outcome = match begun.map_err(|miss| Failure::new(FROZEN_MISS, miss.to_string()))? {
             Begun::Run(ticket) => return Ok(Asked::Runs { ticket, damage }),
             Begun::Served(outcome) => outcome,
         };
@@ -233,7 +255,7 @@ async fn ask(request: &Request, identity: &Identity, runtime: &Runtime) -> Resul
             }
             Some(failure) => return Err(failure.clone()),
             None if request.mode == Mode::Frozen => {
-                return Err(Failure::new("frozen_miss", failure.to_string()));
+                return Err(Failure::new(FROZEN_MISS, failure.to_string()));
             }
             // What cannot be read back is made again, and replaced.
             None => {
@@ -296,7 +318,8 @@ impl Run {
             witness(&request, &ticket, runtime).await?;
         }
         let how = damage.map_or_else(|| ticket.how().clone(), How::Miss);
-        let running = request.action.run(request.args, runtime);
+        let alternatives = request.alternatives(runtime);
+        let running = request.action.run_alone(request.args, runtime);
         let (ended, inside) = spending::within(running).await;
         ticket.charge(inside.charged);
         ticket.account_elsewhere(inside.accounted);
@@ -317,6 +340,10 @@ impl Run {
                     is_error: true,
                 }
                 .tell(runtime);
+                let failure = match in_its_place(failure, alternatives, runtime).await {
+                    Ok(answer) => return Ok((answer, false)),
+                    Err(failure) => failure,
+                };
                 return if request.return_errors {
                     Ok((response::error(&failure, handle), false))
                 } else {
@@ -365,6 +392,29 @@ impl Run {
         );
         Ok((response.with(result, runtime), memory_answers))
     }
+}
+
+/// Answers a call that failed by the first of its alternatives that does not fail: from the cache, or
+/// by running it. What comes of it is stored under the alternative's own key.
+async fn in_its_place(
+    mut failed: Failure,
+    alternatives: Vec<Request>,
+    runtime: &Runtime,
+) -> Result<Value, Failure> {
+    for alternative in alternatives {
+        if !failed.elsewhere {
+            break;
+        }
+        let alternative = Request {
+            return_errors: false,
+            ..alternative
+        };
+        match Box::pin(answer_request(alternative, runtime)).await {
+            Ok(answer) => return Ok(answer),
+            Err(failure) => failed = failed.and_of(redacted(failure, runtime)),
+        }
+    }
+    Err(failed)
 }
 
 /// Notes what the action looks at, and what the user says that the result depends on, before it looks.

@@ -46,6 +46,39 @@ pub(super) fn identity(
     Ok(identity)
 }
 
+/// Arguments that say where a model is or what only its provider understands: a fallback is asked
+/// without them.
+const OF_ONE_MODEL: [&str; 6] = [
+    "model",
+    "provider",
+    "base_url",
+    "token_key",
+    "provider_opts",
+    "fallbacks",
+];
+
+/// Returns the arguments of the same question to each fallback of its model: those with which it would
+/// be asked by its name.
+pub(super) fn alternatives(
+    about: &About,
+    arguments: &Arguments,
+    runtime: &Runtime,
+) -> Vec<Arguments> {
+    let Ok(model) = choice::model(&Given::seen(about, arguments), runtime) else {
+        return Vec::new();
+    };
+    let fallbacks = model.fallbacks();
+    fallbacks
+        .map(|(name, _)| {
+            let kept = arguments.iter();
+            let kept = kept.filter(|(key, _)| !OF_ONE_MODEL.contains(&key.as_str()));
+            kept.map(|(key, value)| (key.clone(), value.clone()))
+                .chain([("model".to_owned(), Value::from(name))])
+                .collect()
+        })
+        .collect()
+}
+
 impl<'a> Ask<'a> {
     pub(super) fn of(
         about: &About,
@@ -106,14 +139,20 @@ impl<'a> Ask<'a> {
         let body = self.body(true)?;
         let began = Instant::now();
         let mut lines = Lines::of(runtime);
+        let mut is_shown = false;
         let mut on = |delta: Delta| {
+            is_shown = true;
             if let Delta::Text(text) = delta {
                 lines.add(&text);
             }
         };
         let reply = spending::in_time(runtime, self.model.stream(body, &mut on)).await;
         lines.end();
-        self.account(reply?, began, runtime).await
+        let answered = self.account(reply?, began, runtime).await;
+        answered.map_err(|failure| Failure {
+            elsewhere: failure.elsewhere && !is_shown,
+            ..failure
+        })
     }
 
     fn body(&self, stream: bool) -> Result<Bytes, Failure> {

@@ -74,6 +74,7 @@ fn settings(given: &Given<'_>, runtime: &Runtime) -> Result<ModelSettings, Failu
         reasoning: text("reasoning_effort")?.map(ReasoningWish::Effort),
         structured_output: response_format(given)?,
         provider_opts: given.object("provider_opts")?.cloned().unwrap_or_default(),
+        fallbacks: fallbacks(given)?,
         ..ModelSettings::default()
     })
 }
@@ -90,6 +91,18 @@ fn stop(given: &Given<'_>) -> Result<Option<Vec<String>>, Failure> {
             .ok_or_else(|| given.wrong("stop", "holds something that is no text")),
         Some(_) => Err(given.wrong("stop", "is neither text nor a list of texts")),
     }
+}
+
+fn fallbacks(given: &Given<'_>) -> Result<Option<Vec<String>>, Failure> {
+    let Some(names) = given.list("fallbacks")? else {
+        return Ok(None);
+    };
+    names
+        .iter()
+        .map(|name| name.as_str().map(ToOwned::to_owned))
+        .collect::<Option<Vec<_>>>()
+        .map(Some)
+        .ok_or_else(|| given.wrong("fallbacks", "holds something that is no name of a model"))
 }
 
 /// A JSON Schema, or OpenAI's envelope around one.

@@ -141,6 +141,10 @@ fn of_model() -> Map<String, Value> {
             "model".to_owned(),
             text("The model's name, as the provider knows it."),
         ),
+        (
+            "fallbacks".to_owned(),
+            texts("Models that are asked in this order when this one does not answer."),
+        ),
     ])
 }
 

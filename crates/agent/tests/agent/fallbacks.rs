@@ -1,0 +1,174 @@
+//! Fallbacks: other models that answer when the agent's own does not.
+
+use cachalot_agent::{Cancel, Stop};
+use cachalot_simulator::{Fault, FaultKind, Options, Running, Script, ScriptedReply, Simulator};
+
+use crate::told::Note;
+use crate::turns::CODER;
+use crate::world::{WIRES, Wire, World};
+
+const TALKER: &str = "
+agents:
+  root: {model: test, instruction: You talk.}
+";
+
+/// Another provider.
+async fn other(replies: Vec<ScriptedReply>) -> Running {
+    let script = Script::replies(replies);
+    Simulator::start(Options {
+        script,
+        ..Options::default()
+    })
+    .await
+    .unwrap()
+}
+
+/// A world whose model falls back to `wire` at another provider.
+async fn falling_back(
+    file: &str,
+    own: Wire,
+    replies: Vec<ScriptedReply>,
+    wire: Wire,
+    other: &Running,
+) -> World {
+    let providers = format!(
+        "{file}\nproviders:\n  backup: {{base_url: '{}{}', token_key: TEST_KEY, format: {}}}\n",
+        other.url(),
+        if wire.is_anthropic() { "" } else { "/v1" },
+        match wire {
+            Wire::Chat => "chat",
+            Wire::Responses => "responses",
+            _ => "messages",
+        }
+    );
+    let mut world = World::new(own, &providers, replies).await;
+    let model = match wire {
+        Wire::Chat => "gpt-4o-mini",
+        Wire::Responses => "gpt-5-mini",
+        _ => "claude-sonnet-4-5",
+    };
+    world.model_keys = format!(", retries: 1, fallbacks: [backup/{model}]");
+    world
+}
+
+fn overloaded() -> ScriptedReply {
+    ScriptedReply::default().with_fault(Fault::status(529).times(2))
+}
+
+#[tokio::test]
+async fn another_provider_answers_when_the_own_one_does_not() {
+    for (own, wire) in
+        WIRES
+            .into_iter()
+            .zip([Wire::Messages, Wire::Chat, Wire::Responses, Wire::Chat])
+    {
+        let other = other(vec![ScriptedReply::text("from the other")]).await;
+        let replies = vec![
+            ScriptedReply::call("read_file", serde_json::json!({"path": "notes.md"}))
+                .with_reasoning("I look."),
+            overloaded(),
+            ScriptedReply::text("mine again"),
+        ];
+        let world = falling_back(CODER, own, replies, wire, &other).await;
+        world.write("notes.md", "one line\n");
+        let mut chat = world.chat().await;
+        let report = world.turn(&mut chat, "Read it.").await;
+        assert_eq!(
+            (report.text.as_str(), report.stop),
+            ("from the other", Stop::End)
+        );
+        assert_eq!((report.sum.model_calls, report.sum.fallback_calls), (2, 1));
+        assert_eq!(other.received().len(), 1);
+        let sent = other.received()[0].json().to_string();
+        assert!(
+            sent.contains("one line") && sent.contains("You work on files."),
+            "{sent}"
+        );
+        let warnings = world.told.warnings();
+        assert!(
+            warnings.len() == 1 && warnings[0].contains("asking the fallback `backup/"),
+            "{warnings:?}"
+        );
+        // The session goes on with the agent's own model.
+        let report = world.turn(&mut chat, "And now?").await;
+        assert_eq!(report.text, "mine again");
+        assert_eq!(report.sum.fallback_calls, 0);
+        assert_eq!(other.violations(), [] as [String; 0]);
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn the_cost_is_that_of_the_model_that_answered() {
+    let other = other(vec![ScriptedReply::text("yes")]).await;
+    let mut world = falling_back(TALKER, Wire::Chat, vec![overloaded()], Wire::Chat, &other).await;
+    let file = format!(
+        "{TALKER}\nproviders:\n  backup: {{base_url: '{}/v1', token_key: TEST_KEY, cost: {{input: 1000, output: 0}}}}\n",
+        other.url()
+    );
+    world.rewrite(&file);
+    let mut chat = world.chat().await;
+    let report = world.turn(&mut chat, "hello").await;
+    let tokens = report.sum.usage.total_input();
+    assert_eq!(report.sum.paid.cost.picodollars, tokens * 1_000_000_000);
+    let answered = world.told.notes().into_iter().find_map(|note| match note {
+        Note::Answered(_, cost) => Some(cost),
+        _ => None,
+    });
+    assert_eq!(answered, Some(report.sum.paid.cost));
+    world.check();
+}
+
+#[tokio::test]
+async fn what_another_model_cannot_help_with_is_not_asked_of_it() {
+    let shown = ScriptedReply::text("A long answer that breaks off in the middle of what it says.")
+        .with_fault(FaultKind::ErrorEvent { after_events: 3 }.into());
+    for (reply, is_asked) in [
+        (ScriptedReply::error(400), false),
+        (ScriptedReply::error(401), false),
+        (ScriptedReply::error(404), false),
+        (shown, false),
+        (
+            ScriptedReply::default().with_fault(Fault::status(429).times(2)),
+            true,
+        ),
+        (
+            ScriptedReply::default().with_fault(Fault::status(500).times(2)),
+            true,
+        ),
+    ] {
+        let other = other(vec![ScriptedReply::text("yes")]).await;
+        let world = falling_back(TALKER, Wire::Chat, vec![reply.clone()], Wire::Chat, &other).await;
+        let mut chat = world.chat().await;
+        let turn = chat.turn("hello", &Cancel::default()).await;
+        assert_eq!(turn.is_ok(), is_asked, "{reply:?}: {turn:?}");
+        assert_eq!(other.received().len(), usize::from(is_asked), "{reply:?}");
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn the_error_is_that_of_the_first_model_and_names_what_its_fallbacks_said() {
+    let other = other(vec![ScriptedReply::error(401)]).await;
+    let world = falling_back(
+        TALKER,
+        Wire::Chat,
+        vec![overloaded()],
+        Wire::Messages,
+        &other,
+    )
+    .await;
+    let mut chat = world.chat().await;
+    let error = chat.turn("hello", &Cancel::default()).await.unwrap_err();
+    let model = error.model.as_ref().unwrap();
+    assert_eq!(model.kind, cachalot_model::ErrorKind::Unavailable);
+    let text = error.to_string();
+    for part in [
+        "overloaded",
+        "the fallback `backup/claude-sonnet-4-5` failed as well",
+        "backup: ",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    world.check();
+}
