@@ -23,7 +23,7 @@ use crate::received::{Received, Record};
 use crate::reply::{FaultKind, ScriptedReply};
 use crate::script::{Progress, Scene, Script};
 use crate::wire::{
-    self, Form, Format, Judge, Making, Prompt, Refusal, Rendered, Request, Thinking, anthropic,
+    self, Form, Format, Judge, Making, Prompt, Refusal, Rendered, Request, Route, Thinking, anthropic,
     responses,
 };
 
@@ -52,6 +52,8 @@ pub(crate) struct State {
 /// A request on its way.
 struct Visit {
     format: Format,
+    route: Option<Route>,
+    query: String,
     headers: HeaderMap,
     ids: Ids,
     number: u64,
@@ -79,9 +81,12 @@ impl House {
             status: 0,
             disconnected: false,
         });
-        let format = Format::at(&path).unwrap_or_else(|| by_headers(&parts.headers));
+        let route = Route::at(&path);
+        let format = route.as_ref().map(|route| route.format);
         let visit = Visit {
-            format,
+            format: format.unwrap_or_else(|| by_headers(&parts.headers)),
+            route,
+            query: parts.uri.query().unwrap_or_default().to_owned(),
             headers: parts.headers,
             ids: Ids::new(body.as_deref().unwrap_or_default(), number),
             number,
@@ -96,7 +101,7 @@ impl House {
             (Method::GET, "/") => self.welcome(visit),
             (Method::GET, "/v1/models") => self.models(visit),
             (Method::GET, path) if path.starts_with(pages::MODEL) => self.model(visit, path),
-            (Method::POST, "/v1/messages/count_tokens") => self.count_tokens(visit, &body),
+            (Method::POST, path) if Route::counts_tokens(path) => self.count_tokens(visit, &body),
             (Method::GET, path) if path.starts_with(pages::RESPONSE) => {
                 self.stored_response(visit, path)
             }
@@ -157,7 +162,7 @@ impl House {
         self.known_model(&request.dialogue.model)?;
         let turn = match &request.form {
             Form::Messages(form) => form.turn.as_ref(),
-            Form::Chat(_) | Form::Responses(_) => None,
+            Form::Chat(_) | Form::Responses(_) | Form::Gemini(_) => None,
         };
         let previous = turn.and_then(|turn| turn.previous.clone());
         let continuing = previous.map(|previous| {
@@ -175,11 +180,16 @@ impl House {
     /// The key is right and the body is JSON.
     fn admit(&self, visit: &Visit, body: &[u8]) -> Result<Value, Refusal> {
         self.authorize(visit)?;
-        serde_json::from_slice(body).map_err(|error| {
+        let mut value = serde_json::from_slice(body).map_err(|error| {
             Refusal::invalid(format!(
                 "The body of the request is not valid JSON: {error}"
             ))
-        })
+        })?;
+        if let Some(route) = &visit.route {
+            route.check(&visit.query)?;
+            route.complete(&mut value);
+        }
+        Ok(value)
     }
 
     /// The key is right.
@@ -189,6 +199,14 @@ impl House {
             let message = match (visit.format, key) {
                 (Format::Messages, Some(_)) => "invalid x-api-key",
                 (Format::Messages, None) => "x-api-key header is required",
+                (Format::Gemini, Some(_)) => {
+                    let message = "API key not valid. Please pass a valid API key.";
+                    return Err(Refusal::with_status(400, message));
+                }
+                (Format::Gemini, None) => {
+                    let message = "Method doesn't allow unregistered callers (callers without established identity). Please use API Key or other form of API consumer identity to call this API.";
+                    return Err(Refusal::with_status(403, message));
+                }
                 (_, Some(_)) => "Incorrect API key provided.",
                 (_, None) => "You didn't provide an API key.",
             };
@@ -261,7 +279,7 @@ impl House {
     ) -> Rendered {
         let id_prefix = match visit.format {
             Format::Messages => "toolu_",
-            Format::Chat | Format::Responses => "call_",
+            Format::Chat | Format::Responses | Format::Gemini => "call_",
         };
         let answer = Answer::new(reply, request, &visit.ids, id_prefix);
         let accounted = Accounted::from(charge);
@@ -302,7 +320,7 @@ impl House {
     fn keep(&self, visit: &Visit, answer: &Answer, making: &Making<'_>) {
         let namespace = namespace(&visit.headers);
         match &making.request.form {
-            Form::Chat(_) => {}
+            Form::Chat(_) | Form::Gemini(_) => {}
             Form::Responses(form) => {
                 let response = responses::response(answer, form, making);
                 self.state().items.remember(namespace, form, &response);
@@ -355,7 +373,10 @@ impl House {
         let read = self.admit(&visit, body).and_then(|value| {
             let state = self.state();
             let judge = self.judge(&visit, &state, self.clock.now());
-            wire::count_tokens(&value, &judge)
+            match visit.format {
+                Format::Messages => wire::count_tokens(&value, &judge),
+                format => format.read(&value, &judge),
+            }
         });
         let read = read.and_then(|request| {
             self.known_model(&request.dialogue.model)?;
@@ -363,11 +384,14 @@ impl House {
         });
         let counted = read.map(|request| match &request.prompt {
             Prompt::Anthropic(prompt) => prompt.tokens(),
-            Prompt::OpenAi(_) => 0,
+            Prompt::OpenAi(prompt) => prompt.tokens(),
         });
         match counted {
             Ok(tokens) => {
-                let body = json!({"input_tokens": tokens});
+                let body = match visit.format {
+                    Format::Gemini => json!({"totalTokens": tokens}),
+                    _ => json!({"input_tokens": tokens}),
+                };
                 self.whole(visit, StatusCode::OK, body.to_string())
             }
             Err(refusal) => self.refuse(visit, &refusal),
@@ -423,6 +447,7 @@ impl House {
                 let organization = HeaderValue::from_static("simulator");
                 headers.insert("anthropic-organization-id", organization);
             }
+            Format::Gemini => {}
             Format::Chat | Format::Responses => {
                 headers.insert("openai-version", HeaderValue::from_static("2020-10-01"));
                 headers.insert("openai-processing-ms", HeaderValue::from_static("1"));
@@ -472,12 +497,13 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// The key of a request: a bearer token, or what Anthropic and Azure use.
+/// The key of a request: a bearer token, or what Anthropic, Azure and Google use.
 fn key(headers: &HeaderMap) -> Option<&str> {
     let bearer = text(headers, "authorization").and_then(|value| value.strip_prefix("Bearer "));
     bearer
         .or_else(|| text(headers, "x-api-key"))
         .or_else(|| text(headers, "api-key"))
+        .or_else(|| text(headers, "x-goog-api-key"))
 }
 
 /// Who shares caches: those with the same key, organisation and project.

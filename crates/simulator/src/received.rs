@@ -51,7 +51,9 @@ impl fmt::Debug for Received {
             .headers
             .iter()
             .map(|(name, value)| match name.as_str() {
-                "authorization" | "x-api-key" | "api-key" => (name.as_str(), "…"),
+                "authorization" | "x-api-key" | "api-key" | "x-goog-api-key" => {
+                    (name.as_str(), "…")
+                }
                 _ => (name.as_str(), value.as_str()),
             })
             .collect();

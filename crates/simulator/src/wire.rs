@@ -1,12 +1,14 @@
-//! The three formats: what requests must look like, and what answers look like. Each has its own
+//! The formats: what requests must look like, and what answers look like. Each has its own
 //! files; what leaves them is a [`Request`], what enters them an [`Answer`].
 
 pub(crate) mod anthropic;
 pub(crate) mod chat;
 mod check;
+mod gemini;
 mod official;
 mod openai;
 pub(crate) mod responses;
+mod route;
 
 use axum::http::HeaderMap;
 use bytes::Bytes;
@@ -19,6 +21,8 @@ use crate::answer::{Answer, Tokens};
 use crate::dialogue::Dialogue;
 use crate::ids::Ids;
 
+pub(crate) use route::Route;
+
 /// An API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -28,6 +32,8 @@ pub enum Format {
     Responses,
     /// Anthropic Messages.
     Messages,
+    /// Gemini's `generateContent`.
+    Gemini,
 }
 
 /// A request that is in order.
@@ -67,6 +73,7 @@ pub(crate) enum Form {
     Chat(chat::Form),
     Responses(Box<responses::Form>),
     Messages(anthropic::Form),
+    Gemini(gemini::Form),
 }
 
 /// What a request is judged by.
@@ -119,12 +126,7 @@ pub(crate) enum Rendered {
 impl Format {
     /// The API at this path.
     pub(crate) fn at(path: &str) -> Option<Self> {
-        match path {
-            "/v1/chat/completions" => Some(Self::Chat),
-            "/v1/responses" => Some(Self::Responses),
-            "/v1/messages" | "/v1/messages/count_tokens" => Some(Self::Messages),
-            _ => None,
-        }
+        Route::at(path).map(|route| route.format)
     }
 
     /// Reads and judges a request.
@@ -133,6 +135,7 @@ impl Format {
             Self::Chat => chat::read(body, judge),
             Self::Responses => responses::read(body, judge),
             Self::Messages => anthropic::read(body, judge, anthropic::Purpose::Answer),
+            Self::Gemini => gemini::read(body, judge),
         }?;
         judge.by_schema(self, body)?;
         Ok(request)
@@ -144,6 +147,7 @@ impl Format {
             Form::Chat(form) => chat::write(answer, form, making),
             Form::Responses(form) => responses::write(answer, form, making),
             Form::Messages(form) => anthropic::write(answer, form, making),
+            Form::Gemini(form) => gemini::write(answer, form, making),
         }
     }
 
@@ -151,6 +155,7 @@ impl Format {
     pub(crate) fn error(self, refusal: &Refusal, request_id: &str) -> Value {
         match self {
             Self::Messages => anthropic::error(refusal, request_id),
+            Self::Gemini => gemini::error(refusal),
             Self::Chat | Self::Responses => openai::error(refusal),
         }
     }
@@ -160,6 +165,7 @@ impl Format {
         match self {
             Self::Messages => event("error", &anthropic::error(refusal, request_id)),
             Self::Chat => data(&openai::error(refusal)),
+            Self::Gemini => data(&gemini::error(refusal)),
             Self::Responses => responses::error_event(refusal, at),
         }
     }
@@ -170,6 +176,9 @@ impl Format {
         match self {
             Self::Messages => refusal(format!(
                 "prompt is too long: {tokens} tokens > {most} maximum"
+            )),
+            Self::Gemini => refusal(format!(
+                "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({most})."
             )),
             Self::Chat => refusal(format!(
                 "This model's maximum context length is {most} tokens. However, your messages resulted in {tokens} tokens. Please reduce the length of the messages."
@@ -189,6 +198,7 @@ impl Format {
     pub(crate) fn id_header(self) -> &'static str {
         match self {
             Self::Messages => "request-id",
+            Self::Gemini => "x-gemini-request-id",
             Self::Chat | Self::Responses => "x-request-id",
         }
     }

@@ -25,7 +25,9 @@ impl House {
                 "first_id": names.first(),
                 "last_id": names.last(),
             }),
-            Format::Chat | Format::Responses => json!({"object": "list", "data": models}),
+            Format::Chat | Format::Responses | Format::Gemini => {
+                json!({"object": "list", "data": models})
+            }
         };
         self.whole(visit, StatusCode::OK, body.to_string())
     }
@@ -79,6 +81,11 @@ impl House {
                 "POST /v1/chat/completions", "POST /v1/responses", "POST /v1/messages",
                 "POST /v1/messages/count_tokens", "GET /v1/responses/ID", "DELETE /v1/responses/ID",
                 "GET /v1/models", "GET /v1/models/NAME",
+                "POST /openai/deployments/NAME/chat/completions", "POST /openai/responses",
+                "POST /openai/v1/chat/completions", "POST /openai/v1/responses",
+                "POST /v1beta/models/NAME:generateContent",
+                "POST /v1beta/models/NAME:streamGenerateContent",
+                "POST /v1beta/models/NAME:countTokens",
             ],
         });
         self.whole(visit, StatusCode::OK, body.to_string())
@@ -116,7 +123,7 @@ fn model(format: Format, name: &str) -> Value {
             "display_name": name,
             "created_at": "2026-01-01T00:00:00Z",
         }),
-        Format::Chat | Format::Responses => json!({
+        Format::Chat | Format::Responses | Format::Gemini => json!({
             "id": name,
             "object": "model",
             "created": 1_767_225_600,

@@ -2,12 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
 mod accountant;
+mod azure;
 mod built_in;
 mod by_model;
 mod chat;
 mod diagnostics;
 mod faults;
 mod gateway;
+mod gemini;
 mod lifecycle;
 mod messages;
 mod official;

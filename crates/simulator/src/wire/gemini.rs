@@ -1,0 +1,366 @@
+//! Gemini's `generateContent`: <https://ai.google.dev/api/generate-content>.
+
+mod content;
+mod write;
+
+use serde_json::{Map, Value, json};
+
+use super::{Judge, Prompt, Refusal, Request, Thinking, check, text_of};
+use crate::accounting::Content;
+use crate::accounting::openai::{Block, End, Mode};
+use crate::dialogue::{Choice, Dialogue, OfferedTool};
+
+pub(super) use write::write;
+
+/// What the answer depends on beside the dialogue.
+#[derive(Debug, Clone)]
+pub(crate) struct Form {
+    pub(super) model: String,
+}
+
+/// Members of a request; `model` and `stream` come from the path.
+const MEMBERS: [&str; 12] = [
+    "cachedContent",
+    "contents",
+    "generationConfig",
+    "generateContentRequest",
+    "labels",
+    "model",
+    "safetySettings",
+    "serviceTier",
+    "store",
+    "stream",
+    "systemInstruction",
+    "toolConfig",
+];
+
+const GENERATION: [&str; 22] = [
+    "candidateCount",
+    "enableEnhancedCivicAnswers",
+    "frequencyPenalty",
+    "imageConfig",
+    "logprobs",
+    "maxOutputTokens",
+    "mediaResolution",
+    "presencePenalty",
+    "responseFormat",
+    "responseJsonSchema",
+    "responseLogprobs",
+    "responseMimeType",
+    "responseModalities",
+    "responseSchema",
+    "seed",
+    "speechConfig",
+    "stopSequences",
+    "temperature",
+    "thinkingConfig",
+    "topK",
+    "topP",
+    "translationConfig",
+];
+
+const THINKING: [&str; 3] = ["includeThoughts", "thinkingBudget", "thinkingLevel"];
+
+pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
+    let request = object(body, "request")?;
+    known(request, "", &MEMBERS, judge, &["tools"])?;
+    let model = text_of(request, "model");
+    let empty = Map::new();
+    let config = match request.get("generationConfig") {
+        None | Some(Value::Null) => &empty,
+        Some(config) => object(config, "generation_config")?,
+    };
+    known(config, "generation_config", &GENERATION, judge, &[])?;
+    let thinking = thinking(config, model, judge)?;
+    let tools = tools(request)?;
+    let choice = choice(request, &tools)?;
+    let read = content::read(request, model)?;
+    let schema = output_schema(config, judge)?;
+
+    let mut dialogue = Dialogue {
+        model: model.to_owned(),
+        tools: tools.clone(),
+        choice,
+        schema,
+        ..Dialogue::default()
+    };
+    dialogue.hear(read.spoken);
+    let block = |frame: &str, text: String, images: u64| Block {
+        content: Content {
+            frame: frame.to_owned(),
+            text,
+            images,
+        },
+        ..Block::default()
+    };
+    let mut blocks: Vec<Block> = declarations(request)
+        .map(|tool| block("tool", tool.to_string(), 0))
+        .collect();
+    let system = request.get("systemInstruction");
+    blocks.extend(system.map(|system| block("system", content::text(system), 0)));
+    for (role, text, images) in read.blocks {
+        blocks.push(Block {
+            end: Some(End::Eligible),
+            ..block(role, text, images)
+        });
+    }
+    let settings = ["responseMimeType", "responseJsonSchema", "responseSchema"];
+    let settings: Map<String, Value> = settings
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), config.get(*name)?.clone())))
+        .collect();
+    Ok(Request {
+        dialogue,
+        prompt: Prompt::OpenAi(crate::accounting::openai::Prompt {
+            namespace: judge.namespace,
+            model: model.to_owned(),
+            cache_key: None,
+            settings: Content {
+                frame: format!("gemini {}", Value::Object(settings)),
+                ..Content::default()
+            },
+            blocks,
+            mode: Mode::Implicit,
+            lifetime: None,
+        }),
+        limit: config.get("maxOutputTokens").and_then(Value::as_u64),
+        stops: stops(config),
+        is_streamed: request.get("stream") == Some(&Value::Bool(true)),
+        thinking,
+        form: super::Form::Gemini(Form {
+            model: model.to_owned(),
+        }),
+    })
+}
+
+pub(super) fn error(refusal: &Refusal) -> Value {
+    let status = match refusal.status {
+        400 => "INVALID_ARGUMENT",
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        408 | 504 => "DEADLINE_EXCEEDED",
+        429 => "RESOURCE_EXHAUSTED",
+        503 | 529 => "UNAVAILABLE",
+        500.. => "INTERNAL",
+        _ => "FAILED_PRECONDITION",
+    };
+    json!({"error": {
+        "code": refusal.status,
+        "message": refusal.message,
+        "status": status,
+    }})
+}
+
+fn object<'a>(value: &'a Value, at: &str) -> Result<&'a Map<String, Value>, Refusal> {
+    value.as_object().ok_or_else(|| {
+        Refusal::invalid(format!(
+            "Invalid JSON payload received. Unexpected value at '{at}': an object is expected."
+        ))
+    })
+}
+
+/// Refuses members that the API does not know, in its words.
+fn known(
+    object: &Map<String, Value>,
+    at: &str,
+    names: &[&str],
+    judge: &Judge<'_>,
+    more: &[&str],
+) -> Result<(), Refusal> {
+    let is_known = |key: &String| names.contains(&key.as_str()) || more.contains(&key.as_str());
+    match object.keys().find(|key| !is_known(key)) {
+        Some(key) if !judge.accepts_unknown => {
+            let place = match at {
+                "" => String::new(),
+                at => format!(" at '{at}'"),
+            };
+            Err(Refusal::invalid(format!(
+                "Invalid JSON payload received. Unknown name \"{key}\"{place}: Cannot find field."
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The generation of a Gemini model: 2 for `gemini-2.5-flash`.
+pub(super) fn generation(model: &str) -> Option<u32> {
+    let rest = model.strip_prefix("gemini-")?;
+    rest.split(['.', '-']).next()?.parse().ok()
+}
+
+/// Whether thoughts are shown, and that the model takes what is said of thinking.
+fn thinking(
+    config: &Map<String, Value>,
+    model: &str,
+    judge: &Judge<'_>,
+) -> Result<Thinking, Refusal> {
+    let Some(thinking) = config.get("thinkingConfig").filter(|it| !it.is_null()) else {
+        return Ok(Thinking::Never);
+    };
+    let thinking = object(thinking, "generation_config.thinking_config")?;
+    let at = "generation_config.thinking_config";
+    known(thinking, at, &THINKING, judge, &[])?;
+    let budget = thinking.get("thinkingBudget");
+    let level = thinking.get("thinkingLevel").and_then(Value::as_str);
+    if budget.is_some() && level.is_some() {
+        return Err(Refusal::invalid(
+            "You can only set only one of thinking budget and thinking level.",
+        ));
+    }
+    let generation = generation(model);
+    if model.starts_with("gemini-2.0") || generation.is_some_and(|number| number < 2) {
+        return Err(Refusal::invalid("Thinking is not enabled for this model."));
+    }
+    if level.is_some() && generation.is_some_and(|number| number < 3) {
+        return Err(Refusal::invalid(
+            "Thinking level is not supported for this model.",
+        ));
+    }
+    let levels = ["minimal", "low", "medium", "high"];
+    if let Some(level) = level
+        && !levels.contains(&level.to_ascii_lowercase().as_str())
+    {
+        return Err(Refusal::invalid(format!(
+            "Invalid value at 'generation_config.thinking_config.thinking_level', \"{level}\""
+        )));
+    }
+    if budget.and_then(Value::as_i64) == Some(0)
+        && (model.starts_with("gemini-2.5-pro") || generation.is_some_and(|number| number > 2))
+    {
+        return Err(Refusal::invalid(
+            "Budget 0 is invalid. This model only works in thinking mode.",
+        ));
+    }
+    match thinking.get("includeThoughts") {
+        Some(Value::Bool(true)) => Ok(Thinking::Always),
+        _ => Ok(Thinking::Never),
+    }
+}
+
+fn declarations(request: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+    let tools = request.get("tools").and_then(Value::as_array);
+    tools
+        .into_iter()
+        .flatten()
+        .filter_map(|tool| tool.get("functionDeclarations")?.as_array())
+        .flatten()
+}
+
+fn tools(request: &Map<String, Value>) -> Result<Vec<OfferedTool>, Refusal> {
+    let mut offered = Vec::new();
+    for declaration in declarations(request) {
+        let fields = object(declaration, "tools[0].function_declarations")?;
+        let name = text_of(fields, "name");
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-');
+        let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if !starts || name.len() > 128 || !name.chars().all(fits) {
+            return Err(Refusal::invalid(format!(
+                "* GenerateContentRequest.tools[0].function_declarations[{}].name: Invalid function name. Must start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 128.",
+                offered.len()
+            )));
+        }
+        if fields.contains_key("parameters") && fields.contains_key("parametersJsonSchema") {
+            return Err(Refusal::invalid(
+                "parameters and parameters_json_schema cannot both be set.",
+            ));
+        }
+        let schema = fields
+            .get("parametersJsonSchema")
+            .or_else(|| fields.get("parameters"));
+        offered.push(OfferedTool {
+            name: name.to_owned(),
+            schema: lower_types(schema.cloned().unwrap_or_else(|| json!({"type": "object"}))),
+        });
+    }
+    let names = offered.iter().map(|tool: &OfferedTool| tool.name.as_str());
+    match check::repeated(names) {
+        Some(name) => Err(Refusal::invalid(format!(
+            "Duplicate function declaration found: {name}"
+        ))),
+        None => Ok(offered),
+    }
+}
+
+/// A schema of the API's own dialect (`OBJECT`, `STRING`) with the types of JSON Schema.
+fn lower_types(schema: Value) -> Value {
+    match schema {
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(key, value)| match value {
+                Value::String(name) if key == "type" => (key, name.to_lowercase().into()),
+                value => (key, lower_types(value)),
+            })
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(items) => items.into_iter().map(lower_types).collect(),
+        other => other,
+    }
+}
+
+fn choice(request: &Map<String, Value>, tools: &[OfferedTool]) -> Result<Choice, Refusal> {
+    let config = request
+        .get("toolConfig")
+        .and_then(|config| config.get("functionCallingConfig"));
+    let Some(config) = config.and_then(Value::as_object) else {
+        return Ok(Choice::Auto);
+    };
+    let allowed: Vec<&str> = config
+        .get("allowedFunctionNames")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let mode = match config.get("mode").and_then(Value::as_str) {
+        None | Some("AUTO" | "VALIDATED" | "MODE_UNSPECIFIED") => Choice::Auto,
+        Some("NONE") => Choice::None,
+        Some("ANY") => match allowed.first() {
+            Some(name) => Choice::Named((*name).to_owned()),
+            None => Choice::Any,
+        },
+        Some(other) => {
+            return Err(Refusal::invalid(format!(
+                "Invalid value at 'tool_config.function_calling_config.mode', \"{other}\""
+            )));
+        }
+    };
+    if !allowed.is_empty() && !matches!(mode, Choice::Named(_)) {
+        return Err(Refusal::invalid(
+            "Please set allowed_function_names only when function calling mode is ANY.",
+        ));
+    }
+    let unknown = allowed
+        .iter()
+        .find(|name| !tools.iter().any(|tool| tool.name == **name));
+    match (unknown, &mode) {
+        (Some(name), _) => Err(Refusal::invalid(format!(
+            "* GenerateContentRequest.tool_config.function_calling_config.allowed_function_names: '{name}' is not among the function declarations"
+        ))),
+        (None, Choice::Any) if tools.is_empty() => Err(Refusal::invalid(
+            "Function calling config is set without function_declarations.",
+        )),
+        _ => Ok(mode),
+    }
+}
+
+fn output_schema(config: &Map<String, Value>, judge: &Judge<'_>) -> Result<Option<Value>, Refusal> {
+    let schema = config
+        .get("responseJsonSchema")
+        .or_else(|| config.get("responseSchema"));
+    let mime = text_of(config, "responseMimeType");
+    match (schema, mime) {
+        (Some(_), "" | "text/plain") if !judge.accepts_unknown => Err(Refusal::invalid(
+            "Response schema is only supported with response mime types application/json and text/x.enum.",
+        )),
+        (Some(schema), _) => Ok(Some(lower_types(schema.clone()))),
+        (None, "application/json") => Ok(Some(json!({"type": "object"}))),
+        (None, _) => Ok(None),
+    }
+}
+
+fn stops(config: &Map<String, Value>) -> Vec<String> {
+    let stops = config.get("stopSequences").and_then(Value::as_array);
+    let texts = stops.into_iter().flatten().filter_map(Value::as_str);
+    texts.map(str::to_owned).collect()
+}

@@ -1,0 +1,313 @@
+//! The contents of a request: turns of parts, and thought signatures.
+
+use cachalot_core::{Canonical, Digest};
+use serde_json::{Map, Value};
+
+use super::generation;
+use crate::dialogue::{Call, CallResult, Spoken};
+use crate::wire::{Refusal, text_of};
+
+/// The tokens of an image: <https://ai.google.dev/gemini-api/docs/tokens>.
+const IMAGE: u64 = 258;
+
+/// The signatures that stand for calls that another model made:
+/// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
+const NO_SIGNATURES: [&str; 2] = [
+    "skip_thought_signature_validator",
+    "context_engineering_is_the_way_to_go",
+];
+
+/// The fields one of which a part has.
+const DATA: [&str; 9] = [
+    "text",
+    "inlineData",
+    "fileData",
+    "functionCall",
+    "functionResponse",
+    "executableCode",
+    "codeExecutionResult",
+    "toolCall",
+    "toolResponse",
+];
+
+/// What stands beside them.
+const BESIDE: [&str; 5] = [
+    "thought",
+    "thoughtSignature",
+    "videoMetadata",
+    "mediaResolution",
+    "partMetadata",
+];
+
+/// Contents, as scripts and the accounting see them.
+pub(super) struct Contents {
+    pub(super) spoken: Vec<Spoken>,
+    /// Role, text and tokens of images, part by part.
+    pub(super) blocks: Vec<(&'static str, String, u64)>,
+}
+
+/// The signature of a function call or a text, so that it can be checked without memory. Valid base64,
+/// which a client that decodes and encodes it leaves as it is.
+pub(super) fn signature(of: &Value) -> String {
+    let digest = Canonical::value(of).digest();
+    Digest::of_parts(&[b"gemini", digest.as_bytes()]).to_hex()
+}
+
+/// The text of a content.
+pub(super) fn text(content: &Value) -> String {
+    let parts = content.get("parts").and_then(Value::as_array);
+    let texts = parts.into_iter().flatten();
+    let texts: Vec<&str> = texts
+        .filter_map(|part| part.get("text")?.as_str())
+        .collect();
+    texts.join("\n")
+}
+
+pub(super) fn read(request: &Map<String, Value>, model: &str) -> Result<Contents, Refusal> {
+    let contents = match request.get("contents") {
+        Some(Value::Array(contents)) if !contents.is_empty() => contents,
+        _ => {
+            return Err(Refusal::invalid(
+                "* GenerateContentRequest.contents: contents is not specified\n",
+            ));
+        }
+    };
+    let mut read = Contents {
+        spoken: Vec::new(),
+        blocks: Vec::new(),
+    };
+    // The calls of the last turn of the model, to be answered by the next turn.
+    let mut open: Option<Vec<Call>> = None;
+    let mut is_first = true;
+    for (at, content) in contents.iter().enumerate() {
+        let parts = parts(content, at)?;
+        match content.get("role").and_then(Value::as_str) {
+            None | Some("user" | "function") => {
+                let calls = open.take().unwrap_or_default();
+                read.of_user(parts, at, &calls)?;
+            }
+            Some("model") => {
+                if open.as_ref().is_some_and(|calls| !calls.is_empty()) {
+                    return Err(unanswered());
+                }
+                let calls = read.of_model(parts, at)?;
+                if is_first && !calls.is_empty() {
+                    return Err(Refusal::invalid(
+                        "Please ensure that function call turn comes immediately after a user turn or after a function response turn.",
+                    ));
+                }
+                open = Some(calls);
+            }
+            Some(_) => {
+                return Err(Refusal::invalid("Please use a valid role: user, model."));
+            }
+        }
+        is_first = false;
+    }
+    if open.is_some_and(|calls| !calls.is_empty()) {
+        return Err(unanswered());
+    }
+    if generation(model).is_some_and(|number| number >= 3) {
+        signed(contents)?;
+    }
+    Ok(read)
+}
+
+fn unanswered() -> Refusal {
+    Refusal::invalid(
+        "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.",
+    )
+}
+
+/// The parts of a content; each says one thing.
+fn parts(content: &Value, at: usize) -> Result<&[Value], Refusal> {
+    let parts = match content.get("parts") {
+        Some(Value::Array(parts)) if !parts.is_empty() => parts,
+        _ => {
+            return Err(Refusal::invalid(format!(
+                "* GenerateContentRequest.contents[{at}].parts: contents.parts must not be empty.\n"
+            )));
+        }
+    };
+    for (index, part) in parts.iter().enumerate() {
+        let fields = part.as_object();
+        let keys = || fields.into_iter().flat_map(Map::keys);
+        let unknown =
+            keys().find(|key| !DATA.contains(&key.as_str()) && !BESIDE.contains(&key.as_str()));
+        if let Some(key) = unknown {
+            return Err(Refusal::invalid(format!(
+                "Invalid JSON payload received. Unknown name \"{key}\" at 'contents[{at}].parts[{index}]': Cannot find field."
+            )));
+        }
+        let said = keys().filter(|key| DATA.contains(&key.as_str())).count();
+        if said != 1 {
+            return Err(Refusal::invalid(format!(
+                "* GenerateContentRequest.contents[{at}].parts[{index}].data: required oneof field 'data' must have one initialized field\n"
+            )));
+        }
+    }
+    Ok(parts)
+}
+
+impl Contents {
+    fn of_user(&mut self, parts: &[Value], at: usize, calls: &[Call]) -> Result<(), Refusal> {
+        let (mut texts, mut results) = (Vec::new(), Vec::new());
+        for (index, part) in parts.iter().enumerate() {
+            if let Some(text) = part.get("text").and_then(Value::as_str) {
+                texts.push(text.to_owned());
+                self.blocks.push(("user", text.to_owned(), 0));
+            } else if let Some(response) = part.get("functionResponse") {
+                let result = result(response, calls, results.len(), (at, index))?;
+                self.blocks.push(("result", response.to_string(), 0));
+                results.push(result);
+            } else if let Some(data) = part.get("inlineData").or_else(|| part.get("fileData")) {
+                if !data["mimeType"].is_string() && data.get("fileUri").is_none() {
+                    return Err(Refusal::invalid(format!(
+                        "* GenerateContentRequest.contents[{at}].parts[{index}].inline_data: mime_type is missing\n"
+                    )));
+                }
+                self.blocks.push(("image", String::new(), IMAGE));
+            }
+        }
+        if results.len() != calls.len() {
+            return Err(unanswered());
+        }
+        if !results.is_empty() {
+            self.spoken.push(Spoken::Results(results));
+        }
+        if !texts.is_empty() {
+            self.spoken.push(Spoken::User(texts));
+        }
+        Ok(())
+    }
+
+    fn of_model(&mut self, parts: &[Value], at: usize) -> Result<Vec<Call>, Refusal> {
+        let mut calls = Vec::new();
+        for (index, part) in parts.iter().enumerate() {
+            if let Some(call) = part.get("functionCall").and_then(Value::as_object) {
+                let name = text_of(call, "name");
+                let arguments = call.get("args").cloned().unwrap_or_default();
+                if name.is_empty() || !(arguments.is_object() || arguments.is_null()) {
+                    return Err(Refusal::invalid(format!(
+                        "Invalid value at 'contents[{at}].parts[{index}].function_call'"
+                    )));
+                }
+                let id = match text_of(call, "id") {
+                    "" => format!("{at}:{}", calls.len()),
+                    id => id.to_owned(),
+                };
+                calls.push(Call {
+                    id,
+                    name: name.to_owned(),
+                    arguments,
+                });
+                self.blocks
+                    .push(("call", part["functionCall"].to_string(), 0));
+            } else if let Some(text) = part.get("text").and_then(Value::as_str) {
+                let is_thought = part.get("thought") == Some(&Value::Bool(true));
+                // Thoughts of earlier turns are not part of the prompt.
+                if !is_thought {
+                    self.blocks.push(("model", text.to_owned(), 0));
+                }
+            }
+        }
+        self.spoken.push(Spoken::Model(calls.clone()));
+        Ok(calls)
+    }
+}
+
+fn result(
+    response: &Value,
+    calls: &[Call],
+    number: usize,
+    (at, index): (usize, usize),
+) -> Result<CallResult, Refusal> {
+    let place = format!("contents[{at}].parts[{index}].function_response");
+    let Some(fields) = response.as_object() else {
+        return Err(Refusal::invalid(format!("Invalid value at '{place}'")));
+    };
+    let name = text_of(fields, "name");
+    if name.is_empty() {
+        return Err(Refusal::invalid(format!(
+            "* GenerateContentRequest.{place}.name: Name cannot be empty.\n"
+        )));
+    }
+    let Some(answer) = fields.get("response").and_then(Value::as_object) else {
+        return Err(Refusal::invalid(format!(
+            "* GenerateContentRequest.{place}.response: required field is not set\n"
+        )));
+    };
+    let id = text_of(fields, "id");
+    let called = match id {
+        "" => calls.get(number),
+        id => calls.iter().find(|call| call.id == id),
+    };
+    let Some(call) = called.filter(|call| call.name == name) else {
+        return Err(Refusal::invalid(format!(
+            "The function response `{name}` answers no function call of the turn before it."
+        )));
+    };
+    let (text, is_error) = match (answer.get("error"), answer.get("output")) {
+        (Some(error), _) => (plain(error), true),
+        (None, Some(output)) => (plain(output), false),
+        (None, None) => (Value::Object(answer.clone()).to_string(), false),
+    };
+    Ok(CallResult {
+        call_id: call.id.clone(),
+        text,
+        is_error,
+    })
+}
+
+fn plain(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// In the current turn, the first function call of each step has the signature that came with it.
+fn signed(contents: &[Value]) -> Result<(), Refusal> {
+    let is_said = |content: &Value| {
+        let is_users = content.get("role").and_then(Value::as_str) != Some("model");
+        let parts = content.get("parts").and_then(Value::as_array);
+        is_users
+            && parts
+                .into_iter()
+                .flatten()
+                .any(|part| part.get("text").is_some())
+    };
+    let turn = contents.iter().rposition(is_said).map_or(0, |at| at + 1);
+    for (at, content) in contents.iter().enumerate().skip(turn) {
+        let parts = content.get("parts").and_then(Value::as_array);
+        let mut calls = parts
+            .into_iter()
+            .flatten()
+            .enumerate()
+            .filter(|(_, part)| part.get("functionCall").is_some());
+        let Some((index, part)) = calls.next() else {
+            continue;
+        };
+        let call = &part["functionCall"];
+        let signed = part.get("thoughtSignature").and_then(Value::as_str);
+        match signed {
+            None => {
+                let name = call["name"].as_str().unwrap_or_default();
+                return Err(Refusal::invalid(format!(
+                    "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, and missing thought_signature may lead to degraded model performance. Additional data, function call `default_api:{name}` , position {}. Please refer to https://ai.google.dev/gemini-api/docs/thought-signatures for more details.",
+                    at + index + 1
+                )));
+            }
+            Some(text) if NO_SIGNATURES.contains(&text) => {}
+            Some(text) if text == signature(&signed_call(call)) => {}
+            Some(_) => {
+                return Err(Refusal::invalid("Corrupted thought signature."));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What of a call is signed.
+pub(super) fn signed_call(call: &Value) -> Value {
+    serde_json::json!([call["name"], call["args"]])
+}
