@@ -19,6 +19,7 @@ use cachalot_hooks::Transcript;
 use cachalot_model::wire::Rendered;
 use cachalot_model::{
     Block, Format, Message, Model, OutputFormat, Parameters, Role, ToolDefinition, Usage,
+    name_results,
 };
 use cachalot_prefix::diagnosis::{self, Diagnosis};
 use cachalot_prefix::{PrefixMonitor, SentRequest};
@@ -171,7 +172,8 @@ impl Conversation {
         // Another provider may take less.
         let said = session.prompt.messages().into_iter();
         let said = said.map(Arc::unwrap_or_clone).collect();
-        let said = media::fit(said, Vec::new, model.media()).await;
+        let mut said = media::fit(said, Vec::new, model.media()).await;
+        name_results([], &mut said);
         session
             .rerender_as(said, model.wire(), target)
             .await
@@ -298,7 +300,11 @@ impl Conversation {
         notes: Map<String, Value>,
     ) -> Result<(), Error> {
         let before = || self.session.prompt.messages();
-        let messages = media::fit(messages, before, self.model.media()).await;
+        let mut messages = media::fit(messages, before, self.model.media()).await;
+        if self.model.wire().format() == Format::Gemini {
+            let before = self.session.prompt.messages();
+            name_results(before.iter().map(|message| &**message), &mut messages);
+        }
         let mut rendered = Vec::with_capacity(messages.len());
         for message in messages {
             if self.session.head.title.is_none() && message.role == Role::User {
@@ -388,7 +394,9 @@ impl Conversation {
         let messages = self.session.prompt.messages().into_iter();
         let messages = messages.map(Arc::unwrap_or_clone).collect();
         let mut prompt = Prompt::begin(&tools, &system);
-        for message in media::fit(messages, Vec::new, model.media()).await {
+        let mut messages = media::fit(messages, Vec::new, model.media()).await;
+        name_results([], &mut messages);
+        for message in messages {
             let pieces = wire.message(&message)?;
             prompt = prompt.append(&pieces, Arc::new(message));
         }

@@ -240,7 +240,7 @@ impl Column {
         }
         let (write_5m, write_other) = match format {
             Format::Messages => (written, 0),
-            Format::Chat | Format::Responses => (0, written),
+            Format::Chat | Format::Responses | Format::Gemini => (0, written),
         };
         Usage {
             uncached_input: uncached,
@@ -257,7 +257,8 @@ impl Column {
 fn asked_in(format: Format, provider: &str) -> Option<&str> {
     match (format, provider) {
         (Format::Messages, "anthropic") | (Format::Responses, "openai" | "azure") => Some(provider),
-        (Format::Messages | Format::Responses, _) => None,
+        (Format::Gemini, "google") => Some(provider),
+        (Format::Messages | Format::Responses | Format::Gemini, _) => None,
         (Format::Chat, "anthropic") => Some("openrouter"),
         (Format::Chat, _) => Some(provider),
     }
@@ -268,6 +269,7 @@ fn api(format: Format) -> Api {
         Format::Chat => Api::Chat,
         Format::Responses => Api::Responses,
         Format::Messages => Api::Messages,
+        Format::Gemini => Api::Gemini,
     }
 }
 

@@ -119,9 +119,13 @@ fn request(model: &Resolved, body: Bytes, mode: Mode) -> Result<RequestBuilder, 
             headers.append(header.name.clone(), value);
         }
     }
+    let url = match mode {
+        Mode::Stream => &model.stream_url,
+        Mode::Whole => &model.url,
+    };
     let request = model
         .http
-        .request(Method::POST, model.url.as_str())
+        .request(Method::POST, url.as_str())
         .map_err(|error| Error::new(ErrorKind::Configuration, error.message))?;
     Ok(request.headers(headers).body(body))
 }

@@ -1,5 +1,5 @@
-//! Models: what is said to them and what they say, clients for three wire formats (OpenAI Chat
-//! Completions, OpenAI Responses, Anthropic Messages), what answers use and cost.
+//! Models: what is said to them and what they say, clients for four wire formats (OpenAI Chat
+//! Completions, OpenAI Responses, Anthropic Messages, Gemini), what answers use and cost.
 //!
 //! Everything that a client of a provider needs and nothing of what an agent does with it: this crate
 //! knows no cache, no tool that runs, no session.
@@ -26,7 +26,7 @@ pub use error::{Error, ErrorKind};
 pub use marking::{Marking, Style};
 pub use media::MediaLimits;
 pub use message::{
-    Block, Extra, Image, ImageSource, Message, Reasoning, Role, ToolResult, ToolUse,
+    Block, Extra, Image, ImageSource, Message, Reasoning, Role, ToolResult, ToolUse, name_results,
 };
 pub use provider::{Configured, Model, ModelSettings, Models, Surroundings, Timeouts};
 pub use reply::{Delta, Reply, StopReason};
@@ -43,4 +43,6 @@ pub enum Format {
     Responses,
     /// Anthropic Messages.
     Messages,
+    /// Gemini's `generateContent`.
+    Gemini,
 }

@@ -1,5 +1,7 @@
 //! What is said to a model and what it says: our own types. The wire formats are converted at the edge.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -16,6 +18,29 @@ pub enum Role {
     User,
     /// The model.
     Assistant,
+}
+
+/// The note of a [`ToolResult`] that names the tool: one format sends it with the result.
+pub(crate) const RESULT_NAME: &str = "@name";
+
+/// Notes in every result of `messages` which tool gave it, as far as `before` or `messages` hold the
+/// call. Gemini must be told; other formats send no notes.
+pub fn name_results<'a>(before: impl IntoIterator<Item = &'a Message>, messages: &mut [Message]) {
+    let mut names: HashMap<String, String> = HashMap::new();
+    let mut learn = |message: &Message| {
+        let calls = message.tool_uses();
+        names.extend(calls.map(|call| (call.id.clone(), call.name.clone())));
+    };
+    before.into_iter().for_each(&mut learn);
+    messages.iter().for_each(learn);
+    for block in messages.iter_mut().flat_map(|it| &mut it.content) {
+        if let Block::ToolResult(result) = block
+            && let Some(name) = names.get(&result.id)
+        {
+            let name = Value::from(name.as_str());
+            result.extra.insert(RESULT_NAME.to_owned(), name);
+        }
+    }
 }
 
 /// A message of a conversation. The system's text is no message: see [`crate::wire::Wire::system`].

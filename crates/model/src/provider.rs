@@ -293,8 +293,13 @@ impl Models {
         }
         .or(listed.limits);
         let time = TimeLimits::of(&settings.timeouts);
+        let url = |streams| match format {
+            Format::Gemini => address::gemini(&place.url, &model, streams),
+            _ => address::endpoint(&place.url, format, crate::wire::of(format).path()),
+        };
         let resolved = Resolved {
-            url: address::endpoint(&place.url, format, crate::wire::of(format).path()),
+            url: url(false),
+            stream_url: url(true),
             marking: Marking::find(settings.prices.as_deref().unwrap_or(&name), &model, format),
             media: MediaLimits::find(settings.prices.as_deref().unwrap_or(&name), format),
             shown: cachalot_storage::masked(place.url.as_str()).into_owned(),
@@ -381,7 +386,12 @@ impl Models {
         if let Some(text) = &settings.base_url {
             let url = address::parse(text).map_err(|wrong| invalid("`base_url`", wrong))?;
             // A variable that makes no sense is no reason to fail: the file does without it.
-            let own = [variable.unwrap_or_default(), usual()?];
+            let known_too = |url: &String| address::parse(url).ok();
+            let also = known.also_base_urls.iter().map(known_too);
+            let own: Vec<Option<url::Url>> = [variable.unwrap_or_default(), usual()?]
+                .into_iter()
+                .chain(also)
+                .collect();
             let is_own = own.iter().flatten().any(|own| address::same(own, &url));
             return Ok(Place { url, is_own });
         }

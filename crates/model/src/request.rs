@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::wire::{Pieces, Wire};
-use crate::{Extra, Message};
+use crate::{Extra, Format, Message, name_results};
 
 /// A tool as a model sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -106,7 +106,15 @@ impl Request {
             system: self.system.iter().map(|text| wire.system(text)).collect(),
             messages: Vec::with_capacity(self.messages.len()),
         };
-        for message in &self.messages {
+        let named = match wire.format() {
+            Format::Gemini => {
+                let mut named = self.messages.clone();
+                name_results([], &mut named);
+                Some(named)
+            }
+            _ => None,
+        };
+        for message in named.as_ref().unwrap_or(&self.messages) {
             pieces.messages.extend(wire.message(message)?);
         }
         Ok(pieces.body(wire, &wire.tail(&self.parameters, stream)))

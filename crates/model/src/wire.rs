@@ -1,7 +1,7 @@
 //! The seam of the wire formats: how blocks become bytes, once, and how answers are read.
 //!
 //! A request body is `{"tools":[…],"system":[…],"messages":[…]` + tail, with what is absent left
-//! out: pieces rendered by [`Wire::tool`], [`Wire::system`] and [`Wire::message`], joined by commas,
+//! out (Gemini's arrays stand within objects: see [`Member`]): pieces rendered by [`Wire::tool`], [`Wire::system`] and [`Wire::message`], joined by commas,
 //! and the [`Wire::tail`] with everything that may differ from request to request. So the pieces of
 //! one request are a prefix of those of the next. [`Pieces::body`] joins them for whoever keeps no
 //! conversation; the frozen prompt joins its own.
@@ -14,6 +14,7 @@ use crate::{Delta, Format, Marking, Message, Parameters, Reply, ToolDefinition, 
 pub mod anthropic;
 pub mod chat;
 pub(crate) mod extra;
+pub mod gemini;
 mod marked;
 pub(crate) mod openai;
 pub mod responses;
@@ -29,15 +30,38 @@ pub struct Rendered {
     pub mark_at: Option<u32>,
 }
 
-/// The names of the three arrays.
+/// The members of a body that hold the three arrays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Of the tools.
-    pub tools: &'static str,
+    pub tools: Member,
     /// Of the system's pieces; `None`: they stand before the messages, in their array.
-    pub system: Option<&'static str>,
+    pub system: Option<Member>,
     /// Of the messages.
-    pub messages: &'static str,
+    pub messages: Member,
+}
+
+/// A member of a body whose value is an array, or holds one within.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Member {
+    /// Its name.
+    pub name: &'static str,
+    /// The beginning of its value, up to the first element of the array.
+    pub open: &'static str,
+    /// The end of its value, from behind the last element.
+    pub close: &'static str,
+}
+
+impl Member {
+    /// A member whose value is the array.
+    #[must_use]
+    pub const fn array(name: &'static str) -> Self {
+        Self {
+            name,
+            open: "[",
+            close: "]",
+        }
+    }
 }
 
 /// How long a marked prefix stays in the provider's cache.
@@ -118,6 +142,7 @@ pub fn of(format: Format) -> &'static dyn Wire {
         Format::Chat => &chat::Chat,
         Format::Responses => &responses::Responses,
         Format::Messages => &anthropic::Messages,
+        Format::Gemini => gemini::for_model(""),
     }
 }
 
@@ -125,12 +150,18 @@ pub fn of(format: Format) -> &'static dyn Wire {
 /// of another format if it has none of those. `None` if it counts no tokens.
 #[must_use]
 pub fn usage(format: Format, reported: &serde_json::Value) -> Option<Usage> {
-    let others = [Format::Chat, Format::Messages, Format::Responses];
+    let others = [
+        Format::Chat,
+        Format::Messages,
+        Format::Responses,
+        Format::Gemini,
+    ];
     let says = |format: Format| {
         let names: &[&str] = match format {
             Format::Chat => &["prompt_tokens"],
             Format::Messages => &["cache_read_input_tokens", "cache_creation_input_tokens"],
             Format::Responses => &["input_tokens_details"],
+            Format::Gemini => &["promptTokenCount"],
         };
         names.iter().any(|name| reported.get(name).is_some())
     };
@@ -142,6 +173,7 @@ pub fn usage(format: Format, reported: &serde_json::Value) -> Option<Usage> {
         Format::Chat => chat::usage(reported),
         Format::Responses => responses::usage(reported),
         Format::Messages => anthropic::usage(reported),
+        Format::Gemini => gemini::usage(reported),
     }
 }
 
@@ -170,7 +202,7 @@ impl Pieces {
         let layout = wire.layout();
         let mut body = Vec::with_capacity(self.length() + tail.len() + 64);
         body.push(b'{');
-        let mut array = |name: &str, groups: &[&[Rendered]]| {
+        let mut array = |member: Member, groups: &[&[Rendered]]| {
             let mut pieces = groups.iter().copied().flatten().peekable();
             if pieces.peek().is_none() {
                 return;
@@ -178,19 +210,20 @@ impl Pieces {
             if body.len() > 1 {
                 body.push(b',');
             }
-            body.extend_from_slice(format!("\"{name}\":[").as_bytes());
+            let Member { name, open, close } = member;
+            body.extend_from_slice(format!("\"{name}\":{open}").as_bytes());
             for (index, piece) in pieces.enumerate() {
                 if index > 0 {
                     body.push(b',');
                 }
                 body.extend_from_slice(&piece.bytes);
             }
-            body.push(b']');
+            body.extend_from_slice(close.as_bytes());
         };
         array(layout.tools, &[&self.tools]);
         match layout.system {
-            Some(name) => {
-                array(name, &[&self.system]);
+            Some(system) => {
+                array(system, &[&self.system]);
                 array(layout.messages, &[&self.messages]);
             }
             None => array(layout.messages, &[&self.system, &self.messages]),

@@ -59,6 +59,7 @@ impl Request {
         match self.format {
             Format::Messages => "anthropic",
             Format::Chat if !self.markers.is_empty() && !takes_points() => "openrouter",
+            Format::Gemini => "google",
             Format::Chat | Format::Responses => "openai",
         }
     }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use cachalot_model::wire::{Layout, Wire};
+use cachalot_model::wire::{Layout, Member, Wire};
 
 use crate::chain::{Level, Node, Prompt};
 use crate::plan::Plan;
@@ -46,7 +46,7 @@ pub fn prefix(prompt: &Prompt, wire: &dyn Wire) -> Vec<Bytes> {
 
 /// More segments than pieces, at most: what opens and closes the body and its three arrays, three for
 /// each marked piece in place of one, and the tail.
-const MORE: usize = 24;
+const MORE: usize = 32;
 
 /// A marker, and the index of the piece that it goes into.
 type Mark = (u32, Bytes);
@@ -107,33 +107,41 @@ impl Sink for Length {
 /// Everything but the tail.
 fn assemble(nodes: &[&Node], wire: &dyn Wire, marks: &[Mark], sink: &mut impl Sink) {
     let layout = wire.layout();
-    if join(nodes, layout, marks, sink) {
-        sink.fixed("]");
-    } else {
+    let last = join(nodes, layout, marks, sink);
+    if last.is_none() {
         // The tail begins with a comma.
-        sink.fixed("\"");
-        sink.fixed(layout.messages);
-        sink.fixed("\":[]");
+        open(layout.messages, sink);
     }
+    sink.fixed(last.unwrap_or(layout.messages).close);
 }
 
-/// Everything up to the end of the last piece; whether there was one.
-fn join(nodes: &[&Node], layout: Layout, marks: &[Mark], sink: &mut impl Sink) -> bool {
+fn open(member: Member, sink: &mut impl Sink) {
+    sink.fixed("\"");
+    sink.fixed(member.name);
+    sink.fixed("\":");
+    sink.fixed(member.open);
+}
+
+/// Everything up to the end of the last piece; returns the member that it is in.
+fn join(nodes: &[&Node], layout: Layout, marks: &[Mark], sink: &mut impl Sink) -> Option<Member> {
     sink.fixed("{");
-    let mut before: Option<Level> = None;
+    let mut before: Option<Member> = None;
     let mut marks = marks.iter().peekable();
     for node in nodes {
         let mark = marks.next_if(|(index, _)| *index == node.depth);
         if node.bytes.is_empty() {
             continue;
         }
-        let goes_on = before.is_some_and(|before| same_array(before, node.level, layout));
+        let member = member(node.level, layout);
+        let goes_on = before == Some(member);
         if !goes_on {
-            sink.fixed(if before.is_some() { "],\"" } else { "\"" });
-            sink.fixed(array(node.level, layout));
-            sink.fixed("\":[");
+            if let Some(before) = before {
+                sink.fixed(before.close);
+                sink.fixed(",");
+            }
+            open(member, sink);
         }
-        before = Some(node.level);
+        before = Some(member);
         let comma = usize::from(goes_on);
         let bytes = if goes_on {
             &node.behind_comma
@@ -150,14 +158,10 @@ fn join(nodes: &[&Node], layout: Layout, marks: &[Mark], sink: &mut impl Sink) -
             _ => sink.piece(bytes, 0..bytes.len()),
         }
     }
-    before.is_some()
+    before
 }
 
-fn same_array(one: Level, other: Level, layout: Layout) -> bool {
-    one == other || array(one, layout) == array(other, layout)
-}
-
-fn array(level: Level, layout: Layout) -> &'static str {
+fn member(level: Level, layout: Layout) -> Member {
     match level {
         Level::Tool => layout.tools,
         Level::System => layout.system.unwrap_or(layout.messages),

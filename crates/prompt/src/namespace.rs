@@ -155,7 +155,8 @@ fn value(of: &impl Serialize) -> Value {
 fn our_level(name: &str, format: Format) -> Option<Level> {
     match (name, format) {
         ("tool_choice" | "parallel_tool_calls", Format::Messages) => Some(Level::Message),
-        ("tool_choice", Format::Chat | Format::Responses) | ("cache_key", Format::Messages) => None,
+        ("tool_choice", Format::Chat | Format::Responses)
+        | ("cache_key", Format::Messages | Format::Gemini) => None,
         _ => Some(Level::Tool),
     }
 }

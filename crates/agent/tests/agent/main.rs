@@ -17,6 +17,7 @@ mod delegation;
 mod fallbacks;
 mod faults;
 mod fork;
+mod gemini;
 mod held_back;
 mod hooks;
 mod kept;

@@ -394,6 +394,10 @@ fn kind(status: u16, said: &Said) -> ErrorKind {
     {
         return ErrorKind::OutOfCredit;
     }
+    // Gemini says so with 400.
+    if says(&["api key not valid", "api key expired"]) {
+        return ErrorKind::Unauthorized;
+    }
     match status {
         400 | 413 | 422 | 500 if is_about_length(code, &message) => ErrorKind::TooLong,
         401 | 403 | 407 => ErrorKind::Unauthorized,

@@ -105,7 +105,7 @@ pub(super) fn is_error(value: &Value) -> bool {
     let Some(fields) = value.as_object() else {
         return false;
     };
-    let is_answer = ["choices", "content", "output"]
+    let is_answer = ["choices", "content", "output", "candidates"]
         .iter()
         .any(|field| fields.get(*field).is_some_and(|field| !field.is_null()));
     let has_error = fields.get("error").is_some_and(|error| !error.is_null());

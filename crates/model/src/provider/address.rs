@@ -58,6 +58,32 @@ pub(crate) fn from_variable(provider: &Provider, value: &str) -> Result<Url, Str
     Ok(url)
 }
 
+/// Where requests to a Gemini model go: `generateContent` behind the model's name, or the method that
+/// streams. The base URL may be that of Google's OpenAI endpoint, or end before the version.
+pub(crate) fn gemini(base: &Url, model: &str, streams: bool) -> Url {
+    let before = base.path().trim_end_matches('/');
+    let before = before.strip_suffix("/openai").unwrap_or(before);
+    let is_version = |name: &str| {
+        let rest = name.strip_prefix('v');
+        rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let version = match before.rsplit('/').any(is_version) {
+        true => "",
+        false => "/v1beta",
+    };
+    let model = model.trim_start_matches("models/");
+    let method = match streams {
+        true => "streamGenerateContent",
+        false => "generateContent",
+    };
+    let mut url = base.clone();
+    url.set_path(&format!("{before}{version}/models/{model}:{method}"));
+    if streams {
+        url.query_pairs_mut().append_pair("alt", "sse");
+    }
+    url
+}
+
 /// Where requests go. `path` is the format's, after the base URL. Anthropic's base URL ends before
 /// `/v1`, but is often written with it; and a whole address is taken as it is.
 pub(crate) fn endpoint(base: &Url, format: Format, path: &str) -> Url {
@@ -65,7 +91,7 @@ pub(crate) fn endpoint(base: &Url, format: Format, path: &str) -> Url {
     let path = match format {
         Format::Messages if path.starts_with("/v1/") || before.ends_with("/v1") => path.to_owned(),
         Format::Messages => format!("/v1{path}"),
-        Format::Chat | Format::Responses => path.to_owned(),
+        Format::Chat | Format::Responses | Format::Gemini => path.to_owned(),
     };
     let whole = if before.ends_with(path.as_str()) {
         before.to_owned()

@@ -120,6 +120,7 @@ pub(crate) fn missing(variable: &str) -> String {
 pub(super) fn header(settings: &ModelSettings, known: &Provider, format: Format) -> HeaderName {
     let usual = match format {
         Format::Messages => HeaderName::from_static("x-api-key"),
+        Format::Gemini => HeaderName::from_static("x-goog-api-key"),
         Format::Chat | Format::Responses => AUTHORIZATION,
     };
     settings

@@ -15,6 +15,8 @@ const BUILT_IN: &str = include_str!("../../data/providers.yaml");
 pub(crate) struct Provider {
     /// Where it is.
     pub(crate) base_url: Option<String>,
+    /// Where else it is, for other formats: its key may go there too.
+    pub(crate) also_base_urls: Vec<String>,
     /// Environment variables that say where it is, the first that is set before the others.
     pub(crate) base_url_variables: Vec<String>,
     /// What follows if such a variable names a host alone.
@@ -121,6 +123,7 @@ impl Provider {
         };
         let provider = Self {
             base_url: section.text("base_url", problems).map(str::to_owned),
+            also_base_urls: owned(section.texts("also_base_urls", problems)),
             base_url_variables: owned(section.texts("base_url_variables", problems)),
             base_url_path: section.text("base_url_path", problems).map(str::to_owned),
             port: section

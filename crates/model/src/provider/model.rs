@@ -34,8 +34,10 @@ pub(crate) struct Resolved {
     pub(crate) base: Url,
     /// The base URL as it may be shown.
     pub(crate) shown: String,
-    /// Where requests go.
+    /// Where requests go that ask for a whole answer.
     pub(crate) url: Url,
+    /// Where requests go that ask for a stream.
+    pub(crate) stream_url: Url,
     pub(crate) format: Format,
     pub(crate) key: Key,
     pub(crate) key_header: HeaderName,
@@ -120,7 +122,10 @@ impl Model {
     /// The rules of its format, with cache markers where the provider takes some.
     #[must_use]
     pub fn wire(&self) -> &'static dyn Wire {
-        crate::wire::marked(self.shared.format, self.shared.marking)
+        match self.shared.format {
+            Format::Gemini => crate::wire::gemini::for_model(self.name()),
+            format => crate::wire::marked(format, self.shared.marking),
+        }
     }
 
     /// How its provider takes cache markers.

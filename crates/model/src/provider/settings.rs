@@ -29,7 +29,7 @@ pub struct ModelSettings {
     pub key_header: Option<String>,
     /// `headers`: further headers of every request.
     pub headers: Vec<(String, Secret<String>)>,
-    /// `format`: `chat`, `responses` or `messages`.
+    /// `format`: `chat`, `responses`, `messages` or `gemini`.
     pub format: Option<Format>,
     /// `temperature`.
     pub temperature: Option<f64>,
@@ -294,11 +294,13 @@ pub(crate) fn read_format(
         "chat" => Format::Chat,
         "responses" => Format::Responses,
         "messages" => Format::Messages,
+        "gemini" => Format::Gemini,
         other => {
-            let mut problem =
-                Problem::new("bad-value", format!("there is no format `{other}`")).help(
-                    cachalot_core::suggest::did_you_mean(other, &["chat", "responses", "messages"]),
-                );
+            let mut problem = Problem::new("bad-value", format!("there is no format `{other}`"))
+                .help(cachalot_core::suggest::did_you_mean(
+                    other,
+                    &["chat", "responses", "messages", "gemini"],
+                ));
             if let Some(node) = section.node("format") {
                 problem = problem.at(&node.place);
             }

@@ -8,14 +8,14 @@
 
 mod answer;
 mod failure;
-mod json;
+pub(in crate::wire) mod json;
 mod request;
 mod stream;
 mod tail;
 
 use bytes::Bytes;
 
-use super::{Layout, MarkerTime, Rendered, StreamReader, Wire};
+use super::{Layout, MarkerTime, Member, Rendered, StreamReader, Wire};
 use crate::error::Error;
 use crate::{Format, Message, Parameters, Reply, ToolDefinition};
 
@@ -37,9 +37,9 @@ impl Wire for Messages {
 
     fn layout(&self) -> Layout {
         Layout {
-            tools: "tools",
-            system: Some("system"),
-            messages: "messages",
+            tools: Member::array("tools"),
+            system: Some(Member::array("system")),
+            messages: Member::array("messages"),
         }
     }
 

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::wire::openai::{self, object};
-use crate::wire::{Layout, MarkerTime, Rendered, StreamReader, Wire};
+use crate::wire::{Layout, MarkerTime, Member, Rendered, StreamReader, Wire};
 use crate::{Format, Message, Parameters, Reply, ToolDefinition};
 
 mod answer;
@@ -50,9 +50,9 @@ impl Wire for Chat {
 
     fn layout(&self) -> Layout {
         Layout {
-            tools: "tools",
+            tools: Member::array("tools"),
             system: None,
-            messages: "messages",
+            messages: Member::array("messages"),
         }
     }
 

@@ -18,9 +18,20 @@ const NOTE: char = '@';
 /// Marks fields as read from `format`; no fields remain no fields.
 pub(crate) fn from_wire(format: Format, mut fields: Extra) -> Extra {
     if !fields.is_empty() {
-        fields.insert(ORIGIN.into(), Value::from(name(format)));
+        fields = marked(format, fields);
     }
     fields
+}
+
+/// Marks fields as read from `format`, also where there are none.
+pub(crate) fn marked(format: Format, mut fields: Extra) -> Extra {
+    fields.insert(ORIGIN.into(), Value::from(name(format)));
+    fields
+}
+
+/// Whether the fields are marked as read from `format`.
+pub(crate) fn is_from(format: Format, extra: &Extra) -> bool {
+    extra.get(ORIGIN).and_then(Value::as_str) == Some(name(format))
 }
 
 /// The fields that may go to `format`, in their order.
@@ -52,6 +63,7 @@ const fn name(format: Format) -> &'static str {
         Format::Chat => "chat",
         Format::Responses => "responses",
         Format::Messages => "messages",
+        Format::Gemini => "gemini",
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) fn wire(format: Format, marking: &Marking) -> &'static dyn Wire {
         }
     }
     match (format, marking.style, marking.in_results) {
-        (Format::Messages, ..)
+        (Format::Messages | Format::Gemini, ..)
         | (_, Style::None, _)
         | (Format::Responses, Style::CacheControl, _) => of(format),
         (Format::Chat, Style::CacheControl, true) => &const { chat(Style::CacheControl, true) },

@@ -6,6 +6,7 @@ mod catalog;
 mod chat;
 mod client;
 mod configuration;
+mod gemini;
 mod marked;
 mod responses;
 mod sse;

@@ -39,6 +39,7 @@ pub(crate) fn reasoning(format: Format, text: &str) -> Block {
         Format::Responses => json!({"type": "reasoning", "id": "rs_1", "summary": [],
             "encrypted_content": text}),
         Format::Chat => json!({"reasoning_content": text}),
+        Format::Gemini => json!({"text": text, "thought": true}),
     };
     Block::Reasoning(Reasoning {
         text: text.to_owned(),

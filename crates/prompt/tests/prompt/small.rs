@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cachalot_model::error::{Error, ErrorKind};
-use cachalot_model::wire::{Layout, MarkerTime, Rendered, StreamReader, Wire};
+use cachalot_model::wire::{Layout, MarkerTime, Member, Rendered, StreamReader, Wire};
 use cachalot_model::{Block, Format, Message, Parameters, Reply, ToolDefinition};
 use serde_json::{Value, json};
 
@@ -33,9 +33,9 @@ impl Wire for Small {
 
     fn layout(&self) -> Layout {
         Layout {
-            tools: "tools",
-            system: self.apart.then_some("system"),
-            messages: "said",
+            tools: Member::array("tools"),
+            system: self.apart.then_some(Member::array("system")),
+            messages: Member::array("said"),
         }
     }
 

@@ -7,38 +7,38 @@ use crate::wire::Rendered;
 
 /// JSON text in the making.
 #[derive(Default)]
-pub(super) struct Json(Vec<u8>);
+pub(in crate::wire) struct Json(Vec<u8>);
 
 impl Json {
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::wire) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Takes back what was written after this length.
-    pub(super) fn truncate(&mut self, length: usize) {
+    pub(in crate::wire) fn truncate(&mut self, length: usize) {
         self.0.truncate(length);
     }
 
     /// Text that is JSON, or a part of it.
-    pub(super) fn raw(&mut self, text: &str) -> &mut Self {
+    pub(in crate::wire) fn raw(&mut self, text: &str) -> &mut Self {
         self.0.extend_from_slice(text.as_bytes());
         self
     }
 
-    pub(super) fn string(&mut self, text: &str) -> &mut Self {
+    pub(in crate::wire) fn string(&mut self, text: &str) -> &mut Self {
         // Writing text into memory does not fail.
         serde_json::to_writer(&mut self.0, text).unwrap_or_default();
         self
     }
 
-    pub(super) fn value(&mut self, value: &Value) -> &mut Self {
+    pub(in crate::wire) fn value(&mut self, value: &Value) -> &mut Self {
         // Nor does a value, whose keys are texts.
         serde_json::to_writer(&mut self.0, value).unwrap_or_default();
         self
     }
 
     /// Further members of an object that has some already, but for those that are written elsewhere.
-    pub(super) fn members<'a>(
+    pub(in crate::wire) fn members<'a>(
         &mut self,
         members: impl IntoIterator<Item = (&'a String, &'a Value)>,
         but: &[&str],
@@ -53,18 +53,18 @@ impl Json {
     }
 
     /// The offset of the closing brace that was written last.
-    pub(super) fn before_brace(&self) -> Option<u32> {
+    pub(in crate::wire) fn before_brace(&self) -> Option<u32> {
         u32::try_from(self.0.len().checked_sub(1)?).ok()
     }
 
-    pub(super) fn rendered(self, mark_at: Option<u32>) -> Rendered {
+    pub(in crate::wire) fn rendered(self, mark_at: Option<u32>) -> Rendered {
         Rendered {
             bytes: Bytes::from(self.0),
             mark_at,
         }
     }
 
-    pub(super) fn bytes(self) -> Bytes {
+    pub(in crate::wire) fn bytes(self) -> Bytes {
         self.0.into()
     }
 }

@@ -149,3 +149,45 @@ async fn parameters_of_a_call_replace_the_configured_ones() {
     );
     assert_eq!(asked["messages"][0]["content"], "Be brief.");
 }
+
+/// Proxies come from the environment that is passed in; `NO_PROXY` names what goes without.
+#[tokio::test]
+async fn requests_go_through_the_proxy_of_the_environment() {
+    let proxy = Server::start([says("through the proxy")]).await;
+    let server = Server::start([says("directly")]).await;
+    for (no_proxy, said) in [("", "through the proxy"), ("127.0.0.1", "directly")] {
+        let mut surroundings = surroundings(&[("TEST_KEY", KEY)]);
+        surroundings.http.environment = super::environment(&[
+            ("HTTP_PROXY", proxy.url()),
+            ("HTTPS_PROXY", proxy.url()),
+            ("NO_PROXY", no_proxy),
+        ]);
+        let yaml = format!(
+            "models: {{m: {{provider: openai, model: gpt-4o-mini, base_url: '{}/v1', token_key: TEST_KEY}}}}",
+            server.url()
+        );
+        let model = Models::new(surroundings, configured(&yaml))
+            .find("m")
+            .unwrap();
+        assert_eq!(ask(&model).await.unwrap().message.text(), said);
+    }
+    let line = format!("POST {}/v1/chat/completions HTTP/1.1", server.url());
+    assert_eq!(proxy.only().line, line);
+    assert_eq!(server.asked().len(), 1);
+}
+
+/// A provider behind TLS is asked through a tunnel: the proxy sees no key.
+#[tokio::test]
+async fn a_proxy_opens_a_tunnel_to_a_provider_behind_tls() {
+    let proxy = Server::start([super::Answer::of(407, &[], "")]).await;
+    let mut surroundings = surroundings(&[("OPENAI_API_KEY", KEY)]);
+    surroundings.http.environment = super::environment(&[("HTTPS_PROXY", proxy.url())]);
+    let yaml = "models: {m: {provider: openai, model: gpt-4o-mini, retries: 0}}";
+    let model = Models::new(surroundings, configured(yaml))
+        .find("m")
+        .unwrap();
+    ask(&model).await.unwrap_err();
+    let asked = proxy.only();
+    assert_eq!(asked.line, "CONNECT api.openai.com:443 HTTP/1.1");
+    assert_eq!(asked.header("authorization"), None);
+}

@@ -1,0 +1,127 @@
+//! Agents over Gemini's own API.
+
+use cachalot_agent::Chat;
+use cachalot_simulator::{Fault, Options, Received, Running, Script, ScriptedReply, Simulator};
+use serde_json::{Value, json};
+
+use crate::world::{Wire, World};
+
+async fn google(replies: Vec<ScriptedReply>) -> Running {
+    let script = Script::replies(replies);
+    Simulator::start(Options {
+        script,
+        ..Options::default()
+    })
+    .await
+    .unwrap()
+}
+
+/// An agent file whose providers have one that speaks Gemini's API.
+fn file(google: &Running, model: &str) -> String {
+    format!(
+        "
+agents:
+  root: {{model: {model}, instruction: You work on files., toolsets: [{{type: filesystem}}]}}
+permissions:
+  allow: [edit_file]
+providers:
+  g: {{base_url: '{}', token_key: TEST_KEY, format: gemini}}
+",
+        google.url()
+    )
+}
+
+fn replies() -> Vec<ScriptedReply> {
+    vec![
+        ScriptedReply::call("read_file", json!({"path": "notes.md"}))
+            .and_call("list_directory", json!({"path": "."}))
+            .with_reasoning("First I look."),
+        ScriptedReply::call(
+            "edit_file",
+            json!({"path": "notes.md", "old_text": "one", "new_text": "two"}),
+        ),
+        ScriptedReply::text("It says two now."),
+        ScriptedReply::text("You are welcome."),
+    ]
+}
+
+/// Each request goes on where the one before it ended, byte for byte.
+fn check(requests: &[Received]) {
+    let texts: Vec<&str> = requests
+        .iter()
+        .map(|request| std::str::from_utf8(&request.body).unwrap())
+        .collect();
+    for two in texts.windows(2) {
+        let contents = two[0].rfind("]").unwrap();
+        let end = two[0][..contents + 1]
+            .rfind("]}")
+            .map_or(contents, |at| at + 2);
+        assert!(two[1].starts_with(&two[0][..end]), "{}\n{}", two[0], two[1]);
+    }
+}
+
+#[tokio::test]
+async fn a_turn_with_tools_goes_on_byte_for_byte_and_is_resumed() {
+    for model in ["gemini-3-pro-preview", "gemini-2.5-flash"] {
+        let google = google(replies()).await;
+        let mut world = World::new(Wire::Chat, "", vec![]).await.in_file();
+        world.rewrite(&file(&google, &format!("g/{model}")));
+        world.write("notes.md", "one line\n");
+        let mut chat = world.chat().await;
+        let report = world.turn(&mut chat, "Change one to two.").await;
+        assert_eq!(report.text, "It says two now.");
+        assert_eq!(world.read("notes.md"), "two line\n");
+        assert_eq!((report.sum.model_calls, report.sum.tool_calls), (3, 3));
+        let session = chat.session().to_owned();
+        chat.close().await;
+        world.restart();
+        let mut chat: Chat = world.resume(&session).await.unwrap();
+        assert_eq!(
+            world.turn(&mut chat, "Thank you.").await.text,
+            "You are welcome."
+        );
+        assert_eq!(google.violations(), [] as [String; 0]);
+        let received = google.received();
+        assert_eq!(received.len(), 4);
+        assert!(
+            received[0]
+                .path
+                .ends_with(&format!("/models/{model}:streamGenerateContent"))
+        );
+        check(&received);
+        let last = received[3].json();
+        let response = &last["contents"][2]["parts"][0]["functionResponse"];
+        assert_eq!(response["name"], "read_file");
+        assert_eq!(last["tools"].as_array().unwrap().len(), 1);
+        world.check();
+    }
+}
+
+/// Calls that another model made have no signature of Gemini's, and Gemini 3 takes them all the same.
+#[tokio::test]
+async fn gemini_goes_on_where_another_model_failed() {
+    let google = google(vec![ScriptedReply::text("from Gemini")]).await;
+    for wire in [Wire::Chat, Wire::Responses, Wire::Thinking] {
+        let replies = vec![
+            ScriptedReply::call("read_file", json!({"path": "notes.md"})),
+            ScriptedReply::default().with_fault(Fault::status(529).times(1)),
+        ];
+        let mut world = World::new(wire, "", replies).await;
+        world.rewrite(&file(&google, "test"));
+        world.model_keys = ", retries: 0, fallbacks: [g/gemini-3-pro-preview]".to_owned();
+        world.write("notes.md", "one line\n");
+        let mut chat = world.chat().await;
+        assert_eq!(world.turn(&mut chat, "Read.").await.text, "from Gemini");
+        assert_eq!(google.violations(), [] as [String; 0]);
+        let sent: Value = google.received().last().unwrap().json();
+        assert_eq!(
+            sent["contents"][1]["parts"]
+                .as_array()
+                .unwrap()
+                .last()
+                .unwrap()["thoughtSignature"],
+            "skip_thought_signature_validator"
+        );
+        world.check();
+    }
+}

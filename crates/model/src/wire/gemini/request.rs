@@ -1,0 +1,234 @@
+//! Tools, the system's text and messages, as pieces of a request.
+
+use serde_json::{Map, Value};
+
+use crate::error::{Error, ErrorKind};
+use crate::message::RESULT_NAME;
+use crate::wire::anthropic::json::Json;
+use crate::wire::{Rendered, extra};
+use crate::{
+    Block, Extra, Format, Image, ImageSource, Message, Role, ToolDefinition, ToolResult, ToolUse,
+};
+
+/// The field of a part that holds the signature of what the model thought before it.
+const SIGNATURE: &str = "thoughtSignature";
+
+/// The signature that stands for a call that Gemini did not make:
+/// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+/// Prefix of the ids of calls that came without one: they are ours, and not sent.
+pub(super) const OWN_ID: &str = "call_gemini_";
+
+/// The result of a failed tool that said nothing.
+const SILENT_FAILURE: &str = "The tool failed and said nothing.";
+
+pub(super) fn tool(tool: &ToolDefinition) -> Rendered {
+    let mut json = Json::default();
+    json.raw(r#"{"name":"#).string(&tool.name);
+    if !tool.description.is_empty() {
+        json.raw(r#","description":"#).string(&tool.description);
+    }
+    if !tool.parameters.is_null() {
+        json.raw(r#","parametersJsonSchema":"#)
+            .value(&tool.parameters);
+    }
+    json.raw("}");
+    json.rendered(None)
+}
+
+pub(super) fn system(text: &str) -> Rendered {
+    let mut json = Json::default();
+    json.raw(r#"{"text":"#).string(text).raw("}");
+    json.rendered(None)
+}
+
+/// `None` if there is nothing in it that can be sent.
+pub(super) fn message(
+    message: &Message,
+    wants_signatures: bool,
+) -> Result<Option<Rendered>, Error> {
+    let mut parts = Parts {
+        json: Json::default(),
+        written: 0,
+        wants_signature: wants_signatures && message.role == Role::Assistant,
+    };
+    parts.json.raw(match message.role {
+        Role::User => r#"{"role":"user","parts":["#,
+        Role::Assistant => r#"{"role":"model","parts":["#,
+    });
+    for block in &message.content {
+        parts.block(block)?;
+    }
+    // Behind all results: the provider counts them against the calls before it looks at the rest.
+    for block in &message.content {
+        if let Block::ToolResult(result) = block {
+            parts.images(result);
+        }
+    }
+    if parts.written == 0 {
+        return Ok(None);
+    }
+    let mut json = parts.json;
+    json.raw("]");
+    let others = extra::fields(Format::Gemini, &message.extra);
+    json.members(others, &["role", "parts"]).raw("}");
+    Ok(Some(json.rendered(None)))
+}
+
+/// Writes parts.
+struct Parts {
+    json: Json,
+    written: usize,
+    /// Whether the next function call needs a signature and may have none.
+    wants_signature: bool,
+}
+
+impl Parts {
+    fn begin(&mut self) -> &mut Json {
+        if self.written > 0 {
+            self.json.raw(",");
+        }
+        self.written += 1;
+        &mut self.json
+    }
+
+    fn block(&mut self, block: &Block) -> Result<(), Error> {
+        match block {
+            Block::Text { text, extra } => self.text(text, extra),
+            Block::Image(image) => self.image(image),
+            Block::ToolUse(call) => self.call(call),
+            Block::ToolResult(result) => return self.result(result),
+            Block::Reasoning(reasoning) if reasoning.format == Format::Gemini => {
+                self.begin().value(&reasoning.verbatim);
+            }
+            Block::Other {
+                format: Format::Gemini,
+                verbatim,
+            } => {
+                self.begin().value(verbatim);
+            }
+            Block::Reasoning(_) | Block::Other { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str, extra: &Extra) {
+        if text.is_empty() && extra::field(Format::Gemini, extra, SIGNATURE).is_none() {
+            return;
+        }
+        self.begin().raw(r#"{"text":"#).string(text);
+        self.close(extra, &["text"]);
+    }
+
+    fn image(&mut self, image: &Image) {
+        let json = self.begin();
+        let inline = |json: &mut Json, media_type: &str, base64: &str| {
+            json.raw(r#"{"inlineData":{"mimeType":"#)
+                .string(media_type)
+                .raw(r#","data":"#)
+                .string(base64)
+                .raw("}");
+        };
+        match &image.source {
+            ImageSource::Inline { media_type, base64 } => inline(json, media_type, base64),
+            ImageSource::Url(url) => {
+                let parts = url.strip_prefix("data:");
+                match parts.and_then(|rest| rest.split_once(";base64,")) {
+                    Some((media_type, base64)) => inline(json, media_type, base64),
+                    None => {
+                        json.raw(r#"{"fileData":{"fileUri":"#).string(url).raw("}");
+                    }
+                }
+            }
+        }
+        self.close(&image.extra, &["inlineData", "fileData"]);
+    }
+
+    fn call(&mut self, call: &ToolUse) {
+        let json = self.begin();
+        json.raw(r#"{"functionCall":{"#);
+        id(json, &call.id);
+        json.raw(r#""name":"#).string(&call.name).raw(r#","args":"#);
+        arguments(json, &call.arguments);
+        json.raw("}");
+        let is_own = extra::is_from(Format::Gemini, &call.extra);
+        if std::mem::take(&mut self.wants_signature) && !is_own {
+            self.json
+                .raw(r#","thoughtSignature":"#)
+                .string(NO_SIGNATURE);
+        }
+        self.close(&call.extra, &["functionCall"]);
+    }
+
+    fn result(&mut self, result: &ToolResult) -> Result<(), Error> {
+        let mut texts = Vec::new();
+        for block in &result.content {
+            match block {
+                Block::Text { text, .. } => texts.push(text.as_str()),
+                Block::ToolUse(_) | Block::ToolResult(_) => {
+                    return Err(Error::new(
+                        ErrorKind::Rejected,
+                        format!(
+                            "the result of a tool holds a call of a tool or its result ({}); put it into a message of its own",
+                            result.id
+                        ),
+                    ));
+                }
+                Block::Image(_) | Block::Reasoning(_) | Block::Other { .. } => {}
+            }
+        }
+        let text = texts.join("\n");
+        let name = result.extra.get(RESULT_NAME).and_then(Value::as_str);
+        let json = self.begin();
+        json.raw(r#"{"functionResponse":{"#);
+        id(json, &result.id);
+        json.raw(r#""name":"#)
+            .string(name.unwrap_or(&result.id))
+            .raw(r#","response":"#);
+        match (result.is_error, text.is_empty()) {
+            (true, true) => json.raw(r#"{"error":"#).string(SILENT_FAILURE),
+            (true, false) => json.raw(r#"{"error":"#).string(&text),
+            (false, _) => json.raw(r#"{"output":"#).string(&text),
+        };
+        json.raw("}}");
+        self.close(&result.extra, &["functionResponse"]);
+        Ok(())
+    }
+
+    /// The images of a result, which a function response has no place for.
+    fn images(&mut self, result: &ToolResult) {
+        for block in &result.content {
+            if let Block::Image(image) = block {
+                self.image(image);
+            }
+        }
+    }
+
+    fn close(&mut self, extra: &Extra, ours: &[&str]) {
+        self.json
+            .members(extra::fields(Format::Gemini, extra), ours)
+            .raw("}");
+    }
+}
+
+fn id(json: &mut Json, id: &str) {
+    if !id.is_empty() && !id.starts_with(OWN_ID) {
+        json.raw(r#""id":"#).string(id).raw(",");
+    }
+}
+
+/// The arguments as the model wrote them. If they are no object, the model's text is shown to it in
+/// one: the API takes nothing else, and the conversation must go on.
+fn arguments(json: &mut Json, arguments: &str) {
+    let arguments = arguments.trim();
+    if arguments.is_empty() || arguments == "null" {
+        json.raw("{}");
+    } else if serde_json::from_str::<Map<String, Value>>(arguments).is_ok() {
+        json.raw(arguments);
+    } else {
+        json.raw(r#"{"invalid_arguments":"#)
+            .string(arguments)
+            .raw("}");
+    }
+}

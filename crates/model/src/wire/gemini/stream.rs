@@ -1,0 +1,35 @@
+//! A streamed answer: responses, each with the next parts. Nothing marks its end but the end of the
+//! connection's answer: a signature may come behind the reason why it ended.
+
+use super::answer::Answer;
+use crate::error::{Error, ErrorKind};
+use crate::wire::{StreamReader, sse};
+use crate::{Delta, Reply};
+
+/// Reads the responses of one streamed answer.
+#[derive(Default)]
+pub(super) struct Reader(Answer);
+
+impl StreamReader for Reader {
+    fn event(&mut self, event: &sse::Event) -> Result<Vec<Delta>, Error> {
+        let data = event.data.trim();
+        match data.is_empty() || data == "[DONE]" {
+            true => Ok(Vec::new()),
+            false => self.0.take(data),
+        }
+    }
+
+    fn complete(&self) -> bool {
+        false
+    }
+
+    fn finish(self: Box<Self>) -> Result<Reply, Error> {
+        match self.0.ended() {
+            true => Ok(self.0.reply()),
+            false => Err(Error::new(
+                ErrorKind::CutOff,
+                "the stream ended before the answer did: nothing said why it ended; ask again",
+            )),
+        }
+    }
+}

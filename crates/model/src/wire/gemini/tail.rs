@@ -1,0 +1,131 @@
+//! What stands behind the contents.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::wire::openai::number;
+use crate::{Parameters, ReasoningWish, ToolChoice};
+
+/// Members that stand in the request elsewhere, or in its path.
+const NOT_PARAMETERS: [&str; 5] = ["tools", "systemInstruction", "contents", "model", "stream"];
+
+/// Begins with a comma, unless there is nothing to say, and ends with the body's brace.
+pub(super) fn tail(parameters: &Parameters) -> Bytes {
+    let mut fields = ours(parameters);
+    for (name, value) in &parameters.extra {
+        if !NOT_PARAMETERS.contains(&name.as_str()) {
+            merge(&mut fields, name, value);
+        }
+    }
+    if fields.is_empty() {
+        return Bytes::from_static(b"}");
+    }
+    let mut bytes = Value::Object(fields).to_string().into_bytes();
+    if let Some(first) = bytes.first_mut() {
+        *first = b',';
+    }
+    bytes.into()
+}
+
+/// What the user says wins; groups of settings are merged, and null takes a field out.
+fn merge(fields: &mut Map<String, Value>, name: &str, value: &Value) {
+    match (fields.get_mut(name), value) {
+        (Some(_), Value::Null) => {
+            fields.shift_remove(name);
+        }
+        (Some(Value::Object(ours)), Value::Object(theirs)) => {
+            for (name, value) in theirs {
+                merge(ours, name, value);
+            }
+        }
+        _ => {
+            fields.insert(name.to_owned(), value.clone());
+        }
+    }
+}
+
+fn ours(parameters: &Parameters) -> Map<String, Value> {
+    let Parameters {
+        model,
+        max_output_tokens,
+        temperature,
+        top_p,
+        stop,
+        tool_choice,
+        parallel_tool_calls: _, // no word for it
+        reasoning,
+        output,
+        cache_key: _, // OpenAI's
+        extra: _,     // the caller's
+    } = parameters;
+    let schema = output.as_ref().map(|output| output.schema.clone());
+    let config = present([
+        ("maxOutputTokens", max_output_tokens.map(Value::from)),
+        ("temperature", number(*temperature)),
+        ("topP", number(*top_p)),
+        ("stopSequences", (!stop.is_empty()).then(|| json!(stop))),
+        (
+            "responseMimeType",
+            schema.is_some().then(|| json!("application/json")),
+        ),
+        ("responseJsonSchema", schema),
+        (
+            "thinkingConfig",
+            reasoning.as_ref().map(|wish| thinking(wish, model)),
+        ),
+    ]);
+    present([
+        (
+            "toolConfig",
+            tool_choice
+                .as_ref()
+                .map(|choice| json!({"functionCallingConfig": calling(choice)})),
+        ),
+        (
+            "generationConfig",
+            (!config.is_empty()).then(|| Value::Object(config)),
+        ),
+    ])
+}
+
+fn present<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
+    fields
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
+}
+
+fn calling(choice: &ToolChoice) -> Value {
+    match choice {
+        ToolChoice::Auto => json!({"mode": "AUTO"}),
+        ToolChoice::None => json!({"mode": "NONE"}),
+        ToolChoice::Any => json!({"mode": "ANY"}),
+        ToolChoice::Tool(name) => json!({"mode": "ANY", "allowedFunctionNames": [name]}),
+    }
+}
+
+/// How much it thinks, and that its thoughts are shown. Up to Gemini 2.5 a budget, from Gemini 3 on a
+/// level; budgets for efforts are those of Google's own OpenAI endpoint
+/// (<https://ai.google.dev/gemini-api/docs/openai#thinking>).
+fn thinking(wish: &ReasoningWish, model: &str) -> Value {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let by_budget = name.starts_with("gemini-2");
+    match wish {
+        ReasoningWish::Budget(0) => json!({"thinkingBudget": 0}),
+        ReasoningWish::Budget(tokens) => json!({"thinkingBudget": tokens, "includeThoughts": true}),
+        ReasoningWish::Effort(effort) if by_budget => {
+            let budget = match effort.as_str() {
+                "none" => return json!({"thinkingBudget": 0}),
+                "minimal" | "low" => 1_024,
+                "medium" => 8_192,
+                _ => 24_576,
+            };
+            json!({"thinkingBudget": budget, "includeThoughts": true})
+        }
+        // It cannot be switched off.
+        ReasoningWish::Effort(effort) if effort == "none" => json!({"thinkingLevel": "MINIMAL"}),
+        ReasoningWish::Effort(effort) => {
+            json!({"thinkingLevel": effort.to_uppercase(), "includeThoughts": true})
+        }
+    }
+}
