@@ -25,6 +25,7 @@ mod heard;
 mod instructions;
 mod messages;
 mod parse;
+mod repeated;
 mod said;
 mod stray;
 mod strict;

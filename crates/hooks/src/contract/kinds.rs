@@ -224,7 +224,11 @@ pub static ANSWERS: &[Key] = &[
         "Of no effect; strict hooks must not say it.",
     ),
     key("system_message", Kind::Text, "For the user."),
-    key("decision", Kind::OneOf(&["block"]), "`block` blocks."),
+    key(
+        "decision",
+        Kind::OneOf(&["block", "deny"]),
+        "Both block. To grant a call, say `permission_decision: allow`.",
+    ),
     key("reason", Kind::Text, "Why, with `decision: block`."),
     key(
         "hook_specific_output",

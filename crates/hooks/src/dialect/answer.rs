@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::messages::{self, Rewritten};
 use super::said::Said;
@@ -17,6 +17,7 @@ use crate::output::{Decision, Output};
 const NO_REASON: &str = "a hook objects to this, and does not say why";
 
 /// Reads an output: its keys, and those in `hook_specific_output`, which may stand beside the others.
+/// Of several decisions the strongest counts, wherever they stand.
 ///
 /// # Errors
 /// What cannot be understood.
@@ -25,7 +26,7 @@ pub(super) fn read(
     entry: &Entry,
     input: &Input,
     top: Said<'_>,
-    specific: Said<'_>,
+    specific: &[Said<'_>],
 ) -> Result<Output, String> {
     let answer = Answer {
         dialect,
@@ -59,6 +60,42 @@ pub(super) fn read(
         output.synthetic = Some(synthetic::read(response)?);
     }
     Ok(output)
+}
+
+/// An output that says no more than that `said` objects, if it does. Reasons that it does not give are
+/// taken from `whole`, which it is a part of.
+pub(super) fn refusal(said: &Value, whole: &Value) -> Option<Value> {
+    let top = Said::of(Some(said));
+    let specific = top.all("hook_specific_output");
+    let places: Vec<Said<'_>> = specific
+        .map(|said| Said::of(Some(said)))
+        .chain([top])
+        .collect();
+    let reason = |key: &str| {
+        let whole = Said::of(Some(whole));
+        let specific = Said::of(whole.get("hook_specific_output"));
+        let mut places = places.iter().copied().chain([specific, whole]);
+        places.find_map(|place| place.get(key)?.as_str())
+    };
+    let all = |key| places.iter().flat_map(move |place| place.all(key));
+    let behaves = |said: &Value| {
+        Said::of(Some(said))
+            .get("behavior")
+            .is_some_and(|is| is == "deny")
+    };
+    if all("decision").any(|said| said == "block" || said == "deny") {
+        return Some(json!({"decision": "block", "reason": reason("reason")}));
+    }
+    if all("permission_decision").any(|said| said == "deny") {
+        let reason = reason("permission_decision_reason");
+        return Some(json!({"permission_decision": "deny", "permission_decision_reason": reason}));
+    }
+    if let Some(denied) = all("decision").find(|said| behaves(said)) {
+        let message = denied.get("message").and_then(Value::as_str);
+        return Some(json!({"decision": {"behavior": "deny", "message": message}}));
+    }
+    let stops = top.all("continue").any(|said| said == false);
+    stops.then(|| json!({"continue": false, "stop_reason": reason("stop_reason")}))
 }
 
 /// What it means that a handler blocks. Where other runtimes tell the model why, and go on, so do we.
@@ -96,13 +133,26 @@ struct Answer<'a> {
     event: Event,
     input: &'a Input,
     top: Said<'a>,
-    specific: Said<'a>,
+    /// Its `hook_specific_output`: two, if that stands in both cases.
+    specific: &'a [Said<'a>],
 }
 
 impl<'a> Answer<'a> {
     /// The value of a key of `hook_specific_output`.
     fn get(&self, key: &str) -> Option<&'a Value> {
-        self.specific.get(key).or_else(|| self.top.get(key))
+        self.all(key).next()
+    }
+
+    /// The values of a key of `hook_specific_output`, wherever it stands.
+    fn all(&self, key: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+        let places = self.specific.iter().copied().chain([self.top]);
+        let values: Vec<&Value> = places.flat_map(|place| place.all(key)).collect();
+        values.into_iter()
+    }
+
+    /// The value of a key that stands in `hook_specific_output` alone.
+    fn specific(&self, key: &str) -> Option<&'a Value> {
+        self.specific.iter().find_map(|place| place.get(key))
     }
 
     fn text(&self, key: &str) -> Result<Option<String>, String> {
@@ -117,71 +167,82 @@ impl<'a> Answer<'a> {
 
     /// `decision`, `reason`.
     fn decide(&self, output: &mut Output) -> Result<(), String> {
-        let said = [self.top.get("decision"), self.specific.get("decision")];
-        let mut said = said.into_iter().flatten().filter(|said| !said.is_object());
-        let Some(decision) = said.next() else {
-            return Ok(());
-        };
-        let reason = self.text("reason")?;
-        match decision.as_str() {
-            Some("") => {}
-            Some("block" | "deny") => {
-                let is_told_nothing = reason.as_deref().unwrap_or_default().trim().is_empty();
-                if self.dialect == Dialect::Codex && self.event == Event::Stop && is_told_nothing {
-                    return Err(
-                        "`decision: block` needs a `reason`, which the agent goes on with"
-                            .to_owned(),
-                    );
+        let (mut blocks, mut unknown) = (false, None);
+        for decision in self.all("decision").filter(|said| !said.is_object()) {
+            match (decision.as_str(), self.dialect) {
+                (Some(""), _) => {}
+                (Some("block" | "deny"), _) => blocks = true,
+                (_, Dialect::DockerAgent) => {
+                    unknown = Some(format!(
+                        "`decision` is {decision}; it can be `block` (`permission_decision` can be `allow`, `ask` or `deny`)"
+                    ));
                 }
-                refuse(self.dialect, self.event, reason, output);
-            }
-            // Gemini CLI's handlers say so when they have nothing against it.
-            Some("allow" | "approve") if self.dialect == Dialect::Gemini => {}
-            Some("allow" | "approve") => output.permission = Some((Decision::Allow, reason)),
-            Some("ask") => output.permission = Some((Decision::Ask, reason)),
-            _ => {
-                return Err(format!(
-                    "`decision` is {decision}; it can be `block`, `deny`, `approve` or `allow`"
-                ));
+                // Gemini CLI's handlers say so when they have nothing against it.
+                (Some("allow" | "approve"), Dialect::Gemini) => {}
+                (Some("allow" | "approve"), _) => {
+                    rule(output, Decision::Allow, self.text("reason")?);
+                }
+                (Some("ask"), _) => rule(output, Decision::Ask, self.text("reason")?),
+                _ => {
+                    unknown = Some(format!(
+                        "`decision` is {decision}; it can be `block`, `deny`, `approve` or `allow`"
+                    ));
+                }
             }
         }
-        Ok(())
+        if blocks {
+            let reason = self.text("reason")?;
+            let is_told_nothing = reason.as_deref().unwrap_or_default().trim().is_empty();
+            if self.dialect == Dialect::Codex && self.event == Event::Stop && is_told_nothing {
+                return Err(
+                    "`decision: block` needs a `reason`, which the agent goes on with".to_owned(),
+                );
+            }
+            refuse(self.dialect, self.event, reason, output);
+            return Ok(());
+        }
+        unknown.map_or(Ok(()), Err)
     }
 
     /// `permission_decision`, and the `decision` of a permission request.
     fn permit(&self, output: &mut Output) -> Result<(), String> {
-        if let Some(decision) = self.get("permission_decision") {
-            let decision = match decision.as_str() {
-                Some("") => return Ok(()),
-                Some("allow") => Decision::Allow,
-                Some("deny") => Decision::Deny,
-                // Nobody comes back to decide later: the user has to.
-                Some("ask" | "defer") => Decision::Ask,
+        let mut unknown = None;
+        for decision in self.all("permission_decision") {
+            let decision = match (decision.as_str(), self.dialect) {
+                (Some(""), _) => continue,
+                (Some("allow"), _) => Decision::Allow,
+                (Some("deny"), _) => Decision::Deny,
+                (Some("ask"), _) => Decision::Ask,
+                // No decision follows later: the user is asked.
+                (Some("defer"), dialect) if dialect != Dialect::DockerAgent => Decision::Ask,
                 _ => {
-                    return Err(format!(
+                    unknown = Some(format!(
                         "`permission_decision` is {decision}; it can be `allow`, `ask` or `deny`"
                     ));
+                    continue;
                 }
             };
-            output.permission = Some((decision, self.text("permission_decision_reason")?));
+            rule(output, decision, self.text("permission_decision_reason")?);
         }
-        let said = [self.specific.get("decision"), self.top.get("decision")];
-        let decision = said.into_iter().flatten().find(|said| said.is_object());
-        if let Some(decision) = decision {
+        for decision in self.all("decision").filter(|said| said.is_object()) {
             let said = Said::of(Some(decision));
             let behavior = said.get("behavior").unwrap_or(&Value::Null);
             let decision = match behavior.as_str() {
                 Some("allow") => Decision::Allow,
                 Some("deny") => Decision::Deny,
                 _ => {
-                    return Err(format!(
+                    unknown = Some(format!(
                         "`decision.behavior` is {behavior}; it can be `allow` or `deny`"
                     ));
+                    continue;
                 }
             };
-            output.permission = Some((decision, text(said, "message")?));
+            rule(output, decision, text(said, "message")?);
         }
-        Ok(())
+        match (unknown, &output.permission) {
+            (Some(_), Some((Decision::Deny, _))) | (None, _) => Ok(()),
+            (Some(unknown), _) => Err(unknown),
+        }
     }
 
     /// Claude Code goes on with what a `Stop` hook adds, as with the reason of one that blocks. Behind a
@@ -238,7 +299,7 @@ impl<'a> Answer<'a> {
     fn rewrite_input(&self, output: &mut Output) -> Result<(), String> {
         let of_decision = Said::of(self.get("decision")).get("updated_input");
         let of_gemini = match self.dialect {
-            Dialect::Gemini => self.specific.get("tool_input"),
+            Dialect::Gemini => self.specific("tool_input"),
             _ => None,
         };
         let updated = self.get("updated_input").or(of_decision).or(of_gemini);
@@ -309,7 +370,7 @@ impl<'a> Answer<'a> {
     /// The messages in `llm_request`, as Gemini CLI's handlers rewrite them.
     fn requested(&self) -> Result<Option<Rewritten>, String> {
         let request = match self.dialect {
-            Dialect::Gemini => self.specific.get("llm_request"),
+            Dialect::Gemini => self.specific("llm_request"),
             _ => None,
         };
         let updated = Said::of(request).get("messages");
@@ -325,6 +386,17 @@ impl<'a> Answer<'a> {
         let mcp = self.get("updatedMCPToolOutput");
         let response = keys.iter().find_map(|key| self.get(key)).or(mcp)?;
         Some(response_text(response))
+    }
+}
+
+/// Adds a decision about a call: of several the strongest counts, with the first reason for it.
+fn rule(output: &mut Output, decision: Decision, reason: Option<String>) {
+    match &mut output.permission {
+        Some((known, _)) if *known > decision => {}
+        Some((known, known_reason)) if *known == decision => {
+            *known_reason = known_reason.take().or(reason);
+        }
+        _ => output.permission = Some((decision, reason)),
     }
 }
 

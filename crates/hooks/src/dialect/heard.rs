@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::answer;
+use super::repeated::Document;
 use super::said::Said;
 use super::{Dialect, Ended};
 use super::{stray, strict};
@@ -89,18 +90,41 @@ fn understood(
             error.valid_up_to()
         )
     })?;
-    let value: Value = serde_json::from_str(text)
+    let document: Document = serde_json::from_str(text)
         .map_err(|error| format!("what it said is no valid JSON: {error}"))?;
-    let top = Said::of(Some(&value));
-    let specific = top.get("hook_specific_output");
-    if specific.is_some_and(|specific| !specific.is_object()) {
-        return Err("`hook_specific_output` is no object".to_owned());
+    let read = |value: &Value| {
+        let top = Said::of(Some(value));
+        let specific: Vec<&Value> = top.all("hook_specific_output").collect();
+        if specific.iter().any(|specific| !specific.is_object()) {
+            return Err("`hook_specific_output` is no object".to_owned());
+        }
+        let specific = specific
+            .into_iter()
+            .map(|specific| Said::of(Some(specific)));
+        let specific: Vec<Said<'_>> = specific.collect();
+        if entry.definition.strict_output {
+            for specific in [Said::of(None)].iter().chain(&specific) {
+                strict::check(dialect, entry, top, *specific)?;
+            }
+        }
+        answer::read(dialect, entry, input, top, &specific)
+    };
+    let Some(key) = &document.repeated else {
+        return read(&document.value);
+    };
+    // Whatever value of a repeated key was meant: none that denies is lost.
+    let mut said = document.lost.iter().chain([&document.value]);
+    let repeated = format!("its output has the key `{key}` more than once");
+    if let Some(refusal) = said.find_map(|said| answer::refusal(said, &document.value)) {
+        let mut output = answer::read(dialect, entry, input, Said::of(Some(&refusal)), &[])?;
+        let warning = format!("a hook objects, and {repeated}: nothing else of it counts");
+        answer::join(&mut output.system_message, warning);
+        return Ok(output);
     }
-    let specific = Said::of(specific);
-    if entry.definition.strict_output {
-        strict::check(dialect, entry, top, specific)?;
+    match dialect {
+        Dialect::DockerAgent => Err(repeated),
+        _ => read(&document.value),
     }
-    answer::read(dialect, entry, input, top, specific)
 }
 
 /// Text that is no JSON: context where the dialect says so, for Gemini CLI a message, otherwise

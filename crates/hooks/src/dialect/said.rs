@@ -11,11 +11,21 @@ impl<'a> Said<'a> {
         Self(value.and_then(Value::as_object))
     }
 
-    /// The value of a key, which is named in `snake_case`.
+    /// The value of a key, which is named in `snake_case`; where it stands in both cases, that one.
     pub(super) fn get(self, key: &str) -> Option<&'a Value> {
-        let map = self.0?;
-        let value = map.get(key).or_else(|| map.get(&camel(key)));
-        value.filter(|value| !value.is_null())
+        self.all(key).next()
+    }
+
+    /// The values of a key, which is named in `snake_case`: two, if it stands in both cases.
+    pub(super) fn all(self, key: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+        let camel = camel(key);
+        let other = (camel != key).then_some(camel);
+        let get = |key: &str| self.0.and_then(|map| map.get(key));
+        let values = [get(key), other.and_then(|key| get(&key))];
+        values
+            .into_iter()
+            .flatten()
+            .filter(|value| !value.is_null())
     }
 
     /// The keys as they are written.
@@ -63,5 +73,9 @@ mod tests {
         assert_eq!(said.get("stop_reason"), Some(&"a".into()));
         assert_eq!(said.get("system_message"), Some(&"b".into()));
         assert_eq!(said.get("reason"), None);
+        let both = serde_json::json!({"aB": 1, "a_b": 2, "c": 3});
+        let said = Said::of(Some(&both));
+        assert_eq!(said.all("a_b").collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(said.all("c").collect::<Vec<_>>(), [3]);
     }
 }

@@ -47,10 +47,12 @@ pub(super) fn check(
             return Err(format!("strict output: `{key}` is no key of an output"));
         }
     }
-    let decision = top.get("decision").filter(|decision| *decision != "block");
+    let decision = top
+        .get("decision")
+        .filter(|said| *said != "block" && *said != "deny");
     if let (Dialect::DockerAgent, Some(decision)) = (dialect, decision) {
         return Err(format!(
-            "strict output: `decision` is {decision}; it can be `block`"
+            "strict output: `decision` is {decision}; it can be `block` or `deny`"
         ));
     }
     if let Some(name) = specific.get("hook_event_name")

@@ -89,6 +89,113 @@ fn decisions_are_what_each_dialect_means_by_them() {
 }
 
 #[test]
+fn words_of_other_runtimes_grant_nothing_in_our_own_dialect() {
+    for event in [
+        Event::ToolGuard,
+        Event::PreToolUse,
+        Event::PermissionRequest,
+    ] {
+        let input = tool(event, "shell", json!({}));
+        for stdout in [
+            r#"{"decision": "approve"}"#,
+            r#"{"decision": "allow"}"#,
+            r#"{"decision": "ask"}"#,
+            r#"{"hook_specific_output": {"decision": "allow"}}"#,
+            r#"{"permission_decision": "defer"}"#,
+            r#"{"permission_decision": "approve"}"#,
+        ] {
+            let fault = said(Dialect::DockerAgent, &input, stdout).unwrap_err();
+            assert!(fault.message.contains("it can be"), "{stdout}: {fault}");
+        }
+    }
+}
+
+fn denies(output: &Output) -> bool {
+    output.block.is_some() || matches!(output.permission, Some((Decision::Deny, _)))
+}
+
+#[test]
+fn of_several_decisions_in_one_output_the_strongest_counts() {
+    let input = tool(Event::PreToolUse, "shell", json!({}));
+    let allow = ["permission_decision", "permissionDecision"];
+    for dialect in Dialect::ALL {
+        for (snake, camel) in [("deny", "allow"), ("allow", "deny")] {
+            for stdout in [
+                format!(
+                    r#"{{"{0}": "{snake}", "{1}": "{camel}"}}"#,
+                    allow[0], allow[1]
+                ),
+                format!(
+                    r#"{{"hook_specific_output": {{"permission_decision": "{snake}"}}, "hookSpecificOutput": {{"permissionDecision": "{camel}"}}}}"#
+                ),
+                format!(
+                    r#"{{"permissionDecision": "{snake}", "hookSpecificOutput": {{"permissionDecision": "{camel}"}}}}"#
+                ),
+                format!(
+                    r#"{{"hookSpecificOutput": {{"permission_decision": "{snake}", "permissionDecision": "{camel}"}}}}"#
+                ),
+            ] {
+                let output = said(dialect, &input, &stdout).unwrap();
+                assert!(denies(&output), "{dialect} {stdout}: {output:?}");
+            }
+        }
+        // A value that there is not takes nothing from a denial.
+        let odd = r#"{"permissionDecision": "perhaps", "hookSpecificOutput": {"permissionDecision": "deny"}}"#;
+        assert!(denies(&said(dialect, &input, odd).unwrap()), "{dialect}");
+        let asks = r#"{"permissionDecision": "ask", "hookSpecificOutput": {"permissionDecision": "allow"}}"#;
+        let asks = said(dialect, &input, asks).unwrap().permission;
+        assert_eq!(asks, Some((Decision::Ask, None)), "{dialect}");
+    }
+    let words = r#"{"decision": "approve", "hookSpecificOutput": {"decision": "deny"}}"#;
+    assert!(denies(&said(Dialect::Claude, &input, words).unwrap()));
+    let request = tool(Event::PermissionRequest, "shell", json!({}));
+    let answers = r#"{"decision": {"behavior": "deny"}, "hookSpecificOutput": {"decision": {"behavior": "allow"}, "permissionDecision": "allow"}}"#;
+    assert!(denies(&said(Dialect::Claude, &request, answers).unwrap()));
+}
+
+#[test]
+fn a_repeated_key_loses_no_denial() {
+    let input = tool(Event::PreToolUse, "shell", json!({}));
+    for dialect in Dialect::ALL {
+        for stdout in [
+            r#"{"decision": "block", "decision": null}"#,
+            r#"{"decision": "deny", "reason": "no", "decision": "approve"}"#,
+            r#"{"permissionDecision": "deny", "permissionDecision": "allow"}"#,
+            r#"{"hook_specific_output": {"permission_decision": "deny"}, "hook_specific_output": {}}"#,
+            r#"{"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecision": "allow"}}"#,
+            r#"{"hookSpecificOutput": {"permissionDecision": "deny", "updatedInput": {"a": 1, "a": 2}}}"#,
+            r#"{"continue": false, "continue": true}"#,
+            r#"{"decision": {"behavior": "deny", "behavior": "allow"}}"#,
+            r#"{"decision": {"behavior": "deny"}, "decision": {"behavior": "allow"}}"#,
+            r#"{"decision": "block", "decision": "perhaps"}"#,
+        ] {
+            let output = said(dialect, &input, stdout).unwrap();
+            assert!(denies(&output), "{dialect} {stdout}: {output:?}");
+            let warning = output.system_message.unwrap_or_default();
+            assert!(warning.contains("more than once"), "{dialect}: {warning}");
+        }
+        // Without one, it is invalid with us, and the last value counts elsewhere.
+        for stdout in [
+            r#"{"system_message": "a", "system_message": "b"}"#,
+            r#"{"permission_decision": "ask", "permission_decision": "allow"}"#,
+            r#"{"updated_input": {"command": "a", "command": "b"}}"#,
+        ] {
+            let output = said(dialect, &input, stdout);
+            match dialect {
+                Dialect::DockerAgent => {
+                    let fault = output.unwrap_err();
+                    assert!(
+                        fault.message.contains("more than once"),
+                        "{stdout}: {fault}"
+                    );
+                }
+                _ => assert!(!denies(&output.unwrap()), "{dialect} {stdout}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn a_permission_request_is_answered_as_claude_code_answers_it() {
     let input = tool(
         Event::PermissionRequest,

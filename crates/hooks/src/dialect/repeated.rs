@@ -1,0 +1,128 @@
+//! JSON documents in which a key of an object may occur more than once.
+//!
+//! Readers of JSON differ in which of the values they take. A decision must not depend on that, so the
+//! values that a value tree would lose are kept.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+/// A JSON document; of the values of a repeated key the last counts, as in most runtimes.
+pub(super) struct Document {
+    pub(super) value: Value,
+    /// The values that do not count, each as a document that holds nothing else: of
+    /// `{"a": {"b": 1, "b": 2}}` it is `{"a": {"b": 1}}`. Those within lists are left out.
+    pub(super) lost: Vec<Value>,
+    /// A key that occurs more than once.
+    pub(super) repeated: Option<String>,
+}
+
+impl Document {
+    fn of(value: impl Into<Value>) -> Self {
+        Self {
+            value: value.into(),
+            lost: Vec::new(),
+            repeated: None,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Document {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Document;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Document, E> {
+        Ok(Document::of(Value::Null))
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Document, E> {
+        Ok(Document::of(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Document, E> {
+        Ok(Document::of(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Document, E> {
+        Ok(Document::of(value))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Document, E> {
+        Ok(Document::of(value))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Document, E> {
+        Ok(Document::of(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Document, A::Error> {
+        let mut list = Vec::new();
+        let mut repeated = None;
+        while let Some(item) = items.next_element::<Document>()? {
+            repeated = repeated.or(item.repeated);
+            list.push(item.value);
+        }
+        Ok(Document {
+            repeated,
+            ..Document::of(list)
+        })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Document, A::Error> {
+        let mut map = Map::new();
+        let (mut lost, mut repeated) = (Vec::new(), None);
+        while let Some((key, member)) = members.next_entry::<String, Document>()? {
+            let alone = |value| Value::Object(Map::from_iter([(key.clone(), value)]));
+            lost.extend(member.lost.into_iter().map(alone));
+            repeated = repeated.or(member.repeated);
+            if let Some(earlier) = map.insert(key.clone(), member.value) {
+                lost.push(Value::Object(Map::from_iter([(key.clone(), earlier)])));
+                repeated = repeated.or(Some(key));
+            }
+        }
+        Ok(Document {
+            value: Value::Object(map),
+            lost,
+            repeated,
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_of_repeated_keys_are_kept() {
+        let text = r#"{"a": {"b": 1, "b": [2], "c": null}, "a": 3, "d": [{"e": 1, "e": 2}]}"#;
+        let document: Document = serde_json::from_str(text).unwrap();
+        assert_eq!(document.value, json!({"a": 3, "d": [{"e": 2}]}));
+        let lost = [json!({"a": {"b": 1}}), json!({"a": {"b": [2], "c": null}})];
+        assert_eq!(document.lost, lost);
+        assert_eq!(document.repeated.as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn other_documents_are_read_as_ever() {
+        let text = r#"{"a": [1, -2, 3.5, "x\u00e9", true, null, {}], "b": 18446744073709551615}"#;
+        let document: Document = serde_json::from_str(text).unwrap();
+        let value: Value = serde_json::from_str(text).unwrap();
+        assert_eq!(document.value, value);
+        assert!(document.lost.is_empty() && document.repeated.is_none());
+    }
+}
