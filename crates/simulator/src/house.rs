@@ -309,7 +309,7 @@ impl House {
     fn diagnose(&self, visit: &Visit, request: &Request, cached: u64) -> Option<Value> {
         let prefix = match visit.format {
             Format::Messages => anthropic::ID_PREFIX,
-            Format::Chat | Format::Responses => responses::ID_PREFIX,
+            Format::Chat | Format::Responses | Format::Gemini => responses::ID_PREFIX,
         };
         let id = visit.ids.answer(prefix);
         let fingerprints = &mut self.state().fingerprints;
