@@ -13,8 +13,8 @@ mod travel;
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -443,9 +443,12 @@ impl Observed {
                     self.changed()
                 }
             }
-            (What::Content { status, .. }, Ok(Ok(now))) => {
+            (What::Content { digest, status }, Ok(Ok(now))) => {
                 if now.size != status.size || now.directory {
                     self.changed()
+                } else if status.size == 0 && *digest != empty() {
+                    // Noted by an earlier version: it is made up when it is read.
+                    Verdict::Unsure
                 } else if status.vouches_for(&now) || verified(&now) {
                     Verdict::Holds
                 } else {
@@ -510,10 +513,36 @@ impl Observed {
     }
 }
 
+/// The digest of a file that holds nothing.
+fn empty() -> Digest {
+    static EMPTY: LazyLock<Digest> = LazyLock::new(|| Digest::of(b""));
+    *EMPTY
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    /// An entry of a version that took the status of such a file for evidence.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn what_was_noted_of_a_file_of_the_kernel_answers_no_more() {
+        let path = Path::new("/proc/uptime");
+        let Ok(Ok(mut status)) = Status::of(path) else {
+            unreachable!("Linux has it")
+        };
+        status.trusted = true;
+        let watched = Watched::new(vec![Observed {
+            path: "/proc/uptime".to_owned(),
+            what: What::Content {
+                digest: Digest::of(b"1.00 1.00\n"),
+                status,
+            },
+        }]);
+        let checked = watched.check(BEFORE_SERVING).await;
+        assert!(checked.is_err(), "{checked:?}");
+    }
 
     #[tokio::test]
     async fn work_that_takes_too_long_is_not_waited_for() {

@@ -45,16 +45,34 @@ pub(super) fn read(path: &Path, times: &Times) -> io::Result<(Result<Observed>, 
     let mut bytes = Vec::with_capacity(usize::try_from(before.size).unwrap_or(0));
     file.read_to_end(&mut bytes)?;
     let after = Status::from(&file.metadata()?);
-    let observed = if before.same_as(&after) && bytes.len() as u64 == before.size {
-        noted(path, Digest::of(&bytes), before, times)
-    } else {
-        Err(moved(path))
+    let observed = match before.same_as(&after) {
+        true => noted(
+            path,
+            (Digest::of(&bytes), bytes.len() as u64),
+            before,
+            times,
+        ),
+        false => Err(moved(path)),
     };
     Ok((observed, bytes.into()))
 }
 
-fn noted(path: &Path, digest: Digest, status: Status, times: &Times) -> Result<Observed> {
-    let status = status.judge(directory_of(path), times);
+/// Notes the digest and length of a content. A length that is not that of the status is that of a file
+/// which is made up when it is read, as those of `/proc` are: nothing tells when it changes.
+fn noted(
+    path: &Path,
+    (digest, length): (Digest, u64),
+    status: Status,
+    times: &Times,
+) -> Result<Observed> {
+    if length != status.size {
+        return Err(format!(
+            "{} holds {length} bytes, and its status says {}: it cannot be told when it changes",
+            path.display(),
+            status.size
+        ));
+    }
+    let status = status.judge(path, directory_of(path), times);
     Ok(Observed {
         path: name(path)?,
         what: What::Content { digest, status },
@@ -95,22 +113,27 @@ pub(super) fn content(path: &Path, times: &Times) -> Result<Observed> {
                     .map_err(|error| fault(path, &error))
             };
             let before = status_of(&file)?;
-            let digest = hash(&mut file).map_err(|error| fault(path, &error))?;
+            let content = hash(&mut file).map_err(|error| fault(path, &error))?;
             if !before.same_as(&status_of(&file)?) {
                 return Err(moved(path));
             }
-            noted(path, digest, before, times)
+            noted(path, content, before, times)
         }
     }
 }
 
-fn hash(file: &mut File) -> io::Result<Digest> {
+/// The digest and the length of what can be read.
+fn hash(file: &mut File) -> io::Result<(Digest, u64)> {
     let mut hasher = sha2::Sha256::new();
     let mut buffer = vec![0; 256 << 10];
+    let mut length = 0;
     loop {
         match file.read(&mut buffer)? {
-            0 => return Ok(Digest(hasher.finalize().into())),
-            read => hasher.update(&buffer[..read]),
+            0 => return Ok((Digest(hasher.finalize().into()), length)),
+            read => {
+                hasher.update(&buffer[..read]);
+                length += read as u64;
+            }
         }
     }
 }
@@ -151,7 +174,7 @@ pub(super) fn listing(path: &Path, times: &Times) -> Result<Observed> {
     let digest = Digest::of_parts(&parts);
     match Status::of(path) {
         Ok(Ok(after)) if after.same_as(&status) => {
-            let status = status.judge(path, times);
+            let status = status.judge(path, path, times);
             Ok(Observed {
                 path: name(path)?,
                 what: What::Listing { digest, status },

@@ -82,12 +82,12 @@ impl Status {
         self.trusted && now.same_as(self)
     }
 
-    /// Notes whether this status was old enough to trust when it was taken, by the time of the file
-    /// system that `directory` is on.
-    pub(super) fn judge(mut self, directory: &Path, times: &Times) -> Self {
+    /// Notes whether this status of `path` was old enough to trust when it was taken, by the time of the
+    /// file system that `directory` is on.
+    pub(super) fn judge(mut self, path: &Path, directory: &Path, times: &Times) -> Self {
         let newest = self.modified.max(self.changed);
         self.trusted = times
-            .of(self.device, directory)
+            .of(self.device, path, directory)
             .is_some_and(|now| newest.saturating_add(nanoseconds(GRANULARITY)) < now);
         self
     }
@@ -130,12 +130,15 @@ impl Status {
 pub(super) struct Times(Mutex<Vec<(u64, Option<i128>)>>);
 
 impl Times {
-    fn of(&self, device: u64, directory: &Path) -> Option<i128> {
+    fn of(&self, device: u64, path: &Path, directory: &Path) -> Option<i128> {
         let mut known = lock(&self.0);
         if let Some((_, time)) = known.iter().find(|(of, _)| *of == device) {
             return *time;
         }
-        let time = file_system_time(directory);
+        let time = match tells_of_changes(path) {
+            true => file_system_time(directory),
+            false => None,
+        };
         known.push((device, time));
         time
     }
@@ -150,6 +153,44 @@ fn since_epoch(time: SystemTime) -> i128 {
         Ok(after) => nanoseconds(after),
         Err(before) => -nanoseconds(before.duration()),
     }
+}
+
+/// Types of file systems (`f_type` of `statfs`, as `linux/magic.h` has them) whose files are made up by
+/// the kernel when they are read: their status stays while their content changes.
+#[cfg(target_os = "linux")]
+const MADE_UP: [i128; 13] = [
+    0x9fa0,      // proc
+    0x6265_6572, // sysfs
+    0x0027_e0eb, // cgroup
+    0x6367_7270, // cgroup2
+    0x6462_6720, // debugfs
+    0x7472_6163, // tracefs
+    0x7363_6673, // securityfs
+    0x6265_6570, // configfs
+    0xcafe_4a11, // bpf
+    0xf97c_ff8c, // selinuxfs
+    0x4341_5d53, // smackfs
+    0xde5e_81e4, // efivarfs
+    0x6165_676c, // pstore
+];
+
+/// Whether the status of what is at `path` tells of changes of its content. Where the file system cannot
+/// be asked, it is taken to.
+#[cfg(target_os = "linux")]
+fn tells_of_changes(path: &Path) -> bool {
+    let Ok(system) = rustix::fs::statfs(path) else {
+        return true;
+    };
+    let kind = i128::from(system.f_type);
+    // Some architectures have 32 bits with a sign here.
+    !MADE_UP
+        .iter()
+        .any(|made_up| (kind ^ made_up) & 0xffff_ffff == 0)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn tells_of_changes(_path: &Path) -> bool {
+    true
 }
 
 /// What time it is on the file system of `directory`: that of a nameless file made there just now,

@@ -127,6 +127,36 @@ async fn a_file_that_changes_is_read_again() {
     hit(&place.read("a").await, "another length");
 }
 
+/// Their status stays as it is while their content changes.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn files_that_the_kernel_makes_up_are_not_taken_as_unchanged() {
+    let place = Place::new();
+    let link = place.path("link");
+    std::os::unix::fs::symlink("/proc/uptime", &link).unwrap();
+    for path in [Path::new("/proc/uptime"), &link] {
+        for by_handle in [true, false] {
+            let ask = async || {
+                let path = path.to_owned();
+                let look = move |witness: &Witness| match by_handle {
+                    true => content(witness, &path),
+                    false => {
+                        witness.observe(Observation::Content(&path));
+                        fs::read_to_string(&path).unwrap()
+                    }
+                };
+                place.ask(look).await
+            };
+            for _ in 0..2 {
+                let told = ask().await;
+                assert!(matches!(told.how, How::Miss(_)), "{:?}", told.how);
+                let why = told.settled.stored.unwrap_err().to_string();
+                assert!(why.contains("its status says 0"), "{why}");
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_change_is_noticed_although_size_and_time_are_the_same() {
     let place = Place::new();
