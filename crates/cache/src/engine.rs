@@ -7,7 +7,7 @@ use std::time::Duration;
 use cachalot_core::{Clock, Millis, Seals};
 use cachalot_memory::{Answer, Error, ErrorKind, Found, Lease, Memory, Record, counter, space};
 
-use crate::entry::Entry;
+use crate::entry::{Entry, Head};
 use crate::epoch::{Epochs, Moment};
 use crate::evict::Housekeeping;
 use crate::flight::Flights;
@@ -322,7 +322,7 @@ impl Shared {
         let fronted = self.front.get(key)?;
         let serves = fronted.is_under(&policy.domains)
             && fronted.is_current(memory.as_ref(), space::CACHE, &key.text())
-            && !expired(fronted.entry.head.expires, self.now())
+            && !expired(&fronted.entry.head, self.now())
             && fronted.entry.watched.check(BEFORE_SERVING).await.is_ok();
         serves.then_some(fronted)
     }
@@ -426,7 +426,7 @@ impl Shared {
         epochs: &[u64],
     ) -> Result<Entry, Reason> {
         let entry = Entry::decode_for(record.ok_or(Reason::Absent)?, key, call)?;
-        if expired(entry.head.expires, now) {
+        if expired(&entry.head, now) {
             return Err(Reason::Expired);
         }
         epochs_hold(&entry.head.epochs, counters, epochs)?;
@@ -453,8 +453,14 @@ impl Shared {
     }
 }
 
-pub(crate) fn expired(expires: Option<Millis>, now: Millis) -> bool {
-    expires.is_some_and(|expires| now >= expires)
+/// The difference between the clocks of two machines that is put up with: 5 minutes.
+const CLOCKS_DIFFER: Millis = 300_000;
+
+/// Whether the time of an entry is over. An entry with a time that was made in the future was stored under
+/// a wrong clock, and would live longer than it may: its time is over, too.
+pub(crate) fn expired(head: &Head, now: Millis) -> bool {
+    head.expires
+        .is_some_and(|expires| now >= expires || head.created > now.saturating_add(CLOCKS_DIFFER))
 }
 
 /// Whether an entry was made under the epochs that the call's domains have now. An entry that knows

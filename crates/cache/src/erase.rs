@@ -94,7 +94,7 @@ impl Listed {
             scope: head.scope.clone(),
             name: head.name.clone(),
             provenance,
-            expired: expired(head.expires, now),
+            expired: expired(head, now),
             bytes,
             spent: head.spent,
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_cache::{Failure, How, Mode, Policy, Product, Reason};
-use cachalot_core::{Clock as _, Spend};
+use cachalot_core::{Clock as _, Millis, Spend};
 use cachalot_memory::Label;
 
 use crate::setting::{
@@ -166,6 +166,35 @@ async fn frozen_answers_from_the_cache_only() {
         Reason::Expired,
         "new",
     );
+}
+
+#[tokio::test]
+async fn an_entry_from_the_future_does_not_outlive_its_time() {
+    let here = setting();
+    let (timed, untimed) = (Question::number(1), Question::number(2));
+    let policy = Policy {
+        ttl: Some(10 * SECOND),
+        ..Policy::default()
+    };
+    let year = SECOND * 31_536_000;
+    let year = Millis::try_from(year.as_millis()).unwrap();
+    here.clock.set(START + year);
+    here.ask(&timed, &policy, "early").await;
+    here.ask(&untimed, &Policy::default(), "early").await;
+    is_hit(&here.ask(&timed, &policy, "no").await, "early");
+    here.clock.set(START);
+    is_miss(
+        &here.ask(&timed, &policy, "now").await,
+        Reason::Expired,
+        "now",
+    );
+    is_hit(&here.ask(&timed, &policy, "no").await, "now");
+    // What never expires is as good as ever.
+    let told = here.ask(&untimed, &Policy::default(), "no").await;
+    is_hit(&told, "early");
+    // Clocks of machines differ a little.
+    here.clock.set(START - 200_000);
+    is_hit(&here.ask(&timed, &policy, "no").await, "now");
 }
 
 #[tokio::test]
