@@ -4,7 +4,7 @@ mod process;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -105,7 +105,7 @@ impl Action for Run {
             })
             .collect();
         Ok(json!({
-            "directory": location::keyed(&directory(&given, runtime)?),
+            "directory": location::keyed(&resolved(directory(&given, runtime)?)),
             "passed": passed,
             "named": named,
         }))
@@ -171,6 +171,24 @@ fn directory(given: &Given<'_>, runtime: &Runtime) -> Result<PathBuf, Failure> {
     match given.text("directory")?.filter(|text| !text.is_empty()) {
         None => Ok(runtime.directory.clone()),
         Some(named) => location::local(given, runtime, "directory", named),
+    }
+}
+
+/// A directory as it is keyed: without links, which may lead elsewhere by the next run. One that is reached
+/// through no link is keyed as it is written.
+fn resolved(directory: PathBuf) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in directory.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            part => plain.push(part),
+        }
+    }
+    match directory.canonicalize() {
+        Ok(real) if real != plain => real,
+        Ok(_) | Err(_) => directory,
     }
 }
 

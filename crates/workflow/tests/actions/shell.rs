@@ -195,6 +195,42 @@ async fn everything_that_is_passed_is_keyed() {
     );
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_directory_behind_a_link_is_keyed_by_where_it_is() {
+    use std::os::unix::fs::symlink;
+    let world = World::new();
+    let link = world.path("current");
+    for name in ["one", "two"] {
+        std::fs::create_dir_all(world.path(name).join("sub")).unwrap();
+        std::fs::write(world.path(name).join("sub/v"), name).unwrap();
+    }
+    symlink("one", &link).unwrap();
+    let with = json!({
+        "action": "shell.run",
+        "args": {"command": ["sh", "-c", "cat v"], "directory": "current/sub"},
+    });
+    assert_eq!(world.wrapped(with.clone()).await.1["stdout"], "one");
+    assert!(world.wrapped(with.clone()).await.0);
+    std::fs::remove_file(&link).unwrap();
+    symlink("two", &link).unwrap();
+    let (hit, result) = world.wrapped(with.clone()).await;
+    assert!(!hit && result["stdout"] == "two", "{result}");
+    std::fs::remove_file(&link).unwrap();
+    let directory = |text: &str| {
+        let arguments = json!({"command": ["x"], "directory": text});
+        world.implicit("shell.run", arguments)["directory"].clone()
+    };
+    // What is reached through no link is keyed as it was before links were followed.
+    for text in ["one/sub", "one/../two", "./one", "one/", "missing"] {
+        assert_eq!(
+            directory(text),
+            world.path(text).to_str().unwrap(),
+            "{text}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_program_is_run_again_in_another_home() {
     let world = World::new().with_variable("HOME", "/one");
