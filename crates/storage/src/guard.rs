@@ -86,7 +86,7 @@ impl PartialEq for AllowedHosts {
 impl Eq for AllowedHosts {}
 
 /// A host without the brackets of an IPv6 address.
-fn bare(host: &str) -> &str {
+pub(crate) fn bare(host: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 

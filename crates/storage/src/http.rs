@@ -6,13 +6,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use reqwest::{Method, RequestBuilder, Response, Url, redirect};
+use reqwest::{Method, Request, RequestBuilder, Response, Url, redirect};
 
 use crate::error::{Error, ErrorKind};
 use crate::guard::{AllowList, AllowedHosts, Elsewhere, GuardedResolver, Refusal};
 use crate::mask::masked;
 use crate::proxy::proxies;
-use crate::tunnel::{self, Broken, Tunnels};
+use crate::redirect::{self as hop, Judge};
+use crate::tunnel::{Broken, Tunnels};
 
 /// How the client behaves. The defaults suit the command line.
 #[derive(Clone)]
@@ -60,6 +61,10 @@ impl fmt::Debug for HttpOptions {
 /// Making one costs nothing: certificates, proxies and the connection pool are set up by the first
 /// request. Requests go over rustls with the platform's trusted certificates; the user agent is
 /// `cachalot/<version>`; redirects carry no referrer, and no credentials to another host.
+///
+/// The user chose the first host, and no other. A redirect to another host goes through the guard (see
+/// [`GuardedClient`]), and one from a private address to another host is refused, unless
+/// [`HttpClient::redirecting_to`] names the host.
 #[derive(Clone)]
 pub struct HttpClient {
     shared: Arc<Shared>,
@@ -75,6 +80,7 @@ pub struct HttpClient {
 #[derive(Clone)]
 pub struct GuardedClient {
     shared: Arc<Shared>,
+    judge: Option<Judge>,
 }
 
 /// Derived clients that are kept for reuse. With more, all are made anew.
@@ -85,6 +91,9 @@ struct Shared {
     allow: Arc<AllowList>,
     /// The hosts that redirects may lead to; `None`: any.
     redirects_to: Option<AllowedHosts>,
+    /// Of [`HttpClient::for_library`], and of clients that follow no redirects.
+    following: OnceLock<reqwest::Client>,
+    /// Follows no redirects, as does the next.
     open: OnceLock<reqwest::Client>,
     guarded: OnceLock<reqwest::Client>,
     /// Of [`HttpClient::redirecting_to`] and [`HttpClient::allowing`].
@@ -129,6 +138,7 @@ impl HttpClient {
             options,
             allow,
             redirects_to,
+            following: OnceLock::new(),
             open: OnceLock::new(),
             guarded: OnceLock::new(),
             restricted: Mutex::default(),
@@ -186,6 +196,7 @@ impl HttpClient {
     pub fn guarded(&self) -> GuardedClient {
         GuardedClient {
             shared: Arc::clone(&self.shared),
+            judge: None,
         }
     }
 
@@ -195,106 +206,95 @@ impl HttpClient {
     /// `url` is not a valid `http(s)` URL, or the client cannot be set up (a proxy variable that
     /// makes no sense).
     pub fn request(&self, method: Method, url: &str) -> Result<RequestBuilder, Error> {
-        Ok(self.client()?.request(method, web_url(url)?))
+        let url = web_url(url)?;
+        Ok(self.shared.client(self.way())?.request(method, url))
+    }
+
+    /// A client that follows no redirects says of one by itself that it was not followed.
+    fn way(&self) -> Way {
+        match self.shared.options.redirects {
+            0 => Way::Following,
+            _ => Way::Open,
+        }
     }
 
     /// Sends a request and waits for the head of its answer, whatever its status; see
     /// [`success`](crate::success) and [`body`](crate::body) for the rest.
     ///
     /// # Errors
-    /// The server cannot be reached, does not answer in time, or redirects too often.
+    /// The server cannot be reached, does not answer in time, or redirects too often;
+    /// [`ErrorKind::Refused`] if it redirects to where the user did not send the request.
     pub async fn send(&self, request: RequestBuilder) -> Result<Response, Error> {
-        let (client, request) = request.build_split();
-        execute(&client, request).await
+        let (_, request) = request.build_split();
+        match self.way() {
+            Way::Following => self.shared.send_by(Way::Following, valid(request)?).await,
+            way => self.shared.exchange(request, way, None).await,
+        }
+    }
+
+    /// The client for a library that makes its requests to `url` by itself. It follows redirects without
+    /// the guard.
+    ///
+    /// # Errors
+    /// Those of [`HttpClient::request`].
+    pub fn for_library(&self, url: &str) -> Result<reqwest::Client, Error> {
+        web_url(url)?;
+        self.client().cloned()
     }
 
     pub(crate) fn client(&self) -> Result<&reqwest::Client, Error> {
-        self.shared.client(false)
+        self.shared.client(Way::Following)
     }
 }
 
 impl GuardedClient {
+    /// The same client; before it follows a redirect, it asks `judge`, which says why it must not.
+    #[must_use]
+    pub fn judged_by(self, judge: Judge) -> Self {
+        Self {
+            judge: Some(judge),
+            ..self
+        }
+    }
+
     /// A request, to be completed and given to [`GuardedClient::send`].
     ///
     /// # Errors
     /// `url` is not a valid `http(s)` URL, or its host is a private address ([`ErrorKind::Refused`]).
     pub fn request(&self, method: Method, url: &str) -> Result<RequestBuilder, Error> {
         let url = web_url(url)?;
-        self.check(&url)?;
-        Ok(self.shared.client(true)?.request(method, url))
+        self.shared.check(&url)?;
+        Ok(self.shared.client(Way::Guarded)?.request(method, url))
     }
 
     /// Sends a request and waits for the head of its answer, whatever its status.
     ///
     /// # Errors
     /// As of [`HttpClient::send`]; and [`ErrorKind::Refused`] if the host, or one that it redirects
-    /// to, is private.
+    /// to, is private, or the judge objects.
     pub async fn send(&self, request: RequestBuilder) -> Result<Response, Error> {
         // Whatever client the builder came from, the guarded one sends.
         let (_, request) = request.build_split();
-        if let Ok(request) = &request {
-            self.check(request.url())?;
-        }
-        let client = self.shared.client(true)?;
-        match request {
-            Ok(request) if self.shared.tunnels.proxy(request.url()).is_some() => {
-                Box::pin(self.send_through_proxy(client, request)).await
-            }
-            request => execute(client, request).await,
-        }
+        let judge = self.judge.as_ref();
+        self.shared.exchange(request, Way::Guarded, judge).await
     }
+}
 
-    async fn send_through_proxy(
-        &self,
-        client: &reqwest::Client,
-        mut request: reqwest::Request,
-    ) -> Result<Response, Error> {
-        let first = request.url().to_string();
-        let unavailable = |url: &Url, what: &str, retry: bool| {
-            let message = format!(
-                "cannot fetch `{}` through the proxy: {what}",
-                masked(url.as_str())
-            );
-            Error::new(ErrorKind::Unavailable, message).retrying(retry)
-        };
-        let options = &self.shared.options;
-        let limit = options.connect_timeout + options.idle_timeout;
-        for _ in 0..=options.redirects {
-            let url = request.url().clone();
-            let Some(proxy) = self.shared.tunnels.proxy(&url) else {
-                return execute(client, Ok(request)).await;
-            };
-            let base = request.try_clone();
-            let sent = self.shared.tunnels.send(request, &proxy);
-            let response = match tokio::time::timeout(limit, sent).await {
-                Ok(Ok(response)) => response,
-                Ok(Err(Broken::Refused(refusal))) => return Err(refused(url.as_str(), &refusal)),
-                Ok(Err(Broken::Failed(what))) => return Err(unavailable(&url, &what, true)),
-                Err(_) => return Err(unavailable(&url, "no answer in time", true)),
-            };
-            let next = base.and_then(|base| tunnel::redirected(&base, &response));
-            let Some(next) = next else {
-                return Ok(response);
-            };
-            web_url(next.url().as_str())?;
-            if let Some(hosts) = &self.shared.redirects_to
-                && !hosts.allows(next.url())
-            {
-                let host = next.url().host_str().unwrap_or_default();
-                return Err(elsewhere(&first, &Elsewhere(host.to_owned())));
-            }
-            self.check(next.url())?;
-            request = next;
-        }
-        Err(unavailable(request.url(), "too many redirects", false))
-    }
+/// How a request is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// To an address that the user chose.
+    Open,
+    /// To an address that others chose.
+    Guarded,
+    /// To an address that the user chose, and then wherever it redirects.
+    Following,
+}
 
-    fn check(&self, url: &Url) -> Result<(), Error> {
-        self.shared
-            .allow
-            .check_literal(url)
-            .map_err(|refusal| refused(url.as_str(), &refusal))
-    }
+/// Why a guarded request got no answer.
+enum Halted {
+    Refused(Refusal),
+    Failed(Error),
 }
 
 fn web_url(text: &str) -> Result<Url, Error> {
@@ -314,25 +314,152 @@ fn web_url(text: &str) -> Result<Url, Error> {
 }
 
 impl Shared {
-    fn client(&self, guarded: bool) -> Result<&reqwest::Client, Error> {
-        let cell = if guarded { &self.guarded } else { &self.open };
+    /// Sends a request and those that follow its redirects.
+    async fn exchange(
+        &self,
+        request: reqwest::Result<Request>,
+        way: Way,
+        judge: Option<&Judge>,
+    ) -> Result<Response, Error> {
+        let mut request = valid(request)?;
+        let first = request.url().clone();
+        let declined = |target: &Url, why: &str| {
+            let message = format!(
+                "refused to follow a redirect of `{}` to `{}`: {why}",
+                masked(first.as_str()),
+                masked(target.as_str())
+            );
+            Error::new(ErrorKind::Refused, message)
+        };
+        let mut is_guarded = way == Way::Guarded;
+        if is_guarded {
+            self.check(&first)?;
+        }
+        let mut private_origin = None;
+        for _ in 0..=self.options.redirects {
+            let again = hop::Again::of(&request);
+            let url = request.url().clone();
+            let answered = match is_guarded {
+                true => self.send_guarded(request).await,
+                false => {
+                    let sent = self.send_by(Way::Open, request).await;
+                    sent.map_err(Halted::Failed)
+                }
+            };
+            let response = match answered {
+                Ok(response) => response,
+                Err(Halted::Failed(error)) => return Err(error),
+                Err(Halted::Refused(refusal)) if way == Way::Guarded => {
+                    return Err(refused(url.as_str(), &refusal));
+                }
+                Err(Halted::Refused(refusal)) => {
+                    return Err(declined(&url, &format!("{refusal}; {CHOOSE}")));
+                }
+            };
+            let Some(next) = again.redirected(&response) else {
+                return Ok(response);
+            };
+            let target = next.url();
+            if !matches!(target.scheme(), "http" | "https") {
+                let what = format!("it leads to `{}:`", target.scheme());
+                return Err(lost(&first, &what));
+            }
+            if let Some(hosts) = &self.redirects_to
+                && !hosts.allows(target)
+            {
+                let host = target.host_str().unwrap_or_default();
+                return Err(elsewhere(first.as_str(), &Elsewhere(host.to_owned())));
+            }
+            if way == Way::Guarded {
+                self.check(target)?;
+            } else {
+                let is_proxied = self.tunnels.proxy(&url).is_some();
+                if !is_guarded && hop::is_private(&url, &response, is_proxied) {
+                    private_origin = url.host_str().map(str::to_owned);
+                }
+                let is_chosen =
+                    self.redirects_to.is_some() || target.host_str() == first.host_str();
+                if let (false, Some(host)) = (is_chosen, &private_origin) {
+                    let why = format!(
+                        "`{host}` has a private address, and decides about no other host; {CHOOSE}"
+                    );
+                    return Err(declined(target, &why));
+                }
+                is_guarded = !is_chosen;
+                if let (true, Err(refusal)) = (is_guarded, self.allow.check_literal(target)) {
+                    return Err(declined(target, &format!("{refusal}; {CHOOSE}")));
+                }
+            }
+            if let Some(Err(why)) = judge.map(|judge| judge(target)) {
+                return Err(declined(target, &why));
+            }
+            request = next;
+        }
+        Err(lost(&first, "too many redirects"))
+    }
+
+    async fn send_by(&self, way: Way, request: Request) -> Result<Response, Error> {
+        let url = request.url().to_string();
+        let answered = self.client(way)?.execute(request).await;
+        answered.map_err(|error| fault(&url, error))
+    }
+
+    async fn send_guarded(&self, request: Request) -> Result<Response, Halted> {
+        let url = request.url().clone();
+        let Some(proxy) = self.tunnels.proxy(&url) else {
+            let client = self.client(Way::Guarded).map_err(Halted::Failed)?;
+            let answered = client.execute(request).await;
+            return answered.map_err(|error| match cause_in::<Refusal>(&error) {
+                Some(refusal) => Halted::Refused(refusal.clone()),
+                None => Halted::Failed(fault(url.as_str(), error)),
+            });
+        };
+        let unavailable = |what: &str| {
+            let message = format!(
+                "cannot fetch `{}` through the proxy: {what}",
+                masked(url.as_str())
+            );
+            Halted::Failed(Error::new(ErrorKind::Unavailable, message).retrying(true))
+        };
+        let limit = self.options.connect_timeout + self.options.idle_timeout;
+        let sent = Box::pin(self.tunnels.send(request, &proxy));
+        match tokio::time::timeout(limit, sent).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(Broken::Refused(refusal))) => Err(Halted::Refused(refusal)),
+            Ok(Err(Broken::Failed(what))) => Err(unavailable(&what)),
+            Err(_) => Err(unavailable("no answer in time")),
+        }
+    }
+
+    fn check(&self, url: &Url) -> Result<(), Error> {
+        self.allow
+            .check_literal(url)
+            .map_err(|refusal| refused(url.as_str(), &refusal))
+    }
+
+    fn client(&self, way: Way) -> Result<&reqwest::Client, Error> {
+        let cell = match way {
+            Way::Open => &self.open,
+            Way::Guarded => &self.guarded,
+            Way::Following => &self.following,
+        };
         if let Some(client) = cell.get() {
             return Ok(client);
         }
-        let client = self.build(guarded)?;
+        let client = self.build(way)?;
         Ok(cell.get_or_init(|| client))
     }
 
-    fn build(&self, guarded: bool) -> Result<reqwest::Client, Error> {
+    fn build(&self, way: Way) -> Result<reqwest::Client, Error> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // The one choice this build has; another thread may have made it first.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        match self.settings(guarded)?.build() {
+        match self.settings(way)?.build() {
             Ok(client) => Ok(client),
             // A bare container has no certificates; plain HTTP must work there all the same.
             Err(_) => self
-                .settings(guarded)?
+                .settings(way)?
                 .tls_certs_only([])
                 .build()
                 .map_err(|error| {
@@ -345,7 +472,7 @@ impl Shared {
         }
     }
 
-    fn settings(&self, guarded: bool) -> Result<reqwest::ClientBuilder, Error> {
+    fn settings(&self, way: Way) -> Result<reqwest::ClientBuilder, Error> {
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("cachalot/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(self.options.connect_timeout)
@@ -353,21 +480,22 @@ impl Shared {
             .referer(false)
             // Proxies come from the passed environment only, never from the process's.
             .no_proxy();
-        if guarded {
-            builder = builder
-                .dns_resolver(Arc::new(GuardedResolver(Arc::clone(&self.allow))))
-                .redirect(self.redirects(Some(Arc::clone(&self.allow))));
-        } else {
-            builder = builder.redirect(self.redirects(None));
-            for proxy in proxies(&self.options.environment)? {
-                builder = builder.proxy(proxy);
-            }
+        builder = match way {
+            Way::Following => builder.redirect(self.redirects()),
+            Way::Open | Way::Guarded => builder.redirect(redirect::Policy::none()),
+        };
+        if way == Way::Guarded {
+            let resolver = GuardedResolver(Arc::clone(&self.allow));
+            return Ok(builder.dns_resolver(Arc::new(resolver)));
+        }
+        for proxy in proxies(&self.options.environment)? {
+            builder = builder.proxy(proxy);
         }
         Ok(builder)
     }
 
-    /// Which redirects are followed; with `guard`, not those to private addresses.
-    fn redirects(&self, guard: Option<Arc<AllowList>>) -> redirect::Policy {
+    /// Which redirects are followed by requests that are made elsewhere.
+    fn redirects(&self) -> redirect::Policy {
         let limited = redirect::Policy::limited(self.options.redirects);
         let hosts = self.redirects_to.clone();
         redirect::Policy::custom(move |attempt| {
@@ -378,30 +506,31 @@ impl Shared {
                 let host = url.host_str().unwrap_or_default().to_owned();
                 return attempt.error(Elsewhere(host));
             }
-            match guard.as_ref().map(|guard| guard.check_literal(url)) {
-                Some(Err(refusal)) => attempt.error(refusal),
-                Some(Ok(())) | None => limited.redirect(attempt),
-            }
+            limited.redirect(attempt)
         })
     }
 }
 
-async fn execute(
-    client: &reqwest::Client,
-    request: reqwest::Result<reqwest::Request>,
-) -> Result<Response, Error> {
-    let request = request.map_err(|error| {
+/// What to do about a redirect that is not followed.
+const CHOOSE: &str =
+    "if that is meant, request that address itself, or name its host in `allowed_hosts`";
+
+fn valid(request: reqwest::Result<Request>) -> Result<Request, Error> {
+    request.map_err(|error| {
         Error::new(
             ErrorKind::Invalid,
             format!("the request makes no sense: {}", deepest(&error)),
         )
         .because(error.without_url())
-    })?;
-    let url = request.url().to_string();
-    client
-        .execute(request)
-        .await
-        .map_err(|error| fault(&url, error))
+    })
+}
+
+fn lost(url: &Url, what: &str) -> Error {
+    let message = format!(
+        "cannot follow the redirects of `{}`: {what}; check the address",
+        masked(url.as_str())
+    );
+    Error::new(ErrorKind::Unavailable, message)
 }
 
 /// What went wrong on the way to an answer, or in the middle of it.

@@ -19,8 +19,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use reqwest::header::{AUTHORIZATION, COOKIE, HeaderValue, LOCATION, USER_AGENT};
-use reqwest::{Body, Method, Request, Response, ResponseBuilderExt as _, Url};
+use reqwest::header::{HeaderValue, USER_AGENT};
+use reqwest::{Body, Request, Response, ResponseBuilderExt as _, Url};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::ConfigVerifierExt as _;
 use tokio::net::TcpStream;
@@ -125,30 +125,6 @@ impl Tunnels {
             allow: Arc::clone(&self.allow),
         })
     }
-}
-
-/// The next request of a redirect; `None` if the answer is none that is followed. Only requests that
-/// read are followed.
-pub(crate) fn redirected(request: &Request, response: &Response) -> Option<Request> {
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    if !reads || !response.status().is_redirection() {
-        return None;
-    }
-    let location = response.headers().get(LOCATION)?.to_str().ok()?;
-    let target = request.url().join(location).ok()?;
-    let mut next = request.try_clone()?;
-    let origin = |url: &Url| {
-        (
-            url.host_str().map(str::to_owned),
-            url.port_or_known_default(),
-        )
-    };
-    if origin(&target) != origin(request.url()) {
-        next.headers_mut().remove(AUTHORIZATION);
-        next.headers_mut().remove(COOKIE);
-    }
-    *next.url_mut() = target;
-    Some(next)
 }
 
 /// A bare container has no certificates; plain HTTP must work there all the same.

@@ -296,6 +296,90 @@ async fn a_proxy_is_asked_for_the_address_that_was_checked() {
     assert_eq!(take(), [""; 0]);
 }
 
+/// A proxy that answers for a public host with a redirect to what stands behind `/to/`.
+async fn redirecting_proxy() -> SocketAddr {
+    let to = async |uri: axum::http::Uri| {
+        let target = uri.path().trim_start_matches("/to/").to_owned();
+        (
+            axum::http::StatusCode::FOUND,
+            [(axum::http::header::LOCATION, target)],
+        )
+    };
+    serve(Router::new().fallback(to)).await
+}
+
+#[tokio::test]
+async fn a_public_host_redirects_to_no_private_address() {
+    let server = server().await;
+    let proxy = redirecting_proxy().await;
+    let options = |allow: &[&str]| HttpOptions {
+        environment: environment(&[
+            ("HTTP_PROXY", &format!("http://{proxy}")),
+            ("NO_PROXY", "127.0.0.1,localhost"),
+        ]),
+        allow: allow.iter().map(|host| (*host).to_owned()).collect(),
+        ..HttpOptions::default()
+    };
+    let open = async |client: &HttpClient, url: &str| {
+        let response = client.send(client.request(Method::GET, url)?).await?;
+        body(response, 1_000).await
+    };
+    let private = format!("http://127.0.0.1:{}/abc", server.port());
+    let url = format!("http://93.184.216.34/to/{private}");
+    let client = HttpClient::new(options(&[])).unwrap();
+    // The user chose this one.
+    assert_eq!(open(&client, &private).await.unwrap(), "abc");
+    for target in [
+        private.clone(),
+        format!("http://localhost:{}/abc", server.port()),
+        "http://169.254.169.254/latest".to_owned(),
+        "http://[::ffff:10.0.0.1]/".to_owned(),
+    ] {
+        let url = format!("http://93.184.216.34/to/{target}");
+        let error = open(&client, &url).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Refused, "{target}: {error}");
+        assert!(!error.worth_retrying());
+        assert!(
+            error.message.contains("refused to follow a redirect"),
+            "{error}"
+        );
+    }
+    // Unless it is named.
+    let named = AllowedHosts::parse(&["127.0.0.1".to_owned()]).unwrap();
+    let named = client.redirecting_to(&named);
+    assert_eq!(open(&named, &url).await.unwrap(), "abc");
+    let allowing = HttpClient::new(options(&["127.0.0.1"])).unwrap();
+    assert_eq!(open(&allowing, &url).await.unwrap(), "abc");
+}
+
+#[tokio::test]
+async fn a_judge_is_asked_about_every_redirect() {
+    let port = server().await.port();
+    let hop = format!("http://127.0.0.1:{port}/to/http://127.0.0.1:{port}/abc");
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let client = client(&["127.0.0.1"]);
+    let judged = |verdict: Result<(), String>| {
+        let asked = Arc::clone(&asked);
+        client.guarded().judged_by(Arc::new(move |url| {
+            asked.lock().unwrap().push(url.to_string());
+            verdict.clone()
+        }))
+    };
+    let guarded = judged(Ok(()));
+    let request = guarded.request(Method::GET, &hop).unwrap();
+    let response = guarded.send(request).await.unwrap();
+    assert_eq!(body(response, 1_000).await.unwrap(), "abc");
+    let guarded = judged(Err("not today".to_owned()));
+    let request = guarded.request(Method::GET, &hop).unwrap();
+    let error = guarded.send(request).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Refused);
+    assert!(error.message.ends_with("`: not today"), "{error}");
+    assert_eq!(
+        *asked.lock().unwrap(),
+        vec![format!("http://127.0.0.1:{port}/abc"); 2]
+    );
+}
+
 #[test]
 fn a_wrong_entry_in_the_list_is_an_error() {
     let options = HttpOptions {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use cachalot_core::Secret;
-use cachalot_storage::{HttpClient, HttpOptions, Method};
+use cachalot_storage::{HttpClient, HttpOptions};
 use http::{HeaderName, HeaderValue};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
@@ -46,11 +46,8 @@ pub(super) fn transport(
         redirects: redirects(headers),
         ..HttpOptions::default()
     })
-    .and_then(|client| client.request(Method::POST, url.expose()))
+    .and_then(|client| client.for_library(url.expose()))
     .map_err(|error| format!("cannot be reached: {error}"))?;
-    // The client that the request would have been made with: with the user's proxies and the
-    // machine's certificates.
-    let (client, _) = client.build_split();
     let mut sent = HashMap::new();
     for (name, value) in headers {
         let bad = |what: &str| {

@@ -33,7 +33,7 @@ const HEADERS: Parameter = optional(
 const ALLOWED_HOSTS: Parameter = optional(
     "allowed_hosts",
     ParameterKind::List,
-    "The only hosts that are requested, redirects included: names (`*.example.com` for those below one), addresses, networks; written out. By default those that the file, the environment or `--input` names.",
+    "The only hosts that are requested, redirects included: names (`*.example.com` for those below one), addresses, networks; written out. By default those that the file, the environment or `--input` names, and public hosts that these redirect to.",
 );
 const TIMEOUT_SECONDS: Parameter = optional(
     "timeout",
@@ -131,10 +131,11 @@ async fn send(given: &Given<'_>, runtime: &Runtime, method: Method) -> Result<Va
     add_query(given, &mut url)?;
     let timeout = given.seconds("timeout", TIMEOUT)?;
     let allowed = given.list("allowed_hosts")?;
-    let request = reply::request(given, runtime, method, &url, allowed)?;
+    let (http, request) = reply::request(given, runtime, method, &url, allowed)?;
     let request = with_body(given, request)?;
     let request = with_headers(given, request)?;
-    reply::fetch(given, runtime, request, &url, Terms::within(timeout))
+    let sent = (&http, request);
+    reply::fetch(given, runtime, sent, &url, Terms::within(timeout))
         .await?
         .into_value(given)
 }

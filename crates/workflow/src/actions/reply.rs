@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cachalot_core::secret::mask_credentials;
+use cachalot_storage::HttpClient;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde_json::Value;
@@ -70,7 +71,8 @@ pub(super) fn web_url(given: &Given<'_>, name: &str, text: &str) -> Result<Url, 
     Ok(url)
 }
 
-/// The beginning of a request to a URL of the arguments; `allowed` are the hosts that the call allows.
+/// The beginning of a request to a URL of the arguments, and the client that sends it; `allowed` are the
+/// hosts that the call allows.
 ///
 /// # Errors
 /// `host_not_allowed` for a host that may not be requested: see [`destination`]. `configuration_error`
@@ -81,13 +83,15 @@ pub(super) fn request(
     method: Method,
     url: &Url,
     allowed: Option<&[Value]>,
-) -> Result<RequestBuilder, Failure> {
+) -> Result<(HttpClient, RequestBuilder), Failure> {
     let http = runtime.storage.http();
-    let begun = match destination::check(given.action(), runtime, url, allowed)? {
-        Some(hosts) => http.redirecting_to(&hosts).request(method, url.as_str()),
-        None => http.request(method, url.as_str()),
+    let http = match destination::check(given.action(), runtime, url, allowed)? {
+        Some(hosts) => http.redirecting_to(&hosts),
+        None => http.clone(),
     };
-    begun.map_err(|error| given.failure("configuration_error", error))
+    let begun = http.request(method, url.as_str());
+    let begun = begun.map_err(|error| given.failure("configuration_error", error))?;
+    Ok((http, begun))
 }
 
 /// The beginning of a request to a URL that is configured, and no argument.
@@ -115,7 +119,7 @@ pub(super) fn shown(url: &Url) -> String {
     url.to_string()
 }
 
-/// Sends a request and reads what comes back, all within the time of `terms`.
+/// Sends a request by `http` and reads what comes back, all within the time of `terms`.
 ///
 /// # Errors
 /// `timeout`, `connection_error`, `too_large`; `http_error` (or what the terms say) for a status from
@@ -123,16 +127,16 @@ pub(super) fn shown(url: &Url) -> String {
 pub(super) async fn fetch(
     given: &Given<'_>,
     runtime: &Runtime,
-    request: RequestBuilder,
+    (http, request): (&HttpClient, RequestBuilder),
     url: &Url,
     terms: Terms,
 ) -> Result<Reply, Failure> {
     let from = shown(url);
     let work = async {
-        let response = request
-            .send()
+        let response = http
+            .send(request)
             .await
-            .map_err(|error| broken(given, &from, error))?;
+            .map_err(|error| unsent(given, &from, &error))?;
         receive(given, runtime, response, &from, terms).await
     };
     match tokio::time::timeout(terms.timeout, work).await {
@@ -206,6 +210,24 @@ async fn read(
         body.extend_from_slice(&chunk);
     }
     Ok((body, true))
+}
+
+/// The failure for a request that got no response.
+fn unsent(given: &Given<'_>, from: &str, error: &cachalot_storage::Error) -> Failure {
+    let source = error.source.as_deref();
+    let cause = source.and_then(|cause| cause.downcast_ref::<reqwest::Error>());
+    let kind = match cause.is_some_and(reqwest::Error::is_timeout) {
+        true => "timeout",
+        false => "connection_error",
+    };
+    let what = match cause {
+        Some(cause) => causes(cause),
+        None => error.message.clone(),
+    };
+    Failure {
+        retryable: error.worth_retrying(),
+        ..given.failure(kind, format_args!("{from}: {what}"))
+    }
 }
 
 /// The failure for a request that got no whole response.

@@ -102,14 +102,18 @@ impl Action for Search {
         if let Some(language) = given.text("language")? {
             url.query_pairs_mut().append_pair("language", language);
         }
-        let request = match named(&given)? {
-            Some(_) => reply::request(&given, runtime, reqwest::Method::GET, &url, None)?,
-            None => reply::configured_request(&given, runtime, reqwest::Method::GET, &url)?,
+        let get = reqwest::Method::GET;
+        let (http, request) = match named(&given)? {
+            Some(_) => reply::request(&given, runtime, get, &url, None)?,
+            None => {
+                let request = reply::configured_request(&given, runtime, get, &url)?;
+                (runtime.storage.http().clone(), request)
+            }
         };
         let fetched = reply::fetch(
             &given,
             runtime,
-            request,
+            (&http, request),
             &url,
             Terms {
                 timeout,

@@ -210,8 +210,15 @@ async fn a_list_of_allowed_hosts_is_exhaustive() {
 async fn redirects_lead_elsewhere_only_if_nothing_of_the_call_comes_from_the_state() {
     let hosts = hosts();
     let (trusted, other) = (&hosts.trusted, &hosts.other);
-    let typed = get(&format!("{trusted}/to/{other}/x"));
+    let typed = get(&format!("{trusted}/to/{trusted}/x"));
     assert_eq!(hosts.run("", &typed, json!({})).await.unwrap()["got"], "/x");
+    // A server at a private address chooses no other host, unless the author names it.
+    let typed = get(&format!("{trusted}/to/{other}/x"));
+    let error = hosts.run("", &typed, json!({})).await.unwrap_err();
+    assert!(error.contains("decides about no other host"), "{error}");
+    assert!(error.contains("`allowed_hosts`"), "{error}");
+    let named = typed.replace("with: {", "with: {allowed_hosts: [127.0.0.1, localhost], ");
+    assert_eq!(hosts.run("", &named, json!({})).await.unwrap()["got"], "/x");
     // The state chooses where a server of the author's redirects to.
     let open = get(&format!("{trusted}/to/{{{{ state.page }}}}"));
     let error = hosts

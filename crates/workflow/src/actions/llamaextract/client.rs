@@ -162,7 +162,8 @@ impl<'a> Client<'a> {
         url: &Url,
         terms: Terms,
     ) -> Result<T, Failure> {
-        let reply: Reply = reply::fetch(self.given, self.runtime, request, url, terms).await?;
+        let sent = (self.runtime.storage.http(), request);
+        let reply: Reply = reply::fetch(self.given, self.runtime, sent, url, terms).await?;
         serde_json::from_value(reply.json(self.given)?).map_err(|error| {
             self.given.failure(
                 "http_error",

@@ -1,0 +1,97 @@
+//! Redirects, one request at a time.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use reqwest::header::{
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, LOCATION,
+    PROXY_AUTHORIZATION, TRANSFER_ENCODING, WWW_AUTHENTICATE,
+};
+use reqwest::{Method, Request, Response, Url};
+
+use crate::guard::{bare, private};
+
+/// Says why a redirect to a URL must not be followed.
+pub type Judge = Arc<dyn Fn(&Url) -> Result<(), String> + Send + Sync>;
+
+/// A copy of a request, to make the next one of if its answer is a redirect.
+pub(crate) struct Again {
+    request: Request,
+    /// Whether the body could be copied.
+    is_whole: bool,
+}
+
+impl Again {
+    pub(crate) fn of(request: &Request) -> Self {
+        if let Some(request) = request.try_clone() {
+            return Self {
+                request,
+                is_whole: true,
+            };
+        }
+        let mut copy = Request::new(request.method().clone(), request.url().clone());
+        copy.headers_mut().clone_from(request.headers());
+        Self {
+            request: copy,
+            is_whole: false,
+        }
+    }
+
+    /// The next request; `None` if the answer is no redirect that can be followed. Credentials go to no
+    /// other host.
+    pub(crate) fn redirected(self, response: &Response) -> Option<Request> {
+        let Self {
+            request: mut next,
+            is_whole,
+        } = self;
+        let method = next.method();
+        let becomes_get = match response.status().as_u16() {
+            301 | 302 => *method == Method::POST,
+            303 => *method != Method::HEAD,
+            307 | 308 => false,
+            _ => return None,
+        };
+        if !becomes_get && !is_whole {
+            return None;
+        }
+        let location = response.headers().get(LOCATION)?;
+        let target = std::str::from_utf8(location.as_bytes()).ok()?;
+        let target = next.url().join(target).ok()?;
+        if becomes_get {
+            *next.method_mut() = Method::GET;
+            *next.body_mut() = None;
+            for name in [
+                CONTENT_TYPE,
+                CONTENT_LENGTH,
+                CONTENT_ENCODING,
+                TRANSFER_ENCODING,
+            ] {
+                next.headers_mut().remove(name);
+            }
+        }
+        if origin(&target) != origin(next.url()) {
+            for name in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, WWW_AUTHENTICATE] {
+                next.headers_mut().remove(name);
+            }
+        }
+        *next.url_mut() = target;
+        Some(next)
+    }
+}
+
+fn origin(url: &Url) -> (Option<&str>, Option<u16>) {
+    (url.host_str(), url.port_or_known_default())
+}
+
+/// Whether an answer came from a private address, as far as that can be told: behind a proxy, only the
+/// URL says so.
+pub(crate) fn is_private(url: &Url, response: &Response, is_proxied: bool) -> bool {
+    let host = url.host_str().map(bare).unwrap_or_default();
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return private(address).is_some();
+    }
+    let name = host.trim_end_matches('.');
+    let is_local = name == "localhost" || name.ends_with(".localhost");
+    let address = response.remote_addr().filter(|_| !is_proxied);
+    is_local || address.is_some_and(|address| private(address.ip()).is_some())
+}
