@@ -50,6 +50,7 @@ pub use command_pattern::CommandPattern;
 pub use names::Signature;
 pub use remembered::Remembered;
 pub use search::SearchFilter;
+pub use subject::host;
 
 /// A call, as rules see it.
 #[derive(Debug, Clone, Copy)]

@@ -392,3 +392,87 @@ async fn always_for_other_files_is_not_for_protected_ones() {
     assert_eq!(asked, [1, 2, 3, 3]);
     world.check();
 }
+
+#[tokio::test]
+async fn a_redirect_is_followed_only_where_rules_and_approval_cover_it() {
+    let site = Site::start().await;
+    let port = site.port;
+    let elsewhere = format!("http://localhost:{port}/page?q=DATA");
+    let redirect = site.url(&format!("/to/{elsewhere}"));
+    for (permissions, asked, why) in [
+        (
+            "deny: ['*:host=localhost'], allow: [web_fetch]",
+            0,
+            "denied by the rule `*:host=localhost`",
+        ),
+        (
+            "deny: ['web_fetch:url=http://localhost*'], allow: [web_fetch]",
+            0,
+            "denied by the rule `web_fetch:url=http://localhost*`",
+        ),
+        (
+            "ask: ['web_fetch:host=localhost'], allow: [web_fetch]",
+            0,
+            "the rule `web_fetch:host=localhost` wants the user to be asked",
+        ),
+        (
+            "allow: ['web_fetch:host=127.0.0.1']",
+            0,
+            "only the address before was approved",
+        ),
+        (
+            "allow: ['web_fetch:url=http://127.0.0.1:*/to/*']",
+            0,
+            "only the address before was approved",
+        ),
+        ("ask: []", 1, "only the address before was approved"),
+    ] {
+        let file = format!("{FILE}permissions: {{{permissions}}}\n");
+        let (world, mut chat) = fetching(&file, None, std::slice::from_ref(&redirect)).await;
+        world.answers.give([Approval::Yes]);
+        world.turn(&mut chat, "Go.").await;
+        assert_eq!(site.take().len(), 1, "{permissions}: it was followed");
+        assert_eq!(world.answers.asked().len(), asked, "{permissions}");
+        let ended = world.told.ended();
+        assert!(ended[0].text.contains(why), "{permissions}: {ended:?}");
+        assert!(ended[0].text.contains(&elsewhere), "{ended:?}");
+        world.check();
+    }
+    // Within the host that was approved, and where a rule covers both.
+    let same = site.url(&format!("/to/{}", site.url("/page")));
+    for (permissions, url) in [
+        ("ask: []", &same),
+        ("ask: ['web_fetch:host=127.0.0.1']", &same),
+        ("allow: ['web_fetch:host=127.0.0.1']", &same),
+        ("allow: [web_fetch]", &redirect),
+    ] {
+        let file = format!("{FILE}permissions: {{{permissions}}}\n");
+        let (world, mut chat) = fetching(&file, None, std::slice::from_ref(url)).await;
+        world.answers.give([Approval::Yes]);
+        world.turn(&mut chat, "Go.").await;
+        assert_eq!(site.take().len(), 2, "{permissions}");
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn an_ipv4_address_is_one_host_however_it_is_written() {
+    let site = Site::start().await;
+    for host in [
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "2130706433",
+        "127.1",
+    ] {
+        let url = format!("http://{host}:{}/x", site.port);
+        for rule in ["*:host=127.0.0.1", "web_fetch:url=http://127.0.0.1*"] {
+            let file = format!("{FILE}permissions: {{deny: ['{rule}'], allow: [web_fetch]}}\n");
+            let (world, mut chat) = fetching(&file, None, std::slice::from_ref(&url)).await;
+            world.turn(&mut chat, "Go.").await;
+            assert_eq!(site.take(), [""; 0], "{host} {rule}");
+            let ended = world.told.ended();
+            assert!(ended[0].text.contains("denied by the rule"), "{ended:?}");
+            world.check();
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! The part of a call that an argument of a rule is about: paths, commands, addresses, or a value.
 
+use std::net::Ipv4Addr;
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
@@ -129,7 +130,10 @@ impl<'a> Subjects<'a> {
             Subject::Hosts => {
                 let urls = self.operation.touches.urls.iter();
                 let hosts = urls.map(|url| {
-                    Match::from(host(url).is_none_or(|host| pattern.matches_any_case(&host)))
+                    let mut spellings = host_spellings(url).peekable();
+                    let is_unknown = spellings.peek().is_none();
+                    let is_any = |host: String| pattern.matches_any_case(&host);
+                    Match::from(is_unknown || spellings.any(is_any))
                 });
                 let named = self.commands.iter().map(|taken| named_host(taken, pattern));
                 most(values.iter().map(matched).chain(hosts).chain(named))
@@ -137,10 +141,12 @@ impl<'a> Subjects<'a> {
             Subject::Urls => {
                 let urls = self.operation.touches.urls.iter().chain(&values);
                 most(urls.map(|url| {
+                    let is = |url: &str| {
+                        pattern.matches_any_case(url)
+                            || pattern.matches_any_case(url.trim_end_matches('/'))
+                    };
                     let is_any = pattern.matches(url)
-                        || plain_url(url).is_some_and(|plain| {
-                            pattern.matches(&plain) || pattern.matches(plain.trim_end_matches('/'))
-                        });
+                        || plain_url(url).is_some_and(|plain| is(&plain) || is(&decoded(&plain)));
                     Match::from(is_any)
                 }))
             }
@@ -558,22 +564,68 @@ fn hosts_in(text: &str) -> impl Iterator<Item = String> {
         .chain(values)
         .chain(between)
         .filter(|part| !part.is_empty())
-        .filter_map(|part| host(part).or_else(|| host(&format!("http://{part}"))))
+        .flat_map(|part| {
+            let spelled: Vec<String> = host_spellings(part).collect();
+            match spelled.is_empty() {
+                true => host_spellings(&format!("http://{part}")).collect(),
+                false => spelled,
+            }
+        })
         .collect::<Vec<_>>()
         .into_iter()
 }
 
-/// The host of an address, as it is looked up. An IPv4 address within an IPv6 address is that address.
-pub(super) fn host(url: &str) -> Option<String> {
-    let url = Url::parse(url.trim()).ok()?;
-    Some(match url.host()? {
-        url::Host::Ipv6(address) => match address.to_ipv4() {
-            // `::1` is no IPv4 address.
-            Some(within) if address.segments()[..6] != [0; 6] => within.to_string(),
-            _ => format!("[{address}]"),
-        },
-        other => other.to_string().trim_end_matches('.').to_lowercase(),
-    })
+/// The host of an address, as it is looked up: in lower case, and one IPv4 address however it is written.
+/// `None` if `url` is no address with a host.
+#[must_use]
+pub fn host(url: &str) -> Option<String> {
+    host_spellings(url).next()
+}
+
+/// The host of an address, and then the other ways in which a rule may write it.
+fn host_spellings(url: &str) -> impl Iterator<Item = String> {
+    let url = Url::parse(url.trim()).ok();
+    let written = url.as_ref().and_then(Url::host_str);
+    let written = written.map(|host| host.trim_end_matches('.').to_lowercase());
+    let address = url.as_ref().and_then(within_ipv6);
+    let bare = written
+        .as_deref()
+        .and_then(|host| Some(host.strip_prefix('[')?.strip_suffix(']')?.to_owned()));
+    let address = address.map(|address| address.to_string());
+    [address, written, bare].into_iter().flatten()
+}
+
+/// The IPv4 address that the host of an address is as an IPv6 address: mapped, compatible, or behind the
+/// well-known prefix of translators.
+fn within_ipv6(url: &Url) -> Option<Ipv4Addr> {
+    let Some(url::Host::Ipv6(address)) = url.host() else {
+        return None;
+    };
+    match address.segments() {
+        // `::` and `::1`.
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
+        }
+        _ => None,
+    }
+}
+
+/// An address with percent-encoded characters in plain.
+fn decoded(url: &str) -> String {
+    let mut bytes = Vec::with_capacity(url.len());
+    let mut rest = url.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let code = behind
+            .get(..2)
+            .and_then(|code| std::str::from_utf8(code).ok());
+        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        (rest, _) = match (first, byte) {
+            (b'%', Some(byte)) => (&behind[2..], bytes.push(byte)),
+            _ => (behind, bytes.push(*first)),
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// An address as it is requested: without user information and fragment.
@@ -582,6 +634,9 @@ fn plain_url(url: &str) -> Option<String> {
     url.set_username("").ok()?;
     url.set_password(None).ok()?;
     url.set_fragment(None);
+    if let Some(address) = within_ipv6(&url) {
+        url.set_host(Some(&address.to_string())).ok()?;
+    }
     if let Some(host) = url
         .host_str()
         .and_then(|host| host.strip_suffix('.'))
@@ -706,5 +761,16 @@ mod tests {
             assert_eq!(host(url).as_deref(), Some("evil.com"), "{url}");
         }
         assert_eq!(host("evil.com"), None);
+        for url in [
+            "http://127.0.0.2:80/",
+            "http://[::ffff:127.0.0.2]/",
+            "http://[::127.0.0.2]/",
+            "http://[64:ff9b::7f00:2]/",
+            "http://0x7f000002/",
+        ] {
+            assert_eq!(host(url).as_deref(), Some("127.0.0.2"), "{url}");
+        }
+        assert_eq!(host("http://[::1]/").as_deref(), Some("[::1]"));
+        assert_eq!(decoded("/forb%69dden%2"), "/forbidden%2");
     }
 }

@@ -3,11 +3,14 @@
 mod markdown;
 mod page;
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_core::{Effects, Touched};
-use cachalot_operation::Touches;
+use cachalot_core::{Effects, Seals, Touched};
+use cachalot_operation::permissions::host;
+use cachalot_operation::{Decision, Operation, Permissions, Touches, Workspace};
 use cachalot_storage::{
     AllowedHosts, Error, ErrorKind, HttpClient, HttpOptions, Method, Response, Url, body, header,
     masked, success,
@@ -119,7 +122,12 @@ impl WebFetch {
         Some(Url::parse(url.trim()).is_ok_and(|url| hosts.allows(&url)))
     }
 
-    async fn fetch(&self, url: &str, context: &Context) -> Result<Fetched, String> {
+    async fn fetch(
+        &self,
+        url: &str,
+        arguments: Arguments,
+        context: &Context,
+    ) -> Result<Fetched, String> {
         if self.is_listed(url) == Some(false) {
             return Err(format!(
                 "`{}` was not fetched: its host is not in `allowed_hosts` of this tool. Do not try it again; use an allowed host or tell the user",
@@ -137,6 +145,14 @@ impl WebFetch {
             Some(hosts) => client.redirecting_to(hosts).guarded(),
             None => client.guarded(),
         };
+        let redirects = Redirects {
+            tool: self.about.name.clone(),
+            requested: touches(url, self.hosts.is_some()),
+            arguments,
+            rules: Arc::clone(&context.rules),
+            workspace: Arc::clone(&context.workspace),
+        };
+        let client = client.judged_by(Arc::new(move |target: &Url| redirects.judge(target)));
         let request = client
             .request(Method::GET, url)
             .map_err(|error| error.message)?
@@ -259,6 +275,89 @@ impl Fetched {
     }
 }
 
+/// What a request of `url` touches. A host that is not listed is refused when the call runs: there is
+/// nothing to ask about.
+fn touches(url: &str, hosts_listed: bool) -> Touches {
+    Touches {
+        urls: vec![url.trim().to_owned()],
+        remote: true,
+        hosts_listed,
+        ..Touches::default()
+    }
+}
+
+/// Whether an address holds a secret, also percent-encoded, as often as a server may decode it.
+fn holds_secret(url: &str, seals: &Seals) -> bool {
+    let mut text = Cow::Borrowed(url.as_bytes());
+    for _ in 0..4 {
+        if seals.occur_in(&text) {
+            return true;
+        }
+        let plain: Vec<u8> = percent_encoding::percent_decode(&text).collect();
+        if plain == *text {
+            return false;
+        }
+        text = Cow::Owned(plain);
+    }
+    seals.occur_in(&text)
+}
+
+/// Which redirects of a call are followed: those that the permission rules and the approval of the call
+/// cover. The user cannot be asked while a call runs.
+struct Redirects {
+    tool: String,
+    /// What the call was approved for.
+    requested: Touches,
+    arguments: Arguments,
+    rules: Arc<Permissions>,
+    workspace: Arc<Workspace>,
+}
+
+impl Redirects {
+    /// Says why a redirect to `target` must not be followed.
+    fn judge(&self, target: &Url) -> Result<(), String> {
+        let again = "call this tool with that address if you need it";
+        let own = self.requested.urls.first().and_then(|url| host(url));
+        let is_same_host = own.is_some() && own == host(target.as_str());
+        match self.decide(target.as_str()) {
+            Decision::Deny(rule) => Err(format!(
+                "it is denied by the rule `{rule}`; do not try it again"
+            )),
+            Decision::Unclear { rule, why } => Err(format!(
+                "the rule `{rule}` may deny it ({why}); do not try it again"
+            )),
+            Decision::Allow => Ok(()),
+            Decision::Ask(rule) => {
+                let first = self.requested.urls.first();
+                let approved = first.map(|url| self.decide(url));
+                let covers = is_same_host || (rule.is_none() && self.requested.hosts_listed);
+                match (approved, rule) {
+                    // The user was asked because of the same rule, or of none.
+                    (Some(Decision::Ask(asked)), rule) if covers && asked == rule => Ok(()),
+                    (_, Some(rule)) => Err(format!(
+                        "the rule `{rule}` wants the user to be asked about it; {again}"
+                    )),
+                    (_, None) => Err(format!("only the address before was approved; {again}")),
+                }
+            }
+        }
+    }
+
+    /// Decision of the rules about a request of an address.
+    fn decide(&self, url: &str) -> Decision {
+        let mut arguments = self.arguments.clone();
+        arguments.insert("url".to_owned(), Value::String(url.to_owned()));
+        let operation = Operation {
+            tool: &self.tool,
+            // The address can carry data out.
+            read_only: false,
+            arguments: &arguments,
+            touches: &touches(url, self.requested.hosts_listed),
+        };
+        self.rules.judge(&operation, &self.workspace)
+    }
+}
+
 #[async_trait]
 impl Tool for WebFetch {
     fn about(&self) -> &About {
@@ -275,13 +374,7 @@ impl Tool for WebFetch {
 
     fn touches(&self, arguments: &Arguments) -> Touches {
         let url = arguments.get("url").and_then(Value::as_str);
-        Touches {
-            urls: url.into_iter().map(|url| url.trim().to_owned()).collect(),
-            remote: true,
-            // One that is not listed is refused when it runs: there is nothing to ask about.
-            hosts_listed: self.hosts.is_some(),
-            ..Touches::default()
-        }
+        touches(url.unwrap_or_default(), self.hosts.is_some())
     }
 
     fn implicit_inputs(&self, _context: &Context) -> Value {
@@ -299,7 +392,7 @@ impl Tool for WebFetch {
             .unwrap_or_default()
             .trim()
             .to_owned();
-        if context.seals.occur_in(url.as_bytes()) {
+        if holds_secret(&url, &context.seals) {
             return Output::error(
                 "the address holds a secret of this run, which must not leave it: leave it out",
             );
@@ -314,7 +407,7 @@ impl Tool for WebFetch {
             .map_or(self.settings.max_chars, |most| {
                 usize::try_from(most.clamp(1, MOST_CHARS)).unwrap_or(usize::MAX)
             });
-        match self.fetch(&url, context).await {
+        match self.fetch(&url, arguments, context).await {
             Ok(fetched) => {
                 let shown =
                     tokio::task::spawn_blocking(move || fetched.shown(&url, raw, max_chars));

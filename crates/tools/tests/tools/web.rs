@@ -218,16 +218,23 @@ async fn a_secret_does_not_leave_in_an_address() {
     let seals = Seals::under(DigestKey::new([3; 32]));
     seals.learn("sword fish");
     workshop.context.seals = Arc::new(seals);
-    let shown = workshop
-        .fails(
-            "web_fetch",
-            json!({ "url": format!("{site}/page?k=sword%20fish") }),
-        )
-        .await;
-    assert!(
-        shown.contains("holds a secret") && !shown.contains("fish"),
-        "{shown}"
-    );
+    for secret in [
+        "sword%20fish",
+        "%73word%20f%69sh",
+        "%2573word%2520fish",
+        "sword fish",
+    ] {
+        let shown = workshop
+            .fails(
+                "web_fetch",
+                json!({ "url": format!("{site}/page?k={secret}") }),
+            )
+            .await;
+        assert!(
+            shown.contains("holds a secret") && !shown.contains("fish"),
+            "{secret}: {shown}"
+        );
+    }
 }
 
 #[tokio::test]
