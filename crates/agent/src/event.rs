@@ -170,6 +170,33 @@ pub struct Question<'a> {
     pub notes: &'a BTreeMap<String, String>,
 }
 
+impl Question<'_> {
+    /// Why the call is refused where no user can be asked, and what lets it, for a message. `flag` is an
+    /// option of the command line that answers questions with yes, but for doubtful calls and writes of
+    /// protected files.
+    #[must_use]
+    pub fn unasked(&self, flag: Option<&str>) -> String {
+        let tool = &self.call.name;
+        let lets = flag.map_or_else(String::new, |flag| format!("; `{flag}` lets it"));
+        let or = flag.map_or_else(String::new, |flag| format!("`{flag}`, or "));
+        match (self.rule, self.doubt, self.why, self.concern) {
+            (Some(rule), Some(doubt), ..) => {
+                format!("the rule `{rule}` under permissions.deny may deny it: {doubt}")
+            }
+            (.., Some(concern)) if concern.kind == ConcernKind::WritesProtected => {
+                format!("it {concern}; {}", concern.remedy(tool))
+            }
+            // It beats a rule that allows.
+            (Some(rule), ..) => format!(
+                "the rule `{rule}` under permissions.ask wants it asked about, whatever permissions.allow says{lets}"
+            ),
+            (None, _, Some(why), _) => format!("a hook wants it asked about: {why}{lets}"),
+            (.., Some(concern)) => format!("it {concern}; {or}{}", concern.remedy(tool)),
+            (.., None) => format!("{or}`{tool}` under `permissions.allow` lets it"),
+        }
+    }
+}
+
 /// Something that a call could do, for which it is asked about whatever else lets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Concern {
@@ -241,23 +268,7 @@ pub struct Nobody;
 #[async_trait]
 impl Approver for Nobody {
     async fn approve(&self, question: &Question<'_>) -> Approval {
-        let remedy = match (question.rule, question.why) {
-            (Some(rule), _) if question.doubt.is_some() => format!(
-                "the rule `{rule}` under permissions.deny may deny it: {}",
-                question.doubt.unwrap_or_default()
-            ),
-            // It beats a rule that allows.
-            (Some(rule), _) => format!(
-                "the rule `{rule}` under permissions.ask wants it asked about, whatever permissions.allow says"
-            ),
-            (None, Some(why)) => format!("a hook wants it asked about: {why}"),
-            (None, None) => match question.concern {
-                Some(concern) => {
-                    format!("it {concern}; {}", concern.remedy(&question.call.name))
-                }
-                None => "a rule under permissions.allow would let it".to_owned(),
-            },
-        };
+        let remedy = question.unasked(None);
         Approval::No(Some(format!("nobody can be asked here; {remedy}")))
     }
 

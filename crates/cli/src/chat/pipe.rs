@@ -4,9 +4,7 @@ use std::io::Read as _;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cachalot_agent::{
-    Approval, Approver, Cancel, ConcernKind, ErrorKind, Question, Stop, Sum, TurnReport,
-};
+use cachalot_agent::{Approval, Approver, Cancel, ErrorKind, Question, Stop, Sum, TurnReport};
 use cachalot_core::Problem;
 use cachalot_hooks::input::PermissionMode;
 use serde_json::{Value, json};
@@ -202,14 +200,7 @@ struct NobodyThere;
 #[async_trait]
 impl Approver for NobodyThere {
     async fn approve(&self, question: &Question<'_>) -> Approval {
-        let tool = &question.call.name;
-        let remedy = match question.concern {
-            Some(concern) if concern.kind == ConcernKind::WritesProtected => {
-                format!("it {concern}; {}", concern.remedy(tool))
-            }
-            Some(concern) => format!("it {concern}; `--yes`, or {}", concern.remedy(tool)),
-            None => format!("`--yes`, or `{tool}` under `permissions.allow`, lets it"),
-        };
+        let remedy = question.unasked(Some("--yes"));
         Approval::No(Some(format!("nobody can be asked here; {remedy}")))
     }
 

@@ -209,6 +209,23 @@ fn nobody_can_be_asked_through_a_pipe() {
             .contains("denied by the rule `shell:command=touch*`"),
         "{denied}"
     );
+    // What cannot be told is not let by `--yes` either: the rule and the reason are named.
+    let unclear = format!("{SHELL}permissions: {{deny: ['shell:command=rm*'], allow: [shell]}}\n");
+    home.write("unclear.yaml", unclear);
+    let unclear = home
+        .ask(&provider, &["unclear.yaml"], "run $UNSET made; touch made")
+        .ok();
+    assert!(!home.join("made").exists());
+    let said = unclear
+        .stderr
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    assert!(
+        said.contains("the rule `shell:command=rm*` under permissions.deny may deny it: "),
+        "{unclear}"
+    );
+    assert!(!said.contains("lets it"), "{unclear}");
     home.write(
         "allowed.yaml",
         format!("{SHELL}permissions: {{allow: [shell]}}\n"),
