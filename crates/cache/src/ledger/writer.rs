@@ -155,11 +155,18 @@ impl State {
         let rows = self.pending.rows();
         let mut text = format!("the ledger cannot be written: {cause}; ");
         if dropped > 0 {
-            text += &format!(
-                "the rows of {dropped} calls were dropped, their costs are kept in the totals; "
-            );
+            let calls = match dropped {
+                1 => "1 call was dropped, its cost is".to_owned(),
+                more => format!("{more} calls were dropped, their costs are"),
+            };
+            text += &format!("the rows of {calls} kept in the totals; ");
         }
-        text + &format!("{rows} calls wait in memory, and are lost if the process ends before")
+        let waiting = match rows {
+            0 => "calls that follow wait in memory, and are".to_owned(),
+            1 => "1 call waits in memory, and is".to_owned(),
+            more => format!("{more} calls wait in memory, and are"),
+        };
+        text + &format!("{waiting} lost if the process ends before")
     }
 }
 
