@@ -86,7 +86,17 @@ pub(crate) fn unreadable(name: &str, error: &std::io::Error) -> Problem {
         std::io::ErrorKind::InvalidData => {
             Problem::new("not-utf8", format!("{name} is not UTF-8 text"))
         }
-        _ => Problem::new("unreadable-file", format!("{name}: {error}")),
+        kind => {
+            let problem = Problem::new("unreadable-file", format!("{name}: {error}"));
+            match kind {
+                std::io::ErrorKind::NotFound => {
+                    problem.help("check the path; a relative one starts at the current directory")
+                }
+                std::io::ErrorKind::IsADirectory => problem.help("name a file in the directory"),
+                std::io::ErrorKind::PermissionDenied => problem.help("check who may read the file"),
+                _ => problem,
+            }
+        }
     }
 }
 

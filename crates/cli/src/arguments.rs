@@ -573,3 +573,28 @@ pub(crate) struct Why {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+/// Adds the command that was probably meant to an error about one that does not exist. Clap finds one with
+/// a letter more or less, and not one with two letters swapped.
+pub(crate) fn suggest(error: &mut clap::Error) {
+    use clap::CommandFactory as _;
+    use clap::error::{ContextKind, ContextValue};
+    if error.get(ContextKind::SuggestedSubcommand).is_some() {
+        return;
+    }
+    let word = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) => word.clone(),
+        _ => return,
+    };
+    if std::env::args().nth(1).as_ref() != Some(&word) {
+        return;
+    }
+    let command = Arguments::command();
+    let commands = command.get_subcommands();
+    let shown = commands.filter(|known| !known.is_hide_set());
+    let names: Vec<&str> = shown.map(clap::Command::get_name).collect();
+    if let Some(meant) = cachalot_core::suggest::nearest(&word, names) {
+        let meant = ContextValue::Strings(vec![meant.to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, meant);
+    }
+}

@@ -117,9 +117,8 @@ fn read_secrets(path: &Path) -> Result<Vec<(String, String)>> {
             .help("expected a JSON or YAML mapping of names to texts"),
         )
     };
-    let text = Secret::new(
-        std::fs::read_to_string(path).map_err(|error| wrong(&error.kind().to_string()))?,
-    );
+    let text =
+        Secret::new(std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?);
     let tree = tree::parse(&path.to_string_lossy(), text.expose())
         .map_err(|_| wrong("it is neither JSON nor YAML"))?;
     let Value::Object(fields) = tree.to_value() else {

@@ -30,7 +30,10 @@ use render::style::Style;
 use wiring::{Surroundings, Warn};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|mut error| {
+        arguments::suggest(&mut error);
+        error.exit()
+    });
     if matches!(arguments.command, Command::ScriptWorker) {
         return cachalot_workflow::script::worker::serve();
     }

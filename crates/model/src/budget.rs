@@ -68,6 +68,19 @@ struct Counted {
     spent: Spent,
     /// Tokens that are set aside for calls under way.
     reserved: u64,
+    /// Calls under way, as far as [`Meter::calling`] was told.
+    under_way: u64,
+}
+
+/// A call that is under way until this is dropped.
+#[must_use]
+pub struct Calling(Arc<Shared>);
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        let mut counted = self.0.lock();
+        counted.under_way = counted.under_way.saturating_sub(1);
+    }
 }
 
 /// Tokens that are set aside for a call, until this is dropped: when the call was recorded, or came to
@@ -157,6 +170,19 @@ impl Meter {
         spent.cost += cost;
     }
 
+    /// Notes that a call is under way.
+    pub fn calling(&self) -> Calling {
+        let mut counted = self.shared.lock();
+        counted.under_way = counted.under_way.saturating_add(1);
+        Calling(Arc::clone(&self.shared))
+    }
+
+    /// Calls that are under way now: the provider may charge for one that is cut off.
+    #[must_use]
+    pub fn under_way(&self) -> u64 {
+        self.shared.lock().under_way
+    }
+
     /// What has been counted so far.
     #[must_use]
     pub fn spent(&self) -> Spent {
@@ -193,7 +219,9 @@ impl Meter {
             max_tokens,
             max_time,
         } = self.shared.budget;
-        let Counted { spent, reserved } = *counted;
+        let Counted {
+            spent, reserved, ..
+        } = *counted;
         if let Some(limit) = max_cost {
             let shown = Cost::of_picodollars(limit);
             if spent.cost.unpriced > 0 {

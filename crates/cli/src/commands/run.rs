@@ -84,9 +84,7 @@ async fn run_to_the_end(
             ended.map_err(|failure| trouble(failure, sources))
         }
         // Dropping the run cancels everything that is under way; what was stored is kept.
-        _ = interrupts.next() => Err(Trouble::Interrupted(
-            "what was paid for is kept, run it again to go on".to_owned(),
-        )),
+        how = interrupted(&mut interrupts, runtime) => Err(Trouble::Interrupted(how)),
     };
     let sum = progress.finish();
     let printed = match &ended {
@@ -95,6 +93,22 @@ async fn run_to_the_end(
     };
     progress.close(&sum);
     ended.and(printed)
+}
+
+/// Waits until the run is to end; returns what the user has to know then.
+async fn interrupted(interrupts: &mut Interrupts, runtime: &Runtime) -> String {
+    interrupts.next().await;
+    let mut how = "what was paid for is kept, run it again to go on".to_owned();
+    let under_way = runtime.meter.under_way();
+    if under_way > 0 {
+        let calls = render::count(
+            under_way,
+            "model call that was cut off",
+            "model calls that were cut off",
+        );
+        how.push_str(&format!("; the provider may charge for {calls}"));
+    }
+    how
 }
 
 fn print(arguments: &Run, state: &Map<String, Value>, sum: &Sum) -> Result<()> {

@@ -90,6 +90,56 @@ fn ctrl_c_ends_the_run_and_running_it_again_goes_on() {
 
 #[cfg(unix)]
 #[test]
+fn a_run_that_is_interrupted_says_what_may_be_charged_for() {
+    let home = Home::new();
+    // A provider that takes a request and does not answer.
+    let provider = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", provider.local_addr().unwrap());
+    home.write(
+        "agent.yaml",
+        format!(
+            "nodes:\n  - {{name: ask, uses: llm.call, with: {{model: openai/gpt-4o, base_url: '{url}', prompt: Hi}}}}\n"
+        ),
+    );
+    let mut command = home.command(&["run", "agent.yaml"]);
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut request, _) = provider.accept().unwrap();
+    let mut head = [0; 4];
+    std::io::Read::read_exact(&mut request, &mut head).unwrap();
+    signal(&child, "INT");
+    let ran = Ran::from(child.wait_with_output().unwrap()).fails(130);
+    let said = ran.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains("the provider may charge for 1 model call that was cut off"),
+        "{ran}"
+    );
+}
+
+#[test]
+fn what_was_mistyped_is_named_with_what_to_do() {
+    let home = Home::new();
+    for (arguments, expected) in [
+        (&["rnu", "a.yaml"][..], "a similar subcommand exists: 'run'"),
+        (&["cahce", "ls"], "'cache'"),
+        (&["run", "nope.yaml"], "help: check the path"),
+        (&["run", "."], "help: name a file in the directory"),
+    ] {
+        let ran = home.run(arguments).fails(2);
+        assert!(ran.stderr.contains(expected), "{arguments:?}: {ran}");
+    }
+    home.write("agent.yaml", "nodes:\n  - {name: n}\n");
+    let ran = home
+        .run(&["run", "agent.yaml", "--secrets", "nope.json"])
+        .fails(2);
+    assert!(ran.stderr.contains("nope.json: No such file"), "{ran}");
+}
+
+#[cfg(unix)]
+#[test]
 fn a_killed_run_is_resumed_by_running_it_again() {
     let home = Home::new();
     home.write("agent.yaml", TWO_STEPS);

@@ -132,7 +132,9 @@ impl Action for Run {
             agent.review = None;
         }
         let mut chat = begin(&given, Arc::new(team), &name, runtime).await?;
+        let calling = runtime.meter.calling();
         let turn = chat.turn(input, &Cancel::default()).await;
+        drop(calling);
         let sum = chat.close().await;
         account(&given, &name, &sum, runtime).await;
         let turn = turn.map_err(|error| failure(&given, &error))?;

@@ -129,7 +129,9 @@ impl<'a> Ask<'a> {
         runtime.check_budget(&self.model)?;
         let body = self.body(false)?;
         let began = Instant::now();
+        let calling = runtime.meter.calling();
         let reply = spending::in_time(runtime, self.model.ask(body)).await?;
+        drop(calling);
         self.account(reply, began, runtime).await
     }
 
@@ -146,7 +148,9 @@ impl<'a> Ask<'a> {
                 lines.add(&text);
             }
         };
+        let calling = runtime.meter.calling();
         let reply = spending::in_time(runtime, self.model.stream(body, &mut on)).await;
+        drop(calling);
         lines.end();
         let answered = self.account(reply?, began, runtime).await;
         answered.map_err(|failure| Failure {
