@@ -135,7 +135,7 @@ const checks = {
     const second = await claude.messages.create({ ...more, messages });
     assert.match(second.content[0].text, /in Bergen/);
 
-    const thinking = { type: "enabled", budget_tokens: 1024 };
+    const thinking = { type: "adaptive", display: "summarized" };
     const asked = [user("Why?")];
     const thought = await claude.messages.create({ model: sonnet, max_tokens: 3000, thinking, messages: asked });
     assert.deepEqual(thought.content.map((block) => block.type), ["thinking", "text"]);

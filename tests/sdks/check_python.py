@@ -259,7 +259,7 @@ def messages_tools_and_thinking():
     turn = [question, {"role": "assistant", "content": answer.content}, {"role": "user", "content": [result]}]
     assert "in Bergen" in messages(messages=turn, **more).content[0].text
 
-    thinking = {"type": "enabled", "budget_tokens": 1024}
+    thinking = {"type": "adaptive", "display": "summarized"}
     with CLAUDE.messages.stream(
         model=SONNET, max_tokens=3000, thinking=thinking, messages=[question]
     ) as stream:
