@@ -58,9 +58,15 @@ pub(crate) fn strict(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap()
 }
 
-/// A whole body, parsed again.
+/// A whole body, parsed again. One of Chat Completions is checked as the simulator does; the properties of
+/// Responses make up ids that the API does not give.
 pub(crate) fn body(wire: &dyn Wire, pieces: &Pieces, tail: &Bytes) -> Value {
-    strict(&pieces.body(wire, tail))
+    let body = pieces.body(wire, tail);
+    if wire.path() != "/responses" {
+        let format = cachalot_simulator::Format::Chat;
+        cachalot_simulator::check_request(format, false, &body).unwrap();
+    }
+    strict(&body)
 }
 
 /// A message of the model.
