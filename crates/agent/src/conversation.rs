@@ -1,6 +1,7 @@
 //! A conversation with one model: a session, and the pieces that its messages are rendered to, once.
 
 mod changes;
+mod keyed;
 mod material;
 mod plans;
 mod reload;
@@ -9,6 +10,7 @@ mod retract;
 mod tip;
 mod unsent;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -115,7 +117,7 @@ impl Conversation {
         id: String,
         parent: Option<String>,
     ) -> Result<Self, Error> {
-        let model = model(house, agent)?;
+        let model = model(house, agent)?.for_tools(!shown.tools.is_empty())?;
         let head = head(house, agent, &model, id, parent);
         let Frozen { tools, system } = shown.rendered(&model);
         let session = house
@@ -136,6 +138,10 @@ impl Conversation {
         mut session: Session,
     ) -> Result<(Self, Vec<String>), Error> {
         let model = model(house, agent)?;
+        let model = match continued(&session, &model) {
+            Some(same) => same,
+            None => model.for_tools(!shown.tools.is_empty())?,
+        };
         let frozen = shown.rendered(&model);
         let mut notices: Vec<String> = changes::workspace(&session.head, &workspace(house))
             .into_iter()
@@ -244,12 +250,17 @@ impl Conversation {
     /// The name of everything that stands before what is said next: what was sent, and the summary of
     /// what was said before, with which the next message begins.
     pub(crate) fn prefix(&self) -> Digest {
-        let sent = self.session.prompt.tip().map(|id| id.0);
+        let sent = self.keyed_prompt().tip().map(|id| id.0);
         let sent = sent.unwrap_or_else(|| Digest::of(&[]));
         match self.summary() {
             Some(summary) => Digest::of_parts(&[sent.as_bytes(), summary.as_bytes()]),
             None => sent,
         }
+    }
+
+    /// The conversation as keys of stored answers have it.
+    pub(crate) fn keyed_prompt(&self) -> Cow<'_, Prompt> {
+        keyed::prompt(&self.session.prompt, &self.model)
     }
 
     /// What was said, for hooks that read it.
@@ -525,6 +536,19 @@ fn model(house: &House, agent: &AgentDefinition) -> Result<Model, Error> {
     let model = house.models.find(&agent.model)?;
     model.ready()?;
     Ok(model)
+}
+
+/// The model in the format in which a session was held, if the session can go on in it.
+fn continued(session: &Session, model: &Model) -> Option<Model> {
+    let head = &session.head;
+    let is_same = (head.provider.as_str(), head.model.as_str()) == (model.provider(), model.name());
+    // Chat Completions is what servers have in common; another server may not know other formats.
+    let is_known =
+        head.format == Format::Chat || head.base_url.as_deref() == Some(model.base_url());
+    let same = is_same.then(|| model.continuing(head.format))?;
+    let tools = tip::has_tools(&session.prompt);
+    let same = same.for_tools(tools).ok()?;
+    (is_known && same.wire().format() == head.format).then_some(same)
 }
 
 fn workspace(house: &House) -> String {

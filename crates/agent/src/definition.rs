@@ -257,8 +257,11 @@ impl Team {
         own.chain(of_reviews)
             .filter_map(|(agent, model, place)| {
                 let error = models.find(model).err()?;
-                let problem =
-                    Problem::new("unknown-model", format!("agent `{}`: {error}", agent.name));
+                let code = match models.refusal(Some(model)) {
+                    Some(_) => "bad-value",
+                    None => "unknown-model",
+                };
+                let problem = Problem::new(code, format!("agent `{}`: {error}", agent.name));
                 Some(problem.at(place))
             })
             .collect()

@@ -168,7 +168,7 @@ impl Desk {
         if let Some(setup) = &shared.house.hooks {
             let conversation = &self.conversation;
             let shown = roster::fingerprint(
-                conversation.prompt(),
+                &conversation.keyed_prompt(),
                 conversation.model(),
                 self.herald.hooks(),
                 &shared.team.permissions,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cachalot_core::Seals;
+use cachalot_core::{Problem, Seals};
 use cachalot_model::{Catalog, Configured, ErrorKind, Models, Surroundings as ModelSurroundings};
 use cachalot_storage::HttpOptions;
 
@@ -33,6 +33,28 @@ pub(crate) fn models(
         Some(key) => models.digesting_under(key.clone()),
         None => models,
     })
+}
+
+/// The problems of `models:` and `settings.llm`: formats and reasoning efforts that a model refuses.
+///
+/// # Errors
+/// The user's own catalog cannot be read.
+pub(crate) fn refusals(
+    configured: &Configured,
+    surroundings: &Surroundings,
+) -> Result<Vec<Problem>> {
+    // No request is sent: the key that digests headers has no effect.
+    let models = models(surroundings, configured.clone(), &Arc::new(Seals::none()))?;
+    let default = configured.defaults.model.as_ref();
+    let of_default = default
+        .and_then(|_| models.refusal(None))
+        .map(|error| ("settings.llm".to_owned(), error));
+    let named = configured.models.iter().filter_map(|(name, _)| {
+        let error = models.refusal(Some(name))?;
+        Some((format!("models.{name}"), error))
+    });
+    let problem = |(key, error)| Problem::new("bad-value", format!("`{key}`: {error}"));
+    Ok(named.chain(of_default).map(problem).collect())
 }
 
 /// What somebody can do who has no key, or whose server does not run: for the end of a message.

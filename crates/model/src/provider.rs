@@ -18,11 +18,12 @@ use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::{Clock, DigestKey, Seals};
 use cachalot_storage::{HttpClient, HttpOptions};
 
-use crate::catalog::{Catalog, Limits};
+use crate::catalog::{Catalog, Limits, Listed};
 use crate::client::{Pauses, SystemPauses};
 use crate::error::{Error, ErrorKind};
 use crate::{Format, Marking, MediaLimits, Parameters, ReasoningWish};
 
+mod accepted;
 mod address;
 mod configured;
 mod identity;
@@ -41,6 +42,7 @@ pub(crate) use model::{Resolved, TimeLimits};
 pub(crate) use settings::read_format;
 pub use settings::{ModelSettings, Timeouts};
 
+use accepted::Asked;
 use configured::sentence;
 use known::{Known, Provider};
 
@@ -217,7 +219,20 @@ impl Models {
         Ok(model.with_fallbacks(fallbacks))
     }
 
-    /// Merges what is said of a model: by a call, by `models:`, by the defaults.
+    /// Returns why a model refuses what is configured for it: its format, or its reasoning effort. The
+    /// model is named as for [`Models::choose`]. A model that cannot be found refuses nothing.
+    #[must_use]
+    pub fn refusal(&self, name: Option<&str>) -> Option<Error> {
+        let settings = self.settings(name, &ModelSettings::default());
+        let found = self.look_up(settings).ok()?;
+        let asked = found.asked();
+        let format = asked.format();
+        format
+            .and_then(|format| asked.check_reasoning(format))
+            .err()
+    }
+
+    /// Everything that is said of the model of this name.
     fn settings(&self, name: Option<&str>, call: &ModelSettings) -> ModelSettings {
         let defaults = &self.configured.defaults;
         let named = call.model.as_deref().filter(|_| name.is_none());
@@ -266,7 +281,7 @@ impl Models {
         }
     }
 
-    fn resolve(&self, settings: ModelSettings) -> Result<Model, Error> {
+    fn look_up(&self, settings: ModelSettings) -> Result<Found, Error> {
         let (name, model) = self.provider_and_model(&settings)?;
         let configured = self.configured.provider(&name);
         let known = self.known.provider(&name);
@@ -278,15 +293,35 @@ impl Models {
             Some(provider) => settings.over(provider),
             None => settings,
         };
-        let format = settings.format.or(known.format).unwrap_or(Format::Chat);
+        let catalog_provider = settings.prices.clone().unwrap_or_else(|| name.clone());
+        let listed = self.surroundings.catalog.find(&catalog_provider, &model);
+        Ok(Found {
+            listed: listed.cloned().unwrap_or_default(),
+            name,
+            model,
+            known,
+            settings,
+            catalog_provider,
+        })
+    }
+
+    fn resolve(&self, settings: ModelSettings) -> Result<Model, Error> {
+        let found = self.look_up(settings)?;
+        let asked = found.asked();
+        let format = asked.format()?;
+        asked.check_reasoning(format)?;
+        let refuses_tools_in_chat = asked.refuses_tools_in_chat();
+        let keyed_format = found.settings.format.unwrap_or(asked.usual);
+        let Found {
+            name,
+            model,
+            known,
+            settings,
+            catalog_provider,
+            listed,
+        } = found;
         let place = self.place(&name, &settings, &known)?;
         let key = Key::find(&settings, &known, &place, &self.surroundings.environment);
-        let listed = self
-            .surroundings
-            .catalog
-            .find(settings.prices.as_deref().unwrap_or(&name), &model)
-            .cloned()
-            .unwrap_or_default();
         let limits = Limits {
             context: settings.context,
             ..Limits::default()
@@ -300,8 +335,13 @@ impl Models {
         let resolved = Resolved {
             url: url(false),
             stream_url: url(true),
-            marking: Marking::find(settings.prices.as_deref().unwrap_or(&name), &model, format),
-            media: MediaLimits::find(settings.prices.as_deref().unwrap_or(&name), format),
+            marking: Marking::find(&catalog_provider, &model, format),
+            media: MediaLimits::find(&catalog_provider, format),
+            keyed_format,
+            is_format_fixed: settings.format.is_some(),
+            catalog_provider,
+            capabilities: listed.capabilities,
+            refuses_tools_in_chat,
             shown: cachalot_storage::masked(place.url.as_str()).into_owned(),
             base: place.url,
             key_header: key::header(&settings, &known, format),
@@ -462,6 +502,30 @@ impl Models {
             }
         };
         configuration(format!("there is no model `{name}`: {remedy}"))
+    }
+}
+
+/// A model as it is configured, with what is known of it.
+struct Found {
+    /// The provider's name.
+    name: String,
+    model: String,
+    known: Provider,
+    settings: ModelSettings,
+    /// The provider under which the model is in the catalog.
+    catalog_provider: String,
+    listed: Listed,
+}
+
+impl Found {
+    fn asked(&self) -> Asked<'_> {
+        Asked {
+            provider: &self.name,
+            model: &self.model,
+            settings: &self.settings,
+            usual: self.known.format.unwrap_or(Format::Chat),
+            capabilities: &self.listed.capabilities,
+        }
     }
 }
 

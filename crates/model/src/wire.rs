@@ -9,7 +9,9 @@
 use bytes::Bytes;
 
 use crate::error::Error;
-use crate::{Delta, Format, Marking, Message, Parameters, Reply, ToolDefinition, Usage};
+use crate::{
+    Capabilities, Delta, Format, Marking, Message, Parameters, Reply, ToolDefinition, Usage,
+};
 
 pub mod anthropic;
 pub mod chat;
@@ -182,6 +184,20 @@ pub fn usage(format: Format, reported: &serde_json::Value) -> Option<Usage> {
 #[must_use]
 pub fn marked(format: Format, marking: &Marking) -> &'static dyn Wire {
     marked::wire(format, marking)
+}
+
+/// The format's rules for one model: with markers as of [`marked`], and without the parameters that the
+/// model refuses.
+#[must_use]
+pub fn for_model(
+    format: Format,
+    marking: &Marking,
+    capabilities: &Capabilities,
+) -> &'static dyn Wire {
+    match format {
+        Format::Messages => anthropic::for_model(capabilities),
+        _ => marked(format, marking),
+    }
 }
 
 /// The pieces of a request, for whoever keeps no conversation.

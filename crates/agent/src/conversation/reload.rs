@@ -14,8 +14,9 @@ impl Conversation {
     /// Goes on with these tools and this system text. What was said stays what it was; the provider
     /// reads all of it anew.
     pub(crate) async fn show(&mut self, shown: &Shown) -> Result<(), Error> {
-        let frozen = shown.rendered(&self.model);
-        changes::check_tools(&self.session, &frozen, self.model.wire().format())?;
+        let model = self.model.for_tools(!shown.tools.is_empty())?;
+        let frozen = shown.rendered(&model);
+        changes::check_tools(&self.session, &frozen, model.wire().format())?;
         let target = Target {
             provider: self.model.provider(),
             model: self.model.name(),
@@ -23,8 +24,9 @@ impl Conversation {
             tools: &frozen.tools,
             system: &frozen.system,
         };
-        let rendered = self.session.rerender(self.model.wire(), target).await;
+        let rendered = self.session.rerender(model.wire(), target).await;
         rendered.map_err(|error| Error::session(&error))?;
+        self.model = model;
         self.has_tools = !frozen.tools.is_empty();
         Ok(())
     }

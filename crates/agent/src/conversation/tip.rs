@@ -75,7 +75,7 @@ impl Conversation {
         id: String,
     ) -> Result<Self, Error> {
         let model = match inherit {
-            Inherit::None => model(house, agent)?,
+            Inherit::None => model(house, agent)?.for_tools(!shown.tools.is_empty())?,
             _ => from.model.clone(),
         };
         let prompt = prompt(from, inherit, shown, &model);

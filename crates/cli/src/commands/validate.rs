@@ -67,6 +67,7 @@ fn workflow(
     match loaded {
         Err(others) => problems.extend(others),
         Ok(agent) => {
+            problems.extend(crate::models::refusals(&agent.models, surroundings)?);
             if let Some(team) = &agent.team {
                 problems.extend(team::problems_of_models(team, surroundings)?);
                 problems.extend(team.check_permissions());

@@ -418,7 +418,7 @@ nodes:
     home.run(&["run", "remember.yaml"]).ok();
     home.write(
         "agent.yaml",
-        "agents: {root: {model: openai/gpt-4o, instruction: Help., recall: 2, add_date: true}}\n",
+        "providers: {openai: {format: chat}}\nagents: {root: {model: openai/gpt-4o, instruction: Help., recall: 2, add_date: true}}\n",
     );
     let ran = home
         .ask(&provider, &["agent.yaml"], "How many whale calves dived?")

@@ -11,6 +11,7 @@ mod digest_key;
 #[cfg(unix)]
 mod exports;
 mod faults;
+mod formats;
 mod guarded;
 mod hash;
 mod home;

@@ -126,7 +126,7 @@ pub(crate) fn session(ran: &Ran) -> String {
 }
 
 /// An agent with a shell that it has to ask about.
-pub(crate) const SHELL: &str = r#"
+pub(crate) const SHELL: &str = r#"providers: {openai: {format: chat}}
 agents:
   root:
     model: openai/gpt-4o

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::Format;
 
-/// How a model thinks before it answers.
+/// The kinds of thinking before an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Thinking {
@@ -46,15 +46,15 @@ impl Thinking {
 pub struct Capabilities {
     /// The formats in which the provider takes requests for the model.
     pub endpoints: Option<Vec<Format>>,
-    /// How it thinks.
+    /// The kind of thinking.
     pub thinking: Option<Thinking>,
     /// The reasoning efforts that it takes, weakest first; empty if it takes none.
     pub efforts: Option<Vec<String>>,
     /// The effort of a request that names none.
     pub default_effort: Option<String>,
-    /// Whether it takes `temperature` and `top_p`.
+    /// True if it takes `temperature` and `top_p`.
     pub sampling: Option<bool>,
-    /// Whether Chat Completions takes tools together with an effort other than `none`.
+    /// True if Chat Completions takes tools together with an effort other than `none`.
     pub chat_tools_with_effort: Option<bool>,
 }
 

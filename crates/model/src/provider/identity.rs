@@ -124,7 +124,7 @@ impl Resolved {
         let mut identity = json!({
             "provider": self.provider,
             "base_url": self.shown,
-            "format": self.format,
+            "format": self.keyed_format,
             "parameters": self.parameters,
             "headers": headers,
         });

@@ -11,10 +11,11 @@ use cachalot_storage::header::HeaderName;
 use serde_json::Value;
 use url::Url;
 
+use super::address;
 use super::identity::Header;
 use super::key::{self, Key};
 use super::settings::Timeouts;
-use crate::catalog::{Limits, Price};
+use crate::catalog::{Capabilities, Limits, Price};
 use crate::client::{self, Pauses};
 use crate::error::{Error, ErrorKind};
 use crate::wire::Wire;
@@ -39,6 +40,16 @@ pub(crate) struct Resolved {
     /// Where requests go that ask for a stream.
     pub(crate) stream_url: Url,
     pub(crate) format: Format,
+    /// The format in keys: the configured one, or the one of the provider's servers. Not the one that
+    /// was chosen by what the model accepts, so that keys outlive that choice.
+    pub(crate) keyed_format: Format,
+    /// True if `format` is configured.
+    pub(crate) is_format_fixed: bool,
+    /// The provider under which the model is in the catalog.
+    pub(crate) catalog_provider: String,
+    pub(crate) capabilities: Capabilities,
+    /// True if Chat Completions refuses requests with tools, with the configured effort.
+    pub(crate) refuses_tools_in_chat: bool,
     pub(crate) key: Key,
     pub(crate) key_header: HeaderName,
     pub(crate) headers: Vec<Header>,
@@ -122,10 +133,90 @@ impl Model {
     /// The rules of its format, with cache markers where the provider takes some.
     #[must_use]
     pub fn wire(&self) -> &'static dyn Wire {
-        match self.shared.format {
+        let Resolved {
+            format,
+            marking,
+            capabilities,
+            ..
+        } = &*self.shared;
+        match format {
             Format::Gemini => crate::wire::gemini::for_model(self.name()),
-            format => crate::wire::marked(format, self.shared.marking),
+            format => crate::wire::for_model(*format, marking, capabilities),
         }
+    }
+
+    /// The rules of the format that keys are made of, if that is not the format in which the model is
+    /// asked: `format` is not configured, and the model's capabilities decided.
+    #[must_use]
+    pub fn keyed_wire(&self) -> Option<&'static dyn Wire> {
+        let format = self.shared.keyed_format;
+        if format == self.shared.format {
+            return None;
+        }
+        let marking = Marking::find(&self.shared.catalog_provider, self.name(), format);
+        Some(crate::wire::marked(format, marking))
+    }
+
+    /// The requests that the model accepts, by the catalog.
+    #[must_use]
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.shared.capabilities
+    }
+
+    /// Returns the model for requests with tools, or without.
+    ///
+    /// Models that refuse tools with an effort in Chat Completions are asked in the Responses format.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Configuration`]: the model refuses tools in the format that is configured.
+    pub fn for_tools(&self, has_tools: bool) -> Result<Self, Error> {
+        let refused =
+            has_tools && self.shared.format == Format::Chat && self.shared.refuses_tools_in_chat;
+        if !refused {
+            return Ok(self.clone());
+        }
+        if self.shared.is_format_fixed {
+            let message = format!(
+                "{}/{} takes no tools together with a reasoning effort in Chat Completions: write `format: responses`, or `reasoning_effort: none`",
+                self.provider(),
+                self.name()
+            );
+            return Err(Error::new(ErrorKind::Configuration, message));
+        }
+        Ok(self.in_format(Format::Responses))
+    }
+
+    /// Returns the model in the format of a stored session, whose requests are continued byte for byte:
+    /// this model if `format` is configured, or if the stored format is not another one of OpenAI's two
+    /// that the model accepts.
+    #[must_use]
+    pub fn continuing(&self, stored: Format) -> Self {
+        let is_openai = |format| matches!(format, Format::Chat | Format::Responses);
+        let keeps = !self.shared.is_format_fixed
+            && stored != self.shared.format
+            && is_openai(stored)
+            && is_openai(self.shared.format)
+            && self.shared.capabilities.takes(stored) != Some(false);
+        match keeps {
+            true => self.in_format(stored),
+            false => self.clone(),
+        }
+    }
+
+    /// The same model in the other one of OpenAI's formats.
+    fn in_format(&self, format: Format) -> Self {
+        let shared = &self.shared;
+        let provider = &shared.catalog_provider;
+        let path = crate::wire::of(format).path();
+        let url = address::endpoint(&shared.base, format, path);
+        Self::of(Resolved {
+            url: url.clone(),
+            stream_url: url,
+            marking: Marking::find(provider, self.name(), format),
+            media: MediaLimits::find(provider, format),
+            format,
+            ..(**shared).clone()
+        })
     }
 
     /// How its provider takes cache markers.

@@ -10,6 +10,7 @@ mod answer;
 mod failure;
 pub(in crate::wire) mod json;
 mod request;
+mod rules;
 mod stream;
 mod tail;
 
@@ -20,6 +21,7 @@ use crate::error::Error;
 use crate::{Format, Message, Parameters, Reply, ToolDefinition};
 
 pub(super) use answer::reported as usage;
+pub(super) use rules::wire as for_model;
 pub use tail::{DEFAULT_MAX_TOKENS, DEFAULT_MAX_TOKENS_WITH_EFFORT};
 
 /// Anthropic Messages.
@@ -59,7 +61,7 @@ impl Wire for Messages {
     }
 
     fn tail(&self, parameters: &Parameters, stream: bool) -> Bytes {
-        tail::tail(parameters, stream)
+        tail::tail(parameters, stream, rules::Rules::UNKNOWN)
     }
 
     fn marker(&self, time: MarkerTime) -> Option<Bytes> {

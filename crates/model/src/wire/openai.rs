@@ -205,6 +205,17 @@ pub(crate) const fn effort(budget: u64) -> &'static str {
     }
 }
 
+/// The number of reasoning tokens that stands for an effort where only budgets are known; [`effort`] of
+/// it is the effort again for `low`, `medium` and `high`.
+pub(crate) fn budget(effort: &str) -> u64 {
+    match effort {
+        "minimal" => 1_024,
+        "low" => 2_048,
+        "medium" => 8_192,
+        _ => 24_576,
+    }
+}
+
 /// A field's text, if it has some.
 pub(crate) fn text_of<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
     object

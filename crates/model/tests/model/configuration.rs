@@ -1,5 +1,6 @@
 //! What `models:` and `providers:` say, and whose models names are.
 
+mod accepted;
 mod identity;
 mod keys;
 
@@ -94,7 +95,8 @@ providers:
     let format = |name| find(yaml, name).unwrap().wire().format();
     assert_eq!(format("mine"), Format::Responses);
     assert_eq!(format("claude-sonnet-5"), Format::Messages);
-    assert_eq!(format("gpt-5"), Format::Chat);
+    assert_eq!(format("gpt-5"), Format::Responses);
+    assert_eq!(format("grok-4.7"), Format::Chat);
 }
 
 #[test]

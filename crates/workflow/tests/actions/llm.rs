@@ -31,7 +31,7 @@ const EACH: [(&str, &str); 3] = [
 /// Models of these names, which cost what is easy to count.
 const MODELS: &str = "
 models:
-  chat: {provider: openai, model: gpt-4o-mini, cost: {input: 1, output: 2, cache_read: 0.5}}
+  chat: {provider: openai, model: gpt-4o-mini, format: chat, cost: {input: 1, output: 2, cache_read: 0.5}}
   responses: {provider: openai, model: gpt-5, format: responses, cost: {input: 1, output: 2, cache_read: 0.5}}
   messages: {provider: anthropic, model: claude-sonnet-5, cost: {input: 1, output: 2, cache_read: 0.5}}
 ";

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::json::Json;
+use super::rules::Rules;
 use crate::{Parameters, ReasoningWish, ToolChoice};
 
 /// `max_tokens`, which the API demands, if nobody says how many: what every model can make. A budget
@@ -18,8 +19,8 @@ pub const DEFAULT_MAX_TOKENS_WITH_EFFORT: u64 = 16_384;
 const NOT_PARAMETERS: [&str; 4] = ["tools", "system", "messages", "stream"];
 
 /// Begins with a comma and ends with the body's brace; no key occurs twice.
-pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
-    let mut fields = ours(parameters);
+pub(super) fn tail(parameters: &Parameters, stream: bool, rules: Rules) -> Bytes {
+    let mut fields = ours(parameters, rules);
     if stream {
         fields.insert("stream".into(), Value::Bool(true));
     }
@@ -38,7 +39,7 @@ pub(super) fn tail(parameters: &Parameters, stream: bool) -> Bytes {
     json.bytes()
 }
 
-fn ours(parameters: &Parameters) -> Map<String, Value> {
+fn ours(parameters: &Parameters, rules: Rules) -> Map<String, Value> {
     let Parameters {
         model,
         max_output_tokens,
@@ -52,8 +53,11 @@ fn ours(parameters: &Parameters) -> Map<String, Value> {
         cache_key: _, // OpenAI's
         extra: _,     // the caller's
     } = parameters;
-    let thinking = reasoning.as_ref().map(thinking);
-    let effort = reasoning.as_ref().and_then(effort);
+    let max_tokens = max_output_tokens.unwrap_or_else(|| default_max_tokens(reasoning.as_ref()));
+    let wish = reasoning.as_ref();
+    let thinking = wish.and_then(|wish| rules.thinking(wish, max_tokens));
+    let effort = wish.and_then(|wish| rules.effort(wish));
+    let sampled = |value: &Option<f64>| number(value.filter(|_| rules.sampling));
     let format = output
         .as_ref()
         .map(|output| json!({"type": "json_schema", "schema": output.schema}));
@@ -62,12 +66,11 @@ fn ours(parameters: &Parameters) -> Map<String, Value> {
             .into_iter()
             .filter_map(|(name, value)| Some((name.to_owned(), value?)))
             .collect();
-    let max_tokens = max_output_tokens.unwrap_or_else(|| default_max_tokens(reasoning.as_ref()));
     [
         ("model", Some(Value::from(model.as_str()))),
         ("max_tokens", Some(Value::from(max_tokens))),
-        ("temperature", number(*temperature)),
-        ("top_p", number(*top_p)),
+        ("temperature", sampled(temperature)),
+        ("top_p", sampled(top_p)),
         ("stop_sequences", (!stop.is_empty()).then(|| json!(stop))),
         (
             "tool_choice",
@@ -84,28 +87,10 @@ fn ours(parameters: &Parameters) -> Map<String, Value> {
     .collect()
 }
 
-/// No effort and no budget switch it off; the models that take an effort decide by themselves how much
-/// they think, those before them want a budget.
-fn thinking(wish: &ReasoningWish) -> Value {
-    match wish {
-        ReasoningWish::Budget(0) => json!({"type": "disabled"}),
-        ReasoningWish::Budget(tokens) => json!({"type": "enabled", "budget_tokens": tokens}),
-        ReasoningWish::Effort(_) if effort(wish).is_none() => json!({"type": "disabled"}),
-        ReasoningWish::Effort(_) => json!({"type": "adaptive"}),
-    }
-}
-
-fn effort(wish: &ReasoningWish) -> Option<&str> {
-    match wish {
-        ReasoningWish::Effort(effort) => Some(effort.as_str()).filter(|effort| *effort != "none"),
-        ReasoningWish::Budget(_) => None,
-    }
-}
-
 fn default_max_tokens(wish: Option<&ReasoningWish>) -> u64 {
     match wish {
         Some(ReasoningWish::Budget(tokens)) => DEFAULT_MAX_TOKENS.saturating_add(*tokens),
-        Some(wish) if effort(wish).is_some() => DEFAULT_MAX_TOKENS_WITH_EFFORT,
+        Some(ReasoningWish::Effort(effort)) if effort != "none" => DEFAULT_MAX_TOKENS_WITH_EFFORT,
         _ => DEFAULT_MAX_TOKENS,
     }
 }

@@ -89,6 +89,9 @@ impl<'a> Ask<'a> {
         let model = choice::model(&given, runtime)?;
         let conversation = messages::read(&given)?;
         let tools = messages::tools(&given)?;
+        let model = model
+            .for_tools(!tools.is_empty())
+            .map_err(|error| failure(&given, &error))?;
         let mut parameters = model.parameters().clone();
         parameters.tool_choice = choice::tool_choice(&given)?.or(parameters.tool_choice);
         if tools.is_empty() {

@@ -1,0 +1,65 @@
+//! The conversation as keys of stored answers have it.
+
+use std::borrow::Cow;
+
+use cachalot_model::wire::{Rendered, Wire};
+use cachalot_model::{Model, ToolDefinition};
+use cachalot_prompt::{Level, Prompt};
+use serde_json::Value;
+
+/// The prompt in the format that keys are made of, which is not the format in which the model is asked
+/// if that one was chosen by what the model accepts. So stored answers are found whatever was chosen
+/// when they were paid for. Items of OpenAI Responses also have names that differ from answer to answer,
+/// of which nothing depends.
+pub(crate) fn prompt<'a>(prompt: &'a Prompt, model: &Model) -> Cow<'a, Prompt> {
+    model
+        .keyed_wire()
+        .and_then(|wire| rendered(prompt, wire))
+        .map_or(Cow::Borrowed(prompt), Cow::Owned)
+}
+
+/// `None` if something of it cannot be rendered in this format; then the keys have what is sent.
+fn rendered(prompt: &Prompt, wire: &dyn Wire) -> Option<Prompt> {
+    let (mut tools, mut system) = (Vec::<Rendered>::new(), Vec::<Rendered>::new());
+    for node in prompt.nodes() {
+        match node.level {
+            Level::Tool => tools.push(wire.tool(&tool(&node.bytes)?)),
+            Level::System => system.push(wire.system(&text(&node.bytes)?)),
+            Level::Message => break,
+        }
+    }
+    let mut again = Prompt::begin(&tools, &system);
+    for message in prompt.messages() {
+        let pieces = wire.message(&message).ok()?;
+        again = again.append(&pieces, message);
+    }
+    Some(again)
+}
+
+/// A tool of OpenAI's formats.
+fn tool(bytes: &[u8]) -> Option<ToolDefinition> {
+    let mut piece: Value = serde_json::from_slice(bytes).ok()?;
+    let mut function = match piece.get_mut("function") {
+        Some(function) => function.take(),
+        None => piece,
+    };
+    Some(ToolDefinition {
+        name: function.get("name")?.as_str()?.to_owned(),
+        description: function.get("description")?.as_str()?.to_owned(),
+        parameters: function.get_mut("parameters")?.take(),
+    })
+}
+
+/// The system text in one of OpenAI's formats: a message with a text, or with parts.
+fn text(bytes: &[u8]) -> Option<String> {
+    let message: Value = serde_json::from_slice(bytes).ok()?;
+    let text = match message.get("content")? {
+        Value::String(text) => text,
+        Value::Array(parts) => match parts.as_slice() {
+            [part] => part.get("text")?.as_str()?,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(text.to_owned())
+}

@@ -1,0 +1,158 @@
+//! Thinking, effort and sampling, by what the model accepts.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::{Messages, tail};
+use crate::catalog::{Capabilities, Thinking};
+use crate::error::Error;
+use crate::wire::{Layout, MarkerTime, Rendered, StreamReader, Wire, openai};
+use crate::{Format, Message, Parameters, ReasoningWish, Reply, ToolDefinition};
+
+/// The effort that switches thinking off.
+const NO_EFFORT: &str = "none";
+
+/// The smallest budget that the API takes.
+const LEAST_BUDGET: u64 = 1_024;
+
+/// The parameters that a model accepts. What is not known of it counts as accepted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules {
+    /// `None`: not known; then a budget is sent as a budget, and an effort as adaptive thinking.
+    thinking: Option<Thinking>,
+    efforts: bool,
+    pub(super) sampling: bool,
+}
+
+impl Rules {
+    /// The rules of an unknown model.
+    pub(super) const UNKNOWN: Self = Self {
+        thinking: None,
+        efforts: true,
+        sampling: true,
+    };
+
+    /// The value of `thinking`; `None` leaves it out.
+    pub(super) fn thinking(self, wish: &ReasoningWish, max_tokens: u64) -> Option<Value> {
+        let off = || json!({"type": "disabled"});
+        let adaptive = || json!({"type": "adaptive"});
+        let enabled = |budget: u64| json!({"type": "enabled", "budget_tokens": budget});
+        let is_off = matches!(wish, ReasoningWish::Budget(0)) || is_none(wish);
+        match (self.thinking, wish) {
+            (Some(Thinking::None | Thinking::AlwaysOn), _) => None,
+            _ if is_off => Some(off()),
+            (
+                None | Some(Thinking::Legacy | Thinking::AdaptiveOrLegacy),
+                ReasoningWish::Budget(budget),
+            ) => Some(enabled(*budget)),
+            (None | Some(Thinking::AdaptiveOrLegacy), ReasoningWish::Effort(_)) => Some(adaptive()),
+            (Some(Thinking::Legacy), ReasoningWish::Effort(effort)) => {
+                // The answer needs a part of `max_tokens`, and the budget has to be smaller.
+                let budget = openai::budget(effort).min(max_tokens / 4 * 3);
+                (budget >= LEAST_BUDGET).then(|| enabled(budget))
+            }
+            // These models leave the text of their thinking out unless it is asked for.
+            (Some(Thinking::Adaptive), _) => {
+                Some(json!({"type": "adaptive", "display": "summarized"}))
+            }
+        }
+    }
+
+    /// The value of `output_config.effort`; `None` leaves it out.
+    pub(super) fn effort(self, wish: &ReasoningWish) -> Option<&str> {
+        match wish {
+            _ if !self.efforts || is_none(wish) => None,
+            ReasoningWish::Effort(effort) => Some(effort),
+            // A budget that the model does not take.
+            ReasoningWish::Budget(budget) => match self.thinking {
+                Some(Thinking::Adaptive | Thinking::AlwaysOn) if *budget > 0 => {
+                    Some(openai::effort(*budget))
+                }
+                _ => None,
+            },
+        }
+    }
+}
+
+fn is_none(wish: &ReasoningWish) -> bool {
+    matches!(wish, ReasoningWish::Effort(effort) if effort == NO_EFFORT)
+}
+
+/// Anthropic Messages for models with these rules.
+#[derive(Debug)]
+struct Ruled(Rules);
+
+/// The rules of the format for a model with these capabilities.
+pub(in crate::wire) fn wire(capabilities: &Capabilities) -> &'static dyn Wire {
+    const KINDS: [Option<Thinking>; 6] = [
+        None,
+        Some(Thinking::None),
+        Some(Thinking::Legacy),
+        Some(Thinking::Adaptive),
+        Some(Thinking::AdaptiveOrLegacy),
+        Some(Thinking::AlwaysOn),
+    ];
+    const fn every() -> [Ruled; 24] {
+        let mut all = [const { Ruled(Rules::UNKNOWN) }; 24];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = Ruled(Rules {
+                thinking: KINDS[at / 4],
+                efforts: at & 1 == 0,
+                sampling: at & 2 == 0,
+            });
+            at += 1;
+        }
+        all
+    }
+    static RULED: [Ruled; 24] = every();
+    let takes_none = capabilities.efforts.as_ref().is_some_and(Vec::is_empty);
+    let refuses_sampling = capabilities.sampling == Some(false);
+    let kind = KINDS
+        .iter()
+        .position(|kind| *kind == capabilities.thinking)
+        .unwrap_or_default();
+    &RULED[kind * 4 + usize::from(takes_none) + 2 * usize::from(refuses_sampling)]
+}
+
+impl Wire for Ruled {
+    fn format(&self) -> Format {
+        Messages.format()
+    }
+
+    fn path(&self) -> &'static str {
+        Messages.path()
+    }
+
+    fn layout(&self) -> Layout {
+        Messages.layout()
+    }
+
+    fn tool(&self, tool: &ToolDefinition) -> Rendered {
+        Messages.tool(tool)
+    }
+
+    fn system(&self, text: &str) -> Rendered {
+        Messages.system(text)
+    }
+
+    fn message(&self, message: &Message) -> Result<Vec<Rendered>, Error> {
+        Messages.message(message)
+    }
+
+    fn tail(&self, parameters: &Parameters, stream: bool) -> Bytes {
+        tail::tail(parameters, stream, self.0)
+    }
+
+    fn marker(&self, time: MarkerTime) -> Option<Bytes> {
+        Messages.marker(time)
+    }
+
+    fn reply(&self, body: &[u8]) -> Result<Reply, Error> {
+        Messages.reply(body)
+    }
+
+    fn reader(&self) -> Box<dyn StreamReader> {
+        Messages.reader()
+    }
+}
