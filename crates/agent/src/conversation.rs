@@ -18,6 +18,7 @@ use bytes::Bytes;
 use cachalot_core::secret::mask_credentials;
 use cachalot_core::{Digest, Millis, Seals, Spend};
 use cachalot_hooks::Transcript;
+use cachalot_model::routing::is_routed;
 use cachalot_model::wire::Rendered;
 use cachalot_model::{
     Block, Format, Message, Model, OutputFormat, Parameters, Role, ToolDefinition, Usage,
@@ -106,6 +107,8 @@ pub(crate) struct Conversation {
     watch: PrefixMonitor,
     /// By which rules that is judged.
     rules: diagnosis::Rules,
+    /// True if the rate of the routing key contains the next request already.
+    is_counted: bool,
 }
 
 impl Conversation {
@@ -118,14 +121,15 @@ impl Conversation {
         parent: Option<String>,
     ) -> Result<Self, Error> {
         let model = model(house, agent)?.for_tools(!shown.tools.is_empty())?;
-        let head = head(house, agent, &model, id, parent);
+        let mut head = head(house, agent, &model, id, parent);
         let Frozen { tools, system } = shown.rendered(&model);
-        let session = house
-            .sessions
-            .create_from(head, Prompt::begin(&tools, &system))
-            .await
-            .map_err(|error| Error::session(&error))?;
-        Ok(Self::over(house, agent, session, model))
+        let prompt = Prompt::begin(&tools, &system);
+        head.cache_key = cache_key(house, &model, &prompt);
+        let session = house.sessions.create_from(head, prompt).await;
+        let session = session.map_err(|error| Error::session(&error))?;
+        let mut this = Self::over(house, agent, session, model);
+        this.is_counted = true;
+        Ok(this)
     }
 
     /// A session that was begun before. What was sent stays as it was sent, unless the agent's model
@@ -205,6 +209,7 @@ impl Conversation {
             plans: Plans::new(&model, occasion),
             watch: PrefixMonitor::default(),
             rules: diagnosis::Rules::for_model(&model),
+            is_counted: false,
             session,
             model,
         };
@@ -378,6 +383,11 @@ impl Conversation {
     /// The next request.
     pub(crate) fn body(&mut self, now: Millis) -> Bytes {
         let (wire, parameters) = (self.model.wire(), self.parameters());
+        if let Some(key) = &parameters.cache_key
+            && !std::mem::take(&mut self.is_counted)
+        {
+            self.model.rates().count(key, now);
+        }
         let namespace = Namespace::of(wire.format(), &parameters);
         self.session.namespace = Some(namespace.clone());
         let prompt = self.session.prompt.clone();
@@ -476,6 +486,13 @@ impl Conversation {
             )),
         }
     }
+}
+
+/// The routing key of a new session that begins with these tools and this system text: the same for all
+/// that share them.
+fn cache_key(house: &House, model: &Model, prompt: &Prompt) -> Option<String> {
+    let shared = prompt.tip().filter(|_| is_routed(model.provider()))?;
+    Some(model.rates().assign(shared.0, house.clock.now()))
 }
 
 /// The parameters of a request of a session.

@@ -15,6 +15,7 @@ mod message;
 mod provider;
 mod reply;
 mod request;
+pub mod routing;
 mod usage;
 pub mod wire;
 

@@ -21,6 +21,7 @@ use cachalot_storage::{HttpClient, HttpOptions};
 use crate::catalog::{Catalog, Limits, Listed};
 use crate::client::{Pauses, SystemPauses};
 use crate::error::{Error, ErrorKind};
+use crate::routing::RequestRates;
 use crate::{Format, Marking, MediaLimits, Parameters, ReasoningWish};
 
 mod accepted;
@@ -95,6 +96,7 @@ pub struct Models {
     /// Who knows the keys.
     seals: Arc<Seals>,
     clients: Arc<Mutex<Clients>>,
+    rates: Arc<RequestRates>,
 }
 
 /// The HTTP clients by their limits: for a connection, and for silence.
@@ -121,6 +123,7 @@ impl Models {
             digests: Arc::default(),
             seals: Arc::default(),
             clients: Arc::default(),
+            rates: Arc::default(),
         }
     }
 
@@ -352,6 +355,7 @@ impl Models {
             http: self.client(time)?,
             clock: Arc::clone(&self.surroundings.clock),
             pauses: Arc::clone(&self.pauses),
+            rates: Arc::clone(&self.rates),
             digests: Arc::clone(&self.digests),
             provider: name,
             key,

@@ -1,6 +1,7 @@
 //! What a session says of itself.
 
 use cachalot_core::{Digest, Millis, Spend};
+use cachalot_model::routing::is_routed;
 use cachalot_model::{Format, Parameters, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -42,6 +43,10 @@ pub struct Head {
     /// those of that one are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// The routing key of its requests, derived from its tools and system text when it was created.
+    /// Sessions without one are routed by the name of their [`Head::lineage`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_key: Option<String>,
     /// When it was created; given by [`crate::Sessions`].
     #[serde(default)]
     pub created: Millis,
@@ -79,6 +84,7 @@ impl Head {
             base_url: None,
             parent: None,
             origin: None,
+            cache_key: None,
             created: 0,
             notes: Map::new(),
         }
@@ -99,13 +105,13 @@ impl Head {
     #[must_use]
     pub fn routed(&self, parameters: &Parameters) -> Parameters {
         let mut parameters = parameters.clone();
-        // Others that speak the format may refuse a field that they do not know.
-        if parameters.cache_key.is_none() && matches!(self.provider.as_str(), "openai" | "azure") {
+        if parameters.cache_key.is_none() && is_routed(&self.provider) {
             let id = self.origin.as_ref().map_or(&self.id, |it| &it.session);
-            parameters.cache_key = Some(match id.len() {
+            let of_session = || match id.len() {
                 0..=LONGEST_KEY => id.clone(),
                 _ => Digest::of(id.as_bytes()).to_hex(),
-            });
+            };
+            parameters.cache_key = Some(self.cache_key.clone().unwrap_or_else(of_session));
         }
         parameters
     }

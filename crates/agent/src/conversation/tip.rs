@@ -7,7 +7,7 @@ use cachalot_model::{Message, Model, Parameters};
 use cachalot_prefix::PrefixMonitor;
 use cachalot_prompt::{Head, Level, Namespace, Node, Prompt, Tail};
 
-use super::{Conversation, Frozen, Shown, changes, head, model, parameters};
+use super::{Conversation, Frozen, Shown, cache_key, changes, head, model, parameters};
 use crate::definition::AgentDefinition;
 use crate::fork::Inherit;
 use crate::house::House;
@@ -82,6 +82,7 @@ impl Conversation {
         let mut head = head(house, agent, &model, id, Some(from.head.id.clone()));
         if inherit != Inherit::None {
             head.origin = Some(from.head.lineage());
+            head.cache_key.clone_from(&from.head.cache_key);
             // What was not sent is not sent here either, and a summary is still to be said.
             head.notes.clone_from(&from.head.notes);
         }
@@ -91,9 +92,14 @@ impl Conversation {
                 "what was said has tool calls, and the fork is shown no tools: this provider takes no such conversation. Let it inherit everything (`full`), let it use a tool, or let it inherit nothing (`none`)",
             ));
         }
+        let is_alone = inherit == Inherit::None;
+        if is_alone {
+            head.cache_key = cache_key(house, &model, &prompt);
+        }
         let session = house.sessions.create_from(head, prompt).await;
         let session = session.map_err(|error| Error::session(&error))?;
         let mut fork = Self::over(house, agent, session, model);
+        fork.is_counted = is_alone;
         if inherit == Inherit::Full {
             fork.plans.go_on_from(from.end);
             fork.watch = from.watch.clone();

@@ -30,8 +30,17 @@ pub(crate) fn check(requests: &[Received]) {
     }
 }
 
-/// `last` has the newest request of each session, up to the end of its messages.
-fn check_one(path: &str, text: &str, last: &mut BTreeMap<String, String>, place: &str) {
+/// The newest requests, up to the end of their messages, by what tells sessions apart. Sessions with the
+/// same routing key share an entry.
+type Last = BTreeMap<String, Vec<Held>>;
+
+/// A request of a session, up to the end of its messages, and the first message.
+struct Held {
+    first: String,
+    text: String,
+}
+
+fn check_one(path: &str, text: &str, last: &mut Last, place: &str) {
     let body: Value = serde_json::from_str(text).unwrap();
     let turns = turns(&body);
     check_turns(&turns, place);
@@ -45,16 +54,35 @@ fn check_one(path: &str, text: &str, last: &mut BTreeMap<String, String>, place:
     let mut unmarked = unmarked(text);
     unmarked.truncate(end_of_messages(&unmarked));
     let session = session(path, &body, &turns);
-    if let Some(before) = last.get(&session) {
-        let more = unmarked.strip_prefix(before.as_str()).unwrap_or_else(|| {
-            panic!("{place} does not begin with the one before it\nbefore: {before}\nnow:    {unmarked}")
-        });
-        assert!(
-            more.is_empty() || more.starts_with(','),
-            "{place}: a message grew"
-        );
+    let held = last.entry(session).or_default();
+    let continued = (0..held.len())
+        .filter(|at| unmarked.starts_with(&held[*at].text))
+        .max_by_key(|at| held[*at].text.len());
+    let first = format!("{:?}", turns.first());
+    // A session may begin with an answer that no model gave.
+    let is_new = turns.len() == 1 || held.iter().all(|held| held.first != first);
+    let begins = held.is_empty() || (body.get("prompt_cache_key").is_some() && is_new);
+    // Sessions that begin with the same message have an entry each.
+    match continued.filter(|_| turns.len() > 1 || !begins) {
+        Some(at) => {
+            let more = &unmarked[held[at].text.len()..];
+            assert!(
+                more.is_empty() || more.starts_with(','),
+                "{place}: a message grew"
+            );
+            held[at].text = unmarked;
+        }
+        None if begins => held.push(Held {
+            first,
+            text: unmarked,
+        }),
+        None => {
+            let before: Vec<&str> = held.iter().map(|held| held.text.as_str()).collect();
+            panic!(
+                "{place} does not begin with one before it\nbefore: {before:#?}\nnow:    {unmarked}"
+            )
+        }
     }
-    last.insert(session, unmarked);
 }
 
 /// How often the tools and the system's text of one session changed.
@@ -291,7 +319,8 @@ fn check_turns(turns: &[Turn], place: &str) {
 fn a_changed_message_is_noticed() {
     check_texts(&[
         r#"{"messages":[{"role":"user","content":"a"}],"model":"m","prompt_cache_key":"k"}"#,
-        r#"{"messages":[{"role":"user","content":"b"}],"model":"m","prompt_cache_key":"k"}"#,
+        r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"x"},{"role":"user","content":"b"}],"model":"m","prompt_cache_key":"k"}"#,
+        r#"{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"y"},{"role":"user","content":"b"}],"model":"m","prompt_cache_key":"k"}"#,
     ]);
 }
 
@@ -300,7 +329,7 @@ fn a_changed_message_is_noticed() {
 fn a_changed_tool_is_noticed() {
     check_texts(&[
         r#"{"tools":[{"name":"a"}],"messages":[{"role":"user","content":"a"}],"model":"m","prompt_cache_key":"k"}"#,
-        r#"{"tools":[{"name":"b"}],"messages":[{"role":"user","content":"a"}],"model":"m","prompt_cache_key":"k"}"#,
+        r#"{"tools":[{"name":"b"}],"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"x"},{"role":"user","content":"c"}],"model":"m","prompt_cache_key":"k"}"#,
     ]);
 }
 

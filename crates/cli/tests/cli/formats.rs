@@ -146,3 +146,29 @@ fn a_refused_effort_is_a_problem_of_the_file_that_lists_the_allowed_ones() {
         assert!(message.contains("none, low, medium, high"), "{message}");
     }
 }
+
+/// Two chats of one agent: the second one reads what the first one wrote.
+#[test]
+fn chats_of_one_agent_share_the_providers_cache() {
+    let (home, provider) = (Home::new(), Provider::built_in());
+    let long = "You know whales. ".repeat(600);
+    home.write("agent.yaml", TEAM.replace("You know whales.", &long));
+    let read = |question: &str| {
+        let ran = home
+            .ask(&provider, &["agent.yaml", "--json"], question)
+            .ok()
+            .json();
+        let tokens = ran["report"]["cached_input_tokens"].as_u64();
+        tokens.unwrap_or_else(|| panic!("{ran:#}"))
+    };
+    assert_eq!(read("one"), 0);
+    assert!(read("two") > 1_000);
+    let asked = bodies(&provider);
+    let key = asked[0]["prompt_cache_key"].as_str().unwrap();
+    assert!(key.ends_with("-0") && key.len() <= 64, "{key}");
+    assert_eq!(asked[1]["prompt_cache_key"], key);
+    // Another system text is another prefix.
+    home.write("agent.yaml", TEAM);
+    read("three");
+    assert_ne!(bodies(&provider)[2]["prompt_cache_key"], key);
+}

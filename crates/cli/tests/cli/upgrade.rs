@@ -109,6 +109,9 @@ fn a_session_of_the_version_before_goes_on() {
     let first = "Read notes.md";
     let body = String::from_utf8_lossy(&asked[0].body);
     assert!(body.contains(first), "{body}");
+    // Routed as before, to where its prefix is.
+    let key = format!(r#""prompt_cache_key":"{SESSION}""#);
+    assert!(body.contains(&key), "{body}");
     let shown = home.run(&["sessions", "show", SESSION]).ok();
     assert!(shown.stdout.contains("Bremerhaven"), "{shown}");
 }

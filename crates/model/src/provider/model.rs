@@ -18,6 +18,7 @@ use super::settings::Timeouts;
 use crate::catalog::{Capabilities, Limits, Price};
 use crate::client::{self, Pauses};
 use crate::error::{Error, ErrorKind};
+use crate::routing::RequestRates;
 use crate::wire::Wire;
 use crate::{Delta, Format, Marking, MediaLimits, Parameters, Reply, Usage};
 
@@ -65,6 +66,7 @@ pub(crate) struct Resolved {
     pub(crate) http: HttpClient,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) pauses: Arc<dyn Pauses>,
+    pub(crate) rates: Arc<RequestRates>,
     pub(crate) digests: Arc<OnceLock<DigestKey>>,
     /// Models to ask in its place, by the names under which they are configured.
     pub(crate) fallbacks: Vec<(String, Model)>,
@@ -155,6 +157,12 @@ impl Model {
         }
         let marking = Marking::find(&self.shared.catalog_provider, self.name(), format);
         Some(crate::wire::marked(format, marking))
+    }
+
+    /// The requests of the last minute, of all models of these [`Models`](super::Models).
+    #[must_use]
+    pub fn rates(&self) -> &RequestRates {
+        &self.shared.rates
     }
 
     /// The requests that the model accepts, by the catalog.

@@ -1,0 +1,88 @@
+//! Routing keys: requests with the same `prompt_cache_key` go to the machine that has their prefix.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+
+use cachalot_core::{Digest, Millis};
+
+/// Requests per minute with one key and prefix, beyond which OpenAI spreads them over further machines
+/// that do not have the prefix: "approximately 15" (developers.openai.com, "Prompt caching").
+const PER_MINUTE: usize = 15;
+
+/// Milliseconds of a minute.
+const MINUTE: Millis = 60_000;
+
+/// The providers that take `prompt_cache_key`. Others that speak the format may refuse a field that they
+/// do not know.
+const PROVIDERS: [&str; 2] = ["openai", "azure"];
+
+/// Returns whether requests to this provider have a routing key.
+#[must_use]
+pub fn is_routed(provider: &str) -> bool {
+    PROVIDERS.contains(&provider)
+}
+
+/// The requests of the last minute by routing key, of all sessions of this process.
+#[derive(Debug, Default)]
+pub struct RequestRates {
+    recent: Mutex<BTreeMap<String, VecDeque<Millis>>>,
+}
+
+impl RequestRates {
+    /// Chooses the routing key of a new session: the digest of what it shares with others (tools and
+    /// system text), and the number of the first shard that has had fewer than 15 requests in the last
+    /// minute. Counts the session's first request.
+    #[must_use]
+    pub fn assign(&self, shared: Digest, now: Millis) -> String {
+        let digest = shared.to_hex();
+        let key = |shard: usize| format!("{}-{shard}", &digest[..32]);
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.retain(|_, times| {
+            forget(times, now);
+            !times.is_empty()
+        });
+        let is_full = |shard: &usize| {
+            recent
+                .get(&key(*shard))
+                .is_some_and(|times| times.len() >= PER_MINUTE)
+        };
+        let shard = (0..).find(|shard| !is_full(shard)).unwrap_or_default();
+        recent.entry(key(shard)).or_default().push_back(now);
+        key(shard)
+    }
+
+    /// Counts a request with this key.
+    pub fn count(&self, key: &str, now: Millis) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = recent.entry(key.to_owned()).or_default();
+        forget(times, now);
+        times.push_back(now);
+    }
+}
+
+/// Drops the requests that are older than a minute.
+fn forget(times: &mut VecDeque<Millis>, now: Millis) {
+    while times.front().is_some_and(|time| now - time >= MINUTE) {
+        times.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shard_is_left_while_its_rate_is_at_the_limit() {
+        let rates = RequestRates::default();
+        let (one, other) = (Digest::of(b"one"), Digest::of(b"other"));
+        let first = rates.assign(one, 0);
+        assert!(first.ends_with("-0") && first.len() <= 64, "{first}");
+        (1..PER_MINUTE).for_each(|_| rates.count(&first, 1_000));
+        let second = rates.assign(one, 2_000);
+        assert!(second.ends_with("-1"), "{second}");
+        assert_eq!(first.trim_end_matches('0'), second.trim_end_matches('1'));
+        assert!(rates.assign(other, 2_000).ends_with("-0"));
+        // A minute later the first shard has room again.
+        assert_eq!(rates.assign(one, 60_000), first);
+    }
+}
