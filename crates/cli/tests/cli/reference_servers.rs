@@ -82,6 +82,7 @@ permissions: {{allow: ['*']}}
     let ran = home.ask(&provider, &["team.yaml", "-v"], "say it").ok();
     assert!(ran.stdout.contains("whale"), "{ran}");
     assert!(!ran.stderr.contains("warning:"), "{ran}");
+    assert!(!ran.stderr.contains("has other tools now"), "{ran}");
     // It takes longer than the timeout of the server, and tells of its progress.
     for line in [
         "mcp_everything_trigger-long-running-operation | 2 of 6",

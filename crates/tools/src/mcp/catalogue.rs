@@ -1,5 +1,7 @@
 //! What a server offers, page by page.
 
+use std::collections::BTreeSet;
+
 use rmcp::model::{ErrorCode, PaginatedRequestParams};
 use rmcp::service::{Peer, RoleClient, ServiceError};
 use serde_json::{Map, Value, json};
@@ -17,6 +19,27 @@ pub(super) struct Catalogue {
     pub(super) resources: Vec<Resource>,
     pub(super) templates: Vec<Template>,
     pub(super) prompts: Vec<Prompt>,
+}
+
+impl Catalogue {
+    /// Returns everything that is offered, to be compared; the order does not matter.
+    pub(super) fn fingerprint(&self) -> BTreeSet<String> {
+        let Self {
+            tools,
+            resources,
+            templates,
+            prompts,
+        } = self;
+        let tools = tools.iter().map(|tool| format!("{tool:?}"));
+        let resources = resources.iter().map(|resource| format!("{resource:?}"));
+        let templates = templates.iter().map(|template| format!("{template:?}"));
+        let prompts = prompts.iter().map(|prompt| format!("{prompt:?}"));
+        tools
+            .chain(resources)
+            .chain(templates)
+            .chain(prompts)
+            .collect()
+    }
 }
 
 #[derive(Debug, Clone)]

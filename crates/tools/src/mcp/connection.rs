@@ -34,18 +34,15 @@ pub(super) struct Connection {
 pub(super) struct Handler {
     pub(super) server: Arc<str>,
     pub(super) surroundings: McpSurroundings,
-    pub(super) changed: watch::Sender<u64>,
+    /// Counts the server's announcements that a list changed. Some servers announce lists that are the
+    /// same as before.
+    pub(super) announced: watch::Sender<u64>,
     pub(super) calls: Calls,
-    /// Whether anybody was told what the server offers. Before that, a change of it is no news.
-    pub(super) is_listed: Arc<AtomicBool>,
 }
 
 impl Handler {
     fn list_changed(&self) {
-        self.changed.send_modify(|count| *count += 1);
-        if self.is_listed.load(Ordering::Relaxed) {
-            self.surroundings.reporter.list_changed(&self.server);
-        }
+        self.announced.send_modify(|count| *count += 1);
     }
 }
 

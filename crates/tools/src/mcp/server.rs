@@ -1,7 +1,7 @@
 //! A server: connected to when it is needed, and again when it was lost.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError, Weak};
 use std::time::Duration;
 
 use rmcp::model::{
@@ -26,6 +26,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// What a server offers is asked for so often if it changes meanwhile.
 const LISTINGS: u32 = 3;
 
+/// Announcements that follow each other so soon are one.
+const ANNOUNCED_TOGETHER: Duration = Duration::from_millis(50);
+
 /// An MCP server. Its tools keep it alive; when the last of them and every clone of this is gone, a
 /// program is ended with all that it started.
 #[derive(Clone)]
@@ -37,6 +40,10 @@ pub(super) struct Shared {
     pub(super) settings: McpSettings,
     pub(super) handler: Handler,
     state: Mutex<State>,
+    /// Counts the changes of what the server offers.
+    changed: watch::Sender<u64>,
+    /// What the server offered when it was last listed; `None` before the first listing.
+    listed: StdMutex<Option<BTreeSet<String>>>,
 }
 
 #[derive(Default)]
@@ -64,18 +71,20 @@ impl McpServer {
         for secret in settings.to_learn(&surroundings.seals) {
             surroundings.seals.learn(secret);
         }
+        let (announced, _) = watch::channel(0);
         let (changed, _) = watch::channel(0);
         Self {
             shared: Arc::new(Shared {
                 handler: Handler {
                     server: settings.name.as_str().into(),
                     surroundings,
-                    changed,
+                    announced,
                     calls: Calls::default(),
-                    is_listed: Arc::default(),
                 },
                 settings,
                 state: Mutex::default(),
+                changed,
+                listed: StdMutex::default(),
             }),
         }
     }
@@ -98,11 +107,11 @@ impl McpServer {
         &self.shared.settings
     }
 
-    /// Changes whenever the server says that its tools, resources or prompts are others than before:
-    /// then [`McpServer::list`] has something new to tell.
+    /// Changes when the server offers other tools, resources or prompts than at the last
+    /// [`McpServer::list`]. An announcement alone is no change: the server is asked again first.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.shared.handler.changed.subscribe()
+        self.shared.changed.subscribe()
     }
 
     /// What it offers now. Connects if need be.
@@ -111,20 +120,21 @@ impl McpServer {
     /// It cannot be started or reached, or does not tell its tools. That it does not tell its resources
     /// or prompts is a warning.
     pub async fn list(&self) -> Result<Listing, McpError> {
-        let handler = &self.shared.handler;
-        let mut changes = self.changes();
+        let mut announced = self.shared.handler.announced.subscribe();
         let mut catalogue: Catalogue;
         let mut listings = 0;
         // Some servers put their tools together while they are asked for them.
         loop {
-            changes.mark_unchanged();
+            announced.mark_unchanged();
             catalogue = catalogue::of(&self.shared).await?;
             listings += 1;
-            if listings == LISTINGS || !changes.has_changed().unwrap_or(false) {
+            if listings == LISTINGS || !announced.has_changed().unwrap_or(false) {
                 break;
             }
         }
-        handler.is_listed.store(true, Ordering::Relaxed);
+        if self.shared.note_listed(catalogue.fingerprint()).is_none() {
+            tokio::spawn(watch_announcements(Arc::downgrade(&self.shared), announced));
+        }
         Ok(Listing::new(self.clone(), catalogue))
     }
 
@@ -137,7 +147,41 @@ impl McpServer {
     }
 }
 
+/// Asks a server again after each announcement, and reports only lists that differ from the last, in
+/// whatever order the server writes them. Ends with the server.
+async fn watch_announcements(server: Weak<Shared>, mut announced: watch::Receiver<u64>) {
+    while announced.changed().await.is_ok() {
+        // Servers that register several tools announce each of them.
+        tokio::time::sleep(ANNOUNCED_TOGETHER).await;
+        announced.mark_unchanged();
+        let Some(server) = server.upgrade() else {
+            return;
+        };
+        let Ok(catalogue) = catalogue::of(&server).await else {
+            continue;
+        };
+        let now = catalogue.fingerprint();
+        if server
+            .note_listed(now.clone())
+            .is_some_and(|before| before != now)
+        {
+            server
+                .handler
+                .surroundings
+                .reporter
+                .list_changed(server.name());
+            server.changed.send_modify(|count| *count += 1);
+        }
+    }
+}
+
 impl Shared {
+    /// Notes what the server offers, and returns what it offered before.
+    fn note_listed(&self, now: BTreeSet<String>) -> Option<BTreeSet<String>> {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        listed.replace(now)
+    }
+
     /// Asks the server something, within the time that a call may take. If the future is dropped, the
     /// server is told that nobody waits any more.
     pub(super) async fn ask<T, W>(

@@ -274,6 +274,22 @@ async fn a_new_list_is_announced_and_taken_when_it_suits() {
 }
 
 #[tokio::test]
+async fn an_announcement_of_the_same_list_in_another_order_is_no_change() {
+    let house = House::new();
+    let assembled = house.assemble(&[house.program("shuffled")]).await;
+    let changes = assembled.servers[0].changes();
+    let listings = || {
+        let notes = super::program::notes(&house.notes());
+        let asked = notes.iter().filter(|line| line.contains("prompts/list"));
+        asked.count()
+    };
+    until("it is asked again", || listings() > 1).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(house.told.changes.lock().unwrap().is_empty());
+    assert!(!changes.has_changed().unwrap());
+}
+
+#[tokio::test]
 async fn a_server_without_a_handshake_is_talked_to() {
     let house = House::new();
     let workshop = house.workshop(&[house.program("modern")]).await;

@@ -46,6 +46,7 @@ fn serve() {
         modern: manner == "modern",
         malformed: manner == "malformed",
         restless: manner == "restless",
+        shuffled: manner == "shuffled",
     });
     let mut out = std::io::stdout();
     // The test harness has written half a line before.

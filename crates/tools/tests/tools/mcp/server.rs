@@ -11,6 +11,8 @@ pub(crate) struct Manner {
     pub(crate) malformed: bool,
     /// It has one more tool from the second listing on, and says so.
     pub(crate) restless: bool,
+    /// It announces a list after the first listing, and writes the same tools in another order then.
+    pub(crate) shuffled: bool,
 }
 
 /// In place of a message: so many milliseconds pass.
@@ -70,6 +72,23 @@ impl Server {
                 let listed = page("tools", tools(false, false), params);
                 let listed = json!({ "jsonrpc": "2.0", "id": id, "result": listed });
                 return vec![changed, json!({ SLEEP: 50 }), listed];
+            }
+            "tools/list" if self.manner.shuffled && self.more => {
+                let mut tools = tools(false, false);
+                tools.reverse();
+                page("tools", tools, params)
+            }
+            "prompts/list" if self.manner.shuffled && !self.more => {
+                self.more = true;
+                let listed = page("prompts", prompts(), params);
+                let listed = json!({ "jsonrpc": "2.0", "id": id, "result": listed });
+                let changed = |list: &str| json!({ "jsonrpc": "2.0", "method": format!("notifications/{list}/list_changed") });
+                return vec![
+                    listed,
+                    json!({ SLEEP: 50 }),
+                    changed("tools"),
+                    changed("resources"),
+                ];
             }
             "tools/list" => page("tools", tools(self.more, self.manner.malformed), params),
             "resources/list" => page("resources", resources(), params),
