@@ -162,6 +162,12 @@ impl OpenAiRules {
         row(&self.models, model).unwrap_or(&self.otherwise)
     }
 
+    /// Returns whether `model` is in the table.
+    #[must_use]
+    pub fn knows(&self, model: &str) -> bool {
+        row(&self.models, model).is_some() || model.starts_with("gpt-")
+    }
+
     /// The lifetime called `name`, as in `prompt_cache_retention`; five minutes if nobody knows it.
     #[must_use]
     pub fn lifetime(&self, name: &str) -> Lifetime {

@@ -398,6 +398,7 @@ impl Conversation {
             prompt,
             namespace,
             plan,
+            format: wire.format(),
             tail,
             at: Some(now),
         });
@@ -541,6 +542,7 @@ fn sent_before(session: &Session, plans: &Plans) -> PrefixMonitor {
         plan: plans.first(&prompt),
         prompt,
         namespace,
+        format: session.head.format,
         tail: Bytes::from_static(b"}"),
         // It was saved when its answer had come; the time of what is cached counts from a little
         // earlier.

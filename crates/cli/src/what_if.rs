@@ -2,14 +2,16 @@
 //! markers, charged by the provider's published rules.
 
 mod steps;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use cachalot_core::{Cost, Millis};
+use cachalot_core::{Cost, Digest, Millis};
 use cachalot_model::marking::Style;
 use cachalot_model::{Catalog, Format, Limits, Marking, Price, Usage, wire};
-use cachalot_prompt::{Keep, NodeId, Occasion, Plan, Prompt, Rules, contiguous, plan};
+use cachalot_prompt::{Keep, NodeId, Occasion, Plan, Prompt, Rules, contiguous, normal, plan};
 use cachalot_simulator::accounting::Rules as Published;
 use cachalot_simulator::{Accountant, Accounted, Format as Api};
 use serde_json::Value;
@@ -22,6 +24,8 @@ pub(crate) struct Step {
     pub(crate) provider: String,
     pub(crate) model: String,
     pub(crate) prompt: Prompt,
+    /// The parameters beside the model that a provider keeps a cache of its own for.
+    pub(crate) settings: Digest,
     /// The markers that it was sent with, if they are known.
     pub(crate) sent: Option<Plan>,
     /// Everything behind the messages.
@@ -165,17 +169,39 @@ impl Estimate {
 
     fn take(&mut self, step: &Step) {
         self.requests += 1;
-        let tail = &asking(&step.tail, &self.model, self.marking, step.format);
-        let wire = wire::marked(step.format, self.marking);
-        let prompt = match step.sent {
-            Some(_) => steps::markable(&step.prompt, step.format, self.marking),
-            None => step.prompt.clone(),
-        };
+        let asking = Asking::new(step, &self.model, self.marking);
         for column in &mut self.columns {
-            let plan = column.plan(&prompt, step.sent.as_ref(), &self.rules);
-            let body = contiguous(&prompt, wire, &plan, tail);
+            let plan = column.plan(&asking.prompt, step.sent.as_ref(), &self.rules);
+            let body = asking.body(&plan);
             column.charge(step, &body, self.price.as_ref());
         }
+    }
+}
+
+/// A request to a model, to be marked.
+struct Asking {
+    format: Format,
+    prompt: Prompt,
+    tail: Bytes,
+    marking: &'static Marking,
+}
+
+impl Asking {
+    fn new(step: &Step, model: &str, marking: &'static Marking) -> Self {
+        Self {
+            format: step.format,
+            prompt: match step.sent {
+                Some(_) => steps::markable(&step.prompt, step.format, marking),
+                None => step.prompt.clone(),
+            },
+            tail: asking(&step.tail, model, marking, step.format),
+            marking,
+        }
+    }
+
+    fn body(&self, plan: &Plan) -> Bytes {
+        let wire = wire::marked(self.format, self.marking);
+        contiguous(&self.prompt, wire, plan, &self.tail)
     }
 }
 
@@ -214,7 +240,10 @@ impl Column {
     }
 
     fn charge(&mut self, step: &Step, body: &[u8], price: Option<&Price>) {
-        let accounted = match self.accountant.account(api(step.format), body, step.at) {
+        let accounted =
+            self.accountant
+                .account_apart(api(step.format), body, step.at, step.settings);
+        let accounted = match accounted {
             Ok(accounted) => accounted,
             Err(refused) => {
                 self.refused += 1;
@@ -281,6 +310,11 @@ fn asking(tail: &Bytes, model: &str, marking: &Marking, format: Format) -> Bytes
     let Ok(Value::Object(mut object)) = serde_json::from_slice(&object) else {
         return tail.clone();
     };
+    let said = std::mem::take(&mut object).into_iter();
+    object.extend(said.filter_map(|(name, value)| {
+        let value = normal::member(format, model, &name, value)?;
+        Some((name, value))
+    }));
     object.insert("model".to_owned(), model.into());
     if marking.style != Style::Breakpoints {
         object.shift_remove("prompt_cache_options");

@@ -51,6 +51,8 @@ pub struct Observed<'a> {
     /// and by those that it continued: the indexes of marked pieces. Of no account for providers
     /// that cache by themselves.
     pub written: &'a [u32],
+    /// Prefixes of the request before whose tokens the provider has counted.
+    pub known: &'a [Known],
     /// What the request before used.
     pub previous: Option<Usage>,
     /// What this request used.
@@ -61,6 +63,75 @@ pub struct Observed<'a> {
     pub tells: bool,
     /// How long after the request before it was sent.
     pub elapsed: Option<Duration>,
+}
+
+/// A prefix whose tokens the provider has counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Its length in bytes of its pieces.
+    pub bytes: u64,
+    /// Its tokens.
+    pub tokens: u64,
+}
+
+/// The prefixes of a conversation whose tokens the provider has counted: from the usage of its answers.
+/// Tools, system text and messages have tokens of different lengths, so each stretch is measured by
+/// itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counted(Vec<Known>);
+
+impl Counted {
+    /// Prefixes that are kept at most.
+    const MOST: usize = 256;
+
+    /// The prefixes, shortest first.
+    #[must_use]
+    pub fn known(&self) -> &[Known] {
+        &self.0
+    }
+
+    /// Forgets prefixes that are longer than this, in bytes: the conversation goes on differently.
+    pub fn cut(&mut self, bytes: u64) {
+        self.0.retain(|known| known.bytes <= bytes);
+    }
+
+    /// Adds what an answer to this request reports.
+    pub fn add(&mut self, request: &Sending<'_>, usage: Usage) {
+        let bytes = request.prompt.bytes();
+        let frozen = request.prompt.frozen().bytes();
+        self.insert(bytes, usage.total_input());
+        // Everything up to the last marker was read or written.
+        if let Some(mark) = request.plan.marks().last() {
+            let mut nodes = request.prompt.backwards();
+            let marked = nodes.find(|node| node.depth == mark.node);
+            let bytes = marked.map_or(0, |node| node.total);
+            self.insert(bytes, usage.cache_read + usage.cache_write());
+        }
+        // Two lengths of the messages give their density, and that the length of what stands before.
+        let mut messages = self.0.iter().filter(|known| known.bytes > frozen);
+        if let (Some(first), Some(last)) = (messages.next(), messages.next_back())
+            && !self.0.iter().any(|known| known.bytes == frozen)
+        {
+            let over = u128::from(last.tokens.saturating_sub(first.tokens));
+            let of = u128::from(last.bytes - first.bytes).max(1);
+            let before = u128::from(first.bytes - frozen) * over / of;
+            let before = u64::try_from(before).unwrap_or(u64::MAX);
+            let tokens = first.tokens.saturating_sub(before);
+            self.insert(frozen, tokens);
+        }
+    }
+
+    fn insert(&mut self, bytes: u64, tokens: u64) {
+        if bytes == 0 || tokens == 0 || self.0.len() == Self::MOST {
+            return;
+        }
+        let at = self.0.partition_point(|known| known.bytes < bytes);
+        let known = Known { bytes, tokens };
+        match self.0.get_mut(at).filter(|other| other.bytes == bytes) {
+            Some(other) => *other = known,
+            None => self.0.insert(at, known),
+        }
+    }
 }
 
 /// Why the provider could not read from its cache what it might have, in the providers' words.
@@ -251,6 +322,48 @@ pub fn diagnose(
         observed,
         rules,
     };
+    let goes_on = parameter.is_none() && broken.is_none();
+    if rules.images_apart && goes_on && messages::images_differ(previous, next) {
+        let read = reach.before_level(Level::Message);
+        let found = Found {
+            reason: Reason::MessagesChanged,
+            at: Some(At {
+                level: "messages",
+                index: 0,
+                offset: 0,
+                in_prefix: read.bytes,
+                parameter: None,
+            }),
+            cause: Some(LikelyCause::FirstImage),
+            change: None,
+        };
+        return found.with(&reach, &read);
+    }
+    let dropped = rules
+        .drops_thinking
+        .then(|| messages::dropped_thinking(previous, next));
+    let dropped = dropped.flatten().filter(|dropped| {
+        let earlier = broken
+            .as_ref()
+            .is_none_or(|at| (at.level, at.index) > (Level::Message, dropped.index));
+        parameter.is_none() && earlier
+    });
+    if let Some(dropped) = dropped {
+        let read = reach.before_piece(dropped.depth);
+        let found = Found {
+            reason: Reason::MessagesChanged,
+            at: Some(At {
+                level: "messages",
+                index: dropped.index,
+                offset: 0,
+                in_prefix: read.bytes,
+                parameter: None,
+            }),
+            cause: Some(LikelyCause::ThinkingDropped),
+            change: None,
+        };
+        return found.with(&reach, &read);
+    }
     if let Some(field) = parameter {
         let read = reach.before_level(field.level);
         let found = Found {
@@ -304,7 +417,10 @@ impl Found {
             cause,
             change,
         } = self;
-        let expected = reach.expected();
+        let expected = match reason {
+            Reason::ModelChanged => reach.expected_of_another_model(),
+            _ => reach.expected(),
+        };
         let actual = reach.actual();
         if at.is_some() && reach.is_refuted(read) {
             return Diagnosis {

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_core::{Millis, Seals};
-use cachalot_model::Usage;
+use cachalot_model::{Format, Usage};
 
-use crate::diagnosis::{Diagnosis, Observed, Rules, Sending, diagnose};
+use crate::diagnosis::{Counted, Diagnosis, Observed, Rules, Sending, diagnose};
+use crate::request::Compared;
 use cachalot_prompt::Namespace;
 use cachalot_prompt::Plan;
 use cachalot_prompt::Prompt;
+use cachalot_prompt::continuation::divergence;
 
 /// A request, as far as the next one is compared with it.
 #[derive(Debug, Clone)]
@@ -20,6 +22,8 @@ pub struct SentRequest {
     pub namespace: Namespace,
     /// The markers.
     pub plan: Plan,
+    /// The format of the pieces.
+    pub format: Format,
     /// What stands behind the messages; `}` if it is not known.
     pub tail: Bytes,
     /// When it was sent, if that is known.
@@ -27,6 +31,16 @@ pub struct SentRequest {
 }
 
 impl SentRequest {
+    /// The same as the provider compares it.
+    fn normal(&self) -> Self {
+        let Compared { prompt, plan } = Compared::new(self.format, &self.prompt, &self.plan);
+        Self {
+            prompt,
+            plan,
+            ..self.clone()
+        }
+    }
+
     fn sending(&self) -> Sending<'_> {
         Sending {
             prompt: &self.prompt,
@@ -46,6 +60,8 @@ pub struct PrefixMonitor {
     last: Option<(SentRequest, Option<Usage>)>,
     /// The request under way.
     asked: Option<SentRequest>,
+    /// What the provider has counted of it.
+    counted: Counted,
     /// The pieces that were marked by the last request and by those that it continued.
     written: Vec<u32>,
     /// Whether the provider has ever told that it read something from a cache, or wrote it there.
@@ -60,6 +76,7 @@ impl PrefixMonitor {
         Self {
             last: Some((last, None)),
             asked: None,
+            counted: Counted::default(),
             written,
             tells: false,
         }
@@ -87,16 +104,27 @@ impl PrefixMonitor {
             });
             let observed = Observed {
                 written: &self.written,
+                known: self.counted.known(),
                 previous: *used,
                 usage,
                 tells: self.tells,
                 elapsed,
             };
-            diagnose(&last.sending(), &asked.sending(), &observed, rules, seals)
+            let rules = &rules.clone().asked_by(&asked.tail);
+            if divergence(&last.prompt, &asked.prompt).is_none() {
+                return diagnose(&last.sending(), &asked.sending(), &observed, rules, seals);
+            }
+            // The bytes differ; whether the provider sees that is another question.
+            let (before, now) = (last.normal(), asked.normal());
+            diagnose(&before.sending(), &now.sending(), &observed, rules, seals)
         });
         if diagnosis.as_ref().is_some_and(|found| found.at.is_some()) {
             // What was kept of the old prefix is of no use to the new one, as far as is known.
             self.written.clear();
+            self.counted = Counted::default();
+        }
+        if let Some(usage) = usage {
+            self.counted.add(&asked.sending(), usage);
         }
         let marked = asked.plan.marks().iter().map(|mark| mark.node);
         self.written.extend(marked);

@@ -4,6 +4,7 @@
 //! item) as the client wrote it, with the cache markers taken out. Text that stands for a list (a
 //! `system`, `instructions` or `input` that is a string) is one piece, the string. Messages with the
 //! role `system` or `developer` that stand first belong to the system's text, as in our own prompts.
+//! Requests are compared by [`Compared`], the same pieces in their normal form.
 //! In the Messages format a content that is one text is written as the list that it stands for: the
 //! provider takes both for the same, and clients write the list only to mark it.
 //! The pieces are in the order in which providers hash them, whatever the order in the body.
@@ -21,6 +22,7 @@ use cachalot_model::{Format, Marking};
 use crate::diagnosis::Sending;
 use cachalot_prompt::Namespace;
 use cachalot_prompt::Session;
+use cachalot_prompt::normal;
 use cachalot_prompt::{Level, Prompt};
 use cachalot_prompt::{Mark, Plan};
 pub use piece::MarkerPlace;
@@ -42,6 +44,8 @@ pub struct Request {
     pub markers: Vec<Marker>,
     /// The parameters of the body that the provider's cache depends on.
     pub namespace: Namespace,
+    /// What the provider compares.
+    pub compared: Compared,
     /// All other members, as in [`Wire::tail`](cachalot_model::wire::Wire::tail): begins with a comma
     /// unless it is empty, ends with the closing brace.
     pub tail: Bytes,
@@ -68,9 +72,9 @@ impl Request {
     #[must_use]
     pub fn sending(&self) -> Sending<'_> {
         Sending {
-            prompt: &self.prompt,
+            prompt: &self.compared.prompt,
             namespace: &self.namespace,
-            plan: &self.plan,
+            plan: &self.compared.plan,
             tail: &self.tail,
         }
     }
@@ -83,15 +87,90 @@ impl Request {
             model: head.model.clone(),
             prompt: session.prompt.clone(),
             plan: Plan::none(),
+            compared: Compared {
+                prompt: session.prompt.clone(),
+                plan: Plan::none(),
+            },
             markers: Vec::new(),
             namespace: session
                 .namespace
                 .clone()
-                .unwrap_or_else(|| Namespace::of_members(head.format, &[])),
+                .unwrap_or_else(|| Namespace::of_members(head.format, &head.model, &[])),
             tail: Bytes::from_static(b"}"),
             prints: Vec::new(),
         }
     }
+}
+
+/// A request as its provider compares it with earlier ones: its pieces in their
+/// [normal form](cachalot_prompt::normal), without tools whose loading is deferred. Anthropic's search
+/// and fetch tools stand before the system text, where that provider renders them.
+#[derive(Debug, Clone)]
+pub struct Compared {
+    /// The pieces.
+    pub prompt: Prompt,
+    /// The markers of the request, in these pieces.
+    pub plan: Plan,
+}
+
+impl Compared {
+    /// Of the pieces as they were sent, and their markers.
+    #[must_use]
+    pub fn new(format: Format, prompt: &Prompt, plan: &Plan) -> Self {
+        let mut tools = Vec::new();
+        let mut web_tools = Vec::new();
+        let mut others = Vec::new();
+        for node in prompt.nodes() {
+            let normal = normal::piece(format, node.level, &node.bytes);
+            let (bytes, mark_at) = normal.map_or_else(
+                || (node.bytes.clone(), node.mark_at),
+                |normal| (normal.bytes.into(), normal.mark_at),
+            );
+            let piece = (node.depth, bytes, mark_at);
+            match (node.level, format) {
+                (Level::Tool, _) if is_deferred(&piece.1) => {}
+                (Level::Tool, Format::Messages) if is_web_tool(&piece.1) => web_tools.push(piece),
+                (Level::Tool, _) => tools.push(piece),
+                (level, _) => others.push((level, piece)),
+            }
+        }
+        let tools = tools.into_iter().map(|piece| (Level::Tool, piece));
+        let web_tools = web_tools.into_iter().map(|piece| (Level::System, piece));
+        let mut compared = Prompt::default();
+        // Which piece each piece of the request became.
+        let mut places: Vec<(u32, u32)> = Vec::with_capacity(prompt.len());
+        for (level, (depth, bytes, mark_at)) in tools.chain(web_tools).chain(others) {
+            places.push((depth, u32::try_from(compared.len()).unwrap_or(u32::MAX)));
+            compared = compared.with(level, &bytes, mark_at, None);
+        }
+        // A marker on a tool that is not rendered marks the end of what stands before it.
+        let place = |node: u32| {
+            let before = places.iter().filter(|(depth, _)| *depth <= node);
+            before.max_by_key(|(depth, _)| *depth).map(|(_, at)| *at)
+        };
+        let marks = plan.marks().iter().filter_map(|mark| {
+            let node = place(mark.node)?;
+            Some(Mark { node, ..*mark })
+        });
+        Self {
+            plan: Plan::of(marks),
+            prompt: compared,
+        }
+    }
+}
+
+fn is_deferred(tool: &[u8]) -> bool {
+    let mut found = false;
+    let read = Scanner::new(tool).members(|name, scanner| {
+        found |= scanner.value()? == b"true" && name == b"defer_loading";
+        Ok(())
+    });
+    read.is_ok() && found
+}
+
+fn is_web_tool(tool: &[u8]) -> bool {
+    let begins = |kind: &str| tool.starts_with(format!(r#"{{"type":"{kind}"#).as_bytes());
+    begins("web_search_") || begins("web_fetch_")
 }
 
 /// A cache marker as a client has set it.
@@ -240,9 +319,8 @@ impl<'a> Body<'a> {
             messages = messages.into_iter().map(Piece::into_list).collect();
         }
         let tail = tail(&self.others);
-        let namespace = Namespace::of_members(format, &self.others);
+        let namespace = Namespace::of_members(format, &model, &self.others);
         let mut chain = Chain::default();
-        let prints = messages.iter().filter_map(|piece| piece.print).collect();
         chain.extend(Level::Tool, self.tools);
         chain.extend(Level::System, self.system);
         chain.extend(Level::Message, messages);
@@ -256,11 +334,14 @@ impl<'a> Body<'a> {
             node: marker.node,
             time: marker.time,
         }));
+        let compared = Compared::new(format, &chain.prompt, &plan);
+        let prints = prints(&compared.prompt);
         Ok(Request {
             format,
             model,
             prompt: chain.prompt,
             plan,
+            compared,
             markers: chain.markers,
             namespace,
             tail,
@@ -289,6 +370,33 @@ impl<'a> Body<'a> {
             None => Format::Chat,
         }
     }
+}
+
+/// Tell the messages of a prompt from others: of each its longest string.
+fn prints(prompt: &Prompt) -> Vec<u64> {
+    let nodes = prompt.nodes();
+    let messages = nodes.iter().filter(|node| node.level == Level::Message);
+    let prints = messages.filter_map(|node| {
+        let mut scanner = Scanner::new(&node.bytes);
+        pass_words(&mut scanner, 0).ok()?;
+        piece::print(scanner.take_longest())
+    });
+    prints.collect()
+}
+
+/// Reads a message. Roles and types are no strings that tell it from others.
+fn pass_words(scanner: &mut Scanner<'_>, depth: u32) -> Scanned<()> {
+    const DEEPEST: u32 = 2;
+    if scanner.peek() != Some(b'{') {
+        return scanner.value().map(drop);
+    }
+    scanner.members(|name, scanner| match (name, scanner.peek()) {
+        (b"role" | b"type", Some(b'"')) => scanner.string().map(drop),
+        (b"content", Some(b'[')) if depth < DEEPEST => {
+            scanner.elements(|scanner| pass_words(scanner, depth + 1))
+        }
+        _ => scanner.value().map(drop),
+    })
 }
 
 /// The pieces of a list, or the one piece that a string is.

@@ -13,9 +13,9 @@ use cachalot_memory::sqlite::{Options, SqliteMemory};
 use cachalot_memory::{Memory, Record};
 use cachalot_model::wire::{Rendered, Wire as _, anthropic::Messages};
 use cachalot_model::{Format, Marking, Message, Parameters, Role, ToolDefinition, Usage};
+use cachalot_prefix::{PrefixMonitor, SentRequest, diagnosis};
 use cachalot_prompt::{
-    Asked, Head, Namespace, Occasion, Plan, Prompt, Rules, Session, Sessions, Watch, contiguous,
-    diagnosis, plan, segments,
+    Head, Namespace, Occasion, Plan, Prompt, Rules, Session, Sessions, contiguous, plan, segments,
 };
 use serde_json::json;
 
@@ -159,10 +159,11 @@ fn watched(messages: usize) {
     };
     let prompt = conversation(messages);
     let namespace = Namespace::of(Format::Messages, &parameters);
-    let asked = |prompt: &Prompt| Asked {
+    let asked = |prompt: &Prompt| SentRequest {
         prompt: prompt.clone(),
         namespace: namespace.clone(),
         plan: plan(prompt, &RULES, &following(prompt)).plan,
+        format: Format::Messages,
         tail: Messages.tail(&parameters, true),
         at: Some(0),
     };
@@ -174,7 +175,7 @@ fn watched(messages: usize) {
             ..Usage::default()
         })
     };
-    let mut before = Watch::default();
+    let mut before = PrefixMonitor::default();
     before.ask(asked(&prompt.without_last(2)));
     before.answer(usage(0), &rules, &seals);
     let (occasion, next) = (following(&prompt), asked(&prompt));

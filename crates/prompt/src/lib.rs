@@ -17,6 +17,7 @@ mod error;
 mod head;
 mod hex_digest;
 pub mod namespace;
+pub mod normal;
 mod pins;
 mod plan;
 mod record;

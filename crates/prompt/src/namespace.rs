@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::chain::Level;
-use crate::hex_digest;
+use crate::{hex_digest, normal};
 
 /// A parameter as the provider's cache sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,11 +76,12 @@ impl Namespace {
         let ours = ours
             .into_iter()
             // What is not said is left to the provider, and so is no field.
-            .filter(|(_, value)| !value.is_null())
+            .filter(|(name, value)| !is_unsaid(name, value, format, model))
             .filter_map(|(name, value)| Some((our_level(name, format)?, name.to_owned(), value)));
         let theirs = extra.iter().filter_map(|(name, value)| {
             let level = extra_level(name, format)?;
-            Some((level, format!("extra.{name}"), value.clone()))
+            let value = normal::member(format, model, name, value.clone())?;
+            Some((level, format!("extra.{name}"), value))
         });
         let mut fields: Vec<Field> = ours
             .chain(theirs)
@@ -95,20 +96,26 @@ impl Namespace {
     }
 
     /// Of the body of a request of any client: its members beside the pieces, by their names on the
-    /// wire, as they are written. Members that no provider documents do not count. Not to be compared with a namespace of [`Parameters`], whose fields
-    /// have names of our own.
+    /// wire, in their [normal form](crate::normal). Members that no provider documents do not count. Not
+    /// to be compared with a namespace of [`Parameters`], whose fields have names of our own.
     #[must_use]
-    pub fn of_members(format: Format, members: &[(&[u8], &[u8])]) -> Self {
-        let said = members.iter().filter(|(_, value)| *value != b"null");
-        let mut fields: Vec<Field> = said
+    pub fn of_members(format: Format, model: &str, members: &[(&[u8], &[u8])]) -> Self {
+        let mut fields: Vec<Field> = members
+            .iter()
             .filter_map(|(name, value)| {
                 let name = std::str::from_utf8(name).ok()?;
                 let level = extra_level(name, format).filter(|_| WITH_EFFECT.contains(&name))?;
+                let digest = match serde_json::from_slice(value) {
+                    Ok(value) => {
+                        let value = normal::member(format, model, name, value)?;
+                        Canonical::value(&value).digest()
+                    }
+                    Err(_) => Digest::of(value),
+                };
                 Some(Field {
                     level,
                     name: name.to_owned(),
-                    digest: Canonical::json(value)
-                        .map_or_else(|_| Digest::of(value), |value| value.digest()),
+                    digest,
                 })
             })
             .collect();
@@ -149,6 +156,20 @@ fn value(of: &impl Serialize) -> Value {
     // Our own types of plain fields; if one ever could not be written, it would count as absent in
     // both requests and change nothing.
     serde_json::to_value(of).unwrap_or(Value::Null)
+}
+
+/// Whether one of our parameters is left to the provider, or says what holds without it.
+fn is_unsaid(name: &str, value: &Value, format: Format, model: &str) -> bool {
+    let effort = value.get("effort").and_then(Value::as_str);
+    match (name, value) {
+        (_, Value::Null) => true,
+        ("tool_choice", value) => *value == "auto",
+        ("parallel_tool_calls", value) => *value == true,
+        ("reasoning", _) if format != Format::Messages => {
+            effort.is_some() && effort == normal::default_effort(model)
+        }
+        _ => false,
+    }
 }
 
 /// The level of one of our parameters; `None` if the provider's cache does not depend on it.

@@ -206,6 +206,20 @@ impl Accountant {
         body: &[u8],
         at: Millis,
     ) -> Result<Accounted, Refused> {
+        self.account_apart(format, body, at, Digest::of(&[]))
+    }
+
+    /// The same, with a cache of its own for each `namespace`.
+    ///
+    /// # Errors
+    /// The provider would refuse it; the caches stay as they are.
+    pub fn account_apart(
+        &mut self,
+        format: Format,
+        body: &[u8],
+        at: Millis,
+        namespace: Digest,
+    ) -> Result<Accounted, Refused> {
         let mut value = serde_json::from_slice(body)
             .map_err(|error| Refused(format!("the body is not JSON: {error}")))?;
         seal(&mut value);
@@ -214,7 +228,7 @@ impl Accountant {
         let judge = Judge {
             headers: &self.headers,
             rules: &self.rules,
-            namespace: Digest::of(&[]),
+            namespace,
             accepts_unknown: true,
             by_model: false,
             items: &self.items,

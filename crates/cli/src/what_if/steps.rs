@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cachalot_core::Millis;
+use cachalot_core::{Digest, Millis};
 use cachalot_model::marking::Style;
 use cachalot_model::wire::Rendered;
 use cachalot_model::{Block, Format, Marking, Message, Role, ToolResult};
 use cachalot_prefix::log::Logged;
-use cachalot_prompt::{Level, Node, Prompt, Session};
+use cachalot_prompt::{Level, Namespace, Node, Prompt, Session, normal};
 use serde_json::{Map, Value, json};
 
 use super::Step;
@@ -21,12 +21,23 @@ pub(crate) fn of_log(logged: &Logged, before: Option<Millis>, pause: Millis) -> 
         provider: request.provider().to_owned(),
         model: request.model.clone(),
         prompt: request.prompt.clone(),
+        settings: settings(&request.namespace),
         sent: Some(request.plan.clone()),
         tail: request.tail.clone(),
         at: logged
             .at
             .unwrap_or_else(|| before.map_or(0, |before| before.saturating_add(pause))),
     }
+}
+
+/// The parameters that separate caches from the first piece on. The model does so by itself.
+fn settings(namespace: &Namespace) -> Digest {
+    let fields = namespace.fields().iter();
+    let fields = fields.filter(|field| field.level == Level::Tool && field.name != "model");
+    let parts: Vec<&[u8]> = fields
+        .flat_map(|field| [field.name.as_bytes(), field.digest.as_bytes().as_slice()])
+        .collect();
+    Digest::of_parts(&parts)
 }
 
 /// The requests of a session: one for each answer that is in it, so long apart. With which markers
@@ -48,6 +59,7 @@ pub(crate) fn of_session(session: &Session, pause: Millis) -> Vec<Step> {
             provider: head.provider.clone(),
             model: head.model.clone(),
             prompt: session.prompt.without_last(messages.len() - index),
+            settings: Digest::of(&[]),
             sent: None,
             tail: tail.clone(),
             at: head.created.saturating_add(number.saturating_mul(pause)),
@@ -71,13 +83,22 @@ pub(super) fn markable(prompt: &Prompt, format: Format, marking: &Marking) -> Pr
 
 /// A piece with a place for a marker, if it can have one.
 fn piece(node: &Node, format: Format, marking: &Marking) -> Rendered {
-    let as_it_is = || Rendered {
-        bytes: node.bytes.clone(),
-        mark_at: node.mark_at,
-    };
-    let value = match serde_json::from_slice(&node.bytes) {
-        Ok(value) if node.mark_at.is_none() => value,
-        _ => return as_it_is(),
+    // As `prefix analyze` compares it.
+    let normal = normal::piece(format, node.level, &node.bytes);
+    let rendered = normal.map_or_else(
+        || Rendered {
+            bytes: node.bytes.clone(),
+            mark_at: node.mark_at,
+        },
+        |normal| Rendered {
+            bytes: normal.bytes.into(),
+            mark_at: normal.mark_at,
+        },
+    );
+    let as_it_is = || rendered.clone();
+    let value = match serde_json::from_slice(&rendered.bytes) {
+        Ok(value) if rendered.mark_at.is_none() => value,
+        _ => return rendered,
     };
     match (format, value) {
         (Format::Messages, Value::String(text)) => block(&text),

@@ -133,6 +133,16 @@ causes! {
         "Leave a message closed once it is sent; what is added is a message of its own.";
     GoalFirst "goal-first": "what differs stands before what is shared",
         "Put what many requests share first, and the goal of each last.";
+    Whitespace "whitespace": "only white space in a text differs",
+        "Send texts as they were first sent; do not trim or wrap them again.";
+    FirstMessageEdited "first-message-edited": "the first message is another one",
+        "Leave the first message as it was sent; what has to be corrected goes into the newest message.";
+    MessageEdited "message-edited": "a message that had been sent is another one",
+        "Leave messages as they were sent; what has to be corrected goes into the newest message.";
+    FirstImage "first-image": "the first picture of the conversation, or its last one is gone",
+        "Anthropic caches messages apart for requests with and without pictures: send the first picture early, and keep it.";
+    ThinkingDropped "thinking-dropped": "the provider drops earlier thinking when the user writes",
+        "This model keeps thinking only until the next message of the user: put a marker before the turn, or use a newer model.";
     RepairTimestamp "repair-timestamp": "a result that was made up carries the time",
         "Make up results of interrupted calls from constant text.";
     PrefillChanged "prefill-changed": "the beginning of the answer that was given before is another, or gone",
@@ -141,6 +151,12 @@ causes! {
         "Set a marker in between when a turn gets long.";
     Expired "expired": "the cached prefix had expired",
         "Keep the prefix for an hour if people answer slowly; its time counts from the start of the last request.";
+    RetentionExpired "retention-expired": "the provider's retention of unread prefixes was over",
+        "Send the next request sooner, or ask for a longer retention (`prompt_cache_retention: 24h`) where the model has one.";
+    MarkersDropped "markers-dropped": "the cache markers of the request before are gone",
+        "Set the markers again in every request; some gateways and retries remove them.";
+    ExplicitWithoutBreakpoints "explicit-without-breakpoints": "`mode: explicit` without a breakpoint",
+        "Set a `prompt_cache_breakpoint`, or leave `mode` at `implicit`: nothing is cached otherwise.";
     FanOut "fan-out": "the request before had not been answered yet",
         "Send the first of many like requests alone, and the others when its answer begins.";
     BelowMinimum "below-minimum": "the prefix is shorter than the provider caches",

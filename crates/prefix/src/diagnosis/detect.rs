@@ -218,6 +218,8 @@ fn tools(site: &Site<'_>) -> Option<LikelyCause> {
             LikelyCause::ToolsReordered
         } else if is_reserialized(&site.value_before(), &site.value_after()) {
             LikelyCause::Reserialized
+        } else if is_whitespace(site.text_before(), site.text_after()) {
+            LikelyCause::Whitespace
         } else {
             match volatile(site) {
                 Some(LikelyCause::Counter) => LikelyCause::CounterInTool,
@@ -229,6 +231,14 @@ fn tools(site: &Site<'_>) -> Option<LikelyCause> {
 }
 
 fn system(site: &Site<'_>) -> Option<LikelyCause> {
+    let is_web = |text: &str| {
+        let kind = value(text);
+        let kind = kind.get("type").and_then(Value::as_str).unwrap_or_default();
+        kind.starts_with("web_search") || kind.starts_with("web_fetch")
+    };
+    if is_web(site.text_before()) || is_web(site.text_after()) {
+        return Some(LikelyCause::WebTools);
+    }
     if is_string(site.before) != is_string(site.after) && site.after.is_some() {
         return Some(LikelyCause::StringOrParts);
     }
@@ -238,6 +248,9 @@ fn system(site: &Site<'_>) -> Option<LikelyCause> {
     }
     if has_parts(&before) != has_parts(&after) && site.after.is_some() {
         return Some(LikelyCause::StringOrParts);
+    }
+    if is_whitespace(site.text_before(), site.text_after()) {
+        return Some(LikelyCause::Whitespace);
     }
     match volatile(site) {
         Some(LikelyCause::Counter) | None => section(site).or_else(|| volatile(site)),
@@ -257,6 +270,26 @@ pub(super) fn has_parts(message: &Value) -> bool {
 /// Whether two pieces say the same, and are written otherwise.
 pub(super) fn is_reserialized(before: &Value, after: &Value) -> bool {
     !before.is_null() && (before == after || told(before) == told(after))
+}
+
+/// Whether two pieces differ in nothing but white space within their strings.
+pub(super) fn is_whitespace(before: &str, after: &str) -> bool {
+    fn seen(text: &str) -> String {
+        let mut seen = String::with_capacity(text.len());
+        let mut signs = text.chars();
+        while let Some(sign) = signs.next() {
+            match sign {
+                '\\' => match signs.next() {
+                    Some('n' | 't' | 'r') | None => {}
+                    Some(other) => seen.extend(['\\', other]),
+                },
+                sign if sign.is_whitespace() => {}
+                sign => seen.push(sign),
+            }
+        }
+        seen
+    }
+    !before.is_empty() && !after.is_empty() && seen(before) == seen(after)
 }
 
 /// A value in which arguments that are JSON in a text are read.

@@ -108,6 +108,8 @@ pub fn lint(request: &Request, rules: &Rules) -> Vec<Finding> {
         findings.push(whole(LikelyCause::BelowMinimum, "messages"));
     } else if rules.lookback.is_some() && request.markers.is_empty() {
         findings.push(whole(LikelyCause::NoMarkers, "messages"));
+    } else if rules.explicit_only && request.markers.is_empty() {
+        findings.push(whole(LikelyCause::ExplicitWithoutBreakpoints, "parameters"));
     }
     findings
 }

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::LikelyCause;
-use super::detect::{Site, has_parts, is_reserialized, text, volatile};
+use super::Sending;
+use super::detect::{Site, has_parts, is_reserialized, is_whitespace, text, volatile};
 use cachalot_prompt::{Level, Node};
 
 /// A difference of messages, both read.
@@ -14,10 +15,11 @@ struct Pair<'a> {
 }
 
 /// Each knows one cause; the first that finds its own wins, so the most specific come first.
-const DETECTORS: [fn(&Pair<'_>) -> Option<LikelyCause>; 13] = [
+const DETECTORS: [fn(&Pair<'_>) -> Option<LikelyCause>; 14] = [
     reasoning,
     images,
     reserialized,
+    whitespace,
     reminder,
     context,
     parts,
@@ -37,7 +39,7 @@ pub(super) fn cause(site: &Site<'_>) -> Option<LikelyCause> {
         site,
     };
     let found = DETECTORS.iter().find_map(|detector| detector(&pair));
-    found.or_else(|| volatile(site))
+    found.or_else(|| volatile(site)).or_else(|| edited(&pair))
 }
 
 fn role(message: &Value) -> &str {
@@ -135,6 +137,86 @@ fn without_images(value: &Value) -> Value {
 
 fn reserialized(pair: &Pair<'_>) -> Option<LikelyCause> {
     is_reserialized(&pair.before, &pair.after).then_some(LikelyCause::Reserialized)
+}
+
+fn whitespace(pair: &Pair<'_>) -> Option<LikelyCause> {
+    is_whitespace(pair.site.text_before(), pair.site.text_after())
+        .then_some(LikelyCause::Whitespace)
+}
+
+/// A message of the same speaker says something else.
+fn edited(pair: &Pair<'_>) -> Option<LikelyCause> {
+    if pair.site.before.is_none() || role(&pair.before) != role(&pair.after) {
+        return None;
+    }
+    let is_first = pair
+        .site
+        .last_common
+        .is_none_or(|node| node.level != Level::Message);
+    Some(match is_first {
+        true => LikelyCause::FirstMessageEdited,
+        false => LikelyCause::MessageEdited,
+    })
+}
+
+/// Whether one of two requests has pictures and the other one has none.
+pub(super) fn images_differ(previous: &Sending<'_>, next: &Sending<'_>) -> bool {
+    let has = |sending: &Sending<'_>| {
+        let mut nodes = sending.prompt.backwards();
+        nodes.any(|node| memchr::memmem::find(&node.bytes, br#""type":"image""#).is_some())
+    };
+    has(previous) != has(next)
+}
+
+/// The first message whose thinking the provider has read in one request and drops in the next.
+pub(super) struct Dropped {
+    /// Which message, from 0.
+    pub(super) index: usize,
+    /// Its piece.
+    pub(super) depth: u32,
+}
+
+/// Finds thinking that stood behind the last question of one request and stands before that of the
+/// next, in a message that both have.
+pub(super) fn dropped_thinking(previous: &Sending<'_>, next: &Sending<'_>) -> Option<Dropped> {
+    let question = |sending: &Sending<'_>| {
+        let mut nodes = sending.prompt.backwards();
+        let question = nodes.find(|node| node.level == Level::Message && is_question(node));
+        question.map(|node| node.depth)
+    };
+    let (was, is) = (question(previous), question(next)?);
+    if was.is_some_and(|was| was >= is) {
+        return None;
+    }
+    let frozen = next.prompt.frozen().len();
+    let end = previous.prompt.len();
+    let nodes = next.prompt.nodes();
+    let dropped = nodes.into_iter().find(|node| {
+        let depth = node.depth as usize;
+        depth >= frozen
+            && depth < end
+            && was.is_none_or(|was| node.depth > was)
+            && node.depth < is
+            && [
+                &br#""type":"thinking""#[..],
+                br#""type":"redacted_thinking""#,
+            ]
+            .iter()
+            .any(|kind| memchr::memmem::find(&node.bytes, kind).is_some())
+    })?;
+    Some(Dropped {
+        index: dropped.depth as usize - frozen,
+        depth: dropped.depth,
+    })
+}
+
+/// Whether the user says something, and not only what tools answered.
+fn is_question(node: &Node) -> bool {
+    let message: Value = serde_json::from_slice(&node.bytes).unwrap_or_default();
+    let blocks = message.get("content").and_then(Value::as_array);
+    let is_result =
+        |block: &Value| block.get("type").and_then(Value::as_str) == Some("tool_result");
+    role(&message) == "user" && blocks.is_none_or(|blocks| !blocks.iter().all(is_result))
 }
 
 fn parts(pair: &Pair<'_>) -> Option<LikelyCause> {

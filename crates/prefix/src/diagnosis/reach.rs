@@ -6,12 +6,19 @@ use cachalot_model::wire::MarkerTime;
 use serde_json::Value;
 
 use super::detect::Site;
-use super::{LikelyCause, Observed, Reason, Rules, Sending};
+use super::{Known, LikelyCause, Observed, Reason, Rules, Sending};
 use cachalot_prompt::Mark;
 use cachalot_prompt::{Level, Node};
 
 /// Bytes of a token, where nobody has reported any.
 const BYTES_OF_TOKEN: u64 = 4;
+
+/// What providers' counts differ by beside their granularity: frames of messages, hidden prompts.
+const SLACK: u64 = 128;
+
+/// The share of an estimated stretch that its estimate is off by, at most: a tenth, and no more tokens
+/// than this.
+const LARGEST_ERROR: u64 = 1_000;
 
 /// A request that follows so soon may have been sent before the one before was answered.
 const AT_ONCE_SECONDS: u64 = 2;
@@ -36,6 +43,12 @@ impl Reach<'_> {
         let nodes = self.next.prompt.backwards();
         let mut before = nodes.skip_while(|node| node.level >= level);
         self.limited(before.next())
+    }
+
+    /// What stands before a piece of the request.
+    pub(super) fn before_piece(&self, depth: u32) -> Readable {
+        let mut nodes = self.next.prompt.backwards();
+        self.limited(nodes.find(|node| node.depth < depth))
     }
 
     /// What stands before the place where the requests differ.
@@ -99,13 +112,35 @@ impl Reach<'_> {
     /// Whether the provider has read behind a place, and as much as it might have: what differs
     /// there makes no difference to it.
     pub(super) fn is_refuted(&self, place: &Readable) -> bool {
-        let expected = self.expected();
+        let (expected, place) = (self.expected(), self.tokens(place));
+        let enough = self.enough(self.expected_bytes());
+        // Where the two are near each other, what was read must be nearer to the whole.
+        let is_nearer =
+            |actual: u64| actual.saturating_sub(place) > expected.saturating_sub(actual);
         self.actual()
-            .is_some_and(|actual| actual >= enough(expected) && actual > self.tokens(place))
+            .is_some_and(|actual| actual >= enough && is_nearer(actual))
     }
 
     /// How many tokens the provider might have read, had nothing changed.
     pub(super) fn expected(&self) -> u64 {
+        self.tokens(&Readable {
+            bytes: self.expected_bytes(),
+        })
+    }
+
+    /// The same where the model changed: what is too short for the new one was paid for all the same.
+    pub(super) fn expected_of_another_model(&self) -> u64 {
+        let was_cached = self
+            .observed
+            .previous
+            .is_some_and(|usage| usage.cache_read > 0 || usage.cache_write() > 0);
+        match was_cached {
+            true => self.scaled(self.expected_bytes()),
+            false => self.expected(),
+        }
+    }
+
+    fn expected_bytes(&self) -> u64 {
         let bytes = match self.rules.lookback {
             None => self.previous.prompt.bytes(),
             Some(_) => {
@@ -113,8 +148,7 @@ impl Reach<'_> {
                 last.map_or(0, |node| total_at(self.previous, *node))
             }
         };
-        let bytes = bytes.min(self.next.prompt.bytes());
-        self.tokens(&Readable { bytes })
+        bytes.min(self.next.prompt.bytes())
     }
 
     /// How many tokens it has; none if it is too short to be cached.
@@ -127,16 +161,54 @@ impl Reach<'_> {
     }
 
     fn scaled(&self, bytes: u64) -> u64 {
-        let reported = |sending: &Sending<'_>, usage: Option<Usage>| {
+        self.estimated(bytes).0
+    }
+
+    /// How many tokens a prefix has, and by how many that may be wrong: between two lengths that the
+    /// provider has counted, bytes are shared out evenly.
+    fn estimated(&self, bytes: u64) -> (u64, u64) {
+        let known = self.observed.known;
+        let total = |sending: &Sending<'_>, usage: Option<Usage>| {
             let tokens = usage?.total_input();
-            let of = sending.prompt.bytes();
-            (tokens > 0 && of > 0).then_some((tokens, of))
+            let bytes = sending.prompt.bytes();
+            (tokens > 0 && bytes > 0).then_some(Known { bytes, tokens })
         };
-        let (tokens, of) = reported(self.previous, self.observed.previous)
-            .or_else(|| reported(self.next, self.observed.usage))
-            .unwrap_or((1, BYTES_OF_TOKEN));
-        let tokens = u128::from(bytes) * u128::from(tokens) / u128::from(of);
-        u64::try_from(tokens).unwrap_or(u64::MAX)
+        let whole = total(self.previous, self.observed.previous)
+            .or_else(|| total(self.next, self.observed.usage));
+        // Of two of the same length, the one up to a marker is exact.
+        let points = || whole.into_iter().chain(known.iter().copied());
+        let before = points().filter(|point| point.bytes <= bytes);
+        let before = before.max_by_key(|point| point.bytes).unwrap_or_default();
+        if before.bytes == bytes {
+            return (before.tokens, 0);
+        }
+        let behind = points().filter(|point| point.bytes > bytes && point.tokens >= before.tokens);
+        let behind = behind.min_by_key(|point| point.bytes);
+        // Beyond what was counted, as dense as all of it.
+        let (over, of) = match (behind, whole) {
+            (Some(behind), _) => (behind.tokens - before.tokens, behind.bytes - before.bytes),
+            (None, Some(whole)) => (whole.tokens, whole.bytes),
+            (None, None) => (1, BYTES_OF_TOKEN),
+        };
+        let rest = u128::from(bytes - before.bytes) * u128::from(over) / u128::from(of);
+        let rest = u64::try_from(rest).unwrap_or(u64::MAX);
+        let error = match (behind, whole) {
+            (None, None) => rest / 20,
+            _ => (rest / 10).min(LARGEST_ERROR),
+        };
+        (before.tokens.saturating_add(rest), error)
+    }
+
+    /// How many tokens must have been read for nothing to be lost.
+    fn enough(&self, bytes: u64) -> u64 {
+        let (tokens, error) = self.estimated(bytes);
+        let expected = self.tokens(&Readable { bytes });
+        // Without any count, the estimate is a guess.
+        let error = match self.observed.previous.or(self.observed.usage) {
+            None => error.max(tokens / 20),
+            Some(_) => error,
+        };
+        expected.saturating_sub(error + self.rules.granularity + SLACK)
     }
 
     /// What so many tokens cost over reading them.
@@ -192,13 +264,17 @@ impl Reach<'_> {
             return (Reason::BelowMinimum, Some(LikelyCause::BelowMinimum));
         }
         let expected = self.expected();
-        let enough = enough(expected);
+        let enough = self.enough(self.expected_bytes());
         if actual.is_some_and(|actual| actual >= enough && expected > 0) {
             return (Reason::None, None);
         }
         if self.rules.lookback.is_some() {
             if self.next.plan.marks().is_empty() && actual.unwrap_or(0) == 0 {
-                return (Reason::NotMarked, Some(LikelyCause::NoMarkers));
+                let cause = match self.previous.plan.marks().is_empty() {
+                    true => LikelyCause::NoMarkers,
+                    false => LikelyCause::MarkersDropped,
+                };
+                return (Reason::NotMarked, Some(cause));
             }
             if self.has_expired() {
                 return (Reason::Expired, Some(LikelyCause::Expired));
@@ -207,6 +283,11 @@ impl Reach<'_> {
                 return (Reason::LookbackExceeded, Some(LikelyCause::Lookback));
             }
         }
+        let has_marks = !self.next.plan.marks().is_empty();
+        if self.rules.explicit_only && !has_marks && actual.unwrap_or(0) == 0 {
+            let cause = LikelyCause::ExplicitWithoutBreakpoints;
+            return (Reason::NotMarked, Some(cause));
+        }
         if expected == 0 || actual.is_none() {
             return (Reason::None, None);
         }
@@ -214,12 +295,9 @@ impl Reach<'_> {
         if self.observed.elapsed.is_some_and(at_once) {
             return (Reason::EvictedOrUnknown, Some(LikelyCause::FanOut));
         }
-        if self
-            .observed
-            .elapsed
-            .is_some_and(|elapsed| elapsed > LONGEST_UNMARKED)
-        {
-            return (Reason::Expired, Some(LikelyCause::Expired));
+        let over = self.observed.elapsed.zip(self.rules.lifetime);
+        if over.is_some_and(|(elapsed, lifetime)| elapsed > lifetime) {
+            return (Reason::Expired, Some(LikelyCause::RetentionExpired));
         }
         (Reason::EvictedOrUnknown, None)
     }
@@ -232,7 +310,7 @@ impl Reach<'_> {
         last.is_some_and(|mark| self.is_over(mark))
             && self
                 .actual()
-                .is_none_or(|actual| actual >= enough(self.kept()))
+                .is_none_or(|actual| actual >= self.enough(self.kept_bytes()))
     }
 
     fn is_over(&self, mark: &Mark) -> bool {
@@ -246,10 +324,15 @@ impl Reach<'_> {
 
     /// How many tokens stand before the last marker of the request before whose time is not over.
     fn kept(&self) -> u64 {
+        self.tokens(&Readable {
+            bytes: self.kept_bytes(),
+        })
+    }
+
+    fn kept_bytes(&self) -> u64 {
         let mut marks = self.previous.plan.marks().iter().rev();
         let last = marks.find(|mark| !self.is_over(mark));
-        let bytes = last.map_or(0, |mark| total_at(self.previous, mark.node));
-        self.tokens(&Readable { bytes })
+        last.map_or(0, |mark| total_at(self.previous, mark.node))
     }
 
     /// How many tokens a request loses for a reason that its bytes do not show.
@@ -268,15 +351,6 @@ impl Reach<'_> {
         }
     }
 }
-
-/// Providers count in blocks of their own; what is short by less is no loss.
-fn enough(expected: u64) -> u64 {
-    expected.saturating_sub((expected / 20).max(256))
-}
-
-/// Providers that cache by themselves keep what nobody reads for ten minutes at most, unless they
-/// are asked to keep it for longer.
-const LONGEST_UNMARKED: std::time::Duration = std::time::Duration::from_secs(600);
 
 fn total_at(sending: &Sending<'_>, index: u32) -> u64 {
     let mut nodes = sending.prompt.backwards();

@@ -192,14 +192,14 @@ impl Analyzer {
         if logged.failed {
             return;
         }
-        let turns = Turns::of(&logged.request.prompt);
+        let turns = Turns::of(&logged.request.compared.prompt);
         let matched = self.open.find(&logged, &turns);
         let found = matched.and_then(|matched| Some((matched, self.open.get(matched.id)?)));
         let Some((matched, thread)) = found else {
             return self.begin(logged, turns);
         };
         let diagnosis = self.diagnosis(thread, &logged);
-        let same = common(&thread.prompt, &logged.request.prompt);
+        let same = common(&thread.prompt, &logged.request.compared.prompt);
         let relation = Relation {
             thread,
             next: &logged,
@@ -285,6 +285,7 @@ impl Analyzer {
         let elapsed = elapsed.and_then(|millis| u64::try_from(millis).ok());
         let observed = Observed {
             written: &thread.written,
+            known: thread.counted.known(),
             previous: thread.usage,
             usage: logged.usage,
             tells: self.telling.contains(&request.model),

@@ -40,7 +40,7 @@ impl Relation<'_> {
 
     /// How many pieces stand before the messages.
     fn frozen(&self) -> usize {
-        self.next.request.prompt.frozen().len()
+        self.next.request.compared.prompt.frozen().len()
     }
 
     /// Whether what was said last is still said.
@@ -108,7 +108,7 @@ impl Relation<'_> {
                 .find(|node| node.depth as usize == self.same && node.level == Level::Message)
                 .map(|node: &Node| node.bytes.clone())
         };
-        let both = piece(&self.thread.prompt).zip(piece(&self.next.request.prompt));
+        let both = piece(&self.thread.prompt).zip(piece(&self.next.request.compared.prompt));
         both.is_some_and(|(before, now)| in_common(&before, &now) >= TELLING)
     }
 }

@@ -17,7 +17,8 @@ use cachalot_model::Usage;
 use super::Logged;
 use super::relation::Relation;
 use super::turns::{Turns, is_answer};
-use crate::request::Request;
+use crate::diagnosis::Counted;
+use crate::request::{Compared, Request};
 use cachalot_prompt::Namespace;
 use cachalot_prompt::Plan;
 use cachalot_prompt::{NodeId, Prompt};
@@ -50,6 +51,8 @@ pub(super) struct Thread {
     pub(super) plan: Plan,
     pub(super) tail: Bytes,
     pub(super) usage: Option<Usage>,
+    /// What the provider has counted of it.
+    pub(super) counted: Counted,
     pub(super) at: Option<Millis>,
     /// The pieces up to which the provider was asked to remember the prefix.
     pub(super) written: Vec<u32>,
@@ -63,6 +66,10 @@ impl Thread {
     /// A conversation that begins with this request.
     pub(super) fn begin(logged: Logged, turns: Turns) -> Self {
         let lane = lane(&logged.request);
+        let mut counted = Counted::default();
+        if let Some(usage) = logged.usage {
+            counted.add(&logged.request.sending(), usage);
+        }
         let Logged {
             line,
             request,
@@ -72,8 +79,7 @@ impl Thread {
             ..
         } = logged;
         let Request {
-            prompt,
-            plan,
+            compared: Compared { prompt, plan },
             namespace,
             tail,
             prints,
@@ -91,6 +97,7 @@ impl Thread {
                 false => tail,
             },
             usage,
+            counted,
             at,
             turns,
             prints,
@@ -101,6 +108,13 @@ impl Thread {
     /// The same after one more request, which has so many pieces in common with the last.
     pub(super) fn followed(mut self, logged: Logged, turns: Turns, common: usize) -> Self {
         self.written.retain(|depth| (*depth as usize) < common);
+        let nodes = logged.request.compared.prompt.nodes();
+        let bytes = common.checked_sub(1).and_then(|at| nodes.get(at));
+        self.counted.cut(bytes.map_or(0, |node| node.total));
+        drop(nodes);
+        if let Some(usage) = logged.usage {
+            self.counted.add(&logged.request.sending(), usage);
+        }
         let mut next = Self::begin(logged, turns);
         next.lines.0 = self.lines.0;
         next.session = next.session.or(self.session);
@@ -108,6 +122,7 @@ impl Thread {
         self.written.sort_unstable();
         self.written.dedup();
         next.written = self.written;
+        next.counted = self.counted;
         next
     }
 
@@ -242,7 +257,7 @@ impl Threads {
     fn continued(&self, logged: &Logged, lane: u64) -> Option<Match> {
         let session = logged.session.as_deref();
         let mut behind = None;
-        for node in logged.request.prompt.backwards() {
+        for node in logged.request.compared.prompt.backwards() {
             let mut other = None;
             for id in self.with(key(session, Key::End(node.id))) {
                 let Some(thread) = self
@@ -272,7 +287,7 @@ impl Threads {
 
     /// The conversation that begins most like this request.
     fn changed(&self, logged: &Logged, turns: &Turns, lane: u64) -> Option<Match> {
-        let frozen = logged.request.prompt.frozen().tip();
+        let frozen = logged.request.compared.prompt.frozen().tip();
         let named = logged.session.is_some();
         let candidates = self.candidates(logged, turns, lane);
         let best = candidates.into_iter().filter_map(|id| {
@@ -282,7 +297,7 @@ impl Threads {
                 shared == thread.prints.len() && logged.request.prints.len() > thread.prints.len();
             let alike = thread.prompt.frozen().tip() == frozen;
             let kin = shared >= 2 || shared == 1 && (alike || whole || named);
-            let same = common(&thread.prompt, &logged.request.prompt);
+            let same = common(&thread.prompt, &logged.request.compared.prompt);
             let relation = Relation {
                 thread,
                 next: logged,
@@ -307,7 +322,7 @@ impl Threads {
         // The newest messages tell conversations apart that have begun alike.
         let prints = logged.request.prints.iter().rev();
         let messages = prints.flat_map(|print| self.with(key(session, Key::Message(*print))));
-        let nodes = logged.request.prompt.backwards();
+        let nodes = logged.request.compared.prompt.backwards();
         let ends = nodes
             .skip_while(|node| node.depth as usize + 1 >= turns.newest)
             .take(CANDIDATES)
@@ -405,7 +420,7 @@ mod tests {
         );
         let read = super::super::LogReader::new(line.as_bytes()).next();
         let logged = read.unwrap().unwrap();
-        let turns = Turns::of(&logged.request.prompt);
+        let turns = Turns::of(&logged.request.compared.prompt);
         Thread::begin(logged, turns)
     }
 

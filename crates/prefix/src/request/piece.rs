@@ -35,9 +35,6 @@ pub(super) struct Piece<'a> {
     pub(super) mark_at: Option<u32>,
     /// The markers that were in it.
     pub(super) markers: Vec<(MarkerTime, MarkerPlace)>,
-    /// Tells it from others, whatever becomes of its form: of its longest string. `None` if it has
-    /// none.
-    pub(super) print: Option<u64>,
     /// Who speaks, as it is written; empty if that is not said.
     pub(super) role: &'a [u8],
     /// Its content, if that is one text and nothing else.
@@ -76,7 +73,6 @@ impl<'a> Piece<'a> {
     /// Reads the value that comes next. `whole` says that a marker goes into the piece itself if it
     /// has no blocks: a tool, or a block of the system's text.
     pub(super) fn read(scanner: &mut Scanner<'a>, text: &'a [u8], whole: bool) -> Scanned<Self> {
-        scanner.take_longest();
         let first = scanner.peek();
         let from = scanner.at();
         let mut walk = Walk {
@@ -101,7 +97,6 @@ impl<'a> Piece<'a> {
             bytes,
             mark_at,
             markers: walk.markers,
-            print: print(scanner.take_longest()),
             role: walk.role,
             saying: walk.saying.and_then(|place| {
                 let SayingPlace { content, text: of } = place;
@@ -289,7 +284,7 @@ fn is_blank(string: &[u8]) -> bool {
 
 /// A number that two strings have in common if they are the same; of long ones, their ends and their
 /// middle count.
-fn print(string: &[u8]) -> Option<u64> {
+pub(super) fn print(string: &[u8]) -> Option<u64> {
     const SAMPLE: usize = 64;
     if string.is_empty() {
         return None;

@@ -45,6 +45,7 @@ fn compare(previous: &Logged, next: &Logged, seals: &Seals) -> Diagnosis {
         .map(|(before, now)| (now - before).unsigned_abs());
     let observed = Observed {
         written: &written,
+        known: &[],
         previous: previous.usage,
         usage: next.usage,
         tells: true,
@@ -138,13 +139,13 @@ fn the_place_and_both_texts_are_shown() {
     assert_eq!((at.level, at.index), ("system", 0));
     let [previous, next] = pair("timestamp");
     let piece = |logged: &Logged| {
-        let system = logged.request.prompt.frozen();
+        let system = logged.request.compared.prompt.frozen();
         system.last().unwrap().bytes.clone()
     };
     let (one, other) = (piece(&previous), piece(&next));
     assert_eq!((one[at.offset], other[at.offset]), (b'1', b'2'));
     assert_eq!(one[..at.offset], other[..at.offset]);
-    let tools: u64 = previous.request.prompt.nodes()[..2]
+    let tools: u64 = previous.request.compared.prompt.nodes()[..2]
         .iter()
         .map(|node| node.bytes.len() as u64)
         .sum();
@@ -295,7 +296,11 @@ fn a_sign_behind_a_number_is_no_counter_and_the_end_of_a_line_is_shown() {
             {"role": "user", "content": text}, {"role": "assistant", "content": "ok"}]}))
     };
     let found = compare(&body("Step 1: go"), &body("Step 1, go"), &Seals::none());
-    assert_eq!(found.cause, None, "{found:?}");
+    assert_eq!(
+        found.cause,
+        Some(LikelyCause::FirstMessageEdited),
+        "{found:?}"
+    );
     let found = compare(&body("Go on.\n"), &body("Go on."), &Seals::none());
     let change = found.change.unwrap();
     assert_ne!(change.before, change.after);
@@ -303,7 +308,7 @@ fn a_sign_behind_a_number_is_no_counter_and_the_end_of_a_line_is_shown() {
 }
 
 #[test]
-fn a_text_and_a_list_of_one_text_are_the_same_to_the_messages_format_and_to_no_other() {
+fn a_text_and_a_list_of_one_text_are_the_same() {
     let marked = json!([{"type": "text", "text": "one", "cache_control": {"type": "ephemeral"}}]);
     let body = |model: &str, content: &serde_json::Value| {
         logged(&json!({"model": model, "max_tokens": 9, "messages": [
@@ -314,7 +319,7 @@ fn a_text_and_a_list_of_one_text_are_the_same_to_the_messages_format_and_to_no_o
         compare(&list, &text, &Seals::none())
     };
     assert_eq!(compared("claude-sonnet-4-5").at, None);
-    assert_eq!(compared("gpt-4.1").cause, Some(LikelyCause::StringOrParts));
+    assert_eq!(compared("gpt-4.1").at, None);
     let text = body("claude-sonnet-4-5", &json!("one")).request.prompt;
     assert!(text.nodes().iter().all(|node| node.mark_at.is_some()));
 }

@@ -4,11 +4,13 @@
 #[path = "../../../prompt/tests/prompt/conversation.rs"]
 #[allow(dead_code)]
 mod conversation;
+mod counted;
 mod diagnosis;
 mod documentation;
 mod log;
 mod log_faults;
 mod monitor;
+mod normal;
 mod request;
 
 use std::sync::Arc;

@@ -33,6 +33,7 @@ fn asked(prompt: &Prompt, model: &str, at: Millis) -> SentRequest {
         prompt: prompt.clone(),
         namespace: Namespace::of(Format::Messages, &parameters),
         plan: marks(prompt),
+        format: Format::Messages,
         tail: Bytes::from_static(b"}"),
         at: Some(at),
     }

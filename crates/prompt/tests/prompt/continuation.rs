@@ -175,7 +175,7 @@ const CHANGES: [Change; 20] = [
     ),
     (
         "extra.thinking",
-        |p| set(p, "thinking", json!({})),
+        |p| set(p, "thinking", json!({"type": "adaptive"})),
         TOOLS,
         TOOLS,
     ),
