@@ -23,8 +23,8 @@ use crate::received::{Received, Record};
 use crate::reply::{FaultKind, ScriptedReply};
 use crate::script::{Progress, Scene, Script};
 use crate::wire::{
-    self, Form, Format, Judge, Making, Prompt, Refusal, Rendered, Request, Route, Thinking, anthropic,
-    responses,
+    self, Form, Format, Judge, Making, Prompt, Refusal, Rendered, Request, Route, Thinking,
+    anthropic, responses,
 };
 
 /// The largest body, in bytes: 32 MB, as with Anthropic.

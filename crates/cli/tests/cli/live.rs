@@ -82,9 +82,8 @@ fn turn(target: &Target, change: impl FnOnce(&mut Command)) -> Ran {
     let home = Home::new();
     home.write("depth.txt", "4231\n");
     home.write("agent.yaml", agent(target.model));
-    let mut command = home.command(&["chat", "agent.yaml"]);
-    change(&mut command);
-    let ran = home.answer(command, QUESTION.as_bytes()).ok();
+    let command = home.command(&["chat", "agent.yaml"]);
+    let ran = home.answer(command, QUESTION.as_bytes(), change).ok();
     assert!(
         ran.stdout.replace(',', "").contains("4231"),
         "the answer does not have the number of the file: {ran}"

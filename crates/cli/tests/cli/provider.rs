@@ -94,19 +94,23 @@ impl Home {
     ) -> Ran {
         let mut command = self.command(&[&["chat"], arguments].concat());
         provider.known_to(&mut command);
-        change(&mut command);
-        self.answer(command, question)
+        self.answer(command, question, change)
     }
 
     /// Runs a command with a question on stdin.
-    pub(crate) fn answer(&self, mut command: Command, question: &[u8]) -> Ran {
+    pub(crate) fn answer(
+        &self,
+        mut command: Command,
+        question: &[u8],
+        change: impl FnOnce(&mut Command),
+    ) -> Ran {
         use std::io::Write as _;
-        let mut child = command
+        command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::piped());
+        change(&mut command);
+        let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         // A command that fails does not read it.
         let _ = stdin.write_all(question);
