@@ -14,7 +14,7 @@ use cachalot_prompt::Mark;
 use super::*;
 
 /// The published rules, except that nothing is too short and all of OpenAI's prefixes match exactly.
-const RULES: &str = "anthropic: {otherwise: {minimum: 0, keeps_thinking: true}}
+const RULES: &str = "anthropic: {otherwise: {minimum: 0, keeps_thinking: true}, models: [{names: ['*claude-haiku-4-5*'], minimum: 0}]}
 openai: {otherwise: {caching: exact, minimum: 0, lifetime: 30m}, lifetimes: [{name: 30m, idle: 1800}]}";
 
 fn logs() -> Vec<PathBuf> {
