@@ -124,7 +124,7 @@ impl Conversation {
         let mut head = head(house, agent, &model, id, parent);
         let Frozen { tools, system } = shown.rendered(&model);
         let prompt = Prompt::begin(&tools, &system);
-        head.cache_key = cache_key(house, &model, &prompt);
+        head.routing_key = routing_key(house, &model, &prompt);
         let session = house.sessions.create_from(head, prompt).await;
         let session = session.map_err(|error| Error::session(&error))?;
         let mut this = Self::over(house, agent, session, model);
@@ -383,7 +383,7 @@ impl Conversation {
     /// The next request.
     pub(crate) fn body(&mut self, now: Millis) -> Bytes {
         let (wire, parameters) = (self.model.wire(), self.parameters());
-        if let Some(key) = &parameters.cache_key
+        if let Some(key) = parameters.routing_key()
             && !std::mem::take(&mut self.is_counted)
         {
             self.model.rates().count(key, now);
@@ -491,7 +491,7 @@ impl Conversation {
 
 /// The routing key of a new session that begins with these tools and this system text: the same for all
 /// that share them.
-fn cache_key(house: &House, model: &Model, prompt: &Prompt) -> Option<String> {
+fn routing_key(house: &House, model: &Model, prompt: &Prompt) -> Option<String> {
     let shared = prompt.tip().filter(|_| is_routed(model.provider()))?;
     Some(model.rates().assign(shared.0, house.clock.now()))
 }

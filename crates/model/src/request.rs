@@ -47,6 +47,14 @@ pub struct Parameters {
     pub extra: Extra,
 }
 
+impl Parameters {
+    /// The key by which requests are routed to where their prefix is.
+    #[must_use]
+    pub fn routing_key(&self) -> Option<&str> {
+        self.cache_key.as_deref()
+    }
+}
+
 /// Which tools a model may or must call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

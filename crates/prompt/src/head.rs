@@ -46,7 +46,7 @@ pub struct Head {
     /// The routing key of its requests, derived from its tools and system text when it was created.
     /// Sessions without one are routed by the name of their [`Head::lineage`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_key: Option<String>,
+    pub routing_key: Option<String>,
     /// When it was created; given by [`crate::Sessions`].
     #[serde(default)]
     pub created: Millis,
@@ -84,7 +84,7 @@ impl Head {
             base_url: None,
             parent: None,
             origin: None,
-            cache_key: None,
+            routing_key: None,
             created: 0,
             notes: Map::new(),
         }
@@ -111,7 +111,7 @@ impl Head {
                 0..=LONGEST_KEY => id.clone(),
                 _ => Digest::of(id.as_bytes()).to_hex(),
             };
-            parameters.cache_key = Some(self.cache_key.clone().unwrap_or_else(of_session));
+            parameters.cache_key = Some(self.routing_key.clone().unwrap_or_else(of_session));
         }
         parameters
     }

@@ -7,7 +7,7 @@ use cachalot_model::{Message, Model, Parameters};
 use cachalot_prefix::PrefixMonitor;
 use cachalot_prompt::{Head, Level, Namespace, Node, Prompt, Tail};
 
-use super::{Conversation, Frozen, Shown, cache_key, changes, head, model, parameters};
+use super::{Conversation, Frozen, Shown, changes, head, model, parameters, routing_key};
 use crate::definition::AgentDefinition;
 use crate::fork::Inherit;
 use crate::house::House;
@@ -82,7 +82,7 @@ impl Conversation {
         let mut head = head(house, agent, &model, id, Some(from.head.id.clone()));
         if inherit != Inherit::None {
             head.origin = Some(from.head.lineage());
-            head.cache_key.clone_from(&from.head.cache_key);
+            head.routing_key.clone_from(&from.head.routing_key);
             // What was not sent is not sent here either, and a summary is still to be said.
             head.notes.clone_from(&from.head.notes);
         }
@@ -94,7 +94,7 @@ impl Conversation {
         }
         let is_alone = inherit == Inherit::None;
         if is_alone {
-            head.cache_key = cache_key(house, &model, &prompt);
+            head.routing_key = routing_key(house, &model, &prompt);
         }
         let session = house.sessions.create_from(head, prompt).await;
         let session = session.map_err(|error| Error::session(&error))?;

@@ -298,11 +298,12 @@ fn a_conversation_is_the_same_if_all_of_it_is() {
     // What was answered before is a message of the conversation like any other.
     assert!(world.is_asked(&["--session", &second], "and then?"));
     let body = world.provider.received().last().unwrap().json();
-    let messages = body["messages"].as_array().unwrap();
-    let said: Vec<&str> = messages
-        .iter()
-        .map(|message| message["content"].as_str().unwrap())
-        .collect();
+    let messages = body["input"].as_array().unwrap();
+    let text = |message: &serde_json::Value| match &message["content"] {
+        serde_json::Value::Array(parts) => parts[0]["text"].as_str().unwrap().to_owned(),
+        content => content.as_str().unwrap().to_owned(),
+    };
+    let said: Vec<String> = messages.iter().map(text).collect();
     assert_eq!(
         said,
         [

@@ -92,7 +92,7 @@ causes! {
     Routing "routing": "the request may go to another upstream",
         "Pin the upstream provider for a session.";
     CacheKeyChanged "cache-key-changed": "another `prompt_cache_key`",
-        "Use one key for all requests that share a prefix: the session's.";
+        "Use one key for all requests that share a prefix.";
     CacheKeyTooLong "cache-key-too-long": "a `prompt_cache_key` of more than 64 characters",
         "Shorten the key to 64 characters, by a hash if need be: longer ones are refused.";
     OtherParameter "parameter": "a parameter changed that the cache depends on",

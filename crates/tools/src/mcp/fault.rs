@@ -80,19 +80,26 @@ pub(super) fn not_ready(error: &ClientInitializeError) -> String {
             let remedy = match reason.to_ascii_lowercase() {
                 reason
                     if reason.contains("auth required")
-                        || reason.contains("401")
-                        || reason.contains("403") =>
+                        || reports(&reason, "401")
+                        || reports(&reason, "403") =>
                 {
                     "; give valid credentials in `headers`"
                 }
                 reason if reason.contains("redirect") => "; give the address that it redirects to",
-                reason if reason.contains("404") => "; check its address",
+                reason if reports(&reason, "404") => "; check its address",
                 _ => "; check its address, and whether it runs",
             };
             format!("cannot be reached: {reason}{remedy}")
         }
         other => format!("did not answer as the protocol says: {other}"),
     }
+}
+
+/// Whether a reason has a status code as a word of its own: a port may have the same digits.
+fn reports(reason: &str, status: &str) -> bool {
+    reason
+        .split(|sign: char| !sign.is_ascii_alphanumeric() && sign != ':')
+        .any(|word| word.trim_end_matches(':') == status)
 }
 
 /// Whether the connection is of no use any more.

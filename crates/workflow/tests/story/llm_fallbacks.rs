@@ -36,7 +36,7 @@ providers:
   backup: {{base_url: '{}', token_key: OPENAI_API_KEY, format: messages}}
 models:
   main: {{provider: openai, model: gpt-4o-mini, retries: 1, fallbacks: [spare], cost: {{input: 1, output: 1}}}}
-  spare: {{provider: backup, model: claude-sonnet-5, cost: {{input: 1000, output: 0}}}}
+  spare: {{provider: backup, model: claude-haiku-4-5, cost: {{input: 1000, output: 0}}}}
 ",
             self.second.url()
         )
@@ -62,7 +62,7 @@ async fn a_call_is_answered_by_the_fallback() {
         let world = pair.world(Setup::default());
         let answer = world.ok(action, call("main")["args"].clone()).await;
         assert_eq!(answer["content"], "the second");
-        assert_eq!(answer["model"], "claude-sonnet-5");
+        assert_eq!(answer["model"], "claude-haiku-4-5");
         let tokens = answer["usage"]["input_tokens"].as_u64().unwrap();
         assert_eq!(answer["cost"].as_f64().unwrap(), tokens as f64 / 1_000.0);
         assert_eq!(pair.requests(), (2, 1));
@@ -146,7 +146,7 @@ async fn requests_that_are_wrong_are_not_made_again_elsewhere() {
         (ScriptedReply::error(401), "llm.call", 0),
         (
             ScriptedReply::text("A long answer that breaks off in the middle of what it says.")
-                .with_fault(FaultKind::ErrorEvent { after_events: 3 }.into()),
+                .with_fault(FaultKind::ErrorEvent { after_events: 7 }.into()),
             "llm.stream",
             0,
         ),
