@@ -61,7 +61,52 @@ const GENERATION: [&str; 22] = [
 
 const THINKING: [&str; 3] = ["includeThoughts", "thinkingBudget", "thinkingLevel"];
 
+/// Members whose values are the caller's own: their names stay as they are.
+const VERBATIM: [&str; 9] = [
+    "args",
+    "labels",
+    "parameters",
+    "parametersJsonSchema",
+    "partMetadata",
+    "response",
+    "responseJsonSchema",
+    "responseSchema",
+    "text",
+];
+
+/// The body with names in camel case: the API takes them in snake case, too.
+fn in_camel_case(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| {
+                let key = camel(key);
+                let value = match VERBATIM.contains(&key.as_str()) {
+                    true => value.clone(),
+                    false => in_camel_case(value),
+                };
+                (key, value)
+            })
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(items) => items.iter().map(in_camel_case).collect(),
+        other => other.clone(),
+    }
+}
+
+fn camel(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |mut name, word| {
+        let mut letters = word.chars();
+        name.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        name.push_str(letters.as_str());
+        name
+    })
+}
+
 pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
+    let body = &in_camel_case(body);
     let request = object(body, "request")?;
     known(request, "", &MEMBERS, judge, &["tools"])?;
     let model = text_of(request, "model");

@@ -172,8 +172,8 @@ async fn what_the_provider_refuses_is_refused() {
             "Unknown name \"temperature\": Cannot find field.",
         ),
         (
-            config(json!({"top_p": 1})),
-            "Unknown name \"top_p\" at 'generation_config'",
+            config(json!({"topQ": 1})),
+            "Unknown name \"topQ\" at 'generation_config'",
         ),
         (
             json!({"contents": [{"role": "assistant", "parts": [{"text": "x"}]}]}),
@@ -249,6 +249,22 @@ async fn what_the_provider_refuses_is_refused() {
         );
     }
     assert_eq!(running.violations().len(), count);
+}
+
+/// As the official client sends some of them.
+#[tokio::test]
+async fn names_may_be_in_snake_case() {
+    let running = start(Script::answers(["x"])).await;
+    let request = json!({
+        "contents": [user("x")],
+        "system_instruction": {"parts": [{"text": "Be brief."}]},
+        "generation_config": {"max_output_tokens": 5, "thinking_config": {"thinking_budget": 0}},
+        "tools": [{"function_declarations": [{"name": "look", "parameters_json_schema": {"type": "object", "properties": {"a_b": {}}}}]}],
+    });
+    assert_eq!(post(&running, FLASH, &request).await.status, 200);
+    let mut wrong = request;
+    wrong["generation_config"]["thinking_config"]["thinking_level"] = "LOW".into();
+    assert_eq!(post(&running, FLASH, &wrong).await.status, 400);
 }
 
 #[tokio::test]
