@@ -5,14 +5,13 @@ use super::{Atom, Script, Word};
 
 /// Programs that never run what their arguments name. The arguments of all others that are not known
 /// here are looked at as commands that might run.
-const PLAIN: [&str; 98] = [
+const PLAIN: [&str; 96] = [
     ":",
     "[",
     "[[",
     "base32",
     "base64",
     "basename",
-    "bat",
     "bg",
     "break",
     "cal",
@@ -58,7 +57,6 @@ const PLAIN: [&str; 98] = [
     "jq",
     "kill",
     "killall",
-    "ldd",
     "ls",
     "md5sum",
     "mkdir",
@@ -186,7 +184,7 @@ struct Interpreter {
     letters: &'static str,
     /// Long options, or subcommands, that are followed by code.
     names: &'static [&'static str],
-    /// Options that are followed by a value.
+    /// Short options that are followed by a value.
     valued: &'static [&'static str],
 }
 
@@ -204,35 +202,16 @@ const fn interpreter(
     }
 }
 
-/// Options of node and bun that are followed by a value.
-const NODE: &[&str] = &[
-    "-r",
-    "-C",
-    "--require",
-    "--import",
-    "--title",
-    "--conditions",
-    "--env-file",
-    "--loader",
-    "--experimental-loader",
-    "--input-type",
-    "--icu-data-dir",
-    "--openssl-config",
-    "--redirect-warnings",
-    "--inspect-port",
-    "--preload",
-];
-
 const INTERPRETERS: [Interpreter; 22] = [
-    interpreter("python", "c", &[], &["-W", "-X", "--check-hash-based-pycs"]),
+    interpreter("python", "c", &[], &["-W", "-X"]),
     interpreter("pypy", "c", &[], &["-W", "-X"]),
     interpreter("ipython", "c", &[], &[]),
     interpreter("perl", "eE", &[], &["-I", "-M", "-m"]),
     interpreter("ruby", "e", &[], &["-r", "-I", "-C", "-E", "-F"]),
-    interpreter("node", "ep", &["--eval", "--print"], NODE),
-    interpreter("nodejs", "ep", &["--eval", "--print"], NODE),
+    interpreter("node", "ep", &["--eval", "--print"], &["-r", "-C"]),
+    interpreter("nodejs", "ep", &["--eval", "--print"], &["-r", "-C"]),
     interpreter("deno", "", &["eval"], &[]),
-    interpreter("bun", "ep", &["--eval", "--print"], NODE),
+    interpreter("bun", "ep", &["--eval", "--print"], &["-r", "-C"]),
     interpreter("php", "rBRE", &["--run"], &["-d", "-c", "-z", "-t"]),
     interpreter("lua", "e", &[], &["-l"]),
     interpreter("luajit", "e", &[], &["-l", "-j"]),
@@ -304,7 +283,7 @@ pub(super) fn look(
         code(script, interpreter, rest);
     }
     let valued = interpreter.map_or(&[][..], |known| known.valued);
-    if READING.contains(&plain) && reads_its_program(rest, valued) {
+    if READING.contains(&plain) && reads_its_program(plain, rest, valued) {
         let text = here.iter().find(|text| *text != "\0").cloned();
         script.code(plain, text);
     }
@@ -786,17 +765,22 @@ fn code(script: &mut Script, interpreter: &Interpreter, rest: &[Word]) {
                 .take(6)
                 .any(|sign| interpreter.letters.contains(sign) || sign == '\0');
         let next = rest.get(at + 1).map(|word| word.text_with(' '));
-        let is_module = text == "-m"
-            && next
-                .as_deref()
-                .is_some_and(|module| RUNNING_MODULES.contains(&module));
+        let module = interpreter
+            .name
+            .starts_with("py")
+            .then(|| module(&text))
+            .flatten();
+        let module = match module {
+            Some("") => next.as_deref().or(module),
+            module => module,
+        };
+        let is_module = module.is_some_and(|module| RUNNING_MODULES.contains(&module));
+        let names_module = module.is_some();
         if is_named || is_short || is_module || text.contains("data:") {
-            script.code(
-                interpreter.name,
-                Some(format!("{text} {}", next.unwrap_or_default())),
-            );
+            let code = format!("{text} {}", next.unwrap_or_default());
+            script.code(interpreter.name, Some(code));
         }
-        if text == "-m" && interpreter.name.starts_with("py") {
+        if names_module {
             // What follows is for the module.
             return;
         }
@@ -804,13 +788,39 @@ fn code(script: &mut Script, interpreter: &Interpreter, rest: &[Word]) {
             // A file, and what follows is for its program.
             return;
         }
-        at += 1 + usize::from(interpreter.valued.contains(&text.as_str()));
+        if text.starts_with('-')
+            && rest[at + 1..]
+                .first()
+                .is_some_and(|next| takes(&text, next, interpreter.valued))
+            && !rest[at + 1].text_with('\0').contains("data:")
+        {
+            at += 1;
+        }
+        at += 1;
     }
+}
+
+/// The module that an option of Python names, or begins to name: `-m`, also behind other letters.
+fn module(option: &str) -> Option<&str> {
+    let letters = option
+        .strip_prefix('-')
+        .filter(|letters| !letters.starts_with('-'))?;
+    let at = letters.find(['m', 'W', 'X', 'c'])?;
+    letters[at..].strip_prefix('m')
+}
+
+/// Whether an option, or the last one of a cluster, may be followed by a value, and the next argument
+/// may be that value.
+fn takes(option: &str, next: &Word, valued: &[&str]) -> bool {
+    let is_long = option.starts_with("--") && !option.contains('=');
+    let is_short =
+        !option.starts_with("--") && valued.iter().any(|letter| option.ends_with(&letter[1..]));
+    (is_long || is_short) && !next.starts_with('-')
 }
 
 /// Whether an interpreter is given no program but on standard input. `valued` are its options that are
 /// followed by a value.
-fn reads_its_program(rest: &[Word], valued: &[&str]) -> bool {
+fn reads_its_program(program: &str, rest: &[Word], valued: &[&str]) -> bool {
     let is_one_of = |names: &[&str]| {
         rest.iter()
             .any(|word| names.contains(&word.text_with('\0').as_str()))
@@ -818,37 +828,26 @@ fn reads_its_program(rest: &[Word], valued: &[&str]) -> bool {
     if is_one_of(&["-i", "--interactive"]) {
         return true;
     }
-    if is_one_of(&[
-        "-V",
-        "-v",
-        "--version",
-        "-h",
-        "--help",
-        "-c",
-        "-e",
-        "-m",
-        "-E",
-        "-r",
-    ]) && !valued.iter().any(|option| is_one_of(&[option]))
-    {
-        return false;
-    }
     let mut at = 0;
     while let Some(word) = rest.get(at) {
         let text = word.text_with('\0');
         if text == "-" {
             return true;
         }
-        if matches!(
-            text.as_str(),
-            "-c" | "-m" | "-e" | "-E" | "--eval" | "--print"
-        ) {
+        // `-v` is another option of Python.
+        let is_version = text == "-v" && !program.starts_with("py");
+        if is_version || ["-V", "--version", "-h", "--help"].contains(&text.as_str()) {
             return false;
         }
         if !text.starts_with('-') {
             return !is_file(word);
         }
-        at += 1 + usize::from(valued.contains(&text.as_str()));
+        let is_valued = rest
+            .get(at + 1)
+            .is_some_and(|next| takes(&text, next, valued));
+        // The last argument behind a long option is the file, or there is none.
+        let is_last = rest.len() == at + 2 && text.starts_with("--");
+        at += 1 + usize::from(is_valued && !is_last);
     }
     true
 }

@@ -338,6 +338,16 @@ const ASKED: &[&str] = &[
     "sqlite3 :memory: \"select readfile('x')\"",
     "bash -O dotglob -c 'ls *'",
     "GLOBIGNORE=x; ls *",
+    "python3 -mtimeit x",
+    "python3 -um pdb x",
+    "python3 -uX dev -c 'x'",
+    "python3 -uX dev <<E\nx\nE",
+    "perl -wI . -e 'x'",
+    "node --test-name-pattern x -e 'x'",
+    "node --import 'data:text/javascript,x' file.js",
+    "bat --pager='rm x' f",
+    "python3 -E <<E\nx\nE",
+    "python3 -v <<E\nx\nE",
 ];
 
 #[test]
