@@ -12,6 +12,7 @@ const INVOICE: &str = "file_path=examples/data/invoice-2026-0417.pdf";
 const TRIED: &[&str] = &[
     "examples/assistant_with_review.yaml",
     "examples/coder.yaml",
+    "examples/current_models.yaml",
     "examples/data/attacks.yaml",
     "examples/document_extraction.yaml",
     "examples/fan_out.yaml",
@@ -186,6 +187,35 @@ fn the_coder_works_on_files() {
     let after = std::fs::read_to_string(home.work().join(file)).unwrap();
     assert_eq!(after, before.replace("TODO", "DONE"), "{}", ended.stderr);
     assert!(home.model_calls() > 2);
+}
+
+/// Models that refuse a budget, sampling parameters or Chat Completions are asked in the way they accept.
+#[test]
+#[cfg(unix)]
+fn current_models_use_tools_and_think() {
+    let home = Home::new();
+    let file = "examples/data/draft.md";
+    home.write(file, "# Sperm whales\n\nTODO: say how deep it dives.\n");
+    let chat = |question: &str, arguments: &str| {
+        let ended = home.shell(&format!(
+            "echo '{question}' | cachalot chat -v examples/current_models.yaml {arguments}"
+        ));
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        ended
+    };
+    let edited = chat(&format!("Finish the TODO in {file}"), "");
+    let after = std::fs::read_to_string(home.work().join(file)).unwrap();
+    assert!(after.contains("DONE: say how deep"), "{}", edited.stderr);
+    let calls = home.model_calls();
+    assert!(calls > 2);
+    let thought = chat("How deep can a sperm whale dive?", "--agent thinker");
+    assert!(
+        thought.stdout.contains("[simulated claude-opus-4-8]"),
+        "{}",
+        thought.stdout
+    );
+    assert!(thought.stderr.contains("thinking | "), "{}", thought.stderr);
+    assert_eq!(home.model_calls(), calls + 1);
 }
 
 /// The second time, the question is not a model's any more.
