@@ -189,8 +189,7 @@ fn automatic(
         .rfind(|boundary| store.lives(&boundary.digest, now));
     let usage = Usage {
         total,
-        // Reported in multiples of 128, whatever the interval.
-        cached: hit.map_or(0, |hit| hit.tokens / 128 * 128),
+        cached: hit.map_or(0, |hit| hit.tokens),
         written: 0,
     };
     let kept = cacheable.iter().map(|boundary| boundary.digest).collect();

@@ -111,6 +111,20 @@ fn automatic_caching_counts_in_multiples_of_128_from_1024_on() {
 }
 
 #[test]
+fn deepseek_caches_units_of_64_tokens() {
+    let mut cache = Cache::new();
+    let model = "deepseek-chat";
+    assert_eq!(cache.send(&conversation(model, 1)), usage(100, 0, 0));
+    assert_eq!(cache.send(&conversation(model, 1)), usage(100, 64, 0));
+    assert_eq!(cache.look(&conversation(model, 7)).usage, usage(700, 64, 0));
+    cache.send(&conversation(model, 7));
+    assert_eq!(
+        cache.look(&conversation(model, 7)).usage,
+        usage(700, 640, 0)
+    );
+}
+
+#[test]
 fn automatic_caching_matches_within_a_block_up_to_the_first_difference() {
     let mut cache = Cache::new();
     let long = |tail: &str| {

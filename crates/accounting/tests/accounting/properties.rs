@@ -108,17 +108,21 @@ proptest! {
             let usage = charge.usage;
             prop_assert!(usage.read + usage.written_5m + usage.written_1h <= up_to_last);
 
-            for model in ["gpt-4o", "gpt-5.5", "gpt-5.6"] {
+            for (model, minimum, unit) in [
+                ("gpt-4o", 1_024, 128),
+                ("gpt-5.5", 1_024, 2_048),
+                ("gpt-5.6", 1_024, 1),
+                ("deepseek-chat", 64, 64),
+            ] {
                 let prompt = of_openai(asked, model);
                 let charge = openai::charge(&prompt, &rules.openai, &gpt, 0, now);
                 gpt.begin(&charge);
                 let usage = charge.usage;
                 prop_assert_eq!(usage.total, whole);
                 prop_assert!(usage.cached + usage.written <= usage.total);
-                prop_assert!(usage.cached == 0 || usage.cached >= 1_024);
-                if model != "gpt-5.6" {
-                    prop_assert!(usage.cached.is_multiple_of(128) && usage.written == 0);
-                }
+                prop_assert!(usage.cached == 0 || usage.cached >= minimum);
+                prop_assert!(usage.cached.is_multiple_of(unit));
+                prop_assert!(unit == 1 || usage.written == 0);
             }
         }
     }

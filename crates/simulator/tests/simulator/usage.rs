@@ -309,6 +309,24 @@ async fn openai_reports_cached_tokens_inside_the_input() {
 }
 
 #[tokio::test]
+async fn deepseek_reports_hits_and_misses_in_units_of_64_tokens() {
+    let running = start(Script::built_in()).await;
+    let chat = json!({"model": "deepseek-chat", "messages": [
+        {"role": "system", "content": long("system")}, {"role": "user", "content": long("question")},
+    ]});
+    ask(&running, CHAT, &chat).await;
+    let usage = &ask(&running, CHAT, &chat).await["usage"];
+    assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 1_984);
+    assert_eq!(
+        (
+            &usage["prompt_cache_hit_tokens"],
+            &usage["prompt_cache_miss_tokens"]
+        ),
+        (&json!(1_984), &json!(16))
+    );
+}
+
+#[tokio::test]
 async fn responses_report_reads_and_writes_at_explicit_breakpoints() {
     let running = start(Script::built_in()).await;
     let request = |question: &str| {

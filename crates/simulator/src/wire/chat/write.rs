@@ -89,7 +89,7 @@ fn usage(tokens: &Tokens, form: &Form) -> Value {
     if form.charges_writes || written > 0 {
         prompt["cache_write_tokens"] = Value::from(written);
     }
-    json!({
+    let mut usage = json!({
         "prompt_tokens": tokens.input(),
         "completion_tokens": tokens.output,
         "total_tokens": tokens.input() + tokens.output,
@@ -100,7 +100,18 @@ fn usage(tokens: &Tokens, form: &Form) -> Value {
             "accepted_prediction_tokens": 0,
             "rejected_prediction_tokens": 0,
         },
-    })
+    });
+    // https://api-docs.deepseek.com/guides/kv_cache
+    if is_of_deepseek(&form.model) {
+        usage["prompt_cache_hit_tokens"] = Value::from(tokens.read);
+        usage["prompt_cache_miss_tokens"] = Value::from(tokens.input() - tokens.read);
+    }
+    usage
+}
+
+fn is_of_deepseek(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    name.starts_with("deepseek-")
 }
 
 fn chunks(answer: &Answer, form: &Form, making: &Making<'_>) -> Vec<Bytes> {
