@@ -130,6 +130,32 @@ def gemini_implicit_cache():
         assert bool(usage.cached_content_token_count) == bool(expected), usage
 
 
+def gemini_explicit_cache():
+    config = types.CreateCachedContentConfig(contents=LONG, system_instruction="Be brief.", ttl="600s")
+    cached = GEMINI.caches.create(model="gemini-2.5-flash", config=config)
+    held = cached.usage_metadata.total_token_count
+    config = types.GenerateContentConfig(cached_content=cached.name)
+    usage = GEMINI.models.generate_content(model="gemini-2.5-flash", contents=QUESTION, config=config).usage_metadata
+    assert usage.cached_content_token_count == held, (usage, held)
+    longer = GEMINI.caches.update(name=cached.name, config=types.UpdateCachedContentConfig(ttl="7200s"))
+    assert longer.expire_time > cached.expire_time
+    assert cached.name in [one.name for one in GEMINI.caches.list()]
+    config.system_instruction = "Be brief."
+    try:
+        GEMINI.models.generate_content(model="gemini-2.5-flash", contents=QUESTION, config=config)
+    except errors.ClientError as error:
+        assert error.code == 400 and "system_instruction" in error.message
+    else:
+        raise AssertionError("a system instruction beside a cached content was taken")
+    GEMINI.caches.delete(name=cached.name)
+    try:
+        GEMINI.caches.get(name=cached.name)
+    except errors.ClientError as error:
+        assert error.code == 403
+    else:
+        raise AssertionError("the content is still there")
+
+
 def gemini_counts_tokens():
     assert GEMINI.models.count_tokens(model="gemini-2.5-flash", contents=QUESTION).total_tokens > 0
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::accounting::{self, Rules};
 use crate::ids;
 use crate::wire::anthropic::Threads;
+use crate::wire::gemini::CachedContents;
 use crate::wire::responses::Items;
 use crate::wire::{Format, Judge, Prompt, Refusal};
 
@@ -24,6 +25,17 @@ pub(crate) struct Stores {
 pub(crate) enum Charge {
     Anthropic(accounting::anthropic::Charge),
     OpenAi(accounting::openai::Charge),
+}
+
+impl Charge {
+    /// The same if at least so many tokens are cached explicitly.
+    pub(crate) fn with_cached(mut self, tokens: u64) -> Self {
+        if let Self::OpenAi(charge) = &mut self {
+            let usage = &mut charge.usage;
+            usage.cached = usage.cached.max(tokens).min(usage.total);
+        }
+        self
+    }
 }
 
 impl Stores {
@@ -160,6 +172,7 @@ pub fn check_request(format: Format, is_beta: bool, body: &[u8]) -> Result<(), R
         by_model: true,
         items: &Items::default(),
         threads: &Threads::default(),
+        cached_contents: &CachedContents::default(),
         now: 0,
     };
     format.read(&value, &judge)?;
@@ -223,8 +236,8 @@ impl Accountant {
         let mut value = serde_json::from_slice(body)
             .map_err(|error| Refused(format!("the body is not JSON: {error}")))?;
         seal(&mut value);
-        // Requests that continue a thread hold only what is new: they are refused.
-        let threads = Threads::default();
+        // Requests that continue a thread, or name a cached content, hold only what is new: they are refused.
+        let (threads, contents) = (Threads::default(), CachedContents::default());
         let judge = Judge {
             headers: &self.headers,
             rules: &self.rules,
@@ -233,6 +246,7 @@ impl Accountant {
             by_model: false,
             items: &self.items,
             threads: &threads,
+            cached_contents: &contents,
             now: at,
         };
         let request = format.read(&value, &judge)?;

@@ -1,5 +1,6 @@
 //! From a request to its response.
 
+mod cached_contents;
 mod pages;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +25,7 @@ use crate::reply::{FaultKind, ScriptedReply};
 use crate::script::{Progress, Scene, Script};
 use crate::wire::{
     self, Form, Format, Judge, Making, Prompt, Refusal, Rendered, Request, Route, Thinking,
-    anthropic, responses,
+    anthropic, gemini, responses,
 };
 
 /// The largest body, in bytes: 32 MB, as with Anthropic.
@@ -46,6 +47,7 @@ pub(crate) struct State {
     stores: Stores,
     items: responses::Items,
     threads: anthropic::Threads,
+    cached_contents: gemini::CachedContents,
     fingerprints: Fingerprints,
 }
 
@@ -107,6 +109,9 @@ impl House {
             }
             (Method::DELETE, path) if path.starts_with(pages::RESPONSE) => {
                 self.delete_response(visit, path)
+            }
+            (method, path) if let Some(name) = cached_contents::name(path) => {
+                self.cached_contents(visit, &method, name, &body)
             }
             (Method::POST, path) if Format::at(path).is_some() => {
                 self.converse(visit, &body, at).await
@@ -224,6 +229,7 @@ impl House {
             by_model: true,
             items: &state.items,
             threads: &state.threads,
+            cached_contents: &state.cached_contents,
             now,
         }
     }
@@ -267,7 +273,11 @@ impl House {
     fn charge(&self, request: &Request, at: i64) -> Charge {
         let most = self.script.requests_per_minute;
         let stores = &mut self.state().stores;
-        stores.charge(&request.prompt, &self.rules, most, at)
+        let charge = stores.charge(&request.prompt, &self.rules, most, at);
+        match &request.form {
+            Form::Gemini(form) => charge.with_cached(form.cached),
+            Form::Chat(_) | Form::Responses(_) | Form::Messages(_) => charge,
+        }
     }
 
     fn render(

@@ -4,7 +4,7 @@
 pub(crate) mod anthropic;
 pub(crate) mod chat;
 mod check;
-mod gemini;
+pub(crate) mod gemini;
 mod official;
 mod openai;
 pub(crate) mod responses;
@@ -89,6 +89,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) items: &'a responses::Items,
     /// What is held for the Messages API.
     pub(crate) threads: &'a anthropic::Threads,
+    /// What clients of Gemini have cached explicitly.
+    pub(crate) cached_contents: &'a gemini::CachedContents,
     pub(crate) now: Millis,
 }
 

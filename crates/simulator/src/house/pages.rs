@@ -86,6 +86,9 @@ impl House {
                 "POST /v1beta/models/NAME:generateContent",
                 "POST /v1beta/models/NAME:streamGenerateContent",
                 "POST /v1beta/models/NAME:countTokens",
+                "POST /v1beta/cachedContents", "GET /v1beta/cachedContents",
+                "GET /v1beta/cachedContents/ID", "PATCH /v1beta/cachedContents/ID",
+                "DELETE /v1beta/cachedContents/ID",
             ],
         });
         self.whole(visit, StatusCode::OK, body.to_string())

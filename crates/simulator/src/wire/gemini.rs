@@ -1,5 +1,6 @@
 //! Gemini's `generateContent`: <https://ai.google.dev/api/generate-content>.
 
+mod cached;
 mod content;
 mod write;
 
@@ -10,12 +11,15 @@ use crate::accounting::Content;
 use crate::accounting::openai::{Block, End, Mode};
 use crate::dialogue::{Choice, Dialogue, OfferedTool};
 
+pub(crate) use cached::CachedContents;
 pub(super) use write::write;
 
 /// What the answer depends on beside the dialogue.
 #[derive(Debug, Clone)]
 pub(crate) struct Form {
     pub(super) model: String,
+    /// The tokens of the cached content that the request names.
+    pub(crate) cached: u64,
 }
 
 /// Members of a request; `model` and `stream` come from the path.
@@ -106,8 +110,18 @@ fn camel(name: &str) -> String {
 }
 
 pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> {
-    let body = &in_camel_case(body);
-    let request = object(body, "request")?;
+    let body = in_camel_case(body);
+    let request = object(&body, "request")?;
+    let (request, cached) = judge.cached_contents.complete(request, judge)?;
+    read_whole(&request, judge, cached)
+}
+
+/// Reads a request with what its cached content holds.
+fn read_whole(
+    request: &Map<String, Value>,
+    judge: &Judge<'_>,
+    cached: u64,
+) -> Result<Request, Refusal> {
     known(request, "", &MEMBERS, judge, &["tools"])?;
     let model = text_of(request, "model");
     let empty = Map::new();
@@ -174,6 +188,7 @@ pub(super) fn read(body: &Value, judge: &Judge<'_>) -> Result<Request, Refusal> 
         thinking,
         form: super::Form::Gemini(Form {
             model: model.to_owned(),
+            cached,
         }),
     })
 }

@@ -1,9 +1,10 @@
 //! Gemini's `generateContent`.
 
 use cachalot_simulator::{Fault, FaultKind, Script, ScriptedReply, ScriptedStop};
+use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::{Got, post, start, timed, with};
+use crate::{Got, post, post_as, send, start, timed, with};
 
 const FLASH: &str = "/v1beta/models/gemini-2.5-flash:generateContent";
 const PRO3: &str = "/v1beta/models/gemini-3-pro-preview:generateContent";
@@ -311,4 +312,80 @@ async fn faults_and_early_ends_have_the_providers_shape() {
         (chunks.len(), &chunks[1]["error"]["status"]),
         (2, &json!("INTERNAL"))
     );
+}
+
+const CONTENTS: &str = "/v1beta/cachedContents";
+
+fn caching(tokens: usize) -> Value {
+    json!({
+        "model": "models/gemini-2.5-flash",
+        "displayName": "whales",
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "contents": [user(&"whale ".repeat(tokens))],
+        "ttl": "600s",
+    })
+}
+
+#[tokio::test]
+async fn a_cached_content_is_read_by_the_requests_that_name_it() {
+    let (running, clock) = timed(Script::answers(["yes"])).await;
+    let made = post(&running, CONTENTS, &caching(3_000)).await;
+    assert_eq!(made.status, 200, "{}", made.text);
+    let made = made.json();
+    let name = made["name"].as_str().unwrap();
+    let held = made["usageMetadata"]["totalTokenCount"].as_u64().unwrap();
+    assert!(name.starts_with("cachedContents/") && held > 3_000);
+    let naming = with(asking("How deep?"), json!({"cachedContent": name}));
+    let got = post(&running, FLASH, &naming).await;
+    let usage = got.json()["usageMetadata"].clone();
+    assert_eq!(usage["cachedContentTokenCount"], held, "{}", got.text);
+    assert!(usage["promptTokenCount"].as_u64().unwrap() > held);
+
+    let patched = json!({"ttl": "7200s"});
+    let path = format!("/v1beta/{name}");
+    let patched = send(&running, Method::PATCH, &path, Some(&patched)).await;
+    assert_eq!(patched.status, 200, "{}", patched.text);
+    clock.advance(std::time::Duration::from_secs(3_600));
+    let got = send(&running, Method::GET, &path, None).await;
+    assert_eq!(got.json()["displayName"], "whales");
+    let listed = send(&running, Method::GET, CONTENTS, None).await.json();
+    assert_eq!(listed["cachedContents"].as_array().unwrap().len(), 1);
+    clock.advance(std::time::Duration::from_secs(3_601));
+    assert_eq!(post(&running, FLASH, &naming).await.status, 403);
+    assert!(
+        send(&running, Method::GET, CONTENTS, None).await.json()["cachedContents"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn a_request_beside_a_cached_content_has_no_system_instruction_and_no_tools() {
+    let running = start(Script::answers(["yes"])).await;
+    let small = post(&running, CONTENTS, &caching(10)).await;
+    assert!(
+        small.text.contains("min_total_token_count=1024"),
+        "{}",
+        small.text
+    );
+    let made = post(&running, CONTENTS, &caching(3_000)).await.json();
+    let naming = with(asking("?"), json!({"cachedContent": made["name"]}));
+    let refused = post(&running, FLASH, &with_tool(naming.clone())).await;
+    assert_eq!(refused.status, 400);
+    assert!(
+        refused.text.contains("can not be used with"),
+        "{}",
+        refused.text
+    );
+    let other = post(&running, PRO3, &naming).await;
+    assert!(other.text.contains("has to be the same"), "{}", other.text);
+    let foreign = post_as("another", &running, FLASH, &naming).await;
+    assert_eq!(foreign.status, 403, "{}", foreign.text);
+    let path = format!("/v1beta/{}", made["name"].as_str().unwrap());
+    for status in [200, 403] {
+        let got = send(&running, Method::DELETE, &path, None).await;
+        assert_eq!(got.status, status, "{}", got.text);
+    }
+    assert_eq!(post(&running, FLASH, &naming).await.status, 403);
 }

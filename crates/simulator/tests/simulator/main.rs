@@ -75,6 +75,15 @@ pub(crate) struct Got {
 }
 
 impl Got {
+    async fn of(request: reqwest::RequestBuilder) -> Self {
+        let response = request.send().await.unwrap();
+        Self {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            text: response.text().await.unwrap(),
+        }
+    }
+
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).expect(&self.text)
     }
@@ -136,12 +145,23 @@ pub(crate) async fn post_as(key: &str, running: &Running, path: &str, body: &Val
     } else {
         request.bearer_auth(key)
     };
-    let response = request.send().await.unwrap();
-    Got {
-        status: response.status().as_u16(),
-        headers: response.headers().clone(),
-        text: response.text().await.unwrap(),
+    Got::of(request).await
+}
+
+/// Sends a request with another method, and a body if there is one.
+pub(crate) async fn send(
+    running: &Running,
+    method: reqwest::Method,
+    path: &str,
+    body: Option<&Value>,
+) -> Got {
+    let mut request = shared_client()
+        .request(method, format!("{}{path}", running.url()))
+        .bearer_auth("sk-test");
+    if let Some(body) = body {
+        request = request.body(body.to_string());
     }
+    Got::of(request).await
 }
 
 /// Posts, and expects 200.

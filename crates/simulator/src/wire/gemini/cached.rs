@@ -1,0 +1,273 @@
+//! Explicit caching: <https://ai.google.dev/api/caching>.
+
+use std::collections::BTreeMap;
+
+use cachalot_core::clock::iso8601;
+use cachalot_core::{Digest, Millis};
+use serde_json::{Map, Value, json};
+
+use super::{in_camel_case, known, object};
+use crate::wire::{Judge, Prompt, Refusal, text_of};
+
+/// What a request names that uses a content, and the path of a content after the version.
+const COLLECTION: &str = "cachedContents/";
+
+/// What a content may hold of a request, and what a request that uses it must not have.
+const HELD: [&str; 3] = ["systemInstruction", "tools", "toolConfig"];
+
+/// What can be said of a content when it is made.
+const MEMBERS: [&str; 8] = [
+    "contents",
+    "displayName",
+    "expireTime",
+    "model",
+    "systemInstruction",
+    "toolConfig",
+    "tools",
+    "ttl",
+];
+
+/// How long a content lives if its creator does not say, in seconds.
+const USUAL_LIFETIME: f64 = 3_600.0;
+
+/// The contents that clients have cached, by namespace and name.
+#[derive(Debug, Default)]
+pub(crate) struct CachedContents {
+    contents: BTreeMap<(Digest, String), CachedContent>,
+}
+
+#[derive(Debug, Clone)]
+struct CachedContent {
+    /// With `models/` in front.
+    model: String,
+    display_name: Option<String>,
+    request: Map<String, Value>,
+    tokens: u64,
+    created: Millis,
+    updated: Millis,
+    expires: Millis,
+}
+
+impl CachedContents {
+    /// Caches a content under `id`; the answer describes it.
+    pub(crate) fn create(
+        &mut self,
+        body: &Value,
+        judge: &Judge<'_>,
+        id: &str,
+    ) -> Result<Value, Refusal> {
+        let body = in_camel_case(body);
+        let fields = object(&body, "cached_content")?;
+        known(fields, "cached_content", &MEMBERS, judge, &[])?;
+        let model = text_of(fields, "model").to_owned();
+        let Some(name) = model.strip_prefix("models/") else {
+            return Err(Refusal::invalid(
+                "* CreateCachedContentRequest.cached_content.model: unexpected model name format\n",
+            ));
+        };
+        let mut request = Map::new();
+        for key in ["contents"].iter().chain(&HELD) {
+            if let Some(value) = fields.get(*key) {
+                request.insert((*key).to_owned(), value.clone());
+            }
+        }
+        let tokens = tokens(&request, name, judge)?;
+        let least = judge.rules.openai.model(name).minimum;
+        if tokens < least {
+            return Err(Refusal::invalid(format!(
+                "Cached content is too small. total_token_count={tokens}, min_total_token_count={least}"
+            )));
+        }
+        let content = CachedContent {
+            model,
+            display_name: fields
+                .get("displayName")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
+            request,
+            tokens,
+            created: judge.now,
+            updated: judge.now,
+            expires: judge.now + lifetime(fields)?,
+        };
+        self.contents
+            .retain(|_, content| judge.now < content.expires);
+        let name = format!("{COLLECTION}{id}");
+        let described = content.describe(&name);
+        self.contents.insert((judge.namespace, name), content);
+        Ok(described)
+    }
+
+    /// Describes the content of this name.
+    pub(crate) fn describe(
+        &self,
+        namespace: Digest,
+        name: &str,
+        now: Millis,
+    ) -> Result<Value, Refusal> {
+        Ok(self.find(namespace, name, now)?.describe(name))
+    }
+
+    /// Describes all contents of a namespace.
+    pub(crate) fn list(&self, namespace: Digest, now: Millis) -> Value {
+        let own = self
+            .contents
+            .iter()
+            .filter(|((owner, _), content)| *owner == namespace && now < content.expires);
+        let described: Vec<Value> = own
+            .map(|((_, name), content)| content.describe(name))
+            .collect();
+        json!({"cachedContents": described})
+    }
+
+    /// Changes how long a content lives: nothing else of it can be changed.
+    pub(crate) fn update(
+        &mut self,
+        body: &Value,
+        judge: &Judge<'_>,
+        name: &str,
+    ) -> Result<Value, Refusal> {
+        let body = in_camel_case(body);
+        let fields = object(&body, "cached_content")?;
+        known(
+            fields,
+            "cached_content",
+            &["expireTime", "ttl", "name"],
+            judge,
+            &[],
+        )?;
+        let expires = judge.now + lifetime(fields)?;
+        self.find(judge.namespace, name, judge.now)?;
+        let key = (judge.namespace, name.to_owned());
+        let Some(content) = self.contents.get_mut(&key) else {
+            return Err(missing());
+        };
+        (content.updated, content.expires) = (judge.now, expires);
+        Ok(content.describe(name))
+    }
+
+    /// Deletes a content.
+    pub(crate) fn delete(
+        &mut self,
+        namespace: Digest,
+        name: &str,
+        now: Millis,
+    ) -> Result<Value, Refusal> {
+        self.find(namespace, name, now)?;
+        self.contents.remove(&(namespace, name.to_owned()));
+        Ok(json!({}))
+    }
+
+    fn find(&self, namespace: Digest, name: &str, now: Millis) -> Result<&CachedContent, Refusal> {
+        self.contents
+            .get(&(namespace, name.to_owned()))
+            .filter(|content| now < content.expires)
+            .ok_or_else(missing)
+    }
+
+    /// The request with what the content that it names holds, and how many tokens that is; 0 if it
+    /// names none.
+    pub(super) fn complete(
+        &self,
+        request: &Map<String, Value>,
+        judge: &Judge<'_>,
+    ) -> Result<(Map<String, Value>, u64), Refusal> {
+        let mut whole = request.clone();
+        let name = text_of(request, "cachedContent");
+        if name.is_empty() {
+            return Ok((whole, 0));
+        }
+        let content = self.find(judge.namespace, name, judge.now)?;
+        if HELD.iter().any(|key| request.contains_key(*key)) {
+            return Err(Refusal::invalid(
+                "CachedContent can not be used with GenerateContent request setting system_instruction, tools or tool_config.\n\nProposed fix: move those values to CachedContent from GenerateContent request.",
+            ));
+        }
+        let model = format!("models/{}", text_of(request, "model"));
+        if content.model != model {
+            return Err(Refusal::invalid(format!(
+                "Model used by GenerateContent request ({model}) and CachedContent ({}) has to be the same.",
+                content.model
+            )));
+        }
+        let contents = |request: &Map<String, Value>| {
+            let contents = request.get("contents").and_then(Value::as_array);
+            contents.cloned().unwrap_or_default()
+        };
+        let mut all = contents(&content.request);
+        all.extend(contents(request));
+        whole.extend(content.request.clone());
+        whole.insert("contents".to_owned(), all.into());
+        Ok((whole, content.tokens))
+    }
+}
+
+impl CachedContent {
+    fn describe(&self, name: &str) -> Value {
+        let mut described = json!({
+            "name": name,
+            "model": self.model,
+            "createTime": iso8601(self.created),
+            "updateTime": iso8601(self.updated),
+            "expireTime": iso8601(self.expires),
+            "usageMetadata": {"totalTokenCount": self.tokens},
+        });
+        if let Some(display_name) = &self.display_name {
+            described["displayName"] = display_name.as_str().into();
+        }
+        described
+    }
+}
+
+fn missing() -> Refusal {
+    Refusal::with_status(403, "CachedContent not found (or permission denied)")
+}
+
+/// The tokens of what a content holds, which must be a request in order once a question follows.
+fn tokens(held: &Map<String, Value>, model: &str, judge: &Judge<'_>) -> Result<u64, Refusal> {
+    let count = |request: &Map<String, Value>| -> Result<u64, Refusal> {
+        let request = super::read_whole(request, judge, 0)?;
+        Ok(match request.prompt {
+            Prompt::Anthropic(prompt) => prompt.tokens(),
+            Prompt::OpenAi(prompt) => prompt.tokens(),
+        })
+    };
+    let question = json!({"role": "user", "parts": [{"text": "?"}]});
+    let mut alone = Map::new();
+    alone.insert("model".to_owned(), model.into());
+    let mut whole = alone.clone();
+    alone.insert("contents".to_owned(), json!([question]));
+    whole.extend(held.clone());
+    let mut contents = held
+        .get("contents")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
+    contents.push(question);
+    whole.insert("contents".to_owned(), contents.into());
+    Ok(count(&whole)? - count(&alone)?)
+}
+
+/// `ttl`, as `"3.5s"`; `expireTime` is not simulated.
+fn lifetime(fields: &Map<String, Value>) -> Result<Millis, Refusal> {
+    if fields.contains_key("expireTime") {
+        return Err(Refusal::invalid(
+            "the simulator takes `ttl`, and no `expire_time`",
+        ));
+    }
+    let seconds = match fields.get("ttl") {
+        None => USUAL_LIFETIME,
+        Some(ttl) => ttl
+            .as_str()
+            .and_then(|ttl| ttl.strip_suffix('s')?.parse().ok())
+            .filter(|seconds: &f64| seconds.is_finite() && *seconds > 0.0 && *seconds < 1e9)
+            .ok_or_else(|| {
+                Refusal::invalid(format!(
+                    "Invalid value at 'cached_content.ttl' (type.googleapis.com/google.protobuf.Duration), {ttl}"
+                ))
+            })?,
+    };
+    #[expect(clippy::cast_possible_truncation, reason = "checked to be below 1e12")]
+    let millis = (seconds * 1_000.0) as Millis;
+    Ok(millis)
+}
