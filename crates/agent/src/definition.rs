@@ -23,7 +23,7 @@ use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{self, Node, Section};
 use cachalot_core::{Place, Problem};
 use cachalot_model::budget::Budget;
-use cachalot_model::{Configured, Models};
+use cachalot_model::{Configured, ModelSettings, Models};
 
 use cachalot_operation::Permissions;
 use cachalot_operation::permissions::Signature;
@@ -257,7 +257,7 @@ impl Team {
         own.chain(of_reviews)
             .filter_map(|(agent, model, place)| {
                 let error = models.find(model).err()?;
-                let code = match models.refusal(Some(model)) {
+                let code = match models.refusal(Some(model), &ModelSettings::default()) {
                     Some(_) => "bad-value",
                     None => "unknown-model",
                 };

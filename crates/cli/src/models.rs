@@ -4,8 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cachalot_core::{Problem, Seals};
-use cachalot_model::{Catalog, Configured, ErrorKind, Models, Surroundings as ModelSurroundings};
+use cachalot_model::{
+    Catalog, Configured, ErrorKind, ModelSettings, Models, Surroundings as ModelSurroundings,
+};
 use cachalot_storage::HttpOptions;
+use cachalot_workflow::actions::WrittenEffort;
 
 use crate::outcome::{Result, Sources, Trouble};
 use crate::wiring::Surroundings;
@@ -35,26 +38,34 @@ pub(crate) fn models(
     })
 }
 
-/// The problems of `models:` and `settings.llm`: formats and reasoning efforts that a model refuses.
+/// The problems of `models:`, of `settings.llm` and of the calls that ask for an effort: formats and
+/// reasoning efforts that a model refuses.
 ///
 /// # Errors
 /// The user's own catalog cannot be read.
 pub(crate) fn refusals(
     configured: &Configured,
+    efforts: &[WrittenEffort],
     surroundings: &Surroundings,
 ) -> Result<Vec<Problem>> {
     // No request is sent: the key that digests headers has no effect.
     let models = models(surroundings, configured.clone(), &Arc::new(Seals::none()))?;
+    let none = ModelSettings::default();
     let default = configured.defaults.model.as_ref();
     let of_default = default
-        .and_then(|_| models.refusal(None))
+        .and_then(|_| models.refusal(None, &none))
         .map(|error| ("settings.llm".to_owned(), error));
     let named = configured.models.iter().filter_map(|(name, _)| {
-        let error = models.refusal(Some(name))?;
+        let error = models.refusal(Some(name), &none)?;
         Some((format!("models.{name}"), error))
     });
     let problem = |(key, error)| Problem::new("bad-value", format!("`{key}`: {error}"));
-    Ok(named.chain(of_default).map(problem).collect())
+    let of_calls = efforts.iter().filter_map(|effort| {
+        let error = models.refusal(effort.model.as_deref(), &effort.settings)?;
+        Some(Problem::new("bad-value", error.to_string()).at(&effort.place))
+    });
+    let configured = named.chain(of_default).map(problem);
+    Ok(configured.chain(of_calls).collect())
 }
 
 /// What somebody can do who has no key, or whose server does not run: for the end of a message.

@@ -222,12 +222,12 @@ impl Models {
         Ok(model.with_fallbacks(fallbacks))
     }
 
-    /// Returns why a model refuses what is configured for it: its format, or its reasoning effort. The
-    /// model is named as for [`Models::choose`]. A model that cannot be found refuses nothing.
+    /// Returns why a model refuses what is configured for it, or what `call` says over that: its format,
+    /// or its reasoning effort. The model is named as for [`Models::choose`]. A model that cannot be found
+    /// refuses nothing.
     #[must_use]
-    pub fn refusal(&self, name: Option<&str>) -> Option<Error> {
-        let settings = self.settings(name, &ModelSettings::default());
-        let found = self.look_up(settings).ok()?;
+    pub fn refusal(&self, name: Option<&str>, call: &ModelSettings) -> Option<Error> {
+        let found = self.look_up(self.settings(name, call)).ok()?;
         let asked = found.asked();
         let format = asked.format();
         format

@@ -67,7 +67,16 @@ fn workflow(
     match loaded {
         Err(others) => problems.extend(others),
         Ok(agent) => {
-            problems.extend(crate::models::refusals(&agent.models, surroundings)?);
+            // Most workflows ask for no effort, and need not be read twice.
+            let asks = source.text.contains("reasoning_effort");
+            let root = asks.then(|| source.parse().ok()).flatten();
+            let efforts = root.as_ref().map(actions::written_efforts);
+            let efforts = efforts.unwrap_or_default();
+            problems.extend(crate::models::refusals(
+                &agent.models,
+                &efforts,
+                surroundings,
+            )?);
             if let Some(team) = &agent.team {
                 problems.extend(team::problems_of_models(team, surroundings)?);
                 problems.extend(team.check_permissions());

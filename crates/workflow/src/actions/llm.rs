@@ -6,6 +6,7 @@ mod lines;
 mod messages;
 mod result;
 mod shape;
+mod written;
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -17,6 +18,7 @@ use crate::{
     spending,
 };
 use ask::Ask;
+pub use written::{WrittenEffort, written_efforts};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Call);

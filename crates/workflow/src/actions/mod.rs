@@ -23,6 +23,7 @@ mod web;
 mod written;
 
 pub use arguments::check;
+pub use llm::{WrittenEffort, written_efforts};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
