@@ -1,10 +1,15 @@
 //! The commands that a command line runs, as far as they can be told without running it.
 //!
 //! A line is taken apart as a shell would ([`parse`]), and programs that run other programs are looked
-//! into: `env`, `sudo`, `xargs`, `find -exec`, `sh -c`, `git -c alias…`, and the like ([`wrappers`]).
-//! What cannot be told (a variable as the name of a program, code in another language, a script on
-//! standard input) is reported as unclear, never left out.
+//! into: `env`, `sudo`, `xargs`, `find -exec` ([`wrappers`]), `sh -c`, `python -c` ([`interpreters`]),
+//! `awk`, `sed` ([`languages`]), `git -c alias…` ([`git`]). What cannot be told (a variable as the name
+//! of a program, code in another language, a script on standard input) is reported as unclear, never
+//! left out.
 
+mod arguments;
+mod git;
+mod interpreters;
+mod languages;
 mod parse;
 mod path;
 mod word;
@@ -217,7 +222,7 @@ impl Script {
     fn assigned(&mut self, name: &str, value: &Word, depth: usize) {
         self.values.push(value.clone());
         if value.is_known() {
-            wrappers::guess(self, std::slice::from_ref(value), depth);
+            arguments::guess(self, std::slice::from_ref(value), depth);
         } else if names_a_command(name) {
             self.unclear(&format!("the value of `{name}`"));
         }

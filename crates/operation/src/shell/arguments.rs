@@ -1,0 +1,195 @@
+//! Arguments that are commands, scripts or files.
+
+use super::parse::parse;
+use super::{Atom, MOST, Script, Word};
+
+/// Of a command that might run, as many words are looked at.
+const MOST_WORDS: usize = 48;
+
+/// Notes what might run if a program takes its arguments, or parts of them, for commands.
+pub(super) fn guess(script: &mut Script, words: &[Word], depth: usize) {
+    if script.is_guess || script.possible.len() >= MOST {
+        return;
+    }
+    let words = &words[..words.len().min(MOST_WORDS)];
+    for (at, word) in words.iter().enumerate() {
+        let Some(text) = word.text() else { continue };
+        if !text.starts_with('-') && !text.is_empty() {
+            let unclear = script.guess(|guessed| {
+                guessed.invoke(words[at..].to_vec(), &[], depth + 1, true);
+            });
+            if at + 1 < words.len() {
+                for why in unclear {
+                    script.unclear(&why);
+                }
+            }
+        }
+        if !text.contains([' ', '\t', '\n', '=', '!']) || text.len() > 4_096 {
+            continue;
+        }
+        let glued = text.get(2..).filter(|_| text.starts_with('-'));
+        let parts = text.split([
+            '=', '!', ':', ';', '|', '&', '\n', '(', ')', '{', '}', '"', '\'',
+        ]);
+        let lines = [Some(text.as_str()), glued]
+            .into_iter()
+            .flatten()
+            .chain(parts.take(16));
+        let is_mark = |sign: char| sign.is_whitespace() || sign == '-';
+        for line in lines.map(|line| line.trim_start_matches(is_mark)) {
+            let _ = script.guess(|guessed| guessed.line(line, depth + 1, true));
+        }
+    }
+}
+
+pub(super) fn is_file(word: &Word) -> bool {
+    word.is_known()
+        && !word
+            .text()
+            .is_some_and(|text| text.starts_with("/dev/") || text.starts_with("/proc/"))
+}
+
+/// A script in an argument.
+pub(super) fn script_of(script: &mut Script, word: Option<&Word>, depth: usize) {
+    let Some(word) = word else { return };
+    match word.text() {
+        Some(text) if text.is_empty() || text == "-" => {}
+        Some(text) => script.line(&text, depth + 1, true),
+        None => {
+            // What is known of it runs in any case.
+            let text = word.text_with('\0').replace('\0', "$UNKNOWN");
+            script.line(&text, depth + 1, true);
+            script.unclear("the commands in an argument are not known before it runs");
+        }
+    }
+}
+
+/// Arguments that are joined to a line.
+pub(super) fn line_of(script: &mut Script, words: &[Word], depth: usize) {
+    let texts: Option<Vec<String>> = words.iter().map(Word::text).collect();
+    match texts {
+        Some(texts) => script.line(&texts.join(" "), depth + 1, true),
+        None => {
+            let known: Vec<String> = words.iter().map(|word| word.text_with('\0')).collect();
+            with_any(script, &known.join(" "), depth);
+            script.unclear("the commands in an argument are not known before it runs");
+        }
+    }
+}
+
+/// A line to which arguments are added.
+pub(super) fn with_any(script: &mut Script, line: &str, depth: usize) {
+    let parsed = parse(&line.replace('\0', " "), depth + 1);
+    let mut parsed = parsed;
+    for simple in &mut parsed.commands {
+        simple.words.push(Word::any());
+    }
+    if depth < super::DEEPEST {
+        script.take(parsed, depth + 1, true);
+    }
+}
+
+/// The values of options, as command lines. Long options may be abbreviated, letters may stand in a
+/// cluster with others.
+pub(super) fn values(script: &mut Script, rest: &[Word], names: &[&str], depth: usize) {
+    for (at, word) in rest.iter().enumerate() {
+        let text = word.text_with('\0');
+        let next = || rest.get(at + 1).map(|word| word.text_with('\0'));
+        for name in names {
+            let value = if name.len() > 2 {
+                match is_long(&text, name) {
+                    true => text
+                        .split_once('=')
+                        .map(|(_, value)| value.to_owned())
+                        .or_else(next),
+                    false => None,
+                }
+            } else if text.starts_with('-') && !text.starts_with("--") {
+                text.split_once(&name[1..])
+                    .map(|(_, value)| value.to_owned())
+                    .and_then(|value| {
+                        if value.is_empty() {
+                            next()
+                        } else {
+                            Some(value)
+                        }
+                    })
+            } else {
+                None
+            };
+            let Some(value) = value else { continue };
+            let value = value.strip_prefix("exec=").unwrap_or(&value).to_owned();
+            if value.contains('\0') {
+                script.unclear("the commands in an argument are not known before it runs");
+            }
+            with_any(script, &value, depth);
+        }
+    }
+}
+
+/// Whether an argument is a long option of this name, or an abbreviation of it.
+pub(super) fn is_long(text: &str, name: &str) -> bool {
+    let option = text.split('=').next().unwrap_or(text);
+    option == name || (option.len() > 3 && option.starts_with("--") && name.starts_with(option))
+}
+
+/// Commands behind options, up to `;` or the end.
+pub(super) fn behind(script: &mut Script, rest: &[Word], options: &[&str], depth: usize) {
+    for (at, word) in rest.iter().enumerate() {
+        if !word
+            .text()
+            .is_some_and(|text| options.contains(&text.as_str()))
+        {
+            continue;
+        }
+        let end = |word: &Word| word.text().is_some_and(|text| text == ";" || text == "+");
+        let words = rest[at + 1..].iter().take_while(|word| !end(word));
+        let filled = |word: &Word| filled(word, "{}");
+        script.invoke(words.map(filled).collect(), &[], depth + 1, true);
+    }
+}
+
+/// The files that options name, joined to them or behind them.
+pub(super) fn program_files<'a>(
+    rest: &'a [Word],
+    letters: &'a [&str],
+    names: &'a [&str],
+) -> impl Iterator<Item = String> + 'a {
+    rest.iter().enumerate().filter_map(move |(at, word)| {
+        let text = word.text_with('\0');
+        let next = || rest.get(at + 1).map(|word| word.text_with('\0'));
+        if names.iter().any(|name| is_long(&text, name)) {
+            return text
+                .split_once('=')
+                .map(|(_, file)| file.to_owned())
+                .or_else(next);
+        }
+        let glued = letters
+            .iter()
+            .find_map(|letter| text.strip_prefix(letter))?;
+        if glued.is_empty() {
+            next()
+        } else {
+            Some(glued.to_owned())
+        }
+    })
+}
+
+/// A word in which something that is not known takes the place of a marker.
+pub(super) fn filled(word: &Word, marker: &str) -> Word {
+    let text = word.text_with('\0');
+    if !text.contains(marker) && !text.contains('\0') {
+        return word.clone();
+    }
+    let mut atoms = Vec::new();
+    for (index, part) in text.split(marker).enumerate() {
+        if index > 0 {
+            atoms.push(Atom::Any);
+        }
+        atoms.extend(Word::literal(part).0.into_iter().map(|atom| match atom {
+            Atom::Char { sign: '\0', .. } => Atom::Any,
+            other => other,
+        }));
+    }
+    Word(atoms)
+}

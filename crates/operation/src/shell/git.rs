@@ -1,0 +1,182 @@
+//! Commands that git runs: in settings, options and aliases.
+
+use super::arguments::{is_long, line_of, with_any};
+use super::{Script, Word};
+
+/// Options of git whose value is a command, and keys of its configuration that name one.
+pub(super) fn git(script: &mut Script, rest: &[Word], depth: usize) {
+    let is_subcommand = |names: &[&str]| {
+        let is_one = |word: &Word| {
+            word.text()
+                .is_some_and(|text| names.contains(&text.as_str()))
+        };
+        rest.iter().any(is_one)
+    };
+    for (at, word) in rest.iter().enumerate() {
+        let text = word.text_with('\0');
+        let next = || rest.get(at + 1).map(|word| word.text_with('\0'));
+        let setting = match text.as_str() {
+            "-c" => next().filter(|setting| setting.contains(['=', '\0'])),
+            text if is_long(text, "--config-env") || is_long(text, "--config") => text
+                .split_once('=')
+                .map(|(_, setting)| setting.to_owned())
+                .or_else(next)
+                .filter(|setting| setting.contains(['=', '\0'])),
+            text if text.starts_with("-c") && text.contains('=') => Some(text[2..].to_owned()),
+            _ => None,
+        };
+        if let Some(setting) = setting {
+            let (key, value) = setting.split_once('=').unwrap_or((&setting, ""));
+            let of_environment = text.split('=').next() == Some("--config-env");
+            configured(script, key, value, of_environment, depth);
+        }
+        let runs = |option: &str| match option {
+            "-x" => is_subcommand(&["rebase", "difftool"]),
+            "-u" => is_subcommand(&["clone", "fetch-pack", "ls-remote"]),
+            _ => false,
+        };
+        if let Some((_, line)) = text.split_once("ext::") {
+            // A blank behind `%` separates no arguments.
+            let words: Vec<Word> = line
+                .replace("% ", "\u{1}")
+                .split(' ')
+                .map(|word| Word::literal(&word.replace('\u{1}', " ")))
+                .chain([Word::any()])
+                .collect();
+            script.writes_git_settings = true;
+            script.invoke(words, &[], depth + 1, true);
+        }
+        let is_short = match text.as_str() {
+            "-x" | "-u" => runs(text.as_str()),
+            _ => false,
+        };
+        let is_named = [
+            "--exec",
+            "--upload-pack",
+            "--receive-pack",
+            "--tree-filter",
+            "--index-filter",
+            "--msg-filter",
+            "--env-filter",
+            "--commit-filter",
+            "--parent-filter",
+            "--tag-name-filter",
+            "--extcmd",
+            "--open-files-in-pager",
+        ]
+        .iter()
+        .any(|name| is_long(&text, name));
+        let command = match (is_short, is_named) {
+            (true, _) => next(),
+            (_, true) => match text.split_once('=') {
+                Some((_, value)) => Some(value.to_owned()),
+                // The value of this one can only be joined to it.
+                None if is_long(&text, "--open-files-in-pager") => None,
+                None => next(),
+            },
+            _ => text
+                .strip_prefix("-O")
+                .filter(|value| !value.is_empty() && is_subcommand(&["grep"]))
+                .map(str::to_owned),
+        };
+        if let Some(command) = command {
+            with_any(script, &command, depth);
+        }
+        if text.starts_with("--exec-path=") {
+            script.unclear("the directory of git's programs");
+        }
+        if text == "run" && at > 0 && rest[at - 1].text().as_deref() == Some("bisect")
+            || text == "foreach"
+        {
+            let words: Vec<Word> = rest[at + 1..].to_vec();
+            let start = words
+                .iter()
+                .position(|word| !word.starts_with('-'))
+                .unwrap_or(0);
+            let words = words[start.min(words.len())..].to_vec();
+            line_of(script, &words, depth);
+        }
+        if text == "config" {
+            let operands: Vec<&Word> = rest[at + 1..]
+                .iter()
+                .filter(|word| !word.starts_with('-'))
+                .collect();
+            for pair in operands.windows(2) {
+                let (key, value) = (pair[0].text_with('\0'), pair[1].text_with('\0'));
+                if configured(script, &key, &value, false, depth) {
+                    script.writes_git_settings = true;
+                }
+            }
+        }
+    }
+}
+
+/// Notes the command that a setting of git names; whether it may name one.
+fn configured(
+    script: &mut Script,
+    key: &str,
+    value: &str,
+    of_environment: bool,
+    depth: usize,
+) -> bool {
+    let key = key.to_lowercase();
+    let runs = key.starts_with("alias.")
+        || [
+            "core.pager",
+            "core.editor",
+            "core.sshcommand",
+            "core.fsmonitor",
+            "core.hookspath",
+            "core.askpass",
+            "core.gitproxy",
+            "core.alternaterefscommand",
+            "sequence.editor",
+            "diff.external",
+            "credential.helper",
+            "gpg.program",
+            "gpg.ssh.program",
+            "ssh.variant",
+            "interactive.difffilter",
+            "uploadpack.packobjectshook",
+            "protocol.ext.allow",
+            "include.path",
+            "init.templatedir",
+        ]
+        .contains(&key.as_str())
+        || [
+            ".clean",
+            ".smudge",
+            ".process",
+            ".textconv",
+            ".command",
+            ".cmd",
+            ".path",
+            ".helper",
+            ".program",
+            ".driver",
+            ".pager",
+            ".receivepack",
+            ".uploadpack",
+            ".vcs",
+            ".proxy",
+        ]
+        .iter()
+        .any(|end| key.ends_with(end))
+        || key.starts_with("pager.")
+        || key.contains('\0');
+    if !runs {
+        return false;
+    }
+    if of_environment || value.contains('\0') || key.contains('\0') {
+        script.unclear("a setting of git that names a command");
+        return true;
+    }
+    match value.strip_prefix('!') {
+        Some(command) => with_any(script, command, depth),
+        None if key.starts_with("alias.") => {
+            with_any(script, &format!("git {value}"), depth);
+        }
+        None => with_any(script, value, depth),
+    }
+    true
+}
