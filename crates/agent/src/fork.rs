@@ -14,8 +14,11 @@ mod parity;
 
 use std::sync::Arc;
 
-use cachalot_model::Usage;
+use cachalot_core::Cost;
+use cachalot_model::{Model, Usage};
+use cachalot_prompt::Namespace;
 use cachalot_tools::Gate;
+use serde_json::Value;
 
 use crate::conversation::{Conversation, Shown};
 use crate::definition::AgentDefinition;
@@ -86,6 +89,8 @@ pub struct Fork {
     part: Part,
     /// How deep delegation is.
     depth: u32,
+    /// True if another model is asked, and so nothing is inherited of what was to be inherited.
+    is_unread: bool,
 }
 
 /// What a fork is part of.
@@ -165,6 +170,7 @@ impl Chat {
             shared: self.shared().clone(),
             from: self.desk().branch(),
             part: Part::Chat(self.over().clone()),
+            is_unread: false,
             depth: 0,
         })
     }
@@ -206,18 +212,28 @@ impl Fork {
             shared: shared.clone(),
             from,
             part: Part::Turn,
+            is_unread: false,
             depth,
         }
     }
 
-    /// Has another model asked, by its name in the agent file. One that is not the parent's has read
-    /// nothing, and so inherits nothing: whatever it needs to know has to be in the message.
+    /// Asks another model, by its name in the agent file.
+    ///
+    /// A model that differs from the parent's only in what the provider's cache does not depend on
+    /// (output limits, sampling, stop texts) inherits as any other fork does. Every other model has read
+    /// nothing: the fork inherits nothing, its message has to say what it needs to know, and the listener
+    /// is warned with the cost, unless the fork was to inherit nothing.
     ///
     /// # Errors
     /// There is no such model.
     pub fn asking(mut self, model: &str) -> Result<Self, Error> {
         let found = self.shared.house.models.find(model)?;
-        if found.identity() != self.from.tip.model.identity() {
+        let parent = &mut self.from.tip.model;
+        let found = found.continuing(parent.wire().format());
+        if reads_alike(&found, parent) {
+            *parent = found;
+        } else {
+            self.is_unread = self.spec.inherit != Inherit::None;
             self.spec.inherit = Inherit::None;
         }
         model.clone_into(&mut self.agent.model);
@@ -390,6 +406,9 @@ impl Fork {
             desk.goes_on_from(&self.from);
         }
         self.check(&shared, &desk, &differences).await?;
+        if self.is_unread {
+            desk.herald.warn(&self.unread(&desk, &said)).await;
+        }
         let seat = Seat {
             shared,
             agent,
@@ -435,6 +454,22 @@ impl Fork {
         }
     }
 
+    /// The warning that the fork's model has read nothing of the session, with the cost of the first
+    /// request.
+    fn unread(&self, desk: &Desk, said: &str) -> String {
+        /// Bytes of a token, where no provider has counted.
+        const BYTES: u64 = 4;
+        let model = desk.conversation.model();
+        let bytes = desk.conversation.prompt().bytes() + said.len() as u64;
+        let tokens = bytes.div_ceil(BYTES);
+        let price = model.price();
+        let cost = price.map_or(Cost::UNPRICED, |price| price.of(&Usage::of(tokens, 0)));
+        format!(
+            "the model `{}` has not read the session `{}`: the fork inherits nothing, and its first request sends about {tokens} tokens anew ({cost})",
+            self.agent.model, self.from.tip.head.id,
+        )
+    }
+
     /// Warns of what the fork is to inherit and does not, or refuses it.
     async fn check(
         &self,
@@ -462,6 +497,27 @@ impl Fork {
         desk.herald.warn(&message).await;
         Ok(())
     }
+}
+
+/// True if the provider's cache serves both models the same prefix: they differ at most in what is no part
+/// of a [`Namespace`] (output limits, sampling, stop texts).
+fn reads_alike(one: &Model, other: &Model) -> bool {
+    let of = |model: &Model| {
+        let mut place = model.identity();
+        if let Some(fields) = place.as_object_mut() {
+            fields.shift_remove("parameters");
+        }
+        let (wire, parameters) = (model.wire(), model.parameters());
+        let mut tail = wire.tail(parameters, false).to_vec();
+        if let Some(first) = tail.first_mut() {
+            *first = b'{';
+        }
+        // A budget for thinking may be cut to the output limit.
+        let sent: Value = serde_json::from_slice(&tail).unwrap_or_default();
+        let thinking = sent.get("thinking").cloned();
+        (place, Namespace::of(wire.format(), parameters), thinking)
+    };
+    of(one) == of(other)
 }
 
 /// Leaves what may be used.

@@ -16,6 +16,18 @@ fn named(report: &ForkReport) -> Vec<Inherited> {
     differences.map(|difference| difference.what).collect()
 }
 
+/// What forks have warned of.
+fn warnings(world: &World) -> Vec<String> {
+    let warning = |note| match note {
+        Note::Fork(_, note) => match *note {
+            Note::Warning(_, text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    };
+    world.told.notes().into_iter().filter_map(warning).collect()
+}
+
 fn texts(count: usize) -> Vec<ScriptedReply> {
     vec![ScriptedReply::text("yes"); count]
 }
@@ -165,6 +177,22 @@ async fn another_model_inherits_nothing() {
     assert_eq!(fork.inherits(), Inherit::None);
     let report = fork.run("Look back.", &Cancel::default()).await.unwrap();
     assert_eq!(report.first.unwrap().cache_read, 0);
+    let warnings = warnings(&world);
+    let [warning] = warnings.as_slice() else {
+        panic!("{warnings:?}")
+    };
+    assert!(warning.contains("inherits nothing"), "{warning}");
+    // Bytes are counted, about four to a token, and priced by the catalog: $3 for a million.
+    let words: Vec<&str> = warning.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "about").unwrap();
+    let tokens: f64 = words[at + 1].parse().unwrap();
+    let sent = world.bodies()[1].to_string().len() as f64 / 4.0;
+    assert!(
+        (sent * 0.7..sent * 1.1).contains(&tokens),
+        "{warning}: {sent}"
+    );
+    let dollars = format!("${:.4}", tokens * 3e-6);
+    assert!(warning.contains(&dollars), "{warning}: {dollars}");
     for what in [Inherited::Model, Inherited::Reasoning, Inherited::History] {
         assert!(named(&report).contains(&what), "{what}: {report:?}");
     }
@@ -174,6 +202,50 @@ async fn another_model_inherits_nothing() {
     let bodies = world.bodies();
     assert_eq!(bodies[0]["reasoning"]["effort"], "high");
     assert!(bodies[1].get("reasoning").is_none() && bodies[1].get("thinking").is_none());
+    world.check();
+}
+
+#[tokio::test]
+async fn a_model_with_other_output_limits_inherits_everything() {
+    for wire in WIRES {
+        let mut world = World::new(wire, &whales(""), texts(2)).await;
+        let other = wire.model(&world.simulator.url());
+        world.model_keys = format!("}}\n  other: {{{other}, token_key: TEST_KEY, max_tokens: 3000");
+        let mut chat = world.chat().await;
+        world.turn(&mut chat, "How deep?").await;
+        let fork = chat.fork(spec(&[], Inherit::Full)).unwrap();
+        let fork = fork.asking("other").unwrap();
+        assert_eq!(fork.inherits(), Inherit::Full, "{wire:?}");
+        let report = fork.run("Look back.", &Cancel::default()).await.unwrap();
+        assert_eq!(report.differences, [], "{wire:?}");
+        assert!(report.first.unwrap().cache_read >= 1_024, "{report:?}");
+        let limit = match wire {
+            Wire::Chat => "max_completion_tokens",
+            Wire::Responses => "max_output_tokens",
+            Wire::Messages | Wire::Thinking => "max_tokens",
+        };
+        let bodies = world.bodies();
+        let limits = [&bodies[0][limit], &bodies[1][limit]];
+        assert!(
+            limits[0] != 3_000 && limits[1] == 3_000,
+            "{wire:?} {limits:?}"
+        );
+        assert_eq!(warnings(&world), [""; 0], "{wire:?}");
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn a_fork_that_is_to_inherit_nothing_asks_another_model_without_a_warning() {
+    let mut world = World::new(Wire::Responses, &whales(""), texts(2)).await;
+    let other = Wire::Messages.model(&world.simulator.url());
+    world.model_keys = format!("}}\n  other: {{{other}, token_key: TEST_KEY");
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "How deep?").await;
+    let fork = chat.fork(spec(&[], Inherit::None)).unwrap();
+    let fork = fork.asking("other").unwrap();
+    fork.run("Look back.", &Cancel::default()).await.unwrap();
+    assert_eq!(warnings(&world), [""; 0]);
     world.check();
 }
 
