@@ -21,7 +21,7 @@ use cachalot_hooks::Transcript;
 use cachalot_model::routing::is_routed;
 use cachalot_model::wire::Rendered;
 use cachalot_model::{
-    Block, Format, Message, Model, OutputFormat, Parameters, Role, ToolDefinition, Usage,
+    Block, Format, Message, Model, OutputFormat, Parameters, Reply, Role, ToolDefinition, Usage,
     name_results,
 };
 use cachalot_prefix::diagnosis::{self, Diagnosis};
@@ -109,6 +109,8 @@ pub(crate) struct Conversation {
     rules: diagnosis::Rules,
     /// True if the rate of the routing key contains the next request already.
     is_counted: bool,
+    /// True if the provider is asked to compare each request with the one before.
+    is_compared: bool,
 }
 
 impl Conversation {
@@ -210,6 +212,7 @@ impl Conversation {
             watch: PrefixMonitor::default(),
             rules: diagnosis::Rules::for_model(&model),
             is_counted: false,
+            is_compared: agent.prefix.diagnostics && model.comparison().is_some(),
             session,
             model,
         };
@@ -370,9 +373,9 @@ impl Conversation {
         Ok(())
     }
 
-    /// What became of the prefix of the last request, which used this much; `None` of a first one.
-    pub(crate) fn diagnose(&mut self, usage: Option<Usage>, seals: &Seals) -> Option<Diagnosis> {
-        self.watch.answer(usage, &self.rules, seals)
+    /// What became of the prefix of the last request, which was answered so; `None` of a first one.
+    pub(crate) fn diagnose(&mut self, reply: &Reply, seals: &Seals) -> Option<Diagnosis> {
+        self.watch.answer(reply, &self.rules, seals)
     }
 
     /// Notes what an answer used; it is kept with the next message.
@@ -392,17 +395,47 @@ impl Conversation {
         self.session.namespace = Some(namespace.clone());
         let prompt = self.session.prompt.clone();
         let plan = self.plans.next(&prompt);
-        let tail = wire.tail(&parameters, true);
-        let body = contiguous(&prompt, wire, &plan, &tail);
-        self.watch.ask(SentRequest {
+        self.send(SentRequest {
             prompt,
             namespace,
             plan,
             format: wire.format(),
-            tail,
+            tail: self.tail(parameters),
             at: Some(now),
-        });
+        })
+    }
+
+    fn send(&mut self, request: SentRequest) -> Bytes {
+        let SentRequest {
+            prompt, plan, tail, ..
+        } = &request;
+        let body = contiguous(prompt, self.model.wire(), plan, tail);
+        self.watch.ask(request);
         body
+    }
+
+    /// What stands behind the messages of the next request.
+    fn tail(&self, mut parameters: Parameters) -> Bytes {
+        if let Some(comparison) = self.model.comparison().filter(|_| self.is_compared) {
+            comparison.name(&mut parameters, self.watch.last_answer());
+        }
+        self.model.wire().tail(&parameters, true)
+    }
+
+    /// Returns the request under way without the wish to be compared, if this error refuses that wish.
+    /// From now on it is not made.
+    pub(crate) fn body_without_comparison(
+        &mut self,
+        error: &cachalot_model::Error,
+    ) -> Option<Bytes> {
+        let comparison = self.model.comparison().filter(|_| self.is_compared)?;
+        let asked = self.watch.asked()?.clone();
+        if !comparison.is_refused_by(error) {
+            return None;
+        }
+        self.is_compared = false;
+        let tail = self.tail(self.parameters());
+        Some(self.send(SentRequest { tail, ..asked }))
     }
 
     /// Renders the next request for another model. The session goes on with its own.

@@ -7,6 +7,7 @@
 pub mod budget;
 pub mod catalog;
 mod client;
+mod comparison;
 mod duration;
 pub mod error;
 pub mod marking;
@@ -22,6 +23,7 @@ pub mod wire;
 pub use budget::{Budget, Meter, Spent};
 pub use catalog::{Capabilities, Catalog, Limits, Listed, Price, Rates, Thinking};
 pub use client::{Pauses, SystemPauses};
+pub use comparison::Comparison;
 pub use duration::{age, duration, parse_age};
 pub use error::{Error, ErrorKind};
 pub use marking::{Marking, Style};

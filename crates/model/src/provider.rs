@@ -346,6 +346,7 @@ impl Models {
             capabilities: listed.capabilities,
             refuses_tools_in_chat,
             shown: cachalot_storage::masked(place.url.as_str()).into_owned(),
+            is_direct: place.is_own || address::is_loopback(&place.url),
             base: place.url,
             key_header: key::header(&settings, &known, format),
             parameters: parameters(&settings, model, format, &limits),

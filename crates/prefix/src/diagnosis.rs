@@ -12,6 +12,7 @@ mod messages;
 mod reach;
 mod rules;
 mod snippet;
+mod verdict;
 mod volatile;
 
 use std::fmt;
@@ -30,6 +31,7 @@ pub use causes::LikelyCause;
 pub use lint::{Finding, Suspect, lint, lint_text};
 pub(crate) use messages::said_by_user;
 pub use rules::Rules;
+pub use verdict::Verdict;
 
 /// A request, as far as the provider's cache looks at it.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +59,8 @@ pub struct Observed<'a> {
     pub previous: Option<Usage>,
     /// What this request used.
     pub usage: Option<Usage>,
+    /// The provider's own comparison of the two requests.
+    pub verdict: Option<Verdict>,
     /// Whether the provider has ever told, of this request or an earlier one, that it read something
     /// from a cache or wrote it there. Where it has not, that it read nothing is not held against it:
     /// it may have no word for it.
@@ -244,6 +248,9 @@ pub struct Diagnosis {
     pub lost_tokens: u64,
     /// What that cost, over reading them; `None` if nothing was lost or there is no price.
     pub lost_cost: Option<Cost>,
+    /// True if the provider's own comparison gives the reason.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub by_provider: bool,
 }
 
 impl Diagnosis {
@@ -276,6 +283,9 @@ impl fmt::Display for Diagnosis {
             "the provider could not read what it had been sent before ({}",
             self.reason
         )?;
+        if self.by_provider {
+            f.write_str(" by its own comparison")?;
+        }
         if let Some(at) = &self.at {
             write!(f, " at {at}")?;
         }
@@ -299,6 +309,9 @@ impl fmt::Display for Diagnosis {
 /// A request that is shorter, and in which nothing differs, breaks nothing. Neither does a difference
 /// behind which the provider has read all the same: then the place is told, and no reason. Secrets that `seals`
 /// knows, and whatever looks like a credential, is masked in what is shown.
+///
+/// The provider's own comparison has precedence: what it finds equal is no difference, and what it finds
+/// different is one, as long as tokens were lost.
 #[must_use]
 pub fn diagnose(
     previous: &Sending<'_>,
@@ -307,6 +320,27 @@ pub fn diagnose(
     rules: &Rules,
     seals: &Seals,
 ) -> Diagnosis {
+    let reach = reach::Reach {
+        previous,
+        next,
+        observed,
+        rules,
+    };
+    let own = compare(&reach, seals);
+    match observed.verdict {
+        Some(verdict) => verdict.applied_to(own, &reach),
+        None => own,
+    }
+}
+
+/// Diagnoses by the two requests alone.
+fn compare(reach: &reach::Reach<'_>, seals: &Seals) -> Diagnosis {
+    let reach::Reach {
+        previous,
+        next,
+        rules,
+        ..
+    } = *reach;
     let parameter = previous.namespace.difference(next.namespace);
     let broken =
         divergence(previous.prompt, next.prompt).filter(|broken| !is_shorter(next.prompt, broken));
@@ -316,12 +350,6 @@ pub fn diagnose(
             .as_ref()
             .is_none_or(|broken| field.level <= broken.level)
     });
-    let reach = reach::Reach {
-        previous,
-        next,
-        observed,
-        rules,
-    };
     let goes_on = parameter.is_none() && broken.is_none();
     if rules.images_apart && goes_on && messages::images_differ(previous, next) {
         let read = reach.before_level(Level::Message);
@@ -337,7 +365,7 @@ pub fn diagnose(
             cause: Some(LikelyCause::FirstImage),
             change: None,
         };
-        return found.with(&reach, &read);
+        return found.with(reach, &read);
     }
     let dropped = rules
         .drops_thinking
@@ -362,7 +390,7 @@ pub fn diagnose(
             cause: Some(LikelyCause::ThinkingDropped),
             change: None,
         };
-        return found.with(&reach, &read);
+        return found.with(reach, &read);
     }
     if let Some(field) = parameter {
         let read = reach.before_level(field.level);
@@ -381,11 +409,11 @@ pub fn diagnose(
             cause: Some(detect::parameter(&field.name, next)),
             change: snippet::parameter(&field.name, previous.tail, next.tail, seals),
         };
-        return found.with(&reach, &read);
+        return found.with(reach, &read);
     }
     match broken {
-        Some(broken) => of_bytes(&broken, &reach, seals),
-        None => without_break(&reach),
+        Some(broken) => of_bytes(&broken, reach, seals),
+        None => without_break(reach),
     }
 }
 
@@ -432,6 +460,7 @@ impl Found {
                 actual_read: actual,
                 lost_tokens: 0,
                 lost_cost: None,
+                by_provider: false,
             };
         }
         let lost = expected.saturating_sub(actual.unwrap_or_else(|| reach.tokens(read)));
@@ -444,6 +473,7 @@ impl Found {
             actual_read: actual,
             lost_tokens: lost,
             lost_cost: reach.cost_of(lost),
+            by_provider: false,
         }
     }
 }

@@ -20,6 +20,7 @@ use cachalot_core::Millis;
 use cachalot_core::json::Malformed;
 use cachalot_model::Usage;
 
+use crate::diagnosis::Verdict;
 use crate::request::{self, Request};
 use cachalot_prompt::Session;
 
@@ -44,6 +45,12 @@ pub struct Logged {
     pub session: Option<String>,
     /// What its answer used.
     pub usage: Option<Usage>,
+    /// The id of its answer.
+    pub answer: Option<String>,
+    /// The id of the answer with whose request the client asked the provider to compare it.
+    pub compared_with: Option<String>,
+    /// The result of that comparison.
+    pub verdict: Option<Verdict>,
     /// Whether it was answered with an error, and so nothing was cached for it.
     pub failed: bool,
 }
@@ -59,6 +66,9 @@ impl Logged {
             at: None,
             session: Some(head.id.clone()),
             usage: None,
+            answer: None,
+            compared_with: None,
+            verdict: None,
             failed: false,
         }
     }

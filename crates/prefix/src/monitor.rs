@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cachalot_core::{Millis, Seals};
-use cachalot_model::{Format, Usage};
+use cachalot_model::{Comparison, Format, Reply, Usage};
 
-use crate::diagnosis::{Counted, Diagnosis, Observed, Rules, Sending, diagnose};
+use crate::diagnosis::{Counted, Diagnosis, Observed, Rules, Sending, Verdict, diagnose};
 use crate::request::Compared;
 use cachalot_prompt::Namespace;
 use cachalot_prompt::Plan;
@@ -58,6 +58,8 @@ impl SentRequest {
 pub struct PrefixMonitor {
     /// The last request that was answered, and what it used.
     last: Option<(SentRequest, Option<Usage>)>,
+    /// The id of its answer.
+    answer: Option<String>,
     /// The request under way.
     asked: Option<SentRequest>,
     /// What the provider has counted of it.
@@ -75,6 +77,7 @@ impl PrefixMonitor {
         let written = last.plan.marks().iter().map(|mark| mark.node).collect();
         Self {
             last: Some((last, None)),
+            answer: None,
             asked: None,
             counted: Counted::default(),
             written,
@@ -82,21 +85,33 @@ impl PrefixMonitor {
         }
     }
 
+    /// Returns the id of the last answer, by which the provider can be asked to compare the next request.
+    #[must_use]
+    pub fn last_answer(&self) -> Option<&str> {
+        self.answer.as_deref()
+    }
+
+    /// Returns the request under way.
+    #[must_use]
+    pub fn asked(&self) -> Option<&SentRequest> {
+        self.asked.as_ref()
+    }
+
     /// A request is sent.
     pub fn ask(&mut self, request: SentRequest) {
         self.asked = Some(request);
     }
 
-    /// It was answered, and used this much. What became of the prefix; `None` of a first request,
-    /// which continues nothing. Of a provider that has no word for what it read from a cache, nothing
+    /// It was answered. What became of the prefix; `None` of a first request, which continues nothing.
+    /// The provider's own comparison counts if the request named the last answer. Of a provider that has no word for what it read from a cache, nothing
     /// is said that its words alone would show. Secrets that `seals` knows are masked in what is shown.
-    pub fn answer(
-        &mut self,
-        usage: Option<Usage>,
-        rules: &Rules,
-        seals: &Seals,
-    ) -> Option<Diagnosis> {
+    pub fn answer(&mut self, reply: &Reply, rules: &Rules, seals: &Seals) -> Option<Diagnosis> {
         let asked = self.asked.take()?;
+        let usage = reply.usage;
+        let before = std::mem::replace(&mut self.answer, reply.id.clone());
+        let is_named =
+            |_: &Verdict| before.is_some() && Comparison::named_in_tail(&asked.tail) == before;
+        let verdict = Verdict::read(&reply.extra).filter(is_named);
         self.tells |= usage.is_some_and(|usage| usage.cache_read > 0 || usage.cache_write() > 0);
         let diagnosis = self.last.as_ref().map(|(last, used)| {
             let elapsed = last.at.zip(asked.at).map(|(before, now)| {
@@ -107,6 +122,7 @@ impl PrefixMonitor {
                 known: self.counted.known(),
                 previous: *used,
                 usage,
+                verdict,
                 tells: self.tells,
                 elapsed,
             };

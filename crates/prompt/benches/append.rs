@@ -12,7 +12,9 @@ use cachalot_core::{Seals, SystemClock};
 use cachalot_memory::sqlite::{Options, SqliteMemory};
 use cachalot_memory::{Memory, Record};
 use cachalot_model::wire::{Rendered, Wire as _, anthropic::Messages};
-use cachalot_model::{Format, Marking, Message, Parameters, Role, ToolDefinition, Usage};
+use cachalot_model::{
+    Extra, Format, Marking, Message, Parameters, Reply, Role, StopReason, ToolDefinition, Usage,
+};
 use cachalot_prefix::{PrefixMonitor, SentRequest, diagnosis};
 use cachalot_prompt::{
     Head, Namespace, Occasion, Plan, Prompt, Rules, Session, Sessions, contiguous, plan, segments,
@@ -169,20 +171,25 @@ fn watched(messages: usize) {
     };
     let marking = Marking::find("anthropic", &parameters.model, Format::Messages);
     let (rules, seals) = (diagnosis::Rules::new(marking, None), Seals::none());
-    let usage = |read| {
-        Some(Usage {
+    let usage = |read| Reply {
+        message: Message::assistant(""),
+        stop: StopReason::End,
+        usage: Some(Usage {
             cache_read: read,
             ..Usage::default()
-        })
+        }),
+        model: String::new(),
+        id: None,
+        extra: Extra::new(),
     };
     let mut before = PrefixMonitor::default();
     before.ask(asked(&prompt.without_last(2)));
-    before.answer(usage(0), &rules, &seals);
+    before.answer(&usage(0), &rules, &seals);
     let (occasion, next) = (following(&prompt), asked(&prompt));
     let after = |read: u64| {
         let mut watch = before.clone();
         watch.ask(next.clone());
-        watch.answer(usage(read), &rules, &seals)
+        watch.answer(&usage(read), &rules, &seals)
     };
     let [planning, copying, read, lost] = in_turns(
         2_001,

@@ -25,6 +25,8 @@ pub(crate) struct Tip {
     end: Option<u32>,
     /// What became of the requests so far.
     watch: PrefixMonitor,
+    /// True if the provider is asked to compare requests.
+    is_compared: bool,
 }
 
 impl Tip {
@@ -58,6 +60,7 @@ impl Conversation {
             sent: self.session.namespace.clone(),
             end: self.plans.end(),
             watch: self.watch.clone(),
+            is_compared: self.is_compared,
         }
     }
 
@@ -100,6 +103,8 @@ impl Conversation {
         let session = session.map_err(|error| Error::session(&error))?;
         let mut fork = Self::over(house, agent, session, model);
         fork.is_counted = is_alone;
+        // A provider that has refused it once is not asked again.
+        fork.is_compared &= is_alone || from.is_compared;
         if inherit == Inherit::Full {
             fork.plans.go_on_from(from.end);
             fork.watch = from.watch.clone();

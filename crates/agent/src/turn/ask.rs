@@ -55,6 +55,13 @@ impl Turn<'_> {
         };
         let mut asked_last = None;
         let mut answered = model.stream(body, &mut on).await;
+        if let Err(error) = &answered
+            && let Some(body) = desk.conversation.body_without_comparison(error)
+        {
+            let message = format!("{error}; going on without `prefix.diagnostics`");
+            shared.warn(agent, &message);
+            answered = model.stream(body, &mut on).await;
+        }
         for (name, fallback) in model.fallbacks() {
             let Some(error) = answered.as_ref().err() else {
                 break;
@@ -88,7 +95,7 @@ impl Turn<'_> {
             Some(_) => None,
             None => {
                 let seals = &self.shared.house.tools.seals;
-                self.desk.conversation.diagnose(reply.usage, seals)
+                self.desk.conversation.diagnose(&reply, seals)
             }
         };
         self.account(&reply, asked, began.elapsed(), diagnosis.as_ref());

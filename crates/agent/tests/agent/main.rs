@@ -14,6 +14,7 @@ mod concerns;
 mod context;
 mod definitions;
 mod delegation;
+mod diagnostics;
 mod fallbacks;
 mod faults;
 mod fork;

@@ -1,7 +1,7 @@
 //! Reviews, side questions, and tools that are taken over.
 
 mod due;
-mod reload;
+pub(crate) mod reload;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,13 +39,13 @@ agents:
 }
 
 /// A tool that remembers how often it was entered.
-struct Counting {
+pub(crate) struct Counting {
     about: About,
     entered: AtomicUsize,
 }
 
 impl Counting {
-    fn new(name: &str) -> Arc<Self> {
+    pub(crate) fn new(name: &str) -> Arc<Self> {
         let parameters = json!({"type": "object", "properties": {"action": {"type": "string"}}});
         Arc::new(Self {
             about: About {

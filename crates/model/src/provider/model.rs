@@ -17,6 +17,7 @@ use super::key::{self, Key};
 use super::settings::Timeouts;
 use crate::catalog::{Capabilities, Limits, Price};
 use crate::client::{self, Pauses};
+use crate::comparison::Comparison;
 use crate::error::{Error, ErrorKind};
 use crate::routing::RequestRates;
 use crate::wire::Wire;
@@ -34,6 +35,8 @@ pub(crate) struct Resolved {
     pub(crate) provider: String,
     /// The base URL.
     pub(crate) base: Url,
+    /// True if that is an address of the provider itself, or of this machine.
+    pub(crate) is_direct: bool,
     /// The base URL as it may be shown.
     pub(crate) shown: String,
     /// Where requests go that ask for a whole answer.
@@ -225,6 +228,20 @@ impl Model {
             format,
             ..(**shared).clone()
         })
+    }
+
+    /// Returns how its provider is asked to compare a request with an earlier one; `None` if it does not
+    /// compare, or if the requests go to a gateway.
+    #[must_use]
+    pub fn comparison(&self) -> Option<Comparison> {
+        let Resolved {
+            provider,
+            format,
+            marking,
+            is_direct,
+            ..
+        } = &*self.shared;
+        Comparison::find(provider, *format, marking).filter(|_| *is_direct)
     }
 
     /// How its provider takes cache markers.

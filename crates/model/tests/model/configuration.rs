@@ -7,7 +7,8 @@ mod keys;
 use cachalot_core::Problem;
 use cachalot_core::tree::{self, Section};
 use cachalot_model::{
-    Catalog, Configured, Error, ErrorKind, Format, Model, ModelSettings, Models, ReasoningWish,
+    Catalog, Comparison, Configured, Error, ErrorKind, Format, Model, ModelSettings, Models,
+    Parameters, ReasoningWish,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -526,6 +527,66 @@ fn a_provider_of_ones_own_takes_markers_as_the_one_whose_prices_it_has() {
     assert_eq!(of(""), (false, 0));
     assert_eq!(of(", prices: openrouter"), (true, 4));
     assert_eq!(of(", format: messages"), (true, 4));
+}
+
+#[test]
+fn requests_are_compared_by_the_provider_itself_and_by_no_gateway() {
+    let terra = "provider: openai, model: gpt-5.6-terra";
+    let claude = "provider: anthropic, model: claude-sonnet-5";
+    for (model, expected) in [
+        (claude.to_owned(), Some(Comparison::Anthropic)),
+        (terra.to_owned(), Some(Comparison::OpenAi)),
+        (format!("{terra}, format: chat"), None),
+        ("provider: openai, model: gpt-5-mini".to_owned(), None),
+        (
+            "provider: openrouter, model: anthropic/claude-sonnet-5".to_owned(),
+            None,
+        ),
+        (
+            format!("{claude}, base_url: 'http://127.0.0.1:1'"),
+            Some(Comparison::Anthropic),
+        ),
+        (
+            format!("{claude}, base_url: 'https://gateway.example.com'"),
+            None,
+        ),
+        (
+            format!("{terra}, format: responses, base_url: 'https://gateway.example.com/v1'"),
+            None,
+        ),
+    ] {
+        let found = find(&format!("models: {{m: {{{model}}}}}"), "m").unwrap();
+        assert_eq!(found.comparison(), expected, "{model}");
+    }
+}
+
+#[test]
+fn a_comparison_leaves_what_the_user_has_written() {
+    let named = |comparison: Comparison, extra: Value, previous: Option<&str>| {
+        let mut parameters = Parameters {
+            extra: extra.as_object().unwrap().clone(),
+            ..Parameters::default()
+        };
+        comparison.name(&mut parameters, previous);
+        Value::from(parameters.extra)
+    };
+    let (anthropic, openai) = (Comparison::Anthropic, Comparison::OpenAi);
+    let asked = |id: Option<&str>| json!({"diagnostics": {"previous_message_id": id}});
+    assert_eq!(named(anthropic, json!({}), None), asked(None));
+    assert_eq!(named(anthropic, json!({}), Some("a")), asked(Some("a")));
+    assert_eq!(
+        named(anthropic, asked(Some("b")), Some("a")),
+        asked(Some("b"))
+    );
+    assert_eq!(named(openai, json!({}), None), json!({}));
+    let options = |options: Value| json!({"prompt_cache_options": options});
+    let implicit = options(json!({"mode": "implicit"}));
+    assert_eq!(
+        named(openai, implicit, Some("a")),
+        options(json!({"mode": "implicit", "comparison_response_id": "a"}))
+    );
+    let off = options(Value::Null);
+    assert_eq!(named(openai, off.clone(), Some("a")), off);
 }
 
 #[test]

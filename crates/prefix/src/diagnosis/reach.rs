@@ -113,12 +113,16 @@ impl Reach<'_> {
     /// there makes no difference to it.
     pub(super) fn is_refuted(&self, place: &Readable) -> bool {
         let (expected, place) = (self.expected(), self.tokens(place));
-        let enough = self.enough(self.expected_bytes());
         // Where the two are near each other, what was read must be nearer to the whole.
         let is_nearer =
             |actual: u64| actual.saturating_sub(place) > expected.saturating_sub(actual);
-        self.actual()
-            .is_some_and(|actual| actual >= enough && is_nearer(actual))
+        self.has_read_enough() && self.actual().is_some_and(is_nearer)
+    }
+
+    /// True if the provider says that it has read what it might have.
+    pub(super) fn has_read_enough(&self) -> bool {
+        let enough = self.enough(self.expected_bytes());
+        self.actual().is_some_and(|actual| actual >= enough)
     }
 
     /// How many tokens the provider might have read, had nothing changed.
@@ -265,7 +269,7 @@ impl Reach<'_> {
         }
         let expected = self.expected();
         let enough = self.enough(self.expected_bytes());
-        if actual.is_some_and(|actual| actual >= enough && expected > 0) {
+        if expected > 0 && self.has_read_enough() {
             return (Reason::None, None);
         }
         if self.rules.lookback.is_some() {

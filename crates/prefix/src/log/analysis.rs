@@ -288,6 +288,7 @@ impl Analyzer {
             known: thread.counted.known(),
             previous: thread.usage,
             usage: logged.usage,
+            verdict: thread.verdict_on(logged),
             tells: self.telling.contains(&request.model),
             elapsed: elapsed.map(Duration::from_millis),
         };

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::diagnosis::Verdict;
+
 /// An answer within an envelope within an envelope, and no further.
 const DEEPEST: u32 = 2;
 
@@ -15,6 +17,10 @@ pub(super) struct Answer {
     pub(super) usage: Option<Value>,
     /// Whether it is an error.
     pub(super) failed: bool,
+    /// Its id.
+    pub(super) id: Option<String>,
+    /// The provider's comparison of the request with an earlier one, if it named one.
+    pub(super) verdict: Option<Verdict>,
 }
 
 impl Answer {
@@ -37,8 +43,16 @@ impl Answer {
         };
         let failed = is_error(&object);
         let usage = object.shift_remove("usage");
+        let id = object.get("id").and_then(Value::as_str);
+        let id = id.map(str::to_owned);
+        let verdict = Verdict::read(&object);
         if usage.is_some() || depth == 0 {
-            return Self { usage, failed };
+            return Self {
+                usage,
+                failed,
+                id,
+                verdict,
+            };
         }
         let mut inner = INNER.iter().filter_map(|name| object.shift_remove(*name));
         let inner = inner
@@ -46,6 +60,8 @@ impl Answer {
             .map_or_else(Self::default, |inner| Self::of(inner, depth - 1));
         Self {
             failed: failed || inner.failed,
+            id: inner.id.or(id),
+            verdict: inner.verdict.or(verdict),
             ..inner
         }
     }
@@ -53,20 +69,24 @@ impl Answer {
     /// Server-sent events: what the later ones say of the usage counts.
     fn of_events(text: &str) -> Self {
         let mut usage = Map::new();
+        let (mut id, mut verdict) = (None, None);
         let events = text.lines().filter_map(|line| line.strip_prefix("data:"));
         for event in events.filter(|event| event.contains("\"usage\"")) {
-            let told = serde_json::from_str(event).map(|event| Self::of(event, DEEPEST));
-            if let Ok(Self {
-                usage: Some(Value::Object(members)),
-                ..
-            }) = told
-            {
+            let Ok(told) = serde_json::from_str(event).map(|event| Self::of(event, DEEPEST)) else {
+                continue;
+            };
+            // Anthropic's first event has the comparison, OpenAI's last.
+            id = id.or(told.id);
+            verdict = told.verdict.or(verdict);
+            if let Some(Value::Object(members)) = told.usage {
                 usage.extend(members.into_iter().filter(|(_, value)| !value.is_null()));
             }
         }
         Self {
             usage: (!usage.is_empty()).then_some(Value::Object(usage)),
             failed: false,
+            id,
+            verdict,
         }
     }
 }

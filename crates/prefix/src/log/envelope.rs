@@ -2,7 +2,7 @@
 
 use cachalot_core::Millis;
 use cachalot_core::json::{OBJECT, Scanned, Scanner};
-use cachalot_model::wire;
+use cachalot_model::{Comparison, wire};
 use serde_json::Value;
 
 use super::answer::Answer;
@@ -98,11 +98,18 @@ fn read_request(body: &[u8], around: Envelope<'_>) -> Result<Logged, Reason> {
     let request = request::read(body)?;
     // What a body says of its session stands among its other members.
     let mut within = Envelope::default();
+    let mut compared_with = None;
     let mut members = request.tail.to_vec();
     if let Some(comma) = members.first_mut().filter(|first| **first == b',') {
         *comma = b'{';
         Scanner::new(&members).members(|name, scanner| {
-            within.member(name, scanner.value()?);
+            let raw = scanner.value()?;
+            within.member(name, raw);
+            let text = std::str::from_utf8(name).unwrap_or_default();
+            if Comparison::is_member(text) {
+                let id = value(raw).and_then(|value| Comparison::named_in(text, &value));
+                compared_with = id.or(compared_with.take());
+            }
             Ok(())
         })?;
     }
@@ -124,6 +131,9 @@ fn read_request(body: &[u8], around: Envelope<'_>) -> Result<Logged, Reason> {
             .or_else(|| metadata.and_then(session_of)),
         failed: answer.failed && reported.is_none(),
         usage: reported.and_then(|usage| wire::usage(request.format, &usage)),
+        answer: answer.id,
+        verdict: answer.verdict.filter(|_| compared_with.is_some()),
+        compared_with,
         request,
     })
 }

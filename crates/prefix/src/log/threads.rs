@@ -17,7 +17,7 @@ use cachalot_model::Usage;
 use super::Logged;
 use super::relation::Relation;
 use super::turns::{Turns, is_answer};
-use crate::diagnosis::Counted;
+use crate::diagnosis::{Counted, Verdict};
 use crate::request::{Compared, Request};
 use cachalot_prompt::Namespace;
 use cachalot_prompt::Plan;
@@ -57,6 +57,8 @@ pub(super) struct Thread {
     /// The pieces up to which the provider was asked to remember the prefix.
     pub(super) written: Vec<u32>,
     pub(super) turns: Turns,
+    /// The id of its last answer.
+    answer: Option<String>,
     /// Tell its messages from others, in order.
     pub(super) prints: Vec<u64>,
     lane: u64,
@@ -76,6 +78,7 @@ impl Thread {
             at,
             session,
             usage,
+            answer,
             ..
         } = logged;
         let Request {
@@ -100,9 +103,16 @@ impl Thread {
             counted,
             at,
             turns,
+            answer,
             prints,
             lane,
         }
+    }
+
+    /// The provider's comparison of a request with the last one of this conversation.
+    pub(super) fn verdict_on(&self, logged: &Logged) -> Option<Verdict> {
+        let is_meant = logged.compared_with.is_some() && logged.compared_with == self.answer;
+        logged.verdict.filter(|_| is_meant)
     }
 
     /// The same after one more request, which has so many pieces in common with the last.
@@ -149,7 +159,8 @@ impl Thread {
         let prints = self.prints.iter();
         let prints = prints.map(|print| key(session, Key::Message(*print)));
         let named = session.map(|_| key(session, Key::Session(self.lane)));
-        places.chain(prints).chain(named).collect()
+        let answer = self.answer.iter().map(|id| key(None, Key::Answer(id)));
+        places.chain(prints).chain(named).chain(answer).collect()
     }
 }
 
@@ -170,7 +181,9 @@ fn lane(request: &Request) -> u64 {
 
 /// What conversations are found by, within their session.
 #[derive(Hash)]
-enum Key {
+enum Key<'a> {
+    /// The id of the last answer, whatever the session.
+    Answer(&'a str),
     /// A message.
     Message(u64),
     /// Where the last request ends, or what was said in it last begins.
@@ -179,7 +192,7 @@ enum Key {
     Session(u64),
 }
 
-fn key(session: Option<&str>, key: Key) -> u64 {
+fn key(session: Option<&str>, key: Key<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (session, key).hash(&mut hasher);
     hasher.finish()
@@ -208,7 +221,7 @@ pub(super) struct Match {
     /// Whether the two have messages enough in common; if not, only their beginning or the session
     /// says so.
     pub(super) kin: bool,
-    /// Whether the request begins with all of the last one.
+    /// Whether the request begins with all of the last one, or the provider has compared the two.
     pub(super) goes_on: bool,
 }
 
@@ -234,6 +247,9 @@ impl Threads {
 
     /// The conversation that a request belongs to.
     pub(super) fn find(&self, logged: &Logged, turns: &Turns) -> Option<Match> {
+        if let Some(named) = self.named(logged) {
+            return Some(named);
+        }
         let lane = lane(&logged.request);
         let whole = self.continued(logged, lane);
         let length = |id: u64| self.get(id).map_or(0, |thread| thread.prompt.len());
@@ -251,6 +267,22 @@ impl Threads {
             })
         };
         changed.filter(instead).or(whole)
+    }
+
+    /// The conversation with whose last request the client asked the provider to compare this one.
+    fn named(&self, logged: &Logged) -> Option<Match> {
+        let answer = logged.compared_with.as_deref()?;
+        let mut found = self.with(key(None, Key::Answer(answer)));
+        let (id, thread) = found.find_map(|id| {
+            let thread = self.get(id)?;
+            (thread.answer.as_deref() == Some(answer)).then_some((id, thread))
+        })?;
+        let same = common(&thread.prompt, &logged.request.compared.prompt);
+        Some(Match {
+            id,
+            kin: true,
+            goes_on: logged.verdict.is_some() || same == thread.prompt.len(),
+        })
     }
 
     /// The conversation whose last request is the longest that this one begins with.

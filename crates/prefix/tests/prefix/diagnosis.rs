@@ -48,6 +48,7 @@ fn compare(previous: &Logged, next: &Logged, seals: &Seals) -> Diagnosis {
         known: &[],
         previous: previous.usage,
         usage: next.usage,
+        verdict: None,
         tells: true,
         elapsed: elapsed.map(Duration::from_millis),
     };

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cachalot_core::{Millis, Seals};
 use cachalot_model::wire::Wire;
 use cachalot_model::wire::anthropic::Messages;
-use cachalot_model::{Format, Marking, Message, Parameters, Usage};
+use cachalot_model::{Extra, Format, Marking, Message, Parameters, Reply, StopReason, Usage};
 use cachalot_prefix::diagnosis::{self, Reason};
 use cachalot_prefix::{PrefixMonitor, SentRequest};
 use cachalot_prompt::{Namespace, Prompt};
@@ -46,12 +46,23 @@ fn rules() -> diagnosis::Rules {
     )
 }
 
-fn used(read: u64, written: u64) -> Option<Usage> {
-    Some(Usage {
+fn answer(usage: Option<Usage>) -> Reply {
+    Reply {
+        message: Message::assistant("yes"),
+        stop: StopReason::End,
+        usage,
+        model: String::new(),
+        id: None,
+        extra: Extra::new(),
+    }
+}
+
+fn used(read: u64, written: u64) -> Reply {
+    answer(Some(Usage {
         cache_read: read,
         cache_write_5m: written,
         ..Usage::default()
-    })
+    }))
 }
 
 #[test]
@@ -60,11 +71,11 @@ fn a_conversation_that_goes_on_breaks_nothing_and_is_told_of_what_the_provider_f
     let mut watch = PrefixMonitor::default();
     let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
     watch.ask(asked(&first, "m", 0));
-    assert_eq!(watch.answer(used(0, 2_000), &rules(), &seals), None);
+    assert_eq!(watch.answer(&used(0, 2_000), &rules(), &seals), None);
 
     let second = said(&said(&first, Message::assistant("1")), Message::user("two"));
     watch.ask(asked(&second, "m", 10_000));
-    let found = watch.answer(used(2_000, 10), &rules(), &seals).unwrap();
+    let found = watch.answer(&used(2_000, 10), &rules(), &seals).unwrap();
     assert_eq!(
         (found.reason, found.lost_tokens),
         (Reason::None, 0),
@@ -76,7 +87,7 @@ fn a_conversation_that_goes_on_breaks_nothing_and_is_told_of_what_the_provider_f
         Message::user("three"),
     );
     watch.ask(asked(&third, "m", 10_000 + 400_000));
-    let found = watch.answer(used(0, 2_020), &rules(), &seals).unwrap();
+    let found = watch.answer(&used(0, 2_020), &rules(), &seals).unwrap();
     assert_eq!(found.reason, Reason::Expired, "{found:?}");
     assert!(found.lost_tokens >= 2_000 && found.is_break(), "{found:?}");
 }
@@ -87,9 +98,9 @@ fn another_model_and_another_system_text_are_named() {
     let mut watch = PrefixMonitor::default();
     let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
     watch.ask(asked(&first, "m", 0));
-    watch.answer(used(0, 2_000), &rules(), &seals);
+    watch.answer(&used(0, 2_000), &rules(), &seals);
     watch.ask(asked(&first, "n", 1_000));
-    let found = watch.answer(used(0, 2_000), &rules(), &seals).unwrap();
+    let found = watch.answer(&used(0, 2_000), &rules(), &seals).unwrap();
     assert_eq!(found.reason, Reason::ModelChanged);
 
     let other = said(
@@ -97,7 +108,7 @@ fn another_model_and_another_system_text_are_named() {
         Message::user("one"),
     );
     watch.ask(asked(&other, "n", 2_000));
-    let found = watch.answer(used(0, 2_000), &rules(), &seals).unwrap();
+    let found = watch.answer(&used(0, 2_000), &rules(), &seals).unwrap();
     assert_eq!(found.reason, Reason::SystemChanged);
     assert_eq!(found.at.as_ref().map(|at| at.level), Some("system"));
 }
@@ -108,18 +119,18 @@ fn a_fork_is_compared_with_its_parent_and_does_not_disturb_it() {
     let mut watch = PrefixMonitor::default();
     let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
     watch.ask(asked(&first, "m", 0));
-    watch.answer(used(0, 2_000), &rules(), &seals);
+    watch.answer(&used(0, 2_000), &rules(), &seals);
     let answered = said(&first, Message::assistant("1"));
 
     let mut fork = watch.clone();
     let aside = said(&answered, Message::user("aside"));
     fork.ask(asked(&aside, "m", 1_000));
-    let found = fork.answer(used(2_000, 10), &rules(), &seals).unwrap();
+    let found = fork.answer(&used(2_000, 10), &rules(), &seals).unwrap();
     assert_eq!(found.reason, Reason::None, "{found:?}");
 
     let second = said(&answered, Message::user("two"));
     watch.ask(asked(&second, "m", 2_000));
-    let found = watch.answer(used(2_000, 10), &rules(), &seals).unwrap();
+    let found = watch.answer(&used(2_000, 10), &rules(), &seals).unwrap();
     assert_eq!(found.reason, Reason::None, "{found:?}");
 }
 
@@ -130,17 +141,19 @@ fn a_conversation_that_is_resumed_is_compared_with_what_was_sent_elsewhere() {
     let second = said(&said(&first, Message::assistant("1")), Message::user("two"));
     watch.ask(asked(&second, "m", 60_000));
     let found = watch
-        .answer(used(0, 2_300), &rules(), &Seals::none())
+        .answer(&used(0, 2_300), &rules(), &Seals::none())
         .unwrap();
     assert_eq!(found.reason, Reason::EvictedOrUnknown, "{found:?}");
     let mut late = PrefixMonitor::resumed(asked(&first, "m", 0));
     late.ask(asked(&second, "m", 7_200_000));
     let found = late
-        .answer(used(0, 2_300), &rules(), &Seals::none())
+        .answer(&used(0, 2_300), &rules(), &Seals::none())
         .unwrap();
     assert_eq!(found.reason, Reason::Expired, "{found:?}");
     assert!(
-        watch.answer(None, &rules(), &Seals::none()).is_none(),
+        watch
+            .answer(&answer(None), &rules(), &Seals::none())
+            .is_none(),
         "nothing was asked"
     );
 }
@@ -148,24 +161,58 @@ fn a_conversation_that_is_resumed_is_compared_with_what_was_sent_elsewhere() {
 #[test]
 fn a_provider_that_never_tells_of_a_cache_is_not_blamed() {
     let seals = Seals::none();
-    let silent = || {
-        Some(Usage {
-            uncached_input: 2_300,
-            ..Usage::default()
-        })
-    };
+    let silent = answer(Some(Usage::of(2_300, 0)));
     let rules = diagnosis::Rules::new(Marking::find("ollama", "llama3", Format::Chat), None);
     let mut watch = PrefixMonitor::default();
     let mut prompt = said(&begun(&"s".repeat(9_000)), Message::user("0"));
     for at in 0..4 {
         watch.ask(asked(&prompt, "m", at * 10_000));
-        let found = watch.answer(silent(), &rules, &seals);
+        let found = watch.answer(&silent, &rules, &seals);
         assert!(found.is_none_or(|found| found.reason == Reason::None && found.lost_tokens == 0));
         prompt = said(&said(&prompt, Message::assistant("a")), Message::user("b"));
     }
     // What it is sent is looked at all the same.
     let other = said(&begun(&"t".repeat(9_000)), Message::user("0"));
     watch.ask(asked(&other, "m", 50_000));
-    let found = watch.answer(silent(), &rules, &seals).unwrap();
+    let found = watch.answer(&silent, &rules, &seals).unwrap();
     assert_eq!(found.reason, Reason::SystemChanged);
+}
+
+#[test]
+fn the_provider_s_own_comparison_counts_if_the_request_named_the_last_answer() {
+    let seals = Seals::none();
+    let compared = |previous: &str, at: Millis, prompt: &Prompt| SentRequest {
+        tail: Bytes::from(format!(
+            r#","diagnostics":{{"previous_message_id":{previous}}}}}"#
+        )),
+        ..asked(prompt, "m", at)
+    };
+    let said_so = |id: &str, reply: Reply, diagnostics: serde_json::Value| Reply {
+        id: Some(id.to_owned()),
+        extra: Extra::from_iter([("diagnostics".to_owned(), diagnostics)]),
+        ..reply
+    };
+    let first = said(&begun(&"s".repeat(9_000)), Message::user("one"));
+    let mut watch = PrefixMonitor::default();
+    assert_eq!(watch.last_answer(), None);
+    watch.ask(compared("null", 0, &first));
+    let reply = said_so("msg_1", used(0, 2_000), serde_json::Value::Null);
+    assert_eq!(watch.answer(&reply, &rules(), &seals), None);
+    assert_eq!(watch.last_answer(), Some("msg_1"));
+
+    let second = said(&said(&first, Message::assistant("1")), Message::user("two"));
+    let changed = serde_json::json!({"cache_miss_reason":
+        {"type": "tools_changed", "cache_missed_input_tokens": 2_000}});
+    for (named, expected) in [
+        (r#""msg_1""#, Reason::ToolsChanged),
+        (r#""msg_0""#, Reason::EvictedOrUnknown),
+        ("null", Reason::EvictedOrUnknown),
+    ] {
+        let mut watch = watch.clone();
+        watch.ask(compared(named, 10_000, &second));
+        let reply = said_so("msg_2", used(0, 2_010), changed.clone());
+        let found = watch.answer(&reply, &rules(), &seals).unwrap();
+        assert_eq!(found.reason, expected, "{named}");
+        assert_eq!(found.by_provider, expected == Reason::ToolsChanged);
+    }
 }

@@ -46,13 +46,17 @@ impl Keep {
 /// From so much on, in US dollars, a broken prefix is worth a warning, unless the file says otherwise.
 const WARN_ABOVE: f64 = 0.01;
 
-/// What an agent's file says of its prefix: `prefix: {ttl: 5m|1h|auto, warn_above: DOLLARS}`.
+/// What an agent's file says of its prefix: `prefix: {ttl: 5m|1h|auto, warn_above: DOLLARS,
+/// diagnostics: BOOLEAN}`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PrefixSettings {
     /// How long marked prefixes are to be kept.
     pub keep: Keep,
     /// What a broken prefix has to cost, in US dollars, for the user to be warned.
     pub warn_above: f64,
+    /// True if the provider is to compare each request with the one before
+    /// ([`Comparison`](cachalot_model::Comparison)). It keeps digests of requests for that.
+    pub diagnostics: bool,
 }
 
 impl Default for PrefixSettings {
@@ -60,6 +64,7 @@ impl Default for PrefixSettings {
         Self {
             keep: Keep::default(),
             warn_above: WARN_ABOVE,
+            diagnostics: false,
         }
     }
 }
@@ -82,7 +87,12 @@ impl PrefixSettings {
             );
             problems.push(problem.at(place).help("write dollars: 0.05"));
         }
+        let diagnostics = section.boolean("diagnostics", problems).unwrap_or(false);
         section.finish(problems);
-        Self { keep, warn_above }
+        Self {
+            keep,
+            warn_above,
+            diagnostics,
+        }
     }
 }

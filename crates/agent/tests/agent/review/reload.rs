@@ -14,9 +14,9 @@ use crate::bodies::{Turn, turns};
 use crate::world::{WIRES, World};
 
 /// Tools that can become more.
-struct Growing {
-    inner: Arc<dyn Toolboxes>,
-    later: Mutex<VecDeque<Arc<dyn Tool>>>,
+pub(crate) struct Growing {
+    pub(crate) inner: Arc<dyn Toolboxes>,
+    pub(crate) later: Mutex<VecDeque<Arc<dyn Tool>>>,
 }
 
 #[async_trait]

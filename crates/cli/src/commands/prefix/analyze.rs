@@ -253,8 +253,12 @@ fn of_example(broken: &Broken) -> String {
         .as_ref()
         .map_or(String::new(), |at| format!(": {at}"));
     let session = on_one_line(&broken.session);
+    let source = match diagnosis.by_provider {
+        true => ", by the provider's own comparison",
+        false => "",
+    };
     let mut text = format!(
-        "   line {} after line {} ({session}, {}){place}\n",
+        "   line {} after line {} ({session}, {}{source}){place}\n",
         broken.line,
         broken.previous_line,
         on_one_line(&broken.model),
@@ -301,7 +305,8 @@ fn breaks_json(breaks: &Breaks) -> Value {
             "before": diagnosis.change.as_ref().map(|change| &change.before),
             "after": diagnosis.change.as_ref().map(|change| &change.after),
             "expected_read_tokens": diagnosis.expected_read_tokens,
-            "actual_read": diagnosis.actual_read, "lost_tokens": diagnosis.lost_tokens,
+            "actual_read": diagnosis.actual_read, "by_provider": diagnosis.by_provider,
+            "lost_tokens": diagnosis.lost_tokens,
             "lost_dollars": diagnosis.lost_cost.and_then(dollars),
         })
     });

@@ -239,6 +239,10 @@ fn agent() -> Value {
                         "description": "What it has to cost, in US dollars, that the provider cannot read what it was sent before, for the user to be warned.",
                         "type": "number", "minimum": 0,
                     },
+                    "diagnostics": {
+                        "description": "Whether the provider is to compare each request with the one before.",
+                        "type": "boolean",
+                    },
                 }),
             ),
         }),

@@ -1,0 +1,103 @@
+//! Prompt-cache diagnostics: a request names an earlier answer, and the provider compares the request with
+//! the one that was answered so.
+//!
+//! - Anthropic, Messages: `diagnostics.previous_message_id`. Every request needs `diagnostics`, the first
+//!   with null: the provider keeps digests of such requests only. Not on Bedrock or Vertex. No beta header
+//!   (<https://platform.claude.com/docs/en/build-with-claude/cache-diagnostics>).
+//! - OpenAI, Responses, GPT-5.6 and later: `prompt_cache_options.comparison_response_id`
+//!   (<https://developers.openai.com/api/docs/guides/prompt-caching/diagnostics>).
+//!
+//! Both stand behind the messages and are no part of what is cached.
+
+use serde_json::{Map, Value, json};
+
+use crate::error::{Error, ErrorKind};
+use crate::{Format, Marking, Parameters, Style};
+
+/// The parameter by which a provider is asked to compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// Anthropic's.
+    Anthropic,
+    /// `OpenAI`'s.
+    OpenAi,
+}
+
+impl Comparison {
+    const ALL: [Self; 2] = [Self::Anthropic, Self::OpenAi];
+
+    /// Returns how this provider is asked; `None` if it does not compare requests in this format, or not
+    /// those of a model that is marked so.
+    pub(crate) fn find(provider: &str, format: Format, marking: &Marking) -> Option<Self> {
+        match (provider, format, marking.style) {
+            ("anthropic", Format::Messages, _) => Some(Self::Anthropic),
+            // Those models take breakpoints, too.
+            ("openai", Format::Responses, Style::Breakpoints) => Some(Self::OpenAi),
+            _ => None,
+        }
+    }
+
+    /// The member of a body, and the member of it that holds the id.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Anthropic => ("diagnostics", "previous_message_id"),
+            Self::OpenAi => ("prompt_cache_options", "comparison_response_id"),
+        }
+    }
+
+    /// Adds the id of an earlier answer to the parameters of a request. What the user has written into the
+    /// same place stays.
+    pub fn name(self, parameters: &mut Parameters, previous: Option<&str>) {
+        let (member, id) = self.names();
+        let extra = &mut parameters.extra;
+        match (self, extra.get_mut(member), previous) {
+            (Self::Anthropic, None, previous) => {
+                extra.insert(member.to_owned(), json!({ id: previous }));
+            }
+            (Self::OpenAi, None, Some(previous)) => {
+                extra.insert(member.to_owned(), json!({ id: previous }));
+            }
+            (Self::OpenAi, Some(Value::Object(options)), Some(previous)) => {
+                options.entry(id).or_insert_with(|| previous.into());
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns whether this member of a body may name an earlier answer.
+    #[must_use]
+    pub fn is_member(member: &str) -> bool {
+        let mut names = Self::ALL.into_iter().map(Self::names);
+        names.any(|(known, _)| known == member)
+    }
+
+    /// Returns the id that a request names; `member` is a member of its body.
+    #[must_use]
+    pub fn named_in(member: &str, value: &Value) -> Option<String> {
+        let names = Self::ALL.map(Self::names);
+        let (_, id) = names.into_iter().find(|(known, _)| *known == member)?;
+        value.get(id)?.as_str().map(str::to_owned)
+    }
+
+    /// Returns the id that a request names in what stands behind its messages.
+    #[must_use]
+    pub fn named_in_tail(tail: &[u8]) -> Option<String> {
+        let mut members = tail.to_vec();
+        *members.first_mut()? = b'{';
+        let members: Map<String, Value> = serde_json::from_slice(&members).ok()?;
+        members
+            .iter()
+            .find_map(|(name, value)| Self::named_in(name, value))
+    }
+
+    /// Returns whether an error refuses the parameter itself.
+    #[must_use]
+    pub fn is_refused_by(self, error: &Error) -> bool {
+        let (member, id) = self.names();
+        let name = match self {
+            Self::Anthropic => member,
+            Self::OpenAi => id,
+        };
+        error.kind == ErrorKind::Rejected && error.message.contains(name)
+    }
+}
