@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use cachalot_storage::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
-use cachalot_storage::{Method, RequestBuilder, Response};
+use cachalot_storage::{Method, RequestBuilder, Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{Error, ErrorKind};
@@ -74,7 +74,14 @@ async fn attempt(
     on: &mut (dyn FnMut(Delta) + Send),
 ) -> Result<Reply, Fault> {
     let mut words = Words::new(model);
-    let request = request(model, body, mode).map_err(|error| Fault::last(words.dress(error)))?;
+    let request = request(model, body, mode).await;
+    let request = request.map_err(|error| {
+        let error = words.dress(error);
+        match error.retryable() {
+            true => Fault::again(error),
+            false => Fault::last(error),
+        }
+    })?;
     let deadline = Instant::now() + model.time.first_byte;
     let response = match timeout_at(deadline, model.http.send(request)).await {
         Err(_) => return Err(words.no_first_byte()),
@@ -83,12 +90,17 @@ async fn attempt(
     };
     words.answered(&response);
     if !response.status().is_success() {
+        if response.status() == StatusCode::UNAUTHORIZED
+            && let Some(credentials) = &model.credentials
+        {
+            credentials.expire();
+        }
         return Err(refusal(&words, response).await);
     }
     answer::read(&words, response, mode, deadline, on).await
 }
 
-fn request(model: &Resolved, body: Bytes, mode: Mode) -> Result<RequestBuilder, Error> {
+async fn request(model: &Resolved, body: Bytes, mode: Mode) -> Result<RequestBuilder, Error> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(
@@ -123,6 +135,13 @@ fn request(model: &Resolved, body: Bytes, mode: Mode) -> Result<RequestBuilder, 
         Mode::Stream => &model.stream_url,
         Mode::Whole => &model.url,
     };
+    if let Some(credentials) = &model.credentials
+        && !model.authorizes_itself()
+    {
+        let clock = &*model.clock;
+        let authorized = credentials.authorize(&mut headers, url, &body, &model.http, clock);
+        authorized.await?;
+    }
     let request = model
         .http
         .request(Method::POST, url.as_str())

@@ -18,7 +18,7 @@ use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::{Clock, DigestKey, Seals};
 use cachalot_storage::{HttpClient, HttpOptions};
 
-use crate::catalog::{Catalog, Limits, Listed};
+use crate::catalog::{Capabilities, Catalog, Limits, Listed};
 use crate::client::{Pauses, SystemPauses};
 use crate::error::{Error, ErrorKind};
 use crate::routing::RequestRates;
@@ -26,6 +26,7 @@ use crate::{Format, Marking, MediaLimits, Parameters, ReasoningWish};
 
 mod accepted;
 mod address;
+pub(crate) mod cloud;
 mod configured;
 mod identity;
 mod key;
@@ -44,6 +45,7 @@ pub(crate) use settings::read_format;
 pub use settings::{ModelSettings, Timeouts};
 
 use accepted::Asked;
+use cloud::{Accounts, Cloud, Credentials};
 use configured::sentence;
 use known::{Known, Provider};
 
@@ -97,6 +99,7 @@ pub struct Models {
     seals: Arc<Seals>,
     clients: Arc<Mutex<Clients>>,
     rates: Arc<RequestRates>,
+    accounts: Arc<Accounts>,
 }
 
 /// The HTTP clients by their limits: for a connection, and for silence.
@@ -124,6 +127,7 @@ impl Models {
             seals: Arc::default(),
             clients: Arc::default(),
             rates: Arc::default(),
+            accounts: Arc::default(),
         }
     }
 
@@ -141,6 +145,7 @@ impl Models {
     /// too short or too plain for a key (`x`, `not-needed`) is none.
     #[must_use]
     pub fn teaching(mut self, seals: Arc<Seals>) -> Self {
+        self.accounts = Arc::new(Accounts::with_seals(Arc::clone(&seals)));
         self.seals = seals;
         self.teach();
         self
@@ -297,9 +302,21 @@ impl Models {
             None => settings,
         };
         let catalog_provider = settings.prices.clone().unwrap_or_else(|| name.clone());
-        let listed = self.surroundings.catalog.find(&catalog_provider, &model);
+        let catalog = &self.surroundings.catalog;
+        let listed = catalog.find(&catalog_provider, &model);
+        let mut listed = listed.cloned().unwrap_or_default();
+        // A cloud platform sets its own prices; the model is the same as at its maker.
+        let original = known.cloud.and(Cloud::original_name(&model));
+        if let Some(original) = original.and_then(|name| catalog.find("anthropic", name)) {
+            listed.limits = listed.limits.or(original.limits);
+            let capabilities = Capabilities {
+                endpoints: None,
+                ..original.capabilities.clone()
+            };
+            listed.capabilities = listed.capabilities.or(capabilities);
+        }
         Ok(Found {
-            listed: listed.cloned().unwrap_or_default(),
+            listed,
             name,
             model,
             known,
@@ -331,13 +348,23 @@ impl Models {
         }
         .or(listed.limits);
         let time = TimeLimits::of(&settings.timeouts);
-        let url = |streams| match format {
-            Format::Gemini => address::gemini(&place.url, &model, streams),
+        let (key, credentials) = match known.cloud {
+            Some(cloud) => {
+                let environment = &self.surroundings.environment;
+                Credentials::choose(cloud, key, &settings, &place, environment, &self.accounts)
+            }
+            None => (key, None),
+        };
+        let url = |streams| match (known.cloud, format) {
+            (Some(cloud), Format::Messages) => cloud.endpoint(&place.url, &model, streams),
+            (_, Format::Gemini) => address::gemini(&place.url, &model, streams),
             _ => address::endpoint(&place.url, format, crate::wire::of(format).path()),
         };
         let resolved = Resolved {
             url: url(false),
             stream_url: url(true),
+            cloud: known.cloud,
+            credentials,
             marking: Marking::find(&catalog_provider, &model, format),
             media: MediaLimits::find(&catalog_provider, format),
             keyed_format,
@@ -351,7 +378,7 @@ impl Models {
             key_header: key::header(&settings, &known, format),
             parameters: parameters(&settings, model, format, &limits),
             price: settings.cost.clone().or(listed.price),
-            headers: identity::headers(&settings, format)?,
+            headers: identity::headers(&settings, format, known.cloud)?,
             retries: settings.retries.unwrap_or(Resolved::RETRIES),
             http: self.client(time)?,
             clock: Arc::clone(&self.surroundings.clock),
@@ -408,6 +435,10 @@ impl Models {
     ) -> Result<Place, Error> {
         let environment = &self.surroundings.environment;
         let invalid = |what: &str, wrong: String| configuration(format!("{name}: {what} {wrong}"));
+        let complete = |url| match known.cloud {
+            Some(cloud) => cloud.complete(url, environment),
+            None => Ok(url),
+        };
         let variable = known
             .base_url_variables
             .iter()
@@ -416,27 +447,34 @@ impl Models {
                 (!value.trim().is_empty()).then_some((variable, value))
             })
             .map(|(variable, value)| {
-                address::from_variable(known, value).map_err(|wrong| {
+                let url = address::from_variable(known, value);
+                url.and_then(complete).map_err(|wrong| {
                     invalid(&format!("the environment variable {variable}"), wrong)
                 })
             })
             .transpose();
         let usual = || {
-            known
-                .base_url
+            let of_cloud = known.cloud.map(|cloud| cloud.base_url(environment));
+            of_cloud
                 .as_deref()
-                .map(|url| address::parse(url).map_err(|wrong| invalid("its base URL", wrong)))
+                .or(known.base_url.as_deref())
+                .map(|url| {
+                    let url = address::parse(url).and_then(complete);
+                    url.map_err(|wrong| invalid("its base URL", wrong))
+                })
                 .transpose()
         };
         if let Some(text) = &settings.base_url {
-            let url = address::parse(text).map_err(|wrong| invalid("`base_url`", wrong))?;
+            let url = address::parse(text).and_then(complete);
+            let url = url.map_err(|wrong| invalid("`base_url`", wrong))?;
             // A variable that makes no sense is no reason to fail: the file does without it.
             let known_too = |url: &String| address::parse(url).ok();
             let also = known.also_base_urls.iter().map(known_too);
-            let own: Vec<Option<url::Url>> = [variable.unwrap_or_default(), usual()?]
-                .into_iter()
-                .chain(also)
-                .collect();
+            let own: Vec<Option<url::Url>> =
+                [variable.unwrap_or_default(), usual().unwrap_or_default()]
+                    .into_iter()
+                    .chain(also)
+                    .collect();
             let is_own = own.iter().flatten().any(|own| address::same(own, &url));
             return Ok(Place { url, is_own });
         }

@@ -15,6 +15,7 @@ use crate::{
 
 pub mod anthropic;
 pub mod chat;
+pub mod event_stream;
 pub(crate) mod extra;
 pub mod gemini;
 mod marked;
@@ -195,7 +196,7 @@ pub fn for_model(
     capabilities: &Capabilities,
 ) -> &'static dyn Wire {
     match format {
-        Format::Messages => anthropic::for_model(capabilities),
+        Format::Messages => anthropic::on(None, capabilities),
         _ => marked(format, marking),
     }
 }

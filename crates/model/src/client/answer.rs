@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use cachalot_storage::Response;
+use cachalot_storage::header::CONTENT_TYPE;
 use serde::de::IgnoredAny;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -11,7 +12,8 @@ use super::Mode;
 use super::fault::{Fault, Words};
 use super::said;
 use crate::error::{Error, ErrorKind};
-use crate::wire::sse::Decoder;
+use crate::wire::sse::Event;
+use crate::wire::{event_stream, sse};
 use crate::{Block, Delta, Reply};
 
 /// The longest answer, in bytes; a stream repeats itself in every event.
@@ -34,12 +36,19 @@ pub(super) async fn read(
     on: &mut (dyn FnMut(Delta) + Send),
 ) -> Result<Reply, Fault> {
     let status = response.status().as_u16();
+    let content_type = response.headers().get(CONTENT_TYPE);
+    let is_framed = content_type.is_some_and(|it| it == event_stream::CONTENT_TYPE);
     let mut body = Body {
         words,
         response,
         read: 0,
         deadline: Some(deadline),
     };
+    if is_framed {
+        return body
+            .stream(Bytes::new(), Decoder::Frames(Box::default()), on)
+            .await;
+    }
     // What it is, its first byte tells better than its type does: no line of a stream of events
     // begins like JSON or a web page.
     let mut start = BytesMut::new();
@@ -68,7 +77,7 @@ pub(super) async fn read(
             let page = body.whole(start).await?;
             Err(words.malformed("a web page, not an answer", &page))
         }
-        Some(_) => body.stream(start, on).await,
+        Some(_) => body.stream(start, Decoder::Sse(Box::default()), on).await,
     }
 }
 
@@ -83,6 +92,21 @@ pub(super) async fn excerpt(mut response: Response, idle: Duration) -> Bytes {
         }
     }
     body.freeze()
+}
+
+/// The decoder of a stream, by its content type.
+enum Decoder {
+    Sse(Box<sse::Decoder>),
+    Frames(Box<event_stream::Decoder>),
+}
+
+impl Decoder {
+    fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Error> {
+        match self {
+            Self::Sse(decoder) => decoder.push(bytes),
+            Self::Frames(decoder) => decoder.push(bytes),
+        }
+    }
 }
 
 struct Body<'a> {
@@ -142,11 +166,11 @@ impl Body<'_> {
     async fn stream(
         mut self,
         start: Bytes,
+        mut decoder: Decoder,
         on: &mut (dyn FnMut(Delta) + Send),
     ) -> Result<Reply, Fault> {
         let words = self.words;
         let undone = |error: Error| words.reported(error);
-        let mut decoder = Decoder::new();
         let mut reader = crate::wire::of(words.model.format).reader();
         let mut chunk = Some(start);
         while let Some(bytes) = chunk {

@@ -10,6 +10,7 @@ use cachalot_storage::{ErrorKind as StorageErrorKind, Response};
 use super::pause;
 use super::said::Said;
 use crate::error::{Error, ErrorKind, is_about_length};
+use crate::provider::cloud::Credentials;
 use crate::provider::{Key, Resolved};
 
 /// Codes that say that nothing is left to pay with.
@@ -239,7 +240,14 @@ impl<'a> Words<'a> {
     /// The provider refuses, or has failed.
     pub(super) fn refused(&self, head: Refusal, body: &[u8]) -> Fault {
         // Before anything is cut short, so that no part of a secret is left over.
-        let said = Said::read(self.without_own(&String::from_utf8_lossy(body)).as_bytes());
+        let mut said = Said::read(self.without_own(&String::from_utf8_lossy(body)).as_bytes());
+        // AWS names the error in a header: `ThrottlingException:http://…`.
+        let named = head.headers.get("x-amzn-errortype");
+        if said.code.is_none()
+            && let Some(name) = named.and_then(|name| name.to_str().ok()?.split(':').next())
+        {
+            said.code = Some(name.to_owned());
+        }
         let mut error = self.said(head.status, &said);
         error.retry_after = pause::asked(&head.headers, self.model.clock.now());
         let by_status = matches!(head.status, 408 | 409 | 429 | 500..=599);
@@ -281,6 +289,9 @@ impl<'a> Words<'a> {
             None => "the provider gave no reason".to_owned(),
         };
         let remedy = match kind {
+            ErrorKind::Unauthorized if self.model.credentials.is_some() => {
+                self.model.cloud.map(|cloud| cloud.refused().to_owned())
+            }
             ErrorKind::Unauthorized => Some(self.model.key.remedy()),
             ErrorKind::TooLong => {
                 Some("shorten the conversation, or take a model with a longer context".into())
@@ -341,6 +352,10 @@ impl<'a> Words<'a> {
         };
         if let Key::Given { secret, .. } = &self.model.key {
             hide(secret.expose(), 4);
+        }
+        let credentials = self.model.credentials.iter();
+        for secret in credentials.flat_map(Credentials::secrets) {
+            hide(&secret, 4);
         }
         let headers = self.model.headers.iter();
         for header in headers.filter(|header| header.is_secret()) {

@@ -1,6 +1,7 @@
 //! Where providers are: base URLs, and what is asked there.
 
 use cachalot_storage::masked;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::{Host, Url};
 
 use super::known::Provider;
@@ -103,6 +104,16 @@ pub(crate) fn endpoint(base: &Url, format: Format, path: &str) -> Url {
     let mut url = base.clone();
     url.set_path(&whole);
     url
+}
+
+/// A segment of a path: everything but letters, digits, `-`, `.`, `_` and `~` is percent-encoded.
+pub(crate) fn encoded(segment: &str) -> String {
+    const KEPT: &AsciiSet = &NON_ALPHANUMERIC
+        .remove(b'-')
+        .remove(b'.')
+        .remove(b'_')
+        .remove(b'~');
+    utf8_percent_encode(segment, KEPT).to_string()
 }
 
 /// Whether it is this machine.

@@ -4,6 +4,7 @@ use cachalot_core::{DigestKey, Seals, Secret};
 use cachalot_storage::header::{HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
+use super::cloud::Cloud;
 use super::configuration;
 use super::key::{self, Key};
 use super::model::Resolved;
@@ -48,7 +49,11 @@ impl Header {
 }
 
 /// The headers that are configured, and those that the format needs.
-pub(super) fn headers(settings: &ModelSettings, format: Format) -> Result<Vec<Header>, Error> {
+pub(super) fn headers(
+    settings: &ModelSettings,
+    format: Format,
+    cloud: Option<Cloud>,
+) -> Result<Vec<Header>, Error> {
     let mut headers = Vec::with_capacity(settings.headers.len() + 1);
     for (name, value) in &settings.headers {
         let header = HeaderName::try_from(name.as_str()).map(|name| Header {
@@ -66,7 +71,8 @@ pub(super) fn headers(settings: &ModelSettings, format: Format) -> Result<Vec<He
     }
     let (name, value) = ANTHROPIC_VERSION;
     let is_said = headers.iter().any(|header| header.name.as_str() == name);
-    if format == Format::Messages && !is_said {
+    // On a cloud platform, the body names the version.
+    if format == Format::Messages && cloud.is_none() && !is_said {
         headers.push(Header {
             name: HeaderName::from_static(name),
             value: Secret::new(value.to_owned()),
@@ -80,6 +86,9 @@ impl Resolved {
     pub(super) fn teach(&self, seals: &Seals) {
         if let Key::Given { secret, .. } = &self.key {
             key::teach(secret.expose(), seals);
+        }
+        if let Some(credentials) = &self.credentials {
+            credentials.teach(seals);
         }
         // A header may stand for the key.
         let standing = self

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use cachalot_core::Problem;
 use cachalot_core::tree::{self, Entry, Section};
 
+use super::cloud::Cloud;
 use super::settings::read_format;
 use crate::Format;
 
@@ -29,6 +30,10 @@ pub(crate) struct Provider {
     pub(crate) needs_key: bool,
     /// The header that carries the key; the format's, if absent.
     pub(crate) key_header: Option<String>,
+    /// The cloud platform that it is: its addresses and credentials.
+    pub(crate) cloud: Option<Cloud>,
+    /// Further variables that hold secrets.
+    pub(crate) secret_variables: Vec<String>,
     /// Its format, if it is not Chat Completions.
     pub(crate) format: Option<Format>,
 }
@@ -67,7 +72,13 @@ impl Known {
     /// The environment variables that hold keys.
     pub(super) fn key_variables(&self) -> impl Iterator<Item = &str> {
         let providers = self.providers.iter();
-        providers.flat_map(|(_, provider)| provider.key_variables.iter().map(String::as_str))
+        providers.flat_map(|(_, provider)| {
+            let secrets = provider
+                .key_variables
+                .iter()
+                .chain(&provider.secret_variables);
+            secrets.map(String::as_str)
+        })
     }
 
     /// The provider whose model a bare name is.
@@ -132,6 +143,8 @@ impl Provider {
             key_variables: owned(section.texts("key_variables", problems)),
             needs_key: section.boolean("needs_key", problems).unwrap_or(false),
             key_header: section.text("key_header", problems).map(str::to_owned),
+            cloud: section.text("cloud", problems).and_then(Cloud::parse),
+            secret_variables: owned(section.texts("secret_variables", problems)),
             format: read_format(&mut section, problems),
         };
         section.finish(problems);
@@ -153,7 +166,9 @@ mod tests {
                 let url = url::Url::parse(url).unwrap();
                 assert!(matches!(url.scheme(), "http" | "https"), "{name}");
             } else {
-                assert!(!provider.base_url_variables.is_empty(), "{name} is nowhere");
+                let is_somewhere =
+                    provider.cloud.is_some() || !provider.base_url_variables.is_empty();
+                assert!(is_somewhere, "{name} is nowhere");
             }
             assert!(
                 !provider.needs_key || !provider.key_variables.is_empty(),

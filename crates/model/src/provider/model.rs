@@ -12,6 +12,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::address;
+use super::cloud::{Cloud, Credentials};
 use super::identity::Header;
 use super::key::{self, Key};
 use super::settings::Timeouts;
@@ -71,6 +72,10 @@ pub(crate) struct Resolved {
     pub(crate) pauses: Arc<dyn Pauses>,
     pub(crate) rates: Arc<RequestRates>,
     pub(crate) digests: Arc<OnceLock<DigestKey>>,
+    /// The cloud platform that serves the model.
+    pub(crate) cloud: Option<Cloud>,
+    /// Credentials that authorize each request, in place of a key.
+    pub(crate) credentials: Option<Credentials>,
     /// Models to ask in its place, by the names under which they are configured.
     pub(crate) fallbacks: Vec<(String, Model)>,
 }
@@ -142,9 +147,11 @@ impl Model {
             format,
             marking,
             capabilities,
+            cloud,
             ..
         } = &*self.shared;
         match format {
+            Format::Messages => crate::wire::anthropic::on(*cloud, capabilities),
             Format::Gemini => crate::wire::gemini::for_model(self.name()),
             format => crate::wire::for_model(*format, marking, capabilities),
         }
@@ -379,7 +386,11 @@ impl Model {
     pub fn ready(&self) -> Result<(), Error> {
         match &self.shared.key {
             Key::Missing(variable) if !self.shared.authorizes_itself() => {
-                let mut error = Error::new(ErrorKind::Unauthorized, key::missing(variable));
+                let missing = match self.shared.cloud {
+                    Some(cloud) => cloud.missing().to_owned(),
+                    None => key::missing(variable),
+                };
+                let mut error = Error::new(ErrorKind::Unauthorized, missing);
                 error.provider = Some(self.shared.provider.clone());
                 Err(error)
             }

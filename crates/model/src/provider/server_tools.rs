@@ -92,6 +92,7 @@ const WITHOUT_TOOLS: &[&[&str]] = &[
     ],
     // Routing, accounting, diagnosis.
     &[
+        "anthropic_beta",
         "betas",
         "billing_policy",
         "diagnostics",

@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::{Format, Message, Parameters, Reply, ToolDefinition};
 
 pub(super) use answer::reported as usage;
-pub(super) use rules::wire as for_model;
+pub(crate) use rules::on;
 pub use tail::{DEFAULT_MAX_TOKENS, DEFAULT_MAX_TOKENS_WITH_EFFORT};
 
 /// Anthropic Messages.

@@ -5,6 +5,7 @@ mod anthropic;
 mod catalog;
 mod chat;
 mod client;
+mod clouds;
 mod configuration;
 mod gemini;
 mod marked;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{Messages, tail};
 use crate::catalog::{Capabilities, Thinking};
 use crate::error::Error;
+use crate::provider::cloud::Cloud;
 use crate::wire::{Layout, MarkerTime, Rendered, StreamReader, Wire, openai};
 use crate::{Format, Message, Parameters, ReasoningWish, Reply, ToolDefinition};
 
@@ -22,6 +23,9 @@ pub(super) struct Rules {
     thinking: Option<Thinking>,
     efforts: bool,
     pub(super) sampling: bool,
+    /// The cloud platform that serves the model. Its address names the model, and whether the answer is
+    /// streamed; the body names a version in their place.
+    cloud: Option<Cloud>,
 }
 
 impl Rules {
@@ -30,7 +34,17 @@ impl Rules {
         thinking: None,
         efforts: true,
         sampling: true,
+        cloud: None,
     };
+
+    /// The value of `anthropic_version`; `None` for Anthropic's own API, where it is a header.
+    pub(super) const fn version(self) -> Option<&'static str> {
+        match self.cloud {
+            None => None,
+            Some(Cloud::Bedrock) => Some("bedrock-2023-05-31"),
+            Some(Cloud::Vertex) => Some("vertex-2023-10-16"),
+        }
+    }
 
     /// The value of `thinking`; `None` leaves it out.
     pub(super) fn thinking(self, wish: &ReasoningWish, max_tokens: u64) -> Option<Value> {
@@ -82,8 +96,9 @@ fn is_none(wish: &ReasoningWish) -> bool {
 #[derive(Debug)]
 struct Ruled(Rules);
 
-/// The rules of the format for a model with these capabilities.
-pub(in crate::wire) fn wire(capabilities: &Capabilities) -> &'static dyn Wire {
+/// The rules of the format for a model with these capabilities, on a cloud platform or on Anthropic's.
+pub(crate) fn on(cloud: Option<Cloud>, capabilities: &Capabilities) -> &'static dyn Wire {
+    const CLOUDS: [Option<Cloud>; 3] = [None, Some(Cloud::Bedrock), Some(Cloud::Vertex)];
     const KINDS: [Option<Thinking>; 6] = [
         None,
         Some(Thinking::None),
@@ -92,27 +107,32 @@ pub(in crate::wire) fn wire(capabilities: &Capabilities) -> &'static dyn Wire {
         Some(Thinking::AdaptiveOrLegacy),
         Some(Thinking::AlwaysOn),
     ];
-    const fn every() -> [Ruled; 24] {
-        let mut all = [const { Ruled(Rules::UNKNOWN) }; 24];
+    const fn every() -> [Ruled; 72] {
+        let mut all = [const { Ruled(Rules::UNKNOWN) }; 72];
         let mut at = 0;
         while at < all.len() {
             all[at] = Ruled(Rules {
-                thinking: KINDS[at / 4],
+                thinking: KINDS[at / 4 % 6],
                 efforts: at & 1 == 0,
                 sampling: at & 2 == 0,
+                cloud: CLOUDS[at / 24],
             });
             at += 1;
         }
         all
     }
-    static RULED: [Ruled; 24] = every();
+    static RULED: [Ruled; 72] = every();
     let takes_none = capabilities.efforts.as_ref().is_some_and(Vec::is_empty);
     let refuses_sampling = capabilities.sampling == Some(false);
     let kind = KINDS
         .iter()
         .position(|kind| *kind == capabilities.thinking)
         .unwrap_or_default();
-    &RULED[kind * 4 + usize::from(takes_none) + 2 * usize::from(refuses_sampling)]
+    let cloud = CLOUDS.iter().position(|known| *known == cloud);
+    &RULED[cloud.unwrap_or_default() * 24
+        + kind * 4
+        + usize::from(takes_none)
+        + 2 * usize::from(refuses_sampling)]
 }
 
 impl Wire for Ruled {

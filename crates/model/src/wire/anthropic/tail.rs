@@ -21,7 +21,7 @@ const NOT_PARAMETERS: [&str; 4] = ["tools", "system", "messages", "stream"];
 /// Begins with a comma and ends with the body's brace; no key occurs twice.
 pub(super) fn tail(parameters: &Parameters, stream: bool, rules: Rules) -> Bytes {
     let mut fields = ours(parameters, rules);
-    if stream {
+    if stream && rules.version().is_none() {
         fields.insert("stream".into(), Value::Bool(true));
     }
     parameters
@@ -67,7 +67,14 @@ fn ours(parameters: &Parameters, rules: Rules) -> Map<String, Value> {
             .filter_map(|(name, value)| Some((name.to_owned(), value?)))
             .collect();
     [
-        ("model", Some(Value::from(model.as_str()))),
+        ("anthropic_version", rules.version().map(Value::from)),
+        (
+            "model",
+            rules
+                .version()
+                .is_none()
+                .then(|| Value::from(model.as_str())),
+        ),
         ("max_tokens", Some(Value::from(max_tokens))),
         ("temperature", sampled(temperature)),
         ("top_p", sampled(top_p)),

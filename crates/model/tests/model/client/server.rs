@@ -34,6 +34,10 @@ enum Step {
 impl Answer {
     /// A whole answer.
     pub(crate) fn of(status: u16, headers: &[(&str, &str)], body: &str) -> Self {
+        Self::binary(status, headers, body.as_bytes())
+    }
+
+    pub(crate) fn binary(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Self {
         let mut head = format!(
             "HTTP/1.1 {status} Whatever\r\ncontent-length: {}\r\n",
             body.len()
@@ -42,7 +46,7 @@ impl Answer {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         Self {
-            steps: vec![Step::Send(format!("{head}\r\n{body}").into_bytes())],
+            steps: vec![Step::Send([head.as_bytes(), b"\r\n", body].concat())],
         }
     }
 

@@ -1,0 +1,118 @@
+//! Event streams of AWS (`application/vnd.amazon.eventstream`), in which Bedrock streams.
+//!
+//! The frames are parsed by `aws-smithy-eventstream`; here they become events and errors.
+
+use aws_smithy_eventstream::frame::{DecodedFrame, MessageFrameDecoder};
+use aws_smithy_types::event_stream::Message;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::BytesMut;
+use serde_json::Value;
+
+use super::sse::Event;
+use crate::error::{Error, ErrorKind};
+
+/// The content type of such a stream.
+pub(crate) const CONTENT_TYPE: &str = "application/vnd.amazon.eventstream";
+
+/// The longest frame in bytes: 16 MiB, as in AWS's own clients.
+const LONGEST: usize = 16 << 20;
+
+/// The type of events whose payload wraps an event of the model's own format.
+const CHUNK: &str = "chunk";
+
+/// Decodes a stream as it arrives.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    frames: MessageFrameDecoder,
+    buffer: BytesMut,
+}
+
+impl Decoder {
+    /// Appends bytes; returns the events that are complete now.
+    ///
+    /// An event has the name of its `:event-type` and its payload as data. A `chunk` of `InvokeModel`
+    /// has no name, and the data that it wraps.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Malformed`]: this is no event stream. Otherwise the error that the provider reports
+    /// in the stream, with its type as code.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Error> {
+        self.buffer.extend_from_slice(bytes);
+        let mut events = Vec::new();
+        loop {
+            let frame = self.frames.decode_frame(&mut self.buffer);
+            match frame.map_err(|error| malformed(&error.to_string()))? {
+                DecodedFrame::Complete(message) => events.extend(event(&message)?),
+                DecodedFrame::Incomplete if self.buffer.len() > LONGEST => {
+                    return Err(malformed("a frame is longer than 16 MiB"));
+                }
+                DecodedFrame::Incomplete => return Ok(events),
+            }
+        }
+    }
+}
+
+fn malformed(what: &str) -> Error {
+    Error::new(
+        ErrorKind::Malformed,
+        format!("the event stream cannot be read: {what}; check `base_url`"),
+    )
+}
+
+fn event(message: &Message) -> Result<Option<Event>, Error> {
+    let header = |name: &str| {
+        let mut headers = message.headers().iter();
+        let header = headers.find(|header| header.name().as_str() == name)?;
+        let text = header.value().as_string().ok()?;
+        Some(text.as_str())
+    };
+    let value = || serde_json::from_slice::<Value>(message.payload()).unwrap_or_default();
+    match header(":message-type") {
+        Some("event") if header(":event-type") == Some(CHUNK) => {
+            let value = value();
+            let bytes = value.get("bytes").and_then(Value::as_str);
+            let data = bytes
+                .and_then(|bytes| STANDARD.decode(bytes).ok())
+                .and_then(|bytes| String::from_utf8(bytes).ok())
+                .ok_or_else(|| malformed("a chunk holds no text in base64"))?;
+            Ok(Some(Event {
+                name: String::new(),
+                data,
+            }))
+        }
+        Some("event") => {
+            let data = String::from_utf8(message.payload().to_vec());
+            Ok(Some(Event {
+                name: header(":event-type").unwrap_or_default().to_owned(),
+                data: data.map_err(|_| malformed("an event holds no text"))?,
+            }))
+        }
+        Some("exception" | "error") => {
+            let code = header(":exception-type").or(header(":error-code"));
+            let code = code.unwrap_or("exception").to_owned();
+            let value = value();
+            let said = value.get("message").and_then(Value::as_str);
+            let said = said.or(header(":error-message"));
+            Err(Error {
+                code: Some(code.clone()),
+                ..Error::new(
+                    kind(&code),
+                    said.unwrap_or("the provider reports an error and gives no reason"),
+                )
+            })
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The kind of an exception:
+/// <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ResponseStream.html>.
+fn kind(code: &str) -> ErrorKind {
+    match code {
+        "throttlingException" => ErrorKind::Limited,
+        "validationException" => ErrorKind::Rejected,
+        "modelTimeoutException" => ErrorKind::TimedOut,
+        _ => ErrorKind::Unavailable,
+    }
+}
