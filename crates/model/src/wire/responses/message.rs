@@ -19,7 +19,8 @@ pub(in crate::wire) fn system(text: &str, is_markable: bool) -> Rendered {
 }
 
 /// The items of a message: results of tools first, what else the user says behind them; the blocks
-/// of the assistant in their order. Markers may stand in what the model is told, if wanted: then
+/// of the assistant in their order, without reasoning at the end that led to nothing, as in an answer
+/// that was cut off: the API refuses a reasoning item that no item of its answer follows. Markers may stand in what the model is told, if wanted: then
 /// results are parts, too.
 pub(in crate::wire) fn pieces(
     message: &Message,
@@ -174,6 +175,10 @@ fn assistant(message: &Message) -> Result<Vec<Rendered>, Error> {
         items.push(item);
     }
     items.extend(open.take().map(|open| open.close(message)));
+    let is_reasoning = |item: &Object| item.get("type").is_some_and(|kind| kind == "reasoning");
+    while items.last().is_some_and(is_reasoning) {
+        items.pop();
+    }
     Ok(items.into_iter().map(openai::rendered).collect())
 }
 

@@ -58,14 +58,15 @@ pub(crate) fn strict(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap()
 }
 
-/// A whole body, parsed again. One of Chat Completions is checked as the simulator does; the properties of
-/// Responses make up ids that the API does not give.
+/// A whole body, parsed again, and checked as the simulator does.
 pub(crate) fn body(wire: &dyn Wire, pieces: &Pieces, tail: &Bytes) -> Value {
     let body = pieces.body(wire, tail);
-    if wire.path() != "/responses" {
-        let format = cachalot_simulator::Format::Chat;
-        cachalot_simulator::check_request(format, false, &body).unwrap();
-    }
+    let format = match wire.path() {
+        "/responses" => cachalot_simulator::Format::Responses,
+        _ => cachalot_simulator::Format::Chat,
+    };
+    let checked = cachalot_simulator::check_request(format, false, &body);
+    assert_eq!(checked, Ok(()), "{}", String::from_utf8_lossy(&body));
     strict(&body)
 }
 

@@ -142,12 +142,16 @@ fn open_reasoning_is_shown_and_goes_back() {
         "type": "reasoning", "id": "rs_1", "summary": [],
         "content": [{"type": "reasoning_text", "text": "Two and two."}],
     });
-    let reply = reply(&response(json!([item])));
+    let said = json!({
+        "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+        "content": [{"type": "output_text", "text": "Four.", "annotations": []}],
+    });
+    let reply = reply(&response(json!([item, said])));
     assert!(matches!(
         &reply.message.content[0],
         Block::Reasoning(reasoning) if reasoning.text == "Two and two."
     ));
-    assert_eq!(pieces(&Responses, &reply.message), [item]);
+    assert_eq!(pieces(&Responses, &reply.message), [item, said]);
 }
 
 #[test]

@@ -463,11 +463,14 @@ fn pairs(items: &[Item]) -> Result<(), Refusal> {
 /// A reasoning item stays with the item that it led to.
 fn reasoning(items: &[Item], known: Known<'_>) -> Result<(), Refusal> {
     for (at, item) in items.iter().enumerate() {
-        let next = items.get(at + 1).map(|next| &next.kind);
-        let is_followed = matches!(
-            next,
-            Some(Kind::Message | Kind::Call(_) | Kind::Other | Kind::Reasoning)
-        );
+        let is_followed = items.get(at + 1).is_some_and(|next| match next.kind {
+            Kind::Message => {
+                let part = next.part.as_ref();
+                part.is_some_and(|part| part.speaker == Speaker::Model)
+            }
+            Kind::Call(_) | Kind::Other | Kind::Reasoning => true,
+            Kind::Output(_) => false,
+        });
         if let (Kind::Reasoning, Some(id), false) = (&item.kind, &item.id, is_followed) {
             let message = format!(
                 "Item '{id}' of type 'reasoning' was provided without its required following item."
