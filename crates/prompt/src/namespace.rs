@@ -166,7 +166,7 @@ fn is_unsaid(name: &str, value: &Value, format: Format, model: &str) -> bool {
         ("tool_choice", value) => *value == "auto",
         ("parallel_tool_calls", value) => *value == true,
         ("reasoning", _) if format != Format::Messages => {
-            effort.is_some() && effort == normal::default_effort(model)
+            effort.is_some() && effort == normal::default_effort(format, model)
         }
         _ => false,
     }

@@ -7,9 +7,11 @@
 //! tools) keeps the order of its members, which reaches the model.
 //!
 //! Declared defaults: the OpenAPI documents of OpenAI, and the prompt-caching and effort pages of
-//! platform.claude.com.
+//! platform.claude.com; those of single models are in the catalog.
 
-use cachalot_model::Format;
+use std::sync::LazyLock;
+
+use cachalot_model::{Capabilities, Catalog, Format, Thinking};
 use serde_json::{Map, Value, json};
 
 use crate::chain::Level;
@@ -262,7 +264,6 @@ fn is_markable(block: &Map<String, Value>) -> bool {
 /// Returns a parameter in its normal form; `None` if it says what holds without it.
 #[must_use]
 pub fn member(format: Format, model: &str, name: &str, value: Value) -> Option<Value> {
-    let model = model.rsplit('/').next().unwrap_or(model);
     let value = match (name, value) {
         (_, Value::Null) => return None,
         (_, Value::Array(values)) if values.is_empty() => return None,
@@ -280,13 +281,14 @@ pub fn member(format: Format, model: &str, name: &str, value: Value) -> Option<V
             Value::Object(thinking)
         }
         ("output_config", Value::Object(mut config)) if format == Format::Messages => {
-            without(&mut config, "effort", |effort| effort == "high");
+            let default = default_effort(format, model);
+            without(&mut config, "effort", |effort| Some(effort) == default);
             Value::Object(config)
         }
         ("reasoning", Value::Object(mut reasoning)) if format == Format::Responses => {
             reasoning.shift_remove("summary");
             reasoning.shift_remove("generate_summary");
-            let default = default_effort(model);
+            let default = default_effort(format, model);
             without(&mut reasoning, "effort", |effort| Some(effort) == default);
             Value::Object(reasoning)
         }
@@ -341,38 +343,30 @@ fn is_default_word(format: Format, model: &str, name: &str, word: &str) -> bool 
         | ("speed", "standard")
         | ("verbosity", "medium")
         | ("truncation", "disabled") => true,
-        ("effort", "high") => format == Format::Messages,
-        ("reasoning_effort", effort) => default_effort(model) == Some(effort),
+        ("effort", effort) if format == Format::Messages => {
+            default_effort(format, model) == Some(effort)
+        }
+        ("reasoning_effort", effort) => default_effort(format, model) == Some(effort),
         _ => false,
     }
 }
 
-/// The effort that holds where a request names none, by OpenAI's documentation; `None` where it does
-/// not say. For Anthropic it is always `high`.
+/// Returns the effort of a request that names none, by the catalog. Where that does not say: `high` in
+/// Anthropic's format, by its documentation; `None` elsewhere.
 #[must_use]
-pub fn default_effort(model: &str) -> Option<&'static str> {
-    const FAMILIES: [(&str, &str); 7] = [
-        ("gpt-5.1", "none"),
-        ("gpt-5.2", "none"),
-        ("gpt-5.4", "none"),
-        ("gpt-5", "medium"),
-        ("o1", "medium"),
-        ("o3", "medium"),
-        ("o4", "medium"),
-    ];
-    if model.contains("-pro") || model.contains("codex") || model.contains("chat") {
-        return None;
-    }
-    let is_of = |family: &str| {
-        let rest = model.strip_prefix(family);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-    };
-    let found = FAMILIES.iter().find(|(family, _)| is_of(family));
-    found.map(|(_, effort)| *effort)
+pub fn default_effort(format: Format, model: &str) -> Option<&'static str> {
+    let known = capabilities(model).and_then(|listed| listed.default_effort.as_deref());
+    known.or((format == Format::Messages).then_some("high"))
 }
 
-/// Whether a model of Anthropic thinks without being asked to.
+/// Returns whether a model thinks without being asked to, and cannot be told not to.
 fn thinks_always(model: &str) -> bool {
-    const FAMILIES: [&str; 4] = ["fable-5", "mythos", "opus-5-5", "sonnet-5-5"];
-    FAMILIES.iter().any(|family| model.contains(family))
+    let kind = capabilities(model).and_then(|listed| listed.thinking);
+    kind == Some(Thinking::AlwaysOn)
+}
+
+fn capabilities(model: &str) -> Option<&'static Capabilities> {
+    static CATALOG: LazyLock<Catalog> = LazyLock::new(Catalog::built_in);
+    let listed = CATALOG.find_by_name(model)?;
+    Some(&listed.capabilities)
 }

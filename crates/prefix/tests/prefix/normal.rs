@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cachalot_core::Seals;
-use cachalot_model::Catalog;
+use cachalot_model::{Catalog, Format, Thinking};
 use cachalot_prefix::diagnosis::{Diagnosis, LikelyCause, Observed, Rules, diagnose};
 use cachalot_prefix::log::{Analyzer, LogReader, Logged};
 use serde_json::{Value, json};
@@ -279,4 +279,67 @@ pub(crate) fn spaced(value: &Value) -> String {
         }
     }
     ascii
+}
+
+/// Bodies without and with a member.
+fn with_and_without(format: Format, model: &str, member: &Value) -> [String; 2] {
+    let user = json!([{"role": "user", "content": "Fix the bug."}]);
+    let bare = match format {
+        Format::Messages => json!({"model": model, "max_tokens": 9, "messages": user}),
+        Format::Responses => json!({"model": model, "input": user}),
+        _ => json!({"model": model, "n": 1, "messages": user}),
+    };
+    let mut said = bare.clone();
+    let members = said.as_object_mut().unwrap();
+    members.extend(member.as_object().unwrap().clone());
+    [bare, said].map(|body| body.to_string())
+}
+
+/// The defaults of models are those of the catalog.
+#[test]
+fn what_a_model_does_by_default_is_no_difference_if_it_is_written() {
+    let catalog = Catalog::built_in();
+    let mut seen = [0; 3];
+    for model in catalog.models("openai") {
+        let capabilities = &catalog.find("openai", model).unwrap().capabilities;
+        let Some(default) = capabilities.default_effort.as_deref() else {
+            continue;
+        };
+        seen[0] += 1;
+        for effort in capabilities.efforts.iter().flatten() {
+            for (format, member) in [
+                (Format::Chat, json!({"reasoning_effort": effort})),
+                (Format::Responses, json!({"reasoning": {"effort": effort}})),
+            ] {
+                let [bare, said] = with_and_without(format, model, &member);
+                match effort == default {
+                    true => same(&bare, &said),
+                    false => differ(&bare, &said),
+                }
+            }
+        }
+    }
+    for model in catalog.models("anthropic") {
+        let capabilities = &catalog.find("anthropic", model).unwrap().capabilities;
+        for effort in capabilities.efforts.iter().flatten() {
+            let member = json!({"output_config": {"effort": effort}});
+            let [bare, said] = with_and_without(Format::Messages, model, &member);
+            seen[1] += 1;
+            match capabilities.default_effort.as_ref() == Some(effort) {
+                true => same(&bare, &said),
+                false => differ(&bare, &said),
+            }
+        }
+        let is_on = capabilities.thinking == Some(Thinking::AlwaysOn);
+        seen[2] += usize::from(is_on);
+        for (kind, is_default) in [("adaptive", is_on), ("disabled", !is_on)] {
+            let member = json!({"thinking": {"type": kind}});
+            let [bare, said] = with_and_without(Format::Messages, model, &member);
+            match is_default {
+                true => same(&bare, &said),
+                false => differ(&bare, &said),
+            }
+        }
+    }
+    assert!(seen.iter().all(|count| *count > 3), "{seen:?}");
 }
