@@ -159,7 +159,8 @@ impl Compared {
     }
 }
 
-fn is_deferred(tool: &[u8]) -> bool {
+/// Returns whether a tool is loaded later only, and so is no part of the prefix.
+pub(crate) fn is_deferred(tool: &[u8]) -> bool {
     let mut found = false;
     let read = Scanner::new(tool).members(|name, scanner| {
         found |= scanner.value()? == b"true" && name == b"defer_loading";

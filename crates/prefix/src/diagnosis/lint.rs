@@ -9,9 +9,10 @@ use serde::Serialize;
 use super::detect::{has_long_key, text};
 use super::volatile::{Volatile, find};
 use super::{LikelyCause, Rules};
-use crate::request::{MarkerPlace, Request};
+use crate::request::{MarkerPlace, Request, is_deferred};
 use cachalot_prompt::Level;
 use cachalot_prompt::MOST_MARKS;
+use cachalot_prompt::normal;
 
 /// Something that will keep a prefix from being read, or a request from being taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -87,6 +88,9 @@ pub fn lint_text(text: &str) -> Vec<Suspect<'_>> {
 
 /// Checks one request: its markers, its length, and the words in its tools and system text that are
 /// likely to differ the next time. In the order of the pieces; what is about the whole stands last.
+///
+/// Words and length are those of the [normal form](cachalot_prompt::normal), which is what the provider
+/// reads; offsets are those of the piece as the client wrote it.
 #[must_use]
 pub fn lint(request: &Request, rules: &Rules) -> Vec<Finding> {
     let mut findings = words(request);
@@ -102,7 +106,7 @@ pub fn lint(request: &Request, rules: &Rules) -> Vec<Finding> {
     if has_long_key(&request.tail) {
         findings.push(whole(LikelyCause::CacheKeyTooLong, "parameters"));
     }
-    let tokens = request.prompt.bytes() / 4;
+    let tokens = request.compared.prompt.bytes() / 4;
     let short = rules.minimum.is_some_and(|minimum| tokens < minimum);
     if short {
         findings.push(whole(LikelyCause::BelowMinimum, "messages"));
@@ -116,21 +120,40 @@ pub fn lint(request: &Request, rules: &Rules) -> Vec<Finding> {
 
 fn words(request: &Request) -> Vec<Finding> {
     let nodes = request.prompt.nodes();
-    let frozen = nodes.iter().filter(|node| node.level != Level::Message);
-    let found = frozen.flat_map(|node| {
+    let read = nodes.iter().filter(|node| match node.level {
+        Level::Tool => !is_deferred(&node.bytes),
+        level => level != Level::Message,
+    });
+    let found = read.flat_map(|node| {
         let (level, index) = place(request, node.depth);
-        lint_text(text(node))
-            .into_iter()
-            .map(move |suspect| Finding {
-                cause: suspect.cause,
-                level,
-                index,
-                word: suspect.word.map(str::to_owned),
-                offset: Some(suspect.offset),
-                is_fault: suspect.is_fault,
-            })
+        let normal = normal::piece(request.format, node.level, &node.bytes);
+        let normal = normal.and_then(|normal| String::from_utf8(normal.bytes).ok());
+        let read = normal.as_deref().unwrap_or(text(node));
+        let suspects = lint_text(read).into_iter();
+        let findings = suspects.map(|suspect| Finding {
+            cause: suspect.cause,
+            level,
+            index,
+            word: suspect.word.map(str::to_owned),
+            offset: written_at(text(node), read, &suspect),
+            is_fault: suspect.is_fault,
+        });
+        findings.collect::<Vec<_>>()
     });
     found.collect()
+}
+
+/// Where a suspect of the normal form stands in the piece as it is written; `None` if it is written with
+/// escapes.
+fn written_at(written: &str, read: &str, suspect: &Suspect<'_>) -> Option<usize> {
+    /// So many characters of a credential tell it from others.
+    const TELLING: usize = 12;
+    let rest = read.get(suspect.offset..)?;
+    let end = rest
+        .char_indices()
+        .nth(TELLING)
+        .map_or(rest.len(), |(end, _)| end);
+    written.find(suspect.word.unwrap_or(&rest[..end]))
 }
 
 /// The level of a piece, and which of its level it is.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cachalot_core::Seals;
 use cachalot_model::{Catalog, Format, Thinking};
-use cachalot_prefix::diagnosis::{Diagnosis, LikelyCause, Observed, Rules, diagnose};
+use cachalot_prefix::diagnosis::{Diagnosis, LikelyCause, Observed, Rules, diagnose, lint};
 use cachalot_prefix::log::{Analyzer, LogReader, Logged};
 use serde_json::{Value, json};
 
@@ -342,4 +342,44 @@ fn what_a_model_does_by_default_is_no_difference_if_it_is_written() {
         }
     }
     assert!(seen.iter().all(|count| *count > 3), "{seen:?}");
+}
+
+/// What `prefix lint` finds: cause, the word, and where it stands.
+fn found(line: &str) -> Vec<(LikelyCause, Option<String>, Option<usize>)> {
+    let request = logged(line).request;
+    let rules = Rules::of_request(&request, &Catalog::built_in());
+    let findings = lint(&request, &rules).into_iter();
+    let found = findings.map(|finding| (finding.cause, finding.word, finding.offset));
+    found.collect()
+}
+
+#[test]
+fn one_request_is_checked_as_the_provider_reads_it() {
+    let body = |tool: &str, system: &str| {
+        format!(
+            r#"{{"model":"claude-sonnet-4-6","max_tokens":9,"tools":[{tool}],"system":{system},"messages":[{{"role":"user","content":"Hi.","cache_control":{{"type":"ephemeral"}}}}]}}"#
+        )
+    };
+    let short = (LikelyCause::BelowMinimum, None, None);
+    let time = |offset| {
+        let word = Some("08:41:07".to_owned());
+        (LikelyCause::Timestamp, word, offset)
+    };
+    // A tool that is loaded later is no part of the prefix.
+    let tool = |more: &str| {
+        format!(r#"{{"name":"a","description":"Now it is 08:41:07.","input_schema":{{}}{more}}}"#)
+    };
+    let system = r#""Be brief.""#;
+    let read = found(&body(&tool(""), system));
+    assert_eq!(read, [time(tool("").find("08:41:07")), short.clone()]);
+    let later = found(&body(&tool(r#","defer_loading":true"#), system));
+    assert_eq!(later, std::slice::from_ref(&short));
+    // Escapes are read, and have no place of their own.
+    let plain = found(&body("", r#""It is 08:41:07.""#));
+    assert_eq!(plain, [time(Some(7)), short.clone()]);
+    let escaped = found(&body("", r#""It is 08\u003a41:07.""#));
+    assert_eq!(escaped, [time(None), short.clone()]);
+    // White space between tokens is no length.
+    let wide = format!(r#"{{"name":"a",{}"input_schema":{{}}}}"#, " ".repeat(9_000));
+    assert_eq!(found(&body(&wide, system)), [short]);
 }

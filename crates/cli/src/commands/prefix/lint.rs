@@ -115,7 +115,7 @@ fn request(source: &AgentFile, catalog: &Catalog) -> Result<Checked> {
         if finding.cause == LikelyCause::BelowMinimum {
             checked
                 .notes
-                .push(of_length(request.prompt.bytes() / 4, &rules));
+                .push(of_length(request.compared.prompt.bytes() / 4, &rules));
             continue;
         }
         if !finding.is_fault {
