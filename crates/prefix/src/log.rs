@@ -4,6 +4,7 @@
 //! or its text). An envelope may also say when it was sent (`timestamp`, `time`, `at`, `ts` or `created`:
 //! seconds or milliseconds since 1970, or ISO 8601), to which session it belongs (`session`,
 //! `session_id`, `conversation_id`), and what came back (`response`, with its `usage`).
+//! Transcripts of Claude Code, which have answers only, are read as far as that goes ([`TranscriptLine`]).
 
 mod analysis;
 mod answer;
@@ -12,6 +13,7 @@ mod moment;
 mod order;
 mod relation;
 mod threads;
+mod transcript;
 mod turns;
 
 use std::io::{self, BufRead, Read as _};
@@ -27,6 +29,7 @@ use cachalot_prompt::Session;
 pub use analysis::{Analysis, Analyzer, Breaks, Broken};
 pub use order::InOrder;
 pub use threads::{MOST_OPEN, MOST_OPEN_BYTES};
+pub use transcript::TranscriptLine;
 
 /// The longest line that is read, in bytes.
 pub const LONGEST_LINE: usize = 64 << 20;
@@ -92,6 +95,9 @@ pub enum Reason {
     /// It is no request; the next line may be one.
     #[error(transparent)]
     NotARequest(#[from] request::Error),
+    /// It is a line of a transcript, which has no requests.
+    #[error("it is a line of a transcript, which has answers and no requests")]
+    Transcript(Box<TranscriptLine>),
     /// It is longer than [`LONGEST_LINE`], and was passed over.
     #[error("it is longer than {} MiB", LONGEST_LINE >> 20)]
     TooLong,
@@ -166,7 +172,10 @@ impl<R: BufRead> Iterator for LogReader<R> {
                 self.over = true;
                 return None;
             }
-            Ok(Some(line)) => envelope::read(line),
+            Ok(Some(line)) => envelope::read(line).map_err(|reason| match transcript::read(line) {
+                Some(line) => Reason::Transcript(Box::new(line)),
+                None => reason,
+            }),
             Err(reason) => Err(reason),
         };
         self.over = matches!(read, Err(Reason::Unreadable(_)));

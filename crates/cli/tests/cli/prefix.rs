@@ -270,3 +270,36 @@ fn why_tells_of_a_session_what_its_last_answer_cost_and_what_became_of_the_prefi
         "{stats}"
     );
 }
+
+#[test]
+fn a_transcript_shows_what_was_lost_by_its_usage() {
+    let home = Home::new();
+    let answer = |id: &str, read: u64, written: u64, diagnostics: Value| {
+        let usage = json!({"input_tokens": 3, "output_tokens": 50,
+            "cache_read_input_tokens": read, "cache_creation_input_tokens": written});
+        json!({"type": "assistant", "uuid": id, "sessionId": "s1", "message":
+            {"id": id, "role": "assistant", "model": "claude-opus-4-8", "usage": usage,
+                "diagnostics": diagnostics, "content": []}})
+    };
+    let reason = json!({"cache_miss_reason":
+        {"type": "tools_changed", "cache_missed_input_tokens": 14_000}});
+    let lines = [
+        json!({"type": "user", "uuid": "u", "sessionId": "s1", "message": {"role": "user"}}),
+        answer("msg_1", 0, 20_000, Value::Null),
+        answer("msg_2", 5_000, 16_000, reason),
+    ];
+    let log = lines.map(|line| format!("{line}\n")).concat();
+    let told = piped(&home, &["prefix", "analyze", "-"], &log).ok();
+    for expected in [
+        "2 requests in 1 conversation, 1 session named\n2 requests are known from the answers only",
+        "tools_changed",
+        "line 3 after line 2 (s1, claude-opus-4-8, by the provider's own comparison)",
+        "15000 tokens paid for anew",
+    ] {
+        assert!(told.stdout.contains(expected), "{expected}\n{told}");
+    }
+    assert!(!told.stdout.contains("dedup"), "{told}");
+    assert_eq!(told.stderr, "");
+    let told = piped(&home, &["prefix", "analyze", "--json", "-"], &log).ok();
+    assert_eq!(told.json()["logs"][0]["answers_only"], 2);
+}

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::relation::Relation;
 use super::threads::{Thread, Threads, common};
+use super::transcript::{Line, TranscriptLine, Transcripts};
 use super::turns::Turns;
 use super::{LogError, LogReader, Logged, Reason as LineReason};
 use crate::diagnosis::{
@@ -68,6 +69,8 @@ pub struct Breaks {
 pub struct Analysis {
     /// How many requests there are.
     pub requests: u64,
+    /// The number of them that are known by their answers only, from a transcript.
+    pub answers_only: u64,
     /// How many of them were answered with an error: they are compared with none.
     pub failed: u64,
     /// How many conversations; a fork is one of its own.
@@ -126,6 +129,7 @@ pub struct Analyzer {
     names: HashSet<String>,
     /// The models of whose answers one has told that something was read from a cache, or written.
     telling: HashSet<String>,
+    transcripts: Transcripts,
     breaks: BTreeMap<(Reason, Option<LikelyCause>), Breaks>,
     analysis: Analysis,
 }
@@ -143,9 +147,11 @@ impl Analyzer {
             forest: Forest::new(seals),
             names: HashSet::new(),
             telling: HashSet::new(),
+            transcripts: Transcripts::default(),
             breaks: BTreeMap::new(),
             analysis: Analysis {
                 requests: 0,
+                answers_only: 0,
                 failed: 0,
                 conversations: 0,
                 sessions: 0,
@@ -169,10 +175,11 @@ impl Analyzer {
         for logged in LogReader::new(log).in_order() {
             match logged {
                 Ok(logged) => self.take(logged),
-                Err(error) if matches!(error.reason, LineReason::Unreadable(_)) => {
-                    unreadable = Some(error);
-                }
-                Err(error) => self.skip(&error),
+                Err(error) => match error.reason {
+                    LineReason::Unreadable(_) => unreadable = Some(error),
+                    LineReason::Transcript(line) => self.take_line(error.line, *line),
+                    _ => self.skip(&error),
+                },
             }
         }
         unreadable.map_or(Ok(()), Err)
@@ -222,6 +229,28 @@ impl Analyzer {
         }
     }
 
+    /// Takes the next line of a transcript.
+    fn take_line(&mut self, number: u64, line: TranscriptLine) {
+        let answer = match line.0 {
+            Line::Answer(answer) => answer,
+            Line::Compaction(place) => return self.transcripts.summarize(place),
+            Line::Other => return,
+        };
+        if !self.transcripts.is_new(&answer) {
+            return;
+        }
+        self.analysis.requests += 1;
+        self.analysis.answers_only += 1;
+        self.analysis.reported.0 += 1;
+        self.analysis.reported.1 += answer.usage;
+        if self.names.len() < MOST_PIECES && !self.names.contains(answer.place.session()) {
+            self.names.insert(answer.place.session().to_owned());
+        }
+        if let Some(broken) = self.transcripts.take(number, answer, &self.catalog) {
+            self.add(broken);
+        }
+    }
+
     /// What there is to say when the log is at its end.
     #[must_use]
     pub fn finish(mut self) -> Analysis {
@@ -236,6 +265,7 @@ impl Analyzer {
             ))
         });
         Analysis {
+            conversations: self.analysis.conversations + self.transcripts.count(),
             sessions: self.names.len() as u64,
             tree: self.forest.tree(),
             breaks,
@@ -339,6 +369,10 @@ impl Analyzer {
             model: logged.request.model.clone(),
             diagnosis,
         };
+        self.add(broken);
+    }
+
+    fn add(&mut self, broken: Broken) {
         let diagnosis = &broken.diagnosis;
         let key = (diagnosis.reason, diagnosis.cause);
         let breaks = self.breaks.entry(key).or_insert_with(|| Breaks {

@@ -12,6 +12,7 @@ mod log_faults;
 mod monitor;
 mod normal;
 mod request;
+mod transcript;
 mod verdict;
 
 use std::sync::Arc;

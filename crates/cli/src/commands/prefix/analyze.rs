@@ -186,13 +186,23 @@ fn text(name: &str, analysis: &Analysis) -> String {
         let failed = render::count(analysis.failed, "request", "requests");
         text += &format!("; {failed} answered with an error, and compared with none");
     }
-    text += &format!(
-        "\n{} sent, {} of it different · dedup ratio {:.2} · {}\n",
-        render::bytes(analysis.sent_bytes),
-        render::bytes(analysis.different_bytes),
-        analysis.dedup_ratio(),
-        render::count(analysis.tree.sharing.leaves, "leaf", "leaves"),
-    );
+    if analysis.answers_only > 0 {
+        let answers = render::count(analysis.answers_only, "request is", "requests are");
+        text += &format!(
+            "\n{answers} known from the answers only: their usage shows what was lost, not where"
+        );
+    }
+    let has_requests = analysis.answers_only < analysis.requests;
+    if has_requests {
+        text += &format!(
+            "\n{} sent, {} of it different · dedup ratio {:.2} · {}",
+            render::bytes(analysis.sent_bytes),
+            render::bytes(analysis.different_bytes),
+            analysis.dedup_ratio(),
+            render::count(analysis.tree.sharing.leaves, "leaf", "leaves"),
+        );
+    }
+    text.push('\n');
     let (reported, usage) = &analysis.reported;
     if *reported > 0 {
         text += &format!(
@@ -202,7 +212,9 @@ fn text(name: &str, analysis: &Analysis) -> String {
             usage.cache_read,
         );
     }
-    text += &format!("\n{}\n", tree::drawn(&analysis.tree));
+    if has_requests {
+        text += &format!("\n{}\n", tree::drawn(&analysis.tree));
+    }
     if analysis.breaks.is_empty() {
         return text + "no prefix breaks\n";
     }
@@ -283,6 +295,7 @@ fn document(name: &str, analysis: &Analysis) -> Value {
     let (reported, usage) = &analysis.reported;
     json!({
         "file": name, "requests": analysis.requests, "failed": analysis.failed,
+        "answers_only": analysis.answers_only,
         "conversations": analysis.conversations,
         "sessions": analysis.sessions, "sent_bytes": analysis.sent_bytes,
         "different_bytes": analysis.different_bytes, "dedup_ratio": analysis.dedup_ratio(),
