@@ -373,7 +373,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// What became of the prefix of the last request, which was answered so; `None` of a first one.
+    /// Returns what became of the prefix of the last request, which was answered so; `None` of a first one.
     pub(crate) fn diagnose(&mut self, reply: &Reply, seals: &Seals) -> Option<Diagnosis> {
         self.watch.answer(reply, &self.rules, seals)
     }
@@ -414,7 +414,7 @@ impl Conversation {
         body
     }
 
-    /// What stands behind the messages of the next request.
+    /// Renders the members behind the messages of the next request.
     fn tail(&self, mut parameters: Parameters) -> Bytes {
         if let Some(comparison) = self.model.comparison().filter(|_| self.is_compared) {
             comparison.name(&mut parameters, self.watch.last_answer());

@@ -359,7 +359,7 @@ pub fn default_effort(format: Format, model: &str) -> Option<&'static str> {
     known.or((format == Format::Messages).then_some("high"))
 }
 
-/// Returns whether a model thinks without being asked to, and cannot be told not to.
+/// Returns whether a model thinks without being asked to, and requests cannot switch that off.
 fn thinks_always(model: &str) -> bool {
     let kind = capabilities(model).and_then(|listed| listed.thinking);
     kind == Some(Thinking::AlwaysOn)

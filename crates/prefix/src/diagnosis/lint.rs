@@ -143,10 +143,9 @@ fn words(request: &Request) -> Vec<Finding> {
     found.collect()
 }
 
-/// Where a suspect of the normal form stands in the piece as it is written; `None` if it is written with
-/// escapes.
+/// Finds a suspect of the normal form in the piece as it is written; `None` if it is written with escapes.
 fn written_at(written: &str, read: &str, suspect: &Suspect<'_>) -> Option<usize> {
-    /// So many characters of a credential tell it from others.
+    /// The number of characters of a credential that tell it from others.
     const TELLING: usize = 12;
     let rest = read.get(suspect.offset..)?;
     let end = rest

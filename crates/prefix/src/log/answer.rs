@@ -72,13 +72,14 @@ impl Answer {
         let (mut id, mut verdict) = (None, None);
         let events = text.lines().filter_map(|line| line.strip_prefix("data:"));
         for event in events.filter(|event| event.contains("\"usage\"")) {
-            let Ok(told) = serde_json::from_str(event).map(|event| Self::of(event, DEEPEST)) else {
+            let Ok(event) = serde_json::from_str(event).map(|event| Self::of(event, DEEPEST))
+            else {
                 continue;
             };
             // Anthropic's first event has the comparison, OpenAI's last.
-            id = id.or(told.id);
-            verdict = told.verdict.or(verdict);
-            if let Some(Value::Object(members)) = told.usage {
+            id = id.or(event.id);
+            verdict = event.verdict.or(verdict);
+            if let Some(Value::Object(members)) = event.usage {
                 usage.extend(members.into_iter().filter(|(_, value)| !value.is_null()));
             }
         }

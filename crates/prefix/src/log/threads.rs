@@ -221,7 +221,7 @@ pub(super) struct Match {
     /// Whether the two have messages enough in common; if not, only their beginning or the session
     /// says so.
     pub(super) kin: bool,
-    /// Whether the request begins with all of the last one, or the provider has compared the two.
+    /// True if the request begins with all of the last one, or if the provider has compared the two.
     pub(super) goes_on: bool,
 }
 

@@ -344,7 +344,7 @@ fn what_a_model_does_by_default_is_no_difference_if_it_is_written() {
     assert!(seen.iter().all(|count| *count > 3), "{seen:?}");
 }
 
-/// What `prefix lint` finds: cause, the word, and where it stands.
+/// The findings of `prefix lint`: cause, word and offset.
 fn found(line: &str) -> Vec<(LikelyCause, Option<String>, Option<usize>)> {
     let request = logged(line).request;
     let rules = Rules::of_request(&request, &Catalog::built_in());

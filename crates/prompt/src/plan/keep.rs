@@ -46,7 +46,7 @@ impl Keep {
 /// From so much on, in US dollars, a broken prefix is worth a warning, unless the file says otherwise.
 const WARN_ABOVE: f64 = 0.01;
 
-/// What an agent's file says of its prefix: `prefix: {ttl: 5m|1h|auto, warn_above: DOLLARS,
+/// Settings of an agent's prefix: `prefix: {ttl: 5m|1h|auto, warn_above: DOLLARS,
 /// diagnostics: BOOLEAN}`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PrefixSettings {

@@ -16,7 +16,7 @@ fn named(report: &ForkReport) -> Vec<Inherited> {
     differences.map(|difference| difference.what).collect()
 }
 
-/// What forks have warned of.
+/// The warnings of forks.
 fn warnings(world: &World) -> Vec<String> {
     let warning = |note| match note {
         Note::Fork(_, note) => match *note {
