@@ -239,6 +239,7 @@ impl World {
             listener: Arc::clone(&provider) as _,
             approver: Arc::new(cachalot_agent::event::Nobody),
             human_paced: false,
+            single_turn: false,
             protected: Vec::new(),
             strict_forks: false,
             name_session: Arc::new(move || format!("s{}", naming.fetch_add(1, Ordering::SeqCst))),

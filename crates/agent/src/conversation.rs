@@ -27,7 +27,7 @@ use cachalot_model::{
 use cachalot_prefix::diagnosis::{self, Diagnosis};
 use cachalot_prefix::{PrefixMonitor, SentRequest};
 use cachalot_prompt::{
-    Head, Level, Namespace, Note, Occasion, Plan, Prompt, Session, Target, contiguous,
+    FIVE_MINUTES, Head, Level, Namespace, Note, Occasion, Plan, Prompt, Session, Target, contiguous,
 };
 use serde_json::{Map, Value};
 
@@ -127,10 +127,20 @@ impl Conversation {
         let Frozen { tools, system } = shown.rendered(&model);
         let prompt = Prompt::begin(&tools, &system);
         head.routing_key = routing_key(house, &model, &prompt);
+        // One request: no later turn, result of a tool or review reads what it writes.
+        let is_alone = house.single_turn
+            && head.parent.is_none()
+            && shown.tools.is_empty()
+            && agent.review.is_none();
+        let is_repeated = is_alone && is_repeated(house, &head, &prompt).await;
         let session = house.sessions.create_from(head, prompt).await;
         let session = session.map_err(|error| Error::session(&error))?;
         let mut this = Self::over(house, agent, session, model);
         this.is_counted = true;
+        if is_alone {
+            let frozen = this.session.prompt.last().map(|piece| piece.depth);
+            this.plans.expect_no_other(frozen.filter(|_| is_repeated));
+        }
         Ok(this)
     }
 
@@ -158,6 +168,7 @@ impl Conversation {
             notices.extend(changes::shown(&session.prompt, &frozen));
             session.head.base_url = Some(model.base_url().to_owned());
             let mut this = Self::over(house, agent, session, model);
+            this.plans.resume(this.session.saved_at());
             this.watch = sent_before(&this.session, &this.plans);
             notices.extend(this.changed_parameter());
             return Ok((this, notices));
@@ -394,7 +405,7 @@ impl Conversation {
         let namespace = Namespace::of(wire.format(), &parameters);
         self.session.namespace = Some(namespace.clone());
         let prompt = self.session.prompt.clone();
-        let plan = self.plans.next(&prompt);
+        let plan = self.plans.next(&prompt, now);
         self.send(SentRequest {
             prompt,
             namespace,
@@ -457,7 +468,11 @@ impl Conversation {
         }
         let head = &self.session.head;
         let parameters = parameters(head, model, self.has_tools && !shown.tools.is_empty());
-        let plan = Plans::new(model, Occasion::default()).next(&prompt);
+        let occasion = Occasion {
+            is_last: self.plans.expects_no_other(),
+            ..Occasion::default()
+        };
+        let plan = Plans::new(model, occasion).first(&prompt);
         Ok(contiguous(
             &prompt,
             wire,
@@ -529,6 +544,14 @@ fn routing_key(house: &House, model: &Model, prompt: &Prompt) -> Option<String> 
     Some(model.rates().assign(shared.0, house.clock.now()))
 }
 
+/// Returns true if the same agent has sent the same tools and system text so recently that a request
+/// could have read them: then later ones may, too.
+async fn is_repeated(house: &House, head: &Head, prompt: &Prompt) -> bool {
+    let found = house.sessions.has_recent(head, prompt, FIVE_MINUTES).await;
+    // It decides about the price, not about the answer.
+    found.unwrap_or(false)
+}
+
 /// The parameters of a request of a session.
 fn parameters(head: &Head, model: &Model, has_tools: bool) -> Parameters {
     let mut parameters = head.routed(model.parameters());
@@ -572,7 +595,11 @@ fn sent_before(session: &Session, plans: &Plans) -> PrefixMonitor {
     };
     let prompt = session.prompt.without_last(messages.len() - last);
     PrefixMonitor::resumed(SentRequest {
-        plan: plans.first(&prompt),
+        // A single turn may have set no marker; then there is nothing to read.
+        plan: match session.totals.has_kept_prefix() {
+            true => plans.first(&prompt),
+            false => Plan::none(),
+        },
         prompt,
         namespace,
         format: session.head.format,

@@ -63,6 +63,9 @@ pub struct House {
     pub name_session: Arc<dyn Fn() -> String + Send + Sync>,
     /// Whether a person says when the next turn comes: what was sent is to be kept meanwhile.
     pub human_paced: bool,
+    /// True if chats end with their first turn (pipes, `agent.run`): no later turn reads what a request has
+    /// the provider keep.
+    pub single_turn: bool,
     /// Files and folders that agents do not write unless the user says so, beside those known by their
     /// names (`.git/config`, `.cachalot`, `.mcp.json`, …): agent files, the user's configuration.
     pub protected: Vec<PathBuf>,

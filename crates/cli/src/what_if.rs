@@ -11,7 +11,9 @@ use bytes::Bytes;
 use cachalot_core::{Cost, Digest, Millis};
 use cachalot_model::marking::Style;
 use cachalot_model::{Catalog, Format, Limits, Marking, Price, Usage, wire};
-use cachalot_prompt::{Keep, NodeId, Occasion, Plan, Prompt, Rules, contiguous, normal, plan};
+use cachalot_prompt::{
+    Keep, Level, NodeId, Occasion, Pauses, Plan, Prompt, Rules, contiguous, normal, plan,
+};
 use cachalot_simulator::accounting::Rules as Published;
 use cachalot_simulator::{Accountant, Accounted, Format as Api};
 use serde_json::Value;
@@ -90,6 +92,9 @@ pub(crate) struct Column {
     accountant: Accountant,
     /// Where the requests that were sent ended for the planner, by what they sent.
     ends: HashMap<NodeId, u32>,
+    /// The messages of conversations, and the place of each conversation in `pauses`.
+    conversations: HashMap<NodeId, usize>,
+    pauses: Vec<Pauses>,
 }
 
 /// The columns of one model in one format.
@@ -171,7 +176,7 @@ impl Estimate {
         self.requests += 1;
         let asking = Asking::new(step, &self.model, self.marking);
         for column in &mut self.columns {
-            let plan = column.plan(&asking.prompt, step.sent.as_ref(), &self.rules);
+            let plan = column.plan(&asking.prompt, step, &self.rules);
             let body = asking.body(&plan);
             column.charge(step, &body, self.price.as_ref());
         }
@@ -216,12 +221,14 @@ impl Column {
             charged: 0,
             accountant: Accountant::new(Published::published()),
             ends: HashMap::new(),
+            conversations: HashMap::new(),
+            pauses: Vec::new(),
         }
     }
 
-    fn plan(&mut self, prompt: &Prompt, sent: Option<&Plan>, rules: &Rules) -> Plan {
+    fn plan(&mut self, prompt: &Prompt, step: &Step, rules: &Rules) -> Plan {
         let keep = match self.scheme {
-            Scheme::AsSent => return sent.cloned().unwrap_or_default(),
+            Scheme::AsSent => return step.sent.clone().unwrap_or_default(),
             Scheme::Automatic | Scheme::Without => return Plan::none(),
             Scheme::Planned(keep) => keep,
         };
@@ -229,6 +236,7 @@ impl Column {
         let occasion = Occasion {
             previous_end: ends.flatten().next().copied(),
             human_paced: true,
+            pauses: self.pauses(prompt, step.at),
             is_last: false,
             keep,
         };
@@ -237,6 +245,28 @@ impl Column {
             self.ends.insert(tip, end);
         }
         planned
+    }
+
+    /// The pauses of the conversation of a request, which is that of the longest beginning with a message
+    /// that was sent before: it stays the same if its last messages are edited.
+    fn pauses(&mut self, prompt: &Prompt, at: Millis) -> Pauses {
+        let messages = || {
+            let nodes = prompt.backwards();
+            nodes.take_while(|node| node.level == Level::Message)
+        };
+        let known = messages().find_map(|node| self.conversations.get(&node.id).copied());
+        let conversation = known.unwrap_or_else(|| {
+            self.pauses.push(Pauses::default());
+            self.pauses.len() - 1
+        });
+        for node in messages() {
+            if self.conversations.insert(node.id, conversation) == Some(conversation) {
+                break;
+            }
+        }
+        let pauses = &mut self.pauses[conversation];
+        pauses.count(prompt, at);
+        *pauses
     }
 
     fn charge(&mut self, step: &Step, body: &[u8], price: Option<&Price>) {

@@ -214,6 +214,7 @@ impl Workbench {
             strict_forks: false,
             name_session: Arc::new(run_id),
             human_paced: false,
+            single_turn: false,
         })
     }
 

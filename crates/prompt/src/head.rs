@@ -129,6 +129,13 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// Returns true if the provider has ever reported that it kept the beginning of a request of this
+    /// session, or read it.
+    #[must_use]
+    pub fn has_kept_prefix(&self) -> bool {
+        self.usage.cache_read > 0 || self.usage.cache_write() > 0
+    }
+
     /// Adds one answer of a model.
     pub fn count(&mut self, usage: Usage, spent: Spend) {
         self.answers += 1;

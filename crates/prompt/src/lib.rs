@@ -35,7 +35,8 @@ pub use error::{Error, ErrorKind};
 pub use head::{Head, Origin, Totals};
 pub use namespace::{Field, Namespace};
 pub use plan::{
-    Keep, MOST_MARKS, Mark, Note, Occasion, Part, Plan, Planned, PrefixSettings, Rules, plan,
+    FIVE_MINUTES, Keep, MOST_MARKS, Mark, Note, Occasion, Part, Pauses, Plan, Planned,
+    PrefixSettings, Rules, plan,
 };
 pub use removal::Swept;
 pub use session::{Session, Target};

@@ -6,6 +6,7 @@
 
 mod keep;
 mod note;
+mod pauses;
 pub(crate) mod places;
 mod planner;
 mod rules;
@@ -14,6 +15,7 @@ use cachalot_model::wire::MarkerTime;
 
 pub use keep::{Keep, PrefixSettings};
 pub use note::{Note, Part};
+pub use pauses::{FIVE_MINUTES, Pauses};
 pub use planner::{Occasion, Planned, plan};
 pub use rules::Rules;
 

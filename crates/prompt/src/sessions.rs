@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cachalot_core::{Clock, Digest, Millis, Seals};
-use cachalot_memory::{Filter, Match, Memory, Page, Record};
+use cachalot_memory::{Filter, Match, Memory, Order, Page, Record};
 
 use crate::chain::{NodeId, Prompt};
 use crate::error::{Error, ErrorKind};
@@ -324,6 +324,43 @@ impl Sessions {
         summaries.sort_by(|one, other| (other.saved, &one.id).cmp(&(one.saved, &other.id)));
         summaries.truncate(listing.limit.unwrap_or(usize::MAX));
         Ok(summaries)
+    }
+
+    /// Returns true if the session of the same agent that was saved last asked the same model, began with
+    /// the same tools and system text, and was saved not longer than `within` milliseconds ago.
+    ///
+    /// # Errors
+    /// The memory fails, or that session is damaged.
+    pub async fn has_recent(
+        &self,
+        head: &Head,
+        prompt: &Prompt,
+        within: Millis,
+    ) -> Result<bool, Error> {
+        let labels = [Match::Is {
+            name: "agent",
+            value: &head.agent,
+        }];
+        let filter = Filter {
+            labels: &labels,
+            order: Order::Newest,
+            ..Filter::default()
+        };
+        let found = self.store.memory.find(SESSIONS, &filter, Page::first(1));
+        let found = self.store.ask("", "listing the sessions", found).await?;
+        let Some(last) = found.records.into_iter().next() else {
+            return Ok(false);
+        };
+        let Summary { id, saved, state } = self.summary(last);
+        let asked = |head: &Head| (head.provider.clone(), head.model.clone(), head.format);
+        let is_alike = state.is_ok_and(|last| asked(&last.head) == asked(head));
+        if !is_alike || self.store.clock.now().saturating_sub(saved) > within {
+            return Ok(false);
+        }
+        let frozen = |prompt: &Prompt| prompt.frozen().tip();
+        let session = self.open(&id).await?;
+        Ok(session
+            .is_some_and(|it| frozen(&it.prompt).is_some() && frozen(&it.prompt) == frozen(prompt)))
     }
 
     fn summary(&self, record: Record) -> Summary {

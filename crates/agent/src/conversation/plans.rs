@@ -1,7 +1,8 @@
 //! Where the requests of a conversation are marked, for the provider to keep what stands before.
 
+use cachalot_core::Millis;
 use cachalot_model::Model;
-use cachalot_prompt::{Note, Occasion, Plan, Prompt, Rules, plan};
+use cachalot_prompt::{Note, Occasion, Pauses, Plan, Prompt, Rules, plan};
 
 /// Plans the markers of one request after the other.
 pub(super) struct Plans {
@@ -24,10 +25,30 @@ impl Plans {
         }
     }
 
+    /// The last request was sent then, by another process.
+    pub(super) fn resume(&mut self, sent: Millis) {
+        self.occasion.pauses = Pauses::resumed(sent);
+    }
+
+    /// No request is expected to begin like the next one: it only marks what others have sent up to
+    /// there, if they have.
+    pub(super) fn expect_no_other(&mut self, sent_by_others: Option<u32>) {
+        self.occasion.is_last = true;
+        self.occasion.previous_end = sent_by_others;
+    }
+
+    /// The next request has no other behind it, as far as is known.
+    pub(super) fn expects_no_other(&self) -> bool {
+        self.occasion.is_last
+    }
+
     /// Of the next request.
-    pub(super) fn next(&mut self, prompt: &Prompt) -> Plan {
+    pub(super) fn next(&mut self, prompt: &Prompt, now: Millis) -> Plan {
+        self.occasion.pauses.count(prompt, now);
         let planned = plan(prompt, &self.rules, &self.occasion);
         self.occasion.previous_end = planned.plan.end();
+        // If there is a second one, there may be a third.
+        self.occasion.is_last = false;
         let kind = |note: &Note| std::mem::discriminant(note);
         for note in planned.notes {
             if !self.notes.iter().any(|known| kind(known) == kind(&note)) {

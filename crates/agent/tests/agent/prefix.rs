@@ -1,6 +1,10 @@
 //! How long the provider is asked to keep what was sent: `prefix: {ttl: …}`, and who is waited for.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use cachalot_agent::Chat;
+use cachalot_core::ManualClock;
 use cachalot_simulator::ScriptedReply;
 use serde_json::{Value, json};
 
@@ -24,14 +28,17 @@ fn times(body: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The markers of the first request of two turns.
+/// The markers of the first requests of two turns; ten minutes lie between them if the user is slow.
 async fn of_two_turns(prefix: &str, human_paced: bool) -> [Vec<String>; 2] {
     let replies = ["One.", "Two."].map(ScriptedReply::text);
     let world = World::new(Wire::Messages, &file(prefix), replies.into()).await;
     let mut house = world.house();
     house.human_paced = human_paced;
+    let clock = Arc::new(ManualClock::at(world.clock.now()));
+    house.clock = clock.clone();
     let mut chat = Chat::begin(house, world.team(), None).await.unwrap();
     world.turn(&mut chat, "First.").await;
+    clock.advance(Duration::from_secs(600));
     world.turn(&mut chat, "Second.").await;
     let bodies = world.bodies();
     world.check();
@@ -42,8 +49,8 @@ async fn of_two_turns(prefix: &str, human_paced: bool) -> [Vec<String>; 2] {
 async fn an_hour_is_asked_for_where_a_person_is_waited_for_or_the_file_says_so() {
     let cases = [
         ("", false, "5m 5m", "5m 5m 5m"),
-        ("", true, "1h 5m", "1h 1h 5m"),
-        ("    prefix: {ttl: auto}\n", true, "1h 5m", "1h 1h 5m"),
+        ("", true, "5m 5m", "1h 1h 5m"),
+        ("    prefix: {ttl: auto}\n", true, "5m 5m", "1h 1h 5m"),
         ("    prefix: {ttl: 5m}\n", true, "5m 5m", "5m 5m 5m"),
         ("    prefix: {ttl: 1h}\n", false, "1h 1h", "1h 1h 1h"),
     ];
@@ -76,8 +83,94 @@ async fn agents_do_not_let_each_other_wait() {
     let mut chat = Chat::begin(house, world.team(), None).await.unwrap();
     world.turn(&mut chat, "How many?").await;
     let bodies = world.bodies();
-    assert_eq!(times(&bodies[0]).first().unwrap(), "1h");
     assert!(times(&bodies[1]).iter().all(|time| time == "5m"));
+    world.check();
+}
+
+#[tokio::test]
+async fn a_single_turn_marks_nothing_that_nothing_reads() {
+    for (tools, single_turn, marked) in [
+        ("", true, false),
+        ("", false, true),
+        ("    toolsets: [{type: filesystem}]\n", true, true),
+    ] {
+        let world = World::new(
+            Wire::Messages,
+            &file(tools),
+            vec![ScriptedReply::text("One.")],
+        )
+        .await;
+        let mut house = world.house();
+        house.single_turn = single_turn;
+        let mut chat = Chat::begin(house, world.team(), None).await.unwrap();
+        world.turn(&mut chat, "First.").await;
+        let bodies = world.bodies();
+        assert_eq!(
+            !times(&bodies[0]).is_empty(),
+            marked,
+            "{tools:?} {single_turn}"
+        );
+        world.check();
+    }
+}
+
+/// One request each; what they asked to be kept.
+async fn of_single_turns(world: &mut World, seconds_between: &[u64]) -> Vec<usize> {
+    let clock = Arc::new(ManualClock::at(world.clock.now()));
+    world.clock = clock.clone();
+    for seconds in seconds_between {
+        clock.advance(Duration::from_secs(*seconds));
+        let mut house = world.house();
+        house.single_turn = true;
+        let mut chat = Chat::begin(house, world.team(), None).await.unwrap();
+        world.turn(&mut chat, "First.").await;
+    }
+    let bodies = world.bodies();
+    bodies.iter().map(|body| times(body).len()).collect()
+}
+
+#[tokio::test]
+async fn single_turns_in_a_row_share_tools_and_system_text() {
+    let replies = vec![ScriptedReply::text("One."); 4];
+    let mut world = World::new(Wire::Messages, &file(""), replies)
+        .await
+        .in_file();
+    // The second one is evidence of a third, and the fourth comes too late to read anything.
+    let marked = of_single_turns(&mut world, &[0, 60, 60, 600]).await;
+    assert_eq!(marked, [0, 1, 1, 0]);
+    world.check();
+}
+
+#[tokio::test]
+async fn the_second_request_of_a_single_turn_is_evidence_of_a_third() {
+    let replies = ["One.", "Two."].map(ScriptedReply::text);
+    let world = World::new(Wire::Messages, &file(""), replies.into()).await;
+    let mut house = world.house();
+    house.single_turn = true;
+    let mut chat = Chat::begin(house, world.team(), None).await.unwrap();
+    world.turn(&mut chat, "First.").await;
+    let turn = world.turn(&mut chat, "Second.").await;
+    let bodies = world.bodies();
+    assert_eq!(times(&bodies[0]), [] as [&str; 0]);
+    assert!(!times(&bodies[1]).is_empty());
+    assert_eq!(turn.breaks, [], "it had nothing to read");
+    world.check();
+}
+
+#[tokio::test]
+async fn a_single_turn_that_was_not_marked_breaks_nothing_when_its_session_goes_on() {
+    let replies = ["One.", "Two."].map(ScriptedReply::text);
+    let world = World::new(Wire::Messages, &file(""), replies.into())
+        .await
+        .in_file();
+    let mut house = world.house();
+    house.single_turn = true;
+    let mut chat = Chat::begin(house, world.team(), None).await.unwrap();
+    world.turn(&mut chat, "First.").await;
+    let mut again = world.resume(chat.session()).await.unwrap();
+    let turn = world.turn(&mut again, "Second.").await;
+    assert_eq!(turn.breaks, []);
+    assert!(!times(&world.bodies()[1]).is_empty());
     world.check();
 }
 

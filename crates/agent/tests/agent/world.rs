@@ -293,6 +293,7 @@ impl World {
             listener: Arc::clone(&self.told) as _,
             approver: Arc::clone(&self.answers) as _,
             human_paced: false,
+            single_turn: false,
             protected: self.protected.clone(),
             strict_forks: true,
             name_session: Arc::new(move || {

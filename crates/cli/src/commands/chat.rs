@@ -152,6 +152,7 @@ impl Setting<'_> {
         let listener = Arc::clone(show) as Arc<dyn Listener>;
         let mut house = bench.furnish(&self.team, listener, approver)?;
         house.human_paced = std::io::stdin().is_terminal();
+        house.single_turn = !house.human_paced;
         let (team, agent) = (Arc::clone(&self.team), self.arguments.agent.as_deref());
         let beginning = async {
             match &self.arguments.session {

@@ -10,6 +10,7 @@ use cachalot_model::wire::MarkerTime;
 use cachalot_prefix::diagnosis::{self, Observed, diagnose};
 use cachalot_prefix::log::{LogReader, Logged};
 use cachalot_prompt::Mark;
+use serde_json::json;
 
 use super::*;
 
@@ -94,4 +95,96 @@ fn plan_and_analyze_agree_on_every_log() {
     }
     assert!(compared > 30, "{compared}");
     assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// Dollars of each plan for a log.
+fn costs(log: &Path) -> Vec<Vec<(&'static str, f64)>> {
+    let catalog = Catalog::built_in();
+    let mut what_if = WhatIf::new(&catalog, None);
+    let mut before = None;
+    for logged in requests(log) {
+        let step = steps::of_log(&logged, before, 60_000);
+        before = Some(step.at);
+        what_if.take(&step);
+    }
+    let columns = |estimate: &Estimate| {
+        let columns = estimate.columns.iter();
+        columns
+            .map(|column| (column.scheme.name(), column.cost.dollars()))
+            .collect()
+    };
+    what_if.estimates.iter().map(columns).collect()
+}
+
+/// The input of a chat whose turns begin so many seconds after the one before, in dollars: of `5m`, `auto`
+/// and `without`.
+fn of_pauses(pauses: &[i64]) -> [f64; 3] {
+    let catalog = Catalog::built_in();
+    let mut what_if = WhatIf::new(&catalog, None);
+    let (mut messages, mut at) = (Vec::new(), 0);
+    for pause in [0].iter().chain(pauses) {
+        at += pause * 1_000;
+        messages.push(json!({"role": "user", "content": "u".repeat(400)}));
+        let line = json!({"at": at, "request": {
+            "model": "claude-sonnet-4-5", "max_tokens": 10, "system": "s".repeat(8_000),
+            "messages": messages,
+        }});
+        messages.push(json!({"role": "assistant", "content": "a".repeat(400)}));
+        let line = line.to_string();
+        let logged = LogReader::new(line.as_bytes())
+            .in_order()
+            .next()
+            .unwrap()
+            .unwrap();
+        let mut step = steps::of_log(&logged, None, 0);
+        step.at = at;
+        what_if.take(&step);
+    }
+    let columns = &what_if.estimates[0].columns;
+    ["5m", "auto", "without"].map(|name| {
+        let found = columns.iter().find(|column| column.scheme.name() == name);
+        found.unwrap().cost.dollars()
+    })
+}
+
+/// All chats with four pauses of a minute, ten minutes and ninety minutes. An hour is a bet on the next
+/// pause, and a lost one costs no more than the difference of the prices of writing.
+#[test]
+fn an_hour_costs_no_more_than_it_may_and_pays_where_pauses_stay_what_they_are() {
+    const LENGTHS: [i64; 3] = [60, 600, 5_400];
+    let chats = (0..3_usize.pow(4)).map(|number| {
+        let nth = |place| LENGTHS[number / 3_usize.pow(place) % 3];
+        [nth(0), nth(1), nth(2), nth(3)]
+    });
+    for pauses in chats {
+        let [five, auto, without] = of_pauses(&pauses);
+        assert!(
+            auto <= five * 2.0 / 1.25 + 1e-9,
+            "{pauses:?}: {auto} {five}"
+        );
+        let is_all = |length: i64| pauses.iter().all(|pause| *pause == length);
+        if !pauses.contains(&600) {
+            assert!((auto - five).abs() < 1e-9, "{pauses:?}: {auto} {five}");
+        }
+        if is_all(600) {
+            assert!(auto < five && auto < without, "{pauses:?}: {auto} {five}");
+        }
+    }
+}
+
+#[test]
+fn auto_is_never_dearer_than_no_caching_on_the_examples() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/data");
+    let mut compared = 0;
+    for log in logs().into_iter().filter(|log| log.starts_with(&examples)) {
+        for columns in costs(&log) {
+            let of = |name: &str| columns.iter().find(|(column, _)| *column == name);
+            let (Some((_, auto)), Some((_, without))) = (of("auto"), of("without")) else {
+                continue;
+            };
+            compared += 1;
+            assert!(auto <= without, "{}: {columns:?}", log.display());
+        }
+    }
+    assert!(compared > 1, "{compared}");
 }

@@ -11,8 +11,8 @@ pub enum Keep {
     FiveMinutes,
     /// An hour after the last reading.
     OneHour,
-    /// An hour up to the end of the turn before where a person has to be waited for, five minutes
-    /// behind it and everywhere else.
+    /// Five minutes; where a person is waited for and [`Pauses::favor_an_hour`](super::Pauses), an hour up
+    /// to the end of the turn before.
     #[default]
     Auto,
 }

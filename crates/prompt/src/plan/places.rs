@@ -65,7 +65,8 @@ impl Places {
     }
 }
 
-fn begins_turn(message: &Message) -> bool {
+/// Returns true for a message of the user that holds no result of a tool.
+pub(crate) fn begins_turn(message: &Message) -> bool {
     let is_result = |block: &Block| matches!(block, Block::ToolResult(_));
     message.role == Role::User && !message.content.iter().any(is_result)
 }

@@ -4,7 +4,7 @@ use cachalot_model::wire::MarkerTime;
 use cachalot_model::{Block, Role};
 
 use super::places::{Place, Places};
-use super::{Keep, Mark, Note, Part, Plan, Rules};
+use super::{Keep, Mark, Note, Part, Pauses, Plan, Rules};
 use crate::chain::{Level, Node, Prompt};
 
 /// A token has at least this many bytes in whatever is said to models: what is shorter than that by
@@ -22,6 +22,8 @@ pub struct Occasion {
     pub previous_end: Option<u32>,
     /// Whether a person says when the next turn comes.
     pub human_paced: bool,
+    /// The pauses of the conversation, this request counted.
+    pub pauses: Pauses,
     /// Whether no request will begin like this one: it only reads, and nothing is written for it.
     pub is_last: bool,
     /// How long marked prefixes are to be kept.
@@ -122,7 +124,9 @@ fn hour(prompt: &Prompt, rules: &Rules, occasion: &Occasion) -> Option<u32> {
         _ if !rules.one_hour => None,
         Keep::FiveMinutes => None,
         Keep::OneHour => Some(u32::MAX),
-        Keep::Auto if occasion.human_paced => places.turn.or(places.frozen).map(|place| place.node),
+        Keep::Auto if occasion.human_paced && occasion.pauses.favor_an_hour() => {
+            places.turn.or(places.frozen).map(|place| place.node)
+        }
         Keep::Auto => None,
     }
 }

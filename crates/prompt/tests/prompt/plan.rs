@@ -8,7 +8,7 @@ mod tables;
 use cachalot_model::wire::{MarkerTime, Rendered, Wire, anthropic::Messages};
 use cachalot_model::{Block, Format, Limits, Marking, Message, Role};
 use cachalot_prompt::{
-    Keep, Mark, Note, Occasion, Part, Plan, Planned, Prompt, Rules, contiguous, plan,
+    Keep, Mark, Note, Occasion, Part, Pauses, Plan, Planned, Prompt, Rules, contiguous, plan,
 };
 use proptest::prelude::*;
 use serde_json::Value;
@@ -338,6 +338,14 @@ fn without_markers(value: &mut Value) {
     }
 }
 
+/// The pauses of a person who has answered after ten minutes.
+fn slow() -> Pauses {
+    let mut pauses = Pauses::resumed(0);
+    let asked = said(&frozen(&Messages), &Messages, Message::user("a"));
+    pauses.count(&asked, 600_000);
+    pauses
+}
+
 fn occasion() -> impl Strategy<Value = Occasion> {
     let keep = prop_oneof![
         Just(Keep::Auto),
@@ -345,10 +353,12 @@ fn occasion() -> impl Strategy<Value = Occasion> {
         Just(Keep::OneHour)
     ];
     let end = proptest::option::of(0_u32..30);
-    (end, any::<bool>(), any::<bool>(), keep).prop_map(
-        |(previous_end, human_paced, is_last, keep)| Occasion {
+    let (human_paced, is_slow) = (any::<bool>(), any::<bool>());
+    (end, human_paced, is_slow, any::<bool>(), keep).prop_map(
+        |(previous_end, human_paced, is_slow, is_last, keep)| Occasion {
             previous_end,
             human_paced,
+            pauses: if is_slow { slow() } else { Pauses::default() },
             is_last,
             keep,
         },

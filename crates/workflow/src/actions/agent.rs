@@ -203,10 +203,11 @@ async fn begin(
         seals: Arc::clone(&runtime.seals),
         node: current_node(),
     });
-    let house = houses
+    let mut house = houses
         .house(&team, told)
         .await
         .map_err(|why| given.failure("configuration_error", why))?;
+    house.single_turn = true;
     Chat::begin(house, team, Some(name))
         .await
         .map_err(|error| failure(given, &error))

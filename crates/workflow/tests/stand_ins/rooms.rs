@@ -70,6 +70,7 @@ impl Houses for Rooms {
             listener,
             approver: Arc::new(Nobody),
             human_paced: false,
+            single_turn: false,
             protected: Vec::new(),
             strict_forks: true,
             name_session: Arc::new(move || {

@@ -280,6 +280,7 @@ fn the_last_request_reads_everything_and_writes_nothing() {
 async fn read_after_a_pause(world: &World, human_paced: bool) -> (Usage, Usage) {
     let mut talk = world.talk("native", &long());
     talk.occasion.human_paced = human_paced;
+    talk.occasion.pauses = super::slow();
     talk.say(Message::user("first question"));
     talk.send().await;
     talk.say(Message::assistant("first answer"));

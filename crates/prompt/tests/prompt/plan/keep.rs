@@ -5,9 +5,9 @@ use cachalot_core::tree;
 use cachalot_model::Message;
 use cachalot_model::wire::MarkerTime::{self, FiveMinutes, OneHour};
 use cachalot_model::wire::anthropic::Messages;
-use cachalot_prompt::{Keep, Note, Occasion, PrefixSettings, Prompt, Rules, plan};
+use cachalot_prompt::{Keep, Note, Occasion, Pauses, PrefixSettings, Prompt, Rules, plan};
 
-use super::rounds;
+use super::{rounds, slow};
 use crate::{RULES, frozen, said};
 
 fn conversation() -> Prompt {
@@ -20,6 +20,7 @@ fn times(prompt: &Prompt, rules: &Rules, keep: Keep, human_paced: bool) -> Vec<M
     let occasion = Occasion {
         keep,
         human_paced,
+        pauses: slow(),
         ..Occasion::default()
     };
     let planned = plan(prompt, rules, &occasion);
@@ -37,10 +38,57 @@ fn an_hour_up_to_the_turn_before_where_a_person_is_waited_for() {
     assert_eq!(of(Keep::Auto, false), [FiveMinutes; 4]);
     assert_eq!(of(Keep::OneHour, false), [OneHour; 4]);
     assert_eq!(of(Keep::FiveMinutes, true), [FiveMinutes; 4]);
+    // A person who has answered at once so far may do so again.
+    let occasion = Occasion {
+        human_paced: true,
+        ..Occasion::default()
+    };
+    let planned = plan(&prompt, &RULES, &occasion).plan;
+    assert!(planned.marks().iter().all(|mark| mark.time == FiveMinutes));
     // In the first turn, the frozen part alone.
     let prompt = said(&frozen(&Messages), &Messages, Message::user("a"));
     let first = times(&prompt, &RULES, Keep::Auto, true);
     assert_eq!(first, [OneHour, OneHour, FiveMinutes]);
+}
+
+/// Whether an hour is asked for after turns that begin so many minutes after the request before.
+fn favors_an_hour(minutes: &[i64]) -> bool {
+    let question = said(&frozen(&Messages), &Messages, Message::user("a"));
+    let (mut pauses, mut now) = (Pauses::default(), 0);
+    pauses.count(&question, now);
+    for pause in minutes {
+        now += pause * 60_000;
+        pauses.count(&question, now);
+    }
+    pauses.favor_an_hour()
+}
+
+#[test]
+fn pauses_speak_for_an_hour_if_the_last_two_or_the_only_one_are_bridged_by_it() {
+    for (minutes, expected) in [
+        (&[][..], false),
+        (&[5], false),
+        (&[6], true),
+        (&[60], true),
+        (&[61], false),
+        (&[1, 6], false),
+        (&[1, 6, 6], true),
+        (&[6, 6, 1], false),
+        (&[6, 6, 1, 6], false),
+        (&[6, 600, 6, 6], true),
+    ] {
+        assert_eq!(favors_an_hour(minutes), expected, "{minutes:?}");
+    }
+}
+
+#[test]
+fn results_of_tools_end_no_pause() {
+    let question = said(&frozen(&Messages), &Messages, Message::user("a"));
+    let mut pauses = Pauses::default();
+    pauses.count(&question, 0);
+    // A tool has worked for ten minutes.
+    pauses.count(&rounds(question.clone(), &Messages, 1), 600_000);
+    assert!(!pauses.favor_an_hour());
 }
 
 #[test]
