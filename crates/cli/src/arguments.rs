@@ -195,6 +195,8 @@ pub(crate) enum PrefixCommand {
     Analyze(PrefixAnalyze),
     /// Check an agent file, or one request before it is sent.
     Lint(PrefixLint),
+    /// Show prefixes of running chats as they break, until Ctrl-C.
+    Live(PrefixLive),
     /// Tell what a conversation would have cost with other cache markers, or with another model.
     Plan(PrefixPlan),
 }
@@ -227,6 +229,18 @@ pub(crate) struct PrefixAnalyze {
     #[arg(long)]
     pub(crate) strict: bool,
     /// As JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PrefixLive {
+    /// Begin with the breaks that are not older: a number with a unit, such as 12h or 30m.
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    pub(crate) since: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) place: Where,
+    /// One JSON document a line.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cachalot_core::{Cost, Spend};
+use cachalot_core::{Cost, Millis, Spend};
 use rusqlite::{Connection, params};
 
 use super::append::DROPPED;
@@ -121,6 +121,36 @@ impl Ledger {
             sessions.collect::<rusqlite::Result<Vec<_>>>()
         };
         read().map_err(|error| LedgerError::new(&path, error))
+    }
+
+    /// The answers of models whose prefix broke, oldest first: those that were accounted for behind row
+    /// `after` and asked for at `since` or later. The number that comes with them is that of the newest row
+    /// of any kind: `after` of the next call, so that no row is returned twice and none is left out, also
+    /// if rows are deleted meanwhile. With [`i64::MAX`] as `after`, there is that number alone.
+    ///
+    /// # Errors
+    /// If the file cannot be read. A ledger that was never written is empty.
+    pub fn broken_prefixes(
+        &self,
+        after: i64,
+        since: Millis,
+    ) -> Result<(Vec<Row>, i64), LedgerError> {
+        let Some((path, connection)) = self.reading()? else {
+            return Ok((Vec::new(), 0));
+        };
+        let newest = connection.query_row("SELECT ifnull(max(id), 0) FROM calls", [], |row| {
+            row.get::<_, i64>(0)
+        });
+        let newest = newest.map_err(|error| LedgerError::new(&path, error))?;
+        let rows = match newest > after {
+            true => self.rows(
+                "kind = ?1 AND reason IS NOT NULL AND id > ?2 AND id <= ?3 AND at >= ?4 ORDER BY id",
+                params![Kind::Prefix.as_str(), after, newest, since],
+            )?,
+            // Rows were deleted, and their numbers are given again.
+            false => Vec::new(),
+        };
+        Ok((rows, newest))
     }
 
     /// Earlier calls of the same name and scope of whose inputs something is known, newest first.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cachalot_cache::{Payment, Policy, Scope};
+use cachalot_cache::{Ledger, Payment, Policy, Scope, Selection};
 use cachalot_core::{Canonical, Digest, DigestKey, Seals, Spend};
 use serde_json::json;
 
@@ -50,4 +50,63 @@ async fn a_payment_of_a_conversation_is_a_row_that_is_found_by_its_session() {
     let last = ledger.explain(None).unwrap().unwrap();
     assert_eq!(last.call.kind, "action");
     assert_eq!(totals(&here, "anthropic/claude").misses, 1);
+}
+
+/// Accounts for an answer in a session.
+fn pay(ledger: &Ledger, session: &str, at: i64, reason: Option<&str>) {
+    ledger.pay(Payment {
+        at,
+        model: "anthropic/claude",
+        scope: &Scope::Agent("tester".into()),
+        session,
+        on_behalf_of: None,
+        prefix: Digest::of(session.as_bytes()),
+        input: Canonical::value(&json!({"session": session})),
+        reason: reason.map(str::to_owned),
+        paid: COST,
+        saved: Spend::default(),
+        seals: &Arc::new(Seals::under(DigestKey::new([7; 32]))),
+    });
+}
+
+/// The sessions whose prefixes broke behind a row, and the newest row.
+fn broken(ledger: &Ledger, after: i64, since: i64) -> (Vec<String>, i64) {
+    let (rows, newest) = ledger.broken_prefixes(after, since).unwrap();
+    let sessions = rows.into_iter().map(|row| row.handle.unwrap());
+    (sessions.collect(), newest)
+}
+
+#[tokio::test]
+async fn broken_prefixes_are_followed_each_once() {
+    let home = tempfile::tempdir().unwrap();
+    let here = with_ledger(&home.path().join("ledger.db"));
+    let ledger = here.cache.ledger();
+    let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let none: Vec<String> = Vec::new();
+    assert_eq!(
+        broken(ledger, i64::MAX, 0),
+        (none.clone(), 0),
+        "no file yet"
+    );
+    for (session, at, reason) in [
+        ("old", 1_000, Some("system_changed")),
+        ("new", 2_000, Some("tools_changed")),
+        ("fine", 3_000, None),
+    ] {
+        pay(ledger, session, at, reason);
+    }
+    assert_eq!(rows(&here).await.len(), 3);
+    assert_eq!(broken(ledger, i64::MAX, 0), (none.clone(), 3));
+    assert_eq!(broken(ledger, 0, 0), (named(&["old", "new"]), 3));
+    assert_eq!(broken(ledger, 0, 1_500), (named(&["new"]), 3));
+    assert_eq!(broken(ledger, 3, 0), (none.clone(), 3));
+    pay(ledger, "later", 4_000, Some("expired"));
+    assert_eq!(rows(&here).await.len(), 4);
+    assert_eq!(broken(ledger, 3, 0), (named(&["later"]), 4));
+    // Numbers of deleted rows are given again: the follower goes back.
+    ledger.prune(Selection::All, false).unwrap();
+    assert_eq!(broken(ledger, 4, 0), (none, 0));
+    pay(ledger, "again", 5_000, Some("expired"));
+    assert_eq!(rows(&here).await.len(), 1);
+    assert_eq!(broken(ledger, 0, 0), (named(&["again"]), 1));
 }

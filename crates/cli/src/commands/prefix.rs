@@ -2,13 +2,14 @@
 
 mod analyze;
 mod lint;
+mod live;
 mod plan;
 
 use crate::arguments::PrefixCommand;
 use crate::outcome::Result;
 use crate::wiring::{Surroundings, Warn};
 
-/// Analyzes logs, and checks what is to be sent.
+/// Analyzes logs, checks what is to be sent, and follows running chats.
 ///
 /// # Errors
 /// A file cannot be read, or something is wrong with what is checked.
@@ -20,6 +21,7 @@ pub(crate) async fn run(
     match command {
         PrefixCommand::Analyze(arguments) => analyze::analyze(arguments, surroundings, warn).await,
         PrefixCommand::Lint(arguments) => lint::lint(arguments, surroundings),
+        PrefixCommand::Live(arguments) => live::live(arguments, surroundings, warn).await,
         PrefixCommand::Plan(arguments) => plan::plan(arguments, surroundings, warn).await,
     }
 }

@@ -12,6 +12,9 @@ const LONGEST: usize = 160;
 /// How much of what two long values have in common is shown before they differ.
 const BEFORE: usize = 30;
 
+/// What is known of a broken prefix for programs, and said in the reason already.
+const IN_REASON: [&str; 4] = ["lost_tokens", "lost_cost", "place", "cause"];
+
 /// The explanation as text.
 pub(crate) fn render(explanation: &Explanation) -> String {
     let mut lines = vec![headline(&explanation.call)];
@@ -69,6 +72,7 @@ fn known(call: &Row) -> Vec<String> {
     let read_it_all = tokens("read_from_its_cache") >= tokens("could_have_read");
     let fields = fields.into_iter().flatten();
     fields
+        .filter(|(name, _)| !IN_REASON.contains(&name.as_str()))
         .filter(|(name, _)| !(read_it_all && *name == "could_have_read"))
         .map(|(name, value)| {
             let value = match value {

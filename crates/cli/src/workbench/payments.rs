@@ -112,6 +112,15 @@ fn about(usage: Option<Usage>, holder: Option<&str>, request: &Request<'_>) -> V
             json!(found.expected_read_tokens),
         );
         known.insert("prefix".to_owned(), json!(found.reason));
+        known.insert("lost_tokens".to_owned(), json!(found.lost_tokens));
+        known.extend(
+            found
+                .lost_cost
+                .map(|cost| ("lost_cost".to_owned(), json!(cost))),
+        );
+        let place = found.at.as_ref().map(ToString::to_string);
+        known.extend(place.map(|place| ("place".to_owned(), json!(place))));
+        known.extend(found.cause.map(|cause| ("cause".to_owned(), json!(cause))));
         let remedy = found.cause.map(|cause| cause.remedy());
         known.extend(remedy.map(|remedy| ("what_to_do".to_owned(), json!(remedy))));
     }

@@ -25,6 +25,7 @@ mod memory;
 mod models;
 mod names;
 mod prefix;
+mod prefix_live;
 mod prefix_plan;
 mod processes;
 mod provider;

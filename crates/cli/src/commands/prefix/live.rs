@@ -1,0 +1,234 @@
+//! `cachalot prefix live`.
+//!
+//! Chats account for each answer of a model in the ledger, with the diagnosis of its prefix. This command
+//! follows the ledger's file, so it sees the chats of every process that uses the same database.
+
+use std::time::Duration;
+
+use cachalot_cache::{Ledger, Row};
+use cachalot_core::clock::iso8601;
+use cachalot_core::{Cost, Millis};
+use cachalot_prefix::diagnosis::LikelyCause;
+use serde_json::{Value, json};
+
+use crate::arguments::PrefixLive;
+use crate::chat::sum::dollars;
+use crate::interrupts::Interrupts;
+use crate::outcome::{Result, Trouble};
+use crate::render;
+use crate::render::visible::on_one_line;
+use crate::wiring::{Surroundings, Warn};
+
+/// Time between two looks at the ledger.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Prints broken prefixes as chats record them, until Ctrl-C.
+///
+/// # Errors
+/// The ledger cannot be read, or the reader of the output is gone.
+pub(super) async fn live(
+    arguments: &PrefixLive,
+    surroundings: &Surroundings,
+    warn: Warn,
+) -> Result<()> {
+    let mut interrupts = Interrupts::listen()?;
+    let home = surroundings.home(arguments.place.db.as_deref(), None)?;
+    let ledger = Ledger::at(&home.ledger, "live", warn);
+    let now = surroundings.clock.now();
+    let since = arguments.since.map(|age| {
+        let age = Millis::try_from(age.as_millis()).unwrap_or(Millis::MAX);
+        now.saturating_sub(age)
+    });
+    // Without `--since`, behind everything that is there now.
+    let mut after = if since.is_some() { 0 } else { i64::MAX };
+    let look = |after: &mut i64| -> Result<usize> {
+        let (rows, newest) = ledger
+            .broken_prefixes(*after, since.unwrap_or(Millis::MIN))
+            .map_err(Trouble::failed)?;
+        *after = newest;
+        for row in &rows {
+            let line = match arguments.json {
+                true => document(row).to_string(),
+                false => line(row),
+            };
+            render::out(&format!("{line}\n"))?;
+        }
+        Ok(rows.len())
+    };
+    render::err(&format!(
+        "watching for broken prefixes of the chats that use {}; Ctrl-C ends it",
+        home.memory.display()
+    ));
+    if look(&mut after)? == 0 {
+        render::err("no prefix has broken yet");
+    }
+    let gone = output_closed();
+    tokio::pin!(gone);
+    loop {
+        tokio::select! {
+            _ = interrupts.next() => return Ok(()),
+            () = &mut gone => return Err(Trouble::BrokenPipe),
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+        look(&mut after)?;
+    }
+}
+
+/// Resolves when the reader of a pipe on standard output is gone; never for files.
+#[cfg(unix)]
+async fn output_closed() {
+    use std::os::fd::AsFd as _;
+
+    use tokio::io::Interest;
+    use tokio::net::unix::pipe::Sender;
+
+    let descriptor = std::io::stdout().as_fd().try_clone_to_owned();
+    // Unchecked, because the check makes writes to the shared descriptor non-blocking. Nothing is written
+    // through this one.
+    match descriptor.and_then(Sender::from_owned_fd_unchecked) {
+        Ok(pipe) => {
+            let _ = pipe.ready(Interest::ERROR).await;
+        }
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Resolves never: the next line tells.
+#[cfg(not(unix))]
+async fn output_closed() {
+    std::future::pending().await
+}
+
+/// The agent that asked.
+fn agent(row: &Row) -> &str {
+    row.scope.strip_prefix("agent:").unwrap_or(&row.scope)
+}
+
+/// A field of what the ledger knows of a request.
+fn known<'a>(row: &'a Row, field: &str) -> &'a Value {
+    let fields = row.input.as_ref();
+    fields.map_or(&Value::Null, |fields| &fields[field])
+}
+
+/// What the lost tokens cost over reading them.
+fn lost_cost(row: &Row) -> Option<Cost> {
+    serde_json::from_value(known(row, "lost_cost").clone()).ok()
+}
+
+/// What the cause is, in words.
+fn what(row: &Row) -> Option<&'static str> {
+    let code = known(row, "cause").as_str()?;
+    let cause = LikelyCause::ALL.iter().find(|cause| cause.code() == code);
+    cause.map(|cause| cause.what())
+}
+
+/// `2026-11-22T21:04:05Z  root  SESSION  openai/gpt-4o  system_changed: … · 1204 tokens paid for anew · $0.0031`.
+fn line(row: &Row) -> String {
+    let session = row.handle.as_deref().unwrap_or_default();
+    // Rows of earlier versions have the sentence alone.
+    let tokens = known(row, "lost_tokens").as_u64();
+    let text = match (known(row, "prefix").as_str(), tokens) {
+        (Some(reason), Some(tokens)) => {
+            let mut text = reason.to_owned();
+            if let Some(place) = known(row, "place").as_str() {
+                text += &format!(" at {place}");
+            }
+            text.extend(what(row).map(|what| format!(": {what}")));
+            text += &format!(" · {}", render::count(tokens, "token", "tokens"));
+            text += " paid for anew";
+            text.extend(lost_cost(row).map(|cost| format!(" · {cost}")));
+            text
+        }
+        _ => row.reason.clone().unwrap_or_default(),
+    };
+    on_one_line(&format!(
+        "{}  {}  {session}  {}  {text}",
+        iso8601(row.at),
+        agent(row),
+        row.name,
+    ))
+}
+
+fn document(row: &Row) -> Value {
+    json!({
+        "at": iso8601(row.at),
+        "agent": agent(row),
+        "session": row.handle,
+        "on_behalf_of": known(row, "on_behalf_of"),
+        "model": row.name,
+        "reason": known(row, "prefix"),
+        "cause": known(row, "cause"),
+        "what": what(row),
+        "place": known(row, "place"),
+        "remedy": known(row, "what_to_do"),
+        "expected_read_tokens": known(row, "could_have_read"),
+        "actual_read": known(row, "read_from_its_cache"),
+        "lost_tokens": known(row, "lost_tokens"),
+        "lost_dollars": lost_cost(row).and_then(dollars),
+        "message": row.reason,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use cachalot_cache::Answered;
+    use cachalot_core::Spend;
+
+    use super::*;
+
+    /// The row of a broken prefix, with what the ledger knows of it.
+    fn row(input: Value) -> Row {
+        Row {
+            id: 1,
+            at: 1_800_000_000_000,
+            run: "run".to_owned(),
+            kind: "prefix".to_owned(),
+            name: "openai/gpt-4o".to_owned(),
+            scope: "agent:root".to_owned(),
+            key: "k".to_owned(),
+            handle: Some("fork".to_owned()),
+            session: Some("holder".to_owned()),
+            answered: Answered::Miss,
+            reason: Some("the provider could not read\nwhat it had been sent before".to_owned()),
+            not_stored: None,
+            failure: None,
+            failed: false,
+            erased: false,
+            paid: Spend::default(),
+            saved: Spend::default(),
+            input: Some(input),
+            input_digest: None,
+        }
+    }
+
+    #[test]
+    fn a_row_of_an_earlier_version_shows_its_sentence_on_one_line() {
+        let row = row(json!({"prefix": "expired", "could_have_read": 2_000}));
+        assert_eq!(
+            line(&row),
+            "2027-01-15T08:00:00.000Z  root  fork  openai/gpt-4o  the provider could not read what \
+             it had been sent before"
+        );
+        let document = document(&row);
+        assert_eq!(document["reason"], "expired");
+        assert_eq!(document["expected_read_tokens"], 2_000);
+        assert!(document["lost_tokens"].is_null() && document["lost_dollars"].is_null());
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        let known = json!({
+            "prefix": "evicted_or_unknown", "lost_tokens": 1, "on_behalf_of": "holder",
+            "lost_cost": Cost::UNPRICED,
+        });
+        let row = row(known);
+        let shown = line(&row);
+        assert!(
+            shown.ends_with("  evicted_or_unknown · 1 token paid for anew · unpriced"),
+            "{shown}"
+        );
+        let document = document(&row);
+        assert_eq!(document["on_behalf_of"], "holder");
+        assert!(document["lost_dollars"].is_null() && document["what"].is_null());
+    }
+}

@@ -1,0 +1,158 @@
+//! `cachalot prefix live`: what another process sees of a running chat.
+#![cfg(unix)]
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::provider::{OBEDIENT, Provider, session};
+use crate::support::Home;
+use crate::terminal::Terminal;
+
+/// Nothing that is waited for takes longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An agent whose instruction is long enough to be kept by the provider.
+fn agent(model: &str) -> String {
+    let instruction = "Answer briefly. ".repeat(400);
+    format!("agents:\n  root:\n    model: openai/{model}\n    instruction: '{instruction}'\n")
+}
+
+/// A command that follows, with the lines of its output as they come.
+struct Following {
+    child: Child,
+    out: Receiver<String>,
+    err: Receiver<String>,
+}
+
+fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+impl Following {
+    /// Starts it, and waits until it follows.
+    fn start(mut command: Command, first: &str) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (out, err) = (
+            lines(child.stdout.take().unwrap()),
+            lines(child.stderr.take().unwrap()),
+        );
+        let watched = err.recv_timeout(PATIENCE).unwrap();
+        assert!(
+            watched.starts_with("watching for broken prefixes of the chats that use "),
+            "{watched}"
+        );
+        if !first.is_empty() {
+            assert_eq!(err.recv_timeout(PATIENCE).unwrap(), first);
+        }
+        Self { child, out, err }
+    }
+
+    fn line(&self) -> String {
+        self.out.recv_timeout(PATIENCE).unwrap()
+    }
+
+    /// Presses Ctrl-C.
+    fn interrupt(mut self) {
+        let id = Pid::from_child(&self.child);
+        kill_process(id, Signal::INT).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        let rest: Vec<String> = self.out.iter().chain(self.err.iter()).collect();
+        assert_eq!(rest, [] as [&str; 0]);
+    }
+}
+
+#[test]
+fn a_break_is_shown_while_the_chat_runs() {
+    let (home, provider) = (Home::new(), Provider::scripted(OBEDIENT));
+    home.write("agent.yaml", agent("gpt-4o"));
+    let none = "no prefix has broken yet";
+    let plain = Following::start(home.command(&["prefix", "live"]), none);
+    let json = Following::start(home.command(&["prefix", "live", "--json"]), none);
+    let name = session(&home.ask(&provider, &["agent.yaml"], "hello").ok());
+    // Another model reads nothing of what the first one was sent.
+    home.write("agent.yaml", agent("gpt-4o-mini"));
+    let mut command = home.command(&["chat", "agent.yaml", "--session", &name]);
+    provider.known_to(&mut command);
+    let mut chat = Terminal::start(&mut command);
+    chat.prompt().say("again").see("tokens in").prompt();
+    // The chat is still running.
+    let line = plain.line();
+    let expected = format!(
+        "  root  {name}  openai/gpt-4o-mini  model_changed at the parameter `model`: another model · "
+    );
+    assert!(line.contains(&expected), "{line}");
+    assert!(line.contains(" tokens paid for anew · $0.00"), "{line}");
+    let document: Value = serde_json::from_str(&json.line()).unwrap();
+    for (field, expected) in [
+        ("session", name.as_str()),
+        ("agent", "root"),
+        ("model", "openai/gpt-4o-mini"),
+        ("reason", "model_changed"),
+        ("cause", "model-switched"),
+        ("place", "the parameter `model`"),
+    ] {
+        assert_eq!(document[field], expected, "{document}");
+    }
+    assert!(
+        document["lost_tokens"].as_u64().unwrap() > 1_000,
+        "{document}"
+    );
+    assert!(
+        document["lost_dollars"].as_f64().unwrap() > 0.0,
+        "{document}"
+    );
+    assert_eq!(document["on_behalf_of"], Value::Null);
+    // The next turn reads what this one has sent.
+    chat.say("and now").see("cached by the provider").prompt();
+    chat.leave();
+    plain.interrupt();
+    json.interrupt();
+
+    // Later, the same from the ledger.
+    let again = Following::start(home.command(&["prefix", "live", "--since", "1h"]), "");
+    assert_eq!(again.line(), line);
+    again.interrupt();
+    // Without `--since`, what was before is left out.
+    let now = Following::start(home.command(&["prefix", "live"]), none);
+    now.interrupt();
+    // The sentence says it, and `why` says nothing twice.
+    let why = home.run(&["why", &name]).ok().stdout;
+    assert!(!why.contains("lost"), "{why}");
+}
+
+#[test]
+fn a_pipe_that_closes_ends_it_quietly() {
+    let home = Home::new();
+    let mut command = home.command(&["prefix", "live"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let err = lines(child.stderr.take().unwrap());
+    for _ in 0..2 {
+        err.recv_timeout(PATIENCE).unwrap();
+    }
+    drop(child.stdout.take());
+    let deadline = Instant::now() + PATIENCE;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(Instant::now() < deadline, "it goes on without a reader");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert_eq!(status.code(), Some(141));
+    assert_eq!(err.iter().collect::<Vec<_>>(), [] as [&str; 0]);
+}
