@@ -25,19 +25,19 @@ impl Plans {
         }
     }
 
-    /// The last request was sent then, by another process.
+    /// Begins the pauses with the last request, which another process sent at this time.
     pub(super) fn resume(&mut self, sent: Millis) {
         self.occasion.pauses = Pauses::resumed(sent);
     }
 
-    /// No request is expected to begin like the next one: it only marks what others have sent up to
-    /// there, if they have.
+    /// Sets no markers in the next request, because none is expected to begin like it; but for the parts
+    /// up to the piece that other sessions have sent, if they have.
     pub(super) fn expect_no_other(&mut self, sent_by_others: Option<u32>) {
         self.occasion.is_last = true;
         self.occasion.previous_end = sent_by_others;
     }
 
-    /// The next request has no other behind it, as far as is known.
+    /// Returns true if no other request is expected behind the next one.
     pub(super) fn expects_no_other(&self) -> bool {
         self.occasion.is_last
     }

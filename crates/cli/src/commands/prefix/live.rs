@@ -93,29 +93,29 @@ async fn output_closed() {
     }
 }
 
-/// Resolves never: the next line tells.
+/// Never resolves: the next write fails instead.
 #[cfg(not(unix))]
 async fn output_closed() {
     std::future::pending().await
 }
 
-/// The agent that asked.
+/// Returns the name of the agent that asked.
 fn agent(row: &Row) -> &str {
     row.scope.strip_prefix("agent:").unwrap_or(&row.scope)
 }
 
-/// A field of what the ledger knows of a request.
+/// Returns a field of the request's input in the ledger, or null.
 fn known<'a>(row: &'a Row, field: &str) -> &'a Value {
     let fields = row.input.as_ref();
     fields.map_or(&Value::Null, |fields| &fields[field])
 }
 
-/// What the lost tokens cost over reading them.
+/// Returns the cost of the lost tokens over reading them.
 fn lost_cost(row: &Row) -> Option<Cost> {
     serde_json::from_value(known(row, "lost_cost").clone()).ok()
 }
 
-/// What the cause is, in words.
+/// Returns the words for the cause.
 fn what(row: &Row) -> Option<&'static str> {
     let code = known(row, "cause").as_str()?;
     let cause = LikelyCause::ALL.iter().find(|cause| cause.code() == code);
