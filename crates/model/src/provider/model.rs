@@ -36,7 +36,8 @@ pub(crate) struct Resolved {
     pub(crate) provider: String,
     /// The base URL.
     pub(crate) base: Url,
-    /// True if that is an address of the provider itself, or of this machine.
+    /// True if that is an address of the provider itself (or named by its environment variable), or of
+    /// this machine.
     pub(crate) is_direct: bool,
     /// The base URL as it may be shown.
     pub(crate) shown: String,
@@ -238,7 +239,7 @@ impl Model {
     }
 
     /// Returns how its provider is asked to compare a request with an earlier one; `None` if it does not
-    /// compare, or if the requests go to a gateway.
+    /// compare, or if a `base_url` of the file leads elsewhere.
     #[must_use]
     pub fn comparison(&self) -> Option<Comparison> {
         let Resolved {
