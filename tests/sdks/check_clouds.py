@@ -1,11 +1,17 @@
-"""Clients of further providers against a simulator with `script.yaml`: AzureOpenAI, google-genai."""
+"""Clients of further providers against a simulator with `script.yaml`: AzureOpenAI, google-genai,
+AnthropicVertex, AnthropicBedrock, botocore."""
 
 import json
 import sys
+import urllib.request
 
+import anthropic
+import botocore.config
+import botocore.session
 import openai
 from google import genai
 from google.genai import errors, types
+from google.oauth2 import service_account
 from pydantic import BaseModel
 
 URL = sys.argv[1]
@@ -160,8 +166,122 @@ def gemini_counts_tokens():
     assert GEMINI.models.count_tokens(model="gemini-2.5-flash", contents=QUESTION).total_tokens > 0
 
 
+# Anthropic on Vertex AI and Bedrock
+
+ACCOUNT = json.loads(urllib.request.urlopen(f"{URL}/service-account.json").read())
+CREDENTIALS = service_account.Credentials.from_service_account_info(
+    ACCOUNT, scopes=["https://www.googleapis.com/auth/cloud-platform"]
+)
+VERTEX = anthropic.AnthropicVertex(
+    region="us-east5", project_id="p", base_url=f"{URL}/v1", credentials=CREDENTIALS, max_retries=0
+)
+BEDROCK = anthropic.AnthropicBedrock(
+    aws_access_key="AKIASIMULATED0000000",
+    aws_secret_key="simulated/secret/access/key/0000000000000",
+    aws_region="us-east-1",
+    base_url=URL,
+    max_retries=0,
+)
+
+
+def claude(client, model, **more):
+    return client.messages.create(
+        model=model, max_tokens=100, messages=[{"role": "user", "content": QUESTION}], **more
+    )
+
+
+def clouds_whole_and_streamed():
+    for client, model in [
+        (VERTEX, "claude-sonnet-4-5@20250929"),
+        (BEDROCK, "anthropic.claude-sonnet-4-5-20250929-v1:0"),
+    ]:
+        assert claude(client, model).content[0].text == ANSWER
+        with client.messages.stream(
+            model=model, max_tokens=100, messages=[{"role": "user", "content": QUESTION}]
+        ) as stream:
+            assert "".join(stream.text_stream) == ANSWER
+            assert stream.get_final_message().usage.output_tokens > 0
+
+
+def clouds_run_tools():
+    tool = {
+        "name": "find", "description": "Looks something up.",
+        "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    }
+    question = {"role": "user", "content": "Look up Oslo"}
+    for client, model in [(VERTEX, "claude-sonnet-4-5@20250929"), (BEDROCK, BEDROCK_MODEL)]:
+        asked = client.messages.create(model=model, max_tokens=100, messages=[question], tools=[tool])
+        [call] = [block for block in asked.content if block.type == "tool_use"]
+        assert call.input == {"city": "Oslo"}, call
+        result = {"type": "tool_result", "tool_use_id": call.id, "content": "in Oslo"}
+        messages = [question, {"role": "assistant", "content": asked.content}, {"role": "user", "content": [result]}]
+        answer = client.messages.create(model=model, max_tokens=100, messages=messages, tools=[tool])
+        assert answer.content[0].text == "Found: in Oslo.", answer
+
+
+def clouds_refuse_other_credentials():
+    other = anthropic.AnthropicBedrock(
+        aws_access_key="AKIASIMULATED0000000", aws_secret_key="other", aws_region="us-east-1",
+        base_url=URL, max_retries=0,
+    )
+    try:
+        claude(other, "anthropic.claude-sonnet-4-5-20250929-v1:0")
+    except anthropic.PermissionDeniedError as error:
+        assert "signature" in error.message
+    else:
+        raise AssertionError("a wrong signature was taken")
+    unknown = anthropic.AnthropicVertex(
+        region="us-east5", project_id="p", base_url=f"{URL}/v1", access_token="ya29.other", max_retries=0
+    )
+    try:
+        claude(unknown, "claude-sonnet-4-5@20250929")
+    except anthropic.AuthenticationError:
+        pass
+    else:
+        raise AssertionError("an unknown token was taken")
+
+
+BOTOCORE = botocore.session.get_session().create_client(
+    "bedrock-runtime",
+    region_name="us-east-1",
+    endpoint_url=URL,
+    aws_access_key_id="AKIASIMULATED0000000",
+    aws_secret_access_key="simulated/secret/access/key/0000000000000",
+    aws_session_token="a-session",
+    config=botocore.config.Config(retries={"max_attempts": 1}),
+)
+BEDROCK_MODEL = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
+
+
+def invocation(**more):
+    return json.dumps({
+        "anthropic_version": "bedrock-2023-05-31", "max_tokens": 100,
+        "messages": [{"role": "user", "content": QUESTION}], **more,
+    })
+
+
+def botocore_invokes():
+    answer = BOTOCORE.invoke_model(modelId=BEDROCK_MODEL, body=invocation())
+    answer = json.loads(answer["body"].read())
+    assert answer["content"][0]["text"] == ANSWER
+    assert answer["model"] == "claude-sonnet-4-5-20250929"
+    stream = BOTOCORE.invoke_model_with_response_stream(modelId=BEDROCK_MODEL, body=invocation())
+    events = [json.loads(event["chunk"]["bytes"]) for event in stream["body"]]
+    assert events[0]["type"] == "message_start" and events[-1]["type"] == "message_stop"
+
+
+def botocore_reads_refusals():
+    try:
+        BOTOCORE.invoke_model(modelId=BEDROCK_MODEL, body=invocation(model="x"))
+    except BOTOCORE.exceptions.ValidationException as error:
+        assert "model" in error.response["Error"]["Message"]
+    else:
+        raise AssertionError("`model` in the body was accepted")
+
+
 def main():
-    checks = [value for name, value in globals().items() if name.startswith(("azure_", "gemini_"))]
+    prefixes = ("azure_", "gemini_", "clouds_", "botocore_")
+    checks = [value for name, value in globals().items() if name.startswith(prefixes)]
     failed = 0
     for check in checks:
         try:

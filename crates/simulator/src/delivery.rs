@@ -84,12 +84,14 @@ enum Step {
     Break,
 }
 
-/// The events of a stream as a body. `error` makes the event that reports an error, given its number.
+/// The events of a stream as a body. `error` makes the event that reports an error, given its number;
+/// `frame` makes of each event what is sent.
 pub(crate) fn streamed(
     events: Vec<Bytes>,
     delivery: Delivery,
     attendance: Attendance,
     error: impl FnOnce(usize) -> Bytes,
+    frame: fn(Bytes) -> Bytes,
 ) -> Body {
     let mut events = events;
     if delivery.is_malformed {
@@ -103,7 +105,7 @@ pub(crate) fn streamed(
     if let Some(after) = delivery.cut_after {
         events.truncate(after);
     }
-    let mut steps: Vec<Step> = events.into_iter().map(Step::Send).collect();
+    let mut steps: Vec<Step> = events.into_iter().map(frame).map(Step::Send).collect();
     if delivery.cut_after.is_some() {
         steps.extend([Step::Flush, Step::Break]);
     }

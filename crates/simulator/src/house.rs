@@ -17,6 +17,7 @@ use cachalot_core::{Clock, Digest, Millis};
 use crate::accountant::{Accounted, Charge, Stores};
 use crate::accounting::Rules;
 use crate::answer::{Answer, Tokens};
+use crate::cloud::{aws, google};
 use crate::delivery::{self, Attendance, Delivery};
 use crate::diagnosis::Fingerprints;
 use crate::ids::Ids;
@@ -55,7 +56,10 @@ pub(crate) struct State {
 struct Visit {
     format: Format,
     route: Option<Route>,
+    path: String,
     query: String,
+    /// The clients that share caches.
+    namespace: Digest,
     headers: HeaderMap,
     ids: Ids,
     number: u64,
@@ -85,11 +89,29 @@ impl House {
         });
         let route = Route::at(&path);
         let format = route.as_ref().map(|route| route.format);
+        let mut headers = parts.headers;
+        let platform = match &route {
+            Some(route) if route.is_bedrock() => Some("bedrock"),
+            Some(route) if route.is_vertex() => Some("vertex"),
+            _ => None,
+        };
+        let namespace = match platform {
+            // One account, whose signatures and tokens differ from request to request.
+            Some(platform) => Digest::of_parts(&[platform.as_bytes()]),
+            None => namespace(&headers),
+        };
+        if platform.is_some() {
+            // The body names the version.
+            let version = HeaderValue::from_static("2023-06-01");
+            headers.entry("anthropic-version").or_insert(version);
+        }
         let visit = Visit {
-            format: format.unwrap_or_else(|| by_headers(&parts.headers)),
+            format: format.unwrap_or_else(|| by_headers(&headers)),
             route,
+            path: path.clone(),
             query: parts.uri.query().unwrap_or_default().to_owned(),
-            headers: parts.headers,
+            namespace,
+            headers,
             ids: Ids::new(body.as_deref().unwrap_or_default(), number),
             number,
             place: format!("{} {path}", parts.method),
@@ -101,6 +123,15 @@ impl House {
         };
         match (parts.method.clone(), path.as_str()) {
             (Method::GET, "/") => self.welcome(visit),
+            (Method::GET, "/service-account.json") => {
+                let host = text(&visit.headers, "host").unwrap_or_default();
+                let account = google::service_account(&format!("http://{host}"));
+                self.whole(visit, StatusCode::OK, account.to_string())
+            }
+            (Method::POST, "/token") => match google::token(&body, at) {
+                Ok(token) => self.whole(visit, StatusCode::OK, token.to_string()),
+                Err(refused) => self.whole(visit, StatusCode::BAD_REQUEST, refused.to_string()),
+            },
             (Method::GET, "/v1/models") => self.models(visit),
             (Method::GET, path) if path.starts_with(pages::MODEL) => self.model(visit, path),
             (Method::POST, path) if Route::counts_tokens(path) => self.count_tokens(visit, &body),
@@ -171,7 +202,7 @@ impl House {
         };
         let previous = turn.and_then(|turn| turn.previous.clone());
         let continuing = previous.map(|previous| {
-            let namespace = namespace(&visit.headers);
+            let namespace = visit.namespace;
             state.threads.begin(namespace, &previous);
             Continuing {
                 house: self,
@@ -184,7 +215,19 @@ impl House {
 
     /// The key is right and the body is JSON.
     fn admit(&self, visit: &Visit, body: &[u8]) -> Result<Value, Refusal> {
-        self.authorize(visit)?;
+        match &visit.route {
+            Some(route) if route.is_bedrock() && key(&visit.headers).is_none() => {
+                let Visit {
+                    path,
+                    query,
+                    headers,
+                    ..
+                } = visit;
+                aws::check_signature(path, query, headers, body, self.clock.now())?;
+            }
+            Some(route) if route.is_vertex() => self.check_token(visit)?,
+            _ => self.authorize(visit)?,
+        }
         let mut value = serde_json::from_slice(body).map_err(|error| {
             Refusal::invalid(format!(
                 "The body of the request is not valid JSON: {error}"
@@ -192,9 +235,21 @@ impl House {
         })?;
         if let Some(route) = &visit.route {
             route.check(&visit.query)?;
-            route.complete(&mut value);
+            route.complete(&mut value)?;
         }
         Ok(value)
+    }
+
+    /// The access token is one that was issued here.
+    fn check_token(&self, visit: &Visit) -> Result<(), Refusal> {
+        let token = key(&visit.headers).unwrap_or_default();
+        if google::is_token(token, self.clock.now()) {
+            return Ok(());
+        }
+        Err(Refusal::with_status(
+            401,
+            "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other valid authentication credential.",
+        ))
     }
 
     /// The key is right.
@@ -224,7 +279,7 @@ impl House {
         Judge {
             headers: &visit.headers,
             rules: &self.rules,
-            namespace: namespace(&visit.headers),
+            namespace: visit.namespace,
             accepts_unknown: self.script.accepts_unknown_parameters,
             by_model: true,
             items: &state.items,
@@ -323,12 +378,12 @@ impl House {
         };
         let id = visit.ids.answer(prefix);
         let fingerprints = &mut self.state().fingerprints;
-        fingerprints.diagnose(namespace(&visit.headers), id, request, cached)
+        fingerprints.diagnose(visit.namespace, id, request, cached)
     }
 
     /// Keeps of an answer what later requests may refer to.
     fn keep(&self, visit: &Visit, answer: &Answer, making: &Making<'_>) {
-        let namespace = namespace(&visit.headers);
+        let namespace = visit.namespace;
         match &making.request.form {
             Form::Chat(_) | Form::Gemini(_) => {}
             Form::Responses(form) => {
@@ -352,8 +407,13 @@ impl House {
                 let (format, id) = (visit.format, visit.ids.request());
                 let error = |at| format.error_event(&Refusal::simulated(500), &id, at);
                 self.record.answer(visit.number, 200);
-                let mut response = self.headed(&visit, StatusCode::OK, "text/event-stream");
-                let body = delivery::streamed(events, delivery, visit.attendance, error);
+                let is_framed = visit.route.as_ref().is_some_and(Route::is_bedrock);
+                let (content_type, frame): (_, fn(Bytes) -> Bytes) = match is_framed {
+                    true => (aws::EVENT_STREAM, |event| aws::frame(&event)),
+                    false => ("text/event-stream", |event| event),
+                };
+                let mut response = self.headed(&visit, StatusCode::OK, content_type);
+                let body = delivery::streamed(events, delivery, visit.attendance, error, frame);
                 *response.body_mut() = body;
                 response
             }
@@ -417,10 +477,21 @@ impl House {
             let violation = format!("{}: {}", visit.place, refusal.message);
             self.record.violate(violation);
         }
-        let body = visit.format.error(refusal, &visit.ids.request());
+        let is_bedrock = visit.route.as_ref().is_some_and(Route::is_bedrock);
+        let is_vertex = visit.route.as_ref().is_some_and(Route::is_vertex);
+        let body = match refusal.status {
+            _ if is_bedrock => json!({"message": refusal.message}),
+            // Google's front refuses, not the model's own API.
+            401 | 403 if is_vertex => Format::Gemini.error(refusal, &visit.ids.request()),
+            _ => visit.format.error(refusal, &visit.ids.request()),
+        };
         let status = StatusCode::from_u16(refusal.status);
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = self.whole(visit, status, body.to_string());
+        if is_bedrock {
+            let kind = HeaderValue::from_static(aws::error_type(refusal));
+            response.headers_mut().insert("x-amzn-errortype", kind);
+        }
         if let Some(after) = retry_after {
             let headers = response.headers_mut();
             let seconds = after.as_millis().div_ceil(1_000);
@@ -449,10 +520,16 @@ impl House {
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        let is_bedrock = visit.route.as_ref().is_some_and(Route::is_bedrock);
         if let Ok(id) = HeaderValue::from_str(&visit.ids.request()) {
-            headers.insert(visit.format.id_header(), id);
+            let name = match is_bedrock {
+                true => "x-amzn-requestid",
+                false => visit.format.id_header(),
+            };
+            headers.insert(name, id);
         }
         match visit.format {
+            _ if is_bedrock => {}
             Format::Messages => {
                 let organization = HeaderValue::from_static("simulator");
                 headers.insert("anthropic-organization-id", organization);

@@ -34,6 +34,7 @@
 
 mod accountant;
 mod answer;
+pub mod cloud;
 mod delivery;
 mod diagnosis;
 mod dialogue;

@@ -9,6 +9,7 @@ mod world;
 
 mod budget;
 mod cancelling;
+mod clouds;
 mod compaction;
 mod concerns;
 mod context;

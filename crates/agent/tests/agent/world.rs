@@ -116,6 +116,8 @@ pub(crate) struct World {
     /// Files that agents do not write.
     pub(crate) protected: Vec<PathBuf>,
     pub(crate) wire: Wire,
+    /// Additional environment variables.
+    pub(crate) environment: BTreeMap<String, String>,
     file: String,
     memory: Arc<dyn Memory>,
     database: Option<(tempfile::TempDir, PathBuf)>,
@@ -162,6 +164,7 @@ impl World {
             roster: Arc::default(),
             protected: Vec::new(),
             wire,
+            environment: BTreeMap::new(),
             file: file.to_owned(),
             memory: Arc::new(InProcessMemory::new(Arc::clone(&clock))),
             clock,
@@ -241,7 +244,8 @@ impl World {
 
     pub(crate) fn house_over(&self, memory: Arc<dyn Memory>) -> House {
         let seals = Arc::new(Seals::none());
-        let environment = environment();
+        let mut environment = environment();
+        environment.extend(self.environment.clone());
         let models = Models::new(
             Surroundings {
                 environment: environment.clone(),

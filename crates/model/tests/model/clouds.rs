@@ -11,6 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use cachalot_core::ManualClock;
 use cachalot_model::wire::event_stream::Decoder;
 use cachalot_model::{Delta, Error, ErrorKind, Message, Model, Models, Request, Surroundings};
+use cachalot_simulator::{Options, Running, Simulator, cloud};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -239,7 +240,9 @@ async fn one_access_token_serves_all_models_until_it_expires() {
     assert_eq!(bearer(7), Some("Bearer ya29.third"));
     let sent = asked[1].json();
     assert_eq!(sent["anthropic_version"], "vertex-2023-10-16");
-    assert!(sent.get("model").is_none() && sent.get("stream").is_none());
+    assert!(sent.get("model").is_none());
+    // Its address alone does not ask for a stream.
+    assert_eq!(sent["stream"], true);
 }
 
 #[tokio::test]
@@ -445,4 +448,60 @@ proptest! {
     fn whatever_comes_nothing_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = Decoder::default().push(&bytes);
     }
+}
+
+/// A model of the simulator, which checks signatures and tokens by its own means.
+async fn simulated(name: &str, secret: &str) -> (Running, Model, tempfile::TempDir) {
+    let simulator = Simulator::start(Options {
+        clock: Arc::new(ManualClock::at(NOW)),
+        ..Options::default()
+    });
+    let simulator = simulator.await.unwrap();
+    let url = simulator.url();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("account.json");
+    std::fs::write(&file, cloud::service_account(&url).to_string()).unwrap();
+    let environment = [
+        ("ANTHROPIC_BEDROCK_BASE_URL", url.as_str()),
+        ("AWS_ACCESS_KEY_ID", cloud::ACCESS_KEY),
+        ("AWS_SECRET_ACCESS_KEY", secret),
+        ("AWS_SESSION_TOKEN", "a-session"),
+        ("ANTHROPIC_VERTEX_BASE_URL", url.as_str()),
+        ("GOOGLE_CLOUD_PROJECT", "p"),
+        ("GOOGLE_APPLICATION_CREDENTIALS", file.to_str().unwrap()),
+    ];
+    let model = find(&format!("models: {{m: '{name}'}}"), &environment).unwrap();
+    (simulator, model, folder)
+}
+
+#[tokio::test]
+async fn the_simulator_accepts_signatures_and_tokens() {
+    for name in [
+        "bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        "vertex/claude-sonnet-4-5@20250929",
+    ] {
+        let (simulator, model, _folder) = simulated(name, cloud::SECRET_KEY).await;
+        let reply = |stream| {
+            let request = Request {
+                messages: vec![Message::user("Translate to French: good morning")],
+                parameters: model.parameters().clone(),
+                ..Request::default()
+            };
+            request.body(model.wire(), stream).unwrap()
+        };
+        let whole = model.ask(reply(false)).await.unwrap();
+        let mut deltas = 0;
+        let mut on = |_| deltas += 1;
+        let streamed = model.stream(reply(true), &mut on).await.unwrap();
+        assert!(deltas > 0, "{name}");
+        let text = "[simulated French] good morning";
+        assert_eq!(whole.message.text(), text, "{name}");
+        assert_eq!(streamed.message.text(), text, "{name}");
+        assert_eq!(simulator.violations(), [] as [String; 0]);
+    }
+    let name = "bedrock/anthropic.claude-opus-4-8";
+    let (_simulator, model, _folder) = simulated(name, "another secret").await;
+    let error = model.ask(body(&model)).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unauthorized);
+    assert_eq!(error.code.as_deref(), Some("InvalidSignatureException"));
 }

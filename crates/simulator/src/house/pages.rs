@@ -4,7 +4,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::{House, Visit, by_headers, namespace};
+use super::{House, Visit, by_headers};
 use crate::wire::{Format, Refusal};
 
 /// What the path of a model begins with.
@@ -47,7 +47,7 @@ impl House {
         let id = path.trim_start_matches(RESPONSE);
         let found = self.authorize(&visit).and_then(|()| {
             let state = self.state();
-            let found = state.items.response(namespace(&visit.headers), id);
+            let found = state.items.response(visit.namespace, id);
             found.map(Value::to_string).ok_or_else(|| no_response(id))
         });
         match found {
@@ -60,7 +60,7 @@ impl House {
         let id = path.trim_start_matches(RESPONSE);
         let deleted = self.authorize(&visit).and_then(|()| {
             let mut state = self.state();
-            match state.items.forget(namespace(&visit.headers), id) {
+            match state.items.forget(visit.namespace, id) {
                 true => Ok(()),
                 false => Err(no_response(id)),
             }
@@ -89,6 +89,10 @@ impl House {
                 "POST /v1beta/cachedContents", "GET /v1beta/cachedContents",
                 "GET /v1beta/cachedContents/ID", "PATCH /v1beta/cachedContents/ID",
                 "DELETE /v1beta/cachedContents/ID",
+                "POST /model/NAME/invoke", "POST /model/NAME/invoke-with-response-stream",
+                "POST /v1/projects/PROJECT/locations/REGION/publishers/anthropic/models/NAME:rawPredict",
+                "POST /v1/projects/PROJECT/locations/REGION/publishers/anthropic/models/NAME:streamRawPredict",
+                "GET /service-account.json", "POST /token",
             ],
         });
         self.whole(visit, StatusCode::OK, body.to_string())

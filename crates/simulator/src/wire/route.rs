@@ -1,5 +1,6 @@
 //! Paths of the providers, and what a path says of a request that other providers say in its body.
 
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::{Format, Refusal};
@@ -23,6 +24,10 @@ enum Service {
     Own,
     /// Azure OpenAI, where every path but those under `/openai/v1` needs `api-version`.
     Azure { needs_version: bool },
+    /// Google Vertex AI, for Anthropic's models.
+    Vertex,
+    /// Amazon Bedrock, for Anthropic's models.
+    Bedrock,
 }
 
 /// What the path of a deployment begins with.
@@ -56,8 +61,51 @@ impl Route {
             "/openai/v1/chat/completions" => Some(azure(Format::Chat, false)),
             "/openai/v1/responses" => Some(azure(Format::Responses, false)),
             "/openai/responses" => Some(azure(Format::Responses, true)),
-            _ => Self::of_gemini(path),
+            _ => Self::of_gemini(path).or_else(|| Self::of_cloud(path)),
         }
+    }
+
+    /// `/v1/projects/PROJECT/locations/REGION/publishers/anthropic/models/NAME:METHOD` of Vertex AI and
+    /// `/model/NAME/METHOD` of Bedrock.
+    ///
+    /// On Vertex AI, a request to the method that streams has to ask for a stream in its body, too.
+    fn of_cloud(path: &str) -> Option<Self> {
+        let (model, is_streamed, service) = if let Some(rest) = path.strip_prefix("/model/") {
+            let (model, method) = rest.split_once('/')?;
+            let is_streamed = match method {
+                "invoke" => Some(false),
+                "invoke-with-response-stream" => Some(true),
+                _ => return None,
+            };
+            (model, is_streamed, Service::Bedrock)
+        } else {
+            let rest = path.strip_prefix("/v1/projects/")?;
+            let (_, rest) = rest.split_once("/publishers/anthropic/models/")?;
+            let (model, method) = rest.rsplit_once(':')?;
+            let is_streamed = match method {
+                "rawPredict" => Some(false),
+                "streamRawPredict" => None,
+                _ => return None,
+            };
+            (model, is_streamed, Service::Vertex)
+        };
+        let model = percent_decode_str(model).decode_utf8().ok()?;
+        Some(Self {
+            format: Format::Messages,
+            model: Some(original_name(&model)),
+            is_streamed,
+            service,
+        })
+    }
+
+    /// Returns whether it leads to Vertex AI, which takes access tokens.
+    pub(crate) fn is_vertex(&self) -> bool {
+        self.service == Service::Vertex
+    }
+
+    /// Returns whether it leads to Bedrock, which checks signatures.
+    pub(crate) fn is_bedrock(&self) -> bool {
+        self.service == Service::Bedrock
     }
 
     /// `/v1beta/models/NAME:METHOD`.
@@ -106,17 +154,61 @@ impl Route {
         }
     }
 
-    /// Puts into the body what the path says.
-    pub(crate) fn complete(&self, body: &mut Value) {
+    /// Adds to the body the parameters of the path.
+    ///
+    /// # Errors
+    /// On a cloud platform, the body names what the path names, or not the version that it has to name.
+    pub(crate) fn complete(&self, body: &mut Value) -> Result<(), Refusal> {
         let Some(body) = body.as_object_mut() else {
-            return;
+            return Ok(());
         };
+        let version = match self.service {
+            Service::Vertex => Some("vertex-2023-10-16"),
+            Service::Bedrock => Some("bedrock-2023-05-31"),
+            Service::Own | Service::Azure { .. } => None,
+        };
+        if let Some(version) = version {
+            if body.contains_key("model") {
+                return Err(Refusal::invalid("model: Extra inputs are not permitted"));
+            }
+            if self.is_bedrock() && body.contains_key("stream") {
+                return Err(Refusal::invalid("stream: Extra inputs are not permitted"));
+            }
+            match body.shift_remove("anthropic_version") {
+                // The second is named by the official clients from 2026-10 on.
+                Some(named) if named == version || named == "2026-10-21" => {}
+                Some(_) => {
+                    let message = format!("anthropic_version: Input should be '{version}'");
+                    return Err(Refusal::invalid(message));
+                }
+                None => return Err(Refusal::invalid("anthropic_version: Field required")),
+            }
+            if self.is_bedrock() {
+                body.shift_remove("anthropic_beta");
+            }
+        }
         if let Some(model) = &self.model {
             body.insert("model".to_owned(), model.as_str().into());
         }
         if let Some(is_streamed) = self.is_streamed {
             body.insert("stream".to_owned(), is_streamed.into());
         }
+        Ok(())
+    }
+}
+
+/// The name at Anthropic of a model on a cloud platform, which is the name that answers bear:
+/// `claude-sonnet-4-5-20250929` for `us.anthropic.claude-sonnet-4-5-20250929-v1:0` and for
+/// `claude-sonnet-4-5@20250929`. Any other name stays as it is.
+fn original_name(model: &str) -> String {
+    let Some(at) = model.find("claude-") else {
+        return model.to_owned();
+    };
+    let name = model[at..].trim_end_matches("@default").replace('@', "-");
+    let is_version = |text: &str| text.starts_with(|c: char| c.is_ascii_digit()) && text.len() <= 3;
+    match name.rsplit_once("-v") {
+        Some((before, version)) if is_version(version) => before.to_owned(),
+        _ => name,
     }
 }
 

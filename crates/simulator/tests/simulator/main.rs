@@ -6,6 +6,7 @@ mod azure;
 mod built_in;
 mod by_model;
 mod chat;
+mod clouds;
 mod diagnostics;
 mod faults;
 mod gateway;

@@ -23,8 +23,7 @@ pub(super) struct Rules {
     thinking: Option<Thinking>,
     efforts: bool,
     pub(super) sampling: bool,
-    /// The cloud platform that serves the model. Its address names the model, and whether the answer is
-    /// streamed; the body names a version in their place.
+    /// The cloud platform that serves the model. Its address names the model, and the body a version.
     cloud: Option<Cloud>,
 }
 
@@ -44,6 +43,11 @@ impl Rules {
             Some(Cloud::Bedrock) => Some("bedrock-2023-05-31"),
             Some(Cloud::Vertex) => Some("vertex-2023-10-16"),
         }
+    }
+
+    /// Returns whether the body asks for a stream. On Bedrock, only the address does.
+    pub(super) fn names_stream(self) -> bool {
+        self.cloud != Some(Cloud::Bedrock)
     }
 
     /// The value of `thinking`; `None` leaves it out.

@@ -21,7 +21,7 @@ const NOT_PARAMETERS: [&str; 4] = ["tools", "system", "messages", "stream"];
 /// Begins with a comma and ends with the body's brace; no key occurs twice.
 pub(super) fn tail(parameters: &Parameters, stream: bool, rules: Rules) -> Bytes {
     let mut fields = ours(parameters, rules);
-    if stream && rules.version().is_none() {
+    if stream && rules.names_stream() {
         fields.insert("stream".into(), Value::Bool(true));
     }
     parameters
