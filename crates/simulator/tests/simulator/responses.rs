@@ -184,7 +184,7 @@ async fn items_can_be_sent_back_as_they_came_and_not_otherwise() {
         message.contains("not found. Items are not persisted"),
         "{message}"
     );
-    assert_eq!(running.violations().len(), 4);
+    assert_eq!(running.violations().len(), 5);
 }
 
 #[tokio::test]
