@@ -80,3 +80,29 @@ fn what_is_kept_in_a_process_is_given_again_in_it() {
     terminal.prompt().leave();
     assert_eq!(world.requests(), 1);
 }
+
+#[test]
+fn an_answer_does_not_depend_on_the_markers_of_its_request() {
+    let agent = agent("").replace("openai/gpt-4o", "anthropic/claude-sonnet-4-5");
+    let long = "Answer briefly. ".repeat(400);
+    let world = World::of(PLAIN, &agent.replace("Answer.", &long));
+    let key = |command: &mut std::process::Command| {
+        command.env("ANTHROPIC_API_KEY", "x");
+    };
+    // Through a pipe, nothing later reads what is marked.
+    world.ask_with(&[], "one", key).ok();
+    let mut command = world.home.command(&["chat", "agent.yaml"]);
+    world.provider.known_to(&mut command);
+    command.env("USER", "ada").env("ANTHROPIC_API_KEY", "x");
+    let mut terminal = Terminal::start(&mut command);
+    terminal.prompt().say("one").see("answered before, ");
+    terminal.prompt().say("two").see("I was told: two\n");
+    terminal.prompt().leave();
+    let marked = world.provider.received();
+    let marked = marked.iter().map(|request| {
+        let body = request.json().to_string();
+        body.matches("cache_control").count()
+    });
+    // Then system text, what was said before, and everything.
+    assert_eq!(marked.collect::<Vec<_>>(), [0, 3]);
+}
