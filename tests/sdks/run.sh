@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The official Python and JavaScript clients of OpenAI (Azure too), Anthropic (Bedrock and Vertex AI too)
-# and Google, with their tool loops, botocore, and the Vercel AI SDK against a simulator with script.yaml.
+# and Google, with their tool loops, boto3, and the Vercel AI SDK against a simulator with script.yaml.
 #
 #     cachalot simulate --port 4010 --script tests/sdks/script.yaml &
 #     tests/sdks/run.sh http://127.0.0.1:4010
@@ -29,13 +29,14 @@ python_checks() {
         skip "python: python3 has no venv module"
         return 0
     fi
-    if ! "$work/venv/bin/pip" install --quiet --disable-pip-version-check openai 'anthropic[bedrock,vertex]' openai-agents google-genai botocore >"$work/pip.log" 2>&1; then
+    if ! "$work/venv/bin/pip" install --quiet --disable-pip-version-check openai 'anthropic[bedrock,vertex]' openai-agents google-genai boto3 >"$work/pip.log" 2>&1; then
         skip "python: the packages cannot be installed: $(tail -n 1 "$work/pip.log")"
         return 0
     fi
     local failed=0
     "$work/venv/bin/python" "$here/check_python.py" "$url" || failed=1
     "$work/venv/bin/python" "$here/check_clouds.py" "$url" || failed=1
+    "$work/venv/bin/python" "$here/check_converse.py" "$url" || failed=1
     return "$failed"
 }
 

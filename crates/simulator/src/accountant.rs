@@ -144,6 +144,12 @@ fn seal(body: &mut Value) {
                 if let Some(signature) = thought.map(ids::signature) {
                     block["signature"] = signature.into();
                 }
+                let reasoning = block.pointer_mut("/reasoningContent/reasoningText");
+                if let Some(reasoning) = reasoning
+                    && let Some(text) = reasoning.get("text").and_then(Value::as_str)
+                {
+                    reasoning["signature"] = ids::signature(text).into();
+                }
             }
         }
     }

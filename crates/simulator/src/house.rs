@@ -198,7 +198,7 @@ impl House {
         self.known_model(&request.dialogue.model)?;
         let turn = match &request.form {
             Form::Messages(form) => form.turn.as_ref(),
-            Form::Chat(_) | Form::Responses(_) | Form::Gemini(_) => None,
+            Form::Chat(_) | Form::Responses(_) | Form::Gemini(_) | Form::Converse(_) => None,
         };
         let previous = turn.and_then(|turn| turn.previous.clone());
         let continuing = previous.map(|previous| {
@@ -265,6 +265,10 @@ impl House {
                 }
                 (Format::Gemini, None) => {
                     let message = "Method doesn't allow unregistered callers (callers without established identity). Please use API Key or other form of API consumer identity to call this API.";
+                    return Err(Refusal::with_status(403, message));
+                }
+                (Format::Converse, Some(_)) => {
+                    let message = "Authentication failed: Please make sure your API Key is valid.";
                     return Err(Refusal::with_status(403, message));
                 }
                 (_, Some(_)) => "Incorrect API key provided.",
@@ -344,6 +348,7 @@ impl House {
     ) -> Rendered {
         let id_prefix = match visit.format {
             Format::Messages => "toolu_",
+            Format::Converse => "tooluse_",
             Format::Chat | Format::Responses | Format::Gemini => "call_",
         };
         let answer = Answer::new(reply, request, &visit.ids, id_prefix);
@@ -373,7 +378,7 @@ impl House {
     /// Diagnoses a cache miss if the request asks for it, see [`Fingerprints::diagnose`].
     fn diagnose(&self, visit: &Visit, request: &Request, cached: u64) -> Option<Value> {
         let prefix = match visit.format {
-            Format::Messages => anthropic::ID_PREFIX,
+            Format::Messages | Format::Converse => anthropic::ID_PREFIX,
             Format::Chat | Format::Responses | Format::Gemini => responses::ID_PREFIX,
         };
         let id = visit.ids.answer(prefix);
@@ -385,7 +390,7 @@ impl House {
     fn keep(&self, visit: &Visit, answer: &Answer, making: &Making<'_>) {
         let namespace = visit.namespace;
         match &making.request.form {
-            Form::Chat(_) | Form::Gemini(_) => {}
+            Form::Chat(_) | Form::Gemini(_) | Form::Converse(_) => {}
             Form::Responses(form) => {
                 let response = responses::response(answer, form, making);
                 self.state().items.remember(namespace, form, &response);
@@ -408,9 +413,10 @@ impl House {
                 let error = |at| format.error_event(&Refusal::simulated(500), &id, at);
                 self.record.answer(visit.number, 200);
                 let is_framed = visit.route.as_ref().is_some_and(Route::is_bedrock);
-                let (content_type, frame): (_, fn(Bytes) -> Bytes) = match is_framed {
-                    true => (aws::EVENT_STREAM, |event| aws::frame(&event)),
-                    false => ("text/event-stream", |event| event),
+                let (content_type, frame): (_, fn(Bytes) -> Bytes) = match (is_framed, format) {
+                    (true, Format::Converse) => (aws::EVENT_STREAM, |event| aws::event(&event)),
+                    (true, _) => (aws::EVENT_STREAM, |event| aws::frame(&event)),
+                    (false, _) => ("text/event-stream", |event| event),
                 };
                 let mut response = self.headed(&visit, StatusCode::OK, content_type);
                 let body = delivery::streamed(events, delivery, visit.attendance, error, frame);
@@ -534,7 +540,7 @@ impl House {
                 let organization = HeaderValue::from_static("simulator");
                 headers.insert("anthropic-organization-id", organization);
             }
-            Format::Gemini => {}
+            Format::Gemini | Format::Converse => {}
             Format::Chat | Format::Responses => {
                 headers.insert("openai-version", HeaderValue::from_static("2020-10-01"));
                 headers.insert("openai-processing-ms", HeaderValue::from_static("1"));

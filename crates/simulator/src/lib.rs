@@ -3,7 +3,8 @@
 //!
 //! It speaks OpenAI Chat Completions (`POST /v1/chat/completions`), OpenAI Responses
 //! (`POST /v1/responses`), Anthropic Messages (`POST /v1/messages`, with `…/count_tokens`), Gemini
-//! (`POST /v1beta/models/NAME:generateContent`) and the paths of Azure OpenAI, streamed and not, with
+//! (`POST /v1beta/models/NAME:generateContent`), Amazon Bedrock's Converse
+//! (`POST /model/NAME/converse`, `…/converse-stream`) and the paths of Azure OpenAI, streamed and not, with
 //! tool calls, reasoning and structured output, and lists models (`GET /v1/models`).
 //! Responses are kept (`previous_response_id`, `item_reference`, `GET` and `DELETE /v1/responses/ID`), and
 //! so are the message threads of Anthropic's beta.

@@ -4,6 +4,7 @@
 pub(crate) mod anthropic;
 pub(crate) mod chat;
 mod check;
+pub(crate) mod converse;
 pub(crate) mod gemini;
 mod official;
 mod openai;
@@ -34,6 +35,8 @@ pub enum Format {
     Messages,
     /// Gemini's `generateContent`.
     Gemini,
+    /// Amazon Bedrock's Converse.
+    Converse,
 }
 
 /// A request that is in order.
@@ -74,6 +77,7 @@ pub(crate) enum Form {
     Responses(Box<responses::Form>),
     Messages(anthropic::Form),
     Gemini(gemini::Form),
+    Converse(converse::Form),
 }
 
 /// What a request is judged by.
@@ -138,6 +142,8 @@ impl Format {
             Self::Responses => responses::read(body, judge),
             Self::Messages => anthropic::read(body, judge, anthropic::Purpose::Answer),
             Self::Gemini => gemini::read(body, judge),
+            // The schema is that of Bedrock, which checks it before the model's own API does.
+            Self::Converse => return converse::read(body, judge),
         }?;
         judge.by_schema(self, body)?;
         Ok(request)
@@ -150,6 +156,7 @@ impl Format {
             Form::Responses(form) => responses::write(answer, form, making),
             Form::Messages(form) => anthropic::write(answer, form, making),
             Form::Gemini(form) => gemini::write(answer, form, making),
+            Form::Converse(form) => converse::write(answer, form, making),
         }
     }
 
@@ -158,6 +165,7 @@ impl Format {
         match self {
             Self::Messages => anthropic::error(refusal, request_id),
             Self::Gemini => gemini::error(refusal),
+            Self::Converse => converse::error(refusal),
             Self::Chat | Self::Responses => openai::error(refusal),
         }
     }
@@ -168,6 +176,7 @@ impl Format {
             Self::Messages => event("error", &anthropic::error(refusal, request_id)),
             Self::Chat => data(&openai::error(refusal)),
             Self::Gemini => data(&gemini::error(refusal)),
+            Self::Converse => event("internalServerException", &converse::error(refusal)),
             Self::Responses => responses::error_event(refusal, at),
         }
     }
@@ -179,6 +188,7 @@ impl Format {
             Self::Messages => refusal(format!(
                 "prompt is too long: {tokens} tokens > {most} maximum"
             )),
+            Self::Converse => refusal("Input is too long for requested model.".to_owned()),
             Self::Gemini => refusal(format!(
                 "The input token count ({tokens}) exceeds the maximum number of tokens allowed ({most})."
             )),
@@ -201,6 +211,7 @@ impl Format {
         match self {
             Self::Messages => "request-id",
             Self::Gemini => "x-gemini-request-id",
+            Self::Converse => "x-amzn-requestid",
             Self::Chat | Self::Responses => "x-request-id",
         }
     }

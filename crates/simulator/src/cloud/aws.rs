@@ -169,6 +169,7 @@ pub(crate) fn error_type(refusal: &Refusal) -> &'static str {
         401 => "UnrecognizedClientException",
         404 => "ResourceNotFoundException",
         408 => "ModelTimeoutException",
+        424 => "ModelErrorException",
         429 => "ThrottlingException",
         503 | 529 => "ServiceUnavailableException",
         500.. => "InternalServerException",
@@ -193,7 +194,7 @@ pub(crate) fn frame(event: &[u8]) -> Bytes {
             (":content-type", "application/json"),
             (":message-type", "exception"),
         ];
-        return message(&headers, &payload);
+        return message(&headers, &payload.to_string());
     }
     let headers = [
         (":event-type", "chunk"),
@@ -202,12 +203,29 @@ pub(crate) fn frame(event: &[u8]) -> Bytes {
     ];
     message(
         &headers,
-        &json!({"bytes": STANDARD.encode(data), "p": "abcdefgh"}),
+        &json!({"bytes": STANDARD.encode(data), "p": "abcdefgh"}).to_string(),
     )
 }
 
+/// Converts a server-sent event into a message: an event of its name, or an exception.
+pub(crate) fn event(event: &[u8]) -> Bytes {
+    let text = String::from_utf8_lossy(event);
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+    let name = field("event: ").unwrap_or_default();
+    let (kind, named) = match name.ends_with("Exception") {
+        true => ("exception", ":exception-type"),
+        false => ("event", ":event-type"),
+    };
+    let headers = [
+        (named, name),
+        (":content-type", "application/json"),
+        (":message-type", kind),
+    ];
+    message(&headers, field("data: ").unwrap_or_default())
+}
+
 /// A message: lengths, their checksum, headers, payload, checksum of all.
-fn message(headers: &[(&str, &str)], payload: &Value) -> Bytes {
+fn message(headers: &[(&str, &str)], payload: &str) -> Bytes {
     /// The type of a header that is a text.
     const TEXT: u8 = 7;
     let mut head = Vec::new();
@@ -219,7 +237,6 @@ fn message(headers: &[(&str, &str)], payload: &Value) -> Bytes {
         head.extend_from_slice(&length.to_be_bytes());
         head.extend_from_slice(value.as_bytes());
     }
-    let payload = payload.to_string();
     let size = |length: usize| u32::try_from(length).unwrap_or_default().to_be_bytes();
     let mut frame = Vec::new();
     frame.extend_from_slice(&size(16 + head.len() + payload.len()));

@@ -25,7 +25,7 @@ impl House {
                 "first_id": names.first(),
                 "last_id": names.last(),
             }),
-            Format::Chat | Format::Responses | Format::Gemini => {
+            Format::Chat | Format::Responses | Format::Gemini | Format::Converse => {
                 json!({"object": "list", "data": models})
             }
         };
@@ -90,6 +90,7 @@ impl House {
                 "GET /v1beta/cachedContents/ID", "PATCH /v1beta/cachedContents/ID",
                 "DELETE /v1beta/cachedContents/ID",
                 "POST /model/NAME/invoke", "POST /model/NAME/invoke-with-response-stream",
+                "POST /model/NAME/converse", "POST /model/NAME/converse-stream",
                 "POST /v1/projects/PROJECT/locations/REGION/publishers/anthropic/models/NAME:rawPredict",
                 "POST /v1/projects/PROJECT/locations/REGION/publishers/anthropic/models/NAME:streamRawPredict",
                 "GET /service-account.json", "POST /token",
@@ -130,7 +131,7 @@ fn model(format: Format, name: &str) -> Value {
             "display_name": name,
             "created_at": "2026-01-01T00:00:00Z",
         }),
-        Format::Chat | Format::Responses | Format::Gemini => json!({
+        Format::Chat | Format::Responses | Format::Gemini | Format::Converse => json!({
             "id": name,
             "object": "model",
             "created": 1_767_225_600,

@@ -1,5 +1,5 @@
 //! Validation of request bodies against the providers' official schemas: `data/schemas`, made by
-//! `scripts/simulator-schemas`. Each is compiled when the first request of its kind arrives.
+//! `scripts/simulator-schemas` and `scripts/converse_schema.py`. Each is compiled when the first request of its kind arrives.
 //!
 //! It comes after the checks by hand, whose messages are the providers' own, and finds what they miss.
 
@@ -24,6 +24,9 @@ static MESSAGES: Compiled =
     LazyLock::new(|| compiled(include_str!("../../data/schemas/messages.json")));
 static BETA_MESSAGES: Compiled =
     LazyLock::new(|| compiled(include_str!("../../data/schemas/beta_messages.json")));
+
+static CONVERSE: Compiled =
+    LazyLock::new(|| compiled(include_str!("../../data/schemas/converse.json")));
 
 fn compiled(schema: &str) -> Option<Validator> {
     let schema: Value = serde_json::from_str(schema).ok()?;
@@ -59,6 +62,14 @@ pub(super) fn check(format: Format, body: &Value, is_beta: bool) -> Result<(), R
         Format::Messages => valid(&MESSAGES, format, body),
         // There is no official schema; the reader refuses what it does not know.
         Format::Gemini => Ok(()),
+        Format::Converse => {
+            let mut body = body.clone();
+            // What the path says.
+            if let Some(fields) = body.as_object_mut() {
+                fields.retain(|name, _| name != "model" && name != "stream");
+            }
+            valid(&CONVERSE, format, &body)
+        }
     }
 }
 
@@ -145,6 +156,16 @@ fn refusal(format: Format, error: &ValidationError<'_>) -> Refusal {
                 _ => format!("{at}: {error}"),
             })
         }
+        (Format::Converse, Kind::AdditionalProperties { unexpected }) => {
+            let at = field(unexpected.first().map(String::as_str));
+            Refusal::invalid(format!("Unknown parameter in input: \"{at}\""))
+        }
+        (Format::Converse, _) => {
+            let at = field(None);
+            Refusal::invalid(format!(
+                "1 validation error detected: Value at '{at}' failed to satisfy constraint: {error}"
+            ))
+        }
         (_, Kind::AdditionalProperties { unexpected }) => {
             let param = field(unexpected.first().map(String::as_str));
             Refusal::invalid(format!("Unknown parameter: '{param}'."))
@@ -182,7 +203,9 @@ fn path(format: Format, error: &ValidationError<'_>, field: Option<&str>) -> Str
     for segment in error.instance_path().segments() {
         match segment {
             LocationSegment::Property(name) => push(&name),
-            LocationSegment::Index(at) if format == Format::Messages => push(&at.to_string()),
+            LocationSegment::Index(at) if matches!(format, Format::Messages | Format::Converse) => {
+                push(&at.to_string())
+            }
             LocationSegment::Index(at) => push(&format!("[{at}]")),
         }
     }
@@ -229,7 +252,7 @@ mod tests {
 
     #[test]
     fn every_schema_compiles() {
-        for schema in [&CHAT, &RESPONSES, &MESSAGES, &BETA_MESSAGES] {
+        for schema in [&CHAT, &RESPONSES, &MESSAGES, &BETA_MESSAGES, &CONVERSE] {
             assert!(schema.is_some());
         }
         assert!(compiled("{").is_none());

@@ -26,7 +26,7 @@ enum Service {
     Azure { needs_version: bool },
     /// Google Vertex AI, for Anthropic's models.
     Vertex,
-    /// Amazon Bedrock, for Anthropic's models.
+    /// Amazon Bedrock: Anthropic's own format for its models, and Converse.
     Bedrock,
 }
 
@@ -70,14 +70,17 @@ impl Route {
     ///
     /// On Vertex AI, a request to the method that streams has to ask for a stream in its body, too.
     fn of_cloud(path: &str) -> Option<Self> {
-        let (model, is_streamed, service) = if let Some(rest) = path.strip_prefix("/model/") {
+        let (model, format, is_streamed, service) = if let Some(rest) = path.strip_prefix("/model/")
+        {
             let (model, method) = rest.split_once('/')?;
-            let is_streamed = match method {
-                "invoke" => Some(false),
-                "invoke-with-response-stream" => Some(true),
+            let (format, is_streamed) = match method {
+                "invoke" => (Format::Messages, false),
+                "invoke-with-response-stream" => (Format::Messages, true),
+                "converse" => (Format::Converse, false),
+                "converse-stream" => (Format::Converse, true),
                 _ => return None,
             };
-            (model, is_streamed, Service::Bedrock)
+            (model, format, Some(is_streamed), Service::Bedrock)
         } else {
             let rest = path.strip_prefix("/v1/projects/")?;
             let (_, rest) = rest.split_once("/publishers/anthropic/models/")?;
@@ -87,12 +90,16 @@ impl Route {
                 "streamRawPredict" => None,
                 _ => return None,
             };
-            (model, is_streamed, Service::Vertex)
+            (model, Format::Messages, is_streamed, Service::Vertex)
         };
         let model = percent_decode_str(model).decode_utf8().ok()?;
+        let model = match format {
+            Format::Messages => original_name(&model),
+            _ => model.into_owned(),
+        };
         Some(Self {
-            format: Format::Messages,
-            model: Some(original_name(&model)),
+            format,
+            model: Some(model),
             is_streamed,
             service,
         })
@@ -164,8 +171,8 @@ impl Route {
         };
         let version = match self.service {
             Service::Vertex => Some("vertex-2023-10-16"),
-            Service::Bedrock => Some("bedrock-2023-05-31"),
-            Service::Own | Service::Azure { .. } => None,
+            Service::Bedrock if self.format == Format::Messages => Some("bedrock-2023-05-31"),
+            Service::Bedrock | Service::Own | Service::Azure { .. } => None,
         };
         if let Some(version) = version {
             if body.contains_key("model") {
@@ -233,6 +240,11 @@ mod tests {
                 Some((Format::Gemini, Some("gemini-2.5-pro"))),
             ),
             ("/v1beta/models/gemini-2.5-pro:embedContent", None),
+            (
+                "/model/amazon.nova-pro-v1%3A0/converse-stream",
+                Some((Format::Converse, Some("amazon.nova-pro-v1:0"))),
+            ),
+            ("/model/amazon.nova-pro-v1%3A0/count-tokens", None),
             ("/v1/models/gpt-5", None),
             ("/", None),
         ] {

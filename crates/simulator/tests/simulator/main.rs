@@ -7,6 +7,7 @@ mod built_in;
 mod by_model;
 mod chat;
 mod clouds;
+mod converse;
 mod diagnostics;
 mod faults;
 mod gateway;
