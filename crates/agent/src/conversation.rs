@@ -22,7 +22,7 @@ use cachalot_model::routing::is_routed;
 use cachalot_model::wire::Rendered;
 use cachalot_model::{
     Block, Format, Message, Model, OutputFormat, Parameters, Reply, Role, ToolDefinition, Usage,
-    name_results,
+    needs_notes, prepare,
 };
 use cachalot_prefix::diagnosis::{self, Diagnosis};
 use cachalot_prefix::{PrefixMonitor, SentRequest};
@@ -196,7 +196,7 @@ impl Conversation {
         let said = session.prompt.messages().into_iter();
         let said = said.map(Arc::unwrap_or_clone).collect();
         let mut said = media::fit(said, Vec::new, model.media()).await;
-        name_results([], &mut said);
+        prepare(model.wire().format(), &[], &mut said);
         session
             .rerender_as(said, model.wire(), target)
             .await
@@ -331,9 +331,9 @@ impl Conversation {
     ) -> Result<(), Error> {
         let before = || self.session.prompt.messages();
         let mut messages = media::fit(messages, before, self.model.media()).await;
-        if self.model.wire().format() == Format::Gemini {
-            let before = self.session.prompt.messages();
-            name_results(before.iter().map(|message| &**message), &mut messages);
+        let format = self.model.wire().format();
+        if needs_notes(format) {
+            prepare(format, &self.session.prompt.messages(), &mut messages);
         }
         let mut rendered = Vec::with_capacity(messages.len());
         for message in messages {
@@ -461,7 +461,7 @@ impl Conversation {
         let messages = messages.map(Arc::unwrap_or_clone).collect();
         let mut prompt = Prompt::begin(&tools, &system);
         let mut messages = media::fit(messages, Vec::new, model.media()).await;
-        name_results([], &mut messages);
+        prepare(wire.format(), &[], &mut messages);
         for message in messages {
             let pieces = wire.message(&message)?;
             prompt = prompt.append(&pieces, Arc::new(message));

@@ -64,10 +64,10 @@ impl Scheme {
     fn all(marking: &Marking, are_marks_known: bool) -> Vec<Self> {
         let planned: &[Keep] = match marking.style {
             Style::None => return vec![Self::Automatic, Self::Without],
-            Style::CacheControl if marking.one_hour => {
+            Style::CacheControl | Style::CachePoint if marking.one_hour => {
                 &[Keep::FiveMinutes, Keep::OneHour, Keep::Auto]
             }
-            Style::CacheControl => &[Keep::FiveMinutes],
+            Style::CacheControl | Style::CachePoint => &[Keep::FiveMinutes],
             // How long they last is not for requests to say.
             Style::Breakpoints => &[Keep::Auto],
         };
@@ -298,7 +298,7 @@ impl Column {
             return Usage::of(uncached + read + written + written_1h, 0);
         }
         let (write_5m, write_other) = match format {
-            Format::Messages => (written, 0),
+            Format::Messages | Format::Converse => (written, 0),
             Format::Chat | Format::Responses | Format::Gemini => (0, written),
         };
         Usage {
@@ -316,8 +316,8 @@ impl Column {
 fn asked_in(format: Format, provider: &str) -> Option<&str> {
     match (format, provider) {
         (Format::Messages, "anthropic") | (Format::Responses, "openai" | "azure") => Some(provider),
-        (Format::Gemini, "google") => Some(provider),
-        (Format::Messages | Format::Responses | Format::Gemini, _) => None,
+        (Format::Gemini, "google") | (Format::Converse, "bedrock") => Some(provider),
+        (Format::Messages | Format::Responses | Format::Gemini | Format::Converse, _) => None,
         (Format::Chat, "anthropic") => Some("openrouter"),
         (Format::Chat, _) => Some(provider),
     }
@@ -329,6 +329,7 @@ fn api(format: Format) -> Api {
         Format::Responses => Api::Responses,
         Format::Messages => Api::Messages,
         Format::Gemini => Api::Gemini,
+        Format::Converse => Api::Converse,
     }
 }
 

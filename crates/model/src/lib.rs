@@ -1,5 +1,6 @@
 //! Models: what is said to them and what they say, clients for four wire formats (OpenAI Chat
-//! Completions, OpenAI Responses, Anthropic Messages, Gemini), what answers use and cost.
+//! Completions, OpenAI Responses, Anthropic Messages, Gemini, Amazon Bedrock
+//! Converse), what answers use and cost.
 //!
 //! Everything that a client of a provider needs and nothing of what an agent does with it: this crate
 //! knows no cache, no tool that runs, no session.
@@ -29,7 +30,8 @@ pub use error::{Error, ErrorKind};
 pub use marking::{Marking, Style};
 pub use media::MediaLimits;
 pub use message::{
-    Block, Extra, Image, ImageSource, Message, Reasoning, Role, ToolResult, ToolUse, name_results,
+    Block, Extra, Image, ImageSource, Message, Reasoning, Role, ToolResult, ToolUse, needs_notes,
+    prepare,
 };
 pub use provider::{Configured, Model, ModelSettings, Models, Surroundings, Timeouts};
 pub use reply::{Delta, Reply, StopReason};
@@ -48,4 +50,6 @@ pub enum Format {
     Messages,
     /// Gemini's `generateContent`.
     Gemini,
+    /// Amazon Bedrock's Converse.
+    Converse,
 }

@@ -21,6 +21,8 @@ pub enum Style {
     /// `OpenAI`'s `prompt_cache_breakpoint`, in a part of what the model is told. What it says itself
     /// takes none.
     Breakpoints,
+    /// Bedrock's `cachePoint`, a block of its own behind what it marks.
+    CachePoint,
 }
 
 /// How a provider takes markers for a model.
@@ -114,6 +116,7 @@ fn read_style(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<
     match section.required_text("style", problems)? {
         "cache_control" => Some(Style::CacheControl),
         "breakpoints" => Some(Style::Breakpoints),
+        "cache_point" => Some(Style::CachePoint),
         "none" => Some(Style::None),
         other => {
             let what = format!("there is no style `{other}`");
@@ -159,6 +162,8 @@ mod tests {
             let fits =
                 row.marking.style != Style::Breakpoints || row.format != Some(Format::Messages);
             assert!(fits, "{row:?}");
+            let is_converse = row.format == Some(Format::Converse);
+            assert!(has_none || is_converse == (row.marking.style == Style::CachePoint));
             for provider in &row.providers {
                 let known = crate::provider::KnownProviders::built_in();
                 assert!(known.provider(provider).is_some(), "{provider}");

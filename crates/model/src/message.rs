@@ -1,9 +1,13 @@
 //! What is said to a model and what it says: our own types. The wire formats are converted at the edge.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::Format;
+use crate::wire::converse::is_sent;
 
 /// Fields of the wire that we have no word for; they go back where they came from. An entry `@wire`
 /// names the format that they were read from, and they go to no other; without it they go to each.
@@ -23,15 +27,51 @@ pub enum Role {
 /// The note of a [`ToolResult`] that names the tool: one format sends it with the result.
 pub(crate) const RESULT_NAME: &str = "@name";
 
-/// Notes in every result of `messages` which tool gave it, as far as `before` or `messages` hold the
-/// call. Gemini must be told; other formats send no notes.
-pub fn name_results<'a>(before: impl IntoIterator<Item = &'a Message>, messages: &mut [Message]) {
+/// The note of a [`Message`] that says whose message stands before it: in one format, user and model
+/// must take turns.
+pub(crate) const AFTER: &str = "@after";
+
+/// Whether [`prepare`] notes anything in messages that are rendered in this format.
+#[must_use]
+pub fn needs_notes(format: Format) -> bool {
+    matches!(format, Format::Gemini | Format::Converse)
+}
+
+/// Notes in `messages`, which follow `before`, what their rendering in `format` depends on beside them:
+/// for Gemini, which tool gave a result; for Converse, whose message stands before. Other formats need
+/// no notes, and no format sends them.
+pub fn prepare(format: Format, before: &[Arc<Message>], messages: &mut [Message]) {
+    match format {
+        Format::Gemini => name_results(before, messages),
+        Format::Converse => note_turns(before, messages),
+        Format::Chat | Format::Responses | Format::Messages => {}
+    }
+}
+
+fn note_turns(before: &[Arc<Message>], messages: &mut [Message]) {
+    let last = before.iter().rev().find(|message| is_sent(message));
+    // A conversation begins with the user.
+    let mut last = last.map_or(Role::Assistant, |message| message.role);
+    for message in messages.iter_mut().filter(|message| is_sent(message)) {
+        message.extra.shift_remove(AFTER);
+        if message.role == last {
+            let name = match last {
+                Role::User => "user",
+                Role::Assistant => "assistant",
+            };
+            message.extra.insert(AFTER.to_owned(), name.into());
+        }
+        last = message.role;
+    }
+}
+
+fn name_results(before: &[Arc<Message>], messages: &mut [Message]) {
     let mut names: HashMap<String, String> = HashMap::new();
     let mut learn = |message: &Message| {
         let calls = message.tool_uses();
         names.extend(calls.map(|call| (call.id.clone(), call.name.clone())));
     };
-    before.into_iter().for_each(&mut learn);
+    before.iter().for_each(|message| learn(message));
     messages.iter().for_each(learn);
     for block in messages.iter_mut().flat_map(|it| &mut it.content) {
         if let Block::ToolResult(result) = block

@@ -306,7 +306,9 @@ impl Models {
         let listed = catalog.find(&catalog_provider, &model);
         let mut listed = listed.cloned().unwrap_or_default();
         // A cloud platform sets its own prices; the model is the same as at its maker.
-        let original = known.cloud.and(Cloud::original_name(&model));
+        let is_converse = settings.format.or(known.format) == Some(Format::Converse);
+        let original =
+            Cloud::original_name(&model).filter(|_| known.cloud.is_some() || is_converse);
         if let Some(original) = original.and_then(|name| catalog.find("anthropic", name)) {
             listed.limits = listed.limits.or(original.limits);
             let capabilities = Capabilities {
@@ -358,6 +360,7 @@ impl Models {
         let url = |streams| match (known.cloud, format) {
             (Some(cloud), Format::Messages) => cloud.endpoint(&place.url, &model, streams),
             (_, Format::Gemini) => address::gemini(&place.url, &model, streams),
+            (_, Format::Converse) => address::converse(&place.url, &model, streams),
             _ => address::endpoint(&place.url, format, crate::wire::of(format).path()),
         };
         let resolved = Resolved {

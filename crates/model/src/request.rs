@@ -1,12 +1,15 @@
 //! What a model is asked for, beside the conversation.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::Error;
+use crate::message::needs_notes;
 use crate::wire::{Pieces, Wire};
-use crate::{Extra, Format, Message, name_results};
+use crate::{Extra, Message, prepare};
 
 /// A tool as a model sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -114,17 +117,15 @@ impl Request {
             system: self.system.iter().map(|text| wire.system(text)).collect(),
             messages: Vec::with_capacity(self.messages.len()),
         };
-        let named = match wire.format() {
-            Format::Gemini => {
-                let mut named = self.messages.clone();
-                name_results([], &mut named);
-                Some(named)
-            }
-            _ => None,
-        };
-        for message in named.as_ref().unwrap_or(&self.messages) {
+        let mut messages = Cow::Borrowed(&self.messages);
+        if needs_notes(wire.format()) {
+            prepare(wire.format(), &[], messages.to_mut());
+        }
+        for message in &*messages {
             pieces.messages.extend(wire.message(message)?);
         }
-        Ok(pieces.body(wire, &wire.tail(&self.parameters, stream)))
+        let behind_tools = wire.behind_tools(&self.parameters).unwrap_or_default();
+        let tail = wire.tail(&self.parameters, stream);
+        Ok(pieces.body_with(wire, &behind_tools, &tail))
     }
 }

@@ -1,7 +1,7 @@
 //! The seam of the wire formats: how blocks become bytes, once, and how answers are read.
 //!
 //! A request body is `{"tools":[…],"system":[…],"messages":[…]` + tail, with what is absent left
-//! out (Gemini's arrays stand within objects: see [`Member`]): pieces rendered by [`Wire::tool`], [`Wire::system`] and [`Wire::message`], joined by commas,
+//! out (Gemini's arrays, and the tools of Converse, stand within objects: see [`Member`]): pieces rendered by [`Wire::tool`], [`Wire::system`] and [`Wire::message`], joined by commas,
 //! and the [`Wire::tail`] with everything that may differ from request to request. So the pieces of
 //! one request are a prefix of those of the next. [`Pieces::body`] joins them for whoever keeps no
 //! conversation; the frozen prompt joins its own.
@@ -15,6 +15,7 @@ use crate::{
 
 pub mod anthropic;
 pub mod chat;
+pub mod converse;
 pub mod event_stream;
 pub(crate) mod extra;
 pub mod gemini;
@@ -29,7 +30,8 @@ pub struct Rendered {
     /// One JSON value.
     pub bytes: Bytes,
     /// Where a cache marker may be spliced in: an offset just inside the closing brace of the last
-    /// content block. `None` where no marker may stand.
+    /// content block, or behind it where a marker is a block of its own. `None` where no marker may
+    /// stand.
     pub mark_at: Option<u32>,
 }
 
@@ -106,6 +108,12 @@ pub trait Wire: Send + Sync {
     /// body. Deterministic.
     fn tail(&self, parameters: &Parameters, stream: bool) -> Bytes;
 
+    /// Members that stand behind the array of the tools, within the object that it is in: begins with a
+    /// comma. `None` in formats that have no such object, and where there is nothing to say.
+    fn behind_tools(&self, _parameters: &Parameters) -> Option<String> {
+        None
+    }
+
     /// What is spliced in at [`Rendered::mark_at`], with its leading comma; `None` if this format has
     /// no markers (or the provider caches by itself).
     fn marker(&self, time: MarkerTime) -> Option<Bytes>;
@@ -146,6 +154,7 @@ pub fn of(format: Format) -> &'static dyn Wire {
         Format::Responses => &responses::Responses,
         Format::Messages => &anthropic::Messages,
         Format::Gemini => gemini::for_model(""),
+        Format::Converse => &converse::Converse::UNKNOWN,
     }
 }
 
@@ -158,6 +167,7 @@ pub fn usage(format: Format, reported: &serde_json::Value) -> Option<Usage> {
         Format::Messages,
         Format::Responses,
         Format::Gemini,
+        Format::Converse,
     ];
     let says = |format: Format| {
         let names: &[&str] = match format {
@@ -165,6 +175,7 @@ pub fn usage(format: Format, reported: &serde_json::Value) -> Option<Usage> {
             Format::Messages => &["cache_read_input_tokens", "cache_creation_input_tokens"],
             Format::Responses => &["input_tokens_details"],
             Format::Gemini => &["promptTokenCount"],
+            Format::Converse => &["inputTokens"],
         };
         names.iter().any(|name| reported.get(name).is_some())
     };
@@ -177,6 +188,7 @@ pub fn usage(format: Format, reported: &serde_json::Value) -> Option<Usage> {
         Format::Responses => responses::usage(reported),
         Format::Messages => anthropic::usage(reported),
         Format::Gemini => gemini::usage(reported),
+        Format::Converse => converse::usage(reported),
     }
 }
 
@@ -197,6 +209,7 @@ pub fn for_model(
 ) -> &'static dyn Wire {
     match format {
         Format::Messages => anthropic::on(None, capabilities),
+        Format::Converse => converse::for_model(capabilities),
         _ => marked(format, marking),
     }
 }
@@ -216,10 +229,15 @@ impl Pieces {
     /// The body, contiguous, without markers.
     #[must_use]
     pub fn body(&self, wire: &dyn Wire, tail: &Bytes) -> Bytes {
+        self.body_with(wire, "", tail)
+    }
+
+    /// As [`Pieces::body`], with [`Wire::behind_tools`].
+    pub(crate) fn body_with(&self, wire: &dyn Wire, behind_tools: &str, tail: &Bytes) -> Bytes {
         let layout = wire.layout();
         let mut body = Vec::with_capacity(self.length() + tail.len() + 64);
         body.push(b'{');
-        let mut array = |member: Member, groups: &[&[Rendered]]| {
+        let mut array = |member: Member, groups: &[&[Rendered]], behind: &str| {
             let mut pieces = groups.iter().copied().flatten().peekable();
             if pieces.peek().is_none() {
                 return;
@@ -235,15 +253,18 @@ impl Pieces {
                 }
                 body.extend_from_slice(&piece.bytes);
             }
-            body.extend_from_slice(close.as_bytes());
+            let (array, object) = close.split_at(close.len().min(1));
+            for text in [array, behind, object] {
+                body.extend_from_slice(text.as_bytes());
+            }
         };
-        array(layout.tools, &[&self.tools]);
+        array(layout.tools, &[&self.tools], behind_tools);
         match layout.system {
             Some(system) => {
-                array(system, &[&self.system]);
-                array(layout.messages, &[&self.messages]);
+                array(system, &[&self.system], "");
+                array(layout.messages, &[&self.messages], "");
             }
-            None => array(layout.messages, &[&self.system, &self.messages]),
+            None => array(layout.messages, &[&self.system, &self.messages], ""),
         }
         body.extend_from_slice(tail);
         body.into()

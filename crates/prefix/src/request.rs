@@ -64,6 +64,7 @@ impl Request {
             Format::Messages => "anthropic",
             Format::Chat if !self.markers.is_empty() && !takes_points() => "openrouter",
             Format::Gemini => "google",
+            Format::Converse => "bedrock",
             Format::Chat | Format::Responses => "openai",
         }
     }
@@ -218,7 +219,8 @@ impl From<Malformed> for Error {
 }
 
 /// Reads the body of a request: OpenAI Chat Completions, OpenAI Responses or Anthropic Messages; which
-/// of them is told by its members.
+/// of them is told by its members. Requests of Bedrock's Converse that have one of its own members
+/// (`toolConfig`, `inferenceConfig`, `additionalModelRequestFields`) are refused as such.
 ///
 /// Takes time and memory in proportion to the body, and no more stack however it is nested. What
 /// stands within strings is not checked.
@@ -242,6 +244,8 @@ struct Body<'a> {
     input: bool,
     /// The format, as far as a member is of one format only.
     format: Option<Format>,
+    /// A member that only requests of Bedrock's Converse have.
+    is_converse: bool,
     /// All other members, as they are written.
     others: Vec<(&'a [u8], &'a [u8])>,
     /// Where a marker of the whole request stands: the last piece gets it.
@@ -282,6 +286,10 @@ impl<'a> Body<'a> {
                 self.format = Some(Format::Messages);
                 self.automatic = Some(piece::time(scanner.value()?));
             }
+            b"toolConfig" | b"inferenceConfig" | b"additionalModelRequestFields" => {
+                self.is_converse = true;
+                scanner.value()?;
+            }
             _ => {
                 self.format = self.format.or(format_of_member(name));
                 self.others.push((name, scanner.value()?));
@@ -303,6 +311,11 @@ impl<'a> Body<'a> {
 
     fn into_request(mut self) -> Result<Request, Error> {
         let model = self.model();
+        if self.is_converse {
+            return Err(Error::NotARequest(
+                "it is in the format of Bedrock's Converse, which is not read",
+            ));
+        }
         let Some(mut messages) = self.messages.take() else {
             return Err(Error::NotARequest("it has neither `messages` nor `input`"));
         };

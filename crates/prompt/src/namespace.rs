@@ -1,6 +1,6 @@
 //! What else than the pieces the provider's cache depends on.
 //!
-//! | parameter | Anthropic Messages | OpenAI Chat, Responses |
+//! | parameter | Anthropic Messages, Converse | OpenAI Chat, Responses |
 //! |---|---|---|
 //! | the format itself | tools | tools |
 //! | `model` | tools | tools |
@@ -175,9 +175,11 @@ fn is_unsaid(name: &str, value: &Value, format: Format, model: &str) -> bool {
 /// The level of one of our parameters; `None` if the provider's cache does not depend on it.
 fn our_level(name: &str, format: Format) -> Option<Level> {
     match (name, format) {
-        ("tool_choice" | "parallel_tool_calls", Format::Messages) => Some(Level::Message),
+        ("tool_choice" | "parallel_tool_calls", Format::Messages | Format::Converse) => {
+            Some(Level::Message)
+        }
         ("tool_choice", Format::Chat | Format::Responses)
-        | ("cache_key", Format::Messages | Format::Gemini) => None,
+        | ("cache_key", Format::Messages | Format::Gemini | Format::Converse) => None,
         _ => Some(Level::Tool),
     }
 }
@@ -210,6 +212,15 @@ const WITHOUT_EFFECT: [&str; 26] = [
     "top_logprobs",
     "top_p",
     "user",
+];
+
+/// The same, in Converse.
+const CONVERSE_WITHOUT_EFFECT: [&str; 5] = [
+    "additionalModelResponseFieldPaths",
+    "inferenceConfig",
+    "performanceConfig",
+    "requestMetadata",
+    "serviceTier",
 ];
 
 /// Members of bodies that steer what the model reads or where the request goes, by the documents of
@@ -271,6 +282,7 @@ fn extra_level(name: &str, format: Format) -> Option<Level> {
         }
         ("speed", Format::Messages) => Some(Level::System),
         ("tool_choice", Format::Chat | Format::Responses) => None,
+        (name, Format::Converse) if CONVERSE_WITHOUT_EFFECT.contains(&name) => None,
         _ if WITHOUT_EFFECT.contains(&name) => None,
         _ => Some(Level::Tool),
     }

@@ -183,7 +183,7 @@ fn inner(format: Format, shape: Shape, is_input: bool, name: &str, value: Value)
     match (shape, name, value) {
         (Shape::Message | Shape::Block, "content", Value::String(text)) => match format {
             // A string is what it is read as.
-            Format::Chat | Format::Gemini => Value::String(text),
+            Format::Chat | Format::Gemini | Format::Converse => Value::String(text),
             Format::Messages => json!([text_block("text", text)]),
             Format::Responses if is_input => json!([text_block("input_text", text)]),
             Format::Responses => json!([text_block("output_text", text)]),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cachalot_model::{Block, Message, Role};
+use cachalot_model::{Block, Message, Role, needs_notes, prepare};
 
 use super::{Conversation, Remains};
 use crate::Error;
@@ -43,17 +43,21 @@ impl Conversation {
     /// conversation.
     pub(crate) fn body_about(&self, material: &Material, wish: &str) -> Result<Bytes, Error> {
         let wire = self.model.wire();
+        let mut said = Vec::new();
         let mut prompt = match material.is_whole {
             true => self.session.prompt.without_last(material.newest),
-            false => self.session.prompt.frozen(),
-        };
-        if !material.is_whole {
-            for message in material.beginning().iter().chain(&material.messages) {
-                prompt = prompt.append(&wire.message(message)?, Arc::clone(message));
+            false => {
+                let messages = material.messages.iter().map(|message| (**message).clone());
+                said.extend(material.beginning().into_iter().chain(messages));
+                self.session.prompt.frozen()
             }
+        };
+        said.extend(material.end());
+        said.push(Message::user(wish));
+        if needs_notes(wire.format()) {
+            prepare(wire.format(), &prompt.messages(), &mut said);
         }
-        let wish = Message::user(wish);
-        for message in material.end().into_iter().chain([wish]) {
+        for message in said {
             prompt = prompt.append(&wire.message(&message)?, Arc::new(message));
         }
         let plan = self.plans.aside(&prompt, material.is_whole);
@@ -68,9 +72,9 @@ impl Material {
     }
 
     /// What has to stand before the messages, if the first of them were left out.
-    fn beginning(&self) -> Option<Arc<Message>> {
+    fn beginning(&self) -> Option<Message> {
         let first = self.messages.first()?;
-        (first.role == Role::Assistant).then(|| Arc::new(Message::user(LEFT_OUT)))
+        (first.role == Role::Assistant).then(|| Message::user(LEFT_OUT))
     }
 
     /// What has to stand behind the messages, so that user and model take turns, if the last of them

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use cachalot_model::{Block, Extra, Message, Role, ToolResult};
+use cachalot_model::{Block, Extra, Message, Role, ToolResult, needs_notes, prepare};
 use cachalot_prompt::Tail;
 use serde_json::{Map, Value};
 
@@ -77,8 +77,11 @@ impl Conversation {
             return self.say_to_be_sent(rewritten.pop().unwrap_or(held)).await;
         }
         let before = || self.session.prompt.without_last(left_over).messages();
-        let rewritten = media::fit(rewritten, before, self.model.media()).await;
+        let mut rewritten = media::fit(rewritten, before, self.model.media()).await;
         let wire = self.model.wire();
+        if needs_notes(wire.format()) {
+            prepare(wire.format(), &before(), &mut rewritten);
+        }
         let mut messages = Vec::with_capacity(rewritten.len());
         for message in rewritten {
             let pieces = wire.message(&message)?;

@@ -13,6 +13,7 @@ mod clouds;
 mod compaction;
 mod concerns;
 mod context;
+mod converse;
 mod definitions;
 mod delegation;
 mod diagnostics;

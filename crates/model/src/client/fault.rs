@@ -250,7 +250,8 @@ impl<'a> Words<'a> {
         }
         let mut error = self.said(head.status, &said);
         error.retry_after = pause::asked(&head.headers, self.model.clock.now());
-        let by_status = matches!(head.status, 408 | 409 | 429 | 500..=599);
+        let by_status = matches!(head.status, 408 | 409 | 429 | 500..=599)
+            || (head.status == 424 && error.kind == ErrorKind::Unavailable);
         let is_hopeless = matches!(error.kind, ErrorKind::OutOfCredit | ErrorKind::TooLong);
         let again = head.retry.unwrap_or(by_status) && !is_hopeless;
         Fault {
@@ -419,6 +420,8 @@ fn kind(status: u16, said: &Said) -> ErrorKind {
         408 => ErrorKind::TimedOut,
         429 => ErrorKind::Limited,
         409 | 500..=599 => ErrorKind::Unavailable,
+        // Bedrock's, for a model that failed.
+        424 if code.starts_with("Model") => ErrorKind::Unavailable,
         300..=399 => ErrorKind::Configuration,
         _ => ErrorKind::Rejected,
     }

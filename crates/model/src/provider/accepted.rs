@@ -110,7 +110,7 @@ impl Asked<'_> {
             },
         };
         let mut allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
-        if format == Format::Messages {
+        if matches!(format, Format::Messages | Format::Converse) {
             // Sent as a budget.
             if allowed.is_empty() && thinking.is_some_and(Thinking::takes_budget) {
                 allowed.extend(["low", "medium", "high"]);

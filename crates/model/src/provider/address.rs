@@ -85,6 +85,20 @@ pub(crate) fn gemini(base: &Url, model: &str, streams: bool) -> Url {
     url
 }
 
+/// Where requests to a model on Bedrock go: `converse` behind the model's name, or the method that
+/// streams. The name may be an ARN, whose slashes and colons are escaped.
+pub(crate) fn converse(base: &Url, model: &str, streams: bool) -> Url {
+    let before = base.path().trim_end_matches('/');
+    let mut url = base.clone();
+    let name = encoded(model);
+    let method = match streams {
+        true => "converse-stream",
+        false => "converse",
+    };
+    url.set_path(&format!("{before}/model/{name}/{method}"));
+    url
+}
+
 /// Where requests go. `path` is the format's, after the base URL. Anthropic's base URL ends before
 /// `/v1`, but is often written with it; and a whole address is taken as it is.
 pub(crate) fn endpoint(base: &Url, format: Format, path: &str) -> Url {
@@ -92,7 +106,7 @@ pub(crate) fn endpoint(base: &Url, format: Format, path: &str) -> Url {
     let path = match format {
         Format::Messages if path.starts_with("/v1/") || before.ends_with("/v1") => path.to_owned(),
         Format::Messages => format!("/v1{path}"),
-        Format::Chat | Format::Responses | Format::Gemini => path.to_owned(),
+        Format::Chat | Format::Responses | Format::Gemini | Format::Converse => path.to_owned(),
     };
     let whole = if before.ends_with(path.as_str()) {
         before.to_owned()
@@ -208,6 +222,27 @@ mod tests {
         ] {
             let base = parse(base).unwrap();
             assert_eq!(endpoint(&base, format, path).as_str(), expected);
+        }
+    }
+
+    #[test]
+    fn names_of_models_are_escaped_in_paths() {
+        for (base, model, streams, expected) in [
+            (
+                "https://a",
+                "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+                false,
+                "https://a/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse",
+            ),
+            (
+                "https://a/bedrock/",
+                "arn:aws:bedrock:eu-west-1:1:inference-profile/x",
+                true,
+                "https://a/bedrock/model/arn%3Aaws%3Abedrock%3Aeu-west-1%3A1%3Ainference-profile%2Fx/converse-stream",
+            ),
+        ] {
+            let base = parse(base).unwrap();
+            assert_eq!(converse(&base, model, streams).as_str(), expected);
         }
     }
 

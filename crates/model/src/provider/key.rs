@@ -121,7 +121,7 @@ pub(super) fn header(settings: &ModelSettings, known: &Provider, format: Format)
     let usual = match format {
         Format::Messages => HeaderName::from_static("x-api-key"),
         Format::Gemini => HeaderName::from_static("x-goog-api-key"),
-        Format::Chat | Format::Responses => AUTHORIZATION,
+        Format::Chat | Format::Responses | Format::Converse => AUTHORIZATION,
     };
     settings
         .key_header

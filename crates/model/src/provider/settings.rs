@@ -295,11 +295,12 @@ pub(crate) fn read_format(
         "responses" => Format::Responses,
         "messages" => Format::Messages,
         "gemini" => Format::Gemini,
+        "converse" => Format::Converse,
         other => {
             let mut problem = Problem::new("bad-value", format!("there is no format `{other}`"))
                 .help(cachalot_core::suggest::did_you_mean(
                     other,
-                    &["chat", "responses", "messages", "gemini"],
+                    &["chat", "responses", "messages", "gemini", "converse"],
                 ));
             if let Some(node) = section.node("format") {
                 problem = problem.at(&node.place);

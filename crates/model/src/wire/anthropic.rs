@@ -21,7 +21,9 @@ use crate::error::Error;
 use crate::{Format, Message, Parameters, Reply, ToolDefinition};
 
 pub(super) use answer::reported as usage;
+pub(in crate::wire) use request::{escaped, input, is_visible};
 pub(crate) use rules::on;
+pub(in crate::wire) use rules::{RULES, Rules, rules_index};
 pub use tail::{DEFAULT_MAX_TOKENS, DEFAULT_MAX_TOKENS_WITH_EFFORT};
 
 /// Anthropic Messages.

@@ -64,6 +64,7 @@ const fn name(format: Format) -> &'static str {
         Format::Responses => "responses",
         Format::Messages => "messages",
         Format::Gemini => "gemini",
+        Format::Converse => "converse",
     }
 }
 

@@ -19,8 +19,9 @@ pub(super) fn wire(format: Format, marking: &Marking) -> &'static dyn Wire {
         }
     }
     match (format, marking.style, marking.in_results) {
-        (Format::Messages | Format::Gemini, ..)
+        (Format::Messages | Format::Gemini | Format::Converse, ..)
         | (_, Style::None, _)
+        | (_, Style::CachePoint, _)
         | (Format::Responses, Style::CacheControl, _) => of(format),
         (Format::Chat, Style::CacheControl, true) => &const { chat(Style::CacheControl, true) },
         (Format::Chat, Style::CacheControl, false) => &const { chat(Style::CacheControl, false) },
@@ -92,7 +93,7 @@ impl Wire for Marked {
 
     fn marker(&self, time: MarkerTime) -> Option<Bytes> {
         match self.style {
-            Style::None => None,
+            Style::None | Style::CachePoint => None,
             Style::CacheControl => anthropic::Messages.marker(time),
             // How long is said once, behind the messages.
             Style::Breakpoints => Some(Bytes::from_static(

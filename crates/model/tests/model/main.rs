@@ -7,6 +7,7 @@ mod chat;
 mod client;
 mod clouds;
 mod configuration;
+mod converse;
 mod gemini;
 mod marked;
 mod responses;

@@ -53,6 +53,21 @@ fn pieces_are_the_bytes_of_the_body_in_the_order_of_the_providers() {
     );
 }
 
+/// Not read as Anthropic's, whose members have the same names.
+#[test]
+fn requests_of_converse_are_refused() {
+    for member in [
+        "toolConfig",
+        "inferenceConfig",
+        "additionalModelRequestFields",
+    ] {
+        let body = json!({"system": [{"text": "a"}], member: {},
+            "messages": [{"role": "user", "content": [{"text": "b"}]}]});
+        let error = read(body.to_string().as_bytes()).unwrap_err();
+        assert!(matches!(error, Error::NotARequest(why) if why.contains("Converse")));
+    }
+}
+
 #[test]
 fn the_system_text_of_openai_stands_before_the_messages() {
     let chat = of(&json!({"model": "gpt-4.1", "messages": [

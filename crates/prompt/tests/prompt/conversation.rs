@@ -40,6 +40,9 @@ pub(crate) fn reasoning(format: Format, text: &str) -> Block {
             "encrypted_content": text}),
         Format::Chat => json!({"reasoning_content": text}),
         Format::Gemini => json!({"text": text, "thought": true}),
+        Format::Converse => {
+            json!({"reasoningContent": {"reasoningText": {"text": text, "signature": "c2ln"}}})
+        }
     };
     Block::Reasoning(Reasoning {
         text: text.to_owned(),
@@ -81,7 +84,8 @@ fn format() -> impl Strategy<Value = Format> {
     prop_oneof![
         Just(Format::Chat),
         Just(Format::Responses),
-        Just(Format::Messages)
+        Just(Format::Messages),
+        Just(Format::Converse)
     ]
 }
 

@@ -32,12 +32,13 @@ use cachalot_model::{Format, Message};
 use cachalot_prompt::{Head, Occasion, Plan, Prompt, Rules, Session, Sessions, plan as plan_of};
 
 /// Every wire: a small one of ours with and without an array for the system, and the real ones.
-const WIRES: [&(dyn Wire + 'static); 5] = [
+const WIRES: [&(dyn Wire + 'static); 6] = [
     &small::Small { apart: true },
     &small::Small { apart: false },
     &cachalot_model::wire::chat::Chat,
     &cachalot_model::wire::responses::Responses,
     &cachalot_model::wire::anthropic::Messages,
+    &cachalot_model::wire::converse::Converse::UNKNOWN,
 ];
 
 /// Anthropic's rules, but that nothing is too short.

@@ -183,22 +183,8 @@ impl Blocks<'_> {
             .raw(r#","name":"#)
             .string(&allowed(&call.name))
             .raw(r#","input":"#);
-        self.input(&call.arguments);
+        input(self.0, &call.arguments);
         self.close(&call.extra, &["type", "id", "name", "input"])
-    }
-
-    /// The arguments as the model wrote them. If they are no object, the model's text is shown to it in
-    /// one: the API takes nothing else, and the conversation must go on.
-    fn input(&mut self, arguments: &str) {
-        let arguments = arguments.trim_matches([' ', '\t', '\n', '\r']);
-        if arguments.is_empty() || arguments == "null" {
-            self.0.raw("{}");
-        } else if serde_json::from_str::<Map<String, Value>>(arguments).is_ok() {
-            self.0.raw(arguments);
-        } else {
-            self.0.raw(r#"{"invalid_arguments":"#).string(arguments);
-            self.0.raw("}");
-        }
     }
 
     fn tool_result(&mut self, result: &ToolResult) -> Result<Written, Error> {
@@ -250,8 +236,22 @@ impl Blocks<'_> {
     }
 }
 
+/// Writes the arguments as the model wrote them. If they are no object, the model's text is shown to it
+/// in one: the API takes nothing else, and the conversation must go on.
+pub(in crate::wire) fn input(json: &mut Json, arguments: &str) {
+    let arguments = arguments.trim_matches([' ', '\t', '\n', '\r']);
+    if arguments.is_empty() || arguments == "null" {
+        json.raw("{}");
+    } else if serde_json::from_str::<Map<String, Value>>(arguments).is_ok() {
+        json.raw(arguments);
+    } else {
+        json.raw(r#"{"invalid_arguments":"#).string(arguments);
+        json.raw("}");
+    }
+}
+
 /// The API refuses text blocks without a character that is no white space.
-fn is_visible(text: &str) -> bool {
+pub(in crate::wire) fn is_visible(text: &str) -> bool {
     text.contains(|character: char| !character.is_whitespace())
 }
 
@@ -268,11 +268,15 @@ fn takes_marker(kind: &str) -> bool {
         || kind.ends_with("_tool_result")
 }
 
-/// A name that the API takes: letters, digits, `_` and `-`. Other providers allow more; what is not
-/// allowed is written as `_` and its code point, here and there alike, so that a result still finds
-/// its call.
+/// A name that the API takes: letters, digits, `_` and `-`.
 fn allowed(name: &str) -> Cow<'_, str> {
-    let fits = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
+    escaped(name, "_-")
+}
+
+/// A name of ASCII letters, digits and `signs`. Other providers allow more; what is not allowed is
+/// written as `_` and its code point, here and there alike, so that a result still finds its call.
+pub(in crate::wire) fn escaped<'n>(name: &'n str, signs: &str) -> Cow<'n, str> {
+    let fits = |character: char| character.is_ascii_alphanumeric() || signs.contains(character);
     if name.is_empty() {
         return Cow::Borrowed("_");
     }

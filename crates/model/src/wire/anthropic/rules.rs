@@ -18,18 +18,18 @@ const LEAST_BUDGET: u64 = 1_024;
 
 /// The parameters that a model accepts. What is not known of it counts as accepted.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rules {
+pub(in crate::wire) struct Rules {
     /// `None`: not known; then a budget is sent as a budget, and an effort as adaptive thinking.
     thinking: Option<Thinking>,
     efforts: bool,
-    pub(super) sampling: bool,
+    pub(in crate::wire) sampling: bool,
     /// The cloud platform that serves the model. Its address names the model, and the body a version.
     cloud: Option<Cloud>,
 }
 
 impl Rules {
     /// The rules of an unknown model.
-    pub(super) const UNKNOWN: Self = Self {
+    pub(in crate::wire) const UNKNOWN: Self = Self {
         thinking: None,
         efforts: true,
         sampling: true,
@@ -51,7 +51,7 @@ impl Rules {
     }
 
     /// The value of `thinking`; `None` leaves it out.
-    pub(super) fn thinking(self, wish: &ReasoningWish, max_tokens: u64) -> Option<Value> {
+    pub(in crate::wire) fn thinking(self, wish: &ReasoningWish, max_tokens: u64) -> Option<Value> {
         let off = || json!({"type": "disabled"});
         let adaptive = || json!({"type": "adaptive"});
         let enabled = |budget: u64| json!({"type": "enabled", "budget_tokens": budget});
@@ -77,7 +77,7 @@ impl Rules {
     }
 
     /// The value of `output_config.effort`; `None` leaves it out.
-    pub(super) fn effort(self, wish: &ReasoningWish) -> Option<&str> {
+    pub(in crate::wire) fn effort(self, wish: &ReasoningWish) -> Option<&str> {
         match wish {
             _ if !self.efforts || is_none(wish) => None,
             ReasoningWish::Effort(effort) => Some(effort),
@@ -100,32 +100,35 @@ fn is_none(wish: &ReasoningWish) -> bool {
 #[derive(Debug)]
 struct Ruled(Rules);
 
-/// The rules of the format for a model with these capabilities, on a cloud platform or on Anthropic's.
-pub(crate) fn on(cloud: Option<Cloud>, capabilities: &Capabilities) -> &'static dyn Wire {
-    const CLOUDS: [Option<Cloud>; 3] = [None, Some(Cloud::Bedrock), Some(Cloud::Vertex)];
-    const KINDS: [Option<Thinking>; 6] = [
-        None,
-        Some(Thinking::None),
-        Some(Thinking::Legacy),
-        Some(Thinking::Adaptive),
-        Some(Thinking::AdaptiveOrLegacy),
-        Some(Thinking::AlwaysOn),
-    ];
-    const fn every() -> [Ruled; 72] {
-        let mut all = [const { Ruled(Rules::UNKNOWN) }; 72];
-        let mut at = 0;
-        while at < all.len() {
-            all[at] = Ruled(Rules {
-                thinking: KINDS[at / 4 % 6],
-                efforts: at & 1 == 0,
-                sampling: at & 2 == 0,
-                cloud: CLOUDS[at / 24],
-            });
-            at += 1;
-        }
-        all
+const CLOUDS: [Option<Cloud>; 3] = [None, Some(Cloud::Bedrock), Some(Cloud::Vertex)];
+const KINDS: [Option<Thinking>; 6] = [
+    None,
+    Some(Thinking::None),
+    Some(Thinking::Legacy),
+    Some(Thinking::Adaptive),
+    Some(Thinking::AdaptiveOrLegacy),
+    Some(Thinking::AlwaysOn),
+];
+
+/// All rules that there are.
+pub(in crate::wire) const RULES: [Rules; 72] = {
+    let mut all = [Rules::UNKNOWN; 72];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = Rules {
+            thinking: KINDS[at / 4 % 6],
+            efforts: at & 1 == 0,
+            sampling: at & 2 == 0,
+            cloud: CLOUDS[at / 24],
+        };
+        at += 1;
     }
-    static RULED: [Ruled; 72] = every();
+    all
+};
+
+/// Which of the [`RULES`] hold for a model with these capabilities, on a cloud platform or on
+/// Anthropic's.
+pub(in crate::wire) fn rules_index(cloud: Option<Cloud>, capabilities: &Capabilities) -> usize {
     let takes_none = capabilities.efforts.as_ref().is_some_and(Vec::is_empty);
     let refuses_sampling = capabilities.sampling == Some(false);
     let kind = KINDS
@@ -133,10 +136,25 @@ pub(crate) fn on(cloud: Option<Cloud>, capabilities: &Capabilities) -> &'static 
         .position(|kind| *kind == capabilities.thinking)
         .unwrap_or_default();
     let cloud = CLOUDS.iter().position(|known| *known == cloud);
-    &RULED[cloud.unwrap_or_default() * 24
+    cloud.unwrap_or_default() * 24
         + kind * 4
         + usize::from(takes_none)
-        + 2 * usize::from(refuses_sampling)]
+        + 2 * usize::from(refuses_sampling)
+}
+
+/// The rules of the format for a model with these capabilities, on a cloud platform or on Anthropic's.
+pub(crate) fn on(cloud: Option<Cloud>, capabilities: &Capabilities) -> &'static dyn Wire {
+    const fn every() -> [Ruled; RULES.len()] {
+        let mut all = [const { Ruled(Rules::UNKNOWN) }; RULES.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = Ruled(RULES[at]);
+            at += 1;
+        }
+        all
+    }
+    static RULED: [Ruled; RULES.len()] = every();
+    &RULED[rules_index(cloud, capabilities)]
 }
 
 impl Wire for Ruled {

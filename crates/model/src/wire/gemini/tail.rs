@@ -28,7 +28,7 @@ pub(super) fn tail(parameters: &Parameters) -> Bytes {
 }
 
 /// What the user says wins; groups of settings are merged, and null takes a field out.
-fn merge(fields: &mut Map<String, Value>, name: &str, value: &Value) {
+pub(in crate::wire) fn merge(fields: &mut Map<String, Value>, name: &str, value: &Value) {
     match (fields.get_mut(name), value) {
         (Some(_), Value::Null) => {
             fields.shift_remove(name);
@@ -88,7 +88,10 @@ fn ours(parameters: &Parameters) -> Map<String, Value> {
     ])
 }
 
-fn present<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
+/// The fields that have a value.
+pub(in crate::wire) fn present<const N: usize>(
+    fields: [(&str, Option<Value>); N],
+) -> Map<String, Value> {
     fields
         .into_iter()
         .filter_map(|(name, value)| Some((name.to_owned(), value?)))

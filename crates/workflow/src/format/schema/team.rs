@@ -161,7 +161,8 @@ fn of_provider() -> Map<String, Value> {
     above["tokens"] = whole("From more input than this.", 1, None);
     let mut cost = rates;
     cost["above"] = closed("The price of longer requests.", above);
-    let formats = json!([{ "enum": ["chat", "responses", "messages", "gemini"] }, variable()]);
+    let formats =
+        json!([{ "enum": ["chat", "responses", "messages", "gemini", "converse"] }, variable()]);
     let budget = json!([{ "type": "integer", "minimum": 1 }, { "type": "string" }]);
     let mut output = closed(
         "That answers are JSON of a shape.",

@@ -1,0 +1,177 @@
+//! Answers.
+
+use cachalot_core::json;
+use serde_json::{Map, Value, json};
+
+use super::request::CITED;
+use crate::error::{Error, ErrorKind};
+use crate::wire::{extra, openai};
+use crate::{Block, Extra, Format, Message, Reasoning, Reply, Role, StopReason, ToolUse, Usage};
+
+pub(super) type Fields = Map<String, Value>;
+
+/// Reads a whole answer.
+pub(super) fn reply(body: &[u8]) -> Result<Reply, Error> {
+    let text = std::str::from_utf8(body)
+        .map_err(|error| malformed(format_args!("the answer is no UTF-8 text ({error})")))?;
+    let mut fields = openai::parse(body, "the answer")?;
+    let mut output = match fields.shift_remove("output") {
+        Some(Value::Object(output)) => output,
+        _ => return Err(malformed("the answer has no `output`")),
+    };
+    let content = match output.shift_remove("message") {
+        Some(Value::Object(mut message)) => message.shift_remove("content"),
+        _ => None,
+    };
+    let Some(Value::Array(content)) = content else {
+        return Err(malformed("the answer has no `output.message.content`"));
+    };
+    let texts = json::member(text, "output")
+        .and_then(|output| json::member(output, "message"))
+        .and_then(|message| json::member(message, "content"))
+        .map(json::elements);
+    let blocks = content
+        .into_iter()
+        .zip(texts.unwrap_or_default())
+        .map(|(block, text)| {
+            let input = json::member(text, "toolUse").and_then(|call| json::member(call, "input"));
+            self::block(block, input)
+        });
+    let blocks = blocks.collect::<Result<_, _>>()?;
+    Ok(whole(fields, blocks))
+}
+
+/// The answer, of its fields beside the message.
+pub(super) fn whole(mut fields: Fields, blocks: Vec<Block>) -> Reply {
+    let stop = fields.shift_remove("stopReason");
+    let used = fields.shift_remove("usage");
+    // How long the provider took.
+    fields.shift_remove("metrics");
+    // The model that a router chose.
+    let model = fields
+        .get("trace")
+        .and_then(|trace| trace.get("promptRouter"))
+        .and_then(|router| router.get("invokedModelId"))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    Reply {
+        message: Message::of(Role::Assistant, blocks),
+        stop: stop_reason(stop.as_ref().and_then(Value::as_str)),
+        usage: used.as_ref().and_then(usage),
+        model,
+        id: None,
+        extra: fields,
+    }
+}
+
+/// A block of an answer. `input` are the arguments as the model wrote them, if it calls a tool.
+pub(super) fn block(block: Value, input: Option<&str>) -> Result<Block, Error> {
+    let Value::Object(fields) = &block else {
+        return Err(malformed("a block of the answer is no object"));
+    };
+    if let Some(text) = fields.get("text").and_then(Value::as_str) {
+        return Ok(Block::text(text));
+    }
+    if let Some(reasoning) = fields.get("reasoningContent") {
+        let text = reasoning
+            .get("reasoningText")
+            .and_then(|reasoning| reasoning.get("text"))
+            .and_then(Value::as_str);
+        return Ok(Block::Reasoning(Reasoning {
+            text: text.unwrap_or_default().to_owned(),
+            format: Format::Converse,
+            verbatim: block,
+        }));
+    }
+    if let Some(cited) = fields.get(CITED) {
+        let parts = cited.get("content").and_then(Value::as_array);
+        let texts = parts
+            .into_iter()
+            .flatten()
+            .filter_map(|part| part.get("text")?.as_str());
+        let mut further = Extra::new();
+        further.insert(CITED.to_owned(), cited.clone());
+        return Ok(Block::Text {
+            text: texts.collect(),
+            extra: extra::from_wire(Format::Converse, further),
+        });
+    }
+    match fields.get("toolUse") {
+        // A tool that the provider runs itself has a type.
+        Some(Value::Object(call)) if !call.contains_key("type") => {
+            let text = |name: &str| call.get(name).and_then(Value::as_str).map(str::to_owned);
+            let (Some(id), Some(name)) = (text("toolUseId"), text("name")) else {
+                return Err(malformed("a `toolUse` lacks its `toolUseId` or its `name`"));
+            };
+            let arguments = match input {
+                None | Some("null" | "") => "{}",
+                Some(written) => written,
+            };
+            Ok(Block::ToolUse(ToolUse {
+                id,
+                name,
+                arguments: arguments.to_owned(),
+                extra: Extra::new(),
+            }))
+        }
+        _ => Ok(Block::Other {
+            format: Format::Converse,
+            verbatim: block,
+        }),
+    }
+}
+
+/// A text with the citations that came for it.
+pub(super) fn cited(text: &str, citations: &[Value]) -> Value {
+    json!({CITED: {"content": [{"text": text}], "citations": citations}})
+}
+
+fn stop_reason(reason: Option<&str>) -> StopReason {
+    match reason {
+        Some("end_turn") => StopReason::End,
+        Some("tool_use") => StopReason::ToolUse,
+        Some("max_tokens" | "model_context_window_exceeded") => StopReason::Length,
+        Some("stop_sequence") => StopReason::StopText,
+        Some("guardrail_intervened" | "content_filtered") => StopReason::Refusal,
+        Some(other) => StopReason::Other(other.to_owned()),
+        None => StopReason::Other("not said".to_owned()),
+    }
+}
+
+/// Returns what `usage` says; `None` if it counts no tokens. `inputTokens` are those that were neither
+/// read from the cache nor written to it.
+pub(in crate::wire) fn usage(reported: &Value) -> Option<Usage> {
+    let count = |name: &str| reported.get(name).and_then(Value::as_u64);
+    let input = count("inputTokens");
+    let output = count("outputTokens");
+    input.or(output)?;
+    let written = count("cacheWriteInputTokens").unwrap_or(0);
+    let details = reported.get("cacheDetails").and_then(Value::as_array);
+    let of_time = |time: &str| -> u64 {
+        details
+            .into_iter()
+            .flatten()
+            .filter(|detail| detail.get("ttl").and_then(Value::as_str) == Some(time))
+            .filter_map(|detail| detail.get("inputTokens")?.as_u64())
+            .fold(0, u64::saturating_add)
+    };
+    let hour = of_time("1h").min(written);
+    let five = of_time("5m").min(written - hour);
+    Some(Usage {
+        uncached_input: input.unwrap_or(0),
+        cache_read: count("cacheReadInputTokens").unwrap_or(0),
+        cache_write_5m: five,
+        cache_write_1h: hour,
+        cache_write_other: written - hour - five,
+        output: output.unwrap_or(0),
+        reasoning: 0,
+    })
+}
+
+pub(super) fn malformed(what: impl std::fmt::Display) -> Error {
+    Error::new(
+        ErrorKind::Malformed,
+        format!("{what}; check that the base URL is one of Amazon Bedrock's runtime"),
+    )
+}

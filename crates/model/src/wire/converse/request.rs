@@ -1,0 +1,287 @@
+//! Tools, the system's text and messages, as pieces of a request.
+
+use std::borrow::Cow;
+
+use cachalot_core::Digest;
+use serde_json::Value;
+
+use crate::error::{Error, ErrorKind};
+use crate::message::AFTER;
+use crate::wire::anthropic::json::Json;
+use crate::wire::anthropic::{escaped, input, is_visible};
+use crate::wire::{Rendered, extra};
+use crate::{
+    Block, Extra, Format, Image, ImageSource, Message, Role, ToolDefinition, ToolResult, ToolUse,
+};
+
+/// The member of a text block that holds the text together with its citations.
+pub(super) const CITED: &str = "citationsContent";
+
+/// The result of a failed tool that said nothing.
+const SILENT_FAILURE: &str = "The tool failed and said nothing.";
+
+/// The result of a tool that said nothing: the API refuses a blank text.
+const SILENT_SUCCESS: &str = "The tool succeeded and said nothing.";
+
+/// Stands between two messages of the user: the model, or a tool, was interrupted.
+const NO_ANSWER: &str = "(No answer.)";
+
+/// Stands between two messages of the model.
+const GO_ON: &str = "(Continue.)";
+
+/// The longest id of a call, and the longest name of a tool.
+const LONGEST_NAME: usize = 64;
+
+/// A tool. The schema must be an object.
+pub(super) fn tool(tool: &ToolDefinition) -> Rendered {
+    let mut json = Json::default();
+    json.raw(r#"{"toolSpec":{"name":"#)
+        .string(&fitted(&tool.name, "_-"));
+    if !tool.description.is_empty() {
+        json.raw(r#","description":"#).string(&tool.description);
+    }
+    json.raw(r#","inputSchema":{"json":"#);
+    match &tool.parameters {
+        Value::Null => json.raw(r#"{"type":"object"}"#),
+        Value::Object(schema) if !schema.contains_key("type") => json
+            .raw(r#"{"type":"object""#)
+            .members(schema, &[])
+            .raw("}"),
+        schema => json.value(schema),
+    };
+    json.raw("}}}");
+    behind(json)
+}
+
+pub(super) fn system(text: &str) -> Rendered {
+    let mut json = Json::default();
+    json.raw(r#"{"text":"#).string(text).raw("}");
+    match is_visible(text) {
+        true => behind(json),
+        false => json.rendered(None),
+    }
+}
+
+/// A piece that a cache point may follow.
+fn behind(json: Json) -> Rendered {
+    let end = u32::try_from(json.len()).ok();
+    json.rendered(end)
+}
+
+/// Whether anything of a message is sent.
+pub(crate) fn is_sent(message: &Message) -> bool {
+    message.content.iter().any(|block| match block {
+        Block::Text { text, extra } => {
+            is_visible(text) || extra::field(Format::Converse, extra, CITED).is_some()
+        }
+        Block::Reasoning(reasoning) => reasoning.format == Format::Converse,
+        Block::Other { format, .. } => *format == Format::Converse,
+        Block::Image(_) | Block::ToolUse(_) | Block::ToolResult(_) => true,
+    })
+}
+
+pub(super) fn message(message: &Message) -> Result<Vec<Rendered>, Error> {
+    if !is_sent(message) {
+        return Ok(Vec::new());
+    }
+    let between = match message.extra.get(AFTER).and_then(Value::as_str) {
+        Some("user") if message.role == Role::User => Some(Message::assistant(NO_ANSWER)),
+        Some(_) if message.role == Role::Assistant => Some(Message::user(GO_ON)),
+        _ => None,
+    };
+    let mut pieces = Vec::with_capacity(2);
+    if let Some(between) = between {
+        pieces.push(piece(&between)?);
+    }
+    pieces.push(piece(message)?);
+    Ok(pieces)
+}
+
+fn piece(message: &Message) -> Result<Rendered, Error> {
+    let mut blocks = Blocks {
+        json: Json::default(),
+        start: 0,
+        markable: false,
+    };
+    blocks.json.raw(match message.role {
+        Role::User => r#"{"role":"user","content":["#,
+        Role::Assistant => r#"{"role":"assistant","content":["#,
+    });
+    blocks.start = blocks.json.len();
+    for block in &message.content {
+        blocks.block(block)?;
+    }
+    let Blocks {
+        mut json, markable, ..
+    } = blocks;
+    let mark_at = u32::try_from(json.len()).ok().filter(|_| markable);
+    json.raw("]}");
+    Ok(json.rendered(mark_at))
+}
+
+/// Writes the blocks of a message, or of a result.
+struct Blocks {
+    json: Json,
+    /// Where the first block begins.
+    start: usize,
+    /// Whether a cache point may follow the block that was written last.
+    markable: bool,
+}
+
+impl Blocks {
+    fn begin(&mut self) -> &mut Json {
+        if self.json.len() > self.start {
+            self.json.raw(",");
+        }
+        self.markable = true;
+        &mut self.json
+    }
+
+    fn block(&mut self, block: &Block) -> Result<(), Error> {
+        match block {
+            Block::ToolUse(call) => self.call(call),
+            Block::ToolResult(result) => self.result(result)?,
+            Block::Reasoning(reasoning) if reasoning.format == Format::Converse => {
+                self.begin().value(&reasoning.verbatim);
+                // The API refuses a cache point behind it.
+                self.markable = false;
+            }
+            Block::Reasoning(_) => {}
+            Block::Text { .. } | Block::Image(_) | Block::Other { .. } => self.content(block)?,
+        }
+        Ok(())
+    }
+
+    /// A block that may stand in a message, and in the result of a tool.
+    fn content(&mut self, block: &Block) -> Result<(), Error> {
+        match block {
+            Block::Text { text, extra } => self.text(text, extra),
+            Block::Image(image) => self.image(image)?,
+            Block::Other {
+                format: Format::Converse,
+                verbatim,
+            } => {
+                self.begin().value(verbatim);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str, extra: &Extra) {
+        if let Some(cited) = extra::field(Format::Converse, extra, CITED) {
+            self.begin()
+                .raw(r#"{"citationsContent":"#)
+                .value(cited)
+                .raw("}");
+        } else if is_visible(text) {
+            self.begin().raw(r#"{"text":"#).string(text).raw("}");
+        }
+    }
+
+    fn image(&mut self, image: &Image) -> Result<(), Error> {
+        let inline = match &image.source {
+            ImageSource::Inline { media_type, base64 } => {
+                Some((media_type.as_str(), base64.as_str()))
+            }
+            ImageSource::Url(url) => url
+                .strip_prefix("data:")
+                .and_then(|rest| rest.split_once(";base64,")),
+        };
+        match (inline, &image.source) {
+            (Some((media_type, base64)), _) => {
+                let format = format_of(media_type);
+                self.begin()
+                    .raw(r#"{"image":{"format":"#)
+                    .string(format)
+                    .raw(r#","source":{"bytes":"#)
+                    .string(base64)
+                    .raw("}}}");
+            }
+            (None, ImageSource::Url(url)) if url.starts_with("s3://") => {
+                let ending = url.rsplit('.').next().unwrap_or_default();
+                self.begin()
+                    .raw(r#"{"image":{"format":"#)
+                    .string(format_of(&ending.to_ascii_lowercase()))
+                    .raw(r#","source":{"s3Location":{"uri":"#)
+                    .string(url)
+                    .raw("}}}}");
+            }
+            (None, _) => {
+                return Err(Error::new(
+                    ErrorKind::Rejected,
+                    "Bedrock takes images inline or as `s3://…`, not by another URL; attach the file instead",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, call: &ToolUse) {
+        let json = self.begin();
+        json.raw(r#"{"toolUse":{"toolUseId":"#)
+            .string(&fitted(&call.id, "_.:-"))
+            .raw(r#","name":"#)
+            .string(&fitted(&call.name, "_-"))
+            .raw(r#","input":"#);
+        input(json, &call.arguments);
+        json.raw("}}");
+    }
+
+    fn result(&mut self, result: &ToolResult) -> Result<(), Error> {
+        self.begin()
+            .raw(r#"{"toolResult":{"toolUseId":"#)
+            .string(&fitted(&result.id, "_.:-"))
+            .raw(r#","content":["#);
+        let outer = std::mem::replace(&mut self.start, self.json.len());
+        for block in &result.content {
+            match block {
+                Block::ToolUse(ToolUse { id, .. }) | Block::ToolResult(ToolResult { id, .. }) => {
+                    return Err(Error::new(
+                        ErrorKind::Rejected,
+                        format!(
+                            "the result of a tool holds a call of a tool or its result ({id}); put it into a message of its own"
+                        ),
+                    ));
+                }
+                block => self.content(block)?,
+            }
+        }
+        if self.json.len() == self.start {
+            let text = match result.is_error {
+                true => SILENT_FAILURE,
+                false => SILENT_SUCCESS,
+            };
+            self.text(text, &Extra::new());
+        }
+        self.start = outer;
+        self.json.raw(match result.is_error {
+            true => r#"],"status":"error"}}"#,
+            false => r#"],"status":"success"}}"#,
+        });
+        Ok(())
+    }
+}
+
+/// The API's name for the format of an image, out of its media type or the ending of its name.
+fn format_of(kind: &str) -> &str {
+    match kind.strip_prefix("image/").unwrap_or(kind) {
+        "jpg" => "jpeg",
+        format => format,
+    }
+}
+
+/// A name that the API takes: at most 64 of letters, digits and `signs`. Longer ones end in a digest, so
+/// that a result still finds its call.
+fn fitted<'n>(name: &'n str, signs: &str) -> Cow<'n, str> {
+    const DIGEST: usize = 16;
+    let escaped = escaped(name, signs);
+    if escaped.len() <= LONGEST_NAME {
+        return escaped;
+    }
+    let digest = Digest::of(name.as_bytes()).to_hex();
+    // Escaped names are ASCII.
+    let start = escaped.get(..LONGEST_NAME - DIGEST - 1).unwrap_or_default();
+    let digest = digest.get(..DIGEST).unwrap_or_default();
+    Cow::Owned(format!("{start}_{digest}"))
+}

@@ -1,0 +1,113 @@
+//! What stands behind the messages, and which tools are to be called.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::wire::anthropic::Rules;
+use crate::wire::gemini::{merge, present};
+use crate::wire::openai;
+use crate::wire::openai::number;
+use crate::{OutputFormat, Parameters, ReasoningWish, ToolChoice};
+
+/// Members that stand in the request elsewhere, or in its path.
+const NOT_PARAMETERS: [&str; 6] = [
+    "toolConfig",
+    "system",
+    "messages",
+    "modelId",
+    "model",
+    "stream",
+];
+
+/// What a budget for thinking leaves for the answer if nobody says how much that may be.
+const ANSWER: u64 = 4_096;
+
+/// Begins with a comma, unless there is nothing to say, and ends with the body's brace.
+pub(super) fn tail(parameters: &Parameters, rules: Rules) -> Bytes {
+    let mut fields = ours(parameters, rules);
+    for (name, value) in &parameters.extra {
+        if !NOT_PARAMETERS.contains(&name.as_str()) {
+            merge(&mut fields, name, value);
+        }
+    }
+    if fields.is_empty() {
+        return Bytes::from_static(b"}");
+    }
+    let mut bytes = Value::Object(fields).to_string().into_bytes();
+    if let Some(first) = bytes.first_mut() {
+        *first = b',';
+    }
+    bytes.into()
+}
+
+/// `toolChoice`, which stands beside the tools. That a model calls as it likes is the default, and that
+/// it calls none cannot be said.
+pub(super) fn tool_choice(choice: &ToolChoice) -> Option<String> {
+    let choice = match choice {
+        ToolChoice::Auto | ToolChoice::None => return None,
+        ToolChoice::Any => json!({"any": {}}),
+        ToolChoice::Tool(name) => json!({"tool": {"name": name}}),
+    };
+    Some(format!(r#","toolChoice":{choice}"#))
+}
+
+fn ours(parameters: &Parameters, rules: Rules) -> Map<String, Value> {
+    let Parameters {
+        model,
+        max_output_tokens,
+        temperature,
+        top_p,
+        stop,
+        tool_choice: _,         // beside the tools
+        parallel_tool_calls: _, // no word for it
+        reasoning,
+        output,
+        cache_key: _, // OpenAI's
+        extra: _,     // the caller's
+    } = parameters;
+    let is_claude = model.contains("claude");
+    let wish = reasoning.as_ref();
+    // A budget counts as output.
+    let most = max_output_tokens.or(match wish {
+        Some(ReasoningWish::Budget(budget)) if is_claude && *budget > 0 => {
+            Some(budget.saturating_add(ANSWER))
+        }
+        _ => None,
+    });
+    let (thinking, effort) = match wish {
+        None => (None, None),
+        Some(wish) if is_claude => (
+            rules.thinking(wish, most.unwrap_or(u64::MAX)),
+            rules.effort(wish).map(str::to_owned),
+        ),
+        Some(ReasoningWish::Effort(effort)) => (None, Some(effort.clone())),
+        Some(ReasoningWish::Budget(budget)) => (None, Some(openai::effort(*budget).to_owned())),
+    };
+    let sampled = |value: &Option<f64>| number(value.filter(|_| rules.sampling));
+    let config = present([
+        ("maxTokens", most.map(Value::from)),
+        ("temperature", sampled(temperature)),
+        ("topP", sampled(top_p)),
+        ("stopSequences", (!stop.is_empty()).then(|| json!(stop))),
+    ]);
+    let of_output = present([
+        ("textFormat", output.as_ref().map(text_format)),
+        ("effort", effort.map(Value::from)),
+    ]);
+    let of_model = present([("thinking", thinking)]);
+    let object = |fields: Map<String, Value>| (!fields.is_empty()).then(|| Value::Object(fields));
+    present([
+        ("inferenceConfig", object(config)),
+        ("additionalModelRequestFields", object(of_model)),
+        ("outputConfig", object(of_output)),
+    ])
+}
+
+/// The API takes the schema as a text.
+fn text_format(output: &OutputFormat) -> Value {
+    let schema = output.schema.to_string();
+    json!({
+        "type": "json_schema",
+        "structure": {"jsonSchema": {"schema": schema, "name": output.name}},
+    })
+}

@@ -1,0 +1,126 @@
+//! Over the wire: addresses, keys, frames, and errors.
+
+use std::sync::Arc;
+
+use cachalot_model::{Delta, ErrorKind, Format, Model, Models, Pauses};
+use cachalot_simulator::{Fault, FaultKind, Options, Running, Script, ScriptedReply, Simulator};
+use serde_json::json;
+
+use super::SONNET;
+use crate::client::{NoPauses, ask, configured, stream, surroundings};
+
+const TOKEN: &str = "bedrock-0123456789abcdef";
+
+async fn bedrock(replies: Vec<ScriptedReply>) -> Running {
+    let script = Script::replies(replies).requiring_key(TOKEN);
+    Simulator::start(Options {
+        script,
+        ..Options::default()
+    })
+    .await
+    .unwrap()
+}
+
+/// A model at this address, and what it waited for.
+fn model(running: &Running) -> (Model, Arc<NoPauses>) {
+    let pauses = Arc::new(NoPauses::default());
+    let yaml = format!(
+        "models: {{m: {{provider: bedrock, model: '{SONNET}', format: converse, base_url: '{}', token_key: AWS_BEARER_TOKEN_BEDROCK, thinking_budget: 2000}}}}",
+        running.url()
+    );
+    let environment = surroundings(&[("AWS_BEARER_TOKEN_BEDROCK", TOKEN)]);
+    let models = Models::new(environment, configured(&yaml));
+    let models = models.pausing_with(Arc::clone(&pauses) as Arc<dyn Pauses>);
+    (models.find("m").unwrap(), pauses)
+}
+
+#[tokio::test]
+async fn the_model_and_the_method_stand_in_the_path() {
+    let reply = || ScriptedReply::text("A text of several pieces.").with_reasoning("A thought.");
+    let running = bedrock(vec![reply(), reply()]).await;
+    let (model, _) = model(&running);
+    assert_eq!(model.wire().format(), Format::Converse);
+    assert_eq!(model.identity()["format"], "converse");
+    let whole = ask(&model).await.unwrap();
+    let (streamed, deltas) = stream(&model).await;
+    let streamed = streamed.unwrap();
+    assert_eq!(streamed.message, whole.message);
+    assert_eq!(whole.message.text(), "A text of several pieces.");
+    let texts = deltas.iter().filter(|it| matches!(it, Delta::Text(_)));
+    assert!(texts.count() > 1);
+    assert!(matches!(&deltas[0], Delta::Reasoning(_)));
+    assert!(streamed.usage.unwrap().output > 0);
+    let received = running.received();
+    let path = "/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse";
+    assert_eq!(received[0].path, path);
+    assert_eq!(received[1].path, format!("{path}-stream"));
+    for request in received {
+        let header = |name: &str| {
+            let found = request.headers.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.clone())
+        };
+        assert_eq!(header("authorization"), Some(format!("Bearer {TOKEN}")));
+        assert_eq!(header("x-api-key"), None);
+        let thinking = &request.json()["additionalModelRequestFields"]["thinking"];
+        assert_eq!(
+            *thinking,
+            json!({"type": "enabled", "budget_tokens": 2_000})
+        );
+    }
+    assert_eq!(running.violations(), [] as [String; 0]);
+}
+
+#[tokio::test]
+async fn errors_are_understood_and_some_are_tried_again() {
+    for (status, kind, code, tries) in [
+        (400, ErrorKind::Rejected, "ValidationException", 1),
+        (403, ErrorKind::Unauthorized, "AccessDeniedException", 1),
+        (404, ErrorKind::Rejected, "ResourceNotFoundException", 1),
+        (408, ErrorKind::TimedOut, "ModelTimeoutException", 3),
+        (424, ErrorKind::Unavailable, "ModelErrorException", 3),
+        (429, ErrorKind::Limited, "ThrottlingException", 3),
+        (500, ErrorKind::Unavailable, "InternalServerException", 3),
+        (
+            503,
+            ErrorKind::Unavailable,
+            "ServiceUnavailableException",
+            3,
+        ),
+    ] {
+        let errors = vec![ScriptedReply::error(status); 3];
+        let running = bedrock(errors).await;
+        let (model, pauses) = model(&running);
+        let error = ask(&model).await.unwrap_err();
+        assert_eq!((error.kind, error.status), (kind, Some(status)), "{error}");
+        assert_eq!(error.code.as_deref(), Some(code));
+        assert_eq!(pauses.waited().len() + 1, tries, "{status}");
+        assert!(error.request_id.is_some());
+    }
+}
+
+/// An exception in a stream of which nothing was shown is tried again, and any other is not.
+#[tokio::test]
+async fn exceptions_in_streams_are_tried_again_where_nothing_was_shown() {
+    for (after_events, tries) in [(1, 2), (4, 1)] {
+        let fault = Fault::from(FaultKind::ErrorEvent { after_events }).times(1);
+        let reply = ScriptedReply::text("A text that has several pieces.").with_reasoning("Hm.");
+        let running = bedrock(vec![reply.clone().with_fault(fault), reply]).await;
+        let (model, pauses) = model(&running);
+        let (reply, _) = stream(&model).await;
+        match reply {
+            Ok(reply) => assert_eq!(reply.message.text(), "A text that has several pieces."),
+            Err(error) => {
+                assert_eq!(error.kind, ErrorKind::Unavailable);
+                assert_eq!(error.code.as_deref(), Some("internalServerException"));
+            }
+        }
+        assert_eq!(pauses.waited().len() + 1, tries, "{after_events}");
+    }
+    for fault in [Fault::cut(3), Fault::malformed()] {
+        let reply = ScriptedReply::text("A text that has several pieces.").with_fault(fault);
+        let running = bedrock(vec![reply]).await;
+        let (reply, _) = stream(&model(&running).0).await;
+        let kind = reply.unwrap_err().kind;
+        assert!(matches!(kind, ErrorKind::CutOff | ErrorKind::Malformed));
+    }
+}
