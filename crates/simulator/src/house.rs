@@ -335,7 +335,7 @@ impl House {
         let charge = stores.charge(&request.prompt, &self.rules, most, at);
         match &request.form {
             Form::Gemini(form) => charge.with_cached(form.cached),
-            Form::Chat(_) | Form::Responses(_) | Form::Messages(_) => charge,
+            Form::Chat(_) | Form::Responses(_) | Form::Messages(_) | Form::Converse(_) => charge,
         }
     }
 
