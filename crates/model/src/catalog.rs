@@ -128,7 +128,7 @@ impl Catalog {
 
     /// What is known of a model of a provider: under its own name, or else under the longest name
     /// of which it is a snapshot (`gpt-4o-mini-2024-07-18`, `claude-opus-4-1-20250805`, `…-latest`,
-    /// `…@20250805`). Any other ending may be another model with another price.
+    /// `…@20250805`, `…@default`). Any other ending may be another model with another price.
     #[must_use]
     pub fn find(&self, provider: &str, model: &str) -> Option<&Listed> {
         self.find_entry(provider, model).map(|(_, listed)| listed)
@@ -239,7 +239,7 @@ fn names_a_snapshot(rest: &str) -> bool {
     let Some(rest) = rest.strip_prefix(['-', '@']) else {
         return false;
     };
-    if rest == "latest" {
+    if matches!(rest, "latest" | "default") {
         return true;
     }
     let digits = rest.bytes().filter(u8::is_ascii_digit).count();
@@ -260,6 +260,7 @@ mod tests {
             "-2024-07-18",
             "-20250805",
             "@20250805",
+            "@default",
             "-0613",
             "-001",
         ] {

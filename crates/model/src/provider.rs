@@ -303,7 +303,12 @@ impl Models {
         };
         let catalog_provider = settings.prices.clone().unwrap_or_else(|| name.clone());
         let catalog = &self.surroundings.catalog;
-        let listed = catalog.find(&catalog_provider, &model);
+        let listed_name = match known.cloud {
+            // An inference profile has the prices of the model that it is named after.
+            Some(_) => model.rsplit('/').next().unwrap_or(&model),
+            None => &model,
+        };
+        let listed = catalog.find(&catalog_provider, listed_name);
         let mut listed = listed.cloned().unwrap_or_default();
         // A cloud platform sets its own prices; the model is the same as at its maker.
         let is_converse = settings.format.or(known.format) == Some(Format::Converse);

@@ -8,9 +8,11 @@ use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message as FrameMessage};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use cachalot_core::ManualClock;
+use cachalot_core::{Cost, ManualClock};
 use cachalot_model::wire::event_stream::Decoder;
-use cachalot_model::{Delta, Error, ErrorKind, Message, Model, Models, Request, Surroundings};
+use cachalot_model::{
+    Delta, Error, ErrorKind, Message, Model, Models, Request, Surroundings, Usage,
+};
 use cachalot_simulator::{Options, Running, Simulator, cloud};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -358,6 +360,7 @@ fn what_a_model_takes_is_known_on_every_platform() {
             format!("models: {{m: {{model: '{name}', reasoning_effort: high, temperature: 0.5}}}}");
         let model = find(&yaml, &environment).unwrap();
         assert_eq!(model.limits().context, Some(1_000_000));
+        assert_eq!(model.limits().minimum_cacheable, Some(1_024));
         let tail = model.wire().tail(model.parameters(), true);
         let tail = String::from_utf8(tail.to_vec()).unwrap();
         assert!(tail.contains(r#""thinking":{"type":"adaptive""#), "{tail}");
@@ -367,8 +370,38 @@ fn what_a_model_takes_is_known_on_every_platform() {
         let direct = find(&direct, &environment).unwrap();
         assert_ne!(model.identity(), direct.identity());
     }
-    let yaml = "models: {m: 'bedrock/anthropic.claude-future-9-v1:0'}";
-    assert!(find(yaml, &environment).unwrap().price().is_none());
+}
+
+#[test]
+fn prices_are_those_of_the_platform_and_its_region() {
+    let environment = [("GOOGLE_CLOUD_PROJECT", "p")];
+    let usage = Usage {
+        uncached_input: 1_000_000,
+        cache_read: 1_000_000,
+        ..Usage::default()
+    };
+    for (name, dollars) in [
+        ("bedrock/anthropic.claude-opus-4-8", Some("5.5")),
+        ("bedrock/us.anthropic.claude-opus-4-8", Some("6.05")),
+        (
+            "bedrock/arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-opus-4-8",
+            Some("6.05"),
+        ),
+        ("vertex/claude-opus-4-8@default", Some("5.5")),
+        ("vertex/claude-haiku-4-5@20251001", Some("1.1")),
+        // Nothing is known of its price, which must not be that of Anthropic.
+        (
+            "bedrock/arn:aws:bedrock:us-east-1:1:application-inference-profile/a1",
+            None,
+        ),
+        ("bedrock/xx.anthropic.claude-opus-4-8", None),
+    ] {
+        let yaml = format!("models: {{m: '{name}'}}");
+        let cost = find(&yaml, &environment).unwrap().cost(&usage);
+        let expected = dollars.map(|dollars| dollars.parse::<f64>().unwrap() * 1e12);
+        let expected = expected.map_or(Cost::UNPRICED, |it| Cost::of_picodollars(it as u64));
+        assert_eq!(cost, expected, "{name}");
+    }
 }
 
 /// A frame with these headers, as AWS's own library writes it.
