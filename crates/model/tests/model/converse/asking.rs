@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use cachalot_core::ManualClock;
 use cachalot_model::{Delta, ErrorKind, Format, Model, Models, Pauses};
+use cachalot_simulator::cloud::{ACCESS_KEY, SECRET_KEY};
 use cachalot_simulator::{Fault, FaultKind, Options, Running, Script, ScriptedReply, Simulator};
 use serde_json::json;
 
 use super::SONNET;
-use crate::client::{NoPauses, ask, configured, stream, surroundings};
+use crate::client::{NOW, NoPauses, ask, configured, stream, surroundings};
 
 const TOKEN: &str = "bedrock-0123456789abcdef";
 
@@ -68,6 +70,38 @@ async fn the_model_and_the_method_stand_in_the_path() {
         );
     }
     assert_eq!(running.violations(), [] as [String; 0]);
+}
+
+/// Without a bearer token, requests are signed.
+#[tokio::test]
+async fn requests_are_signed() {
+    let running = Simulator::start(Options {
+        script: Script::answers(["a", "b"]),
+        clock: Arc::new(ManualClock::at(NOW)),
+        ..Options::default()
+    })
+    .await
+    .unwrap();
+    let yaml = format!("models: {{m: {{provider: bedrock, model: '{SONNET}', format: converse}}}}");
+    for (secret, is_right) in [(SECRET_KEY, true), ("other", false)] {
+        let environment = surroundings(&[
+            ("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", &running.url()),
+            ("AWS_ACCESS_KEY_ID", ACCESS_KEY),
+            ("AWS_SECRET_ACCESS_KEY", secret),
+        ]);
+        let models = Models::new(environment, configured(&yaml));
+        let model = models.find("m").unwrap();
+        match is_right {
+            true => {
+                assert_eq!(ask(&model).await.unwrap().message.text(), "a");
+                assert_eq!(stream(&model).await.0.unwrap().message.text(), "b");
+            }
+            false => {
+                let error = ask(&model).await.unwrap_err();
+                assert_eq!(error.kind, ErrorKind::Unauthorized, "{error}");
+            }
+        }
+    }
 }
 
 #[tokio::test]
