@@ -23,7 +23,7 @@ use cachalot_core::json::Malformed;
 use cachalot_model::Usage;
 
 use crate::diagnosis::Verdict;
-use crate::request::{self, Request};
+use crate::request::{self, NormalForms, Request};
 use cachalot_prompt::Session;
 
 pub use analysis::{Analysis, Analyzer, Breaks, Broken};
@@ -118,6 +118,7 @@ pub struct LogReader<R> {
     line: Vec<u8>,
     number: u64,
     over: bool,
+    forms: NormalForms,
 }
 
 impl<R: BufRead> LogReader<R> {
@@ -128,6 +129,7 @@ impl<R: BufRead> LogReader<R> {
             line: Vec::new(),
             number: 0,
             over: false,
+            forms: NormalForms::default(),
         }
     }
 
@@ -167,17 +169,22 @@ impl<R: BufRead> Iterator for LogReader<R> {
         if self.over {
             return None;
         }
+        // The line is borrowed from the reader.
+        let mut forms = std::mem::take(&mut self.forms);
         let read = match self.next_line() {
             Ok(None) => {
                 self.over = true;
                 return None;
             }
-            Ok(Some(line)) => envelope::read(line).map_err(|reason| match transcript::read(line) {
-                Some(line) => Reason::Transcript(Box::new(line)),
-                None => reason,
-            }),
+            Ok(Some(line)) => {
+                envelope::read(&mut forms, line).map_err(|reason| match transcript::read(line) {
+                    Some(line) => Reason::Transcript(Box::new(line)),
+                    None => reason,
+                })
+            }
             Err(reason) => Err(reason),
         };
+        self.forms = forms;
         self.over = matches!(read, Err(Reason::Unreadable(_)));
         let line = self.number;
         Some(match read {

@@ -9,6 +9,7 @@
 //! provider takes both for the same, and clients write the list only to mark it.
 //! The pieces are in the order in which providers hash them, whatever the order in the body.
 
+mod forms;
 mod piece;
 
 use std::borrow::Cow;
@@ -22,9 +23,9 @@ use cachalot_model::{Format, Marking};
 use crate::diagnosis::Sending;
 use cachalot_prompt::Namespace;
 use cachalot_prompt::Session;
-use cachalot_prompt::normal;
 use cachalot_prompt::{Level, Prompt};
 use cachalot_prompt::{Mark, Plan};
+pub(crate) use forms::NormalForms;
 pub use piece::MarkerPlace;
 use piece::Piece;
 
@@ -118,15 +119,15 @@ impl Compared {
     /// Of the pieces as they were sent, and their markers.
     #[must_use]
     pub fn new(format: Format, prompt: &Prompt, plan: &Plan) -> Self {
+        Self::with(&mut NormalForms::default(), format, prompt, plan)
+    }
+
+    fn with(forms: &mut NormalForms, format: Format, prompt: &Prompt, plan: &Plan) -> Self {
         let mut tools = Vec::new();
         let mut web_tools = Vec::new();
         let mut others = Vec::new();
         for node in prompt.nodes() {
-            let normal = normal::piece(format, node.level, &node.bytes);
-            let (bytes, mark_at) = normal.map_or_else(
-                || (node.bytes.clone(), node.mark_at),
-                |normal| (normal.bytes.into(), normal.mark_at),
-            );
+            let (bytes, mark_at) = forms.form(format, node);
             let piece = (node.depth, bytes, mark_at);
             match (node.level, format) {
                 (Level::Tool, _) if is_deferred(&piece.1) => {}
@@ -228,10 +229,15 @@ impl From<Malformed> for Error {
 /// # Errors
 /// It is no JSON, or no request of these formats.
 pub fn read(body: &[u8]) -> Result<Request, Error> {
+    read_with(&mut NormalForms::default(), body)
+}
+
+/// As of [`read`], with the normal forms of pieces that were read before.
+pub(crate) fn read_with(forms: &mut NormalForms, body: &[u8]) -> Result<Request, Error> {
     let text = std::str::from_utf8(body).map_err(|error| Error::NotText {
         at: error.valid_up_to(),
     })?;
-    Body::read(text.as_bytes())?.into_request()
+    Body::read(text.as_bytes())?.into_request(forms)
 }
 
 /// The members of a body.
@@ -309,7 +315,7 @@ impl<'a> Body<'a> {
         serde_json::from_slice(model).unwrap_or_default()
     }
 
-    fn into_request(mut self) -> Result<Request, Error> {
+    fn into_request(mut self, forms: &mut NormalForms) -> Result<Request, Error> {
         let model = self.model();
         if self.is_converse {
             return Err(Error::NotARequest(
@@ -348,7 +354,7 @@ impl<'a> Body<'a> {
             node: marker.node,
             time: marker.time,
         }));
-        let compared = Compared::new(format, &chain.prompt, &plan);
+        let compared = Compared::with(forms, format, &chain.prompt, &plan);
         let prints = prints(&compared.prompt);
         Ok(Request {
             format,

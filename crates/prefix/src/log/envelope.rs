@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::answer::Answer;
 use super::{Logged, Reason, moment};
-use crate::request;
+use crate::request::{self, NormalForms};
 
 /// A body within an envelope within an envelope, and no further.
 const DEEPEST: u32 = 2;
@@ -70,32 +70,41 @@ impl<'a> Envelope<'a> {
 }
 
 /// A line.
-pub(super) fn read(line: &[u8]) -> Result<Logged, Reason> {
-    read_within(line, Envelope::default(), DEEPEST)
+pub(super) fn read(forms: &mut NormalForms, line: &[u8]) -> Result<Logged, Reason> {
+    read_within(forms, line, Envelope::default(), DEEPEST)
 }
 
-fn read_within(text: &[u8], around: Envelope<'_>, depth: u32) -> Result<Logged, Reason> {
+fn read_within(
+    forms: &mut NormalForms,
+    text: &[u8],
+    around: Envelope<'_>,
+    depth: u32,
+) -> Result<Logged, Reason> {
     let begins_as_object = text.trim_ascii_start().first() == Some(&b'{');
     let envelope = match begins_as_object {
         true => Envelope::read(text)?,
         false => None,
     };
     let Some(envelope) = envelope else {
-        return read_request(text, around);
+        return read_request(forms, text, around);
     };
     let envelope = around.or(envelope);
     match envelope.request {
         Some(quoted) if quoted.first() == Some(&b'"') && depth > 0 => {
             let text = text_of(quoted).unwrap_or_default();
-            read_within(text.as_bytes(), envelope, depth - 1)
+            read_within(forms, text.as_bytes(), envelope, depth - 1)
         }
-        Some(object) if depth > 0 => read_within(object, envelope, depth - 1),
+        Some(object) if depth > 0 => read_within(forms, object, envelope, depth - 1),
         _ => Err(request::Error::NotARequest("it has neither `messages` nor `input`").into()),
     }
 }
 
-fn read_request(body: &[u8], around: Envelope<'_>) -> Result<Logged, Reason> {
-    let request = request::read(body)?;
+fn read_request(
+    forms: &mut NormalForms,
+    body: &[u8],
+    around: Envelope<'_>,
+) -> Result<Logged, Reason> {
+    let request = request::read_with(forms, body)?;
     // What a body says of its session stands among its other members.
     let mut within = Envelope::default();
     let mut compared_with = None;

@@ -297,3 +297,38 @@ proptest! {
         let _ = read(&bytes);
     }
 }
+
+#[test]
+fn a_log_reads_each_request_as_if_it_stood_alone() {
+    // The same pieces in two formats, and behind other pieces.
+    let text = |model: &str, tail: &str, messages: &str| {
+        format!(r#"{{"model":"{model}",{tail},"messages":[{messages}]}}"#)
+    };
+    let (one, two) = (
+        r#"{"role": "user", "content": "a"}"#,
+        r#"{"role":"assistant","content":[{"type":"text","text":"b"}]}"#,
+    );
+    let both = format!("{one},{two}");
+    let lines = [
+        text("claude-sonnet-4-6", r#""max_tokens":9,"system":"s""#, one),
+        text("claude-sonnet-4-6", r#""max_tokens":9,"system":"s""#, &both),
+        text("gpt-5.4", r#""n":1"#, one),
+        text(
+            "claude-sonnet-4-6",
+            r#""max_tokens":9,"stop_sequences":["x"]"#,
+            one,
+        ),
+        text("gpt-5.4", r#""n":1"#, &both),
+        text("claude-sonnet-4-6", r#""max_tokens":9,"system":"s""#, &both),
+    ];
+    let log = lines.join("\n");
+    let logged = cachalot_prefix::log::LogReader::new(log.as_bytes());
+    let mut count = 0;
+    for (logged, line) in logged.zip(&lines) {
+        let (read, alone) = (logged.unwrap().request, read(line.as_bytes()).unwrap());
+        assert_eq!(read.compared.prompt.tip(), alone.compared.prompt.tip());
+        assert_eq!(read.compared.plan, alone.compared.plan);
+        count += 1;
+    }
+    assert_eq!(count, lines.len());
+}
