@@ -4,8 +4,10 @@ use bytes::Bytes;
 use cachalot_model::wire::sse::Decoder;
 use cachalot_model::wire::{MarkerTime, Pieces, Rendered};
 use cachalot_model::{
-    Block, Delta, Extra, Image, ImageSource, Message, Reply, Role, ToolDefinition, ToolResult,
+    Block, Delta, Extra, Image, ImageSource, Message, Parameters, Reply, Role, ToolDefinition,
+    ToolResult,
 };
+use cachalot_simulator::{Format, check_request};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -330,6 +332,48 @@ fn rendered(conversation: &[Message]) -> Pieces {
     }
 }
 
+/// Turns of a conversation with blocks that the API has: an answer, and the results of its calls.
+fn turns() -> impl Strategy<Value = Vec<Message>> {
+    let block = prop_oneof![
+        texts().prop_map(|text| json!({"type": "text", "text": text})),
+        ("[a-z_]{1,9}", objects())
+            .prop_map(|(name, input)| json!({"type": "tool_use", "name": name, "input": input})),
+    ];
+    let answer = (texts(), any::<bool>(), prop::collection::vec(block, 0..4));
+    let turn = (answer, texts(), any::<bool>());
+    prop::collection::vec(turn, 1..4).prop_map(|turns| {
+        let mut messages = vec![Message::user("begin")];
+        for (at, ((thinking, thinks, mut blocks), said, is_error)) in turns.into_iter().enumerate()
+        {
+            for (place, block) in blocks.iter_mut().enumerate() {
+                if block["type"] == "tool_use" {
+                    block["id"] = json!(format!("toolu_{at}_{place}"));
+                }
+            }
+            if thinks {
+                let thought =
+                    json!({"type": "thinking", "thinking": thinking, "signature": "signed"});
+                blocks.insert(0, thought);
+            }
+            let answer = super::reply(&super::body(Value::from(blocks)))
+                .unwrap()
+                .message;
+            let result = |id: &str| {
+                Block::ToolResult(ToolResult {
+                    id: id.into(),
+                    content: vec![Block::text(said.as_str())],
+                    is_error,
+                    extra: Extra::new(),
+                })
+            };
+            let mut back: Vec<Block> = answer.tool_uses().map(|call| result(&call.id)).collect();
+            back.push(Block::text("And?"));
+            messages.extend([answer, Message::of(Role::User, back)]);
+        }
+        messages
+    })
+}
+
 proptest! {
     #[test]
     fn an_answer_goes_back_as_it_came(answer in answers()) {
@@ -402,6 +446,18 @@ proptest! {
             body.strip_suffix(']').map(str::to_owned).unwrap_or(body)
         };
         prop_assert!(open(&after).starts_with(&open(&before)));
+    }
+
+    #[test]
+    fn the_api_takes_every_conversation_that_it_has_been_part_of(turns in turns()) {
+        let parameters = Parameters {
+            model: "claude-sonnet-4-5".into(),
+            max_output_tokens: Some(1_000),
+            ..Parameters::default()
+        };
+        let body = rendered(&turns).body(messages(), &messages().tail(&parameters, false));
+        let checked = check_request(Format::Messages, false, &body);
+        prop_assert_eq!(checked, Ok(()), "{}", text(&body));
     }
 
     #[test]
