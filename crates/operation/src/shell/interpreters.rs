@@ -179,7 +179,10 @@ pub(super) fn interpret(
         code(script, interpreter, rest);
     }
     let valued = interpreter.map_or(&[][..], |known| known.valued);
-    if READING.contains(&program) && reads_its_program(program, rest, valued) {
+    let is_read = READING.contains(&program) && reads_its_program(program, rest, valued)
+        // Behind a subcommand, too: `deno run -`.
+        || matches!(program, "deno" | "bun") && rest.iter().any(is_standard_input);
+    if is_read {
         let text = here.iter().find(|text| *text != "\0").cloned();
         script.code(program, text);
     }
@@ -228,15 +231,15 @@ fn code(script: &mut Script, interpreter: &Interpreter, rest: &[Word]) {
             // A file, and what follows is for its program.
             return;
         }
-        if text.starts_with('-')
-            && rest[at + 1..]
-                .first()
-                .is_some_and(|next| takes(&text, next, interpreter.valued))
-            && !rest[at + 1].text_with('\0').contains("data:")
-        {
-            at += 1;
-        }
-        at += 1;
+        // What may be a value is looked at if it may be code as well.
+        let is_code = |word: &Word| {
+            let text = word.text_with('\0');
+            text.contains("data:") || interpreter.names.contains(&text.as_str())
+        };
+        let is_valued = rest
+            .get(at + 1)
+            .is_some_and(|next| takes(&text, next, interpreter.valued) && !is_code(next));
+        at += 1 + usize::from(is_valued);
     }
 }
 
@@ -253,9 +256,17 @@ fn module(option: &str) -> Option<&str> {
 /// may be that value.
 fn takes(option: &str, next: &Word, valued: &[&str]) -> bool {
     let is_long = option.starts_with("--") && !option.contains('=');
-    let is_short =
-        !option.starts_with("--") && valued.iter().any(|letter| option.ends_with(&letter[1..]));
+    // What follows a letter with a value in the same word is its value.
+    let is_valued = |sign: char| valued.iter().any(|known| known.ends_with(sign));
+    let is_short = !option.starts_with("--")
+        && option
+            .find(is_valued)
+            .is_some_and(|at| at + 1 == option.len());
     (is_long || is_short) && !next.starts_with('-')
+}
+
+fn is_standard_input(word: &Word) -> bool {
+    word.text().is_some_and(|text| text == "-") || !word.starts_with('-') && !is_file(word)
 }
 
 /// Whether an interpreter is given no program but on standard input. `valued` are its options that are
@@ -276,6 +287,10 @@ fn reads_its_program(program: &str, rest: &[Word], valued: &[&str]) -> bool {
         }
         // `-v` is another option of Python.
         let is_version = text == "-v" && !program.starts_with("py");
+        // These go on behind it if they are given a program.
+        if is_version && matches!(program, "ruby" | "lua" | "luajit") {
+            return rest[at + 1..].iter().any(is_standard_input);
+        }
         if is_version || ["-V", "--version", "-h", "--help"].contains(&text.as_str()) {
             return false;
         }
@@ -285,6 +300,10 @@ fn reads_its_program(program: &str, rest: &[Word], valued: &[&str]) -> bool {
         let is_valued = rest
             .get(at + 1)
             .is_some_and(|next| takes(&text, next, valued));
+        // It may be the program as well.
+        if is_valued && !is_file(&rest[at + 1]) {
+            return true;
+        }
         // The last argument behind a long option is the file, or there is none.
         let is_last = rest.len() == at + 2 && text.starts_with("--");
         at += 1 + usize::from(is_valued && !is_last);

@@ -348,6 +348,15 @@ const ASKED: &[&str] = &[
     "bat --pager='rm x' f",
     "python3 -E <<E\nx\nE",
     "python3 -v <<E\nx\nE",
+    "deno --quiet eval 'x'",
+    "deno run - <<E\nx\nE",
+    "bun run - <<E\nx\nE",
+    "node --no-warnings /dev/stdin x <<E\nx\nE",
+    "node --no-warnings \"$F\" x",
+    "ruby --disable-gems /dev/stdin x <<E\nx\nE",
+    "perl -MCGI /dev/stdin x <<E\nx\nE",
+    "ruby -v - <<E\nx\nE",
+    "lua -v - <<E\nx\nE",
 ];
 
 #[test]
