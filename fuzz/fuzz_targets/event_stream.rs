@@ -8,6 +8,7 @@
 
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
+use cachalot_model::Error;
 use cachalot_model::wire::event_stream::Decoder;
 use cachalot_model::wire::sse::Event;
 use libfuzzer_sys::fuzz_target;
@@ -38,11 +39,20 @@ fuzz_target!(|bytes: &[u8]| {
         0 => rest.to_vec(),
         _ => rest.split(|byte| *byte == b'\n').flat_map(frame).collect(),
     };
-    let whole = Decoder::default().push(&stream);
-    let mut decoder = Decoder::default();
-    let pieces: Result<Vec<Vec<Event>>, _> = stream
-        .chunks(usize::from(*length).max(1))
-        .map(|piece| decoder.push(piece))
-        .collect();
-    assert_eq!(pieces.map(|events| events.concat()), whole);
+    let whole = read(std::iter::once(stream.as_slice()));
+    let pieces = read(stream.chunks(usize::from(*length).max(1)));
+    assert_eq!(pieces, whole);
 });
+
+/// The events up to an error, and the error.
+fn read<'b>(pieces: impl Iterator<Item = &'b [u8]>) -> (Vec<Event>, Option<Error>) {
+    let mut decoder = Decoder::default();
+    let mut events = Vec::new();
+    for piece in pieces {
+        match decoder.push(piece) {
+            Ok(more) => events.extend(more),
+            Err(error) => return (events, Some(error)),
+        }
+    }
+    (events, decoder.check().err())
+}

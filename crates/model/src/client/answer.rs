@@ -107,6 +107,14 @@ impl Decoder {
             Self::Frames(decoder) => decoder.push(bytes),
         }
     }
+
+    /// What ended the stream behind the events that were returned last.
+    fn check(&self) -> Result<(), Error> {
+        match self {
+            Self::Sse(_) => Ok(()),
+            Self::Frames(decoder) => decoder.check(),
+        }
+    }
 }
 
 struct Body<'a> {
@@ -183,6 +191,7 @@ impl Body<'_> {
                 self.farewell().await;
                 break;
             }
+            decoder.check().map_err(undone)?;
             if self.read > LONGEST_STREAM {
                 return Err(self.too_long(LONGEST_STREAM));
             }

@@ -26,10 +26,13 @@ const CHUNK: &str = "chunk";
 pub struct Decoder {
     frames: MessageFrameDecoder,
     buffer: BytesMut,
+    /// What ended the stream behind the events that were returned last.
+    failed: Option<Error>,
 }
 
 impl Decoder {
-    /// Appends bytes; returns the events that are complete now.
+    /// Appends bytes; returns the events that are complete now. An error behind some of them is returned
+    /// by [`Decoder::check`] and by the next call.
     ///
     /// An event has the name of its `:event-type` and its payload as data. A `chunk` of `InvokeModel`
     /// has no name, and the data that it wraps.
@@ -38,17 +41,39 @@ impl Decoder {
     /// [`ErrorKind::Malformed`]: this is no event stream. Otherwise the error that the provider reports
     /// in the stream, with its type as code.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Error> {
+        self.check()?;
         self.buffer.extend_from_slice(bytes);
         let mut events = Vec::new();
         loop {
-            let frame = self.frames.decode_frame(&mut self.buffer);
-            match frame.map_err(|error| malformed(&error.to_string()))? {
-                DecodedFrame::Complete(message) => events.extend(event(&message)?),
-                DecodedFrame::Incomplete if self.buffer.len() > LONGEST => {
-                    return Err(malformed("a frame is longer than 16 MiB"));
+            match self.next() {
+                Ok(Some(event)) => events.extend(event),
+                Ok(None) => return Ok(events),
+                Err(error) if events.is_empty() => return Err(error),
+                Err(error) => {
+                    self.failed = Some(error);
+                    return Ok(events);
                 }
-                DecodedFrame::Incomplete => return Ok(events),
             }
+        }
+    }
+
+    /// Returns what ended the stream, if it has ended with an error.
+    ///
+    /// # Errors
+    /// As those of [`Decoder::push`].
+    pub fn check(&self) -> Result<(), Error> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// The next frame, which may be no event of ours; `None` if it is incomplete.
+    fn next(&mut self) -> Result<Option<Option<Event>>, Error> {
+        let frame = self.frames.decode_frame(&mut self.buffer);
+        match frame.map_err(|error| malformed(&error.to_string()))? {
+            DecodedFrame::Complete(message) => event(&message).map(Some),
+            DecodedFrame::Incomplete if self.buffer.len() > LONGEST => {
+                Err(malformed("a frame is longer than 16 MiB"))
+            }
+            DecodedFrame::Incomplete => Ok(None),
         }
     }
 }
