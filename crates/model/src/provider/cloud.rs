@@ -116,7 +116,8 @@ impl Cloud {
         let before = base.path().trim_end_matches('/');
         let model = match self {
             Self::Bedrock => address::encoded(model),
-            Self::Vertex => model.to_owned(),
+            // The version behind `@` stands in the path as it is.
+            Self::Vertex => address::encoded(model).replace("%40", "@"),
         };
         let mut url = base.clone();
         url.set_path(&format!("{before}/{folder}/{model}{method}"));

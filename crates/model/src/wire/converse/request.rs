@@ -273,7 +273,7 @@ fn format_of(kind: &str) -> &str {
 
 /// A name that the API takes: at most 64 of letters, digits and `signs`. Longer ones end in a digest, so
 /// that a result still finds its call.
-fn fitted<'n>(name: &'n str, signs: &str) -> Cow<'n, str> {
+pub(super) fn fitted<'n>(name: &'n str, signs: &str) -> Cow<'n, str> {
     const DIGEST: usize = 16;
     let escaped = escaped(name, signs);
     if escaped.len() <= LONGEST_NAME {

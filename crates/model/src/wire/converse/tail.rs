@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use super::request::fitted;
 use crate::wire::anthropic::Rules;
 use crate::wire::gemini::{merge, present};
 use crate::wire::openai;
@@ -46,7 +47,7 @@ pub(super) fn tool_choice(choice: &ToolChoice) -> Option<String> {
     let choice = match choice {
         ToolChoice::Auto | ToolChoice::None => return None,
         ToolChoice::Any => json!({"any": {}}),
-        ToolChoice::Tool(name) => json!({"tool": {"name": name}}),
+        ToolChoice::Tool(name) => json!({"tool": {"name": fitted(name, "_-")}}),
     };
     Some(format!(r#","toolChoice":{choice}"#))
 }
