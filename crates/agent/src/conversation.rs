@@ -469,7 +469,7 @@ impl Conversation {
         let head = &self.session.head;
         let parameters = parameters(head, model, self.has_tools && !shown.tools.is_empty());
         let occasion = Occasion {
-            is_last: self.plans.expects_no_other(),
+            is_last: self.plans.expected_no_other(),
             ..Occasion::default()
         };
         let plan = Plans::new(model, occasion).first(&prompt);
@@ -636,7 +636,7 @@ fn workspace(house: &House) -> String {
 
 /// Whether a format wants tools to be there if there were calls of some.
 fn needs_tools_for_calls(format: Format) -> bool {
-    format == Format::Messages
+    matches!(format, Format::Messages | Format::Converse)
 }
 
 /// The first words of a message, without what looks like a credential.

@@ -514,7 +514,7 @@ fn reads_alike(one: &Model, other: &Model) -> bool {
         }
         // A budget for thinking may be cut to the output limit.
         let sent: Value = serde_json::from_slice(&tail).unwrap_or_default();
-        let thinking = sent.get("thinking").cloned();
+        let thinking = ["thinking", "additionalModelRequestFields"].map(|it| sent.get(it).cloned());
         (place, Namespace::of(wire.format(), parameters), thinking)
     };
     of(one) == of(other)

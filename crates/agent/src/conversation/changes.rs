@@ -85,7 +85,8 @@ fn difference(before: &[Bytes], now: &[Rendered]) -> Option<String> {
 /// The name of a tool, in whatever format it was rendered.
 pub(crate) fn name(tool: &Bytes) -> String {
     let tool: Value = serde_json::from_slice(tool).unwrap_or_default();
-    let name = tool.pointer("/function/name").or_else(|| tool.get("name"));
+    let nested = ["/function/name", "/toolSpec/name", "/name"];
+    let name = nested.iter().find_map(|place| tool.pointer(place));
     name.and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 

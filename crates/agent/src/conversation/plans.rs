@@ -12,6 +12,8 @@ pub(super) struct Plans {
     notes: Vec<Note>,
     /// How many of them were told.
     told: usize,
+    /// Whether no other request was expected behind the last one.
+    was_last: bool,
 }
 
 impl Plans {
@@ -22,6 +24,7 @@ impl Plans {
             occasion,
             notes: Vec::new(),
             told: 0,
+            was_last: false,
         }
     }
 
@@ -37,9 +40,10 @@ impl Plans {
         self.occasion.previous_end = sent_by_others;
     }
 
-    /// Returns true if no other request is expected behind the next one.
-    pub(super) fn expects_no_other(&self) -> bool {
-        self.occasion.is_last
+    /// Returns true if no other request was expected behind the last one, nor is by a fallback that is
+    /// asked in its place.
+    pub(super) fn expected_no_other(&self) -> bool {
+        self.was_last
     }
 
     /// Of the next request.
@@ -48,7 +52,7 @@ impl Plans {
         let planned = plan(prompt, &self.rules, &self.occasion);
         self.occasion.previous_end = planned.plan.end();
         // If there is a second one, there may be a third.
-        self.occasion.is_last = false;
+        self.was_last = std::mem::take(&mut self.occasion.is_last);
         let kind = |note: &Note| std::mem::discriminant(note);
         for note in planned.notes {
             if !self.notes.iter().any(|known| kind(known) == kind(&note)) {

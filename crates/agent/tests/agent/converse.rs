@@ -1,6 +1,6 @@
 //! Agents over Amazon Bedrock's Converse.
 
-use cachalot_agent::Chat;
+use cachalot_agent::{Cancel, Chat, ForkSpec, Inherit};
 use cachalot_simulator::{Fault, Options, Received, Running, Script, ScriptedReply, Simulator};
 use serde_json::{Value, json};
 
@@ -123,4 +123,40 @@ async fn bedrock_goes_on_where_another_model_failed() {
         assert_eq!(roles, ["user", "assistant", "user"]);
         world.check();
     }
+}
+
+/// Tools are known by their names in this format, too.
+#[tokio::test]
+async fn a_fork_over_bedrock_keeps_the_tools_of_its_definition() {
+    let bedrock = bedrock(vec![
+        ScriptedReply::call("read_file", json!({"path": "notes.md"})),
+        ScriptedReply::text("One line."),
+        ScriptedReply::text("Looked back."),
+    ])
+    .await;
+    let mut world = World::new(Wire::Chat, "", vec![]).await;
+    world.rewrite(&file(&bedrock, &format!("b/{SONNET}"), ""));
+    world.write("notes.md", "one line\n");
+    let mut chat = world.chat().await;
+    world.turn(&mut chat, "Read.").await;
+    let spec = ForkSpec {
+        holder: "the question".to_owned(),
+        tools: Some(vec!["read_file".to_owned()]),
+        approved: false,
+        inherit: Inherit::Prompt,
+        max_iterations: 1,
+        max_input_tokens: None,
+        max_output_tokens: None,
+    };
+    let fork = chat.fork(spec).unwrap();
+    fork.run("Look back.", &Cancel::default()).await.unwrap();
+    assert_eq!(bedrock.violations(), [] as [String; 0]);
+    let sent = bedrock.received().last().unwrap().json();
+    let tools = sent["toolConfig"]["tools"].as_array().unwrap();
+    let names: Vec<&str> = tools
+        .iter()
+        .filter_map(|tool| tool["toolSpec"]["name"].as_str())
+        .collect();
+    assert_eq!(names, ["read_file"]);
+    world.check();
 }
