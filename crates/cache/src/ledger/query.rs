@@ -125,8 +125,9 @@ impl Ledger {
 
     /// The answers of models whose prefix broke, oldest first: those that were accounted for behind row
     /// `after` and asked for at `since` or later. The number that comes with them is that of the newest row
-    /// of any kind: `after` of the next call, so that no row is returned twice and none is left out, also
-    /// if rows are deleted meanwhile. With [`i64::MAX`] as `after`, there is that number alone.
+    /// of any kind: `after` of the next call, so that no row is returned twice and none is left out. Rows
+    /// that get numbers of deleted ones before the next call are left out. With [`i64::MAX`] as `after`,
+    /// there is that number alone.
     ///
     /// # Errors
     /// If the file cannot be read. A ledger that was never written is empty.

@@ -153,7 +153,10 @@ impl Transcripts {
     pub(super) fn is_new(&mut self, answer: &Answer) -> bool {
         let mut hasher = DefaultHasher::new();
         answer.id.hash(&mut hasher);
-        self.seen.len() == MOST_ANSWERS || self.seen.insert(hasher.finish())
+        if self.seen.len() == MOST_ANSWERS {
+            self.seen.clear();
+        }
+        self.seen.insert(hasher.finish())
     }
 
     /// Returns how many conversations there are.

@@ -10,6 +10,9 @@ use cachalot_prompt::{Node, NodeId, normal};
 /// The maximum number of bytes that are kept; beyond it, everything is forgotten.
 const MOST: usize = 16 << 20;
 
+/// The bytes that an entry takes beside its form, roughly.
+const ENTRY: usize = 128;
+
 /// Normal forms by the format and the name of the piece.
 #[derive(Default)]
 pub(crate) struct NormalForms {
@@ -31,11 +34,12 @@ impl NormalForms {
             Some(normal) => (Bytes::from(normal.bytes), normal.mark_at),
             None => (node.bytes.clone(), node.mark_at),
         };
-        if self.bytes + form.0.len() > MOST {
+        let bytes = form.0.len() + ENTRY;
+        if self.bytes + bytes > MOST {
             self.known.clear();
             self.bytes = 0;
         }
-        self.bytes += form.0.len();
+        self.bytes += bytes;
         self.known.insert((format, node.id), form.clone());
         form
     }
