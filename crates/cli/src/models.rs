@@ -61,7 +61,7 @@ pub(crate) fn refusals(
     });
     let problem = |(key, error)| Problem::new("bad-value", format!("`{key}`: {error}"));
     let of_calls = efforts.iter().filter_map(|effort| {
-        let error = models.refusal(effort.model.as_deref(), &effort.settings)?;
+        let error = effort.refusal(&models)?;
         Some(Problem::new("bad-value", error.to_string()).at(&effort.place))
     });
     let configured = named.chain(of_default).map(problem);

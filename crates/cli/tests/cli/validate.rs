@@ -99,13 +99,14 @@ fn an_effort_that_a_model_refuses_is_a_problem_wherever_it_is_written() {
     let home = Home::new();
     let workflow = |arguments: &str| {
         let text = format!(
-            "models:\n  fast: {{provider: openai, model: gpt-5.6-terra}}\nnodes:\n  - name: ask\n    uses: cache.wrap\n    with:\n      action: llm.call\n      args: {{prompt: x, {arguments}}}\n"
+            "settings:\n  llm: {{model: fast}}\nmodels:\n  fast: {{provider: openai, model: gpt-5.6-terra}}\nnodes:\n  - name: ask\n    uses: cache.wrap\n    with:\n      action: llm.call\n      args: {{prompt: x, {arguments}}}\n"
         );
         home.write("agent.yaml", &text);
         home.run(&["validate", "agent.yaml"])
     };
     for refused in [
         "model: fast, reasoning_effort: enormous",
+        "reasoning_effort: enormous",
         "model: openai/gpt-5.6-terra, reasoning_effort: enormous",
         "model: gpt-5.6-terra, provider: openai, reasoning_effort: enormous",
     ] {

@@ -20,7 +20,7 @@ pub(super) fn model(given: &Given<'_>, runtime: &Runtime) -> Result<Model, Failu
 }
 
 /// The model of `models` that `settings.llm` means, if it means one of them.
-fn default(models: &Models) -> Option<&str> {
+pub(super) fn default(models: &Models) -> Option<&str> {
     let configured = models.configured();
     let defaults = &configured.defaults;
     let name = defaults.model.as_deref()?;

@@ -2,8 +2,9 @@
 
 use cachalot_core::Place;
 use cachalot_core::tree::Node;
-use cachalot_model::{ModelSettings, ReasoningWish};
+use cachalot_model::{Error, ModelSettings, Models, ReasoningWish};
 
+use super::choice::default;
 use super::{CALL, STREAM};
 use crate::template::is_literal;
 
@@ -12,10 +13,32 @@ use crate::template::is_literal;
 pub struct WrittenEffort {
     /// Where the effort is written.
     pub place: Place,
-    /// The name of the model, as for [`cachalot_model::Models::choose`].
+    /// The model of the call, as it is written.
     pub model: Option<String>,
     /// The effort, and what else the call says of the model.
     pub settings: ModelSettings,
+}
+
+impl WrittenEffort {
+    /// Returns why the model of the call refuses the effort. It is the model that the call asks when it
+    /// runs; one that cannot be found refuses nothing.
+    #[must_use]
+    pub fn refusal(&self, models: &Models) -> Option<Error> {
+        let Self {
+            model, settings, ..
+        } = self;
+        let name = model.as_deref().or_else(|| default(models));
+        if let (Some(provider), Some(name), None) = (&settings.provider, name, &settings.base_url)
+            && models.configured().model(name).is_none()
+        {
+            let bare = ModelSettings {
+                provider: None,
+                ..settings.clone()
+            };
+            return models.refusal(Some(&format!("{provider}/{name}")), &bare);
+        }
+        models.refusal(name, settings)
+    }
 }
 
 /// The reasoning efforts of the calls of `llm.call` and `llm.stream` in a file, inside of `cache.wrap`,
@@ -52,12 +75,8 @@ fn effort(arguments: &Node) -> Option<WrittenEffort> {
         None => Some(None),
         Some(node) => node.as_text().filter(|text| is_literal(text)).map(Some),
     };
-    let (model, provider) = (text("model")?, text("provider")?);
+    let (model, provider) = (text("model")?.map(str::to_owned), text("provider")?);
     let base_url = text("base_url")?;
-    let (model, provider) = match (model, provider, base_url) {
-        (Some(model), Some(provider), None) => (Some(format!("{provider}/{model}")), None),
-        (model, provider, _) => (model.map(str::to_owned), provider),
-    };
     let wish = text("reasoning_effort")??;
     Some(WrittenEffort {
         place: effort.place.clone(),
