@@ -2,6 +2,7 @@
 //! files; what leaves them is a [`Request`], what enters them an [`Answer`].
 
 pub(crate) mod anthropic;
+mod bedrock;
 pub(crate) mod chat;
 mod check;
 pub(crate) mod converse;

@@ -11,8 +11,8 @@ mod write;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
-use super::anthropic;
 use super::{Format, Judge, Refusal, Request, Thinking, text_of};
+use super::{anthropic, bedrock};
 use crate::facts;
 
 pub(super) use write::write;
@@ -158,23 +158,14 @@ fn cache_points(
     if all == 0 {
         return Ok(());
     }
-    const WITHOUT: [&str; 4] = [
-        "claude-3-opus",
-        "claude-3-sonnet",
-        "claude-3-haiku",
-        "claude-3-5-sonnet",
-    ];
-    let is_taken = match claude {
-        Some(name) => !WITHOUT.iter().any(|family| name.starts_with(family)),
-        // In the system text and in messages.
-        None => model.contains("amazon.nova") && of_tools == 0,
-    };
-    if !is_taken {
-        let message = "You invoked an unsupported model or your request did not allow prompt caching. See the documentation for more information.";
-        return Err(Refusal {
-            status: 403,
-            ..Refusal::invalid(message)
-        });
+    match claude {
+        Some(claude) => {
+            let request = Value::Object(request.clone());
+            bedrock::check_markers(claude, bedrock::members(&request, "cachePoint"))?;
+        }
+        // Nova's are accepted in the system text and in messages.
+        None if model.contains("amazon.nova") && of_tools == 0 => {}
+        None => return Err(bedrock::without_markers()),
     }
     if all > MOST_CACHE_POINTS {
         return Err(Refusal::invalid(format!(

@@ -3,7 +3,7 @@
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use super::{Format, Refusal};
+use super::{Format, Refusal, bedrock};
 
 /// The API that a path leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -192,6 +192,10 @@ impl Route {
             }
             if self.is_bedrock() {
                 body.shift_remove("anthropic_beta");
+                let model = self.model.as_deref().unwrap_or_default();
+                for part in body.values() {
+                    bedrock::check_markers(model, bedrock::members(part, "cache_control"))?;
+                }
             }
         }
         if let Some(model) = &self.model {

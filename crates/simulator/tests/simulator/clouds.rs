@@ -160,3 +160,25 @@ async fn the_body_names_a_version_and_neither_model_nor_stream() {
     let path = "/model/global.anthropic.claude-haiku-4-5-20251001-v1%3A0/invoke";
     assert_eq!(post(&running, path, &body).await.status, 400);
 }
+
+#[tokio::test]
+async fn bedrock_takes_the_markers_that_a_model_knows() {
+    let running = start(Script::answers(["yes"])).await;
+    let of = |model: &str, marker: Value| {
+        let mut body = smallest("bedrock-2023-05-31");
+        body["system"] = json!([{"type": "text", "text": "Be brief.", "cache_control": marker}]);
+        (format!("/model/anthropic.{model}-v1%3A0/invoke"), body)
+    };
+    let minutes = || json!({"type": "ephemeral"});
+    let hour = || json!({"type": "ephemeral", "ttl": "1h"});
+    for (model, marker, status) in [
+        ("claude-3-haiku-20240307", minutes(), 403),
+        ("claude-sonnet-4-20250514", minutes(), 200),
+        ("claude-sonnet-4-20250514", hour(), 400),
+        ("claude-sonnet-4-5-20250929", hour(), 200),
+    ] {
+        let (path, body) = of(model, marker);
+        let got = post(&running, &path, &body).await;
+        assert_eq!(got.status, status, "{model}: {}", got.text);
+    }
+}

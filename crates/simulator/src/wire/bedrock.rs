@@ -1,0 +1,68 @@
+//! Which cache markers Amazon Bedrock accepts for a Claude model, in Messages and in Converse:
+//! <https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html>.
+
+use serde_json::Value;
+
+use super::Refusal;
+
+/// Models for which no marker is accepted.
+const NO_MARKERS: [&str; 4] = [
+    "claude-3-opus",
+    "claude-3-sonnet",
+    "claude-3-haiku",
+    "claude-3-5-sonnet",
+];
+
+/// Models for which no marker of an hour is accepted: those before Claude 4.5.
+const NO_HOUR: [&str; 4] = [
+    "claude-3",
+    "claude-sonnet-4-2",
+    "claude-opus-4-2",
+    "claude-opus-4-1",
+];
+
+/// Checks the markers of a request to a model, given with its name at Anthropic.
+///
+/// # Errors
+/// The model does not accept one of them.
+pub(super) fn check_markers<'m>(
+    claude: &str,
+    markers: impl IntoIterator<Item = &'m Value>,
+) -> Result<(), Refusal> {
+    let is_one_of = |models: &[&str]| models.iter().any(|model| claude.starts_with(model));
+    for marker in markers {
+        if is_one_of(&NO_MARKERS) {
+            return Err(without_markers());
+        }
+        if marker.get("ttl").is_some_and(|ttl| ttl == "1h") && is_one_of(&NO_HOUR) {
+            return Err(Refusal::invalid(
+                "cache_control.ephemeral.ttl: Extra inputs are not permitted",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The refusal of a marker by a model that accepts none.
+pub(super) fn without_markers() -> Refusal {
+    let message = "You invoked an unsupported model or your request did not allow prompt caching. See the documentation for more information.";
+    Refusal {
+        status: 403,
+        ..Refusal::invalid(message)
+    }
+}
+
+/// The values of all members of this name, wherever they are.
+pub(super) fn members<'v>(value: &'v Value, name: &str) -> Vec<&'v Value> {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .flat_map(|(key, value)| match key == name {
+                true => vec![value],
+                false => members(value, name),
+            })
+            .collect(),
+        Value::Array(items) => items.iter().flat_map(|item| members(item, name)).collect(),
+        _ => Vec::new(),
+    }
+}
