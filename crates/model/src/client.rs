@@ -3,7 +3,9 @@
 //! Tried again, at most [`ModelSettings::retries`](crate::ModelSettings::retries) times: what could
 //! not be delivered, the statuses 408, 409, 429 and 5xx, a 424 of Bedrock's for a model that failed, or
 //! what the header `x-should-retry` says, and errors that a provider reports with a good status or in a
-//! stream (overloaded, rate limited, failed) before anything of the answer was shown. Not tried again: a connection that breaks after the first
+//! stream (overloaded, rate limited, failed) before anything of the answer was shown.
+//!
+//! Not tried again: a connection that breaks after the first
 //! byte of a good answer; anything after the first [`Delta`]; an answer that did not begin in time,
 //! because it may be paid for already; a quota that is used up; a server that asks to wait for more
 //! than a minute. Before each further try there is a pause: as long as the server asks for, or else

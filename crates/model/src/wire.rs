@@ -23,6 +23,7 @@ mod marked;
 pub(crate) mod openai;
 pub mod responses;
 pub mod sse;
+mod tail;
 
 /// A piece of a request: JSON bytes that are never rendered again.
 #[derive(Debug, Clone, PartialEq, Eq)]

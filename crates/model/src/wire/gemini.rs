@@ -17,7 +17,6 @@ use crate::error::Error;
 use crate::{Format, Message, Parameters, Reply, ToolDefinition};
 
 pub(super) use answer::usage;
-pub(in crate::wire) use tail::{merge, present};
 
 /// Gemini's `generateContent`.
 #[derive(Debug, Clone, Copy, Default)]

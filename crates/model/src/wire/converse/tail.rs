@@ -5,9 +5,9 @@ use serde_json::{Map, Value, json};
 
 use super::request::fitted;
 use crate::wire::anthropic::Rules;
-use crate::wire::gemini::{merge, present};
 use crate::wire::openai;
 use crate::wire::openai::number;
+use crate::wire::tail::{present, rendered};
 use crate::{OutputFormat, Parameters, ReasoningWish, ToolChoice};
 
 /// Members that stand in the request elsewhere, or in its path.
@@ -20,29 +20,15 @@ const NOT_PARAMETERS: [&str; 6] = [
     "stream",
 ];
 
-/// What a budget for thinking leaves for the answer if nobody says how much that may be.
+/// Output tokens beside the budget for thinking, where the request sets no limit.
 const ANSWER: u64 = 4_096;
 
 /// Begins with a comma, unless there is nothing to say, and ends with the body's brace.
 pub(super) fn tail(parameters: &Parameters, rules: Rules) -> Bytes {
-    let mut fields = ours(parameters, rules);
-    for (name, value) in &parameters.extra {
-        if !NOT_PARAMETERS.contains(&name.as_str()) {
-            merge(&mut fields, name, value);
-        }
-    }
-    if fields.is_empty() {
-        return Bytes::from_static(b"}");
-    }
-    let mut bytes = Value::Object(fields).to_string().into_bytes();
-    if let Some(first) = bytes.first_mut() {
-        *first = b',';
-    }
-    bytes.into()
+    rendered(ours(parameters, rules), &parameters.extra, &NOT_PARAMETERS)
 }
 
-/// `toolChoice`, which stands beside the tools. That a model calls as it likes is the default, and that
-/// it calls none cannot be said.
+/// Renders `toolChoice`, a member of `toolConfig`. `auto` is the default; the API has no `none`.
 pub(super) fn tool_choice(choice: &ToolChoice) -> Option<String> {
     let choice = match choice {
         ToolChoice::Auto | ToolChoice::None => return None,

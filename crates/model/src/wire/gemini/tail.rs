@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::wire::openai::number;
+use crate::wire::tail::{present, rendered};
 use crate::{Parameters, ReasoningWish, ToolChoice};
 
 /// Members that stand in the request elsewhere, or in its path.
@@ -11,37 +12,7 @@ const NOT_PARAMETERS: [&str; 5] = ["tools", "systemInstruction", "contents", "mo
 
 /// Begins with a comma, unless there is nothing to say, and ends with the body's brace.
 pub(super) fn tail(parameters: &Parameters) -> Bytes {
-    let mut fields = ours(parameters);
-    for (name, value) in &parameters.extra {
-        if !NOT_PARAMETERS.contains(&name.as_str()) {
-            merge(&mut fields, name, value);
-        }
-    }
-    if fields.is_empty() {
-        return Bytes::from_static(b"}");
-    }
-    let mut bytes = Value::Object(fields).to_string().into_bytes();
-    if let Some(first) = bytes.first_mut() {
-        *first = b',';
-    }
-    bytes.into()
-}
-
-/// What the user says wins; groups of settings are merged, and null takes a field out.
-pub(in crate::wire) fn merge(fields: &mut Map<String, Value>, name: &str, value: &Value) {
-    match (fields.get_mut(name), value) {
-        (Some(_), Value::Null) => {
-            fields.shift_remove(name);
-        }
-        (Some(Value::Object(ours)), Value::Object(theirs)) => {
-            for (name, value) in theirs {
-                merge(ours, name, value);
-            }
-        }
-        _ => {
-            fields.insert(name.to_owned(), value.clone());
-        }
-    }
+    rendered(ours(parameters), &parameters.extra, &NOT_PARAMETERS)
 }
 
 fn ours(parameters: &Parameters) -> Map<String, Value> {
@@ -86,16 +57,6 @@ fn ours(parameters: &Parameters) -> Map<String, Value> {
             (!config.is_empty()).then(|| Value::Object(config)),
         ),
     ])
-}
-
-/// The fields that have a value.
-pub(in crate::wire) fn present<const N: usize>(
-    fields: [(&str, Option<Value>); N],
-) -> Map<String, Value> {
-    fields
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-        .collect()
 }
 
 fn calling(choice: &ToolChoice) -> Value {
