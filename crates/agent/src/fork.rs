@@ -225,9 +225,10 @@ impl Fork {
     /// is warned with the cost, unless the fork was to inherit nothing.
     ///
     /// # Errors
-    /// There is no such model.
+    /// There is no such model, or its key is missing.
     pub fn asking(mut self, model: &str) -> Result<Self, Error> {
         let found = self.shared.house.models.find(model)?;
+        found.ready()?;
         let parent = &mut self.from.tip.model;
         let found = found.continuing(parent.wire().format());
         if reads_alike(&found, parent) {
@@ -517,7 +518,7 @@ fn reads_alike(one: &Model, other: &Model) -> bool {
         let thinking = ["thinking", "additionalModelRequestFields"].map(|it| sent.get(it).cloned());
         (place, Namespace::of(wire.format(), parameters), thinking)
     };
-    of(one) == of(other)
+    one.has_same_key_as(other) && of(one) == of(other)
 }
 
 /// Leaves what may be used.

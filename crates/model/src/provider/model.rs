@@ -321,6 +321,19 @@ impl Model {
         self.name() == other.name() && of(self) == of(other)
     }
 
+    /// Returns whether requests to both carry the same key. Providers cache apart for each account.
+    #[must_use]
+    pub fn has_same_key_as(&self, other: &Self) -> bool {
+        match (&self.shared.key, &other.shared.key) {
+            (Key::Given { secret: one, .. }, Key::Given { secret: other, .. }) => {
+                one.expose() == other.expose()
+            }
+            (Key::Missing(one), Key::Missing(other)) => one == other,
+            (Key::None { .. }, Key::None { .. }) => true,
+            _ => false,
+        }
+    }
+
     /// How much it takes.
     #[must_use]
     pub fn limits(&self) -> &Limits {
