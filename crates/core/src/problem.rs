@@ -41,6 +41,8 @@ pub struct Problem {
     pub place: Option<Place>,
     /// What to do about it.
     pub help: Option<String>,
+    /// Whether the file can be used all the same.
+    pub is_warning: bool,
 }
 
 impl Problem {
@@ -52,6 +54,16 @@ impl Problem {
             message: message.into(),
             place: None,
             help: None,
+            is_warning: false,
+        }
+    }
+
+    /// A warning: the file can be used, but may not mean what its author expects.
+    #[must_use]
+    pub fn warning(code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            is_warning: true,
+            ..Self::new(code, message)
         }
     }
 

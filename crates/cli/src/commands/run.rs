@@ -23,9 +23,10 @@ use crate::backend::Backend;
 use crate::interrupts::Interrupts;
 use crate::outcome::{Result, Sources, Trouble};
 use crate::render::progress::{Level, Progress, Sum};
+use crate::render::style::Style;
 use crate::wiring::{Engine, Opening, Surroundings, Warn, run_id};
 use crate::workbench::{Parts, Workbench};
-use crate::{input, models, render};
+use crate::{input, models, render, team};
 
 pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<()> {
     // Before anything is paid for.
@@ -36,6 +37,7 @@ pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<
         backend,
         sources,
     } = load(&arguments.file, &registry, surroundings)?;
+    warn_of(&agent, arguments.quiet);
     let initial = input::state(&arguments.input)?;
     let secrets = input::secrets(
         arguments.secrets.as_deref(),
@@ -67,6 +69,15 @@ pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<
     };
     bench.close().await;
     ended
+}
+
+/// Writes the warnings about the file to stderr, one a line.
+fn warn_of(agent: &Agent, quiet: bool) {
+    agent.team.iter().for_each(|team| team::warn_of(team));
+    let style = Style::of_stderr();
+    for warning in agent.warnings.iter().filter(|_| !quiet) {
+        render::err(&format!("{} {warning}", style.notable("warning:")));
+    }
 }
 
 async fn run_to_the_end(

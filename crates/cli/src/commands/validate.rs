@@ -82,10 +82,7 @@ fn workflow(
                 problems.extend(team.check_permissions());
             }
             match Backend::of(&agent.settings.memory) {
-                Ok(backend) if problems.is_empty() => {
-                    agent.team.iter().for_each(|team| team::warn_of(team));
-                    return Ok(Ok((agent, backend)));
-                }
+                Ok(backend) if problems.is_empty() => return Ok(Ok((agent, backend))),
                 Ok(_) => {}
                 Err(problem) => problems.push(*problem),
             }
@@ -103,10 +100,11 @@ fn not_a_workflow(name: &str, root: &cachalot_core::tree::Node) -> Problem {
         ))
 }
 
-/// What a file without problems holds.
-enum Valid {
-    Nodes(u64),
-    Agents(u64),
+/// What a file that can be used holds, and the warnings about it.
+struct Valid {
+    holds: String,
+    warnings: Vec<Problem>,
+    sources: Sources,
 }
 
 fn check(file: &Path, surroundings: &Surroundings) -> Result<Valid> {
@@ -118,10 +116,21 @@ fn check(file: &Path, surroundings: &Surroundings) -> Result<Valid> {
     match Kind::of(&root) {
         Kind::Team => {
             let team = team::read(source, &root, surroundings)?;
-            Ok(Valid::Agents(team.agents.len() as u64))
+            Ok(Valid {
+                holds: render::count(team.agents.len() as u64, "agent", "agents"),
+                warnings: Vec::new(),
+                sources: Sources::new(),
+            })
         }
         Kind::Workflow => match workflow(&source, &actions::builtin(), surroundings)? {
-            Ok((agent, _)) => Ok(Valid::Nodes(agent.node_names().count() as u64)),
+            Ok((agent, _)) => {
+                agent.team.iter().for_each(|team| team::warn_of(team));
+                Ok(Valid {
+                    holds: render::count(agent.node_names().count() as u64, "node", "nodes"),
+                    warnings: agent.warnings,
+                    sources: source.sources(),
+                })
+            }
             Err(problems) => Err(source.wrong(problems)),
         },
     }
@@ -130,22 +139,36 @@ fn check(file: &Path, surroundings: &Surroundings) -> Result<Valid> {
 pub(crate) fn validate(arguments: &Validate, surroundings: &Surroundings) -> Result<()> {
     let checked = check(&arguments.file, surroundings);
     if !arguments.json {
-        let holds = match checked? {
-            Valid::Nodes(nodes) => render::count(nodes, "node", "nodes"),
-            Valid::Agents(agents) => render::count(agents, "agent", "agents"),
+        let valid = checked?;
+        if !valid.warnings.is_empty() {
+            let warnings = render::problems::render(&valid.warnings, &valid.sources);
+            render::err(warnings.trim_end());
+        }
+        let told = match valid.warnings.len() {
+            0 => "no problems".to_owned(),
+            some => render::count(some as u64, "warning", "warnings"),
         };
-        let name = arguments.file.display();
-        render::err(&format!("{name}: no problems, {holds}"));
+        let (name, holds) = (arguments.file.display(), valid.holds);
+        render::err(&format!("{name}: {told}, {holds}"));
         return Ok(());
     }
+    let listed = |problems: &[Problem], are_warnings: bool| -> Vec<Value> {
+        let listed = problems.iter().filter(|it| it.is_warning == are_warnings);
+        listed.map(problem_json).collect()
+    };
     match checked {
-        Ok(_) => render::json(&json!({"valid": true, "problems": []})),
+        Ok(valid) => render::json(&json!({
+            "valid": true, "problems": [], "warnings": listed(&valid.warnings, true),
+        })),
         Err(Trouble::Usage {
             problems,
             sources: _,
         }) => {
-            let listed: Vec<Value> = problems.iter().map(problem_json).collect();
-            render::json(&json!({"valid": false, "problems": listed}))?;
+            render::json(&json!({
+                "valid": false,
+                "problems": listed(&problems, false),
+                "warnings": listed(&problems, true),
+            }))?;
             Err(Trouble::Usage {
                 problems: Vec::new(),
                 sources: Sources::new(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cachalot_core::Problem;
-use miette::{Diagnostic, LabeledSpan, SourceCode};
+use miette::{Diagnostic, LabeledSpan, Severity, SourceCode};
 
 use super::excerpt::Excerpt;
 
@@ -30,6 +30,13 @@ impl std::error::Error for Shown<'_> {}
 impl Diagnostic for Shown<'_> {
     fn code<'b>(&'b self) -> Option<Box<dyn std::fmt::Display + 'b>> {
         Some(Box::new(self.problem.code))
+    }
+
+    fn severity(&self) -> Option<Severity> {
+        Some(match self.problem.is_warning {
+            true => Severity::Warning,
+            false => Severity::Error,
+        })
     }
 
     fn help<'b>(&'b self) -> Option<Box<dyn std::fmt::Display + 'b>> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cachalot_agent::Team;
-use cachalot_core::Place;
+use cachalot_core::{Place, Problem};
 use cachalot_model::Configured;
 use cachalot_model::budget::Budget;
 use serde_json::{Map, Value};
@@ -40,6 +40,8 @@ pub struct Agent {
     pub(crate) nodes: Vec<Node>,
     /// Where a run begins.
     pub(crate) start: Flow,
+    /// What may not mean what the author of the file expects, in the order of the file.
+    pub warnings: Vec<Problem>,
 }
 
 impl Agent {

@@ -31,6 +31,7 @@ codes! {
     BAD_VALUE = "bad-value": "A value is none of those that are possible there."
     UNSUPPORTED = "unsupported": "Something that other runtimes know and this one does not."
     UNSUPPORTED_SECTION = "unsupported-section": "A section that other runtimes know and this one does not."
+    NO_EFFECT = "no-effect": "A warning: something that changes nothing."
     UNSET_VARIABLE = "unset-variable": "`${NAME}` in the settings names an environment variable that is not set."
     DUPLICATE_NODE = "duplicate-node": "Two nodes have one name."
     CONFLICTING_WORK = "conflicting-work": "A node says more than one thing that it does, or a fan-out not one."

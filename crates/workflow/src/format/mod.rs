@@ -57,7 +57,7 @@ const UNSUPPORTED: &[&str] = &[
 /// `${NAME}` in the settings stands for, `builtins` what hooks of agents may name.
 ///
 /// # Errors
-/// Everything that is wrong with it, in the order of the file.
+/// Everything that is wrong with it, and its warnings, in the order of the file.
 pub fn load(
     file: &str,
     text: &str,
@@ -68,12 +68,13 @@ pub fn load(
     let tree = tree::parse(file, text)?;
     let mut problems = Vec::new();
     let agent = read(&tree, text, registry, environment, builtins, &mut problems);
+    problems.sort_by_key(|problem| problem.place.as_ref().map(|place| place.start));
     match agent {
-        Some(agent) if problems.is_empty() => Ok(agent),
-        _ => {
-            problems.sort_by_key(|problem| problem.place.as_ref().map(|place| place.start));
-            Err(problems)
-        }
+        Some(agent) if problems.iter().all(|problem| problem.is_warning) => Ok(Agent {
+            warnings: problems,
+            ..agent
+        }),
+        _ => Err(problems),
     }
 }
 
@@ -196,6 +197,7 @@ fn read(
         templates,
         nodes,
         start,
+        warnings: Vec::new(),
     })
 }
 

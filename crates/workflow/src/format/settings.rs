@@ -108,18 +108,25 @@ const UNSUPPORTED: &[&str] = &[
     "memory_infrastructure",
     "rate_limiters",
     "error_handling",
-    "opik",
-    "opik_llm_tracing",
-    "auto_trace",
-    "trace_exporter",
-    "trace_file",
-    "trace_format",
-    "auto_trace_llm_payloads",
-    "trace_payload_async",
-    "trace_payload_compress",
-    "trace_retention_days",
-    "interview",
     "auth",
+];
+
+/// Says where a run is told instead.
+const TRACED: &str = "`cachalot run --ndjson` writes the events of a run";
+
+/// Keys of `settings` that change no result.
+const NO_EFFECT: &[(&str, &str)] = &[
+    ("opik", TRACED),
+    ("opik_llm_tracing", TRACED),
+    ("auto_trace", TRACED),
+    ("trace_exporter", TRACED),
+    ("trace_file", TRACED),
+    ("trace_format", TRACED),
+    ("auto_trace_llm_payloads", TRACED),
+    ("trace_payload_async", TRACED),
+    ("trace_payload_compress", TRACED),
+    ("trace_retention_days", TRACED),
+    ("trace_payload_retention_days", TRACED),
 ];
 
 /// Reads the settings, environment variables already expanded.
@@ -166,6 +173,7 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
         "`settings`",
         problems,
     );
+    without_effect(&mut section, NO_EFFECT, "`settings`", problems);
     section.finish(problems);
     settings
 }
@@ -186,6 +194,27 @@ pub(super) fn unsupported(
                 Problem::new(code, format!("`{key}` in {what} is not supported"))
                     .at(&entry.key_place)
                     .help("take it out: it would have no effect here"),
+            );
+        }
+    }
+}
+
+/// Claims keys that change no result, with a warning for each that is there. The reference accepts them
+/// too.
+pub(super) fn without_effect(
+    section: &mut Section<'_>,
+    keys: &'static [(&'static str, &'static str)],
+    what: &str,
+    problems: &mut Vec<Problem>,
+) {
+    for (key, help) in keys {
+        if section.has(key)
+            && let Some(entry) = section.entry(key)
+        {
+            problems.push(
+                Problem::warning(codes::NO_EFFECT, format!("`{key}` in {what} has no effect"))
+                    .at(&entry.key_place)
+                    .help(*help),
             );
         }
     }

@@ -459,3 +459,21 @@ fn what_the_yaml_reader_refuses_is_told_with_its_place() {
     );
     assert!(load("").unwrap_err().contains("[empty-file]"));
 }
+
+/// Loads a file that can be used: its warnings.
+fn warnings(text: &str) -> Vec<String> {
+    let agent = load(text).unwrap();
+    agent.warnings.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_changes_no_result_is_a_warning() {
+    let text = "settings:\n  auto_trace: true\n  opik: {enabled: true}\nnodes: [{name: a}]\n";
+    assert_eq!(
+        warnings(text),
+        [
+            "a.yaml:2:3: `auto_trace` in `settings` has no effect [no-effect]; `cachalot run --ndjson` writes the events of a run",
+            "a.yaml:3:3: `opik` in `settings` has no effect [no-effect]; `cachalot run --ndjson` writes the events of a run",
+        ]
+    );
+}
