@@ -51,6 +51,14 @@ impl<'a> Section<'a> {
         self.entries.iter().any(|entry| entry.key == key)
     }
 
+    /// Claims `key` if it is there and nothing has claimed it yet: the entry.
+    pub fn unclaimed(&mut self, key: &'static str) -> Option<&'a Entry> {
+        match self.has(key) && !self.claimed.contains(key) {
+            true => self.entry(key),
+            false => None,
+        }
+    }
+
     /// Claims `key`: the entry, with the place of the key.
     pub fn entry(&mut self, key: &'static str) -> Option<&'a Entry> {
         if !self.asked.contains(&key) {

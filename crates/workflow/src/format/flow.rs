@@ -12,6 +12,7 @@ use super::agent::{Branch, Flow, Rule, Target};
 use super::codes;
 use super::meeting::Graph;
 use super::nodes::{Reader, START};
+use super::settings::without_effect;
 use crate::template::{Condition, Use};
 
 /// An edge as it is written.
@@ -176,11 +177,16 @@ impl Reader<'_> {
             .filter(|node| node.as_text() != Some("thread"))
         {
             self.problems.push(
-                Problem::new(codes::UNSUPPORTED, "there is only one way to run branches")
+                Problem::warning(codes::NO_EFFECT, "there is only one way to run branches")
                     .at(&strategy.place)
-                    .help("take it out: branches run at the same time in one process"),
+                    .help("branches run at the same time in one process"),
             );
         }
+        let keys = &[(
+            "stream_mode",
+            "no data goes from node to node but the state",
+        )];
+        without_effect(&mut section, keys, "an edge", &mut self.problems);
         section.finish(&mut self.problems);
         let from = from?;
         let from = match from.as_text() {

@@ -43,14 +43,27 @@ const UNSUPPORTED: &[&str] = &[
     "config",
     "input_schema",
     "output_schema",
-    "endpoint",
-    "observability",
-    "extraction_schema",
-    "validation_constraints",
-    "semantic_probes",
-    "validation_logging",
     "extends",
     "overlay",
+];
+
+/// Says which actions would read a section.
+const OF_VALIDATION: &str = "only the actions `validate.*` of the reference read it";
+
+/// Sections that change no result.
+const NO_EFFECT: &[(&str, &str)] = &[
+    ("endpoint", "a file is run by `cachalot run`"),
+    (
+        "observability",
+        "`cachalot run --ndjson` writes the events of a run",
+    ),
+    ("extraction_schema", OF_VALIDATION),
+    ("validation_constraints", OF_VALIDATION),
+    ("semantic_probes", OF_VALIDATION),
+    ("validation_logging", OF_VALIDATION),
+    ("checkpoint", "a run that ended begins anew"),
+    ("interrupt_before", "a run does not stop between nodes"),
+    ("interrupt_after", "a run does not stop between nodes"),
 ];
 
 /// Loads the agent file with this text. `file` is the name to show in problems, `environment` what
@@ -156,6 +169,7 @@ fn read(
         "an agent file",
         problems,
     );
+    settings::without_effect(&mut section, NO_EFFECT, "an agent file", problems);
     section.finish(problems);
 
     let templates = Templates::new(text, variables.keys().map(String::as_str));

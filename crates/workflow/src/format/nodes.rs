@@ -8,6 +8,7 @@ use cachalot_core::tree::{self, Kind, Section};
 
 use super::agent::{Flow, Mode, Node, OnError, Output, Target, Work};
 use super::codes;
+use super::settings::without_effect;
 use crate::actions::Registry;
 use crate::template::{Templates, Use};
 
@@ -34,7 +35,6 @@ pub(super) enum Rank {
 /// What other runtimes know in a node, and this one does not.
 const UNSUPPORTED: &[&str] = &[
     "interrupt",
-    "streams",
     "strategy",
     "matrix",
     "subgraph",
@@ -42,8 +42,29 @@ const UNSUPPORTED: &[&str] = &[
     "expression",
     "max_workers",
     "parallel_config",
-    "parallel_strategy",
-    "checkpoint",
+];
+
+/// Keys of a node that change no result.
+const NO_EFFECT: &[(&str, &str)] = &[
+    (
+        "condition",
+        "the node runs whatever it says: give an edge `when: …`, or the node before `goto`",
+    ),
+    ("next", "write `goto: NODE`"),
+    ("edges", "`edges` stand in the file, beside `nodes`"),
+    ("params", "the arguments of an action stand in `with`"),
+    ("inputs", "the arguments of an action stand in `with`"),
+    ("prompt", "the arguments of an action stand in `with`"),
+    ("outputs", "write `output`"),
+    ("paths", "write `goto`, or `edges` in the file"),
+    ("streams", "no data goes from node to node but the state"),
+    ("interrupt_before", "a run does not stop between nodes"),
+    ("interrupt_after", "a run does not stop between nodes"),
+    ("checkpoint", "a run does not stop between nodes"),
+    (
+        "parallel_strategy",
+        "branches run at the same time in one process",
+    ),
 ];
 
 impl Reader<'_> {
@@ -82,6 +103,7 @@ impl Reader<'_> {
             what,
             &mut self.problems,
         );
+        without_effect(&mut section, NO_EFFECT, what, &mut self.problems);
         section.finish(&mut self.problems);
         let name = name.unwrap_or_default().to_owned();
         Some(Node {

@@ -101,18 +101,17 @@ pub struct ScriptSettings {
 /// What other runtimes know in `settings`, and this one does not.
 const UNSUPPORTED: &[&str] = &[
     "shell_providers",
-    "graph",
     "secrets",
     "session",
-    "firestore",
-    "memory_infrastructure",
-    "rate_limiters",
     "error_handling",
     "auth",
 ];
 
 /// Says where a run is told instead.
 const TRACED: &str = "`cachalot run --ndjson` writes the events of a run";
+
+/// Says what would read a setting.
+const OF_ACTIONS: &str = "it is for actions that this runtime does not have";
 
 /// Keys of `settings` that change no result.
 const NO_EFFECT: &[(&str, &str)] = &[
@@ -127,6 +126,30 @@ const NO_EFFECT: &[(&str, &str)] = &[
     ("trace_payload_compress", TRACED),
     ("trace_retention_days", TRACED),
     ("trace_payload_retention_days", TRACED),
+    ("progress", "the progress of a run is written to stderr"),
+    ("a2a", OF_ACTIONS),
+    (
+        "agents",
+        "agents stand in the file, beside `nodes`: `agents:`",
+    ),
+    ("dspy", OF_ACTIONS),
+    ("execution", OF_ACTIONS),
+    ("interview", OF_ACTIONS),
+    ("llamaindex", OF_ACTIONS),
+    ("memory", OF_ACTIONS),
+    ("textgrad", OF_ACTIONS),
+    ("graph", OF_ACTIONS),
+    ("memory_infrastructure", OF_ACTIONS),
+    ("firestore", OF_ACTIONS),
+    ("rate_limiters", OF_ACTIONS),
+    (
+        "model",
+        "the default model of `llm.call` is `settings.llm.model`",
+    ),
+    (
+        "temperature",
+        "the default of `llm.call` is `settings.llm.temperature`",
+    ),
 ];
 
 /// Reads the settings, environment variables already expanded.
@@ -208,9 +231,7 @@ pub(super) fn without_effect(
     problems: &mut Vec<Problem>,
 ) {
     for (key, help) in keys {
-        if section.has(key)
-            && let Some(entry) = section.entry(key)
-        {
+        if let Some(entry) = section.unclaimed(key) {
             problems.push(
                 Problem::warning(codes::NO_EFFECT, format!("`{key}` in {what} has no effect"))
                     .at(&entry.key_place)
@@ -368,14 +389,19 @@ fn parallel(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<us
         && let Some(node) = parallel.node("strategy")
     {
         problems.push(
-            Problem::new(
-                codes::UNSUPPORTED,
+            Problem::warning(
+                codes::NO_EFFECT,
                 format!("there is no parallel strategy `{strategy}`"),
             )
             .at(&node.place)
-            .help("take it out: branches run at the same time in one process"),
+            .help("branches run at the same time in one process"),
         );
     }
+    let keys = &[
+        ("streams", "no data goes from node to node but the state"),
+        ("remote", "branches run at the same time in one process"),
+    ];
+    without_effect(&mut parallel, keys, "`settings.parallel`", problems);
     parallel.finish(problems);
     workers.and_then(|workers| usize::try_from(workers).ok())
 }

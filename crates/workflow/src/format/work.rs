@@ -149,6 +149,9 @@ impl Reader<'_> {
                 .help("a node does one thing: make two nodes, or use `steps`"),
             );
         }
+        if ways.is_empty() && section.has("action") {
+            return self.action_without_uses(section);
+        }
         if !ways.iter().any(|way| way.key == "uses") {
             self.refuse_with(section);
         }
@@ -160,6 +163,23 @@ impl Reader<'_> {
             "steps" => (Work::Steps(self.steps(section, "steps", language)), None),
             _ => self.run(way, language),
         }
+    }
+
+    /// Warns of a node with `action` in place of `uses`. In the reference such a node does nothing.
+    fn action_without_uses(&mut self, section: &mut Section<'_>) -> (Work, Option<String>) {
+        if let Some(entry) = section.entry("action") {
+            let help = match entry.value.as_text() {
+                Some(name) => format!("to run it, write `uses: {name}`"),
+                None => "to run an action, write `uses: NAME`".to_owned(),
+            };
+            let message = "`action` in a node has no effect: this node does nothing";
+            self.problems.push(
+                Problem::warning(codes::NO_EFFECT, message)
+                    .at(&entry.key_place)
+                    .help(help),
+            );
+        }
+        self.claim_all(section)
     }
 
     fn refuse_with(&mut self, section: &mut Section<'_>) {
