@@ -17,6 +17,7 @@ mod ltm;
 mod model_error;
 mod order;
 mod reply;
+mod schema;
 mod shell;
 mod storage;
 mod web;
@@ -78,6 +79,7 @@ pub fn builtin() -> Registry {
     json::register(&mut registry);
     llamaextract::register(&mut registry);
     llm::register(&mut registry);
+    schema::register(&mut registry);
     ltm::register(&mut registry);
     shell::register(&mut registry);
     storage::register(&mut registry);

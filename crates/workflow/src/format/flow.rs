@@ -280,7 +280,7 @@ impl Reader<'_> {
             edges.into_iter().partition(|edge| edge.condition.is_some());
         for edge in always.iter().skip(1) {
             self.problems.push(
-                Problem::new(
+                Problem::warning(
                     codes::UNREACHABLE,
                     "this edge is never taken: another one from the same node always is",
                 )

@@ -7,6 +7,7 @@ mod agent;
 mod arguments;
 pub mod codes;
 mod flow;
+mod llm_settings;
 mod meeting;
 mod nodes;
 mod schema;
@@ -111,9 +112,10 @@ fn read(
     let variables = mapping(section.map("variables", problems));
     let initial_state = mapping(section.map("initial_state", problems));
     section.claim("state_schema");
-    let settings = match section.present("settings") {
+    let written_settings = section.present("settings");
+    let settings = match written_settings.map(llm_settings::with_token_key) {
         Some(node) => settings::read(
-            &tree::expand(node, Some(text), environment, problems),
+            &tree::expand(&node, Some(text), environment, problems),
             problems,
         ),
         None => Settings::default(),
@@ -161,6 +163,10 @@ fn read(
                 .help("an agent has at least one node"),
         );
     }
+    problems.extend(llm_settings::check_local(
+        written_settings,
+        section.node("nodes"),
+    ));
     let edges = section.node("edges");
     settings::unsupported(
         &mut section,

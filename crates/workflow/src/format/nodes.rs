@@ -34,7 +34,6 @@ pub(super) enum Rank {
 
 /// What other runtimes know in a node, and this one does not.
 const UNSUPPORTED: &[&str] = &[
-    "interrupt",
     "strategy",
     "matrix",
     "subgraph",
@@ -103,6 +102,7 @@ impl Reader<'_> {
             what,
             &mut self.problems,
         );
+        self.interrupt(&mut section);
         without_effect(&mut section, NO_EFFECT, what, &mut self.problems);
         section.finish(&mut self.problems);
         let name = name.unwrap_or_default().to_owned();
@@ -114,6 +114,23 @@ impl Reader<'_> {
             on_error,
             flow: Flow::To(Target::End),
         })
+    }
+
+    /// Reads `interrupt`. A run never waits for a person: what asks for approval first is refused, what
+    /// asks for an answer afterwards goes on without one, as in the reference where there is no terminal.
+    fn interrupt(&mut self, section: &mut Section<'_>) {
+        let Some(entry) = section.unclaimed("interrupt") else {
+            return;
+        };
+        let problem = match entry.value.as_text() {
+            Some("after") => {
+                Problem::warning(codes::NO_EFFECT, "`interrupt` in a node has no effect")
+                    .help("give the answer before the run: `cachalot run FILE --input NAME=ANSWER`")
+            }
+            _ => Problem::new(codes::UNSUPPORTED, "a run does not wait for approval")
+                .help("let an agent do it: `permissions` make `cachalot chat` ask first"),
+        };
+        self.problems.push(problem.at(&entry.key_place));
     }
 
     /// Reads the steps of a node, or the body of a loop.

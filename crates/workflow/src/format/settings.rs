@@ -9,7 +9,7 @@ use cachalot_model::{ModelSettings, age};
 use cachalot_storage::AllowedHosts;
 use serde_json::Value;
 
-use super::codes;
+use super::{codes, llm_settings};
 
 /// The settings of an agent file.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -167,9 +167,8 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
     settings.ledger = ledger(&mut section, problems);
     settings.python = script(&mut section, "python", "`settings.python`", problems);
     settings.python3 = script(&mut section, "python3", "`settings.python3`", problems);
-    if let Some(mut llm) = section.section("llm", "`settings.llm`", problems) {
-        settings.llm = ModelSettings::read(&mut llm, problems);
-        llm.finish(problems);
+    if let Some(llm) = section.section("llm", "`settings.llm`", problems) {
+        settings.llm = llm_settings::read(llm, problems);
     }
     settings.max_workers = parallel(&mut section, problems);
     if let Some(mut web) = section.section("web", "`settings.web`", problems) {

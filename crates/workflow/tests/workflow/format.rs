@@ -219,7 +219,7 @@ edges:
             "a.yaml:6:3: a fan-out whose branches do more than one thing [conflicting-work]; give it exactly one of `action`, `steps`, `run` and `uses`",
             "a.yaml:6:59: `fan_in` names `jion`, and there is no such node [fan-in-undefined]; did you mean `join`?",
             "a.yaml:9:3: the branches that begin here do not meet at one node [fan-in-undefined]; add `fan_in: NODE` to each of these edges, or mark the node at which they meet with `fan_in: true`",
-            "a.yaml:12:69: there is only one way to run branches [unsupported]; take it out: branches run at the same time in one process",
+            "a.yaml:12:69: there is only one way to run branches [no-effect]; branches run at the same time in one process",
             "a.yaml:13:3: an edge beside parallel ones is not parallel [bad-value]; give it `parallel: true`, or let it begin elsewhere",
         ],
     );
@@ -265,7 +265,7 @@ fn loops_steps_and_types() {
             "a.yaml:8:23: there is no language `pyhton` [bad-value]; did you mean `python`?",
             "a.yaml:9:18: there is no lua here [unsupported]; write the block in Python",
             "a.yaml:10:18: `run` needs `value` [missing-key]; add `value: …`",
-            "a.yaml:11:13: `interrupt` in a node is not supported [unsupported]; take it out: it would have no effect here",
+            "a.yaml:11:13: `interrupt` in a node has no effect [no-effect]; give the answer before the run: `cachalot run FILE --input NAME=ANSWER`",
         ],
     );
 }
@@ -365,7 +365,7 @@ nodes: [{name: a}]
             "a.yaml:6:9: unknown key `modle` in `settings.llm` [unknown-key]; did you mean `model`?",
             "a.yaml:7:28: `base_url` must be text, but this is a number [wrong-type]; put it in quotes",
             "a.yaml:8:24: `time_limit` is 0 [out-of-range]; write a positive number of seconds",
-            "a.yaml:9:24: there is no parallel strategy `process` [unsupported]; take it out: branches run at the same time in one process",
+            "a.yaml:9:24: there is no parallel strategy `process` [no-effect]; branches run at the same time in one process",
             "a.yaml:10:3: unknown key `chache` in `settings` [unknown-key]; did you mean `cache`?",
         ],
     );
@@ -468,12 +468,64 @@ fn warnings(text: &str) -> Vec<String> {
 
 #[test]
 fn what_changes_no_result_is_a_warning() {
-    let text = "settings:\n  auto_trace: true\n  opik: {enabled: true}\nnodes: [{name: a}]\n";
+    let text = r"
+settings:
+  auto_trace: true
+  llm: {default_model: m, backend: auto}
+  parallel: {strategy: process, streams: {enabled: true}}
+observability: {enabled: true}
+nodes:
+  - {name: a, action: http.get, with: {url: x}, outputs: {b: c}}
+  - {name: b, uses: test.echo, condition: x, params: {}, interrupt: after}
+edges:
+  - {from: a, to: b}
+  - {from: a, to: a}
+";
     assert_eq!(
         warnings(text),
         [
-            "a.yaml:2:3: `auto_trace` in `settings` has no effect [no-effect]; `cachalot run --ndjson` writes the events of a run",
-            "a.yaml:3:3: `opik` in `settings` has no effect [no-effect]; `cachalot run --ndjson` writes the events of a run",
+            "a.yaml:3:3: `auto_trace` in `settings` has no effect [no-effect]; `cachalot run --ndjson` writes the events of a run",
+            "a.yaml:4:9: `default_model` in `settings.llm` has no effect [no-effect]; the default model is `model`, its provider `provider`",
+            "a.yaml:4:27: `backend` in `settings.llm` has no effect [no-effect]; for a model on this machine, run a server and name it with `base_url`",
+            "a.yaml:5:24: there is no parallel strategy `process` [no-effect]; branches run at the same time in one process",
+            "a.yaml:5:33: `streams` in `settings.parallel` has no effect [no-effect]; no data goes from node to node but the state",
+            "a.yaml:6:1: `observability` in an agent file has no effect [no-effect]; `cachalot run --ndjson` writes the events of a run",
+            "a.yaml:8:15: `action` in a node has no effect: this node does nothing [no-effect]; to run it, write `uses: http.get`",
+            "a.yaml:9:32: `condition` in a node has no effect [no-effect]; the node runs whatever it says: give an edge `when: …`, or the node before `goto`",
+            "a.yaml:9:46: `params` in a node has no effect [no-effect]; the arguments of an action stand in `with`",
+            "a.yaml:9:58: `interrupt` in a node has no effect [no-effect]; give the answer before the run: `cachalot run FILE --input NAME=ANSWER`",
+            "a.yaml:12:5: this edge is never taken: another one from the same node always is [unreachable]; give one of them a condition (`when: …`), or both `parallel: true`",
         ]
+    );
+}
+
+#[test]
+fn a_key_of_the_reference_that_changes_something_is_no_warning() {
+    problems(
+        "nodes: [{name: a, interrupt: before}]",
+        &[
+            "a.yaml:1:19: a run does not wait for approval [unsupported]; let an agent do it: `permissions` make `cachalot chat` ask first",
+        ],
+    );
+    let local = "settings: {llm: {backend: local}}\nnodes: [{name: a, uses: cache.wrap, with: {action: llm.call, args: {}}}]";
+    let told = load(local).unwrap_err();
+    assert!(
+        told.contains("a.yaml:1:27: no model is loaded into this process: prompts would leave this machine [unsupported]"),
+        "{told}"
+    );
+}
+
+#[test]
+fn an_api_key_is_read_from_the_variable_that_it_names() {
+    for key in ["${UNSET_KEY}", "${UNSET_KEY:-}"] {
+        let text = format!("settings: {{llm: {{api_key: \"{key}\"}}}}\nnodes: [{{name: a}}]");
+        let agent = load(&text).unwrap();
+        assert_eq!(agent.settings.llm.token_key.as_deref(), Some("UNSET_KEY"));
+    }
+    problems(
+        "settings: {llm: {api_key: sk-1}}\nnodes: [{name: a}]",
+        &[
+            "a.yaml:1:18: a key stands in the file [bad-value]; write it into an environment variable, and the name of that here: `token_key: NAME`",
+        ],
     );
 }

@@ -1,0 +1,144 @@
+//! `schema.merge`: one JSON Schema made of several.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use cachalot_core::tree;
+use serde_json::{Map, Value, json};
+
+use super::Registry;
+use super::arguments::{Given, optional, required};
+use super::location;
+use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
+
+/// The largest file that is read, in bytes.
+const LARGEST: u64 = 16 << 20;
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.register(Merge);
+}
+
+static MERGE: About = About {
+    names: &["schema.merge", "actions.schema_merge"],
+    version: 1,
+    doc: "Merges JSON Schemas in their order: mappings are merged, anything else is replaced by the later.",
+    parameters: &[
+        required(
+            "schemas",
+            ParameterKind::List,
+            "A list of `{path: FILE}` (a local file of JSON or YAML) and `{inline: SCHEMA}`.",
+        ),
+        optional(
+            "validate",
+            ParameterKind::Boolean,
+            "Whether the result must be a JSON Schema (draft 2020-12); false by default.",
+        ),
+        optional(
+            "output_key",
+            ParameterKind::Text,
+            "The field of the result that holds the schema; `merged_schema` by default.",
+        ),
+    ],
+    memoizable: Memoizable::Yes,
+};
+
+struct Merge;
+
+#[async_trait]
+impl Action for Merge {
+    fn about(&self) -> &About {
+        &MERGE
+    }
+
+    fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let is_relative = |path: &str| !std::path::Path::new(path).is_absolute();
+        Ok(match paths(arguments).any(is_relative) {
+            true => json!({ "relative_to": location::keyed(&runtime.directory) }),
+            false => Value::Null,
+        })
+    }
+
+    fn looks_at(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<PathBuf> {
+        let local = |path: &str| runtime.storage.local_path(path);
+        paths(arguments).filter_map(local).collect()
+    }
+
+    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
+        let given = Given::to(&MERGE, arguments);
+        let key = given.text("output_key")?.unwrap_or("merged_schema");
+        let is_validated = given.flag("validate", false)?;
+        let schemas = given.list("schemas")?.unwrap_or_default();
+        if schemas.is_empty() {
+            return Err(given.wrong("schemas", "names no schema"));
+        }
+        let mut merged = Value::Null;
+        for (index, written) in schemas.iter().enumerate() {
+            merge(&mut merged, schema(&given, runtime, index, written).await?);
+        }
+        if is_validated && let Err(error) = jsonschema::draft202012::meta::validate(&merged) {
+            let place = error.instance_path();
+            return Err(given.failure(
+                "validation_error",
+                format_args!("the merged schema is no JSON Schema: {error} (at `{place}`)"),
+            ));
+        }
+        let mut result = Map::from_iter([("success".to_owned(), true.into())]);
+        result.insert(key.to_owned(), merged);
+        Ok(result.into())
+    }
+}
+
+/// The files that the arguments name.
+fn paths(arguments: &Arguments) -> impl Iterator<Item = &str> {
+    let schemas = arguments.get("schemas").and_then(Value::as_array);
+    schemas
+        .into_iter()
+        .flatten()
+        .filter_map(|schema| schema.get("path").and_then(Value::as_str))
+}
+
+/// One of the schemas.
+async fn schema(
+    given: &Given<'_>,
+    runtime: &Runtime,
+    index: usize,
+    written: &Value,
+) -> Result<Value, Failure> {
+    if let Some(inline) = written.get("inline") {
+        return Ok(inline.clone());
+    }
+    let Some(path) = written.get("path").and_then(Value::as_str) else {
+        return Err(given.wrong(
+            "schemas",
+            format_args!(
+                "has an item {index} that is neither `{{path: FILE}}` nor `{{inline: SCHEMA}}`"
+            ),
+        ));
+    };
+    location::local(given, runtime, "schemas", path)?;
+    let bytes = location::read(given, runtime, path, LARGEST).await?;
+    let text = String::from_utf8_lossy(&bytes);
+    // JSON is YAML.
+    let tree = tree::parse(path, &text).map_err(|problems| {
+        let first = problems.first().map(ToString::to_string);
+        given.failure("parse_error", first.unwrap_or_default())
+    })?;
+    Ok(tree.to_value())
+}
+
+/// Merges mappings, and replaces anything else.
+fn merge(into: &mut Value, later: Value) {
+    match (into, later) {
+        (Value::Object(fields), Value::Object(later)) => {
+            for (name, value) in later {
+                match fields.get_mut(&name) {
+                    Some(field) => merge(field, value),
+                    None => {
+                        fields.insert(name, value);
+                    }
+                }
+            }
+        }
+        (into, later) => *into = later,
+    }
+}

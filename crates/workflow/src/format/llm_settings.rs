@@ -1,0 +1,95 @@
+//! `settings.llm`: the defaults of models, with the keys that the reference has for them.
+
+use cachalot_core::Problem;
+use cachalot_core::tree::{Entry, Kind, Node, Section};
+use cachalot_model::ModelSettings;
+
+use super::codes;
+use super::settings::without_effect;
+
+const MODEL: &str = "the default model is `model`, its provider `provider`";
+const LOCAL: &str = "for a model on this machine, run a server and name it with `base_url`";
+
+/// Keys that change no request.
+const NO_EFFECT: &[(&str, &str)] = &[
+    ("default_model", MODEL),
+    ("default_provider", MODEL),
+    (
+        "deployment",
+        "the name of a deployment is written as `model`",
+    ),
+    ("backend", LOCAL),
+    ("model_path", LOCAL),
+    ("n_ctx", LOCAL),
+    ("n_threads", LOCAL),
+    ("n_gpu_layers", LOCAL),
+];
+
+/// Returns the settings with `api_key: ${NAME}` in `llm` replaced by `token_key: NAME`: the key is read
+/// from the variable when a model is asked, and is in no setting that a template shows.
+pub(super) fn with_token_key(settings: &Node) -> Node {
+    let mut settings = settings.clone();
+    if let Kind::Map(entries) = &mut settings.kind
+        && let Some(llm) = entries.iter_mut().find(|entry| entry.key == "llm")
+        && let Kind::Map(entries) = &mut llm.value.kind
+        && let Some(entry) = entries.iter_mut().find(|entry| entry.key == "api_key")
+        && let Some(name) = variable(&entry.value)
+    {
+        entry.value.kind = Kind::Text(name.to_owned());
+        entry.key = "token_key".to_owned();
+    }
+    settings
+}
+
+/// The name in `${NAME}` and `${NAME:-}`.
+fn variable(node: &Node) -> Option<&str> {
+    let inside = node.as_text()?.trim().strip_prefix("${")?;
+    let inside = inside.strip_suffix('}')?;
+    let name = inside.strip_suffix(":-").unwrap_or(inside);
+    (!name.contains([':', '{'])).then_some(name)
+}
+
+/// Reads and finishes `settings.llm`.
+pub(super) fn read(mut section: Section<'_>, problems: &mut Vec<Problem>) -> ModelSettings {
+    let settings = ModelSettings::read(&mut section, problems);
+    if let Some(entry) = section.unclaimed("api_key") {
+        let problem = Problem::new(codes::BAD_VALUE, "a key stands in the file");
+        problems.push(problem.at(&entry.key_place).help(
+            "write it into an environment variable, and the name of that here: `token_key: NAME`",
+        ));
+    }
+    without_effect(&mut section, NO_EFFECT, "`settings.llm`", problems);
+    section.finish(problems);
+    settings
+}
+
+/// Refuses a file that asks for models on this machine, which the reference loads itself, if its nodes
+/// would send prompts to a provider.
+pub(super) fn check_local(settings: Option<&Node>, nodes: Option<&Node>) -> Option<Problem> {
+    let llm = settings?.get("llm")?;
+    let is_remote = |node: &&Node| matches!(node.as_text(), Some("api" | "auto"));
+    let backend = llm.get("backend").filter(|node| !is_remote(node));
+    let asks_for_one = backend.or_else(|| llm.get("model_path"))?;
+    nodes.filter(|nodes| calls_models(nodes, false))?;
+    let message = "no model is loaded into this process: prompts would leave this machine";
+    Some(
+        Problem::new(codes::UNSUPPORTED, message)
+            .at(&asks_for_one.place)
+            .help(LOCAL),
+    )
+}
+
+/// Whether an action that asks a model is named by a `uses`, or by an `action` among arguments.
+fn calls_models(node: &Node, is_argument: bool) -> bool {
+    let of_entry = |entry: &Entry| {
+        let names = entry.key == "uses" || is_argument && entry.key == "action";
+        let name = entry.value.as_text().filter(|_| names);
+        name.is_some_and(|name| name.contains("llm"))
+            || calls_models(&entry.value, is_argument || entry.key == "with")
+    };
+    match &node.kind {
+        Kind::Map(entries) => entries.iter().any(of_entry),
+        Kind::List(items) => items.iter().any(|item| calls_models(item, is_argument)),
+        _ => false,
+    }
+}
