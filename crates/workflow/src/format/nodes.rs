@@ -9,6 +9,7 @@ use cachalot_core::tree::{self, Kind, Section};
 use super::agent::{Flow, Mode, Node, OnError, Output, Target, Work};
 use super::codes;
 use super::settings::without_effect;
+use super::work::WAYS;
 use crate::actions::Registry;
 use crate::template::{Templates, Use};
 
@@ -43,6 +44,9 @@ const UNSUPPORTED: &[&str] = &[
     "parallel_config",
 ];
 
+/// Says why nothing is set.
+const NO_RESULT: &str = "a node that does nothing has no result";
+
 /// Keys of a node that change no result.
 const NO_EFFECT: &[(&str, &str)] = &[
     (
@@ -56,6 +60,7 @@ const NO_EFFECT: &[(&str, &str)] = &[
     ("prompt", "the arguments of an action stand in `with`"),
     ("outputs", "write `output`"),
     ("paths", "write `goto`, or `edges` in the file"),
+    ("_render_items", "it is for those who draw the file"),
     ("streams", "no data goes from node to node but the state"),
     ("interrupt_before", "a run does not stop between nodes"),
     ("interrupt_after", "a run does not stop between nodes"),
@@ -89,7 +94,15 @@ impl Reader<'_> {
             .map_or_else(|| section.place().clone(), |name| name.place.clone());
         section.text("description", &mut self.problems);
         let (work, output_key) = self.work(&mut section, rank, language);
-        let output = self.output(&mut section, output_key);
+        let output = match is_work(&section) {
+            true => self.output(&mut section, output_key),
+            // There is no result. In the reference, too, such a node sets nothing.
+            false => {
+                let keys = &[("output", NO_RESULT), ("output_key", NO_RESULT)];
+                without_effect(&mut section, keys, what, &mut self.problems);
+                Output::Merge
+            }
+        };
         let on_error = self.on_error(&mut section, rank);
         match rank {
             Rank::Node => section.claim("goto"),
@@ -317,6 +330,11 @@ impl Reader<'_> {
         );
         None
     }
+}
+
+/// Whether a node says what it does.
+fn is_work(section: &Section<'_>) -> bool {
+    WAYS.iter().chain(&["type"]).any(|key| section.has(key))
 }
 
 /// Where a run begins and ends.

@@ -16,7 +16,7 @@ use crate::template::{Condition, Prepared, Use, is_literal};
 const TYPES: &[&str] = &["while_loop", "dynamic_parallel"];
 
 /// The ways to say what a node does, of which it may use one.
-const WAYS: &[&str] = &["run", "script", "uses", "steps"];
+pub(super) const WAYS: &[&str] = &["run", "script", "uses", "steps"];
 
 impl Reader<'_> {
     /// Reads what a node does, and the name that its work gives to the result.
