@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cachalot_hooks::Dialect;
+use cachalot_workflow::format::Language;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -93,6 +94,8 @@ pub(crate) struct Run {
     /// Take secrets from environment variables that begin so: PREFIX_NAME becomes `secrets.NAME`.
     #[arg(long, value_name = "PREFIX")]
     pub(crate) secrets_env: Option<String>,
+    #[command(flatten)]
+    pub(crate) python: Python,
     /// Answer memoized steps from the cache only; a miss is an error.
     #[arg(long, group = "mode")]
     pub(crate) frozen: bool,
@@ -117,6 +120,22 @@ pub(crate) struct Run {
     /// Also tell why each step was not answered from the cache, and what MCP servers log.
     #[arg(long, short)]
     pub(crate) verbose: bool,
+}
+
+/// What runs inline code.
+#[derive(Debug, Args)]
+pub(crate) struct Python {
+    /// What runs the `run` blocks that have no `language`, in place of `settings.python.runner`:
+    /// the embedded interpreter, or the Python on this machine (which nothing restricts).
+    #[arg(long = "python", value_name = "RUNNER", value_parser = Language::RUNNERS)]
+    runner: Option<String>,
+}
+
+impl Python {
+    /// The language that blocks without one are in, if the command says so.
+    pub(crate) fn language(&self) -> Option<Language> {
+        self.runner.as_deref().and_then(Language::of_runner)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -388,6 +407,8 @@ pub(crate) struct Simulate {
 pub(crate) struct Validate {
     /// The agent file.
     pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) python: Python,
     /// Print the problems as JSON.
     #[arg(long)]
     pub(crate) json: bool,

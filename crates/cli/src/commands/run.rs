@@ -36,7 +36,12 @@ pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<
         agent,
         backend,
         sources,
-    } = load(&arguments.file, &registry, surroundings)?;
+    } = load(
+        &arguments.file,
+        &registry,
+        arguments.python.language(),
+        surroundings,
+    )?;
     warn_of(&agent, arguments.quiet);
     let initial = input::state(&arguments.input)?;
     let secrets = input::secrets(

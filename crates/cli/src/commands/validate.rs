@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use cachalot_core::Problem;
+use cachalot_workflow::format::Language;
 use cachalot_workflow::{actions, format};
 use serde_json::{Value, json};
 
@@ -27,10 +28,11 @@ pub(crate) struct Loaded {
 pub(crate) fn load(
     file: &Path,
     registry: &actions::Registry,
+    runner: Option<Language>,
     surroundings: &Surroundings,
 ) -> Result<Loaded> {
     let source = AgentFile::read(file, surroundings)?;
-    match workflow(&source, registry, surroundings)? {
+    match workflow(&source, registry, runner, surroundings)? {
         Ok((agent, backend)) => Ok(Loaded {
             agent,
             backend,
@@ -52,11 +54,19 @@ pub(crate) fn load(
 fn workflow(
     source: &AgentFile,
     registry: &actions::Registry,
+    runner: Option<Language>,
     surroundings: &Surroundings,
 ) -> Result<std::result::Result<(format::Agent, Backend), Vec<Problem>>> {
     let environment = &surroundings.environment;
     let builtins = hooks::for_reading(surroundings)?;
-    let loaded = format::load(&source.name, &source.text, registry, environment, &builtins);
+    let loaded = format::load_for(
+        &source.name,
+        &source.text,
+        registry,
+        environment,
+        &builtins,
+        runner,
+    );
     // Most workflows have no agents, and need not be read twice.
     let root = match &loaded {
         Ok(agent) if agent.team.is_none() => None,
@@ -107,8 +117,8 @@ struct Valid {
     sources: Sources,
 }
 
-fn check(file: &Path, surroundings: &Surroundings) -> Result<Valid> {
-    let source = AgentFile::read(file, surroundings)?;
+fn check(arguments: &Validate, surroundings: &Surroundings) -> Result<Valid> {
+    let source = AgentFile::read(&arguments.file, surroundings)?;
     let root = match source.parse() {
         Ok(root) => root,
         Err(problems) => return Err(source.wrong(problems)),
@@ -122,7 +132,12 @@ fn check(file: &Path, surroundings: &Surroundings) -> Result<Valid> {
                 sources: Sources::new(),
             })
         }
-        Kind::Workflow => match workflow(&source, &actions::builtin(), surroundings)? {
+        Kind::Workflow => match workflow(
+            &source,
+            &actions::builtin(),
+            arguments.python.language(),
+            surroundings,
+        )? {
             Ok((agent, _)) => {
                 agent.team.iter().for_each(|team| team::warn_of(team));
                 Ok(Valid {
@@ -137,7 +152,7 @@ fn check(file: &Path, surroundings: &Surroundings) -> Result<Valid> {
 }
 
 pub(crate) fn validate(arguments: &Validate, surroundings: &Surroundings) -> Result<()> {
-    let checked = check(&arguments.file, surroundings);
+    let checked = check(arguments, surroundings);
     if !arguments.json {
         let valid = checked?;
         if !valid.warnings.is_empty() {

@@ -55,17 +55,48 @@ fn a_block_has_no_way_out() {
     }
 }
 
-#[test]
-fn the_users_own_python_runs_only_when_asked_for() {
-    if std::process::Command::new("python3")
+fn has_no_python3() -> bool {
+    let version = std::process::Command::new("python3")
         .arg("--version")
-        .output()
-        .is_err()
-    {
+        .output();
+    if version.is_err() {
         let _ = std::io::Write::write_all(
             &mut std::io::stderr(),
             b"skipped: there is no python3 on this machine\n",
         );
+    }
+    version.is_err()
+}
+
+#[test]
+fn the_file_or_the_command_chooses_what_runs_its_blocks() {
+    if has_no_python3() {
+        return;
+    }
+    let home = Home::new();
+    let code = agent("import sys\nreturn {'own': 'python' in sys.executable}");
+    home.write("agent.yaml", &code);
+    home.run(&["run", "agent.yaml"]).fails(1);
+    let ran = home.run(&["run", "agent.yaml", "--python", "python3"]).ok();
+    assert_eq!(ran.json()["own"], true);
+    let chosen = code.replace("nodes:", "settings: {python: {runner: python3}}\nnodes:");
+    home.write("agent.yaml", chosen);
+    let ran = home.run(&["run", "agent.yaml"]).ok();
+    assert_eq!(ran.json()["own"], true);
+    home.run(&["run", "agent.yaml", "--python", "embedded"])
+        .fails(1);
+    let ran = home
+        .run(&["validate", "agent.yaml", "--python", "cpython"])
+        .fails(2);
+    assert!(
+        ran.stderr.contains("[possible values: embedded, python3]"),
+        "{ran}"
+    );
+}
+
+#[test]
+fn the_users_own_python_runs_only_when_asked_for() {
+    if has_no_python3() {
         return;
     }
     let home = Home::new();

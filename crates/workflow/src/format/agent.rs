@@ -48,13 +48,36 @@ impl Agent {
     /// Whether the file has inline code in this language, so that its interpreter is needed.
     #[must_use]
     pub fn has_code_in(&self, language: Language) -> bool {
-        self.nodes.iter().any(|node| node.has_code_in(language))
+        self.blocks().any(|block| block.language == language)
+    }
+
+    /// The blocks of inline code, each with the interpreter that runs it, in the order of the file.
+    pub fn blocks(&self) -> impl Iterator<Item = Block<'_>> {
+        let mut blocks = Vec::new();
+        for node in &self.nodes {
+            node.add_blocks(&node.name, &mut blocks);
+        }
+        blocks.into_iter()
     }
 
     /// The names of the nodes, in the order of the file.
     pub fn node_names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
     }
+}
+
+/// A block of inline code of an agent file.
+#[derive(Debug, Clone)]
+pub struct Block<'a> {
+    /// The node; steps inside it are `node/step`.
+    pub node: String,
+    /// The code and the line on which it begins.
+    pub script: &'a Script,
+    /// What runs it: its own `language`, or else the `--python` of the command, or else
+    /// `settings.python.runner`, or else the embedded interpreter.
+    pub language: Language,
+    /// The name of its node, or its node where that has none.
+    pub place: &'a Place,
 }
 
 /// The language of inline code.
@@ -64,6 +87,22 @@ pub enum Language {
     Python,
     /// Python, by the user's own interpreter.
     Python3,
+}
+
+impl Language {
+    /// The names of what runs Python code.
+    pub const RUNNERS: [&str; 2] = ["embedded", "python3"];
+
+    /// The language that is run by the runner of this name; `None` for no name of
+    /// [`RUNNERS`](Self::RUNNERS).
+    #[must_use]
+    pub fn of_runner(name: &str) -> Option<Self> {
+        match name {
+            "embedded" => Some(Self::Python),
+            "python3" => Some(Self::Python3),
+            _ => None,
+        }
+    }
 }
 
 /// A node, or a step of one.
@@ -79,14 +118,21 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    fn has_code_in(&self, asked: Language) -> bool {
+    fn add_blocks<'a>(&'a self, path: &str, blocks: &mut Vec<Block<'a>>) {
         match &self.work {
-            Work::Nothing | Work::Action { .. } => false,
-            Work::Run { language, .. } => *language == asked,
+            Work::Nothing | Work::Action { .. } => {}
+            Work::Run { script, language } => blocks.push(Block {
+                node: path.to_owned(),
+                script,
+                language: *language,
+                place: &self.place,
+            }),
             Work::Steps(steps) | Work::While { body: steps, .. } => {
-                steps.iter().any(|step| step.has_code_in(asked))
+                for step in steps {
+                    step.add_blocks(&format!("{path}/{}", step.name), blocks);
+                }
             }
-            Work::FanOut(fan_out) => fan_out.branch.has_code_in(asked),
+            Work::FanOut(fan_out) => fan_out.branch.add_blocks(path, blocks),
         }
     }
 }

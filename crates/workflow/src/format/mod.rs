@@ -29,7 +29,7 @@ use crate::actions::Registry;
 use crate::template::Templates;
 use nodes::{END, Rank, Reader, START};
 
-pub use agent::{Agent, Language};
+pub use agent::{Agent, Block, Language};
 pub(crate) use agent::{Branch, FanOut, Flow, Mode, Node, OnError, Output, Rule, Target, Work};
 pub use arguments::check_arguments;
 pub use schema::schema;
@@ -79,9 +79,26 @@ pub fn load(
     environment: &BTreeMap<String, String>,
     builtins: &Builtins,
 ) -> Result<Agent, Vec<Problem>> {
+    load_for(file, text, registry, environment, builtins, None)
+}
+
+/// As [`load`], for a run in which `runner`, if there is one, runs the Python code that has no
+/// `language` of its own, whatever `settings.python.runner` says.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_for(
+    file: &str,
+    text: &str,
+    registry: &Registry,
+    environment: &BTreeMap<String, String>,
+    builtins: &Builtins,
+    runner: Option<Language>,
+) -> Result<Agent, Vec<Problem>> {
     let tree = tree::parse(file, text)?;
     let mut problems = Vec::new();
-    let agent = read(&tree, text, registry, environment, builtins, &mut problems);
+    let surroundings = (registry, environment, builtins, runner);
+    let agent = read(&tree, text, surroundings, &mut problems);
     problems.sort_by_key(|problem| problem.place.as_ref().map(|place| place.start));
     match agent {
         Some(agent) if problems.iter().all(|problem| problem.is_warning) => Ok(Agent {
@@ -92,12 +109,18 @@ pub fn load(
     }
 }
 
+/// What a file is read with besides its text, as [`load_for`] takes it.
+type Surroundings<'a> = (
+    &'a Registry,
+    &'a BTreeMap<String, String>,
+    &'a Builtins,
+    Option<Language>,
+);
+
 fn read(
     tree: &tree::Node,
     text: &str,
-    registry: &Registry,
-    environment: &BTreeMap<String, String>,
-    builtins: &Builtins,
+    (registry, environment, builtins, runner): Surroundings<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<Agent> {
     let mut section = Section::of(tree, "an agent file", problems)?;
@@ -185,6 +208,9 @@ fn read(
         registry,
         templates: &templates,
         names: &names,
+        runner: runner
+            .or(settings.python.runner)
+            .unwrap_or(Language::Python),
         problems: std::mem::take(problems),
     };
     let read: Vec<Option<Node>> = nodes

@@ -6,7 +6,7 @@ use cachalot_core::Problem;
 use cachalot_core::suggest::{did_you_mean, nearest};
 use cachalot_core::tree::{self, Kind, Section};
 
-use super::agent::{Flow, Mode, Node, OnError, Output, Target, Work};
+use super::agent::{Flow, Language, Mode, Node, OnError, Output, Target, Work};
 use super::codes;
 use super::settings::without_effect;
 use super::work::WAYS;
@@ -21,6 +21,8 @@ pub(super) struct Reader<'a> {
     pub(super) templates: &'a Templates,
     /// The names of the nodes, in their order.
     pub(super) names: &'a [String],
+    /// What runs inline code that has no `language`.
+    pub(super) runner: Language,
     pub(super) problems: Vec<Problem>,
 }
 

@@ -6,6 +6,7 @@ mod team;
 
 use serde_json::{Map, Value, json};
 
+use super::agent::Language;
 use super::settings::LedgerSettings;
 use crate::action::{About, Parameter, ParameterKind};
 use crate::actions::Registry;
@@ -92,7 +93,7 @@ fn settings() -> Value {
                 "max_bytes": amount("How many bytes of data the ledger may hold.", LedgerSettings::LEAST_BYTES),
                 "max_hits": amount("How many hits there may be.", 0),
             })),
-            "python": closed("Limits of inline code.", limits()),
+            "python": closed("What runs inline code, and limits of the embedded interpreter.", limits()),
             "python3": closed("Limits of inline code in the user's own interpreter.", interpreter()),
             "parallel": closed("Branches.", json!({
                 "strategy": { "const": "thread" },
@@ -124,6 +125,10 @@ fn limits() -> Value {
     json!({
         "time_limit": time_limit(),
         "memory_limit": amount("Bytes that a block may use.", 1),
+        "runner": {
+            "description": "What runs the blocks that have no `language`; `embedded` unless said.",
+            "anyOf": [{ "enum": Language::RUNNERS }, { "type": "string", "pattern": "^\\$\\{" }],
+        },
     })
 }
 

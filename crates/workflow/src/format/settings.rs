@@ -9,6 +9,7 @@ use cachalot_model::{ModelSettings, age};
 use cachalot_storage::AllowedHosts;
 use serde_json::Value;
 
+use super::agent::Language;
 use super::{codes, llm_settings};
 
 /// The settings of an agent file.
@@ -96,6 +97,8 @@ pub struct ScriptSettings {
     pub memory_limit: Option<u64>,
     /// `command`: the interpreter (`python3` only).
     pub command: Option<String>,
+    /// `runner`: what runs the blocks of the file that have no `language` (`python` only).
+    pub runner: Option<Language>,
 }
 
 /// What other runtimes know in `settings`, and this one does not.
@@ -367,17 +370,39 @@ fn script(
         }
         limit
     });
-    // The user's own interpreter is not limited in its memory.
-    let (memory_limit, command) = match key {
-        "python3" => (None, script.text("command", problems).map(str::to_owned)),
-        _ => (script.integer("memory_limit", 1..=u64::MAX, problems), None),
-    };
-    script.finish(problems);
-    ScriptSettings {
+    let mut settings = ScriptSettings {
         time_limit,
-        memory_limit,
-        command,
+        ..ScriptSettings::default()
+    };
+    // The user's own interpreter is not limited in its memory.
+    if key == "python3" {
+        settings.command = script.text("command", problems).map(str::to_owned);
+    } else {
+        settings.memory_limit = script.integer("memory_limit", 1..=u64::MAX, problems);
+        settings.runner = runner(&mut script, problems);
     }
+    script.finish(problems);
+    settings
+}
+
+/// `settings.python.runner`.
+fn runner(script: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Language> {
+    let name = script.text("runner", problems)?;
+    let runner = Language::of_runner(name);
+    if runner.is_none()
+        && let Some(node) = script.node("runner")
+    {
+        let [embedded, python3] = Language::RUNNERS;
+        problems.push(
+            Problem::new(
+                codes::BAD_VALUE,
+                format!("there is no runner of Python code `{name}`"),
+            )
+            .at(&node.place)
+            .help(format!("write `{embedded}` or `{python3}`")),
+        );
+    }
+    runner
 }
 
 fn parallel(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<usize> {

@@ -217,10 +217,10 @@ impl Reader<'_> {
             );
             return NOTHING;
         }
-        let language = if language == Some("python3") {
-            Language::Python3
-        } else {
-            Language::Python
+        let language = match language {
+            Some("python3") => Language::Python3,
+            Some(_) => Language::Python,
+            None => self.runner,
         };
         let script = Script {
             source,

@@ -132,8 +132,9 @@ fn found(
 
 fn missing(interpreter: &OsStr) -> String {
     format!(
-        "`language: python3` needs the program `{}`, which was not found on the PATH; install \
-         Python 3, or leave the line out to run the block in the embedded Python",
+        "the block needs the program `{}` (`language: python3`, `settings.python.runner`, \
+         `--python`), which was not found on the PATH; install Python 3, or have the block run in \
+         the embedded Python",
         interpreter.display()
     )
 }

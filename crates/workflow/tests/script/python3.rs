@@ -61,8 +61,7 @@ fn a_missing_interpreter_is_explained() {
                 .retain(|(name, _)| path || name != "PATH");
             let failure = failing(&Python3Runner::new(options), "return 1").await;
             assert_eq!((failure.kind, failure.line), ("script_worker", Some(1)));
-            let part =
-                format!("`language: python3` needs the program `{name}`, which was not found");
+            let part = format!("the block needs the program `{name}` (`language: python3`, ");
             assert!(failure.message.contains(&part), "{failure}");
             assert!(failure.message.contains("install Python 3"), "{failure}");
         }

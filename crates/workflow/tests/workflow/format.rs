@@ -445,6 +445,81 @@ nodes:
 }
 
 #[test]
+fn the_runner_of_a_block_is_its_own_language_else_the_commands_else_the_files() {
+    const NODES: &str = "
+nodes:
+  - {name: plain, run: pass}
+  - {name: own, language: python, run: pass}
+  - name: all
+    language: python3
+    steps: [{name: first, run: pass}, {language: python, run: pass}]
+  - name: each
+    type: dynamic_parallel
+    items: [1]
+    fan_in: end
+    steps: [{name: in, run: pass}]
+  - {name: loop, type: while_loop, condition: state.x, max_iterations: 1, body: [{run: pass}]}
+  - {name: end, run: {type: expression, value: '1'}}
+";
+    let runners = |settings: &str, runner: Option<Language>| {
+        let agent = format::load_for(
+            "a.yaml",
+            &format!("{settings}{NODES}"),
+            &registry(&Arc::new(Told::default())),
+            &[("RUNNER".to_owned(), "python3".to_owned())].into(),
+            &cachalot_agent::definition::Builtins::default(),
+            runner,
+        )
+        .unwrap_or_else(|problems| panic!("{}", shown(&problems)));
+        let blocks = agent.blocks();
+        blocks
+            .map(|block| format!("{} {:?}", block.node, block.language))
+            .collect::<Vec<_>>()
+    };
+    let all = |of_the_others: &str| {
+        [
+            format!("plain {of_the_others}"),
+            "own Python".to_owned(),
+            "all/first Python3".to_owned(),
+            "all/2 Python".to_owned(),
+            format!("each/in {of_the_others}"),
+            format!("loop/1 {of_the_others}"),
+            format!("end {of_the_others}"),
+        ]
+    };
+    let file = |runner: &str| format!("settings: {{python: {{runner: {runner}}}}}");
+    assert_eq!(runners("", None), all("Python"));
+    assert_eq!(runners("", Some(Language::Python3)), all("Python3"));
+    assert_eq!(runners(&file("embedded"), None), all("Python"));
+    assert_eq!(runners(&file("python3"), None), all("Python3"));
+    assert_eq!(runners(&file("'${RUNNER}'"), None), all("Python3"));
+    assert_eq!(
+        runners(&file("python3"), Some(Language::Python)),
+        all("Python")
+    );
+    assert_eq!(
+        runners(&file("embedded"), Some(Language::Python3)),
+        all("Python3")
+    );
+}
+
+#[test]
+fn an_unknown_runner_is_refused_with_the_two_that_there_are() {
+    problems(
+        "settings:\n  python: {runner: python}\nnodes: [{name: a}]\n",
+        &[
+            "a.yaml:2:20: there is no runner of Python code `python` [bad-value]; write `embedded` or `python3`",
+        ],
+    );
+    problems(
+        "settings:\n  python3: {runner: python3}\nnodes: [{name: a}]\n",
+        &[
+            "a.yaml:2:13: unknown key `runner` in `settings.python3` [unknown-key]; expected one of: time_limit, command",
+        ],
+    );
+}
+
+#[test]
 fn what_the_yaml_reader_refuses_is_told_with_its_place() {
     problems(
         "nodes: [{name: a, uses: test.echo, with: {value: 18446744073709551616}}]",

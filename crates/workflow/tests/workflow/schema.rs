@@ -142,7 +142,7 @@ settings:
   name: s
   ltm: {backend: sqlite, path: p}
   cache: {max_bytes: 1, max_entries: 2, front_bytes: 3, patience_ms: 4, store_timeout_ms: 5}
-  python: {time_limit: 0.5, memory_limit: 5}
+  python: {time_limit: 0.5, memory_limit: 5, runner: python3}
   python3: {command: python3, time_limit: 1}
   parallel: {strategy: thread, max_workers: 2}
   llm:
