@@ -1,7 +1,7 @@
 //! Which kind of memory an agent file asks for.
 
 use cachalot_core::{Problem, suggest};
-use cachalot_workflow::format::MemorySettings;
+use cachalot_workflow::format::{BACKENDS_OF_OTHERS, MemorySettings};
 
 /// The memories of this build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,18 +12,8 @@ pub(crate) enum Backend {
     InProcess,
 }
 
-/// Those that can be chosen, and those that are known by name only.
+/// The names of those that can be chosen.
 const BUILT: [&str; 2] = ["sqlite", "in-process"];
-const NOT_BUILT: [&str; 8] = [
-    "redis",
-    "postgres",
-    "duckdb",
-    "turso",
-    "blob-sqlite",
-    "firestore",
-    "litestream",
-    "sqlalchemy",
-];
 
 impl Backend {
     /// The backend that the settings name. One that is not there is a problem, never a run without a
@@ -37,7 +27,7 @@ impl Backend {
             Some("in-process") => return Ok(Self::InProcess),
             Some(name) => name,
         };
-        let problem = if NOT_BUILT.contains(&name) {
+        let problem = if BACKENDS_OF_OTHERS.contains(&name) {
             Problem::new(
                 "backend-not-built",
                 format!("the memory backend `{name}` is not part of this build"),

@@ -1,9 +1,10 @@
 //! `settings.llm`: the defaults of models, with the keys that the reference has for them.
 
 use cachalot_core::Problem;
-use cachalot_core::tree::{Entry, Kind, Node, Section};
+use cachalot_core::tree::{Kind, Node, Section};
 use cachalot_model::ModelSettings;
 
+use super::calls::names_action;
 use super::codes;
 use super::settings::without_effect;
 
@@ -70,26 +71,11 @@ pub(super) fn check_local(settings: Option<&Node>, nodes: Option<&Node>) -> Opti
     let is_remote = |node: &&Node| matches!(node.as_text(), Some("api" | "auto"));
     let backend = llm.get("backend").filter(|node| !is_remote(node));
     let asks_for_one = backend.or_else(|| llm.get("model_path"))?;
-    nodes.filter(|nodes| calls_models(nodes, false))?;
+    nodes.filter(|nodes| names_action(nodes, &|name| name.contains("llm")))?;
     let message = "no model is loaded into this process: prompts would leave this machine";
     Some(
         Problem::new(codes::UNSUPPORTED, message)
             .at(&asks_for_one.place)
             .help(LOCAL),
     )
-}
-
-/// Whether an action that asks a model is named by a `uses`, or by an `action` among arguments.
-fn calls_models(node: &Node, is_argument: bool) -> bool {
-    let of_entry = |entry: &Entry| {
-        let names = entry.key == "uses" || is_argument && entry.key == "action";
-        let name = entry.value.as_text().filter(|_| names);
-        name.is_some_and(|name| name.contains("llm"))
-            || calls_models(&entry.value, is_argument || entry.key == "with")
-    };
-    match &node.kind {
-        Kind::Map(entries) => entries.iter().any(of_entry),
-        Kind::List(items) => items.iter().any(|item| calls_models(item, is_argument)),
-        _ => false,
-    }
 }

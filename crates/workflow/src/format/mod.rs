@@ -5,6 +5,7 @@
 
 mod agent;
 mod arguments;
+mod calls;
 pub mod codes;
 mod flow;
 mod llm_settings;
@@ -34,7 +35,8 @@ pub(crate) use agent::{Branch, FanOut, Flow, Mode, Node, OnError, Output, Rule, 
 pub use arguments::check_arguments;
 pub use schema::schema;
 pub use settings::{
-    CacheSettings, LedgerSettings, MemorySettings, ScriptSettings, Settings, read_of_team,
+    BACKENDS_OF_OTHERS, CacheSettings, LedgerSettings, MemorySettings, ScriptSettings, Settings,
+    read_of_team,
 };
 
 /// Sections that other runtimes know, and this one does not.
@@ -136,7 +138,7 @@ fn read(
     let initial_state = mapping(section.map("initial_state", problems));
     section.claim("state_schema");
     let written_settings = section.present("settings");
-    let settings = match written_settings.map(llm_settings::with_token_key) {
+    let mut settings = match written_settings.map(llm_settings::with_token_key) {
         Some(node) => settings::read(
             &tree::expand(&node, Some(text), environment, problems),
             problems,
@@ -190,6 +192,11 @@ fn read(
         written_settings,
         section.node("nodes"),
     ));
+    if team.is_none() {
+        settings
+            .memory
+            .leave_out_unused(section.node("nodes"), problems);
+    }
     let edges = section.node("edges");
     settings::unsupported(
         &mut section,

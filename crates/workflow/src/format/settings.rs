@@ -10,6 +10,7 @@ use cachalot_storage::AllowedHosts;
 use serde_json::Value;
 
 use super::agent::Language;
+use super::calls::names_action;
 use super::{codes, llm_settings};
 
 /// The settings of an agent file.
@@ -260,9 +261,60 @@ fn hosts(http: &mut Section<'_>, problems: &mut Vec<Problem>) {
     }
 }
 
+/// Backends of long-term memory that the reference has and this runtime does not.
+pub const BACKENDS_OF_OTHERS: [&str; 11] = [
+    "redis",
+    "postgres",
+    "duckdb",
+    "ducklake",
+    "turso",
+    "d1",
+    "blob-sqlite",
+    "firestore",
+    "litestream",
+    "sqlalchemy",
+    "hierarchical",
+];
+
+fn is_of_others(backend: Option<&Node>) -> bool {
+    let name = backend.and_then(Node::as_text);
+    name.is_some_and(|name| BACKENDS_OF_OTHERS.contains(&name))
+}
+
+impl MemorySettings {
+    /// Replaces a backend that this runtime does not have by the default one, with a warning, if no node
+    /// of the file uses the memory.
+    pub(super) fn leave_out_unused(&mut self, nodes: Option<&Node>, problems: &mut Vec<Problem>) {
+        let is_used = |name: &str| {
+            let name = name.strip_prefix("actions.").unwrap_or(name);
+            ["ltm", "cache", "agent"]
+                .iter()
+                .any(|it| name.starts_with(it))
+        };
+        let Some(backend) = self.backend.clone() else {
+            return;
+        };
+        if !BACKENDS_OF_OTHERS.contains(&backend.as_str())
+            || nodes.is_some_and(|nodes| names_action(nodes, &is_used))
+        {
+            return;
+        }
+        let message = format!("the memory backend `{backend}` is not part of this build");
+        let mut warning = Problem::warning(codes::NO_EFFECT, message)
+            .help("no node uses the memory, so the file runs without it");
+        warning.place = self.place.clone();
+        problems.push(warning);
+        *self = Self::default();
+    }
+}
+
 fn memory(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> MemorySettings {
     let mut memory = MemorySettings::default();
     if let Some(mut ltm) = section.section("ltm", "`settings.ltm`", problems) {
+        if is_of_others(ltm.node("backend")) {
+            // Its own keys are read where it exists.
+            let _ = ltm.take_rest();
+        }
         for key in ["backend", "path", "ltm_path"] {
             let Some(text) = ltm.text(key, problems) else {
                 continue;

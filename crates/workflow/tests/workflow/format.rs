@@ -606,3 +606,32 @@ fn an_api_key_is_read_from_the_variable_that_it_names() {
         ],
     );
 }
+
+#[test]
+fn a_memory_that_is_not_there_is_a_warning_if_nothing_uses_it() {
+    let file = |uses: &str| {
+        format!(
+            "settings: {{ltm: {{backend: hierarchical, catalog: {{url: x}}}}}}\nnodes: [{{name: a, {uses}}}]"
+        )
+    };
+    assert_eq!(
+        warnings(&file("run: return")),
+        [
+            "a.yaml:1:27: the memory backend `hierarchical` is not part of this build [no-effect]; no node uses the memory, so the file runs without it",
+        ]
+    );
+    let agent = load(&file("run: return")).unwrap();
+    assert_eq!(agent.settings.memory.backend, None);
+    // The command refuses the backend.
+    for uses in [
+        "uses: test.echo, with: {action: ltm.store}",
+        "uses: ltm.get",
+    ] {
+        let text = file(uses);
+        let found = load(&text).map(|agent| (agent.settings.memory.backend, agent.warnings));
+        match found {
+            Ok(found) => assert_eq!(found, (Some("hierarchical".to_owned()), vec![])),
+            Err(told) => assert!(!told.contains("no-effect"), "{told}"),
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The actions that a file names, found without resolving them.
+
+use cachalot_core::tree::{Entry, Kind, Node};
+
+/// Returns true if `is_meant` holds for an action that `uses` names, or `action` among arguments.
+pub(super) fn names_action(node: &Node, is_meant: &dyn Fn(&str) -> bool) -> bool {
+    search(node, false, is_meant)
+}
+
+fn search(node: &Node, is_argument: bool, is_meant: &dyn Fn(&str) -> bool) -> bool {
+    let of_entry = |entry: &Entry| {
+        let names = entry.key == "uses" || is_argument && entry.key == "action";
+        let name = entry.value.as_text().filter(|_| names);
+        name.is_some_and(is_meant)
+            || search(&entry.value, is_argument || entry.key == "with", is_meant)
+    };
+    match &node.kind {
+        Kind::Map(entries) => entries.iter().any(of_entry),
+        Kind::List(items) => items.iter().any(|item| search(item, is_argument, is_meant)),
+        _ => false,
+    }
+}
