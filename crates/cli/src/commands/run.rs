@@ -9,11 +9,13 @@ use cachalot_cache::{Bounds, Mode};
 use cachalot_core::{Place, Problem, Secret};
 use cachalot_model::Meter;
 use cachalot_workflow::actions::{self, Registry, cache::agent_segment};
-use cachalot_workflow::format::Agent;
+use cachalot_workflow::format::{Agent, ScriptSettings};
 use cachalot_workflow::graph::{self, RunFailure, Scripts};
 use cachalot_workflow::report::{Event, Reporter};
 use cachalot_workflow::runtime::{Random, Runtime};
-use cachalot_workflow::script::python::{PythonOptions, PythonRunner};
+use cachalot_workflow::script::WorkerOptions;
+use cachalot_workflow::script::lua::LuaRunner;
+use cachalot_workflow::script::python::PythonRunner;
 use cachalot_workflow::script::python3::{Python3Options, Python3Runner};
 use serde_json::{Map, Value, json};
 
@@ -293,10 +295,12 @@ fn mode(arguments: &Run) -> Mode {
 fn scripts(agent: &Agent, surroundings: &Surroundings) -> Result<Scripts> {
     let program = std::env::current_exe()
         .map_err(|error| Trouble::failed(format!("this program's own file: {error}")))?;
-    let mut python = PythonOptions::new(program);
-    let limits = &agent.settings.python;
-    python.time_limit = limits.time_limit.unwrap_or(python.time_limit);
-    python.memory_limit = limits.memory_limit.unwrap_or(python.memory_limit);
+    let workers = |limits: &ScriptSettings| {
+        let mut workers = WorkerOptions::new(program.clone());
+        workers.time_limit = limits.time_limit.unwrap_or(workers.time_limit);
+        workers.memory_limit = limits.memory_limit.unwrap_or(workers.memory_limit);
+        workers
+    };
     let environment = &surroundings.environment;
     let mut python3 = Python3Options::new(
         environment
@@ -311,7 +315,8 @@ fn scripts(agent: &Agent, surroundings: &Surroundings) -> Result<Scripts> {
         python3.interpreter = command.into();
     }
     Ok(Scripts {
-        python: Arc::new(PythonRunner::new(python)),
+        python: Arc::new(PythonRunner::new(&workers(&agent.settings.python))),
+        lua: Arc::new(LuaRunner::new(&workers(&agent.settings.lua))),
         python3: Arc::new(Python3Runner::new(python3)),
     })
 }

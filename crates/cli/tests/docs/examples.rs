@@ -23,6 +23,7 @@ const TRIED: &[&str] = &[
     "examples/story/cached_llm_agent.yaml",
     "examples/story/document_extraction.yaml",
     "examples/translate_cached.yaml",
+    "examples/while_loop_lua.yaml",
 ];
 
 /// Runs an example that must end well; its final state and what it said.
@@ -97,6 +98,12 @@ fn the_fan_out_reads_each_note_once() {
     home.write("examples/data/notes/depth.md", "# Depth\n\nDeeper.\n");
     let (_, said) = run(&home, file, &[]);
     assert!(said.contains("4 notes, 3 of them read before"), "{said}");
+}
+
+#[test]
+fn a_loop_in_lua_adds_up() {
+    let (state, _) = run(&Home::new(), "examples/while_loop_lua.yaml", &[]);
+    assert_eq!(state, json!({ "count": 5, "sum": 15 }));
 }
 
 #[test]

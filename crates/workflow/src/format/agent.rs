@@ -87,6 +87,8 @@ pub enum Language {
     Python,
     /// Python, by the user's own interpreter.
     Python3,
+    /// Lua, by the embedded interpreter.
+    Lua,
 }
 
 impl Language {

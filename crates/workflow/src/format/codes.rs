@@ -46,6 +46,7 @@ codes! {
     UNKNOWN_FILTER = "unknown-filter": "A template uses a filter that there is not."
     UNKNOWN_TEST = "unknown-test": "A template uses a test (`is …`) that there is not."
     UNKNOWN_NAME = "unknown-name": "A template begins an expression with a name that there is not."
+    BAD_CODE = "bad-code": "Inline code has a syntax error."
     NO_AGENTS = "no-agents": "There are no agents, although something in the file is for them."
     UNKNOWN_AGENT = "unknown-agent": "An agent delegates to one that there is not."
     DELEGATES_TO_ITSELF = "delegates-to-itself": "An agent is among its own sub-agents."

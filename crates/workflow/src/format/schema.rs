@@ -94,6 +94,7 @@ fn settings() -> Value {
                 "max_hits": amount("How many hits there may be.", 0),
             })),
             "python": closed("What runs inline code, and limits of the embedded interpreter.", limits()),
+            "lua": closed("Limits of inline code in Lua.", limits()),
             "python3": closed("Limits of inline code in the user's own interpreter.", interpreter()),
             "parallel": closed("Branches.", json!({
                 "strategy": { "const": "thread" },
@@ -207,10 +208,10 @@ fn node(actions: &[&About], is_node: bool) -> Value {
         "description": text("What it is for."),
         "run": {
             "description": "Inline code; what it returns is merged into the state.",
-            "anyOf": [{ "type": "string" }, expression()],
+            "anyOf": [{ "type": "string" }, expression(), lua()],
         },
         "script": text("The same as `run`."),
-        "language": { "description": "The language of inline code.", "enum": ["python", "python3"] },
+        "language": { "description": "The language of inline code.", "enum": ["python", "python3", "lua"] },
         "uses": { "description": "The action to call.", "enum": names(actions) },
         "with": { "description": "Its arguments.", "type": ["object", "string", "null"] },
         "output": {
@@ -245,6 +246,16 @@ fn expression() -> Value {
             "type": { "const": "expression" },
             "value": text("A Python expression."),
             "output_key": text("The field that gets its value; `result` unless said."),
+        },
+    })
+}
+
+fn lua() -> Value {
+    json!({
+        "type": "object", "required": ["type", "code"], "additionalProperties": false,
+        "properties": {
+            "type": { "const": "lua" },
+            "code": text("A block of Lua."),
         },
     })
 }

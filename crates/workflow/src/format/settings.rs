@@ -28,6 +28,8 @@ pub struct Settings {
     pub ledger: LedgerSettings,
     /// `python`: limits of inline code.
     pub python: ScriptSettings,
+    /// `lua`: limits of inline code in Lua.
+    pub lua: ScriptSettings,
     /// `python3`: limits of inline code in the user's own interpreter.
     pub python3: ScriptSettings,
     /// `llm`: defaults of every model.
@@ -89,12 +91,12 @@ impl LedgerSettings {
     }
 }
 
-/// `settings.python`, `settings.python3`: limits of inline code.
+/// `settings.python`, `settings.python3`, `settings.lua`: limits of inline code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScriptSettings {
     /// `time_limit`, in seconds.
     pub time_limit: Option<Duration>,
-    /// `memory_limit`, in bytes (`python` only).
+    /// `memory_limit`, in bytes (`python` and `lua`).
     pub memory_limit: Option<u64>,
     /// `command`: the interpreter (`python3` only).
     pub command: Option<String>,
@@ -170,6 +172,7 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
     settings.cache = cache(&mut section, problems);
     settings.ledger = ledger(&mut section, problems);
     settings.python = script(&mut section, "python", "`settings.python`", problems);
+    settings.lua = script(&mut section, "lua", "`settings.lua`", problems);
     settings.python3 = script(&mut section, "python3", "`settings.python3`", problems);
     if let Some(llm) = section.section("llm", "`settings.llm`", problems) {
         settings.llm = llm_settings::read(llm, problems);

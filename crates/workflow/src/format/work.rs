@@ -9,7 +9,7 @@ use cachalot_core::tree::{self, Entry, Kind, Section};
 use super::agent::{FanOut, Flow, Language, Node, OnError, Output, Target, Work};
 use super::nodes::{NOTHING, Rank, Reader};
 use super::{check_arguments, codes};
-use crate::script::Script;
+use crate::script::{Script, lua};
 use crate::template::{Condition, Prepared, Use, is_literal};
 
 /// The kinds of nodes that `type` names.
@@ -17,6 +17,25 @@ const TYPES: &[&str] = &["while_loop", "dynamic_parallel"];
 
 /// The ways to say what a node does, of which it may use one.
 pub(super) const WAYS: &[&str] = &["run", "script", "uses", "steps"];
+
+/// Inline code as it is written.
+struct Code<'n> {
+    source: String,
+    /// Holds the source.
+    written: &'n tree::Node,
+    language: Language,
+    /// The field that gets the result.
+    output_key: Option<String>,
+}
+
+/// Whether a block begins with the line `-- lua`, which says its language where nothing else does.
+fn is_marked_as_lua(source: &str) -> bool {
+    source
+        .trim_start()
+        .strip_prefix("--")
+        .and_then(|rest| rest.lines().next())
+        .is_some_and(|rest| rest.trim() == "lua")
+}
 
 impl Reader<'_> {
     /// Reads what a node does, and the name that its work gives to the result.
@@ -99,17 +118,17 @@ impl Reader<'_> {
             return;
         };
         match node.as_text() {
-            Some("python" | "python3") => {}
-            Some(other @ ("lua" | "prolog")) => {
+            Some("python" | "python3" | "lua") => {}
+            Some(other @ "prolog") => {
                 self.refuse(
                     Some(node),
                     codes::UNSUPPORTED,
                     format!("there is no {other} here"),
-                    "write the block in Python",
+                    "write the block in Python or Lua",
                 );
             }
             Some(other) => {
-                let help = did_you_mean(other, &["python", "python3"]);
+                let help = did_you_mean(other, &["python", "python3", "lua"]);
                 self.refuse(
                     Some(node),
                     codes::BAD_VALUE,
@@ -119,7 +138,7 @@ impl Reader<'_> {
             }
             None => self
                 .problems
-                .push(node.wrong_type("`language`", "`python` or `python3`")),
+                .push(node.wrong_type("`language`", "`python`, `python3` or `lua`")),
         }
     }
 
@@ -195,72 +214,107 @@ impl Reader<'_> {
     }
 
     fn run(&mut self, way: &Entry, language: Option<&str>) -> (Work, Option<String>) {
-        let (code, output_key) = match &way.value.kind {
-            Kind::Text(source) => ((source.clone(), &way.value), None),
-            Kind::Map(_) => match self.expression(&way.value) {
-                Some((code, output_key)) => (code, Some(output_key)),
-                None => return NOTHING,
-            },
+        let code = match &way.value.kind {
+            Kind::Text(source) => Some(Code {
+                source: source.clone(),
+                written: &way.value,
+                language: match language {
+                    Some("lua") => Language::Lua,
+                    None if is_marked_as_lua(source) => Language::Lua,
+                    _ => self.python(language),
+                },
+                output_key: None,
+            }),
+            Kind::Map(_) => self.typed(&way.value, language),
             _ => {
                 self.problems
                     .push(way.value.wrong_type(&format!("`{}`", way.key), "text"));
-                return NOTHING;
+                None
             }
         };
-        let (source, node) = code;
-        if source.trim_start().starts_with("-- lua") {
-            self.refuse(
-                Some(node),
-                codes::UNSUPPORTED,
-                "there is no lua here".to_owned(),
-                "write the block in Python",
-            );
+        let Some(code) = code else {
             return NOTHING;
-        }
-        let language = match language {
-            Some("python3") => Language::Python3,
-            Some(_) => Language::Python,
-            None => self.runner,
         };
         let script = Script {
-            source,
-            first_line: node.text_first_line(self.source),
+            source: code.source,
+            first_line: code.written.text_first_line(self.source),
         };
-        (Work::Run { script, language }, output_key)
+        if code.language == Language::Lua {
+            self.check_lua(&script, code.written);
+        }
+        let language = code.language;
+        (Work::Run { script, language }, code.output_key)
     }
 
-    /// `run: {type: expression, value, output_key}`: the value of one Python expression.
-    fn expression<'n>(
-        &mut self,
-        node: &'n tree::Node,
-    ) -> Option<((String, &'n tree::Node), String)> {
-        let mut section = Section::of(node, "`run`", &mut self.problems)?;
-        let kind = section.required_text("type", &mut self.problems);
-        if let Some(other) = kind.filter(|kind| *kind != "expression") {
-            let code = if matches!(other, "lua" | "prolog") {
-                codes::UNSUPPORTED
-            } else {
-                codes::BAD_VALUE
-            };
-            self.refuse(
-                section.node("type"),
-                code,
-                format!("there is no `{other}` here"),
-                "write `expression`, or give `run` the code as text",
-            );
-            return None;
+    /// Returns the runner of Python code: `python3` where the step asks for it, or else that of the file
+    /// or the run.
+    fn python(&self, language: Option<&str>) -> Language {
+        match language {
+            Some("python3") => Language::Python3,
+            _ => self.runner,
         }
-        let value = section.required_text("value", &mut self.problems);
-        let value_node = section.node("value")?;
-        let output_key = section
-            .text("output_key", &mut self.problems)
-            .unwrap_or("result")
-            .to_owned();
-        section.finish(&mut self.problems);
-        Some((
-            (format!("return ({})", value?.trim()), value_node),
-            output_key,
-        ))
+    }
+
+    /// Refuses a block that is not Lua.
+    pub(super) fn check_lua(&mut self, script: &Script, written: &tree::Node) {
+        let Err(failure) = lua::check(&script.source, script.first_line) else {
+            return;
+        };
+        let line = failure
+            .line
+            .and_then(|line| self.templates.line(&written.place, line));
+        self.problems.push(
+            Problem::new(codes::BAD_CODE, failure.message)
+                .at(&line.unwrap_or_else(|| written.place.clone()))
+                .help("correct the block"),
+        );
+    }
+
+    /// `run: {type: expression, value, output_key}`, the value of one Python expression, or
+    /// `run: {type: lua, code}`.
+    fn typed<'n>(&mut self, node: &'n tree::Node, language: Option<&str>) -> Option<Code<'n>> {
+        let mut section = Section::of(node, "`run`", &mut self.problems)?;
+        match section.required_text("type", &mut self.problems)? {
+            "expression" => {
+                let value = section.required_text("value", &mut self.problems);
+                let written = section.node("value")?;
+                let output_key = section
+                    .text("output_key", &mut self.problems)
+                    .unwrap_or("result")
+                    .to_owned();
+                section.finish(&mut self.problems);
+                Some(Code {
+                    source: format!("return ({})", value?.trim()),
+                    written,
+                    language: self.python(language),
+                    output_key: Some(output_key),
+                })
+            }
+            "lua" => {
+                let code = section.required_text("code", &mut self.problems);
+                let written = section.node("code")?;
+                section.finish(&mut self.problems);
+                Some(Code {
+                    source: code?.to_owned(),
+                    written,
+                    language: Language::Lua,
+                    output_key: None,
+                })
+            }
+            other => {
+                let code = match other {
+                    "prolog" => codes::UNSUPPORTED,
+                    _ => codes::BAD_VALUE,
+                };
+                self.refuse(
+                    section.node("type"),
+                    code,
+                    format!("there is no `{other}` here"),
+                    "write `expression` or `lua`, or give `run` the code as text",
+                );
+                None
+            }
+        }
     }
 
     /// The action called by `uses`, with its arguments.

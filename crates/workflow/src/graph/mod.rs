@@ -34,6 +34,8 @@ pub use plan::{Plan, PlannedNode, What, plan};
 pub struct Scripts {
     /// `language: python`, the default.
     pub python: Arc<dyn ScriptRunner>,
+    /// `language: lua`.
+    pub lua: Arc<dyn ScriptRunner>,
     /// `language: python3`.
     pub python3: Arc<dyn ScriptRunner>,
 }

@@ -113,6 +113,7 @@ impl Runner<'_> {
     ) -> Result<Value, RunFailure> {
         let runner = match language {
             Language::Python => &self.scripts.python,
+            Language::Lua => &self.scripts.lua,
             Language::Python3 => &self.scripts.python3,
         };
         let state = state.whole();

@@ -249,7 +249,7 @@ fn assigned(suite: &[Stmt]) -> Vec<&str> {
 #[allow(clippy::unwrap_used, clippy::expect_used)]
 mod tests {
     use super::super::interpreter;
-    use super::super::wire::Received;
+    use super::super::wire::{Interpreter, Received};
     use super::super::{Ended, ScriptFailure};
     use super::*;
     use proptest::prelude::*;
@@ -258,6 +258,7 @@ mod tests {
     fn run(source: String, first_line: u32) -> Result<Ended, ScriptFailure> {
         let block = Received {
             number: 1,
+            interpreter: Interpreter::Python,
             source,
             first_line,
             state: Map::new(),

@@ -15,14 +15,14 @@ pub(super) struct Unfit {
 }
 
 impl Unfit {
-    fn new(what: impl Into<String>) -> Self {
+    pub(super) fn new(what: impl Into<String>) -> Self {
         Self {
             steps: Vec::new(),
             what: what.into(),
         }
     }
 
-    fn under(mut self, step: String) -> Self {
+    pub(super) fn under(mut self, step: String) -> Self {
         self.steps.push(step);
         self
     }

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::block::{self, Program};
 use super::diagnose::{self, NO_ACCESS, Scene};
+use super::printed::Printed;
 use super::wire::Received;
 use super::{Ended, ScriptFailure, convert};
 
@@ -199,46 +200,6 @@ fn civil(days: i64) -> (i32, u8, u8) {
     (i32::try_from(year).unwrap_or(1), small(month), small(day))
 }
 
-/// What a block prints, up to a limit.
-struct Printed {
-    text: String,
-    most: usize,
-    /// Bytes that did not fit.
-    dropped: usize,
-}
-
-impl Printed {
-    fn new(most: usize) -> Self {
-        Self {
-            text: String::new(),
-            most,
-            dropped: 0,
-        }
-    }
-
-    fn push(&mut self, text: &str) {
-        let room = if self.dropped > 0 {
-            0
-        } else {
-            self.most.saturating_sub(self.text.len())
-        };
-        let kept = text.floor_char_boundary(room);
-        self.text.push_str(&text[..kept]);
-        self.dropped = self.dropped.saturating_add(text.len() - kept);
-    }
-
-    /// The text, with a last line that says what is missing.
-    fn finish(self) -> String {
-        match self.dropped {
-            0 => self.text,
-            dropped => format!(
-                "{}\n[{dropped} more bytes were printed and not kept]\n",
-                self.text
-            ),
-        }
-    }
-}
-
 impl PrintWriterCallback for Printed {
     fn stdout_write(&mut self, output: Cow<'_, str>) -> Result<(), MontyException> {
         self.push(&output);
@@ -265,16 +226,5 @@ mod tests {
         assert_eq!(civil(20_513), (2026, 3, 1));
         assert_eq!(civil(i64::MIN), (1, 1, 1));
         assert_eq!(civil(i64::MAX), (9999, 12, 31));
-    }
-
-    #[test]
-    fn printed_text_is_cut_between_characters_and_says_so() {
-        let mut printed = Printed::new(4);
-        printed.push("aé");
-        printed.push("é!");
-        assert_eq!(
-            printed.finish(),
-            "aé\n[3 more bytes were printed and not kept]\n"
-        );
     }
 }

@@ -6,7 +6,10 @@ mod convert;
 mod diagnose;
 mod interpreter;
 mod limits;
+pub mod lua;
+mod options;
 mod pool;
+mod printed;
 mod process;
 pub mod python;
 pub mod python3;
@@ -16,6 +19,7 @@ mod wire;
 pub mod worker;
 
 pub use check::{check, check_syntax};
+pub use options::WorkerOptions;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use cachalot_core::Millis;
 
 use super::process::{Launch, Silence, Worker};
-use super::wire::{self, DEEPEST, LONGEST_ANSWER, MOST_PRINTED, Reply, Request};
+use super::wire::{self, DEEPEST, Interpreter, LONGEST_ANSWER, MOST_PRINTED, Reply, Request};
 use super::{Ended, Script, ScriptFailure};
 
 /// What the parent allows beyond a block's time limit before it kills the worker. Workers of the
@@ -24,6 +24,7 @@ const BLOCKS_PER_WORKER: u32 = 1_000;
 #[derive(Debug)]
 pub(super) struct Pool {
     launch: Launch,
+    interpreter: Interpreter,
     idle: Mutex<Vec<Worker>>,
     turns: Semaphore,
     time_limit: Duration,
@@ -39,6 +40,7 @@ impl Pool {
     /// A pool of at most `workers` processes, at least one. Starts none.
     pub(super) fn new(
         launch: Launch,
+        interpreter: Interpreter,
         workers: usize,
         time_limit: Duration,
         watches_itself: bool,
@@ -46,6 +48,7 @@ impl Pool {
     ) -> Self {
         Self {
             launch,
+            interpreter,
             idle: Mutex::new(Vec::new()),
             turns: Semaphore::new(workers.clamp(1, Semaphore::MAX_PERMITS)),
             time_limit,
@@ -127,6 +130,7 @@ impl Pool {
     ) -> Result<Vec<u8>, ScriptFailure> {
         let request = Request {
             number,
+            interpreter: self.interpreter,
             source: &script.source,
             first_line: script.first_line,
             state,

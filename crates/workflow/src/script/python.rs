@@ -1,53 +1,14 @@
 //! The default runner: Python in an embedded interpreter, in worker processes of our own binary.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_core::{Clock, SystemClock};
+use cachalot_core::Clock;
 use serde_json::{Map, Value};
 
 use super::pool::Pool;
-use super::process::Launch;
-use super::wire::Greeting;
-use super::{Ended, Script, ScriptFailure, ScriptRunner, worker};
-
-/// How blocks are run.
-#[derive(Debug, Clone)]
-pub struct PythonOptions {
-    /// Our own binary, which becomes a worker when it is called with `arguments`.
-    pub program: PathBuf,
-    /// What makes it one; what is called then is [`worker::serve`].
-    pub arguments: Vec<OsString>,
-    /// How long a block may run; starting a worker and waiting for one are not counted.
-    pub time_limit: Duration,
-    /// How many bytes a worker may use on top of what it has when it starts, the block's state
-    /// included; 0 is no limit. Enforced by the system on Linux; elsewhere only single huge values
-    /// are refused.
-    pub memory_limit: u64,
-    /// How many blocks may run at the same time, at least one; the others wait.
-    pub workers: usize,
-    /// The time of day that `datetime.now()` tells a block, in UTC.
-    pub clock: Arc<dyn Clock>,
-}
-
-impl PythonOptions {
-    /// Worker processes of `program`: `__script-worker`, 30 seconds, 512 MiB, two at a time, the
-    /// clock of the machine.
-    #[must_use]
-    pub fn new(program: PathBuf) -> Self {
-        Self {
-            program,
-            arguments: vec!["__script-worker".into()],
-            time_limit: Duration::from_secs(30),
-            memory_limit: 512 * 1024 * 1024,
-            workers: 2,
-            clock: Arc::new(SystemClock),
-        }
-    }
-}
+use super::wire::Interpreter;
+use super::{Ended, Script, ScriptFailure, ScriptRunner, WorkerOptions};
 
 /// Runs blocks in the embedded Python.
 ///
@@ -65,8 +26,8 @@ impl PythonOptions {
 /// it is placed at that line.
 ///
 /// It has no way to files, the environment, processes or the network. Blocks run in worker
-/// processes with an empty environment, which are started when the first block needs them and
-/// kept for the next. A worker that dies or overruns its limits costs its block and is replaced.
+/// processes, whose environment holds nothing but the time zone; they are started when the first
+/// block needs them and kept for the next. A worker that dies or overruns its limits costs its block and is replaced.
 /// Dropping the future of [`ScriptRunner::run`] kills the block's worker, dropping the runner all.
 ///
 /// A runner belongs to the tokio runtime on which it is used first.
@@ -79,26 +40,10 @@ pub struct PythonRunner {
 impl PythonRunner {
     /// A runner that has started nothing yet.
     #[must_use]
-    pub fn new(options: PythonOptions) -> Self {
-        let PythonOptions {
-            program,
-            arguments,
-            time_limit,
-            memory_limit,
-            workers,
-            clock,
-        } = options;
-        let launch = Launch {
-            program,
-            arguments,
-            environment: Vec::new(),
-            directory: PathBuf::from("/"),
-            greeting: serde_json::to_string(&Greeting { memory_limit }).unwrap_or_default(),
-            ready: worker::READY,
-        };
+    pub fn new(options: &WorkerOptions) -> Self {
         Self {
-            pool: Pool::new(launch, workers, time_limit, true, memory_limit),
-            clock,
+            pool: options.pool(Interpreter::Python),
+            clock: Arc::clone(&options.clock),
         }
     }
 }

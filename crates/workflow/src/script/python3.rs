@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::pool::Pool;
 use super::process::Launch;
+use super::wire::Interpreter;
 use super::{Ended, Script, ScriptFailure, ScriptRunner};
 
 /// The worker's program, which needs nothing but Python 3.8 and its standard library.
@@ -81,7 +82,14 @@ impl Python3Runner {
                     greeting: "{}".to_owned(),
                     ready: "ready",
                 };
-                Ok(Pool::new(launch, workers, time_limit, false, 0))
+                Ok(Pool::new(
+                    launch,
+                    Interpreter::Python,
+                    workers,
+                    time_limit,
+                    false,
+                    0,
+                ))
             }
         };
         Self { pool }

@@ -27,11 +27,21 @@ pub(super) struct Greeting {
     pub(super) memory_limit: u64,
 }
 
+/// The interpreter that runs a block in a worker of our own binary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Interpreter {
+    Python,
+    Lua,
+}
+
 /// A block to run, as we send it.
 #[derive(Serialize)]
 pub(super) struct Request<'a> {
     /// Its own among all of its pool; from 1.
     pub(super) number: u64,
+    /// Workers of the user's own Python ignore it.
+    pub(super) interpreter: Interpreter,
     pub(super) source: &'a str,
     pub(super) first_line: u32,
     pub(super) state: &'a Map<String, Value>,
@@ -45,6 +55,7 @@ pub(super) struct Request<'a> {
 #[derive(Deserialize)]
 pub(super) struct Received {
     pub(super) number: u64,
+    pub(super) interpreter: Interpreter,
     pub(super) source: String,
     pub(super) first_line: u32,
     pub(super) state: Map<String, Value>,

@@ -1,4 +1,4 @@
-//! The worker process: this very binary, started again to run blocks of Python apart from us.
+//! The worker process: this very binary, started again to run blocks apart from us.
 
 use std::any::Any;
 use std::io::{self, BufRead, BufReader, Write};
@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use super::wire::{Answer, Greeting, Numbered, Received, Reply};
-use super::{Ended, ScriptFailure, block, interpreter, limits};
+use super::wire::{Answer, Greeting, Interpreter, Numbered, Received, Reply};
+use super::{Ended, ScriptFailure, block, interpreter, limits, lua};
 
 /// What a worker says when it is ready for blocks.
 pub(super) const READY: &str = "ready";
@@ -84,10 +84,14 @@ fn run(line: &str, memory_limit: u64) -> (u64, Result<Ended, ScriptFailure>) {
     };
     let number = block.number;
     // A fault of the interpreter costs its block, and nothing else.
-    let ended = catch_unwind(AssertUnwindSafe(|| interpreter::run(block, memory_limit)));
+    let (name, run): (_, fn(Received, u64) -> _) = match block.interpreter {
+        Interpreter::Python => ("Python", interpreter::run),
+        Interpreter::Lua => ("Lua", lua::interpreter::run),
+    };
+    let ended = catch_unwind(AssertUnwindSafe(|| run(block, memory_limit)));
     let ended = ended.unwrap_or_else(|panic| {
         Err(broken(format!(
-            "the embedded Python failed: {}",
+            "the embedded {name} failed: {}",
             panic_message(panic.as_ref())
         )))
     });

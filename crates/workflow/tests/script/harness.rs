@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cachalot_workflow::script::python::{PythonOptions, PythonRunner};
+use cachalot_workflow::script::lua::LuaRunner;
+use cachalot_workflow::script::python::PythonRunner;
 use cachalot_workflow::script::python3::{Python3Options, Python3Runner};
-use cachalot_workflow::script::{Ended, Script, ScriptFailure, ScriptRunner};
+use cachalot_workflow::script::{Ended, Script, ScriptFailure, ScriptRunner, WorkerOptions};
 use serde_json::{Map, Value, json};
 
 /// A test and its name.
@@ -71,18 +72,28 @@ pub(crate) fn wait<F: Future>(future: F) -> F::Output {
 }
 
 /// The options of a runner whose workers are this binary.
-pub(crate) fn options() -> PythonOptions {
-    PythonOptions::new(std::env::current_exe().unwrap())
+pub(crate) fn options() -> WorkerOptions {
+    WorkerOptions::new(std::env::current_exe().unwrap())
 }
 
 pub(crate) fn python() -> PythonRunner {
-    PythonRunner::new(options())
+    PythonRunner::new(&options())
 }
 
-pub(crate) fn python_with(change: impl FnOnce(&mut PythonOptions)) -> PythonRunner {
+pub(crate) fn python_with(change: impl FnOnce(&mut WorkerOptions)) -> PythonRunner {
     let mut options = options();
     change(&mut options);
-    PythonRunner::new(options)
+    PythonRunner::new(&options)
+}
+
+pub(crate) fn lua() -> LuaRunner {
+    LuaRunner::new(&options())
+}
+
+pub(crate) fn lua_with(change: impl FnOnce(&mut WorkerOptions)) -> LuaRunner {
+    let mut options = options();
+    change(&mut options);
+    LuaRunner::new(&options)
 }
 
 pub(crate) fn python3_options() -> Python3Options {

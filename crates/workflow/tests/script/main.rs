@@ -9,6 +9,7 @@ mod edges;
 mod escapes;
 mod faults;
 mod harness;
+mod lua;
 mod python3;
 mod values;
 
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         edges::TESTS,
         escapes::TESTS,
         faults::TESTS,
+        lua::TESTS,
         python3::TESTS,
         values::TESTS,
     ])

@@ -244,9 +244,9 @@ fn loops_steps_and_types() {
 - {name: n, type: while_lop}
 - {name: o, type: matrix, strategy: {}}
 - {name: p, steps: [{run: x, goto: n, on_error: {fallback: n}}]}
-- {name: q, language: lua, run: x}
+- {name: q, language: prolog, run: x}
 - {name: r, language: pyhton, run: x}
-- {name: s, run: '-- lua'}
+- {name: s, run: {type: prolog, code: x}}
 - {name: t, run: {type: expression}}
 - {name: u, interrupt: after}
 ",
@@ -261,11 +261,42 @@ fn loops_steps_and_types() {
             "a.yaml:5:27: `strategy` in a node is not supported [unsupported]; take it out: it would have no effect here",
             "a.yaml:6:30: a step has no `goto` [unsupported]; steps run one after the other: make it a node of its own",
             "a.yaml:6:60: a step has no `fallback` [unsupported]; give it to the node that the step belongs to",
-            "a.yaml:7:23: there is no lua here [unsupported]; write the block in Python",
+            "a.yaml:7:23: there is no prolog here [unsupported]; write the block in Python or Lua",
             "a.yaml:8:23: there is no language `pyhton` [bad-value]; did you mean `python`?",
-            "a.yaml:9:18: there is no lua here [unsupported]; write the block in Python",
+            "a.yaml:9:25: there is no `prolog` here [unsupported]; write `expression` or `lua`, or give `run` the code as text",
             "a.yaml:10:18: `run` needs `value` [missing-key]; add `value: …`",
             "a.yaml:11:13: `interrupt` in a node has no effect [no-effect]; give the answer before the run: `cachalot run FILE --input NAME=ANSWER`",
+        ],
+    );
+}
+
+#[test]
+fn blocks_of_lua() {
+    problems(
+        "nodes:
+- name: q
+  language: lua
+  run: |
+    local x = 1
+    if x == 1 then
+      return {}
+- {name: r, run: {type: lua, code: 'x = = 1'}}
+- name: s
+  run: |
+    -- lua
+    return {
+- {name: t, run: {type: lua}}
+- {name: u, language: python, run: '-- lua'}
+- {name: v, language: lua, steps: [{run: 'x ='}]}
+- {name: w, run: {type: lua, code: 'return 1', output_key: x}}
+",
+        &[
+            "a.yaml:7:7: not Lua: 'end' expected (to close 'if' at line 6) near <eof> [bad-code]; correct the block",
+            "a.yaml:8:1: not Lua: unexpected symbol near '=' [bad-code]; correct the block",
+            "a.yaml:12:5: not Lua: unexpected symbol near <eof> [bad-code]; correct the block",
+            "a.yaml:13:18: `run` needs `code` [missing-key]; add `code: …`",
+            "a.yaml:15:1: not Lua: unexpected symbol near <eof> [bad-code]; correct the block",
+            "a.yaml:16:48: unknown key `output_key` in `run` [unknown-key]; expected one of: type, code",
         ],
     );
 }
@@ -445,7 +476,7 @@ nodes:
 }
 
 #[test]
-fn the_runner_of_a_block_is_its_own_language_else_the_commands_else_the_files() {
+fn the_runner_of_a_block_is_python3_if_it_asks_else_the_commands_else_the_files() {
     const NODES: &str = "
 nodes:
   - {name: plain, run: pass}
@@ -479,9 +510,9 @@ nodes:
     let all = |of_the_others: &str| {
         [
             format!("plain {of_the_others}"),
-            "own Python".to_owned(),
+            format!("own {of_the_others}"),
             "all/first Python3".to_owned(),
-            "all/2 Python".to_owned(),
+            format!("all/2 {of_the_others}"),
             format!("each/in {of_the_others}"),
             format!("loop/1 {of_the_others}"),
             format!("end {of_the_others}"),

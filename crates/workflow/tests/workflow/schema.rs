@@ -174,7 +174,7 @@ nodes:
   - {name: read2, uses: actions.file_read, with: '{{ state.args }}', output_key: b, on_error: {mode: retry, max_retries: 1, retry_delay: 0.5, backoff_multiplier: 2, retryable_errors: [timeout], fallback: loop}}
   - {name: loop, type: while_loop, condition: state.x, max_iterations: 3, body: [{name: s, run: pass, language: python3}]}
   - {name: each, type: dynamic_parallel, items: [1], item_var: i, index_var: j, fan_in: join, max_concurrency: 2, fail_fast: true, action: {uses: json.parse, with: {text: '{}'}}}
-  - {name: join, fan_in: true, steps: [{run: {type: expression, value: '1', output_key: k}}, {script: pass}]}
+  - {name: join, fan_in: true, steps: [{run: {type: expression, value: '1', output_key: k}}, {script: pass}, {language: lua, run: 'x = 1'}, {run: {type: lua, code: 'x = 1'}}]}
   - {name: end, goto: [{if: state.x, to: join}, {to: __end__}]}
 edges:
   - {from: __start__, to: read}
@@ -201,7 +201,7 @@ fn what_a_schema_can_tell_is_refused_as_by_the_loader() {
         "nodes: [{name: a, uses: file.read, with: {}}]",
         "nodes: [{name: a, uses: file.read, with: [1]}]",
         "nodes: [{name: a, type: loop}]",
-        "nodes: [{name: a, language: lua, run: x}]",
+        "nodes: [{name: a, language: prolog, run: x}]",
         "nodes: [{name: a, steps: [{run: x, goto: a}]}]",
         "nodes: [{name: a, on_error: {mode: x}}]",
         "nodes: [{name: a, goto: [{if: x}]}]",

@@ -342,6 +342,7 @@ impl World {
         let agent = self.load(text);
         let scripts = Scripts {
             python: Arc::new(Json),
+            lua: Arc::new(Json),
             python3: Arc::new(Json),
         };
         let Value::Object(input) = input else {

@@ -1,0 +1,53 @@
+//! Compiles a block without running it.
+
+use mlua::chunk::ChunkMode;
+use mlua::{Function, Lua, LuaOptions, StdLib};
+
+use super::super::ScriptFailure;
+use super::diagnose;
+
+/// The name of a block in the messages of Lua. The sign in front keeps Lua from quoting it.
+pub(super) const CHUNK: &str = "=block";
+
+/// The longest block, in bytes.
+const LONGEST: usize = 128 * 1024;
+
+/// The memory, in bytes, that compiling a block may take.
+const MEMORY: usize = 64 * 1024 * 1024;
+
+/// Checks that a block is Lua. Nothing is run; Lua limits the nesting of what it compiles.
+///
+/// `first_line` is the line of the file on which `source` begins.
+///
+/// # Errors
+/// `script_error` for a block that is not Lua or too long, with the line of the file.
+pub fn check(source: &str, first_line: u32) -> Result<(), ScriptFailure> {
+    let compiled = Lua::new_with(StdLib::NONE, LuaOptions::new()).and_then(|lua| {
+        lua.set_memory_limit(MEMORY)?;
+        compile(&lua, source).map(drop)
+    });
+    match compiled {
+        Err(error) => Err(diagnose::failure(&error, first_line, MEMORY as u64)),
+        Ok(()) if source.len() > LONGEST => Err(too_long(source.len(), first_line)),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Compiles a block. Blank lines at its end are left out: an error at its end is placed on its last line.
+pub(super) fn compile(lua: &Lua, source: &str) -> mlua::Result<Function> {
+    lua.load(source.trim_end())
+        .set_name(CHUNK)
+        .set_mode(ChunkMode::Text)
+        .into_function()
+}
+
+fn too_long(bytes: usize, first_line: u32) -> ScriptFailure {
+    ScriptFailure {
+        kind: "script_error",
+        message: format!(
+            "the block is {bytes} bytes long; the limit is {LONGEST}: move data into a file"
+        ),
+        line: Some(first_line),
+        printed: String::new(),
+    }
+}

@@ -1,0 +1,211 @@
+//! Between JSON and the values of Lua.
+
+use mlua::{Lua, Table};
+use serde_json::{Map, Value};
+
+use super::super::convert::Unfit;
+use super::super::wire::DEEPEST;
+
+/// The number of missing items up to which a table is still a list.
+const MOST_MISSING: usize = 10_000;
+
+/// Returns a JSON value as a value of Lua; null is nil, so a key with null is missing.
+///
+/// # Errors
+/// A message about an integer beyond 63 bits; an error of Lua, which has no more memory.
+pub(super) fn into_lua(lua: &Lua, value: &Value) -> mlua::Result<mlua::Value> {
+    Ok(match value {
+        Value::Null => mlua::Value::Nil,
+        Value::Bool(it) => mlua::Value::Boolean(*it),
+        Value::Number(it) => match (it.as_i64(), it.as_u64()) {
+            (Some(integer), _) => mlua::Value::Integer(integer),
+            (None, Some(integer)) => {
+                return Err(mlua::Error::runtime(format!(
+                    "the state holds {integer}, and integers of Lua end at {}: make it text before",
+                    i64::MAX
+                )));
+            }
+            (None, None) => mlua::Value::Number(it.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(it) => mlua::Value::String(lua.create_string(it)?),
+        Value::Array(items) => {
+            let table = lua.create_table()?;
+            for (position, item) in (1_i64..).zip(items) {
+                table.raw_set(position, into_lua(lua, item)?)?;
+            }
+            mlua::Value::Table(table)
+        }
+        Value::Object(map) => mlua::Value::Table(table(lua, map)?),
+    })
+}
+
+/// Returns a JSON object as a table.
+///
+/// # Errors
+/// As [`into_lua`].
+pub(super) fn table(lua: &Lua, map: &Map<String, Value>) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    for (key, value) in map {
+        table.raw_set(key.as_str(), into_lua(lua, value)?)?;
+    }
+    Ok(table)
+}
+
+/// Turns values of Lua into JSON, up to a number of them.
+///
+/// A table can hold another one many times, so that a small value of Lua may be a huge one of JSON.
+pub(super) struct Reader {
+    /// The number of values that may still come.
+    left: u64,
+}
+
+impl Reader {
+    /// A reader of at most `most` values.
+    pub(super) fn new(most: u64) -> Self {
+        Self { left: most }
+    }
+
+    /// Returns the values that a block returned as one.
+    ///
+    /// # Errors
+    /// The first part that JSON has no place for.
+    pub(super) fn returned(&mut self, values: Vec<mlua::Value>) -> Result<Value, Unfit> {
+        let mut values = values;
+        match values.len() {
+            0 | 1 => self.value(values.pop().unwrap_or_default(), DEEPEST),
+            _ => values
+                .into_iter()
+                .map(|value| self.value(value, DEEPEST - 1))
+                .collect::<Result<Vec<_>, _>>()
+                .map(Value::Array),
+        }
+    }
+
+    fn value(&mut self, value: mlua::Value, depth: usize) -> Result<Value, Unfit> {
+        self.left = self
+            .left
+            .checked_sub(1)
+            .ok_or_else(|| Unfit::new("a part of too many values; return less"))?;
+        match value {
+            mlua::Value::Nil => Ok(Value::Null),
+            mlua::Value::Boolean(it) => Ok(Value::Bool(it)),
+            mlua::Value::Integer(it) => Ok(Value::from(it)),
+            mlua::Value::Number(it) => number(it),
+            mlua::Value::String(it) => text(&it).map(Value::String),
+            mlua::Value::Table(it) => self.table(&it, depth),
+            other => Err(Unfit::new(format!(
+                "a {}; return text, numbers, booleans and tables",
+                other.type_name()
+            ))),
+        }
+    }
+
+    fn table(&mut self, table: &Table, depth: usize) -> Result<Value, Unfit> {
+        let depth = depth
+            .checked_sub(1)
+            .ok_or_else(|| Unfit::new(format!("nested more than {DEEPEST} levels deep")))?;
+        let pairs: Vec<(mlua::Value, mlua::Value)> = table
+            .pairs()
+            .collect::<Result<_, _>>()
+            .map_err(|error| Unfit::new(format!("a table that cannot be read: {error}")))?;
+        match positions(&pairs) {
+            Some(last) if !pairs.is_empty() => self.list(pairs, last, depth),
+            _ => self.object(pairs, depth),
+        }
+    }
+
+    fn list(
+        &mut self,
+        pairs: Vec<(mlua::Value, mlua::Value)>,
+        last: usize,
+        depth: usize,
+    ) -> Result<Value, Unfit> {
+        if last - pairs.len() > MOST_MISSING {
+            return Err(Unfit::new(format!(
+                "a list of {} items with {last} as the last index; use text as keys: tostring(index)",
+                pairs.len()
+            )));
+        }
+        let mut list = vec![Value::Null; last];
+        for (key, value) in pairs {
+            let Some(position) = position(&key) else {
+                continue;
+            };
+            let value = self.value(value, depth);
+            list[position - 1] = value.map_err(|unfit| unfit.under(format!("[{position}]")))?;
+        }
+        Ok(Value::Array(list))
+    }
+
+    /// An object, its keys in their order as text: that of a table differs from run to run.
+    fn object(
+        &mut self,
+        pairs: Vec<(mlua::Value, mlua::Value)>,
+        depth: usize,
+    ) -> Result<Value, Unfit> {
+        let mut fields = Vec::with_capacity(pairs.len());
+        for (key, value) in pairs {
+            let key = key_text(&key)?;
+            let value = self.value(value, depth);
+            let value = value.map_err(|unfit| unfit.under(format!("[{key:?}]")))?;
+            fields.push((key, value));
+        }
+        fields.sort_by(|(one, _), (other, _)| one.cmp(other));
+        if let Some(twice) = fields.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let key = &twice[0].0;
+            return Err(Unfit::new(format!(
+                "a table with the keys {key} and {key:?}, which are the same key in JSON"
+            )));
+        }
+        Ok(Value::Object(fields.into_iter().collect()))
+    }
+}
+
+/// The last index, if all keys are indices.
+fn positions(pairs: &[(mlua::Value, mlua::Value)]) -> Option<usize> {
+    pairs
+        .iter()
+        .map(|(key, _)| position(key))
+        .try_fold(0, |last, position| Some(last.max(position?)))
+}
+
+fn position(key: &mlua::Value) -> Option<usize> {
+    key.as_integer()
+        .and_then(|index| usize::try_from(index).ok())
+        .filter(|index| *index > 0)
+}
+
+/// A whole number is an integer, as Lua itself takes `3.0` for 3 as a key.
+fn number(number: f64) -> Result<Value, Unfit> {
+    // The float next below 2^63 is an i64, and 2^63 is not.
+    const BOUND: f64 = 9_223_372_036_854_775_808.0;
+    if number.fract() == 0.0 && (-BOUND..BOUND).contains(&number) {
+        return Ok(Value::from(number as i64));
+    }
+    serde_json::Number::from_f64(number)
+        .map(Value::Number)
+        .ok_or_else(|| {
+            Unfit::new(format!(
+                "the number {number}, which JSON does not have; return nil or text instead"
+            ))
+        })
+}
+
+fn text(text: &mlua::LuaString) -> Result<String, Unfit> {
+    text.to_str()
+        .map(|text| text.to_owned())
+        .map_err(|_| Unfit::new("text that is not UTF-8; return it in another form, such as hex"))
+}
+
+fn key_text(key: &mlua::Value) -> Result<String, Unfit> {
+    match key {
+        mlua::Value::String(it) => {
+            text(it).map_err(|_| Unfit::new("a table with a key that is not UTF-8"))
+        }
+        mlua::Value::Integer(it) => Ok(it.to_string()),
+        other => Err(Unfit::new(format!(
+            "a table with a key that is a {}; keys must be text: tostring(key)",
+            other.type_name()
+        ))),
+    }
+}

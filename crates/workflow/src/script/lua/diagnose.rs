@@ -1,0 +1,144 @@
+//! Errors of Lua as failures of a block: what happened, and the line of the agent file.
+
+use mlua::Error;
+
+use super::super::ScriptFailure;
+
+/// Begins a place in the block: `block:3:`.
+const PLACE: &str = "block:";
+
+/// Names of the libraries that inline Lua leaves out, as Lua's message about a missing one quotes
+/// them, and the reason.
+const LEFT_OUT: &[(&str, &str)] = &[
+    ("global 'io'", "files"),
+    ("global 'dofile'", "files"),
+    ("global 'loadfile'", "files"),
+    ("global 'require'", "modules"),
+    ("global 'package'", "modules"),
+    ("global 'debug'", "`debug`"),
+    ("field 'execute'", "processes"),
+    ("field 'exit'", "`os.exit`: use `return`"),
+    ("field 'getenv'", "the environment"),
+    ("field 'remove'", "files"),
+    ("field 'rename'", "files"),
+    ("field 'tmpname'", "files"),
+    ("field 'dump'", "bytecode"),
+];
+
+/// Returns the failure for an error of Lua. `memory_limit` is in bytes.
+pub(super) fn failure(error: &Error, first_line: u32, memory_limit: u64) -> ScriptFailure {
+    let of = |kind, message, line| ScriptFailure {
+        kind,
+        message,
+        line,
+        printed: String::new(),
+    };
+    match error {
+        Error::CallbackError { cause, traceback } => {
+            let failed = failure(cause, first_line, memory_limit);
+            ScriptFailure {
+                line: failed.line.or_else(|| first_place(traceback, first_line)),
+                ..failed
+            }
+        }
+        Error::MemoryError(_) => of(
+            "script_memory",
+            format!(
+                "the block needed more than its memory limit of {} MiB",
+                memory_limit / (1024 * 1024)
+            ),
+            None,
+        ),
+        Error::SyntaxError { message, .. } => {
+            let (line, message) = placed(message, first_line);
+            let message = of_file(message, first_line);
+            of(
+                "script_error",
+                format!("not Lua: {message}"),
+                line.or(Some(first_line)),
+            )
+        }
+        Error::RuntimeError(message) => runtime(message, first_line),
+        other => of("script_error", other.to_string(), None),
+    }
+}
+
+/// The failure for a message that Lua ends with a traceback.
+fn runtime(text: &str, first_line: u32) -> ScriptFailure {
+    let (message, traceback) = text.split_once("\nstack traceback:").unwrap_or((text, ""));
+    let message = without_prelude(message);
+    let (line, message) = placed(message, first_line);
+    let left_out = message
+        .contains(" a nil value (")
+        .then(|| LEFT_OUT.iter().find(|(name, _)| message.contains(name)))
+        .flatten();
+    let message = match left_out {
+        _ if message.starts_with("table: 0x") => {
+            "the block raised an error that is a table: raise text, or give it `__tostring`"
+                .to_owned()
+        }
+        Some((_, what)) => format!("{message}: inline Lua has no access to {what}"),
+        None => message.to_owned(),
+    };
+    ScriptFailure {
+        kind: if left_out.is_some() {
+            "script_unsupported"
+        } else {
+            "script_error"
+        },
+        message,
+        line: line.or_else(|| first_place(traceback, first_line)),
+        printed: String::new(),
+    }
+}
+
+/// Removes the place of a function of ours that called the function which failed.
+fn without_prelude(message: &str) -> &str {
+    let Some(rest) = message.strip_prefix("prelude:") else {
+        return message;
+    };
+    rest.split_once(": ")
+        .map_or(message, |(_, message)| message)
+}
+
+/// Splits the place in front of a message from it; the place becomes a line of the file.
+fn placed(message: &str, first_line: u32) -> (Option<u32>, &str) {
+    let Some((line, rest)) = message
+        .strip_prefix(PLACE)
+        .and_then(|rest| rest.split_once(": "))
+    else {
+        return (None, message);
+    };
+    match line.parse::<u32>() {
+        Ok(line) => (Some(in_file(line, first_line)), rest),
+        Err(_) => (None, message),
+    }
+}
+
+/// The line of the file for the innermost place of the block in a traceback.
+fn first_place(traceback: &str, first_line: u32) -> Option<u32> {
+    let (_, rest) = traceback.split_once(&format!("\t{PLACE}"))?;
+    let digits = rest.split(|it: char| !it.is_ascii_digit()).next()?;
+    Some(in_file(digits.parse().ok()?, first_line))
+}
+
+/// The message with the line of the block in it, if there is one, as a line of the file:
+/// `'end' expected (to close 'if' at line 2) near <eof>`.
+fn of_file(message: &str, first_line: u32) -> String {
+    const AT: &str = "at line ";
+    let Some((before, rest)) = message.split_once(AT) else {
+        return message.to_owned();
+    };
+    let end = rest
+        .find(|it: char| !it.is_ascii_digit())
+        .unwrap_or(rest.len());
+    match rest[..end].parse::<u32>() {
+        Ok(line) => format!("{before}{AT}{}{}", in_file(line, first_line), &rest[end..]),
+        Err(_) => message.to_owned(),
+    }
+}
+
+/// A line of the block, from 1, as a line of the file.
+pub(super) fn in_file(line: u32, first_line: u32) -> u32 {
+    first_line.saturating_add(line.saturating_sub(1))
+}

@@ -1,0 +1,149 @@
+//! Runs one block in the embedded Lua. Only ever called in a worker process.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use mlua::chunk::ChunkMode;
+use mlua::{HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, VmState};
+use serde_json::Value;
+
+use super::super::printed::Printed;
+use super::super::wire::Received;
+use super::super::{Ended, ScriptFailure};
+use super::convert::{self, Reader};
+use super::{check, diagnose};
+
+/// Makes the libraries safe before the block runs.
+const PRELUDE: &str = include_str!("prelude.lua");
+
+/// The number of instructions between two looks at the clock.
+const LOOK_EVERY: u32 = 10_000;
+
+/// The least memory, in bytes, that a value of JSON takes in our own memory.
+const LEAST_VALUE: u64 = 32;
+
+/// Runs a block to its end. A `memory_limit` of 0 is no limit.
+///
+/// # Errors
+/// The block's own error, or the limit that stopped it; lines are lines of the file.
+pub(in super::super) fn run(block: Received, memory_limit: u64) -> Result<Ended, ScriptFailure> {
+    let printed = Rc::new(RefCell::new(Printed::new(block.most_printed)));
+    let ended = Block::new(&block, memory_limit, &printed).evaluate();
+    let printed = printed.replace(Printed::new(0)).finish();
+    match ended {
+        Ok(returned) => Ok(Ended { returned, printed }),
+        Err(failure) => Err(ScriptFailure { printed, ..failure }),
+    }
+}
+
+struct Block<'b> {
+    block: &'b Received,
+    memory_limit: u64,
+    printed: &'b Rc<RefCell<Printed>>,
+    started: Instant,
+    /// Set when the time is up: the line of the block at that moment, if it was in the block.
+    stopped: Rc<Cell<Option<Option<u32>>>>,
+}
+
+impl<'b> Block<'b> {
+    fn new(block: &'b Received, memory_limit: u64, printed: &'b Rc<RefCell<Printed>>) -> Self {
+        Self {
+            block,
+            memory_limit,
+            printed,
+            started: Instant::now(),
+            stopped: Rc::default(),
+        }
+    }
+
+    /// Runs the block. The interpreter is closed when this returns, so that finalizers of the block
+    /// run within its time.
+    fn evaluate(&self) -> Result<Value, ScriptFailure> {
+        let ended = self
+            .interpreter()
+            .and_then(|lua| {
+                let returned = self.call(&lua)?;
+                let most = match self.memory_limit {
+                    0 => u64::MAX,
+                    limit => limit / LEAST_VALUE,
+                };
+                Ok(Reader::new(most).returned(returned.into_vec()))
+            })
+            .map_err(|error| diagnose::failure(&error, self.block.first_line, self.memory_limit));
+        if let Some(line) = self.stopped.get() {
+            return Err(self.failure(
+                "script_timeout",
+                "the block ran longer than its time limit".to_owned(),
+                line,
+            ));
+        }
+        ended?.map_err(|unfit| {
+            self.failure("script_error", unfit.message("the returned value"), None)
+        })
+    }
+
+    fn interpreter(&self) -> mlua::Result<Lua> {
+        let libraries = StdLib::COROUTINE
+            | StdLib::MATH
+            | StdLib::OS
+            | StdLib::STRING
+            | StdLib::TABLE
+            | StdLib::UTF8;
+        let lua = Lua::new_with(libraries, LuaOptions::new())?;
+        let printed = Rc::clone(self.printed);
+        let write = lua.create_function(move |_, text: LuaString| {
+            printed.borrow_mut().push(&text.to_string_lossy());
+            Ok(())
+        })?;
+        let (at_start, started) = (self.block.now, self.started);
+        let now = lua.create_function(move |_, ()| {
+            let passed = i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX);
+            Ok(at_start.saturating_add(passed).div_euclid(1_000))
+        })?;
+        lua.load(PRELUDE)
+            .set_name("=prelude")
+            .set_mode(ChunkMode::Text)
+            .call::<()>((write, now))?;
+        // From here on: the prelude is not the block's to pay for.
+        lua.set_memory_limit(usize::try_from(self.memory_limit).unwrap_or(usize::MAX))?;
+        Ok(lua)
+    }
+
+    fn call(&self, lua: &Lua) -> mlua::Result<MultiValue> {
+        let function = check::compile(lua, &self.block.source)?;
+        let state = convert::table(lua, &self.block.state)?;
+        let variables = convert::table(lua, &self.block.variables)?;
+        lua.globals().raw_set("state", &state)?;
+        lua.globals().raw_set("variables", variables)?;
+        let limit = Duration::from_millis(self.block.time_limit_ms);
+        let (started, stopped) = (self.started, Rc::clone(&self.stopped));
+        let first_line = self.block.first_line;
+        lua.set_global_hook(
+            HookTriggers::new().every_nth_instruction(LOOK_EVERY),
+            move |_, at| {
+                if started.elapsed() < limit {
+                    return Ok(VmState::Continue);
+                }
+                if stopped.get().is_none() {
+                    let in_block = at.source().short_src.as_deref() == Some("block");
+                    let line = at.current_line().filter(|_| in_block);
+                    let line = line.and_then(|line| u32::try_from(line).ok());
+                    stopped.set(Some(line.map(|line| diagnose::in_file(line, first_line))));
+                }
+                // A block can catch it: it is raised again until the parent kills the process.
+                Err(mlua::Error::runtime("the time limit is over"))
+            },
+        )?;
+        function.call(state)
+    }
+
+    fn failure(&self, kind: &'static str, message: String, line: Option<u32>) -> ScriptFailure {
+        ScriptFailure {
+            kind,
+            message,
+            line,
+            printed: String::new(),
+        }
+    }
+}

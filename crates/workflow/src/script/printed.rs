@@ -1,0 +1,58 @@
+//! The text that a block prints.
+
+/// What a block prints, up to a limit.
+pub(super) struct Printed {
+    text: String,
+    most: usize,
+    /// Bytes that did not fit.
+    dropped: usize,
+}
+
+impl Printed {
+    /// Keeps at most `most` bytes.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            text: String::new(),
+            most,
+            dropped: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, text: &str) {
+        let room = if self.dropped > 0 {
+            0
+        } else {
+            self.most.saturating_sub(self.text.len())
+        };
+        let kept = text.floor_char_boundary(room);
+        self.text.push_str(&text[..kept]);
+        self.dropped = self.dropped.saturating_add(text.len() - kept);
+    }
+
+    /// Returns the text, with a last line that says how much is missing.
+    pub(super) fn finish(self) -> String {
+        match self.dropped {
+            0 => self.text,
+            dropped => format!(
+                "{}\n[{dropped} more bytes were printed and not kept]\n",
+                self.text
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printed_text_is_cut_between_characters_and_says_so() {
+        let mut printed = Printed::new(4);
+        printed.push("aé");
+        printed.push("é!");
+        assert_eq!(
+            printed.finish(),
+            "aé\n[3 more bytes were printed and not kept]\n"
+        );
+    }
+}
