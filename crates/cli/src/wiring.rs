@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cachalot_cache::{Bounds, Cache, Ledger, Limits, Options};
-use cachalot_core::{Clock, DigestKey, Seals, SystemClock};
+use cachalot_core::{Clock, DigestKey, Seals, SystemClock, disk};
 use cachalot_memory::in_process::InProcessMemory;
 use cachalot_memory::sqlite::{self, SqliteMemory};
 use cachalot_memory::{ErrorKind, Memory};
@@ -250,6 +250,12 @@ pub(crate) fn digest_key(path: &Path, warn: &Warn) -> std::result::Result<Digest
             ErrorKindOfIo::InvalidData => "it does not hold 32 bytes".to_owned(),
             _ => error.to_string(),
         };
+        if disk::is_full(&error) {
+            return KeyFault(format!(
+                "the digest key {} cannot be made: no space left ({error}); free some on its disk",
+                path.display()
+            ));
+        }
         KeyFault(format!(
             "the digest key {} cannot be used: {cause}; put it back, or remove it to have a new one made (what was cached with secrets is then paid for again)",
             path.display()

@@ -5,6 +5,7 @@
 pub mod canonical;
 pub mod clock;
 pub mod digest;
+pub mod disk;
 pub mod effects;
 pub mod json;
 pub mod problem;

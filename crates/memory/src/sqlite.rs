@@ -46,6 +46,7 @@ use self::readers::Readers;
 use self::stamps::Stamps;
 use self::writer::{Effort, Writer};
 
+pub use self::failure::is_full;
 pub use self::files::{files_of, set_aside};
 
 /// The largest record (key, value and labels), in bytes: half of what SQLite takes in a row.

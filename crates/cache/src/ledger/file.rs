@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cachalot_memory::sqlite::set_aside;
+use cachalot_memory::sqlite::{is_full, set_aside};
 use rusqlite::{Connection, ErrorCode};
 
 use super::append::{Batch, append};
@@ -22,8 +22,12 @@ pub struct LedgerError {
 
 impl LedgerError {
     pub(super) fn new(path: &Path, error: rusqlite::Error) -> Self {
+        let message = match is_full(path, &error) {
+            true => format!("{}: no space left; free some on its disk", path.display()),
+            false => format!("{}: {error}", path.display()),
+        };
         Self {
-            message: format!("{}: {error}", path.display()),
+            message,
             source: Some(Arc::new(error)),
         }
     }

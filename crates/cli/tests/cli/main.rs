@@ -12,6 +12,8 @@ mod digest_key;
 mod exports;
 mod faults;
 mod formats;
+#[cfg(target_os = "linux")]
+mod full_disk;
 mod guarded;
 mod hash;
 mod home;

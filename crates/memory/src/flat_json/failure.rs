@@ -24,13 +24,13 @@ impl Context {
     pub(super) fn io(&self, verb: &str, error: io::Error) -> Error {
         let location = self.location();
         let (kind, message) = match error.kind() {
+            _ if cachalot_core::disk::is_full(&error) => (
+                ErrorKind::Full,
+                format!("no space left for the file {location}; free some on its disk"),
+            ),
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => (
                 ErrorKind::Denied,
                 format!("no permission to {verb} the file {location}"),
-            ),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (
-                ErrorKind::Full,
-                format!("no space left for the file {location}"),
             ),
             _ => (
                 ErrorKind::Unavailable,

@@ -4,7 +4,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use rusqlite::ffi::ErrorCode;
+use cachalot_core::disk;
+use rusqlite::Error as E;
+use rusqlite::ffi::{self, ErrorCode};
 
 use crate::{Error, ErrorKind};
 
@@ -22,8 +24,13 @@ impl Context {
     }
 
     pub(super) fn failure(&self, error: rusqlite::Error) -> Error {
-        let kind = kind(&error);
         let location = self.location();
+        let kind = match kind(&error) {
+            ErrorKind::Unavailable | ErrorKind::Denied if may_be_full(&error) && self.is_full() => {
+                ErrorKind::Full
+            }
+            kind => kind,
+        };
         let message = match kind {
             ErrorKind::Corrupt => format!(
                 "the database {location} is damaged or not a database ({error}); set it aside to begin anew"
@@ -31,7 +38,9 @@ impl Context {
             ErrorKind::Busy => {
                 format!("another process kept the database {location} locked; try again")
             }
-            ErrorKind::Full => format!("no space left for the database {location}"),
+            ErrorKind::Full => {
+                format!("no space left for the database {location}; free some on its disk")
+            }
             ErrorKind::Denied => {
                 format!("no permission to write the database {location} or its directory")
             }
@@ -41,17 +50,22 @@ impl Context {
         Error::new(kind, message).because(error)
     }
 
+    fn is_full(&self) -> bool {
+        let directory = Path::new(self.location()).parent();
+        directory.is_some_and(disk::is_full_at)
+    }
+
     /// A file or directory could not be made or opened.
     pub(super) fn file(&self, error: io::Error) -> Error {
         let location = self.location();
         match error.kind() {
+            _ if disk::is_full(&error) => Error::new(
+                ErrorKind::Full,
+                format!("no space left to create the database {location}; free some on its disk"),
+            ),
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Error::new(
                 ErrorKind::Denied,
                 format!("no permission to open or create the database {location}"),
-            ),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::new(
-                ErrorKind::Full,
-                format!("no space left to create the database {location}"),
             ),
             _ => Error::new(
                 ErrorKind::Unavailable,
@@ -63,7 +77,6 @@ impl Context {
 }
 
 fn kind(error: &rusqlite::Error) -> ErrorKind {
-    use rusqlite::Error as E;
     match error {
         E::SqliteFailure(cause, message) => match cause.code {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => ErrorKind::Busy,
@@ -89,6 +102,28 @@ fn kind(error: &rusqlite::Error) -> ErrorKind {
         | E::Utf8Error(..) => ErrorKind::Corrupt,
         _ => ErrorKind::Unavailable,
     }
+}
+
+/// Whether a full disk may be the cause: SQLite reports one as such only where it writes data, not where
+/// it makes a file, maps its index of the log or exceeds a quota.
+fn may_be_full(error: &rusqlite::Error) -> bool {
+    let E::SqliteFailure(cause, _) = error else {
+        return false;
+    };
+    match cause.code {
+        ErrorCode::SystemIoFailure | ErrorCode::CannotOpen => true,
+        ErrorCode::ReadOnly => matches!(
+            cause.extended_code,
+            ffi::SQLITE_READONLY_CANTINIT | ffi::SQLITE_READONLY_DIRECTORY
+        ),
+        _ => false,
+    }
+}
+
+/// Returns true if SQLite failed because the disk of the database at `path` is full.
+#[must_use]
+pub fn is_full(path: &Path, error: &rusqlite::Error) -> bool {
+    kind(error) == ErrorKind::Full || (may_be_full(error) && Context::new(path).is_full())
 }
 
 /// Whether it was only somebody else's lock.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cachalot_core::Clock;
+use cachalot_core::{Clock, disk};
 use rusqlite::Connection;
 
 use crate::{Error, ErrorKind};
@@ -173,6 +173,13 @@ impl Seat {
             let message =
                 format!("another process kept writing to the database {location}; try again");
             return Trouble::Busy(Error::new(ErrorKind::Busy, message));
+        }
+        if disk::is_full(&error) {
+            let message = format!(
+                "no space left for the file {location}-stamp, by which other processes notice changes, so nothing \
+                 is written; free some on its disk"
+            );
+            return Trouble::Failed(Error::new(ErrorKind::Full, message).because(error));
         }
         let message = format!(
             "the file {location}-stamp, by which other processes notice changes, cannot be used, so nothing is \

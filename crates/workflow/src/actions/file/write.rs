@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
+use cachalot_core::disk;
 use serde_json::{Value, json};
 
 use crate::actions::arguments::{Given, optional, required};
@@ -81,6 +82,10 @@ fn fault(given: &Given<'_>, named: &str, error: &io::Error) -> Failure {
         io::ErrorKind::NotFound => given.failure(
             "not_found",
             format_args!("the directory of `{named}` does not exist: create it, or give `create_directories: true`"),
+        ),
+        _ if disk::is_full(error) => given.failure(
+            "file_error",
+            format_args!("`{named}` was not written: no space left ({error}); free some on its disk"),
         ),
         _ => given.failure("file_error", format_args!("`{named}` was not written: {error}")),
     }

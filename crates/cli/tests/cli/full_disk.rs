@@ -1,0 +1,216 @@
+//! A full disk, on a file system of its own: what is reported is that there is no space left, and never a
+//! missing permission or a fault without a cause.
+//!
+//! The file system is a small tmpfs in a mount namespace. Where a process may not make one, the tests
+//! say so on the terminal.
+
+use std::io::Write as _;
+use std::process::{Command, Output};
+
+use crate::support::Home;
+
+const AGENT: &str = r#"
+name: small
+nodes:
+  - name: work
+    uses: cache.wrap
+    with:
+      action: json.parse
+      args: {text: '["{{ "x" * 2000 }}", {{ state.n }}]'}
+    output: answer
+  - name: remember
+    uses: ltm.store
+    with: {key: "k{{ state.n }}", value: "{{ 'x' * 3000 }}"}
+"#;
+
+/// Shell functions: `fill N` leaves N pages of four kilobytes, `cachalot` keeps everything in `$TINY`.
+const FUNCTIONS: &str = r#"
+set -u
+mount -t tmpfs -o "$OPTIONS" tmpfs "$TINY"
+export HOME="$TINY" XDG_DATA_HOME="$TINY/data" XDG_CONFIG_HOME="$TINY/conf" XDG_CACHE_HOME="$TINY/cache"
+fill() {
+    rm -f "$TINY/fill"
+    dd if=/dev/zero of="$TINY/fill" bs=4k 2> "$TINY/../dd.txt"
+    truncate -s "-$(( $1 * 4096 ))" "$TINY/fill"
+}
+cachalot() { "$CACHALOT" "$@" 2>&1 > "$TINY/../out.txt"; }
+"#;
+
+/// Runs a script beside a small file system; none where that is not permitted.
+fn with_tiny_disk(options: &str, script: &str) -> Option<String> {
+    let home = Home::new();
+    home.write("agent.yaml", AGENT);
+    let tiny = home.join("tiny");
+    std::fs::create_dir(&tiny).unwrap();
+    let run = |namespace: &str, script: &str| -> Option<Output> {
+        let mut command = Command::new("unshare");
+        command
+            .args([namespace, "sh", "-c", &format!("{FUNCTIONS}{script}")])
+            .current_dir(home.join("."))
+            .env("CACHALOT", env!("CARGO_BIN_EXE_cachalot"))
+            .env("TINY", &tiny)
+            .env("OPTIONS", options)
+            .env_remove("CACHALOT_DB");
+        command.output().ok()
+    };
+    let works = |namespace: &&&str| {
+        let probe = "[ \"$(df -Pk \"$TINY\" | awk 'NR == 2 {print $1}')\" = tmpfs ] || exit 1";
+        run(namespace, probe).is_some_and(|output| output.status.success())
+    };
+    let Some(namespace) = ["-m", "-rm"].iter().find(works) else {
+        // Past the capture of the test harness: a test that is skipped says so.
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: a full disk cannot be tested here: no mount namespace may be made (unshare -m, unshare -rm)"
+        );
+        return None;
+    };
+    let output = run(namespace, script).unwrap();
+    Some(format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+/// What was reported in each case, by its heading.
+#[track_caller]
+fn cases(report: &str) -> Vec<(&str, &str)> {
+    let cases = report.split("=== ").skip(1);
+    let cases: Vec<_> = cases.filter_map(|case| case.split_once('\n')).collect();
+    assert!(!cases.is_empty(), "{report}");
+    cases
+}
+
+#[track_caller]
+fn is_about_space(name: &str, said: &str) {
+    let lower = said.to_lowercase();
+    for wrong in ["permission", "disk i/o error", "unable to open"] {
+        assert!(!lower.contains(wrong), "{name}: {wrong}\n{said}");
+    }
+}
+
+#[test]
+fn a_run_on_a_full_disk_says_that_there_is_no_space() {
+    let script = r#"
+for free in 0 1 2 3 5 9 12 17 20 26 30; do
+    rm -rf "$TINY/data"
+    fill $free
+    echo "=== new $free"
+    cachalot run agent.yaml -i n=1
+done
+rm -rf "$TINY/data" "$TINY/fill"
+cachalot run agent.yaml -q -i n=0
+for free in 0 1 2 3 5; do
+    fill $free
+    echo "=== old $free"
+    cachalot run agent.yaml -i "n=1$free"
+done
+for file in stamp shm; do
+    rm -f "$TINY"/data/cachalot/*-$file
+    fill 0
+    echo "=== without $file"
+    cachalot run agent.yaml -i n=3
+done
+echo "=== list"
+cachalot cache ls
+echo "=== why"
+cachalot why --last
+"#;
+    let Some(report) = with_tiny_disk("size=1m", script) else {
+        return;
+    };
+    let cases = cases(&report);
+    assert_eq!(cases.len(), 20, "{report}");
+    for (name, said) in cases {
+        assert!(
+            said.to_lowercase().contains("no space left"),
+            "{name}\n{said}"
+        );
+        is_about_space(name, said);
+    }
+}
+
+#[test]
+fn a_disk_without_room_for_further_files_is_full() {
+    let script = r#"
+use_up() {
+    i=0
+    while [ $i -lt 64 ] && touch "$TINY/file-$i" 2> /dev/null; do i=$((i + 1)); done
+}
+for free in 0 1 2 3 4 5; do
+    rm -rf "$TINY/data"
+    use_up
+    j=0
+    while [ $j -lt $free ]; do rm -f "$TINY/file-$j"; j=$((j + 1)); done
+    echo "=== new $free"
+    cachalot run agent.yaml -i n=1
+done
+"#;
+    let Some(report) = with_tiny_disk("size=8m,nr_inodes=24", script) else {
+        return;
+    };
+    for (name, said) in cases(&report) {
+        assert!(
+            said.to_lowercase().contains("no space left"),
+            "{name}\n{said}"
+        );
+        is_about_space(name, said);
+    }
+}
+
+#[test]
+fn files_that_do_not_fit_are_reported_as_such() {
+    let script = r#"
+printf 'name: w\nnodes:\n  - name: w\n    uses: file.write\n    with: {path: "%s/out.txt", content: "{{ state.c }}"}\n' "$TINY" > write.yaml
+printf '{"c": "%s"}' "$(head -c 60000 /dev/zero | tr '\0' x)" > in.json
+cachalot run agent.yaml -q -i n=0 --db db/kept.db
+fill 0
+for free in 0 3; do
+    fill $free
+    echo "=== write $free"
+    cachalot run write.yaml --db db/kept.db --input @in.json
+done
+fill 0
+echo "=== export"
+cachalot cache export "$TINY/kept.jsonl" --db db/kept.db
+echo "=== key"
+cachalot run agent.yaml --db "$TINY/data/x.db" -i n=1
+echo "=== device"
+"$CACHALOT" cache ls --db db/kept.db 2>&1 > /dev/full
+"#;
+    let Some(report) = with_tiny_disk("size=256k", script) else {
+        return;
+    };
+    let cases = cases(&report);
+    assert_eq!(cases.len(), 5, "{report}");
+    for (name, said) in cases {
+        assert!(
+            said.to_lowercase().contains("no space left"),
+            "{name}\n{said}"
+        );
+        is_about_space(name, said);
+    }
+}
+
+#[test]
+fn a_file_beyond_the_limit_of_the_process_is_no_matter_of_permissions() {
+    let script = r#"
+trap '' XFSZ
+mkdir db
+for blocks in 0 8 40; do
+    echo "=== $blocks"
+    (ulimit -f $blocks; "$CACHALOT" run agent.yaml --db "db/$blocks.db" -i n=1 2>&1 | head -c 4000 | cat)
+done
+"#;
+    let Some(report) = with_tiny_disk("size=1m", script) else {
+        return;
+    };
+    for (name, said) in cases(&report) {
+        assert!(
+            said.to_lowercase().contains("no space left"),
+            "{name}\n{said}"
+        );
+        is_about_space(name, said);
+    }
+}
