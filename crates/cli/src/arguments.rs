@@ -418,7 +418,7 @@ pub(crate) struct Validate {
 pub(crate) enum CacheCommand {
     /// Print the newest entry under a key or handle.
     Get {
-        /// A handle (`cache:agent:…`) or a key of 64 hex digits.
+        /// A handle (`cache:agent:…`), a `key` as the agent file has it (if one agent has it), or 64 hex digits.
         key: String,
         #[command(flatten)]
         place: Where,

@@ -1,12 +1,12 @@
 //! `cachalot cache …`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufReader;
 use std::path::Path;
 
 use cachalot_cache::{
     Bounds, Cache, CassetteError, Criterion, Filter, HANDLE_LABEL, Key, Kind, Limits, Listed,
-    Scope, Selection, Totals,
+    Scope, Selection, Stored, Totals,
 };
 use cachalot_core::clock::iso8601;
 use cachalot_memory::Label;
@@ -54,8 +54,7 @@ impl Inspection<'_> {
     pub(crate) async fn run(&self, command: &CacheCommand) -> Result<()> {
         match command {
             CacheCommand::Get { key, place, json } => {
-                let scopes = self.own_scopes(key);
-                get(&self.open(place)?.cache, key, &scopes, *json).await
+                self.get(&self.open(place)?.cache, key, *json).await
             }
             CacheCommand::Ls { which, place, json } => {
                 ls(&self.open(place)?.cache, which, *json).await
@@ -108,6 +107,56 @@ impl Inspection<'_> {
             .chain(user)
             .chain(agent.map(|(agent, _)| Scope::Agent(agent.to_owned())))
             .collect()
+    }
+
+    /// Shows an entry by its digest, its handle, or its key as an agent file has it.
+    async fn get(&self, cache: &Cache, key: &str, as_json: bool) -> Result<()> {
+        let stored = match key.parse::<Key>() {
+            Ok(digest) => cache.peek(&digest).await.map_err(Trouble::failed)?,
+            Err(_) => self.by_handle(cache, key).await?,
+        };
+        let Some(stored) = stored else {
+            return Err(absent(cache, key).await?);
+        };
+        let bytes = stored.body.whole().await.map_err(Trouble::failed)?;
+        let value: Value = serde_json::from_slice(&bytes)
+            .map_err(|error| Trouble::failed(format!("the entry is no JSON: {error}")))?;
+        if as_json {
+            let mut described = described(&stored.listed);
+            described["value"] = value;
+            return render::json(&described);
+        }
+        render::json(&value)
+    }
+
+    /// The newest entry under a handle that this user shares. A key is completed by the agent's name
+    /// if the entries of one agent have it.
+    ///
+    /// # Errors
+    /// Entries of several agents have the key.
+    async fn by_handle(&self, cache: &Cache, key: &str) -> Result<Option<Stored>> {
+        let newest = async |handle: &str| {
+            let newest = cache.newest(&under(handle), &self.own_scopes(handle)).await;
+            newest.map_err(Trouble::failed)
+        };
+        if let Some(stored) = newest(key).await? {
+            return Ok(Some(stored));
+        }
+        let handles = handles_of(cache, key).await?;
+        match handles.iter().collect::<Vec<_>>().as_slice() {
+            [] => Ok(None),
+            [handle] => newest(handle).await,
+            several => {
+                let listed: String = several
+                    .iter()
+                    .map(|handle| format!("\n  {handle}"))
+                    .collect();
+                Err(Trouble::failed(format!(
+                    "{} agents have an entry under {key}: give the handle of one{listed}",
+                    several.len()
+                )))
+            }
+        }
     }
 
     async fn stats(&self, place: &Where, as_json: bool) -> Result<()> {
@@ -355,25 +404,6 @@ fn described(listed: &Listed) -> Value {
     })
 }
 
-async fn get(cache: &Cache, key: &str, scopes: &[Scope], as_json: bool) -> Result<()> {
-    let stored = match key.parse::<Key>() {
-        Ok(key) => cache.peek(&key).await,
-        Err(_) => cache.newest(&under(key), scopes).await,
-    };
-    let Some(stored) = stored.map_err(Trouble::failed)? else {
-        return Err(absent(cache, key).await?);
-    };
-    let bytes = stored.body.whole().await.map_err(Trouble::failed)?;
-    let value: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| Trouble::failed(format!("the entry is no JSON: {error}")))?;
-    if as_json {
-        let mut described = described(&stored.listed);
-        described["value"] = value;
-        return render::json(&described);
-    }
-    render::json(&value)
-}
-
 /// The entries under a handle.
 fn under(handle: &str) -> Filter {
     Filter {
@@ -382,18 +412,52 @@ fn under(handle: &str) -> Filter {
     }
 }
 
+/// The handles that a key of an agent file may mean: those that are the key behind `cache:` and the name
+/// of an agent, or behind `cache:` alone.
+async fn handles_of(cache: &Cache, key: &str) -> Result<BTreeSet<String>> {
+    let key = key.strip_prefix("cache:").unwrap_or(key);
+    let filter = Filter {
+        criteria: vec![Criterion::Glob {
+            name: HANDLE_LABEL.to_owned(),
+            pattern: format!("cache:*{key}"),
+        }],
+        ..Filter::default()
+    };
+    let mut handles = BTreeSet::new();
+    let collect = |listed: Listed| {
+        let own = handle(&listed).and_then(|handle| handle.strip_prefix("cache:"));
+        // Names of agents have their colons escaped.
+        let is_meant = own.is_some_and(|own| {
+            own == key || own.split_once(':').is_some_and(|(_, own)| own == key)
+        });
+        if is_meant {
+            handles.extend(handle(&listed).map(ToOwned::to_owned));
+        }
+    };
+    cache
+        .each(&filter, collect)
+        .await
+        .map_err(Trouble::failed)?;
+    Ok(handles)
+}
+
 /// That there is nothing under a key, or nothing but what belongs to others.
 async fn absent(cache: &Cache, key: &str) -> Result<Trouble> {
     let mut others: Vec<String> = Vec::new();
     if key.parse::<Key>().is_err() {
+        let handles = handles_of(cache, key).await?;
+        let handle = handles.first().map_or(key, String::as_str);
         cache
-            .each(&under(key), |listed| {
+            .each(&under(handle), |listed| {
                 others.push(format!("{} ({})", listed.key, listed.scope));
             })
             .await
             .map_err(Trouble::failed)?;
     }
     Ok(Trouble::failed(match others.as_slice() {
+        [] if key.contains("{{") => format!(
+            "{key} is a template, and entries are kept under what it renders to: `cachalot cache ls` lists them"
+        ),
         [] => format!("nothing is cached under {key}: `cachalot cache ls` lists what is"),
         [one] => format!("what is cached under {key} is not yours: give its own key, {one}"),
         [one, more @ ..] => format!(

@@ -50,6 +50,55 @@ fn entries_are_listed_read_and_erased() {
 }
 
 #[test]
+fn a_key_is_taken_as_the_file_has_it() {
+    let home = Home::new();
+    let keyed = |name: &str, key: &str| {
+        let agent = MARKING.replace("name: marking", &format!("name: {name}"));
+        agent.replace("      args:", &format!("      {key}\n      args:"))
+    };
+    let run = |file: &str, text: &str, agent: String| {
+        home.write(file, agent);
+        home.run(&["run", file, "-q", "-i", &format!("text={text}")])
+            .ok();
+    };
+    run("one.yaml", "a", keyed("one", "key: \"mark:a\""));
+    run(
+        "shared.yaml",
+        "s",
+        keyed("one", "key: shared:x\n      key_prefix: false"),
+    );
+    for key in ["mark:a", "cache:mark:a", "cache:one:mark:a", "one:mark:a"] {
+        let found = home.run(&["cache", "get", key]).ok().json();
+        assert_eq!(found["stdout"], "a", "{key}");
+    }
+    for key in ["shared:x", "cache:shared:x"] {
+        let found = home.run(&["cache", "get", key]).ok().json();
+        assert_eq!(found["stdout"], "s", "{key}");
+    }
+    let all = home.run(&["cache", "get", "mark:*"]).fails(1);
+    assert!(
+        all.stderr.contains("nothing is cached under mark:*"),
+        "{all}"
+    );
+    home.run(&["cache", "get", "a"]).fails(1);
+    let template = home
+        .run(&["cache", "get", "mark:{{ state.text }}"])
+        .fails(1);
+    assert!(template.stderr.contains("is a template"), "{template}");
+    run("two.yaml", "b", keyed("two", "key: \"mark:a\""));
+    let several = home.run(&["cache", "get", "mark:a"]).fails(1);
+    for part in [
+        "2 agents have an entry under mark:a",
+        "\n  cache:one:mark:a",
+        "\n  cache:two:mark:a",
+    ] {
+        assert!(several.stderr.contains(part), "{several}");
+    }
+    let one = home.run(&["cache", "get", "cache:two:mark:a"]).ok().json();
+    assert_eq!(one["stdout"], "b");
+}
+
+#[test]
 fn what_is_shared_by_another_user_alone_is_not_got_by_its_handle() {
     let home = Home::new();
     let shared = MARKING.replace(
