@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use cachalot_storage::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use cachalot_storage::{Method, RequestBuilder, Response, StatusCode};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{Error, ErrorKind};
 use crate::provider::{Key, Resolved};
@@ -52,7 +52,14 @@ pub(crate) async fn exchange(
         on(delta);
     };
     loop {
-        let fault = match attempt(model, body.clone(), mode, &mut on).await {
+        let tried = attempt(model, body.clone(), mode, &mut on);
+        let ended = match model.time.total {
+            None => tried.await,
+            Some(limit) => timeout(limit, tried)
+                .await
+                .unwrap_or_else(|_| Err(Words::new(model).too_slow(limit))),
+        };
+        let fault = match ended {
             Ok(reply) => return Ok(reply),
             Err(fault) => fault,
         };

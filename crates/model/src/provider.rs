@@ -388,6 +388,7 @@ impl Models {
             price: settings.cost.clone().or(listed.price),
             headers: identity::headers(&settings, format, known.cloud)?,
             retries: settings.retries.unwrap_or(Resolved::RETRIES),
+            repeats_timeouts: settings.retries.is_some(),
             http: self.client(time)?,
             clock: Arc::clone(&self.surroundings.clock),
             pauses: Arc::clone(&self.pauses),

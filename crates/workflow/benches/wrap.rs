@@ -198,18 +198,8 @@ static ANSWER: About = About {
     version: 1,
     doc: "Answers.",
     parameters: &[
-        Parameter {
-            name: "model",
-            kind: ParameterKind::Text,
-            required: true,
-            doc: "Which.",
-        },
-        Parameter {
-            name: "messages",
-            kind: ParameterKind::List,
-            required: true,
-            doc: "What.",
-        },
+        Parameter::required("model", ParameterKind::Text, "Which."),
+        Parameter::required("messages", ParameterKind::List, "What."),
     ],
     memoizable: Memoizable::Yes,
 };

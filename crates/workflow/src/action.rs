@@ -44,6 +44,56 @@ pub struct Parameter {
     pub required: bool,
     /// One sentence, for the schema and the reference.
     pub doc: &'static str,
+    /// Its names in other runtimes. Arguments get the parameter's own name when they are checked, so
+    /// that actions and keys never see these.
+    pub aliases: &'static [&'static str],
+    /// Whether it can change the result. An argument that cannot is in no key.
+    pub keyed: bool,
+}
+
+impl Parameter {
+    /// A parameter that may be left out, is part of every key and has one name.
+    #[must_use]
+    pub const fn optional(name: &'static str, kind: ParameterKind, doc: &'static str) -> Self {
+        Self {
+            name,
+            kind,
+            required: false,
+            doc,
+            aliases: &[],
+            keyed: true,
+        }
+    }
+
+    /// A parameter that must be given.
+    #[must_use]
+    pub const fn required(name: &'static str, kind: ParameterKind, doc: &'static str) -> Self {
+        Self {
+            required: true,
+            ..Self::optional(name, kind, doc)
+        }
+    }
+
+    /// The same, under these names as well.
+    #[must_use]
+    pub const fn or(self, aliases: &'static [&'static str]) -> Self {
+        Self { aliases, ..self }
+    }
+
+    /// The same, in no key.
+    #[must_use]
+    pub const fn unkeyed(self) -> Self {
+        Self {
+            keyed: false,
+            ..self
+        }
+    }
+
+    /// Whether this is one of its names.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.contains(&name)
+    }
 }
 
 /// Whether `cache.wrap` takes an action.
@@ -68,6 +118,16 @@ pub struct About {
     pub parameters: &'static [Parameter],
     /// Whether it may be wrapped.
     pub memoizable: Memoizable,
+}
+
+impl About {
+    /// The parameter that has this name or alias.
+    #[must_use]
+    pub fn parameter(&self, name: &str) -> Option<&'static Parameter> {
+        self.parameters
+            .iter()
+            .find(|parameter| parameter.is_called(name))
+    }
 }
 
 /// What an action would do.

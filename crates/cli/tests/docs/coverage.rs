@@ -81,6 +81,11 @@ fn every_action_is_described_as_it_is() {
                 problems.push(format!("{alias} is not named"));
             }
         }
+        for alias in about.parameters.iter().flat_map(|it| it.aliases) {
+            if !section.contains(&format!("`{alias}`")) {
+                problems.push(format!("{}: {alias} is not named", about.names[0]));
+            }
+        }
         let mut expected: Vec<(String, String, bool)> = about
             .parameters
             .iter()

@@ -154,6 +154,21 @@ impl<'a> Words<'a> {
         ))
     }
 
+    /// The answer is not whole within the limit for one try.
+    pub(super) fn too_slow(&self, limit: Duration) -> Fault {
+        let error = self.error(
+            ErrorKind::TimedOut,
+            format!(
+                "`{}` did not answer in full within {limit:?}; it may still charge for the request. Raise `timeout` of the call or `timeouts.total` if that is usual",
+                self.model.shown
+            ),
+        );
+        match self.model.repeats_timeouts {
+            true => Fault::again(error),
+            false => Fault::last(error),
+        }
+    }
+
     /// Nothing more has come within the limit for silence.
     pub(super) fn silent(&self) -> Fault {
         let limit = self.model.time.idle;

@@ -68,6 +68,9 @@ pub(crate) struct Resolved {
     pub(crate) price: Option<Price>,
     pub(crate) time: TimeLimits,
     pub(crate) retries: u32,
+    /// Whether a try that exceeded `timeouts.total` is repeated, although it may be charged: only if
+    /// `retries` is configured.
+    pub(crate) repeats_timeouts: bool,
     pub(crate) http: HttpClient,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) pauses: Arc<dyn Pauses>,
@@ -87,14 +90,21 @@ pub(crate) struct TimeLimits {
     pub(crate) connect: Duration,
     pub(crate) first_byte: Duration,
     pub(crate) idle: Duration,
+    pub(crate) total: Option<Duration>,
 }
 
 impl TimeLimits {
     pub(super) fn of(said: &Timeouts) -> Self {
+        // A usual limit does not end a try that may take longer.
+        let least = said
+            .total
+            .map_or(Duration::ZERO, |total| total + Duration::from_secs(1));
+        let usual = |seconds| Duration::from_secs(seconds).max(least);
         Self {
             connect: said.connect.unwrap_or(Duration::from_secs(10)),
-            first_byte: said.first_byte.unwrap_or(Duration::from_secs(600)),
-            idle: said.idle.unwrap_or(Duration::from_secs(120)),
+            first_byte: said.first_byte.unwrap_or_else(|| usual(600)),
+            idle: said.idle.unwrap_or_else(|| usual(120)),
+            total: said.total,
         }
     }
 }

@@ -70,6 +70,8 @@ pub struct Timeouts {
     pub first_byte: Option<Duration>,
     /// `idle`: for the next byte. Unless said, 2 min.
     pub idle: Option<Duration>,
+    /// `total`: for one try, from connecting to the last byte. Unless said, without limit.
+    pub total: Option<Duration>,
 }
 
 impl Timeouts {
@@ -78,6 +80,7 @@ impl Timeouts {
             connect: self.connect.or(beneath.connect),
             first_byte: self.first_byte.or(beneath.first_byte),
             idle: self.idle.or(beneath.idle),
+            total: self.total.or(beneath.total),
         }
     }
 }
@@ -436,6 +439,7 @@ fn read_timeouts(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Time
         connect: duration(&mut timeouts, "connect", problems),
         first_byte: duration(&mut timeouts, "first_byte", problems),
         idle: duration(&mut timeouts, "idle", problems),
+        total: duration(&mut timeouts, "total", problems),
     };
     timeouts.finish(problems);
     read

@@ -17,12 +17,7 @@ pub(super) const fn required(
     kind: ParameterKind,
     doc: &'static str,
 ) -> Parameter {
-    Parameter {
-        name,
-        kind,
-        required: true,
-        doc,
-    }
+    Parameter::required(name, kind, doc)
 }
 
 /// A parameter that may be left out.
@@ -31,16 +26,11 @@ pub(super) const fn optional(
     kind: ParameterKind,
     doc: &'static str,
 ) -> Parameter {
-    Parameter {
-        name,
-        kind,
-        required: false,
-        doc,
-    }
+    Parameter::optional(name, kind, doc)
 }
 
 /// Checks `arguments` against the table of an action and casts them to the kinds named there. Nulls
-/// are dropped, except where anything is taken.
+/// are dropped, except where anything is taken. An alias becomes the parameter's name.
 ///
 /// Casts are those that templates make necessary: the text of a number or of a boolean (in any
 /// case) is taken as such, a number or a boolean as its text, a float without a fraction as a whole
@@ -53,15 +43,19 @@ pub fn check(about: &About, arguments: Arguments) -> Result<Arguments, Failure> 
     let mut wrong = Vec::new();
     let mut checked = Arguments::new();
     for (name, value) in arguments {
-        match about
-            .parameters
-            .iter()
-            .find(|parameter| parameter.name == name)
-        {
+        match about.parameter(&name) {
             None => wrong.push(unknown(about, &name)),
             Some(parameter) if value.is_null() && parameter.kind != ParameterKind::Any => {}
             Some(parameter) => match cast(value, parameter.kind) {
+                Ok(_) if checked.contains_key(parameter.name) => {
+                    wrong.push(twice(parameter));
+                }
                 Ok(value) => {
+                    let name = if name == parameter.name {
+                        name
+                    } else {
+                        parameter.name.to_owned()
+                    };
                     checked.insert(name, value);
                 }
                 Err(what) => wrong.push(format!("parameter `{name}` {what}")),
@@ -92,11 +86,24 @@ fn shown(about: &About) -> &'static str {
     about.names.first().copied().unwrap_or("action")
 }
 
+/// Two names of one parameter, of which one is to be kept.
+pub(crate) fn twice(parameter: &Parameter) -> String {
+    let names: Vec<String> = std::iter::once(&parameter.name)
+        .chain(parameter.aliases)
+        .map(|name| format!("`{name}`"))
+        .collect();
+    format!(
+        "{} are one parameter: give one of them",
+        names.join(" and ")
+    )
+}
+
 fn unknown(about: &About, name: &str) -> String {
     let known: Vec<&str> = about
         .parameters
         .iter()
-        .map(|parameter| parameter.name)
+        .flat_map(|parameter| std::iter::once(&parameter.name).chain(parameter.aliases))
+        .copied()
         .collect();
     format!(
         "unknown parameter `{name}`: {}",

@@ -45,7 +45,8 @@ static PARSE: About = About {
             "header",
             ParameterKind::Boolean,
             "Whether the first row names the fields, so that rows become mappings; true by default. Without, rows are lists.",
-        ),
+        )
+        .or(&["has_header"]),
     ],
     memoizable: Memoizable::Yes,
 };

@@ -1,6 +1,7 @@
 //! `json.parse`, `json.transform` and `json.stringify`.
 
 mod jmespath;
+mod relaxed;
 
 use async_trait::async_trait;
 use cachalot_core::Problem;
@@ -26,7 +27,19 @@ static PARSE: About = About {
     names: &["json.parse", "actions.json_parse"],
     version: 1,
     doc: "Reads JSON text. Whole numbers beyond 64 bits become text of their digits.",
-    parameters: &[required("text", ParameterKind::Text, "What to read.")],
+    parameters: &[
+        required("text", ParameterKind::Text, "What to read."),
+        optional(
+            "strict",
+            ParameterKind::Boolean,
+            "Whether the text must be JSON; true by default. Otherwise `default` takes the place of what is none; without `default`, comments and trailing commas are taken.",
+        ),
+        optional(
+            "default",
+            ParameterKind::Any,
+            "With `strict: false`, the data where the text is no JSON; null is as good as none.",
+        ),
+    ],
     memoizable: Memoizable::Yes,
 };
 
@@ -78,8 +91,16 @@ impl Action for Parse {
         let text = given
             .text("text")?
             .ok_or_else(|| given.wrong("text", "is required"))?;
-        let data = exact_json::parse(text).map_err(|error| {
-            given.failure("parse_error", format_args!("`text` is no JSON: {error}"))
+        let data = exact_json::parse(text).or_else(|error| {
+            let default = given.any("default").filter(|value| !value.is_null());
+            let relaxed = match (given.flag("strict", true)?, default) {
+                (true, _) => None,
+                (false, Some(default)) => Some(default.clone()),
+                (false, None) => exact_json::parse(&relaxed::strip(text)).ok(),
+            };
+            relaxed.ok_or_else(|| {
+                given.failure("parse_error", format_args!("`text` is no JSON: {error}"))
+            })
         })?;
         Ok(json!({ "data": data, "success": true }))
     }

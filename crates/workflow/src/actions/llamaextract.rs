@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cachalot_core::Problem;
 use cachalot_core::tree::Node;
+use cachalot_core::{Problem, suggest};
 use serde_json::{Value, json};
 
 use super::Registry;
@@ -65,12 +65,37 @@ static EXTRACT: About = About {
             "poll_interval",
             ParameterKind::Number,
             "Seconds between two looks at the job; 2 by default.",
+        )
+        .or(&["polling_interval"]),
+        optional(
+            "mode",
+            ParameterKind::Text,
+            "How thorough an extraction by `schema` is: `FAST`, `BALANCED`, `PREMIUM`, `MULTIMODAL`, in any case; the service's default otherwise. An agent has its own.",
         ),
+        optional(
+            "use_rest",
+            ParameterKind::Boolean,
+            "Taken, and without effect: the REST API is always used.",
+        )
+        .unkeyed(),
     ],
     memoizable: Memoizable::Yes,
 };
 
 const WHAT: &str = "give `agent_name`, `agent_id` or `schema`";
+
+const AGENT_HAS_MODE: &str = "leave `mode` out: an agent has its own";
+
+/// The modes of an extraction, as the service calls them.
+const MODES: [&str; 4] = ["FAST", "BALANCED", "PREMIUM", "MULTIMODAL"];
+
+/// The mode of this name, in any case.
+fn mode(text: &str) -> Option<&'static str> {
+    let text = text.trim();
+    MODES
+        .into_iter()
+        .find(|mode| mode.eq_ignore_ascii_case(text))
+}
 
 struct Extract;
 
@@ -92,8 +117,20 @@ impl Action for Extract {
                 &["agent_id", "agent_name"],
                 "give one of them",
             )
+            .one_at_most(
+                "llamaextract.extract",
+                &["agent_id", "mode"],
+                AGENT_HAS_MODE,
+            )
+            .one_at_most(
+                "llamaextract.extract",
+                &["agent_name", "mode"],
+                AGENT_HAS_MODE,
+            )
+            .one_of("mode", &MODES, |text| mode(text).is_some())
             .seconds("timeout")
             .seconds("poll_interval")
+            .seconds("polling_interval")
             .problems()
     }
 
@@ -148,6 +185,7 @@ impl Action for Extract {
 struct Wanted {
     agent: Option<Agent>,
     schema: Option<Value>,
+    mode: Option<&'static str>,
 }
 
 enum Agent {
@@ -180,7 +218,21 @@ impl Wanted {
         if agent.is_none() && schema.is_none() {
             return Err(given.failure("validation_error", WHAT));
         }
-        Ok(Self { agent, schema })
+        let mode = match text("mode")? {
+            None => None,
+            Some(_) if agent.is_some() => {
+                return Err(given.failure("validation_error", AGENT_HAS_MODE));
+            }
+            Some(name) => Some(mode(&name).ok_or_else(|| {
+                let help = suggest::did_you_mean(&name, &MODES);
+                given.wrong("mode", format_args!("is `{name}`: {help}"))
+            })?),
+        };
+        Ok(Self {
+            agent,
+            schema,
+            mode,
+        })
     }
 }
 
@@ -200,7 +252,12 @@ async fn extract(
     };
     let file_id = client.upload(uploaded_as(file), document).await?;
     let job = client
-        .start(agent_id.as_deref(), wanted.schema.as_ref(), &file_id)
+        .start(
+            agent_id.as_deref(),
+            wanted.schema.as_ref(),
+            wanted.mode,
+            &file_id,
+        )
         .await?;
     let job = client.end_of(job, interval).await?;
     let status = match &job.status {

@@ -9,10 +9,13 @@ mod shape;
 mod written;
 
 use async_trait::async_trait;
+use cachalot_core::Problem;
+use cachalot_core::tree::Node;
 use serde_json::Value;
 
 use super::Registry;
 use super::arguments::optional;
+use super::written::Written;
 use crate::{
     About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned, Runtime,
     spending,
@@ -55,7 +58,8 @@ const PARAMETERS: &[Parameter] = &[
         "base_url",
         ParameterKind::Text,
         "Where the provider is. Its key then comes from `token_key` alone.",
-    ),
+    )
+    .or(&["api_base"]),
     optional(
         "token_key",
         ParameterKind::Text,
@@ -107,6 +111,18 @@ const PARAMETERS: &[Parameter] = &[
         ParameterKind::List,
         "Models to ask in this order when the model is overloaded, limits, fails or cannot be reached, and nothing of its answer was shown.",
     ),
+    optional(
+        "timeout",
+        ParameterKind::Number,
+        "Seconds that one try may take, from connecting to the end of the answer. In no key.",
+    )
+    .unkeyed(),
+    optional(
+        "max_retries",
+        ParameterKind::Integer,
+        "How often to ask again where that may help, 0 to 10, after a timeout too; 2 by default, and then not after a timeout. In no key.",
+    )
+    .unkeyed(),
 ];
 
 static CALL: About = About {
@@ -132,6 +148,10 @@ struct Call;
 impl Action for Call {
     fn about(&self) -> &About {
         &CALL
+    }
+
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        check(with)
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
@@ -164,6 +184,10 @@ impl Action for Stream {
         &STREAM
     }
 
+    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
+        check(with)
+    }
+
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         ask::identity(&STREAM, arguments, runtime)
     }
@@ -186,6 +210,14 @@ impl Action for Stream {
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         run(self, arguments, runtime).await
     }
+}
+
+/// What is wrong with the arguments as written.
+fn check(with: Option<&Node>) -> Vec<Problem> {
+    Written::new(with)
+        .seconds("timeout")
+        .count("max_retries", choice::RETRIES)
+        .problems()
 }
 
 /// Asks the model, then its fallbacks, until one answers.

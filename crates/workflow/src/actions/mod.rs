@@ -24,6 +24,7 @@ mod web;
 mod written;
 
 pub use arguments::check;
+pub(crate) use arguments::twice;
 pub use llm::{WrittenEffort, written_efforts};
 
 use std::collections::BTreeMap;

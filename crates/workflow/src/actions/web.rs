@@ -31,7 +31,8 @@ static SEARCH: About = About {
             "limit",
             ParameterKind::Integer,
             "At most so many results, from 1 to 100; 10 by default.",
-        ),
+        )
+        .or(&["num_results"]),
         optional(
             "language",
             ParameterKind::Text,
@@ -76,6 +77,7 @@ impl Action for Search {
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
         Written::new(with)
             .count("limit", 1..=100)
+            .count("num_results", 1..=100)
             .seconds("timeout")
             .problems()
     }

@@ -6,6 +6,7 @@ use cachalot_core::{Place, Problem};
 
 use super::codes;
 use crate::action::{About, Parameter, ParameterKind};
+use crate::actions::twice;
 use crate::template::is_literal;
 
 /// What is wrong with `arguments` as arguments of the action: unknown ones, required ones that are
@@ -25,18 +26,25 @@ pub fn check_arguments(about: &About, arguments: Option<&Node>, place: &Place) -
             return problems;
         }
     };
-    for entry in entries {
-        match about
-            .parameters
+    for (index, entry) in entries.iter().enumerate() {
+        let Some(parameter) = about.parameter(&entry.key) else {
+            problems.push(unknown(about, entry));
+            continue;
+        };
+        problems.extend(wrong_kind(about, parameter, &entry.value));
+        if entries[..index]
             .iter()
-            .find(|parameter| parameter.name == entry.key)
+            .any(|earlier| parameter.is_called(&earlier.key))
         {
-            None => problems.push(unknown(about, entry)),
-            Some(parameter) => problems.extend(wrong_kind(about, parameter, &entry.value)),
+            problems.push(
+                Problem::new(codes::CONFLICTING_KEYS, twice(parameter))
+                    .at(&entry.key_place)
+                    .help("take one of them out"),
+            );
         }
     }
     let is_given = |parameter: &Parameter| {
-        let given = entries.iter().find(|entry| entry.key == parameter.name);
+        let given = entries.iter().find(|entry| parameter.is_called(&entry.key));
         given.is_some_and(|entry| parameter.kind == ParameterKind::Any || !entry.value.is_null())
     };
     for parameter in about
@@ -71,7 +79,8 @@ fn unknown(about: &About, entry: &Entry) -> Problem {
     let known: Vec<&str> = about
         .parameters
         .iter()
-        .map(|parameter| parameter.name)
+        .flat_map(|parameter| std::iter::once(&parameter.name).chain(parameter.aliases))
+        .copied()
         .collect();
     Problem::new(
         codes::UNKNOWN_KEY,

@@ -349,7 +349,15 @@ fn arguments(about: &About) -> Value {
     let properties: Map<String, Value> = about
         .parameters
         .iter()
-        .map(|parameter| (parameter.name.to_owned(), argument(parameter)))
+        .flat_map(|parameter| {
+            let aliases = parameter.aliases.iter().map(move |alias| {
+                let mut property = argument(parameter);
+                property["description"] = format!("The same as `{}`.", parameter.name).into();
+                (*alias, property)
+            });
+            std::iter::once((parameter.name, argument(parameter))).chain(aliases)
+        })
+        .map(|(name, property)| (name.to_owned(), property))
         .collect();
     let required: Vec<&str> = about
         .parameters

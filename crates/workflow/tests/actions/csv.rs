@@ -46,6 +46,24 @@ async fn rows_without_a_header_are_lists() {
 }
 
 #[tokio::test]
+async fn has_header_is_another_name_of_header() {
+    let world = World::new();
+    let lists = json!({"text": "1,2", "has_header": "false"});
+    assert_eq!(
+        world.ok("csv.parse", lists).await["data"],
+        json!([["1", "2"]])
+    );
+    let both = json!({"text": "1,2", "has_header": true, "header": false});
+    let failure = world.fails("csv.parse", both).await;
+    assert!(
+        failure
+            .message
+            .contains("`header` and `has_header` are one parameter"),
+        "{failure}"
+    );
+}
+
+#[tokio::test]
 async fn a_file_is_read_as_well() {
     let world = World::new();
     world.file("t.csv", "a\n1\n");

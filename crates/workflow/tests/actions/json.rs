@@ -42,6 +42,36 @@ async fn what_is_no_json_says_where() {
 }
 
 #[tokio::test]
+async fn what_is_no_json_may_be_relaxed_or_have_a_default() {
+    let world = World::new();
+    let text = "{\"a\": [1, 2,], // two\n}";
+    for (more, data) in [
+        (json!({"strict": false}), json!({"a": [1, 2]})),
+        (
+            json!({"strict": false, "default": null}),
+            json!({"a": [1, 2]}),
+        ),
+        (json!({"strict": "false", "default": []}), json!([])),
+    ] {
+        let mut arguments = json!({ "text": text });
+        let fields = arguments.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        let parsed = world.ok("json.parse", arguments).await;
+        assert_eq!(parsed, json!({"data": data, "success": true}), "{more}");
+    }
+    for arguments in [
+        json!({"text": text, "default": 1}),
+        json!({"text": text, "default": 1, "strict": true}),
+        json!({"text": "[1 2]", "strict": false}),
+    ] {
+        let failure = world.fails("json.parse", arguments.clone()).await;
+        assert_eq!(failure.kind, "parse_error", "{arguments}");
+    }
+    let right = json!({"text": "7", "strict": false, "default": 1});
+    assert_eq!(world.ok("json.parse", right).await["data"], 7);
+}
+
+#[tokio::test]
 async fn expressions_select_and_compute() {
     let world = World::new();
     let data = json!({"items": [{"n": "a", "v": 9_007_199_254_740_993_u64}, {"n": "b", "v": 2.5}]});

@@ -84,6 +84,51 @@ async fn agents_go_by_id_and_schemas_by_themselves() {
 }
 
 #[tokio::test]
+async fn a_mode_goes_with_a_schema_and_not_with_an_agent() {
+    let cloud = cloud();
+    let world = world(&cloud);
+    let schema = json!({"type": "object", "properties": {"total": {"type": "number"}}});
+    let with = |more: Value| {
+        let mut arguments =
+            json!({"file": "in/invoice 1.pdf", "schema": schema, "polling_interval": 0.01});
+        let fields = arguments.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        arguments
+    };
+    for (more, config) in [
+        (json!({}), json!({})),
+        (
+            json!({"mode": "premium", "use_rest": true}),
+            json!({"extraction_mode": "PREMIUM"}),
+        ),
+        (
+            json!({"mode": "BALANCED", "use_rest": false}),
+            json!({"extraction_mode": "BALANCED"}),
+        ),
+    ] {
+        let cloud = self::cloud();
+        self::world(&cloud)
+            .ok("llamaextract.extract", with(more))
+            .await;
+        assert_eq!(cloud.requests()[0]["config"], config);
+    }
+    let uploads = cloud.uploads();
+    for (more, says) in [
+        (json!({"mode": "SLOW"}), "`SLOW`"),
+        (
+            json!({"mode": "FAST", "agent_name": "invoices"}),
+            "an agent has its own",
+        ),
+        (json!({"poll_interval": 1}), "are one parameter"),
+    ] {
+        let failure = world.fails("llamaextract.extract", with(more)).await;
+        assert_eq!(failure.kind, "validation_error", "{failure}");
+        assert!(failure.message.contains(says), "{failure}");
+    }
+    assert_eq!(cloud.uploads(), uploads);
+}
+
+#[tokio::test]
 async fn what_is_to_be_done_must_be_clear_before_anything_is_uploaded() {
     let cloud = cloud();
     let world = world(&cloud);

@@ -64,6 +64,8 @@ async fn the_limit_holds() {
         ),
         (&json!(1), 1)
     );
+    let other = json!({"query": "q", "num_results": 2, "base_url": instance.base_url()});
+    assert_eq!(world.ok("web.search", other).await["count"], 2);
     for limit in [0, 101] {
         assert_eq!(
             world

@@ -11,12 +11,7 @@ use cachalot_workflow::{
 use serde_json::{Value, json};
 
 const fn any(name: &'static str) -> Parameter {
-    Parameter {
-        name,
-        kind: ParameterKind::Any,
-        required: false,
-        doc: "Anything.",
-    }
+    Parameter::optional(name, ParameterKind::Any, "Anything.")
 }
 
 /// What acts take unless told otherwise.

@@ -111,6 +111,36 @@ async fn what_changes_no_answer_is_not() {
 }
 
 #[tokio::test]
+async fn how_long_and_how_often_a_call_is_tried_is_not_in_the_key() {
+    let provider = Provider::built_in();
+    let world = later(&provider, FILE).await;
+    for more in [
+        json!({ "timeout": 30 }),
+        json!({ "max_retries": 5 }),
+        json!({ "timeout": 31.5, "max_retries": 0 }),
+    ] {
+        let mut call = call();
+        let args = call["args"].as_object_mut().unwrap();
+        args.extend(more.as_object().unwrap().clone());
+        assert!(is_hit(&world.wrap(call).await), "{more}");
+    }
+}
+
+#[tokio::test]
+async fn another_name_of_a_parameter_is_the_same_key() {
+    let provider = Provider::built_in();
+    let world = asking(Setup::default(), &provider, FILE);
+    let elsewhere = format!("{}/v1", provider.url().replace("127.0.0.1", "localhost"));
+    let call = |name: &str| {
+        let mut args = json!({ "model": "gpt-4o", "provider": "openai", "token_key": "OPENAI_API_KEY", "prompt": "Hi" });
+        args[name] = json!(elsewhere);
+        json!({ "action": "llm.call", "args": args })
+    };
+    assert!(!is_hit(&world.wrap(call("base_url")).await));
+    assert!(is_hit(&world.wrap(call("api_base")).await));
+}
+
+#[tokio::test]
 async fn the_key_of_the_provider_is_not_in_the_key_and_its_address_is() {
     let provider = Provider::built_in();
     let mut world = later(&provider, FILE).await;

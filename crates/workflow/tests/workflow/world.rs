@@ -78,10 +78,8 @@ impl Told {
 
 const fn parameter(name: &'static str, kind: ParameterKind, required: bool) -> Parameter {
     Parameter {
-        name,
-        kind,
         required,
-        doc: "For tests.",
+        ..Parameter::optional(name, kind, "For tests.")
     }
 }
 

@@ -51,6 +51,32 @@ async fn an_answer_must_go_on_in_time() {
 }
 
 #[tokio::test]
+async fn an_answer_must_end_in_time() {
+    let begun = || Answer::head("text/event-stream").chunks(&events(&["Deep"])[..1]);
+    let server = Server::start([begun().hang()]).await;
+    let (model, _) = model_with(&server, "timeouts: {total: 300ms}");
+    let (reply, _) = stream(&model).await;
+    let error = reply.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TimedOut);
+    for part in ["within 300ms", "`timeouts.total`", "may still charge"] {
+        assert!(error.message.contains(part), "{error}");
+    }
+    server.until_gone().await;
+    // Only a number of retries that is configured repeats what may be charged.
+    for (settings, asked) in [
+        ("timeouts: {total: 100ms}", 1),
+        ("timeouts: {total: 100ms}, retries: 1", 2),
+    ] {
+        let answers = [Answer::nothing().hang(), Answer::nothing().hang()];
+        let server = Server::start(answers).await;
+        let (model, _) = model_with(&server, settings);
+        let error = ask(&model).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::TimedOut);
+        assert_eq!(server.asked().len(), asked, "{settings}");
+    }
+}
+
+#[tokio::test]
 async fn a_connection_must_come_about_in_time() {
     // Nobody accepts: the connection stands, and the handshake is never answered.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

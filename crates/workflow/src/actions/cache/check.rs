@@ -8,30 +8,16 @@ use cachalot_core::{Problem, suggest};
 use super::request::{ON_ERROR, SCOPES, STRATEGIES};
 use crate::action::{Memoizable, Parameter, ParameterKind};
 use crate::actions::Registry;
-
-const fn optional(name: &'static str, kind: ParameterKind, doc: &'static str) -> Parameter {
-    Parameter {
-        name,
-        kind,
-        required: false,
-        doc,
-    }
-}
+use crate::actions::arguments::{optional, required};
 
 /// The parameters of `cache.wrap`.
 pub(super) const WRAP_PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "action",
-        kind: ParameterKind::Text,
-        required: true,
-        doc: "The action to wrap.",
-    },
-    Parameter {
-        name: "args",
-        kind: ParameterKind::Object,
-        required: true,
-        doc: "The arguments of the wrapped action.",
-    },
+    required("action", ParameterKind::Text, "The action to wrap."),
+    required(
+        "args",
+        ParameterKind::Object,
+        "The arguments of the wrapped action.",
+    ),
     optional(
         "key",
         ParameterKind::Text,

@@ -11,7 +11,8 @@ use serde_json::{Map, Value, json};
 use super::request::own_scopes;
 use super::{CACHE_TYPE, TAG_LABEL, handle};
 use crate::Runtime;
-use crate::action::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind};
+use crate::action::{About, Action, Arguments, Failure, Memoizable, ParameterKind};
+use crate::actions::arguments::{optional, required};
 
 pub(super) struct Get;
 
@@ -20,24 +21,21 @@ static ABOUT: About = About {
     version: 1,
     doc: "Tells what is cached under a key, without running anything; of the entries that this run shares the newest, expired or not.",
     parameters: &[
-        Parameter {
-            name: "key",
-            kind: ParameterKind::Text,
-            required: true,
-            doc: "The key, normalised exactly as cache.wrap does.",
-        },
-        Parameter {
-            name: "include_metadata",
-            kind: ParameterKind::Boolean,
-            required: false,
-            doc: "Whether to return the entry's metadata; false unless said.",
-        },
-        Parameter {
-            name: "key_prefix",
-            kind: ParameterKind::Boolean,
-            required: false,
-            doc: "false: the key of an entry that is shared by all agents, without the agent's name.",
-        },
+        required(
+            "key",
+            ParameterKind::Text,
+            "The key, normalised exactly as cache.wrap does.",
+        ),
+        optional(
+            "include_metadata",
+            ParameterKind::Boolean,
+            "Whether to return the entry's metadata; false unless said.",
+        ),
+        optional(
+            "key_prefix",
+            ParameterKind::Boolean,
+            "false: the key of an entry that is shared by all agents, without the agent's name.",
+        ),
     ],
     memoizable: Memoizable::Yes,
 };

@@ -68,14 +68,19 @@ pub(super) async fn identify(request: &mut Request, runtime: &Runtime) -> Result
     let mut implicit = implicit.map_err(|failure| Reason::NoKey(failure.message))?;
     let depends_on = depended_on(request, runtime)?;
     let mut keyed = Map::with_capacity(8);
-    let mut without = None;
+    let mut without = Vec::new();
     let mut guard = Guard::Nothing;
     if let Strategy::FileContent(source) = &request.strategy {
         let digest;
         (digest, guard) = Box::pin(content_of(request.args.get(source), source, runtime)).await?;
         keyed.insert("content".into(), digest.to_hex().into());
         leave_out(source, &mut implicit);
-        without = request.args.shift_remove_entry(source);
+        without.extend(request.args.shift_remove_entry(source));
+    }
+    for parameter in request.action.about().parameters {
+        if !parameter.keyed {
+            without.extend(request.args.shift_remove_entry(parameter.name));
+        }
     }
     let handle = match &request.strategy {
         Strategy::Key(key) => {
@@ -159,7 +164,7 @@ fn leave_out(source: &str, implicit: &mut Value) {
 }
 
 /// Returns the arguments to where they were borrowed from.
-fn take_back(keyed: Value, without: Option<(String, Value)>, args: &mut Arguments) {
+fn take_back(keyed: Value, without: Vec<(String, Value)>, args: &mut Arguments) {
     if let Value::Object(mut keyed) = keyed
         && let Some(Value::Object(borrowed)) = keyed.shift_remove("args")
     {

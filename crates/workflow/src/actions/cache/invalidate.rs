@@ -11,50 +11,42 @@ use super::get::{handle_of, memory_needed, under};
 use super::request::{name_of, texts};
 use super::{CACHE_TYPE, TAG_LABEL, handle};
 use crate::Runtime;
-use crate::action::{About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind};
+use crate::action::{About, Action, Arguments, Failure, Memoizable, ParameterKind};
+use crate::actions::arguments::optional;
 
 pub(super) struct Invalidate;
-
-const fn parameter(name: &'static str, kind: ParameterKind, doc: &'static str) -> Parameter {
-    Parameter {
-        name,
-        kind,
-        required: false,
-        doc,
-    }
-}
 
 static ABOUT: About = About {
     names: &["cache.invalidate", "actions.cache_invalidate"],
     version: 1,
     doc: "Erases cached entries by key, pattern, metadata or tags; at least one of them.",
     parameters: &[
-        parameter(
+        optional(
             "key",
             ParameterKind::Text,
             "The key, normalised exactly as cache.wrap does.",
         ),
-        parameter(
+        optional(
             "pattern",
             ParameterKind::Text,
             "`*` stands for any text; matches whole handles, or, without the agent's name, this agent's own.",
         ),
-        parameter(
+        optional(
             "metadata_filter",
             ParameterKind::Object,
             "Of the entries of all agents: `_cache_action`, `_cache_key`, `_cache_type`.",
         ),
-        parameter(
+        optional(
             "tags",
             ParameterKind::Any,
             "Of the entries of all agents: those with all these tags.",
         ),
-        parameter(
+        optional(
             "key_prefix",
             ParameterKind::Boolean,
             "false: `key` is that of an entry shared by all agents, without the agent's name.",
         ),
-        parameter(
+        optional(
             "dry_run",
             ParameterKind::Boolean,
             "Only tell what would be erased.",

@@ -75,11 +75,12 @@ impl<'a> Client<'a> {
     }
 
     /// Starts an extraction: by an agent (with another schema than its own, if one is given), or by a
-    /// schema alone.
+    /// schema alone, in this mode.
     pub(super) async fn start(
         &self,
         agent: Option<&str>,
         schema: Option<&serde_json::Value>,
+        mode: Option<&str>,
         file: &str,
     ) -> Result<Job, Failure> {
         match agent {
@@ -98,7 +99,8 @@ impl<'a> Client<'a> {
                 let nothing = json!({});
                 let job = SchemaJob {
                     data_schema: schema.unwrap_or(&nothing),
-                    config: json!({}),
+                    config: mode
+                        .map_or_else(|| json!({}), |mode| json!({ "extraction_mode": mode })),
                     file_id: file,
                 };
                 self.ask(self.request(Method::POST, &url)?.json(&job), &url, REQUEST)

@@ -1,8 +1,11 @@
 //! Which model is asked, and for what beside the conversation: what the arguments say, over what is
 //! configured.
 
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
 use cachalot_model::{
-    Error, Model, ModelSettings, Models, OutputFormat, ReasoningWish, ToolChoice,
+    Error, Model, ModelSettings, Models, OutputFormat, ReasoningWish, Timeouts, ToolChoice,
 };
 use reqwest::Url;
 use serde_json::{Map, Value};
@@ -47,6 +50,9 @@ fn choose(models: &Models, name: Option<&str>, settings: ModelSettings) -> Resul
     models.choose(name, &settings)
 }
 
+/// How often a request may be sent again.
+pub(super) const RETRIES: RangeInclusive<u64> = 0..=10;
+
 /// What the arguments say of the model.
 fn settings(given: &Given<'_>, runtime: &Runtime) -> Result<ModelSettings, Failure> {
     let text = |name| {
@@ -63,7 +69,20 @@ fn settings(given: &Given<'_>, runtime: &Runtime) -> Result<ModelSettings, Failu
         None => None,
         Some(_) => Some(given.count("max_tokens", 1, 1..=u64::MAX)?),
     };
+    let total = match given.any("timeout") {
+        None => None,
+        Some(_) => Some(given.seconds("timeout", Duration::ZERO)?),
+    };
+    let retries = match given.any("max_retries") {
+        None => None,
+        Some(_) => u32::try_from(given.count("max_retries", 0, RETRIES)?).ok(),
+    };
     Ok(ModelSettings {
+        timeouts: Timeouts {
+            total,
+            ..Timeouts::default()
+        },
+        retries,
         provider: text("provider")?,
         base_url: text("base_url")?,
         token_key: text("token_key")?,

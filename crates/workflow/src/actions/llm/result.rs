@@ -140,5 +140,9 @@ fn usage(reply: &Reply) -> Value {
         "cache_read_tokens": usage.cache_read,
         "cache_write_tokens": usage.cache_write(),
         "reasoning_tokens": usage.reasoning,
+        // The names of other runtimes.
+        "prompt_tokens": usage.total_input(),
+        "completion_tokens": usage.output,
+        "total_tokens": usage.total_input() + usage.output,
     })
 }

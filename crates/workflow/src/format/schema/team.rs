@@ -194,6 +194,7 @@ fn of_provider() -> Map<String, Value> {
         "timeouts": closed("How long is waited.", json!({
             "connect": span("For the connection."),
             "first_byte": span("For the first byte of the answer."),
+            "total": span("For one try, from connecting to the last byte."),
             "idle": span("In the middle of an answer."),
         })),
         "retries": whole("How often a request is sent again.", 0, Some(10)),

@@ -145,6 +145,68 @@ async fn who_is_too_slow_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn a_call_ends_in_its_own_time_and_is_repeated_as_often_as_it_says() {
+    let slow = || Fault::slow(Duration::from_secs(60), Duration::ZERO).times(9);
+    for (more, requests) in [
+        (json!({"timeout": 0.2}), 1),
+        (json!({"timeout": "0.2", "max_retries": 1}), 2),
+        (json!({"timeout": 0.2, "max_retries": 0}), 1),
+    ] {
+        for action in ["llm.call", "llm.stream"] {
+            let provider = Provider::replies([ScriptedReply::text("One two.").with_fault(slow())]);
+            let mut arguments = json!({ "model": "gpt-4o", "prompt": "Hi" });
+            let fields = arguments.as_object_mut().unwrap();
+            fields.extend(more.as_object().unwrap().clone());
+            let began = std::time::Instant::now();
+            let failure = asking(&provider, MODELS).fails(action, arguments).await;
+            assert_eq!(
+                (failure.kind, failure.retryable),
+                ("timeout", true),
+                "{failure}"
+            );
+            assert!(failure.message.contains("within 200ms"), "{failure}");
+            assert!(began.elapsed() < Duration::from_secs(9), "{more}");
+            assert_eq!(provider.requests(), requests, "{action} {more}");
+        }
+    }
+    for (retries, requests) in [(0, 1), (3, 4)] {
+        let down = ScriptedReply::text("Hi.").with_fault(Fault::status(500).times(9));
+        let provider = Provider::replies([down]);
+        let arguments = json!({"model": "gpt-4o", "prompt": "Hi", "max_retries": retries});
+        let failure = asking(&provider, MODELS).fails("llm.call", arguments).await;
+        assert_eq!(failure.kind, "unavailable", "{failure}");
+        assert_eq!(provider.requests(), requests);
+    }
+    for wrong in [json!({"max_retries": 11}), json!({"timeout": 0})] {
+        let mut arguments = json!({ "model": "gpt-4o", "prompt": "Hi" });
+        let fields = arguments.as_object_mut().unwrap();
+        fields.extend(wrong.as_object().unwrap().clone());
+        let failure = asking(&Provider::built_in(), MODELS)
+            .fails("llm.call", arguments)
+            .await;
+        assert_eq!(failure.kind, "validation_error", "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn api_base_is_another_name_of_base_url_and_gets_no_key_unasked() {
+    let (own, other) = (Provider::built_in(), Provider::built_in());
+    let world = asking(&own, MODELS);
+    let elsewhere = format!("{}/v1", other.url());
+    let arguments = json!({ "model": "gpt-4o", "api_base": elsewhere, "prompt": "Hi" });
+    world.ok("llm.call", arguments).await;
+    let arguments = json!({
+        "model": "gpt-4o", "api_base": elsewhere, "token_key": "OPENAI_API_KEY", "prompt": "Hi",
+    });
+    world.ok("llm.call", arguments).await;
+    let received = other.received();
+    assert_eq!(received[0].header("authorization"), None);
+    let key = format!("Bearer {KEY}");
+    assert_eq!(received[1].header("authorization"), Some(&*key));
+    assert_eq!(own.requests(), 0);
+}
+
+#[tokio::test]
 async fn nobody_there_is_a_connection_error() {
     let provider = Provider::built_in();
     let world = asking(&provider, MODELS);

@@ -35,6 +35,7 @@ async fn an_answer_is_the_same_whatever_its_provider_speaks() {
                 "usage": {
                     "input_tokens": 1_000, "output_tokens": 50, "cache_read_tokens": 400,
                     "cache_write_tokens": 0, "reasoning_tokens": 0,
+                    "prompt_tokens": 1_000, "completion_tokens": 50, "total_tokens": 1_050,
                 },
                 // 600 at $1, 400 at $0.50, 50 at $2 per million.
                 "cost": 0.0009,
