@@ -71,7 +71,7 @@ pub(crate) fn read(source: AgentFile, root: &Node, surroundings: &Surroundings) 
     }
     match loaded {
         Ok(team) if problems.is_empty() => {
-            warn_of(&team);
+            warn_of(&team.warnings);
             Ok(team)
         }
         Ok(_) => Err(source.wrong(in_order(problems))),
@@ -82,10 +82,10 @@ pub(crate) fn read(source: AgentFile, root: &Node, surroundings: &Surroundings) 
     }
 }
 
-/// Says on stderr what of a team is not honoured, though nothing is wrong with it.
-pub(crate) fn warn_of(team: &Team) {
+/// Prints on stderr what of a file is not honored although nothing is wrong with it.
+pub(crate) fn warn_of(warnings: &[Problem]) {
     let style = Style::of_stderr();
-    for warning in &team.warnings {
+    for warning in warnings {
         render::err(&format!("{} {warning}", style.notable("warning:")));
     }
 }

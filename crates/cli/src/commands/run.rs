@@ -25,7 +25,6 @@ use crate::backend::Backend;
 use crate::interrupts::Interrupts;
 use crate::outcome::{Result, Sources, Trouble};
 use crate::render::progress::{Level, Progress, Sum};
-use crate::render::style::Style;
 use crate::wiring::{Engine, Opening, Surroundings, Warn, run_id};
 use crate::workbench::{Parts, Workbench};
 use crate::{input, models, render, team};
@@ -44,7 +43,11 @@ pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<
         arguments.python.language(),
         surroundings,
     )?;
-    warn_of(&agent, arguments.quiet);
+    if !arguments.quiet {
+        let of_team = agent.team.iter().flat_map(|team| &team.warnings);
+        let warnings: Vec<Problem> = agent.warnings.iter().chain(of_team).cloned().collect();
+        team::warn_of(&warnings);
+    }
     let initial = input::state(&arguments.input)?;
     let secrets = input::secrets(
         arguments.secrets.as_deref(),
@@ -76,15 +79,6 @@ pub(crate) async fn run(arguments: &Run, surroundings: &Surroundings) -> Result<
     };
     bench.close().await;
     ended
-}
-
-/// Writes the warnings about the file to stderr, one a line.
-fn warn_of(agent: &Agent, quiet: bool) {
-    agent.team.iter().for_each(|team| team::warn_of(team));
-    let style = Style::of_stderr();
-    for warning in agent.warnings.iter().filter(|_| !quiet) {
-        render::err(&format!("{} {warning}", style.notable("warning:")));
-    }
 }
 
 async fn run_to_the_end(

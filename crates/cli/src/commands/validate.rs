@@ -139,7 +139,10 @@ fn check(arguments: &Validate, surroundings: &Surroundings) -> Result<Valid> {
             surroundings,
         )? {
             Ok((agent, _)) => {
-                agent.team.iter().for_each(|team| team::warn_of(team));
+                agent
+                    .team
+                    .iter()
+                    .for_each(|team| team::warn_of(&team.warnings));
                 Ok(Valid {
                     holds: render::count(agent.node_names().count() as u64, "node", "nodes"),
                     warnings: agent.warnings,

@@ -7,6 +7,7 @@ mod agent;
 mod arguments;
 mod calls;
 pub mod codes;
+mod config;
 mod flow;
 mod llm_settings;
 mod meeting;
@@ -43,7 +44,6 @@ pub use settings::{
 const UNSUPPORTED: &[&str] = &[
     "imports",
     "data",
-    "config",
     "input_schema",
     "output_schema",
     "extends",
@@ -137,6 +137,7 @@ fn read(
     let variables = mapping(section.map("variables", problems));
     let initial_state = mapping(section.map("initial_state", problems));
     section.claim("state_schema");
+    config::read(&mut section, problems);
     let written_settings = section.present("settings");
     let mut settings = match written_settings.map(llm_settings::with_token_key) {
         Some(node) => settings::read(

@@ -8,7 +8,7 @@ use cachalot_core::tree::{self, Kind, Section};
 
 use super::agent::{Flow, Language, Mode, Node, OnError, Output, Target, Work};
 use super::codes;
-use super::settings::without_effect;
+use super::settings::{no_effect, without_effect};
 use super::work::WAYS;
 use crate::actions::Registry;
 use crate::template::{Templates, Use};
@@ -48,6 +48,16 @@ const UNSUPPORTED: &[&str] = &[
 
 /// Says why nothing is set.
 const NO_RESULT: &str = "a node that does nothing has no result";
+
+/// Why a node before which the reference waits for approval is refused, and the remedy.
+pub(super) const NO_APPROVAL: (&str, &str) = (
+    "a run does not wait for approval",
+    "let an agent do it: `permissions` make `cachalot chat` ask first",
+);
+
+/// What replaces an answer for which the reference waits behind a node.
+pub(super) const NO_ANSWER: &str =
+    "give the answer before the run: `cachalot run FILE --input NAME=ANSWER`";
 
 /// Keys of a node that change no result.
 const NO_EFFECT: &[(&str, &str)] = &[
@@ -138,14 +148,15 @@ impl Reader<'_> {
             return;
         };
         let problem = match entry.value.as_text() {
-            Some("after") => {
-                Problem::warning(codes::NO_EFFECT, "`interrupt` in a node has no effect")
-                    .help("give the answer before the run: `cachalot run FILE --input NAME=ANSWER`")
+            Some("after") => no_effect(entry, "a node", NO_ANSWER),
+            _ => {
+                let (message, help) = NO_APPROVAL;
+                Problem::new(codes::UNSUPPORTED, message)
+                    .at(&entry.key_place)
+                    .help(help)
             }
-            _ => Problem::new(codes::UNSUPPORTED, "a run does not wait for approval")
-                .help("let an agent do it: `permissions` make `cachalot chat` ask first"),
         };
-        self.problems.push(problem.at(&entry.key_place));
+        self.problems.push(problem);
     }
 
     /// Reads the steps of a node, or the body of a loop.

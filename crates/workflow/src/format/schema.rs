@@ -26,6 +26,7 @@ pub fn schema(registry: &Registry) -> Value {
             "version": { "description": "The version of the file; for people." },
             "variables": mapping("Constants: `{{ variables.x }}`, and `${x}` in arguments."),
             "settings": settings(),
+            "config": config(),
             "state_schema": { "description": "What the state holds; for people." },
             "initial_state": mapping("The state to begin with; the input wins."),
             "nodes": {
@@ -43,6 +44,20 @@ pub fn schema(registry: &Registry) -> Value {
         schema["properties"][key] = section;
     }
     schema
+}
+
+fn config() -> Value {
+    let nothing = json!({ "type": ["array", "null"], "maxItems": 0 });
+    closed(
+        "How other runtimes compile the file; changes nothing here.",
+        json!({
+            "raise_exceptions": boolean("A node that fails ends the run, whatever this says."),
+            "interrupt_before": nothing,
+            "interrupt_after": nothing,
+            "checkpoint_dir": text("Without effect: no checkpoints are written."),
+            "max_execution_time": { "description": "Without effect.", "type": "number" },
+        }),
+    )
 }
 
 fn text(description: &str) -> Value {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cachalot_cache::Limits;
-use cachalot_core::tree::{Node, Section};
+use cachalot_core::tree::{Entry, Node, Section};
 use cachalot_core::{Place, Problem};
 use cachalot_model::{ModelSettings, age};
 use cachalot_storage::AllowedHosts;
@@ -238,13 +238,17 @@ pub(super) fn without_effect(
 ) {
     for (key, help) in keys {
         if let Some(entry) = section.unclaimed(key) {
-            problems.push(
-                Problem::warning(codes::NO_EFFECT, format!("`{key}` in {what} has no effect"))
-                    .at(&entry.key_place)
-                    .help(*help),
-            );
+            problems.push(no_effect(entry, what, help));
         }
     }
+}
+
+/// A warning of a key that changes no result.
+pub(super) fn no_effect(entry: &Entry, what: &str, help: &str) -> Problem {
+    let message = format!("`{}` in {what} has no effect", entry.key);
+    Problem::warning(codes::NO_EFFECT, message)
+        .at(&entry.key_place)
+        .help(help)
 }
 
 /// `http.allowed_hosts`: the only hosts that actions request.

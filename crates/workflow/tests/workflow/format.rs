@@ -25,11 +25,14 @@ fn environment() -> BTreeMap<String, String> {
 }
 
 fn load(text: &str) -> Result<Agent, String> {
-    let registry = registry(&Arc::new(Told::default()));
+    load_with(&registry(&Arc::new(Told::default())), text)
+}
+
+fn load_with(registry: &actions::Registry, text: &str) -> Result<Agent, String> {
     format::load(
         "a.yaml",
         text,
-        &registry,
+        registry,
         &environment(),
         &cachalot_agent::definition::Builtins::default(),
     )
@@ -53,6 +56,15 @@ fn problems(text: &str, expected: &[&str]) {
     };
     let told: Vec<&str> = told.lines().collect();
     assert_eq!(told, expected, "in:\n{text}");
+}
+
+/// The same, of a file whose actions are those that come with the program.
+#[track_caller]
+fn real_problems(text: &str, expected: &[&str]) {
+    let told = load_with(&actions::builtin(), text)
+        .err()
+        .unwrap_or_default();
+    assert_eq!(told.lines().collect::<Vec<_>>(), expected, "in:\n{text}");
 }
 
 #[test]
@@ -81,12 +93,53 @@ fn the_top_level() {
         &["a.yaml:1:8: there are no nodes [missing-key]; an agent has at least one node"],
     );
     problems(
-        "nmae: a\nimports: []\nconfig: {}\nnodes: [{name: a}]\nvariables: [1]\n",
+        "nmae: a\nimports: []\nconfig: {}\nobservability: {}\nnodes: [{name: a}]\nvariables: [1]\n",
         &[
             "a.yaml:1:1: unknown key `nmae` in an agent file [unknown-key]; did you mean `name`?",
             "a.yaml:2:1: `imports` in an agent file is not supported [unsupported-section]; take it out: it would have no effect here",
-            "a.yaml:3:1: `config` in an agent file is not supported [unsupported-section]; take it out: it would have no effect here",
-            "a.yaml:5:12: `variables` must be a mapping, but this is a list [wrong-type]; write a mapping here",
+            "a.yaml:4:1: `observability` in an agent file has no effect [no-effect]; `cachalot run --ndjson` writes the events of a run",
+            "a.yaml:6:12: `variables` must be a mapping, but this is a list [wrong-type]; write a mapping here",
+        ],
+    );
+}
+
+#[test]
+fn config_is_taken_where_it_changes_nothing() {
+    let file = "config:\n  raise_exceptions: true\n  interrupt_before: []\n  interrupt_after:\n  checkpoint_dir: ./c\n  max_execution_time: 120000\nnodes: [{name: a}]\n";
+    let agent = load(file).unwrap();
+    assert_eq!(
+        shown(&agent.warnings).lines().collect::<Vec<_>>(),
+        [
+            "a.yaml:5:3: `checkpoint_dir` in `config` has no effect [no-effect]; no checkpoints are written",
+            "a.yaml:6:3: `max_execution_time` in `config` has no effect [no-effect]; `budget: {max_time: 2m}` at the top of the file limits a run",
+        ]
+    );
+    assert!(
+        load("config: {}\nnodes: [{name: a}]\n")
+            .unwrap()
+            .warnings
+            .is_empty()
+    );
+    problems(
+        "config:\n  interrupt_before: [a]\n  interrupt_after: a\n  checkpoint: ./c/a.pkl\n  raise_exception: true\n  checkpoint_dir: [x]\nnodes: [{name: a}]\n",
+        &[
+            "a.yaml:2:21: a run does not wait for approval [unsupported]; let an agent do it: `permissions` make `cachalot chat` ask first",
+            "a.yaml:3:20: `interrupt_after` must be a list, but this is text [wrong-type]; write a list here",
+            "a.yaml:4:15: `checkpoint`: a run does not go on from a checkpoint [unsupported]; take it out to run from the start; give a state with `--input`",
+            "a.yaml:5:3: unknown key `raise_exception` in `config` [unknown-key]; did you mean `raise_exceptions`?",
+            "a.yaml:6:3: `checkpoint_dir` in `config` has no effect [no-effect]; no checkpoints are written",
+        ],
+    );
+}
+
+#[test]
+fn other_names_of_parameters() {
+    real_problems(
+        "nodes:\n  - name: a\n    uses: csv.parse\n    with: {text: x, has_header: 3}\n  - name: b\n    uses: csv.parse\n    with: {text: x, header: true, has_header: true}\n  - name: c\n    uses: csv.parse\n    with: {text: x, has_headers: true}\n",
+        &[
+            "a.yaml:4:33: parameter `header` of `csv.parse` must be `true` or `false`, but this is a number [wrong-type]; write `true` or `false` here",
+            "a.yaml:7:35: `header` and `has_header` are one parameter: give one of them [conflicting-keys]; take one of them out",
+            "a.yaml:10:21: `csv.parse` has no parameter `has_headers` [unknown-key]; did you mean `has_header`?",
         ],
     );
 }

@@ -1,0 +1,59 @@
+//! `config`: how the reference compiles a workflow. Nothing in it changes a run here.
+
+use cachalot_core::Problem;
+use cachalot_core::tree::Section;
+
+use super::codes;
+use super::nodes::{NO_ANSWER, NO_APPROVAL};
+use super::settings::{no_effect, without_effect};
+
+/// Keys that change nothing, with a warning where their author may expect something.
+const NO_EFFECT: &[(&str, &str)] = &[
+    ("checkpoint_dir", "no checkpoints are written"),
+    (
+        "max_execution_time",
+        "`budget: {max_time: 2m}` at the top of the file limits a run",
+    ),
+];
+
+/// Reads `config`. Keys without effect are accepted, with a warning where their author may expect one.
+/// A key that would change the run is refused.
+pub(super) fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
+    let Some(mut config) = section.section("config", "`config`", problems) else {
+        return;
+    };
+    // A node that fails ends the run with exit code 1, in the reference too, whatever this is.
+    config.boolean("raise_exceptions", problems);
+    let before = config.texts("interrupt_before", problems);
+    if before.is_some_and(|names| !names.is_empty())
+        && let Some(node) = config.node("interrupt_before")
+    {
+        let (message, help) = NO_APPROVAL;
+        problems.push(
+            Problem::new(codes::UNSUPPORTED, message)
+                .at(&node.place)
+                .help(help),
+        );
+    }
+    let after = config.texts("interrupt_after", problems);
+    if after.is_some_and(|names| !names.is_empty())
+        && let Some(entry) = config.entry("interrupt_after")
+    {
+        problems.push(no_effect(entry, "`config`", NO_ANSWER));
+    }
+    let checkpoint = config.text("checkpoint", problems);
+    if checkpoint.is_some_and(|path| !path.is_empty())
+        && let Some(node) = config.node("checkpoint")
+    {
+        problems.push(
+            Problem::new(
+                codes::UNSUPPORTED,
+                "`checkpoint`: a run does not go on from a checkpoint",
+            )
+            .at(&node.place)
+            .help("take it out to run from the start; give a state with `--input`"),
+        );
+    }
+    without_effect(&mut config, NO_EFFECT, "`config`", problems);
+    config.finish(problems);
+}
