@@ -123,3 +123,17 @@ fn an_effort_that_a_model_refuses_is_a_problem_wherever_it_is_written() {
         workflow(taken).ok();
     }
 }
+
+#[test]
+fn keys_without_effect_are_warned_of_and_the_file_is_valid() {
+    let home = Home::new();
+    home.write(
+        "agent.yaml",
+        "config: {raise_exceptions: true, checkpoint_dir: c}\nnodes: [{name: a}]\n",
+    );
+    for command in ["validate", "run"] {
+        let ran = home.run(&[command, "agent.yaml"]).ok();
+        let warning = "warning: agent.yaml:1:50: `config.checkpoint_dir` has no effect";
+        assert!(ran.stderr.contains(warning), "{ran}");
+    }
+}

@@ -17,6 +17,9 @@ pub(super) fn problem(source: &Source<'_>, error: &ScanError) -> Problem {
             .at(&source.place(tab, tab.byte + 1))
             .help("indent with spaces");
     }
+    if let Some(problem) = indented_too_far(source, at) {
+        return problem;
+    }
     let quoted = source.rest(at);
     if error.info().contains("escape code")
         && quoted.starts_with('"')
@@ -42,6 +45,46 @@ pub(super) fn problem(source: &Source<'_>, error: &ScanError) -> Problem {
     Problem::new("yaml-syntax", message(error.info()))
         .at(&place)
         .help(help(error.info(), line))
+}
+
+/// The problem of a key that is indented further than the one above it, which has a value on its own
+/// line. The parser complains at the key or at the colon behind it.
+fn indented_too_far(source: &Source<'_>, at: Position) -> Option<Problem> {
+    let (start, line) = source.lines_from(at).next()?;
+    let indentation = line.len() - line.trim_start().len();
+    let key = key_of(&line[indentation..])?;
+    let complained = at.byte - start.byte;
+    if complained != indentation && complained != indentation + key.len() {
+        return None;
+    }
+    let mut lines = source.text[..start.byte].lines().rev();
+    let above = lines.find(|line| !line.trim().is_empty() && !line.trim().starts_with('#'))?;
+    let content = above.trim_start_matches(' ');
+    let content = content.strip_prefix("- ").unwrap_or(content).trim_start();
+    let above_key = key_of(content)?;
+    let value = content[above_key.len() + 1..].trim();
+    let wanted = above.len() - content.len();
+    if value.is_empty() || value.starts_with(['#', '|', '>']) || indentation <= wanted {
+        return None;
+    }
+    let place = source.after(start, indentation);
+    Some(
+        Problem::new(
+            "yaml-syntax",
+            format!("`{key}` is indented further than `{above_key}`, which has its value already"),
+        )
+        .at(&source.place(place, place.byte + key.len()))
+        .help(format!(
+            "indent `{key}` by {wanted} spaces, like `{above_key}`"
+        )),
+    )
+}
+
+/// The key, written without quotes, that a line begins with.
+fn key_of(line: &str) -> Option<&str> {
+    let (key, rest) = line.split_once(':')?;
+    let is_key = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || "_-".contains(c));
+    (is_key && (rest.is_empty() || rest.starts_with([' ', '\r']))).then_some(key)
 }
 
 /// The problem of nesting at `at`.

@@ -11,6 +11,7 @@ mod config;
 mod flow;
 mod llm_settings;
 mod meeting;
+mod misplaced;
 mod nodes;
 mod schema;
 mod settings;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 pub use cachalot_agent::definition::Builtins;
 use cachalot_agent::{Team, Written};
 use cachalot_core::Problem;
-use cachalot_core::tree::{self, Entry, Section};
+use cachalot_core::tree::{self, Entry, Kind, Section};
 use cachalot_model::budget::Budget;
 use serde_json::{Map, Value};
 
@@ -169,26 +170,7 @@ fn read(
             .section("budget", "`budget`", problems)
             .map(|budget| Budget::read(budget, problems)),
     };
-    if section.has("nodes") || team.is_none() {
-        section.required("nodes", problems);
-    } else {
-        problems.push(
-            Problem::new(codes::MISSING_KEY, "an agent file needs `nodes` to be run")
-                .at(section.place())
-                .help("to talk to its agents, use `cachalot chat`; to run them, add a node with `uses: agent.run`"),
-        );
-    }
-    let nodes = section.list("nodes", problems).unwrap_or_default();
-    if let Some(node) = section
-        .node("nodes")
-        .filter(|node| node.as_list().is_some_and(<[_]>::is_empty))
-    {
-        problems.push(
-            Problem::new(codes::MISSING_KEY, "there are no nodes")
-                .at(&node.place)
-                .help("an agent has at least one node"),
-        );
-    }
+    let nodes = nodes_of(&mut section, team.is_some(), problems);
     problems.extend(llm_settings::check_local(
         written_settings,
         section.node("nodes"),
@@ -227,6 +209,7 @@ fn read(
         .collect();
     let (start, flows) = reader.flows(nodes, edges);
     *problems = reader.problems;
+    misplaced::explain(nodes, problems);
     let nodes = read
         .into_iter()
         .zip(flows)
@@ -254,6 +237,51 @@ fn read(
         warnings: Vec::new(),
     })
 }
+
+/// Claims `nodes`, of which there must be one.
+fn nodes_of<'a>(
+    section: &mut Section<'a>,
+    has_agents: bool,
+    problems: &mut Vec<Problem>,
+) -> &'a [tree::Node] {
+    let missing = |message: &str| Problem::new(codes::MISSING_KEY, message);
+    let Some(entry) = section.entry("nodes") else {
+        problems.push(match has_agents {
+            true => missing("an agent file needs `nodes` to be run")
+                .at(section.place())
+                .help("to talk to its agents, use `cachalot chat`; to run them, add a node with `uses: agent.run`"),
+            false => missing("an agent file needs `nodes`").at(section.place()).help(A_NODE),
+        });
+        return &[];
+    };
+    match &entry.value.kind {
+        Kind::List(nodes) if !nodes.is_empty() => nodes,
+        Kind::Null => {
+            problems.push(
+                missing("`nodes` is empty")
+                    .at(&entry.key_place)
+                    .help(A_NODE),
+            );
+            &[]
+        }
+        Kind::List(_) => {
+            problems.push(
+                missing("`nodes` is empty")
+                    .at(&entry.value.place)
+                    .help(A_NODE),
+            );
+            &[]
+        }
+        _ => {
+            let problem = entry.value.wrong_type("`nodes`", "a list");
+            problems.push(problem.help(A_NODE));
+            &[]
+        }
+    }
+}
+
+/// The remedy for a file without nodes.
+const A_NODE: &str = "write the nodes below `nodes:` as a list, each with a name and what it does: `- {name: greet, run: 'return {\"text\": 1}'}`";
 
 /// What only agents need is a slip where there are none.
 fn without_agents(section: &mut Section<'_>, problems: &mut Vec<Problem>) {

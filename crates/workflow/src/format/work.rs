@@ -341,7 +341,12 @@ impl Reader<'_> {
         };
         self.problems
             .extend(check_arguments(action.about(), with, &uses.place));
-        self.problems.extend(action.check(with, self.registry));
+        let checked = action.check(with, self.registry).into_iter();
+        self.problems
+            .extend(checked.map(|problem| match problem.place {
+                Some(_) => problem,
+                None => problem.at(&uses.place),
+            }));
         Work::Action {
             action: Arc::clone(action),
             with: prepared,

@@ -78,6 +78,17 @@ impl Templates {
                 return Condition::always(false);
             }
         };
+        if let Some((at, comparison)) = self.comparison_meant(text) {
+            problems.push(
+                Problem::new(
+                    codes::BAD_TEMPLATE,
+                    "`=` does not compare: a condition assigns nothing",
+                )
+                .at(&self.place_of(&node.place, text, at..at + 1))
+                .help(format!("write `==`: `{comparison}`")),
+            );
+            return Condition::always(false);
+        }
         let has_code = super::scan::template(text).has_code;
         let template = match self.lone_expression(text) {
             Some(expression) => self.expression(expression, &node.place, usage, problems),
@@ -113,6 +124,24 @@ impl Templates {
             },
             is_negated: false,
         }
+    }
+
+    /// Where the first `=` of a condition is that should be `==`, and the condition with it; `None` if
+    /// that does not make a condition of it, or if it is one as it is.
+    fn comparison_meant(&self, text: &str) -> Option<(usize, String)> {
+        let signs = assignments(text);
+        let first = *signs.first()?;
+        let mut comparison = text.to_owned();
+        for at in signs.iter().rev() {
+            comparison.insert(*at, '=');
+        }
+        let compiles = |text: &str| {
+            let inside = text
+                .strip_prefix("{{")
+                .and_then(|text| text.strip_suffix("}}"));
+            self.is_expression(inside.unwrap_or(text).trim_start_matches('!'))
+        };
+        (!compiles(text) && compiles(&comparison)).then_some((first, comparison))
     }
 
     /// Whether the condition holds.
@@ -171,6 +200,35 @@ fn is_true(value: &Value) -> bool {
         ),
         None => value.is_true(),
     }
+}
+
+/// Where a lone `=` is: outside of strings and of the arguments of calls.
+fn assignments(text: &str) -> Vec<usize> {
+    let bytes = text.as_bytes();
+    let mut quote = None;
+    let mut calls = Vec::new();
+    let mut found = Vec::new();
+    for (at, byte) in bytes.iter().enumerate() {
+        let before = at.checked_sub(1).map(|before| bytes[before]);
+        match (quote, byte) {
+            (Some(open), _) if open == *byte && before != Some(b'\\') => quote = None,
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') => quote = Some(*byte),
+            (None, b'(') => {
+                calls.push(before.is_some_and(|c| c.is_ascii_alphanumeric() || c == b'_'))
+            }
+            (None, b')') => drop(calls.pop()),
+            (None, b'=')
+                if !matches!(before, Some(b'=' | b'!' | b'<' | b'>'))
+                    && bytes.get(at + 1) != Some(&b'=')
+                    && !calls.contains(&true) =>
+            {
+                found.push(at);
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 /// A condition that is written without braces.

@@ -197,6 +197,16 @@ impl Templates {
             .then_some(inside)
     }
 
+    /// Whether the engine takes the text as an expression.
+    pub(super) fn is_expression(&self, text: &str) -> bool {
+        self.shared.strict.compile_expression(text).is_ok()
+    }
+
+    /// The place of a piece of a text that stands at `place`.
+    pub(super) fn place_of(&self, place: &Place, text: &str, piece: Range<usize>) -> Place {
+        place::of_piece(&self.shared.file, place, text, piece)
+    }
+
     /// Whether the engine takes the text.
     pub(super) fn is_well_formed(&self, text: &str) -> bool {
         self.shared.strict.template_from_str(text).is_ok()

@@ -25,6 +25,34 @@ fn holds(condition: &str) -> Result<bool, String> {
 }
 
 #[test]
+fn an_assignment_is_not_a_comparison() {
+    for (condition, column, comparison) in [
+        ("a = 1", 3, "a == 1"),
+        ("state.a='x' and b", 8, "state.a=='x' and b"),
+        ("{{ state.a = 1 }}", 12, "{{ state.a == 1 }}"),
+        ("!(a = 1)", 5, "!(a == 1)"),
+        (
+            "a == 1 or b = state.x | default('=', boolean=true)",
+            13,
+            "a == 1 or b == state.x | default('=', boolean=true)",
+        ),
+    ] {
+        // The key, the quote, and columns begin at 1.
+        let column = "value: \"".len() + column;
+        assert_eq!(
+            holds(&format!("\"{condition}\"")),
+            Err(format!(
+                "problem: agent.yaml:1:{column}: `=` does not compare: a condition assigns nothing [bad-template]; write `==`: `{comparison}`"
+            ))
+        );
+    }
+    for other in ["a =! 1", "a =", "a === 1"] {
+        let problem = holds(&format!("\"{other}\"")).unwrap_err();
+        assert!(!problem.contains("does not compare"), "{other}: {problem}");
+    }
+}
+
+#[test]
 fn conditions() {
     for condition in [
         "true",

@@ -58,6 +58,9 @@ fn problems(text: &str, expected: &[&str]) {
     assert_eq!(told, expected, "in:\n{text}");
 }
 
+/// The remedy for a file without nodes.
+const A_NODE: &str = "write the nodes below `nodes:` as a list, each with a name and what it does: `- {name: greet, run: 'return {\"text\": 1}'}`";
+
 /// The same, of a file whose actions are those that come with the program.
 #[track_caller]
 fn real_problems(text: &str, expected: &[&str]) {
@@ -86,11 +89,29 @@ fn the_top_level() {
     );
     problems(
         "name: a\n",
-        &["a.yaml:1:1: an agent file needs `nodes` [missing-key]; add `nodes: …`"],
+        &[&format!(
+            "a.yaml:1:1: an agent file needs `nodes` [missing-key]; {A_NODE}"
+        )],
     );
     problems(
         "nodes: []\n",
-        &["a.yaml:1:8: there are no nodes [missing-key]; an agent has at least one node"],
+        &[&format!(
+            "a.yaml:1:8: `nodes` is empty [missing-key]; {A_NODE}"
+        )],
+    );
+    for empty in ["nodes:\n", "nodes: null\n", "nodes: # none yet\n"] {
+        problems(
+            empty,
+            &[&format!(
+                "a.yaml:1:1: `nodes` is empty [missing-key]; {A_NODE}"
+            )],
+        );
+    }
+    problems(
+        "nodes:\n  a: {run: x}\n",
+        &[&format!(
+            "a.yaml:2:3: `nodes` must be a list, but this is a mapping [wrong-type]; {A_NODE}"
+        )],
     );
     problems(
         "nmae: a\nimports: []\nconfig: {}\nobservability: {}\nnodes: [{name: a}]\nvariables: [1]\n",
@@ -129,6 +150,50 @@ fn config_is_taken_where_it_changes_nothing() {
             "a.yaml:5:3: unknown key `raise_exception` in `config` [unknown-key]; did you mean `raise_exceptions`?",
             "a.yaml:6:3: `checkpoint_dir` in `config` has no effect [no-effect]; no checkpoints are written",
         ],
+    );
+}
+
+#[test]
+fn keys_that_are_indented_too_far() {
+    for (text, expected) in [
+        (
+            "nodes:\n  - name: a\n    uses: csv.parse\n      with: {text: x}\n",
+            "a.yaml:4:7: `with` is indented further than `uses`, which has its value already [yaml-syntax]; indent `with` by 4 spaces, like `uses`",
+        ),
+        (
+            "nodes:\n  - name: a\n      uses: csv.parse\n",
+            "a.yaml:3:7: `uses` is indented further than `name`, which has its value already [yaml-syntax]; indent `uses` by 4 spaces, like `name`",
+        ),
+        (
+            "nodes:\n  - name: a\n    uses: 'csv.parse'\n\n    # more\n         with:\n           text: x\n",
+            "a.yaml:6:10: `with` is indented further than `uses`, which has its value already [yaml-syntax]; indent `with` by 4 spaces, like `uses`",
+        ),
+        (
+            "nodes:\n  - name: a\n    uses: csv.parse\n    on_error:\n      mode: raise\n      with: {text: x}\n",
+            "a.yaml:6:7: `with` is indented too far: it is read as a part of `on_error` [unknown-key]; indent it by 4 spaces, like `on_error`",
+        ),
+        (
+            "nodes:\n  - name: a\n    uses: csv.parse\n    output:\n      r: \"{{ result.data }}\"\n      with: {text: x}\n",
+            "a.yaml:6:7: `with` is indented too far: it is read as a part of `output` [unknown-key]; indent it by 4 spaces, like `output`",
+        ),
+        (
+            "nodes:\n  - name: a\n    steps:\n      - name: b\n        uses: csv.parse\n        with:\n          text: x\n          output: r\n",
+            "a.yaml:8:11: `output` is indented too far: it is read as a part of `with` [unknown-key]; indent it by 8 spaces, like `with`",
+        ),
+    ] {
+        real_problems(text, &[expected]);
+    }
+    // One that is there twice is not where the other belongs.
+    real_problems(
+        "nodes:\n  - name: a\n    uses: csv.parse\n    with: {text: x, output: r}\n    output: r\n",
+        &[
+            "a.yaml:4:21: `csv.parse` has no parameter `output` [unknown-key]; expected one of: text, path, delimiter, header, has_header",
+        ],
+    );
+    // A field of an output may have any name.
+    real_problems(
+        "nodes:\n  - name: a\n    uses: csv.parse\n    with: {text: x}\n    output: {goto: \"{{ result.data }}\"}\n",
+        &[],
     );
 }
 

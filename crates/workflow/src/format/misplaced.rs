@@ -1,0 +1,93 @@
+//! Keys of a node that are indented too far, so that they are read as keys of another mapping.
+
+use cachalot_core::Problem;
+use cachalot_core::tree::{Entry, Node};
+
+use super::codes;
+
+/// Keys of a node that are hardly keys of anything in it.
+const KEYS: [&str; 8] = [
+    "uses", "with", "run", "steps", "output", "on_error", "goto", "fan_in",
+];
+
+/// Explains problems of `nodes` that come from a key that is indented too far: an unknown key of a
+/// mapping inside a node becomes one that says where it belongs, and an argument that is missing for
+/// that reason is no problem of its own.
+pub(super) fn explain(nodes: &[Node], problems: &mut Vec<Problem>) {
+    for node in nodes {
+        let entries = node.as_map().unwrap_or_default();
+        for outer in entries {
+            for inner in outer.value.as_map().unwrap_or_default() {
+                if is_misplaced(entries, outer, inner, problems) {
+                    blame(entries, outer, inner, problems);
+                }
+            }
+            if matches!(outer.key.as_str(), "steps" | "body") {
+                explain(outer.value.as_list().unwrap_or_default(), problems);
+            }
+            if outer.key == "action" {
+                explain(std::slice::from_ref(&outer.value), problems);
+            }
+        }
+    }
+}
+
+fn is_misplaced(node: &[Entry], outer: &Entry, inner: &Entry, problems: &[Problem]) -> bool {
+    let is_free = !node.iter().any(|entry| entry.key == inner.key);
+    if !is_free || !KEYS.contains(&inner.key.as_str()) || outer.key == "action" {
+        return false;
+    }
+    // Any field may be in an `output`: only arguments that are missing tell.
+    let is_output = outer.key == "output"
+        && inner.key == "with"
+        && arguments_missing(node, problems).next().is_some();
+    is_output || problems.iter().any(|problem| is_unknown(problem, inner))
+}
+
+fn blame(node: &[Entry], outer: &Entry, inner: &Entry, problems: &mut Vec<Problem>) {
+    if inner.key == "with" {
+        let missing: Vec<usize> = arguments_missing(node, problems).collect();
+        missing
+            .into_iter()
+            .rev()
+            .for_each(|at| drop(problems.remove(at)));
+    }
+    problems.retain(|problem| !is_unknown(problem, inner));
+    problems.push(
+        Problem::new(
+            codes::UNKNOWN_KEY,
+            format!(
+                "`{}` is indented too far: it is read as a part of `{}`",
+                inner.key, outer.key
+            ),
+        )
+        .at(&inner.key_place)
+        .help(format!(
+            "indent it by {} spaces, like `{}`",
+            outer.key_place.column.saturating_sub(1),
+            outer.key
+        )),
+    );
+}
+
+fn is_unknown(problem: &Problem, entry: &Entry) -> bool {
+    problem.code == codes::UNKNOWN_KEY && problem.place.as_ref() == Some(&entry.key_place)
+}
+
+/// Which problems say that the action of a node lacks arguments.
+fn arguments_missing<'a>(
+    node: &'a [Entry],
+    problems: &'a [Problem],
+) -> impl Iterator<Item = usize> + 'a {
+    let uses = node.iter().find(|entry| entry.key == "uses");
+    let place = uses.map(|entry| &entry.value.place);
+    problems
+        .iter()
+        .enumerate()
+        .filter_map(move |(at, problem)| {
+            let is_missing = problem.code == codes::MISSING_KEY
+                && place.is_some()
+                && problem.place.as_ref() == place;
+            is_missing.then_some(at)
+        })
+}
