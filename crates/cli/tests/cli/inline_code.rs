@@ -55,7 +55,8 @@ fn a_block_has_no_way_out() {
     }
 }
 
-fn has_no_python3() -> bool {
+/// Whether the machine has no `python3`, which is then said.
+pub(crate) fn has_no_python3() -> bool {
     let version = std::process::Command::new("python3")
         .arg("--version")
         .output();

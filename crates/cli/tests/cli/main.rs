@@ -33,6 +33,7 @@ mod processes;
 mod provider;
 #[cfg(unix)]
 mod reference_servers;
+mod reference_states;
 mod response_cache;
 mod review;
 mod run;

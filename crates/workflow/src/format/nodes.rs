@@ -46,9 +46,6 @@ const UNSUPPORTED: &[&str] = &[
     "parallel_config",
 ];
 
-/// Says why nothing is set.
-const NO_RESULT: &str = "a node that does nothing has no result";
-
 /// Why a node before which the reference waits for approval is refused, and the remedy.
 pub(super) const NO_APPROVAL: (&str, &str) = (
     "a run does not wait for approval",
@@ -106,14 +103,9 @@ impl Reader<'_> {
             .map_or_else(|| section.place().clone(), |name| name.place.clone());
         section.text("description", &mut self.problems);
         let (work, output_key) = self.work(&mut section, rank, language);
-        let output = match is_work(&section) {
-            true => self.output(&mut section, output_key),
-            // There is no result. In the reference, too, such a node sets nothing.
-            false => {
-                let keys = &[("output", NO_RESULT), ("output_key", NO_RESULT)];
-                without_effect(&mut section, keys, what, &mut self.problems);
-                Output::Merge
-            }
+        let output = match is_ignored(&section) {
+            true => Output::Merge,
+            false => self.output(&mut section, output_key),
         };
         let on_error = self.on_error(&mut section, rank);
         match rank {
@@ -345,9 +337,9 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a node says what it does.
-fn is_work(section: &Section<'_>) -> bool {
-    WAYS.iter().chain(&["type"]).any(|key| section.has(key))
+/// Returns true for a node with `action` and nothing that it does, which sets nothing.
+fn is_ignored(section: &Section<'_>) -> bool {
+    section.has("action") && !WAYS.iter().chain(&["type"]).any(|key| section.has(key))
 }
 
 /// Where a run begins and ends.

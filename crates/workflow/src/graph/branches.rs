@@ -1,6 +1,6 @@
 //! Parallel branches: one per edge, or one per item.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
@@ -47,7 +47,7 @@ impl Runner<'_> {
             runs.push(async move {
                 match walked.await {
                     Ok(state) => (index, succeeded(name, index, state, None)),
-                    Err(failure) => (index, failed(name, index, &failure)),
+                    Err(failure) => (index, failed(name, index, &failure, json!({}))),
                 }
             });
         }
@@ -61,7 +61,8 @@ impl Runner<'_> {
         Ok(in_order(results))
     }
 
-    /// Runs one branch per item.
+    /// Runs one branch per item. With `fail_fast`, no branch begins after one has failed; those that
+    /// run go on to their end.
     pub(super) async fn fan_out(
         &self,
         fan_out: &FanOut,
@@ -72,6 +73,7 @@ impl Runner<'_> {
         let items = self.items(fan_out, node, path, state).await?;
         let total = items.len();
         let done = AtomicUsize::new(0);
+        let is_cancelled = AtomicBool::new(false);
         let base = state.settled();
         self.tell(Event::Progress {
             node: path.to_owned(),
@@ -83,10 +85,15 @@ impl Runner<'_> {
             let mut state = base.branch();
             state.set(fan_out.item.as_str(), item);
             state.set(fan_out.index.as_str(), Value::from(index));
+            // All that is known of a branch that does not end well.
+            let began = json!({ &fan_out.item: state.get(&fan_out.item), &fan_out.index: index });
             let name = format!("{path}[{index}]");
             let ran = self.node(&fan_out.branch, name.clone(), state);
-            let done = &done;
+            let (done, is_cancelled) = (&done, &is_cancelled);
             runs.push(async move {
+                if is_cancelled.load(Ordering::Relaxed) {
+                    return (index, cancelled(&name, index));
+                }
                 let ran = ran.await;
                 let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                 self.tell(Event::Progress {
@@ -96,13 +103,15 @@ impl Runner<'_> {
                 });
                 match ran {
                     Ok((After::Flow(result), state)) => {
-                        Ok((index, succeeded(&name, index, state, Some(result))))
+                        (index, succeeded(&name, index, state, Some(result)))
                     }
                     Ok((After::Fallback(_), state)) => {
-                        Ok((index, succeeded(&name, index, state, None)))
+                        (index, succeeded(&name, index, state, None))
                     }
-                    Err(failure) if fan_out.fail_fast => Err(failure),
-                    Err(failure) => Ok((index, failed(&name, index, &failure))),
+                    Err(failure) => {
+                        is_cancelled.fetch_or(fan_out.fail_fast, Ordering::Relaxed);
+                        (index, failed(&name, index, &failure, began))
+                    }
                 }
             });
         }
@@ -110,12 +119,8 @@ impl Runner<'_> {
             .concurrency
             .or(self.agent.settings.max_workers)
             .unwrap_or(BRANCHES_AT_A_TIME);
-        let mut running = stream::iter(runs).buffer_unordered(most);
-        let mut results = Vec::with_capacity(total);
-        // The first failure ends this function, and with it, dropped, all other branches.
-        while let Some(ended) = running.next().await {
-            results.push(ended?);
-        }
+        let results: Vec<(usize, Value)> =
+            stream::iter(runs).buffer_unordered(most).collect().await;
         Ok(in_order(results))
     }
 
@@ -130,6 +135,7 @@ impl Runner<'_> {
         let items = self.agent.templates.render(&fan_out.items, &scope).await;
         match items.map_err(|failure| RunFailure::of_template(path, failure))? {
             Value::Array(items) => Ok(items),
+            Value::Null => Ok(Vec::new()),
             other => {
                 let message = format!("`items` is {}: expected a list", noun(&other));
                 Err(RunFailure::new(path, "validation_error", message).at(&node.place))
@@ -147,10 +153,19 @@ fn succeeded(branch: &str, index: usize, state: State, result: Option<Value>) ->
     ended
 }
 
-fn failed(branch: &str, index: usize, failure: &RunFailure) -> Value {
+fn failed(branch: &str, index: usize, failure: &RunFailure, state: Value) -> Value {
+    json!({
+        "branch": branch, "index": index, "success": false, "state": state,
+        "error": failure.message, "error_type": failure.kind,
+    })
+}
+
+/// The result of a branch that `fail_fast` has kept from beginning.
+fn cancelled(branch: &str, index: usize) -> Value {
     json!({
         "branch": branch, "index": index, "success": false, "state": {},
-        "error": failure.message, "error_type": failure.kind,
+        "error": "not run: another branch has failed, and `fail_fast` is set",
+        "error_type": "cancelled",
     })
 }
 

@@ -6,7 +6,9 @@
 //! - After a node comes what its `goto` says, else its edges, else the next node of the file.
 //! - `parallel_results` has one mapping per branch, in the order of the branches: `branch` (its
 //!   name), `index`, `success`, `state` (what the branch has set), and for a branch that failed
-//!   `error` and `error_type`; a branch of a fan-out per item also has its `result`.
+//!   `error` and `error_type`; a branch of a fan-out per item also has its `result`. Inline code and
+//!   templates find more in it: what the branch saw besides what it has set, and the fields of its
+//!   state as fields of the result.
 //! - Dropping the future of a run cancels everything in it.
 
 mod branches;

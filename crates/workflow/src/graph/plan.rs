@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::work::merged;
 use super::{MOST_NODES, initial_state, masked};
 use crate::format::{Agent, FanOut, Flow, Node, Output, Target, Work};
+use crate::script::may_change_state;
 use crate::template::{Condition, Prepared, Scope, State, Surroundings};
 use crate::{Action, Planned, Runtime, actions};
 
@@ -199,13 +200,16 @@ impl<'r> Planner<'r> {
     ) -> Result<Option<Value>, Ends> {
         match &node.work {
             Work::Nothing => Ok(Some(Value::Null)),
-            Work::Run { .. } => {
+            Work::Run { script, .. } => {
                 self.note(
                     path,
                     What::Runs {
                         work: "inline code".to_owned(),
                     },
                 );
+                if may_change_state(&script.source) {
+                    state.forget_all(path);
+                }
                 forget(&node.output, path, state);
                 Ok(None)
             }
@@ -284,6 +288,10 @@ impl<'r> Planner<'r> {
             self.note(path, What::Unknown { until });
             return Ok(());
         }
+        let items = match items {
+            Ok(Value::Null) => Ok(Value::Array(Vec::new())),
+            items => items,
+        };
         let Ok(Value::Array(items)) = items else {
             self.note(
                 path,

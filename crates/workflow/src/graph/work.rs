@@ -10,7 +10,7 @@ use crate::actions;
 use crate::destination::Origin;
 use crate::format::{Language, Node, Output, Work};
 use crate::report::{Event, NODE};
-use crate::script::Script;
+use crate::script::{Ended, Script};
 use crate::template::{Condition, Prepared, Scope, State};
 
 /// A node that ended well.
@@ -34,7 +34,14 @@ impl Runner<'_> {
                     result: Value::Null,
                 },
                 Work::Run { script, language } => {
-                    let result = self.script(script, *language, node, path, &state).await?;
+                    let Ended {
+                        returned: result,
+                        changes,
+                        printed: _,
+                    } = self.script(script, *language, node, path, &state).await?;
+                    let mut state = state;
+                    changes.removed.iter().for_each(|key| state.remove(key));
+                    state.merge(changes.set);
                     let state = if result.is_null() {
                         state
                     } else {
@@ -110,7 +117,7 @@ impl Runner<'_> {
         node: &Node,
         path: &str,
         state: &State,
-    ) -> Result<Value, RunFailure> {
+    ) -> Result<Ended, RunFailure> {
         let runner = match language {
             Language::Python => &self.scripts.python,
             Language::Lua => &self.scripts.lua,
@@ -134,7 +141,7 @@ impl Runner<'_> {
                 text,
             });
         }
-        ran.map(|ended| ended.returned).map_err(|failure| {
+        ran.map_err(|failure| {
             let line = failure
                 .line
                 .and_then(|line| self.agent.templates.line(&node.place, line));

@@ -14,8 +14,8 @@ use ruff_python_ast::{Expr, ExprContext, ModModule, Stmt};
 use ruff_python_parser::{Parsed, parse_module};
 use ruff_text_size::Ranged;
 
-use super::surrogates;
 use super::unsupported::{self, Unsupported};
+use super::{branches, changes, surrogates};
 
 /// The longest block, in bytes. Bounds the depth of a syntax tree and so the stack that it needs.
 pub(super) const LONGEST: usize = 128 * 1024;
@@ -60,6 +60,8 @@ pub(super) struct Program {
     pub(super) lines: u32,
     /// Whether its value is a dict of names rather than what the block returned.
     pub(super) names: bool,
+    /// Whether its value is a tuple: that value, and the state as the block has left it.
+    pub(super) changes: bool,
 }
 
 impl Program {
@@ -105,14 +107,23 @@ pub(super) fn prepare(source: &str) -> Result<Program, Refused> {
             line: line_at(&source, at),
         });
     }
-    let count = |text: &str| u32::try_from(text.lines().count()).unwrap_or(u32::MAX);
+    let has_results = branches::mentioned(parsed.suite());
+    let changes = changes::possible(parsed.suite());
+    let (source, parsed) = if has_results {
+        let text = branches::with_attributes_as_calls(&source, parsed.suite());
+        let parsed = parse(&text)?;
+        (text, parsed)
+    } else {
+        (source, parsed)
+    };
     let (prelude, lines) = (count(PRELUDE), count(&source));
-    Ok(if returns(parsed.suite()) {
+    let program = if returns(parsed.suite()) {
         Program {
             text: as_function(&source, parsed.tokens()),
             lines_before: prelude + 1,
             lines,
             names: false,
+            changes,
         }
     } else {
         Program {
@@ -120,8 +131,40 @@ pub(super) fn prepare(source: &str) -> Result<Program, Refused> {
             lines_before: prelude,
             lines,
             names: true,
+            changes,
         }
-    })
+    };
+    Ok(with_state(program, has_results))
+}
+
+/// The program, ready to say what became of its state, and to show results of branches.
+fn with_state(mut program: Program, has_results: bool) -> Program {
+    let mut head = String::new();
+    if program.changes {
+        // A block may give the name to something else.
+        head.push_str("__state__ = state\n");
+    }
+    if has_results {
+        head.push_str(&branches::head());
+    }
+    // The last line is the value of the program.
+    let last = program.text.trim_end().rfind('\n').map_or(0, |at| at + 1);
+    let mut value = program.text.split_off(last).trim_end().to_owned();
+    if program.changes {
+        value = format!("({value}, __state__)");
+    }
+    if has_results {
+        value = format!("__unview__({value}, 200)");
+    }
+    program.text.push_str(&value);
+    program.text.push('\n');
+    program.text.insert_str(PRELUDE.len(), &head);
+    program.lines_before += count(&head);
+    program
+}
+
+fn count(text: &str) -> u32 {
+    u32::try_from(text.lines().count()).unwrap_or(u32::MAX)
 }
 
 /// Python reads `\r\n` and `\r` as the end of a line, also inside strings.

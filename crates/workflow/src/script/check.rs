@@ -4,7 +4,7 @@ use std::io;
 use std::thread;
 
 use super::block::{self, Refused};
-use super::{ScriptFailure, diagnose};
+use super::{ScriptFailure, changes, diagnose};
 
 /// Whether the embedded Python can run a block, as far as its text tells: that it is Python, and
 /// uses nothing that the interpreter is known not to have. Nothing is run, and no block, however
@@ -31,13 +31,22 @@ pub fn check_syntax(source: &str, first_line: u32) -> Result<(), ScriptFailure> 
     })
 }
 
-fn apart(
+/// Whether a block may change the `state` that it is given, as far as its text tells. A block that
+/// cannot be read changes nothing.
+pub(crate) fn may_change_state(source: &str) -> bool {
+    let read = apart(source, 1, |source| {
+        block::parse(&block::unix_lines(source)).map(|read| changes::possible(read.suite()))
+    });
+    read.unwrap_or(false)
+}
+
+fn apart<T: Send>(
     source: &str,
     first_line: u32,
-    look: impl FnOnce(&str) -> Result<(), Refused> + Send,
-) -> Result<(), ScriptFailure> {
+    look: impl FnOnce(&str) -> Result<T, Refused> + Send,
+) -> Result<T, ScriptFailure> {
     let stack = block::stack_for(source.len());
-    let looked = thread::scope(|scope| -> io::Result<Option<Result<(), Refused>>> {
+    let looked = thread::scope(|scope| -> io::Result<Option<Result<T, Refused>>> {
         let looking = thread::Builder::new()
             .stack_size(stack)
             .spawn_scoped(scope, || look(source))?;

@@ -205,6 +205,39 @@ fn shortened(text: &str) -> String {
     }
 }
 
+/// The state as a block has left it.
+///
+/// # Errors
+/// The message about the first field whose name or value JSON has no place for.
+pub(super) fn state(object: MontyObject) -> Result<Map<String, Value>, String> {
+    let fields = match plain_fields(object) {
+        Ok(fields) => fields,
+        Err(unfit) => return Err(unfit.message("state")),
+    };
+    let mut map = Map::with_capacity(fields.len());
+    for (key, value) in fields {
+        let value = plain(value, DEEPEST - 1).map_err(|unfit| {
+            let root = format!("state[{}]", monty_types::StringRepr(&key));
+            format!(
+                "{}; the state keeps what a block puts into it",
+                unfit.message(&root)
+            )
+        })?;
+        map.insert(key, value);
+    }
+    Ok(map)
+}
+
+fn plain_fields(object: MontyObject) -> Result<Vec<(String, MontyObject)>, Unfit> {
+    let MontyObject::Dict(pairs) = object else {
+        return Err(unfit(&object));
+    };
+    pairs
+        .into_iter()
+        .map(|(key, value)| Ok((key_text(&key)?, value)))
+        .collect()
+}
+
 /// The names that a block without `return` assigned, as one JSON object; functions, classes and
 /// modules are not results.
 ///

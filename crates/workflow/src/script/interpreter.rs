@@ -1,22 +1,23 @@
 //! Runs one block in the embedded interpreter. Only ever called in a worker process.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use cachalot_core::Millis;
+use cachalot_core::{Digest, Millis};
 use monty::{MontyRun, RunProgress};
 use monty_types::{
     AssertMessageAnnotations, CompileOptions, ExcType, ExtFunctionResult, MontyDate, MontyDateTime,
     MontyException, MontyObject, MontyTimeZone, NameLookupResult, OsFunctionCall, PrintWriter,
     PrintWriterCallback, ResourceLimits, ResourceTracker,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::block::{self, Program};
 use super::diagnose::{self, NO_ACCESS, Scene};
 use super::printed::Printed;
 use super::wire::Received;
-use super::{Ended, ScriptFailure, convert};
+use super::{Changes, Ended, ScriptFailure, convert};
 
 /// Runs a block to its end. A `memory_limit` of 0 is no limit.
 ///
@@ -29,6 +30,10 @@ pub(super) fn run(block: Received, memory_limit: u64) -> Result<Ended, ScriptFai
     };
     let program = block::prepare(&block.source)
         .map_err(|refused| diagnose::refused(&refused, block.first_line))?;
+    let before = match program.changes {
+        true => digests(&block.state),
+        false => Vec::new(),
+    };
     let inputs = vec![convert::dict(block.state), convert::dict(block.variables)];
     let tracker = tracker(block.time_limit_ms, memory_limit);
     let mut printed = Printed::new(block.most_printed);
@@ -39,8 +44,12 @@ pub(super) fn run(block: Received, memory_limit: u64) -> Result<Ended, ScriptFai
         });
     let printed = printed.finish();
     match ended {
-        Ok(value) => match returned(value, program.names) {
-            Ok(returned) => Ok(Ended { returned, printed }),
+        Ok(value) => match outcome(value, &program, &before) {
+            Ok((returned, changes)) => Ok(Ended {
+                returned,
+                printed,
+                changes,
+            }),
             Err(message) => Err(ScriptFailure {
                 kind: "script_error",
                 message,
@@ -106,6 +115,59 @@ fn drive(
 
 fn no_access(to: &str) -> MontyException {
     MontyException::new(ExcType::PermissionError, Some(format!("{NO_ACCESS} {to}")))
+}
+
+/// What the block returned, and what it did to its state.
+fn outcome(
+    value: MontyObject,
+    program: &Program,
+    before: &[(String, Digest)],
+) -> Result<(Value, Changes), String> {
+    if !program.changes {
+        return Ok((returned(value, program.names)?, Changes::default()));
+    }
+    let (MontyObject::Tuple(parts) | MontyObject::List(parts)) = value else {
+        return Err("the block's state is not there".to_owned());
+    };
+    let mut parts = parts.into_iter();
+    let (Some(value), Some(state)) = (parts.next(), parts.next()) else {
+        return Err("the block's state is not there".to_owned());
+    };
+    let returned = returned(value, program.names)?;
+    Ok((returned, changes(convert::state(state)?, before)))
+}
+
+/// Each field of a state with the digest of its value.
+fn digests(state: &Map<String, Value>) -> Vec<(String, Digest)> {
+    state
+        .iter()
+        .map(|(key, value)| (key.clone(), digest(value)))
+        .collect()
+}
+
+fn digest(value: &Value) -> Digest {
+    Digest::of(value.to_string().as_bytes())
+}
+
+fn changes(after: Map<String, Value>, before: &[(String, Digest)]) -> Changes {
+    let removed = before
+        .iter()
+        .filter(|(key, _)| !after.contains_key(key))
+        .map(|(key, _)| key.clone())
+        .collect();
+    let before: HashMap<&str, &Digest> = before
+        .iter()
+        .map(|(key, digest)| (key.as_str(), digest))
+        .collect();
+    let set = after
+        .into_iter()
+        .filter(|(key, value)| {
+            before
+                .get(key.as_str())
+                .is_none_or(|was| **was != digest(value))
+        })
+        .collect();
+    Changes { set, removed }
 }
 
 fn returned(value: MontyObject, names: bool) -> Result<Value, String> {

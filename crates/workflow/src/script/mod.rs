@@ -1,6 +1,8 @@
 //! Inline code: the `run` blocks of an agent file.
 
 mod block;
+mod branches;
+mod changes;
 mod check;
 mod convert;
 mod diagnose;
@@ -18,10 +20,12 @@ mod unsupported;
 mod wire;
 pub mod worker;
 
+pub(crate) use check::may_change_state;
 pub use check::{check, check_syntax};
 pub use options::WorkerOptions;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// A block of inline code.
@@ -34,12 +38,23 @@ pub struct Script {
 }
 
 /// How a block ended.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ended {
     /// What it returned; null if nothing.
     pub returned: Value,
     /// What it printed.
     pub printed: String,
+    /// What it did to `state` itself.
+    pub changes: Changes,
+}
+
+/// What a block did to the state that it was given.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Changes {
+    /// Fields that are new or have another value, also if only something inside them changed.
+    pub set: Map<String, Value>,
+    /// Fields that are gone.
+    pub removed: Vec<String>,
 }
 
 /// Why a block failed.

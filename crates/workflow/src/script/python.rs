@@ -12,7 +12,8 @@ use super::{Ended, Script, ScriptFailure, ScriptRunner, WorkerOptions};
 
 /// Runs blocks in the embedded Python.
 ///
-/// A block sees `state` and `variables` (dicts; what it does to them stays in the block), `json`,
+/// A block sees `state` and `variables` (dicts; what it does to `state` is told in
+/// [`Ended::changes`], what it does to `variables` stays in the block), `json`,
 /// and `print`, whose output ends in the report. With a `return` of its own it is the body of a
 /// function; without, the names that it assigned are its result, except those that begin with `_`
 /// and those that are functions, classes or modules. What it returns must be JSON: tuples become

@@ -3,6 +3,67 @@ import ast, contextlib, io, json, math, os, queue, sys, threading, types
 
 DEEPEST = 100
 GIVEN = {"state", "variables", "json", "print"}
+RESULTS = "parallel_results"
+# Fields of the result of a branch: those that the state has, and those that are the same for all.
+KEPT = ("branch", "index", "success", "state", "result", "error", "error_type")
+ALWAYS = {
+    "error": None, "error_type": None, "traceback": None, "timeout": False, "retry_count": 0,
+    "circuit_state": None, "attempt_errors": [], "exit_code": None,
+}
+
+
+class BranchResult(dict):
+    """The result of a branch as a block sees it: with its fields as attributes, with the fields of
+    its state as items, and with what the branch saw besides what it has set."""
+
+    def __init__(self, given, base):
+        seen = dict(given["state"])
+        with_views(seen, {})
+        self.given, self.base = given["state"], base
+        seen.update({k: v for k, v in base.items() if k not in seen and k != RESULTS})
+        super().__init__(given, state=seen)
+        for key, value in ALWAYS.items():
+            self.setdefault(key, list(value) if isinstance(value, list) else value)
+        for key, value in seen.items():
+            self.setdefault(key, value)
+
+    def __getattr__(self, name):
+        if name in KEPT or name in ALWAYS:
+            try:
+                return self[name]
+            except KeyError:
+                pass
+        raise AttributeError(f"'dict' object has no attribute {name!r}")
+
+    def to_dict(self):
+        return {key: self[key] for key in self if key in KEPT or key in ALWAYS}
+
+    def unviewed(self):
+        """The result as the state has it."""
+        plain = {}
+        for key, value in self.items():
+            if key == "state" and isinstance(value, dict):
+                plain[key] = {k: v for k, v in value.items() if self.is_own(k, v)}
+            elif key in KEPT:
+                if value is not None or key not in ALWAYS:
+                    plain[key] = value
+            elif key not in ALWAYS and key not in self["state"]:
+                plain[key] = value
+        return plain
+
+    def is_own(self, key, value):
+        return key in self.given or key not in self.base or self.base[key] is not value
+
+
+def is_result(value):
+    has = isinstance(value, dict) and "branch" in value and "success" in value
+    return has and isinstance(value.get("state"), dict)
+
+
+def with_views(state, base):
+    """Has the results in a state shown as blocks see them."""
+    if isinstance(state.get(RESULTS), list):
+        state[RESULTS] = [BranchResult(it, base) if is_result(it) else it for it in state[RESULTS]]
 
 
 class Unfit(Exception):
@@ -79,6 +140,8 @@ def plain(value, left):
 
 
 def dict_plain(value, left):
+    if isinstance(value, BranchResult):
+        value = value.unviewed()
     left, result = deeper(left), {}
     for key, item in value.items():
         if isinstance(key, bool) or not isinstance(key, (str, int)):
@@ -152,14 +215,38 @@ def assigned(tree):
 
 
 def run(block):
-    """Runs a block and returns what it returned, ready for the wire."""
+    """Runs a block and returns what it returned and what it did to its state, for the wire."""
+    state, reached = block["state"], "state" in block["source"] or RESULTS in block["source"]
+    before = {key: json.dumps(value) for key, value in state.items()} if reached else {}
+    with_views(state, dict(state))
+    returned = value_of(block, state)
+    return returned, changes(before, state) if reached else {"set": {}, "removed": []}
+
+
+def changes(before, state):
+    hint = "; the state keeps what a block puts into it"
+    after = {}
+    for key, value in state.items():
+        try:
+            name = plain(key, 0) if isinstance(key, str) else next(iter(dict_plain({key: None}, 1)))
+        except Unfit as unfit:
+            raise Refused(unfit.message("state") + hint) from None
+        after[name] = root(value, f"state[{key!r}]", DEEPEST - 1, hint)
+    changed = {k: v for k, v in after.items() if k not in before or json.dumps(v) != before[k]}
+    return {"set": changed, "removed": [key for key in before if key not in after]}
+
+
+def value_of(block, state):
+    """Runs a block and returns what it returned."""
     tree = ast.parse(block["source"], "<block>")
     given = {
-        "state": block["state"],
+        "state": state,
         "variables": block["variables"],
         "json": json,
     }
     names = {"__name__": "__block__", **given}
+    if RESULTS in state:
+        names[RESULTS] = state[RESULTS]
     if returns(tree.body):
         whole = ast.parse("def __block__(state, variables, json): pass")
         whole.body[0].body = tree.body
@@ -212,8 +299,8 @@ def answer(block):
     printed = Printed(block["most_printed"])
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            returned = run(block)
-        return {"ended": {"returned": returned, "printed": printed.whole()}}
+            returned, changed = run(block)
+        return {"ended": {"returned": returned, "printed": printed.whole(), "changes": changed}}
     except Refused as refused:
         kind, message, line = "script_error", str(refused), None
     except MemoryError as error:

@@ -9,7 +9,7 @@ use cachalot_core::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Ended, ScriptFailure};
+use super::{Changes, Ended, ScriptFailure};
 
 /// Deeper values are refused on both ways: JSON readers stop at 128 levels, a few of them ours.
 pub(super) const DEEPEST: usize = 100;
@@ -86,6 +86,8 @@ pub(super) enum Answer<R> {
     Ended {
         returned: R,
         printed: String,
+        #[serde(default)]
+        changes: Changes,
     },
     Failed {
         kind: Cow<'static, str>,
@@ -99,7 +101,15 @@ impl Answer<Value> {
     /// The answer in the words of the trait.
     pub(super) fn into_result(self) -> Result<Ended, ScriptFailure> {
         match self {
-            Self::Ended { returned, printed } => Ok(Ended { returned, printed }),
+            Self::Ended {
+                returned,
+                printed,
+                changes,
+            } => Ok(Ended {
+                returned,
+                printed,
+                changes,
+            }),
             Self::Failed {
                 kind,
                 message,

@@ -65,7 +65,7 @@ fn answer_all(blocks: &Receiver<String>, memory_limit: u64) {
     for line in blocks {
         let (number, ended) = run(&line, memory_limit);
         drop(line);
-        if say(&encoded(number, &ended)).is_err() {
+        if say(&encoded(number, ended)).is_err() {
             return;
         }
     }
@@ -115,11 +115,16 @@ fn panic_message(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("it did not say why")
 }
 
-fn encoded(number: u64, ended: &Result<Ended, ScriptFailure>) -> Vec<u8> {
+fn encoded(number: u64, ended: Result<Ended, ScriptFailure>) -> Vec<u8> {
     let answer = match ended {
-        Ok(Ended { returned, printed }) => Answer::Ended {
+        Ok(Ended {
             returned,
-            printed: printed.clone(),
+            printed,
+            changes,
+        }) => Answer::Ended {
+            returned,
+            printed,
+            changes,
         },
         Err(ScriptFailure {
             kind,
@@ -127,10 +132,10 @@ fn encoded(number: u64, ended: &Result<Ended, ScriptFailure>) -> Vec<u8> {
             line,
             printed,
         }) => Answer::Failed {
-            kind: (*kind).into(),
-            message: message.clone(),
-            line: *line,
-            printed: printed.clone(),
+            kind: kind.into(),
+            message,
+            line,
+            printed,
         },
     };
     // Writing JSON into memory fails on nothing that an answer can hold.

@@ -16,9 +16,20 @@ const DEEPEST: usize = 128;
 
 /// The field `key` of a mapping that is shared; `None` if it has none.
 pub(super) fn field(fields: &Arc<Map<String, Json>>, key: &str) -> Option<Value> {
+    field_of_state(fields, &Arc::default(), key)
+}
+
+/// The field `key` of the state of a branch that has set `fields` and sees `below`; `None` if it has
+/// not set one.
+pub(super) fn field_of_state(
+    fields: &Arc<Map<String, Json>>,
+    below: &Arc<Map<String, Json>>,
+    key: &str,
+) -> Option<Value> {
     scalar(fields.get(key)?).or_else(|| {
         let lazy = Lazy {
             fields: Arc::clone(fields),
+            below: Arc::clone(below),
             key: Arc::from(key),
             path: Vec::new(),
         };
@@ -37,6 +48,8 @@ enum Step {
 #[derive(Clone)]
 struct Lazy {
     fields: Arc<Map<String, Json>>,
+    /// What a state has besides `fields`.
+    below: Arc<Map<String, Json>>,
     key: Arc<str>,
     path: Vec<Step>,
 }
@@ -50,7 +63,40 @@ impl Lazy {
                 Step::Index(index) => json.get(*index),
             })
     }
+
+    /// What stands at `step` from here.
+    fn at(&self, json: &Json, step: Step) -> Value {
+        scalar(json).unwrap_or_else(|| {
+            let path = self.path.iter().cloned().chain([step]).collect();
+            Value::from_object(Self {
+                path,
+                ..self.clone()
+            })
+        })
+    }
+
+    /// A field that the result of a branch has from its state, or its state from what the branch saw.
+    fn from_branch(self: &Arc<Self>, json: &Map<String, Json>, key: &str) -> Option<Value> {
+        if &*self.key != RESULTS {
+            return None;
+        }
+        match self.path.as_slice() {
+            [Step::Index(_)] if json.contains_key("branch") && json.contains_key("success") => {
+                let state = json.get("state").filter(|state| state.is_object())?;
+                let state = self.at(state, Step::Key(Arc::from("state")));
+                let found = state.get_attr(key).ok()?;
+                (!found.is_undefined()).then_some(found)
+            }
+            [Step::Index(_), Step::Key(state)] if &**state == "state" && key != RESULTS => {
+                field(&self.fields, key).or_else(|| field(&self.below, key))
+            }
+            _ => None,
+        }
+    }
 }
+
+/// The field of the state that holds the results of branches.
+const RESULTS: &str = "parallel_results";
 
 impl fmt::Debug for Lazy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,24 +113,20 @@ impl Object for Lazy {
     }
 
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        let (json, step) = match self.json()? {
+        match self.json()? {
             Json::Object(fields) => {
                 let key = key.as_str()?;
-                (fields.get(key)?, Step::Key(Arc::from(key)))
+                match fields.get(key) {
+                    Some(json) => Some(self.at(json, Step::Key(Arc::from(key)))),
+                    None => self.from_branch(fields, key),
+                }
             }
             Json::Array(items) => {
                 let index = key.as_usize()?;
-                (items.get(index)?, Step::Index(index))
+                Some(self.at(items.get(index)?, Step::Index(index)))
             }
-            _ => return None,
-        };
-        Some(scalar(json).unwrap_or_else(|| {
-            let path = self.path.iter().cloned().chain([step]).collect();
-            Value::from_object(Self {
-                path,
-                ..(**self).clone()
-            })
-        }))
+            _ => None,
+        }
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {

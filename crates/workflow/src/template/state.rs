@@ -75,6 +75,16 @@ impl State {
         }
     }
 
+    /// Takes `key` away; a branch no longer sees it, and what it branched off from keeps it.
+    pub fn remove(&mut self, key: &str) {
+        if self.own.contains_key(key) {
+            Arc::make_mut(&mut self.own).shift_remove(key);
+        }
+        if self.below.contains_key(key) {
+            Arc::make_mut(&mut self.below).shift_remove(key);
+        }
+    }
+
     /// All fields in one mapping.
     #[must_use]
     pub fn whole(&self) -> Arc<Map<String, Json>> {
@@ -181,7 +191,8 @@ impl Object for State {
     }
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
-        let found = convert::field(&self.own, key).or_else(|| convert::field(&self.below, key));
+        let found = convert::field_of_state(&self.own, &self.below, key)
+            .or_else(|| convert::field(&self.below, key));
         if let (None, Some(unknown)) = (&found, &self.unknown) {
             unknown.ask(unknown.setter(key));
         }

@@ -11,6 +11,7 @@ mod faults;
 mod harness;
 mod lua;
 mod python3;
+mod state;
 mod values;
 
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         faults::TESTS,
         lua::TESTS,
         python3::TESTS,
+        state::TESTS,
         values::TESTS,
     ])
 }

@@ -145,36 +145,103 @@ async fn a_branch_per_item_bounded_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_branch_that_fails_is_recorded_or_with_fail_fast_ends_the_others() {
+async fn a_branch_that_fails_is_recorded_with_its_item() {
     let input = json!({"waits": [30, 5, 10], "base": 0});
     let world = World::new();
     let state = world.run(&fan_out(""), input.clone()).await.unwrap();
-    let outcomes: Vec<&Value> = state["parallel_results"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|r| &r["success"])
-        .collect();
+    let results = state["parallel_results"].as_array().unwrap();
+    let outcomes: Vec<&Value> = results.iter().map(|r| &r["success"]).collect();
     assert_eq!(outcomes, [true, false, true]);
-    assert_eq!(state["parallel_results"][1]["error_type"], json!("broken"));
+    assert_eq!(
+        results[1],
+        json!({
+            "branch": "each[1]", "index": 1, "success": false, "state": {"ms": 5, "index": 1},
+            "error": "failure 1 of {\"got\":1,\"base\":0}", "error_type": "broken",
+        })
+    );
     assert_eq!(world.told.dropped.load(Ordering::SeqCst), 0);
-
-    let world = World::new();
-    let input = json!({"waits": [60_000, 5, 60_000], "base": 0});
-    let failure = world
-        .run(&fan_out("    fail_fast: true"), input)
-        .await
-        .unwrap_err();
-    assert_eq!(failure.node, "each[1]");
-    assert_eq!(world.told.dropped.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
-async fn items_must_be_a_list_and_may_be_empty() {
-    let failure = fails(&fan_out(""), json!({})).await;
-    assert_eq!(failure.message, "`items` is null: expected a list");
-    let state = run(&fan_out(""), json!({"waits": []})).await;
-    assert_eq!(state["parallel_results"], json!([]));
+async fn with_fail_fast_no_branch_begins_after_a_failure_and_the_results_go_on() {
+    let world = World::new();
+    let input = json!({"waits": [20, 5, 30, 40], "base": 0});
+    let text = fan_out("    fail_fast: true\n    max_concurrency: 2");
+    let state = world.run(&text, input).await.unwrap();
+    let results = state["parallel_results"].as_array().unwrap();
+    // The first branch ran when the second one failed, and went on to its end.
+    let outcomes: Vec<Value> = results
+        .iter()
+        .map(|r| json!([r["success"], r["error_type"]]))
+        .collect();
+    assert_eq!(
+        json!(outcomes),
+        json!([
+            [true, null],
+            [false, "broken"],
+            [false, "cancelled"],
+            [false, "cancelled"]
+        ])
+    );
+    assert_eq!(
+        results[3],
+        json!({
+            "branch": "each[3]", "index": 3, "success": false, "state": {},
+            "error": "not run: another branch has failed, and `fail_fast` is set",
+            "error_type": "cancelled",
+        })
+    );
+    assert_eq!(world.told.runs.load(Ordering::SeqCst), 2);
+    assert!(world.told.started().contains(&"join".to_owned()));
+}
+
+#[tokio::test]
+async fn items_are_a_list_and_null_is_an_empty_one() {
+    let failure = fails(&fan_out(""), json!({"waits": "text"})).await;
+    assert_eq!(failure.message, "`items` is text: expected a list");
+    for (text, input) in [
+        (fan_out(""), json!({"waits": []})),
+        (fan_out(""), json!({"waits": null})),
+        (fan_out(""), json!({})),
+    ] {
+        let state = run(&text, input).await;
+        assert_eq!(state["parallel_results"], json!([]));
+    }
+}
+
+#[tokio::test]
+async fn templates_find_in_a_result_what_its_branch_saw() {
+    let text = "
+nodes:
+  - {name: begin, run: '{\"x\": 1, \"success\": \"mine\"}'}
+  - {name: a, run: '{\"a\": {\"deep\": [2]}}'}
+  - {name: b, run: '{\"x\": 3}'}
+  - name: join
+    fan_in: true
+    uses: test.echo
+    with:
+      value:
+        - '{{ state.parallel_results[0].a.deep[0] }}'
+        - '{{ state.parallel_results[0].state.a }}'
+        - '{{ state.parallel_results[0].state.x }}'
+        - '{{ state.parallel_results[1].x }}'
+        - '{{ state.parallel_results[1].get(\"x\") }}'
+        - '{{ state.parallel_results[1][\"state\"][\"x\"] }}'
+        - '{{ state.parallel_results[0].success }}'
+        - '{{ state.parallel_results[0].state.success }}'
+        - '{{ state.parallel_results[0].state.missing | default(\"none\") }}'
+        - '{% for r in state.parallel_results %}{{ r.branch }}:{{ r.x }} {% endfor %}'
+        - '{{ state.parallel_results[1].state }}'
+    output: found
+edges:
+  - {from: begin, to: a, parallel: true, fan_in: join}
+  - {from: begin, to: b, parallel: true, fan_in: join}
+";
+    let state = run(text, json!({})).await;
+    assert_eq!(
+        state["found"],
+        json!([2, {"deep": [2]}, 1, 3, 3, 3, true, "mine", "none", "a:1 b:3 ", {"x": 3}])
+    );
 }
 
 #[tokio::test]

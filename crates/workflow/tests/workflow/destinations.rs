@@ -141,10 +141,13 @@ async fn a_host_from_the_state_is_not_requested() {
     type: dynamic_parallel
     items: '{{ [state.page] }}'
     action: {uses: http.get, with: {url: '{{ state.item }}'}}
-    fail_fast: true
     fan_in: done
-  - {name: done}
+  - {name: done, output: {got: '{{ state.parallel_results[0].error }}'}}
 ";
+    let input = json!({});
+    let state = hosts.run(other, each, input).await.unwrap();
+    let error = state["got"].as_str().unwrap();
+    assert!(error.contains("comes from the state"), "{error}");
     let user = format!("{trusted}@{name}");
     let (at, file, api) = (
         format!("@{name}/"),
@@ -164,7 +167,6 @@ async fn a_host_from_the_state_is_not_requested() {
         (file.as_str(), hash.to_owned()),
         (other, search.to_owned()),
         (api.as_str(), ask.to_owned()),
-        (other, each.to_owned()),
     ] {
         // That a text of the user's mentions a host does not name it.
         let input = json!({"mail": format!("See {other} for more."), "url": trusted});

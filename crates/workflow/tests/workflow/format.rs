@@ -701,7 +701,6 @@ observability: {enabled: true}
 nodes:
   - {name: a, action: http.get, with: {url: x}, outputs: {b: c}, output: d}
   - {name: b, uses: test.echo, condition: x, params: {}, interrupt: after}
-  - {name: c, output: x}
 edges:
   - {from: a, to: b}
   - {from: a, to: a}
@@ -719,8 +718,7 @@ edges:
             "a.yaml:9:32: `condition` in a node has no effect [no-effect]; the node runs whatever it says: give an edge `when: …`, or the node before `goto`",
             "a.yaml:9:46: `params` in a node has no effect [no-effect]; the arguments of an action stand in `with`",
             "a.yaml:9:58: `interrupt` in a node has no effect [no-effect]; give the answer before the run: `cachalot run FILE --input NAME=ANSWER`",
-            "a.yaml:10:15: `output` in a node has no effect [no-effect]; a node that does nothing has no result",
-            "a.yaml:13:5: this edge is never taken: another one from the same node always is [unreachable]; give one of them a condition (`when: …`), or both `parallel: true`",
+            "a.yaml:12:5: this edge is never taken: another one from the same node always is [unreachable]; give one of them a condition (`when: …`), or both `parallel: true`",
         ]
     );
 }

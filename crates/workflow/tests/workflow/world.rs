@@ -199,6 +199,7 @@ impl ScriptRunner for Json {
             return Ok(Ended {
                 returned: json!({ "count": sum }),
                 printed,
+                ..Ended::default()
             });
         }
         let returned = if source.is_empty() {
@@ -206,7 +207,11 @@ impl ScriptRunner for Json {
         } else {
             serde_json::from_str(&source).expect(&source)
         };
-        Ok(Ended { returned, printed })
+        Ok(Ended {
+            returned,
+            printed,
+            ..Ended::default()
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::super::printed::Printed;
 use super::super::wire::Received;
-use super::super::{Ended, ScriptFailure};
+use super::super::{Changes, Ended, ScriptFailure};
 use super::convert::{self, Reader};
 use super::{check, diagnose};
 
@@ -32,7 +32,11 @@ pub(in super::super) fn run(block: Received, memory_limit: u64) -> Result<Ended,
     let ended = Block::new(&block, memory_limit, &printed).evaluate();
     let printed = printed.replace(Printed::new(0)).finish();
     match ended {
-        Ok(returned) => Ok(Ended { returned, printed }),
+        Ok(returned) => Ok(Ended {
+            returned,
+            changes: Changes::default(),
+            printed,
+        }),
         Err(failure) => Err(ScriptFailure { printed, ..failure }),
     }
 }

@@ -1,0 +1,202 @@
+//! `parallel_results` in a block: the results of the branches that met last.
+//!
+//! In the state, a result is a mapping (`branch`, `index`, `success`, `state`, …) whose `state` is
+//! what the branch has set. A block that mentions `parallel_results` sees more of it: the fields as
+//! attributes, what the branch saw besides what it has set, and the fields of its state as items of
+//! the result. What of that leaves the block is a result as it was.
+
+use std::fmt::Write as _;
+
+use ruff_python_ast::visitor::{Visitor, walk_expr};
+use ruff_python_ast::{Expr, ExprContext, Stmt};
+use ruff_text_size::{Ranged, TextRange};
+
+/// The name of the results in the state, and in a block.
+pub(super) const RESULTS: &str = "parallel_results";
+
+/// What a result has as attributes.
+const ATTRIBUTES: [&str; 15] = [
+    "branch",
+    "index",
+    "success",
+    "state",
+    "result",
+    "error",
+    "error_type",
+    "traceback",
+    "timeout",
+    "timing_ms",
+    "retry_count",
+    "circuit_state",
+    "attempt_errors",
+    "exit_code",
+    "to_dict",
+];
+
+/// What stands before a block that mentions the results, behind what stands before every block.
+///
+/// A view of a result is a dict with `traceback`, which no result in the state has. The interpreter
+/// has neither subclasses of dict nor attributes made on demand, so attributes are calls of
+/// `__field_NAME__` in the text of the block.
+const HEAD: &str = "\
+__base__ = {**state}
+__given__ = []
+__views__ = []
+__kept__ = ('branch', 'index', 'success', 'state', 'result', 'error', 'error_type')
+__always__ = {'error': None, 'error_type': None, 'traceback': None, 'timeout': False, 'retry_count': 0, 'circuit_state': None, 'attempt_errors': [], 'exit_code': None}
+def __is_result__(it):
+    return type(it) is dict and 'branch' in it and 'success' in it and type(it.get('state')) is dict
+def __view__(it, base):
+    if not __is_result__(it):
+        return it
+    seen = {**it['state']}
+    if type(seen.get('parallel_results')) is list:
+        seen['parallel_results'] = [__view__(inner, {}) for inner in seen['parallel_results']]
+    for key in base:
+        if key not in seen and key != 'parallel_results':
+            seen[key] = base[key]
+    view = {**it, 'state': seen}
+    for key in __always__:
+        if key not in view:
+            view[key] = [] if key == 'attempt_errors' else __always__[key]
+    for key in seen:
+        if key not in view:
+            view[key] = seen[key]
+    return view
+def __unview__(it, depth):
+    if type(it) is list or type(it) is tuple:
+        return [__unview__(item, depth - 1) for item in it] if depth > 0 else it
+    if type(it) is not dict or depth <= 0:
+        return it
+    if not __is_result__(it) or 'traceback' not in it:
+        return {key: __unview__(it[key], depth - 1) for key in it}
+    at = it.get('index')
+    seen = it['state']
+    if type(at) is int and at < len(__views__) and __views__[at] is it:
+        own = __given__[at]['state']
+        seen = {key: seen[key] for key in seen if key in own or key not in __base__ or seen[key] is not __base__[key]}
+    plain = {}
+    for key in it:
+        if key == 'state':
+            plain[key] = __unview__(seen, depth - 1)
+        elif key in __kept__ and not (key in __always__ and it[key] is None):
+            plain[key] = __unview__(it[key], depth - 1)
+        elif key not in __kept__ and key not in __always__ and key not in it['state']:
+            plain[key] = __unview__(it[key], depth - 1)
+    return plain
+__own_hasattr__ = hasattr
+def hasattr(it, name):
+    if __is_result__(it) and name in __names__of__:
+        return name in it or name == 'to_dict'
+    return __own_hasattr__(it, name)
+__own_getattr__ = getattr
+def getattr(it, name, *default):
+    if __is_result__(it) and (name in it and name in __names__of__):
+        return it[name]
+    return __own_getattr__(it, name, *default)
+def __to_dict__(it):
+    return {key: it[key] for key in it if key in __kept__ or key in __always__}
+if 'parallel_results' in state:
+    parallel_results = state['parallel_results']
+    if type(parallel_results) is list:
+        __given__ = parallel_results
+        parallel_results = [__view__(it, __base__) for it in __given__]
+        __views__ = parallel_results + []
+        state['parallel_results'] = parallel_results
+";
+
+/// Whether the block mentions the results, by their name or by their key in the state.
+pub(super) fn mentioned(suite: &[Stmt]) -> bool {
+    #[derive(Default)]
+    struct Search(bool);
+    impl<'a> Visitor<'a> for Search {
+        fn visit_expr(&mut self, expression: &'a Expr) {
+            self.0 |= match expression {
+                Expr::Name(it) => it.id.as_str() == RESULTS,
+                Expr::StringLiteral(it) => it.value == *RESULTS,
+                _ => false,
+            };
+            walk_expr(self, expression);
+        }
+    }
+    let mut search = Search::default();
+    search.visit_body(suite);
+    search.0
+}
+
+/// What stands before the block, behind what stands before every block.
+pub(super) fn head() -> String {
+    let mut head = format!("__names__of__ = {ATTRIBUTES:?}\n{HEAD}");
+    for name in ATTRIBUTES {
+        let of_result = match name {
+            "to_dict" => "(lambda: __to_dict__(it))".to_owned(),
+            // It would make every run's state another one.
+            "timing_ms" => "it.timing_ms".to_owned(),
+            _ => format!("it['{name}']"),
+        };
+        // A failed branch has no result.
+        let has = if name == "result" {
+            " and 'result' in it"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            head,
+            "def __field_{name}__(it):\n    return {of_result} if __is_result__(it){has} else it.{name}"
+        );
+    }
+    head
+}
+
+/// The text of the block with attributes that a result has as calls; lines keep their numbers.
+pub(super) fn with_attributes_as_calls(source: &str, suite: &[Stmt]) -> String {
+    #[derive(Default)]
+    struct Search {
+        /// Byte offsets of changes: how many bytes go away there, and what comes instead.
+        edits: Vec<(usize, usize, String)>,
+        /// Where the method of the call stands that is being looked at.
+        method: Option<TextRange>,
+    }
+    impl<'a> Visitor<'a> for Search {
+        fn visit_expr(&mut self, expression: &'a Expr) {
+            // `xs.index(x)` is none of a result: of its fields, only `to_dict` can be called.
+            if let Expr::Call(it) = expression {
+                self.method = Some(it.func.range());
+            }
+            if let Expr::Attribute(it) = expression
+                && it.ctx == ExprContext::Load
+                && ATTRIBUTES.contains(&it.attr.as_str())
+                && (self.method != Some(it.range()) || it.attr.as_str() == "to_dict")
+            {
+                let (start, name) = (it.range().start().to_usize(), it.attr.as_str());
+                let attribute = it.attr.range().start().to_usize();
+                self.edits.push((start, 0, format!("__field_{name}__(")));
+                self.edits.push((attribute, name.len(), String::new()));
+            }
+            walk_expr(self, expression);
+        }
+    }
+    let mut search = Search::default();
+    search.visit_body(suite);
+    if search.edits.is_empty() {
+        return source.to_owned();
+    }
+    // Outer expressions come first and begin no later than inner ones: a stable sort keeps them so.
+    search.edits.sort_by_key(|(at, _, _)| *at);
+    let mut text = String::with_capacity(source.len() + 32 * search.edits.len());
+    let mut done = 0;
+    for (at, gone, instead) in search.edits {
+        text.push_str(&source[done..at]);
+        done = at + gone;
+        if gone == 0 {
+            text.push_str(&instead);
+            continue;
+        }
+        // The dot before the name becomes the end of the call. Blanks between them stay.
+        let dot = text.rfind('.').unwrap_or(text.len());
+        text.replace_range(dot..=dot, " ");
+        text.push(')');
+    }
+    text.push_str(&source[done..]);
+    text
+}

@@ -1,0 +1,174 @@
+//! Whether a block may change the state that it is given, as far as its text tells.
+//!
+//! A block that may is asked for its state when it has ended, which costs time in proportion to the
+//! state. No block that changes its state is taken for one that does not.
+
+use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
+use ruff_python_ast::{Expr, ExprContext, Operator, Stmt};
+
+/// Names under which a block reaches its state.
+const GIVEN: [&str; 2] = ["state", "parallel_results"];
+
+/// Methods that change what they are called on.
+const METHODS: [&str; 22] = [
+    "add",
+    "append",
+    "appendleft",
+    "clear",
+    "difference_update",
+    "discard",
+    "extend",
+    "extendleft",
+    "insert",
+    "intersection_update",
+    "move_to_end",
+    "pop",
+    "popitem",
+    "popleft",
+    "remove",
+    "reverse",
+    "rotate",
+    "setdefault",
+    "sort",
+    "subtract",
+    "symmetric_difference_update",
+    "update",
+];
+
+/// Built-ins that reach attributes by a text, or run one.
+const BUILTINS: [&str; 7] = [
+    "delattr", "eval", "exec", "getattr", "globals", "locals", "setattr",
+];
+
+/// Modules without a function that changes its arguments.
+const PURE: [&str; 25] = [
+    "__future__",
+    "base64",
+    "binascii",
+    "calendar",
+    "collections",
+    "copy",
+    "csv",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "enum",
+    "fractions",
+    "functools",
+    "hashlib",
+    "html",
+    "itertools",
+    "json",
+    "math",
+    "re",
+    "statistics",
+    "string",
+    "textwrap",
+    "time",
+    "typing",
+    "uuid",
+];
+
+/// Whether the block may change its state.
+pub(super) fn possible(suite: &[Stmt]) -> bool {
+    let mut search = Search::default();
+    search.visit_body(suite);
+    search.sees_state && search.changes
+}
+
+#[derive(Default)]
+struct Search {
+    sees_state: bool,
+    changes: bool,
+}
+
+impl Search {
+    fn import(&mut self, module: &str) {
+        let package = module.split('.').next().unwrap_or(module);
+        self.changes |= !PURE.contains(&package);
+    }
+}
+
+impl<'a> Visitor<'a> for Search {
+    fn visit_stmt(&mut self, statement: &'a Stmt) {
+        match statement {
+            // `a += b` and `a |= b` change the list or mapping that `a` stands for, but no number and
+            // no text; `a *= 2` changes a list.
+            Stmt::AugAssign(it) => {
+                let is_scalar = matches!(
+                    &*it.value,
+                    Expr::NumberLiteral(_) | Expr::StringLiteral(_) | Expr::FString(_)
+                );
+                self.changes |= match it.op {
+                    Operator::Add | Operator::BitOr => !is_scalar,
+                    operator => operator == Operator::Mult,
+                };
+            }
+            Stmt::Import(it) => it.names.iter().for_each(|name| self.import(&name.name)),
+            Stmt::ImportFrom(it) => {
+                self.import(it.module.as_ref().map_or("", |module| module.as_str()));
+            }
+            _ => {}
+        }
+        walk_stmt(self, statement);
+    }
+
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        match expression {
+            Expr::Name(it) => {
+                self.sees_state |= GIVEN.contains(&it.id.as_str());
+                self.changes |= BUILTINS.contains(&it.id.as_str());
+            }
+            Expr::Subscript(it) => self.changes |= it.ctx != ExprContext::Load,
+            Expr::Attribute(it) => {
+                let name = it.attr.as_str();
+                self.changes |= it.ctx != ExprContext::Load
+                    || METHODS.contains(&name)
+                    || (name.starts_with("__") && name.ends_with("__"));
+            }
+            _ => {}
+        }
+        walk_expr(self, expression);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use super::*;
+    use crate::script::block::parse;
+
+    #[test]
+    fn what_may_change_a_state_is_found_and_reading_is_not() {
+        for source in [
+            "state['a'] = 1",
+            "del state['a']",
+            "state['a'] += 1",
+            "state.update(a=1)",
+            "d = state['d']\nd['a'] = 1",
+            "d = state['d']\nd += state['e']",
+            "d = state['d']\nd *= 2",
+            "f = state['d'].append\nf(1)",
+            "def f(s):\n  s.pop('a')\nf(state)",
+            "for state['a'] in [1]: pass",
+            "a, state['b'] = 1, 2",
+            "getattr(state, 'po' + 'p')('a')",
+            "dict.__setitem__(state, 'a', 1)",
+            "import random\nrandom.shuffle(state['d'])",
+            "from heapq import heappush\nheappush(state['d'], 1)",
+            "parallel_results[0]['state'].clear()",
+        ] {
+            assert!(possible(parse(source).unwrap().suite()), "{source}");
+        }
+        for source in [
+            "return {'a': state['a'] + 1}",
+            "n = 0\nfor x in state['xs']:\n  n += 1\nreturn {'n': n}",
+            "import json, re\nreturn json.loads(state.get('a', '{}'))",
+            "out = []\nout.append(1)",
+            "return sorted(state)",
+            "t = ''\nt += f'{state}'",
+        ] {
+            assert!(!possible(parse(source).unwrap().suite()), "{source}");
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! What blocks do to their state, and how they see the results of branches: the same in both runners,
+//! and as in the reference implementation.
+
+use cachalot_workflow::script::{Ended, ScriptFailure, ScriptRunner};
+use serde_json::{Value, json};
+
+use crate::harness::{python, python3, tests, wait, with_state};
+
+tests!(
+    changes_of_the_state_leave_the_block,
+    what_cannot_be_kept_fails_the_block_and_names_the_field,
+    a_failed_block_changes_nothing,
+    results_have_attributes_items_and_the_fields_of_their_state,
+    what_leaves_a_block_of_results_is_as_it_came,
+    the_results_are_a_name_only_where_there_are_some,
+);
+
+fn runners() -> Vec<(&'static str, Box<dyn ScriptRunner>)> {
+    let mut runners: Vec<(&str, Box<dyn ScriptRunner>)> = vec![("embedded", Box::new(python()))];
+    if let Some(python3) = python3() {
+        runners.push(("python3", Box::new(python3)));
+    }
+    runners
+}
+
+/// Runs a block in every runner.
+fn each(source: &str, state: &Value, check: impl Fn(&str, Result<Ended, ScriptFailure>)) {
+    for (name, runner) in runners() {
+        let ended = wait(with_state(&*runner, source, state.clone()));
+        check(&format!("{name}:\n{source}"), ended);
+    }
+}
+
+fn given() -> Value {
+    json!({"x": 1, "d": {"a": 1, "l": [1, 2]}, "gone": 5, "big": 1.0})
+}
+
+/// Two results of a fan-out per item, the second one of a failed branch, and what was there before.
+fn with_results() -> Value {
+    json!({
+        "base": 7, "shared": {"k": [1]},
+        "parallel_results": [
+            {"branch": "each[0]", "index": 0, "success": true,
+             "state": {"n": 3, "index": 0, "half": 1.5, "base": 7}, "result": {"half": 1.5}},
+            {"branch": "each[1]", "index": 1, "success": false, "state": {"n": 0, "index": 1},
+             "error": "ZeroDivisionError: division by zero", "error_type": "script_error"},
+        ],
+    })
+}
+
+fn changes_of_the_state_leave_the_block() {
+    let cases = [
+        ("return {'r': state['x']}", json!({}), json!([])),
+        (
+            "state['x'] = 2\nstate['new'] = [1]\nreturn {'r': 1}",
+            json!({"x": 2, "new": [1]}),
+            json!([]),
+        ),
+        (
+            "state['d']['b'] = 7",
+            json!({"d": {"a": 1, "l": [1, 2], "b": 7}}),
+            json!([]),
+        ),
+        (
+            "state.pop('gone')\nstate.pop('x')\nreturn {}",
+            json!({}),
+            json!(["x", "gone"]),
+        ),
+        (
+            "def f(s):\n    s['deep'] = {'q': 1}\n    state['d']['l'].append(3)\nf(state)\nstate.update({'u': 1}, v=2)\nreturn {}",
+            json!({"d": {"a": 1, "l": [1, 2, 3]}, "deep": {"q": 1}, "u": 1, "v": 2}),
+            json!([]),
+        ),
+        (
+            "state.clear()\nstate['only'] = 1\nreturn {}",
+            json!({"only": 1}),
+            json!(["x", "d", "gone", "big"]),
+        ),
+        (
+            "state.setdefault('sd', []).append(1)\nreturn {}",
+            json!({"sd": [1]}),
+            json!([]),
+        ),
+        (
+            "l = state['d']['l']\nl += [9]\nreturn {}",
+            json!({"d": {"a": 1, "l": [1, 2, 9]}}),
+            json!([]),
+        ),
+        (
+            "state['x'] = 1\nstate['d'] = {'a': 1, 'l': [1, 2]}",
+            json!({}),
+            json!([]),
+        ),
+        (
+            "state['big'] = 1\nstate['t'] = (1, 2)\nreturn {}",
+            json!({"big": 1, "t": [1, 2]}),
+            json!([]),
+        ),
+        ("state[5] = 1\nreturn {}", json!({"5": 1}), json!([])),
+        // What a block calls `state` afterwards is something else.
+        (
+            "state['x'] = 2\nstate = {'z': 1}",
+            json!({"x": 2}),
+            json!([]),
+        ),
+    ];
+    for (source, set, removed) in cases {
+        each(source, &given(), |what, ended| {
+            let changes = ended
+                .unwrap_or_else(|failure| panic!("{failure} in {what}"))
+                .changes;
+            assert_eq!(Value::Object(changes.set), set, "{what}");
+            assert_eq!(json!(changes.removed), removed, "{what}");
+        });
+    }
+}
+
+fn what_cannot_be_kept_fails_the_block_and_names_the_field() {
+    for (source, message) in [
+        (
+            "state['f'] = {1, 2}\nreturn {}",
+            "state['f'] is a value of type set, which JSON does not have; return sorted(value) or list(value); the state keeps what a block puts into it",
+        ),
+        (
+            "state['d']['l'].append(b'x')\nreturn {}",
+            "state['d']['l'][2] is a value of type bytes, which JSON does not have; return value.decode() or value.hex(); the state keeps what a block puts into it",
+        ),
+    ] {
+        each(source, &given(), |what, ended| {
+            assert_eq!(ended.unwrap_err().message, message, "{what}");
+        });
+    }
+}
+
+fn a_failed_block_changes_nothing() {
+    each(
+        "state['x'] = 2\nraise ValueError('no')",
+        &given(),
+        |what, ended| {
+            let failure = ended.unwrap_err();
+            assert_eq!(
+                (failure.kind, failure.line),
+                ("script_error", Some(2)),
+                "{what}"
+            );
+        },
+    );
+}
+
+fn results_have_attributes_items_and_the_fields_of_their_state() {
+    for (source, returned) in [
+        (
+            "return [r.success for r in parallel_results]",
+            json!([true, false]),
+        ),
+        (
+            "a, b = parallel_results\nreturn [a.branch, a.state['n'], a.error, b.error, b.error_type]",
+            json!([
+                "each[0]",
+                3,
+                null,
+                "ZeroDivisionError: division by zero",
+                "script_error"
+            ]),
+        ),
+        (
+            "a, b = parallel_results\nreturn [a['state']['half'], a['half'], a.get('half'), b.get('half'), b.get('half', 0), a['success'], 'half' in a, 'half' in b]",
+            json!([1.5, 1.5, 1.5, null, 0, true, true, false]),
+        ),
+        // The state of a branch has what was there before it, and what it has set.
+        (
+            "a, b = parallel_results\nreturn [a.state['base'], b.state['shared'], a['base'], 'parallel_results' in a.state]",
+            json!([7, {"k": [1]}, 7, false]),
+        ),
+        (
+            "b = parallel_results[1]\nreturn [b.traceback, b.timeout, b.retry_count, b.circuit_state, b.attempt_errors, b.exit_code]",
+            json!([null, false, 0, null, [], null]),
+        ),
+        (
+            "return [r.result['half'] for r in parallel_results if r.success]",
+            json!([1.5]),
+        ),
+        (
+            "return parallel_results is state['parallel_results']",
+            json!(true),
+        ),
+        (
+            "return [r.state if hasattr(r, 'state') else None for r in state['parallel_results']][1]['n']",
+            json!(0),
+        ),
+        (
+            "r = parallel_results[0]\nreturn [getattr(r, 'success'), getattr(r, 'nope', 'none'), hasattr(r, 'nope')]",
+            json!([true, "none", false]),
+        ),
+        (
+            "return sorted(parallel_results[1].to_dict())",
+            json!([
+                "attempt_errors",
+                "branch",
+                "circuit_state",
+                "error",
+                "error_type",
+                "exit_code",
+                "index",
+                "retry_count",
+                "state",
+                "success",
+                "timeout",
+                "traceback"
+            ]),
+        ),
+        (
+            "r = parallel_results[0]\nreturn f\"{r.branch} {r.state['n']:>3} {'ok' if r.success else r.error}\"",
+            json!("each[0]   3 ok"),
+        ),
+        // Attributes of the same names elsewhere are what they were.
+        (
+            "class Box:\n    def __init__(self):\n        self.state = 4\nxs = [1, 2]\nreturn [Box().state, xs.index(2), len(parallel_results)]",
+            json!([4, 1, 2]),
+        ),
+    ] {
+        each(source, &with_results(), |what, ended| {
+            let ended = ended.unwrap_or_else(|failure| panic!("{failure} in {what}"));
+            assert_eq!(ended.returned, returned, "{what}");
+            assert_eq!(ended.changes, Default::default(), "{what}");
+        });
+    }
+    each(
+        "return parallel_results[0].nope",
+        &with_results(),
+        |what, ended| {
+            let failure = ended.unwrap_err();
+            assert_eq!(
+                failure.message, "AttributeError: 'dict' object has no attribute 'nope'",
+                "{what}"
+            );
+            assert_eq!(failure.line, Some(1), "{what}");
+        },
+    );
+    // The time of a branch is no part of the state, which every run would make another one.
+    each(
+        "x = 1\nreturn parallel_results[0].timing_ms",
+        &with_results(),
+        |what, ended| {
+            let failure = ended.unwrap_err();
+            assert!(failure.message.contains("timing_ms"), "{failure} in {what}");
+            assert_eq!(failure.line, Some(2), "{what}");
+        },
+    );
+}
+
+fn what_leaves_a_block_of_results_is_as_it_came() {
+    let state = with_results();
+    let results = &state["parallel_results"];
+    for source in [
+        "return [parallel_results]",
+        "_x = parallel_results[0].state\n_y = 1\n_x['x'] = 1\n_x.pop('x')\nout = [parallel_results]",
+    ] {
+        each(source, &state, |what, ended| {
+            let ended = ended.unwrap_or_else(|failure| panic!("{failure} in {what}"));
+            let out = match &ended.returned {
+                Value::Object(names) => &names["out"],
+                returned => returned,
+            };
+            assert_eq!(out[0], *results, "{what}");
+            assert_eq!(ended.changes, Default::default(), "{what}");
+        });
+    }
+    each(
+        "parallel_results[1].state['late'] = True\nstate['base'] = 8",
+        &state,
+        |what, ended| {
+            let changes = ended.unwrap().changes;
+            let mut changed = results.clone();
+            changed[1]["state"]["late"] = json!(true);
+            assert_eq!(changes.set["parallel_results"], changed, "{what}");
+            assert_eq!(changes.set["base"], json!(8), "{what}");
+        },
+    );
+    each(
+        "state['parallel_results'] = 'none'\nreturn {}",
+        &state,
+        |what, ended| {
+            assert_eq!(
+                ended.unwrap().changes.set["parallel_results"],
+                json!("none"),
+                "{what}"
+            );
+        },
+    );
+}
+
+fn the_results_are_a_name_only_where_there_are_some() {
+    each(
+        "return 'parallel_results' in state",
+        &given(),
+        |what, ended| {
+            assert_eq!(ended.unwrap().returned, json!(false), "{what}");
+        },
+    );
+    each("x = 1\nreturn parallel_results", &given(), |what, ended| {
+        let failure = ended.unwrap_err();
+        assert_eq!(
+            failure.message, "NameError: name 'parallel_results' is not defined",
+            "{what}"
+        );
+        assert_eq!(failure.line, Some(2), "{what}");
+    });
+    let own = json!({"parallel_results": [1, {"branch": "x"}]});
+    each("return parallel_results", &own, |what, ended| {
+        assert_eq!(ended.unwrap().returned, own["parallel_results"], "{what}");
+    });
+}
