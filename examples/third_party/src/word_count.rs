@@ -17,18 +17,12 @@ static ABOUT: About = About {
     version: 1,
     doc: "Counts the words of a text file.",
     parameters: &[
-        Parameter {
-            name: "path",
-            kind: ParameterKind::Text,
-            required: true,
-            doc: "The file, or a URI.",
-        },
-        Parameter {
-            name: "at_least",
-            kind: ParameterKind::Integer,
-            required: false,
-            doc: "Counts only words of so many letters; 1 unless said.",
-        },
+        Parameter::required("path", ParameterKind::Text, "The file, or a URI."),
+        Parameter::optional(
+            "at_least",
+            ParameterKind::Integer,
+            "Counts only words of so many letters; 1 unless said.",
+        ),
     ],
     memoizable: Memoizable::Yes,
 };
