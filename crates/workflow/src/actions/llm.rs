@@ -6,6 +6,7 @@ mod lines;
 mod messages;
 mod result;
 mod shape;
+mod shell;
 mod written;
 
 use async_trait::async_trait;
@@ -14,18 +15,25 @@ use cachalot_core::tree::Node;
 use serde_json::Value;
 
 use super::Registry;
-use super::arguments::optional;
+use super::arguments::{Given, optional};
 use super::written::Written;
 use crate::{
     About, Action, Arguments, Failure, Memoizable, Parameter, ParameterKind, Planned, Runtime,
     spending,
 };
 use ask::Ask;
+pub(crate) use shell::unknown_programs;
 pub use written::{WrittenEffort, written_efforts};
 
 pub(super) fn register(registry: &mut Registry) {
-    registry.register(Call);
-    registry.register(Stream);
+    registry.register(Question {
+        about: &CALL,
+        is_shown: false,
+    });
+    registry.register(Question {
+        about: &STREAM,
+        is_shown: true,
+    });
 }
 
 const PARAMETERS: &[Parameter] = &[
@@ -53,6 +61,11 @@ const PARAMETERS: &[Parameter] = &[
         "provider",
         ParameterKind::Text,
         "The provider, where the model's name does not say it.",
+    ),
+    optional(
+        "shell_provider",
+        ParameterKind::Text,
+        "With `provider: shell`: the program that answers, of `settings.llm.shell_providers` or one that is known (`claude`, `codex`, `cursor`, `gemini`, `opencode`, `qwen`).",
     ),
     optional(
         "base_url",
@@ -114,7 +127,7 @@ const PARAMETERS: &[Parameter] = &[
     optional(
         "timeout",
         ParameterKind::Number,
-        "Seconds that one try may take, from connecting to the end of the answer. In no key.",
+        "Seconds that one try may take, from connecting to the end of the answer; with `provider: shell`, after which the program and what it started are killed. In no key.",
     )
     .unkeyed(),
     optional(
@@ -142,46 +155,17 @@ static STREAM: About = About {
     memoizable: Memoizable::Yes,
 };
 
-struct Call;
-
-#[async_trait]
-impl Action for Call {
-    fn about(&self) -> &About {
-        &CALL
-    }
-
-    fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
-        check(with)
-    }
-
-    fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        ask::identity(&CALL, arguments, runtime)
-    }
-
-    async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
-        Ask::of(&CALL, &arguments, runtime)?;
-        Ok(spending::planned())
-    }
-
-    fn alternatives(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Arguments> {
-        ask::alternatives(&CALL, arguments, runtime)
-    }
-
-    async fn run_alone(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        Ask::of(&CALL, &arguments, runtime)?.whole(runtime).await
-    }
-
-    async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        run(self, arguments, runtime).await
-    }
+/// The two actions, which differ in how the answer is shown.
+struct Question {
+    about: &'static About,
+    /// Whether the answer is shown while it grows.
+    is_shown: bool,
 }
 
-struct Stream;
-
 #[async_trait]
-impl Action for Stream {
+impl Action for Question {
     fn about(&self) -> &About {
-        &STREAM
+        self.about
     }
 
     fn check(&self, with: Option<&Node>, _registry: &Registry) -> Vec<Problem> {
@@ -189,22 +173,44 @@ impl Action for Stream {
     }
 
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        ask::identity(&STREAM, arguments, runtime)
+        match shell::named(&Given::seen(self.about, arguments), runtime)? {
+            Some(name) => {
+                let ask = shell::Ask::new(self.about, arguments, name, runtime)?;
+                Ok(ask.identity(runtime))
+            }
+            None => ask::identity(self.about, arguments, runtime),
+        }
     }
 
     async fn plan(&self, arguments: Arguments, runtime: &Runtime) -> Result<Planned, Failure> {
-        Ask::of(&STREAM, &arguments, runtime)?;
+        match shell::named(&Given::seen(self.about, &arguments), runtime)? {
+            Some(name) => shell::Ask::new(self.about, &arguments, name, runtime).map(drop)?,
+            None => Ask::of(self.about, &arguments, runtime).map(drop)?,
+        }
         Ok(spending::planned())
     }
 
     fn alternatives(&self, arguments: &Arguments, runtime: &Runtime) -> Vec<Arguments> {
-        ask::alternatives(&STREAM, arguments, runtime)
+        match shell::named(&Given::seen(self.about, arguments), runtime) {
+            Ok(Some(_)) => shell::alternatives(arguments, runtime),
+            Ok(None) => ask::alternatives(self.about, arguments, runtime),
+            Err(_) => Vec::new(),
+        }
     }
 
     async fn run_alone(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {
-        Ask::of(&STREAM, &arguments, runtime)?
-            .streamed(runtime)
-            .await
+        if let Some(name) = shell::named(&Given::seen(self.about, &arguments), runtime)? {
+            let ask = shell::Ask::new(self.about, &arguments, name, runtime)?;
+            return match self.is_shown {
+                true => ask.streamed(runtime).await,
+                false => ask.whole(runtime).await,
+            };
+        }
+        let ask = Ask::of(self.about, &arguments, runtime)?;
+        match self.is_shown {
+            true => ask.streamed(runtime).await,
+            false => ask.whole(runtime).await,
+        }
     }
 
     async fn run(&self, arguments: Arguments, runtime: &Runtime) -> Result<Value, Failure> {

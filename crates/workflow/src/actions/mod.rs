@@ -25,6 +25,7 @@ mod written;
 
 pub use arguments::check;
 pub(crate) use arguments::twice;
+pub(crate) use llm::unknown_programs;
 pub use llm::{WrittenEffort, written_efforts};
 
 use std::collections::BTreeMap;

@@ -17,7 +17,7 @@ use super::arguments::{Given, excerpt, optional, required};
 use super::location;
 use super::written::Written;
 use crate::{About, Action, Arguments, Failure, Memoizable, ParameterKind, Runtime};
-use process::{Ended, Fault, Job};
+pub(super) use process::{Ended, Fault, Job};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.register(Run);
@@ -90,10 +90,8 @@ impl Action for Run {
     fn implicit_inputs(&self, arguments: &Arguments, runtime: &Runtime) -> Result<Value, Failure> {
         let given = Given::seen(&RUN, arguments);
         let replaced = given.any("environment").and_then(Value::as_object);
-        let passed: serde_json::Map<String, Value> = unasked(runtime)
-            .filter(|(name, _)| replaced.is_none_or(|replaced| !replaced.contains_key(*name)))
-            .map(|(name, value)| (name.clone(), value.as_str().into()))
-            .collect();
+        let mut passed = passed(runtime);
+        passed.retain(|name, _| replaced.is_none_or(|replaced| !replaced.contains_key(name)));
         // The values of a mapping are in the arguments already.
         let named: Vec<Value> = names(&given)?
             .into_iter()
@@ -123,12 +121,7 @@ impl Action for Run {
         if check && ended.code != 0 {
             return Err(unsuccessful(&given, runtime, &program, &ended));
         }
-        let stdout = String::from_utf8(ended.stdout).map_err(|error| {
-            given.failure("validation_error", format_args!(
-                "`{program}` wrote to stdout what is not UTF-8 (byte {}): let it write to a file, or pipe it through an encoder",
-                error.utf8_error().valid_up_to()
-            ))
-        })?;
+        let stdout = stdout(&given, &program, ended.stdout)?;
         Ok(json!({
             "stdout": stdout,
             "stderr": String::from_utf8_lossy(&ended.stderr),
@@ -176,7 +169,7 @@ fn directory(given: &Given<'_>, runtime: &Runtime) -> Result<PathBuf, Failure> {
 
 /// A directory as it is keyed: without links, which may lead elsewhere by the next run. One that is reached
 /// through no link is keyed as it is written.
-fn resolved(directory: PathBuf) -> PathBuf {
+pub(super) fn resolved(directory: PathBuf) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in directory.components() {
         match part {
@@ -215,12 +208,14 @@ fn names(given: &Given<'_>) -> Result<Vec<String>, Failure> {
 }
 
 /// The variables of the run that are passed on unasked.
-fn unasked(runtime: &Runtime) -> impl Iterator<Item = (&String, &String)> {
+pub(super) fn passed(runtime: &Runtime) -> BTreeMap<String, String> {
     let is_passed = |name: &str| PASSED.contains(&name) || name.starts_with("LC_");
     runtime
         .environment
         .iter()
-        .filter(move |(name, _)| is_passed(name))
+        .filter(|(name, _)| is_passed(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 fn is_name(name: &str) -> bool {
@@ -228,9 +223,7 @@ fn is_name(name: &str) -> bool {
 }
 
 fn environment(given: &Given<'_>, runtime: &Runtime) -> Result<BTreeMap<String, String>, Failure> {
-    let mut passed: BTreeMap<String, String> = unasked(runtime)
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
+    let mut passed = passed(runtime);
     match given.any("environment") {
         None | Some(Value::Null) => {}
         Some(Value::Array(_)) => {
@@ -277,7 +270,8 @@ fn environment(given: &Given<'_>, runtime: &Runtime) -> Result<BTreeMap<String, 
     Ok(passed)
 }
 
-fn failure(given: &Given<'_>, program: &str, fault: Fault) -> Failure {
+/// The failure of a program that did not come to its end.
+pub(super) fn failure(given: &Given<'_>, program: &str, fault: Fault) -> Failure {
     match fault {
         Fault::NoDirectory(path) => given.failure("not_found", format_args!("there is no directory `{}` to run `{program}` in", path.display())),
         Fault::NoProgram => given.failure(
@@ -294,7 +288,26 @@ fn failure(given: &Given<'_>, program: &str, fault: Fault) -> Failure {
     }
 }
 
-fn unsuccessful(given: &Given<'_>, runtime: &Runtime, program: &str, ended: &Ended) -> Failure {
+/// The text that a program wrote to stdout.
+///
+/// # Errors
+/// It is not UTF-8.
+pub(super) fn stdout(given: &Given<'_>, program: &str, bytes: Vec<u8>) -> Result<String, Failure> {
+    String::from_utf8(bytes).map_err(|error| {
+        given.failure("validation_error", format_args!(
+            "`{program}` wrote to stdout what is not UTF-8 (byte {}): let it write to a file, or pipe it through an encoder",
+            error.utf8_error().valid_up_to()
+        ))
+    })
+}
+
+/// The failure of a program whose exit code is not 0.
+pub(super) fn unsuccessful(
+    given: &Given<'_>,
+    runtime: &Runtime,
+    program: &str,
+    ended: &Ended,
+) -> Failure {
     let how = if ended.code < 0 {
         format!("was ended by signal {}", -ended.code)
     } else {
@@ -305,15 +318,20 @@ fn unsuccessful(given: &Given<'_>, runtime: &Runtime, program: &str, ended: &End
     } else {
         &ended.stderr
     };
-    let said = String::from_utf8_lossy(said);
-    // Redacted before it is cut: half a secret would not be recognised.
-    let said = runtime.seals.redact(&said);
-    let said = last_part(&cachalot_core::secret::mask_credentials(&said));
+    let said = self::said(runtime, said);
     let separator = if said.is_empty() { "" } else { ": " };
     given.failure(
         "shell_error",
         format_args!("`{program}` {how}{separator}{said}"),
     )
+}
+
+/// The end of what a program wrote, without secrets.
+pub(super) fn said(runtime: &Runtime, written: &[u8]) -> String {
+    let said = String::from_utf8_lossy(written);
+    // Redacted before it is cut: half a secret would not be recognised.
+    let said = runtime.seals.redact(&said);
+    last_part(&cachalot_core::secret::mask_credentials(&said))
 }
 
 /// The end of what a program said, which is where the reason is.

@@ -6,7 +6,7 @@ use cachalot_model::ModelSettings;
 
 use super::calls::names_action;
 use super::codes;
-use super::settings::without_effect;
+use super::settings::{shell_providers, without_effect};
 
 const MODEL: &str = "the default model is `model`, its provider `provider`";
 const LOCAL: &str = "for a model on this machine, run a server and name it with `base_url`";
@@ -59,6 +59,8 @@ pub(super) fn read(mut section: Section<'_>, problems: &mut Vec<Problem>) -> Mod
             "write it into an environment variable, and the name of that here: `token_key: NAME`",
         ));
     }
+    section.text("shell_provider", problems);
+    shell_providers(&mut section, problems);
     without_effect(&mut section, NO_EFFECT, "`settings.llm`", problems);
     section.finish(problems);
     settings

@@ -28,7 +28,7 @@ use cachalot_core::tree::{self, Entry, Kind, Section};
 use cachalot_model::budget::Budget;
 use serde_json::{Map, Value};
 
-use crate::actions::Registry;
+use crate::actions::{Registry, unknown_programs};
 use crate::template::Templates;
 use nodes::{END, Rank, Reader, START};
 
@@ -147,6 +147,7 @@ fn read(
         ),
         None => Settings::default(),
     };
+    problems.extend(unknown_programs(tree, &settings.value));
     let written = Written {
         text,
         directory: &directory_of(tree),

@@ -111,13 +111,14 @@ fn settings() -> Value {
             "python": closed("What runs inline code, and limits of the embedded interpreter.", limits()),
             "lua": closed("Limits of inline code in Lua.", limits()),
             "python3": closed("Limits of inline code in the user's own interpreter.", interpreter()),
+            "shell_providers": shell_providers(),
             "parallel": closed("Branches.", json!({
                 "strategy": { "const": "thread" },
                 "max_workers": amount("How many branches run at a time where a node does not say.", 1),
             })),
             "llm": {
                 "description": "The model that is meant where none is named, and what holds for all of them.",
-                "$ref": "#/$defs/model_settings",
+                "$ref": "#/$defs/llm_settings",
             },
             "web": closed("Web search.", json!({
                 "search": closed("The SearXNG instance.", json!({ "base_url": text("Its URL.") })),
@@ -135,6 +136,37 @@ fn settings() -> Value {
             })),
         }),
     )
+}
+
+/// `shell_providers`, in `settings` and in `settings.llm`.
+fn shell_providers() -> Value {
+    let program = closed(
+        "A program that answers a prompt on stdout.",
+        json!({
+            "command": text("The program; the name of the provider unless said."),
+            "args": {
+                "description": "Its arguments; `{prompt}` in one stands for the prompt, `{input_file}` for the path of a file with it.",
+                "type": "array",
+                "items": { "type": "string" },
+            },
+            "stdin_mode": {
+                "description": "How it gets a prompt that no argument holds.",
+                "enum": ["pipe", "file"],
+            },
+            "timeout": { "description": "Seconds after which it is killed.", "type": "number", "exclusiveMinimum": 0 },
+            "env": {
+                "description": "Environment variables, beside PATH, HOME, LANG, LC_* and TMPDIR.",
+                "type": "object",
+                "additionalProperties": { "type": ["string", "number", "boolean"] },
+            },
+            "verbose": { "description": "Read for other runtimes, without effect.", "type": "boolean" },
+        }),
+    );
+    json!({
+        "description": "Programs that answer prompts (`provider: shell`), by name.",
+        "type": "object",
+        "additionalProperties": program,
+    })
 }
 
 fn limits() -> Value {
@@ -206,6 +238,11 @@ fn definitions(registry: &Registry) -> Value {
     for (name, definition) in team::definitions() {
         definitions.insert(name.to_owned(), definition);
     }
+    // What holds for all models, and the programs that answer in place of one.
+    let mut llm = definitions["model_settings"].clone();
+    llm["properties"]["shell_provider"] = text("The program that is meant by `provider: shell`.");
+    llm["properties"]["shell_providers"] = shell_providers();
+    definitions.insert("llm_settings".to_owned(), llm);
     for about in actions {
         definitions.insert(definition_of(about), arguments(about));
     }

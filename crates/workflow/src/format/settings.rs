@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cachalot_cache::Limits;
-use cachalot_core::tree::{Entry, Node, Section};
+use cachalot_core::tree::{Entry, Kind, Node, Section};
 use cachalot_core::{Place, Problem};
 use cachalot_model::{ModelSettings, age};
 use cachalot_storage::AllowedHosts;
@@ -105,13 +105,7 @@ pub struct ScriptSettings {
 }
 
 /// What other runtimes know in `settings`, and this one does not.
-const UNSUPPORTED: &[&str] = &[
-    "shell_providers",
-    "secrets",
-    "session",
-    "error_handling",
-    "auth",
-];
+const UNSUPPORTED: &[&str] = &["secrets", "session", "error_handling", "auth"];
 
 /// Says where a run is told instead.
 const TRACED: &str = "`cachalot run --ndjson` writes the events of a run";
@@ -177,6 +171,7 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Settings {
     if let Some(llm) = section.section("llm", "`settings.llm`", problems) {
         settings.llm = llm_settings::read(llm, problems);
     }
+    shell_providers(&mut section, problems);
     settings.max_workers = parallel(&mut section, problems);
     if let Some(mut web) = section.section("web", "`settings.web`", problems) {
         if let Some(mut search) = web.section("search", "`settings.web.search`", problems) {
@@ -312,6 +307,60 @@ impl MemorySettings {
         warning.place = self.place.clone();
         problems.push(warning);
         *self = Self::default();
+    }
+}
+
+/// `shell_providers`: programs that answer prompts (`provider: shell`).
+pub(super) fn shell_providers(section: &mut Section<'_>, problems: &mut Vec<Problem>) {
+    for entry in section.map("shell_providers", problems).unwrap_or_default() {
+        let Some(mut program) = Section::of(&entry.value, "a shell provider", problems) else {
+            continue;
+        };
+        program.text("command", problems);
+        let arguments = program.texts("args", problems).unwrap_or_default();
+        let mode = program.text("stdin_mode", problems);
+        let refuse = |node: Option<&Node>, message: String, help: &str| {
+            node.map(|node| {
+                Problem::new(codes::BAD_VALUE, message)
+                    .at(&node.place)
+                    .help(help)
+            })
+        };
+        problems.extend(match mode {
+            None | Some("pipe") => None,
+            Some("file") if arguments.iter().any(|it| it.contains("{input_file}")) => None,
+            Some("file") => refuse(
+                program.node("stdin_mode"),
+                "`stdin_mode: file`, and no argument holds the path".to_owned(),
+                "put `{input_file}` where the program takes the path of its input",
+            ),
+            Some(other) => refuse(
+                program.node("stdin_mode"),
+                format!("there is no `stdin_mode` `{other}`"),
+                "write `pipe` or `file`",
+            ),
+        });
+        if let Some(seconds) = program.number("timeout", problems)
+            && !(seconds > 0.0 && Duration::try_from_secs_f64(seconds).is_ok())
+            && let Some(node) = program.node("timeout")
+        {
+            problems.push(
+                Problem::new(codes::OUT_OF_RANGE, format!("`timeout` is {seconds}"))
+                    .at(&node.place)
+                    .help("write a positive number of seconds"),
+            );
+        }
+        for variable in program.map("env", problems).unwrap_or_default() {
+            if matches!(
+                variable.value.kind,
+                Kind::List(_) | Kind::Map(_) | Kind::Null
+            ) {
+                problems.push(variable.value.wrong_type("an environment variable", "text"));
+            }
+        }
+        // Other runtimes print the answer while it grows; here `llm.stream` shows it.
+        program.boolean("verbose", problems);
+        program.finish(problems);
     }
 }
 

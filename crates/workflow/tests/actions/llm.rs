@@ -4,6 +4,8 @@ mod configured;
 mod errors;
 mod formats;
 mod messages;
+#[cfg(unix)]
+mod shell;
 mod stream;
 mod structured;
 mod tools;

@@ -420,6 +420,34 @@ fn blocks_of_lua() {
 }
 
 #[test]
+fn programs_in_place_of_models() {
+    let text = "settings:
+  llm:
+    shell_providers:
+      mine: {command: cat, args: [x], stdin_mode: file, timeout: 0, env: {A: []}, comand: x}
+  shell_providers: {yours: {stdin_mode: tty}}
+nodes:
+- {name: a, uses: llm.call, with: {provider: shell, shell_provider: mien, prompt: x}}
+- {name: b, uses: cache.wrap, with: {action: llm.call, args: {provider: shell, shell_provider: claud, prompt: x}}}
+- {name: c, uses: llm.call, with: {provider: shell, shell_provider: yours, prompt: x}}
+- {name: d, uses: llm.call, with: {provider: shell, shell_provider: '{{ state.x }}', prompt: x}}
+";
+    let told = load_with(&actions::builtin(), text).unwrap_err();
+    assert_eq!(
+        told.lines().collect::<Vec<_>>(),
+        [
+            "a.yaml:4:51: `stdin_mode: file`, and no argument holds the path [bad-value]; put `{input_file}` where the program takes the path of its input",
+            "a.yaml:4:66: `timeout` is 0 [out-of-range]; write a positive number of seconds",
+            "a.yaml:4:78: an environment variable must be text, but this is a list [wrong-type]; write text here",
+            "a.yaml:4:83: unknown key `comand` in a shell provider [unknown-key]; did you mean `command`?",
+            "a.yaml:5:41: there is no `stdin_mode` `tty` [bad-value]; write `pipe` or `file`",
+            "a.yaml:7:69: there is no program `mien` for `provider: shell` [bad-value]; did you mean `mine`?",
+            "a.yaml:8:96: there is no program `claud` for `provider: shell` [bad-value]; did you mean `claude`?",
+        ]
+    );
+}
+
+#[test]
 fn on_error() {
     problems(
         "nodes:

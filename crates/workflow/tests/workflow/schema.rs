@@ -167,6 +167,10 @@ settings:
     timeouts: {connect: 5, first_byte: 1m30s, idle: 250ms}
     retries: 3
     fallbacks: [anthropic/claude-sonnet-5]
+    shell_provider: mine
+    shell_providers: {mine: {command: cat, args: ['{input_file}'], stdin_mode: file, timeout: 3, env: {A: b, C: 1}, verbose: true}}
+  shell_providers: {mine: {}}
+  lua: {time_limit: 1, memory_limit: 1000}
   web: {search: {base_url: u}}
   llamaextract: {base_url: u, api_key: k}
 nodes:
@@ -202,6 +206,9 @@ fn what_a_schema_can_tell_is_refused_as_by_the_loader() {
         "nodes: [{name: a, uses: file.read, with: [1]}]",
         "nodes: [{name: a, type: loop}]",
         "nodes: [{name: a, language: prolog, run: x}]",
+        "nodes: [{name: a, run: {type: lua}}]",
+        "nodes: [{name: a}]\nsettings: {shell_providers: {mine: {arguments: []}}}",
+        "nodes: [{name: a}]\nsettings: {llm: {shell_providers: {mine: {stdin_mode: tty}}}}",
         "nodes: [{name: a, steps: [{run: x, goto: a}]}]",
         "nodes: [{name: a, on_error: {mode: x}}]",
         "nodes: [{name: a, goto: [{if: x}]}]",

@@ -158,6 +158,37 @@ fn result(
 }
 
 /// Text, or the text of text parts.
+/// The conversation as one text, for a program that knows no roles: `System: …`, `Assistant: …`, and
+/// everything else as it is, with an empty line between them.
+pub(super) fn prompt(given: &Given<'_>) -> Result<String, Failure> {
+    let mut parts = Vec::new();
+    if let Some(system) = given.text("system")? {
+        parts.push(format!("System: {system}"));
+    }
+    for (index, value) in given.list("messages")?.into_iter().flatten().enumerate() {
+        let wrong = |what: &str| given.wrong("messages", format_args!("[{index}] {what}"));
+        let content = value
+            .get("content")
+            .and_then(texts)
+            .ok_or_else(|| wrong("has no `content` that is text"))?;
+        parts.push(match value.get("role").and_then(Value::as_str) {
+            Some("system" | "developer") => format!("System: {content}"),
+            Some("assistant") => format!("Assistant: {content}"),
+            Some("user" | "tool") => content,
+            _ => {
+                return Err(wrong(
+                    "has no `role`: system, developer, user, assistant or tool",
+                ));
+            }
+        });
+    }
+    parts.extend(given.text("prompt")?.map(ToOwned::to_owned));
+    if parts.is_empty() {
+        return Err(given.wrong("messages", "is empty; give `messages` or a `prompt`"));
+    }
+    Ok(parts.join("\n\n"))
+}
+
 fn texts(content: &Value) -> Option<String> {
     match content {
         Value::String(text) => Some(text.clone()),

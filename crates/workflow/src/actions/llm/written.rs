@@ -47,10 +47,11 @@ impl WrittenEffort {
 pub fn written_efforts(file: &Node) -> Vec<WrittenEffort> {
     let mut found = Vec::new();
     visit(file, &mut found);
-    found
+    found.into_iter().filter_map(effort).collect()
 }
 
-fn visit(node: &Node, found: &mut Vec<WrittenEffort>) {
+/// The arguments of the calls of `llm.call` and `llm.stream` in a file.
+pub(super) fn visit<'n>(node: &'n Node, found: &mut Vec<&'n Node>) {
     for (action, arguments) in [("uses", "with"), ("action", "args")] {
         if let Some(name) = node.get(action).and_then(Node::as_text)
             && CALL
@@ -59,7 +60,7 @@ fn visit(node: &Node, found: &mut Vec<WrittenEffort>) {
                 .chain(STREAM.names)
                 .any(|known| *known == name)
         {
-            found.extend(node.get(arguments).and_then(effort));
+            found.extend(node.get(arguments));
         }
     }
     let entries = node.as_map().unwrap_or_default();

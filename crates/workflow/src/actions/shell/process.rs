@@ -10,28 +10,28 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, Command};
 
 /// What to run, and within which bounds.
-pub(super) struct Job {
-    pub(super) program: String,
-    pub(super) arguments: Vec<String>,
-    pub(super) directory: PathBuf,
+pub(in crate::actions) struct Job {
+    pub(in crate::actions) program: String,
+    pub(in crate::actions) arguments: Vec<String>,
+    pub(in crate::actions) directory: PathBuf,
     /// The whole environment of the process.
-    pub(super) environment: BTreeMap<String, String>,
-    pub(super) input: Option<Vec<u8>>,
-    pub(super) timeout: Duration,
+    pub(in crate::actions) environment: BTreeMap<String, String>,
+    pub(in crate::actions) input: Option<Vec<u8>>,
+    pub(in crate::actions) timeout: Duration,
     /// For each of its two outputs.
-    pub(super) output_limit: usize,
+    pub(in crate::actions) output_limit: usize,
 }
 
 /// How it ended.
-pub(super) struct Ended {
-    pub(super) stdout: Vec<u8>,
-    pub(super) stderr: Vec<u8>,
+pub(in crate::actions) struct Ended {
+    pub(in crate::actions) stdout: Vec<u8>,
+    pub(in crate::actions) stderr: Vec<u8>,
     /// The exit code; the negative number of the signal that ended it, if one did.
-    pub(super) code: i32,
+    pub(in crate::actions) code: i32,
 }
 
 /// Why there is no end to report.
-pub(super) enum Fault {
+pub(in crate::actions) enum Fault {
     NoDirectory(PathBuf),
     NoProgram,
     Start(io::Error),
@@ -43,7 +43,7 @@ pub(super) enum Fault {
 impl Job {
     /// Runs it to its end. If the future is dropped, the time is up, or there is too much output,
     /// the whole process group is killed.
-    pub(super) async fn run(self) -> Result<Ended, Fault> {
+    pub(in crate::actions) async fn run(self) -> Result<Ended, Fault> {
         let timeout = self.timeout;
         let group = Group::start(&self)?;
         match tokio::time::timeout(timeout, group.watch(self.input, self.output_limit)).await {

@@ -1,0 +1,503 @@
+//! `provider: shell`: a program that reads a prompt and answers on stdout in place of a model.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use cachalot_core::suggest::did_you_mean;
+use cachalot_core::tree::Node;
+use cachalot_core::{Cost, Problem, Spend};
+use serde_json::{Map, Value, json};
+use tempfile::NamedTempFile;
+
+use super::super::arguments::Given;
+use super::super::configured::setting;
+use super::super::location;
+use super::super::shell::{self, Fault, Job};
+use super::lines::Lines;
+use super::{messages, written};
+use crate::format::codes;
+use crate::template::is_literal;
+use crate::{About, Arguments, Failure, Runtime, spending};
+
+/// The name of the provider, and what the name of a model that is a program begins with.
+const PROVIDER: &str = "shell";
+const PREFIX: &str = "shell/";
+
+/// Stands for the prompt in an argument.
+const PROMPT: &str = "{prompt}";
+/// Stands for the path of a file with the prompt in an argument.
+const INPUT_FILE: &str = "{input_file}";
+
+/// The longest prompt that is an argument, in bytes; a longer one goes to stdin. Linux takes 128 KiB.
+const LONGEST_ARGUMENT: usize = 100_000;
+
+/// The bytes that a program may write to each of stdout and stderr.
+const OUTPUT_LIMIT: usize = 16 * 1024 * 1024;
+
+/// The seconds that a program of the file may take where neither it nor the call says.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Arguments of a call that a program cannot be given.
+const NOT_FOR_PROGRAMS: [&str; 8] = [
+    "base_url",
+    "token_key",
+    "stop",
+    "response_format",
+    "tools",
+    "tool_choice",
+    "provider_opts",
+    "reasoning_effort",
+];
+
+/// How the prompt gets to the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Input {
+    /// On stdin, unless an argument holds it.
+    Pipe,
+    /// In a file whose path an argument holds.
+    File,
+}
+
+/// A program that answers prompts.
+#[derive(Debug)]
+struct Program {
+    name: String,
+    command: String,
+    arguments: Vec<String>,
+    input: Input,
+    timeout: Duration,
+    environment: BTreeMap<String, String>,
+}
+
+/// The programs that are known without being configured: coding agents, asked once and without
+/// questions back, as their command lines want it.
+const KNOWN: [(&str, &str, &[&str]); 6] = [
+    (
+        "claude",
+        "claude",
+        &[
+            "-p",
+            PROMPT,
+            "--dangerously-skip-permissions",
+            "--no-session-persistence",
+        ],
+    ),
+    (
+        "codex",
+        "codex",
+        &[
+            "--yolo",
+            "exec",
+            "-c",
+            "model=gpt-5.5",
+            "-c",
+            "model_reasoning_effort=xhigh",
+            "-",
+        ],
+    ),
+    (
+        "cursor",
+        "agent",
+        &["-p", PROMPT, "--output-format", "text"],
+    ),
+    ("gemini", "gemini", &["prompt"]),
+    ("opencode", "opencode", &["-p", PROMPT, "-q"]),
+    ("qwen", "qwen", &[]),
+];
+
+/// The time for a program of [`KNOWN`]: a coding agent may work for hours.
+const KNOWN_TIMEOUT: Duration = Duration::from_secs(108_000);
+
+/// Returns the name of the program that a call asks, if it asks one.
+///
+/// # Errors
+/// The provider is `shell`, and nothing says which program.
+pub(super) fn named<'g>(
+    given: &'g Given<'_>,
+    runtime: &'g Runtime,
+) -> Result<Option<&'g str>, Failure> {
+    let text = |name| Ok::<_, Failure>(given.text(name)?.filter(|text| !text.is_empty()));
+    let (provider, model) = (text("provider")?, text("model")?);
+    let by_model = model.and_then(|model| model.strip_prefix(PREFIX));
+    let is_meant = match provider {
+        Some(provider) => provider == PROVIDER,
+        None => {
+            by_model.is_some()
+                || (model.is_none() && setting(runtime, "/llm/provider") == Some(PROVIDER))
+        }
+    };
+    let shell_provider = text("shell_provider")?;
+    if !is_meant {
+        return match shell_provider {
+            Some(_) => Err(given.wrong("shell_provider", "needs `provider: shell`")),
+            None => Ok(None),
+        };
+    }
+    let name = shell_provider
+        .or(by_model)
+        .or_else(|| setting(runtime, "/llm/shell_provider"));
+    match name {
+        Some(name) => Ok(Some(name)),
+        None => Err(given.wrong(
+            "shell_provider",
+            "is required with `provider: shell`: the name of a program, such as `claude`",
+        )),
+    }
+}
+
+/// The arguments of the same question to each fallback.
+pub(super) fn alternatives(arguments: &Arguments, runtime: &Runtime) -> Vec<Arguments> {
+    const OF_PROGRAMS: [&str; 4] = ["model", "provider", "shell_provider", "fallbacks"];
+    let configured = runtime.settings.pointer("/llm/fallbacks");
+    let names = arguments.get("fallbacks").or(configured);
+    names
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(|name| {
+            let kept = arguments.iter();
+            let kept = kept.filter(|(key, _)| !OF_PROGRAMS.contains(&key.as_str()));
+            kept.map(|(key, value)| (key.clone(), value.clone()))
+                .chain([("model".to_owned(), Value::from(name))])
+                .collect()
+        })
+        .collect()
+}
+
+/// Returns a problem for each program that a call in a file names and that is neither configured nor
+/// known. `settings` are those of the file. What a template names is not known yet.
+pub(crate) fn unknown_programs(file: &Node, settings: &Value) -> Vec<Problem> {
+    let mut calls = Vec::new();
+    written::visit(file, &mut calls);
+    let configured = configured(settings);
+    calls
+        .into_iter()
+        .filter_map(|arguments| {
+            let is_program = arguments.get("provider").and_then(Node::as_text) == Some(PROVIDER);
+            let named = arguments.get("shell_provider").filter(|_| is_program)?;
+            let name = named.as_text().filter(|name| is_literal(name))?;
+            let help = help(name, &configured)?;
+            let message = format!("there is no program `{name}` for `provider: shell`");
+            let problem = Problem::new(codes::BAD_VALUE, message);
+            Some(problem.at(&named.place).help(help))
+        })
+        .collect()
+}
+
+/// The programs of a file; the first mapping goes before the second.
+fn configured(settings: &Value) -> Vec<&Map<String, Value>> {
+    ["/llm/shell_providers", "/shell_providers"]
+        .into_iter()
+        .filter_map(|pointer| settings.pointer(pointer)?.as_object())
+        .collect()
+}
+
+/// What to write in place of a name; nothing if there is a program of this name.
+fn help(name: &str, configured: &[&Map<String, Value>]) -> Option<String> {
+    let names: Vec<&str> = configured
+        .iter()
+        .flat_map(|programs| programs.keys())
+        .map(String::as_str)
+        .chain(KNOWN.iter().map(|(known, ..)| *known))
+        .collect();
+    (!names.contains(&name)).then(|| did_you_mean(name, &names))
+}
+
+/// One question to a program.
+pub(super) struct Ask<'a> {
+    given: Given<'a>,
+    program: Program,
+    prompt: String,
+}
+
+impl<'a> Ask<'a> {
+    /// The question that a call asks the program of this name.
+    ///
+    /// # Errors
+    /// The program is not known, or the call says something that no program can be given.
+    pub(super) fn new(
+        about: &About,
+        arguments: &'a Arguments,
+        name: &str,
+        runtime: &Runtime,
+    ) -> Result<Self, Failure> {
+        let given = Given::seen(about, arguments);
+        let useless = NOT_FOR_PROGRAMS
+            .into_iter()
+            .find(|name| given.any(name).is_some_and(|value| !value.is_null()));
+        if let Some(useless) = useless {
+            return Err(given.wrong(useless, "is not for `provider: shell`: leave it out"));
+        }
+        let mut program = program(name, &given, runtime)?;
+        program.timeout = given.seconds("timeout", program.timeout)?;
+        let prompt = messages::prompt(&given)?;
+        Ok(Self {
+            given,
+            program,
+            prompt,
+        })
+    }
+
+    /// What is not in the arguments but changes the answer.
+    pub(super) fn identity(&self, runtime: &Runtime) -> Value {
+        let Program {
+            name,
+            command,
+            arguments,
+            input,
+            // How long is waited changes no answer.
+            timeout: _,
+            environment,
+        } = &self.program;
+        // Values may be credentials, and what is keyed is written down.
+        let digested: Map<String, Value> = environment
+            .iter()
+            .map(|(name, value)| (name.clone(), location::digested(runtime, value).into()))
+            .collect();
+        json!({
+            "shell": {
+                "provider": name,
+                "command": command,
+                "arguments": arguments,
+                "input": match input {
+                    Input::Pipe => "pipe",
+                    Input::File => "file",
+                },
+                "environment": digested,
+            },
+            "directory": location::keyed(&shell::resolved(runtime.directory.clone())),
+            "passed": shell::passed(runtime),
+        })
+    }
+
+    /// Asks, and waits for the whole answer.
+    ///
+    /// # Errors
+    /// The budget cannot be held, the program is not there, took too long, failed, or said nothing.
+    pub(super) async fn whole(&self, runtime: &Runtime) -> Result<Value, Failure> {
+        self.check_budget(runtime)?;
+        let began = Instant::now();
+        let calling = runtime.meter.calling();
+        // The file must be there until the program has ended.
+        let (job, file) = self.job(runtime)?;
+        let ended = spending::in_time(runtime, job.run()).await?;
+        drop((calling, file));
+        let has_run = !matches!(
+            ended,
+            Err(Fault::NoProgram | Fault::NoDirectory(_) | Fault::Start(_))
+        );
+        if has_run {
+            self.account(began, runtime).await;
+        }
+        let program = &self.program.command;
+        let elsewhere = |failure| Failure {
+            elsewhere: true,
+            ..failure
+        };
+        let ended =
+            ended.map_err(|fault| elsewhere(shell::failure(&self.given, program, fault)))?;
+        if ended.code != 0 {
+            let failure = shell::unsuccessful(&self.given, runtime, program, &ended);
+            return Err(elsewhere(Failure {
+                retryable: true,
+                ..failure
+            }));
+        }
+        let answer = shell::stdout(&self.given, program, ended.stdout)?;
+        let content = answer.trim();
+        if content.is_empty() {
+            let said = shell::said(runtime, &ended.stderr);
+            let separator = if said.is_empty() { "" } else { ": " };
+            return Err(elsewhere(Failure::passing(
+                "malformed_answer",
+                format!(
+                    "{}: `{program}` wrote nothing to stdout{separator}{said}",
+                    self.given.action()
+                ),
+            )));
+        }
+        Ok(json!({
+            "content": content,
+            "model": format!("{PREFIX}{}", self.program.name),
+            "provider": PROVIDER,
+            "shell_provider": self.program.name,
+            "stop_reason": "end",
+            "usage": {},
+            "cost": null,
+        }))
+    }
+
+    /// As [`Ask::whole`]; the answer is shown when it is there.
+    ///
+    /// # Errors
+    /// As of [`Ask::whole`].
+    pub(super) async fn streamed(&self, runtime: &Runtime) -> Result<Value, Failure> {
+        let answer = self.whole(runtime).await?;
+        let mut lines = Lines::of(runtime);
+        lines.add(answer["content"].as_str().unwrap_or_default());
+        lines.end();
+        Ok(answer)
+    }
+
+    /// Refuses a budget of money or tokens: a program does not say what it takes.
+    fn check_budget(&self, runtime: &Runtime) -> Result<(), Failure> {
+        let budget = runtime.meter.budget();
+        let limit = match (budget.max_cost, budget.max_tokens) {
+            (Some(_), _) => "max_cost",
+            (None, Some(_)) => "max_tokens",
+            (None, None) => {
+                return runtime
+                    .meter
+                    .check()
+                    .map_err(|over| Failure::new("over_budget", over.to_string()));
+            }
+        };
+        Err(Failure::new(
+            "over_budget",
+            format!(
+                "{}: the budget (`{limit}`) cannot be held: `{PREFIX}{}` does not say what it takes. Take `{limit}` out",
+                self.given.action(),
+                self.program.name
+            ),
+        ))
+    }
+
+    fn job(&self, runtime: &Runtime) -> Result<(Job, Option<NamedTempFile>), Failure> {
+        let Program {
+            name,
+            command,
+            arguments,
+            input,
+            timeout,
+            environment,
+        } = &self.program;
+        let holds_prompt = |argument: &String| argument.contains(PROMPT);
+        let (arguments, stdin, file) = match input {
+            Input::Pipe if !arguments.iter().any(holds_prompt) => {
+                (arguments.clone(), Some(self.prompt.clone()), None)
+            }
+            Input::Pipe if self.prompt.len() > LONGEST_ARGUMENT => {
+                let rest = arguments.iter().filter(|it| !holds_prompt(it));
+                (rest.cloned().collect(), Some(self.prompt.clone()), None)
+            }
+            Input::Pipe => (filled(arguments, PROMPT, &self.prompt), None, None),
+            Input::File => {
+                let file = self.file()?;
+                let path = file.path().to_string_lossy().into_owned();
+                (filled(arguments, INPUT_FILE, &path), None, Some(file))
+            }
+        };
+        if arguments.iter().any(|argument| argument.contains('\0')) {
+            return Err(self.given.failure(
+                "validation_error",
+                format_args!("an argument of `{name}` holds a NUL character"),
+            ));
+        }
+        let mut passed = shell::passed(runtime);
+        passed.extend(environment.clone());
+        let job = Job {
+            program: command.clone(),
+            arguments,
+            directory: runtime.directory.clone(),
+            environment: passed,
+            input: stdin.map(String::into_bytes),
+            timeout: *timeout,
+            output_limit: OUTPUT_LIMIT,
+        };
+        Ok((job, file))
+    }
+
+    /// A file with the prompt that only its owner reads, deleted when it is dropped.
+    fn file(&self) -> Result<NamedTempFile, Failure> {
+        let written = NamedTempFile::new().and_then(|mut file| {
+            file.write_all(self.prompt.as_bytes())?;
+            file.flush()?;
+            Ok(file)
+        });
+        written.map_err(|error| {
+            self.given.failure(
+                "io_error",
+                format_args!("the file for the prompt could not be written: {error}"),
+            )
+        })
+    }
+
+    async fn account(&self, began: Instant, runtime: &Runtime) {
+        runtime.meter.record(None, Cost::UNPRICED);
+        let spent = Spend {
+            cost: Cost::UNPRICED,
+            ..Spend::one(began.elapsed())
+        };
+        let about =
+            json!({ "model": format!("{PREFIX}{}", self.program.name), "provider": PROVIDER });
+        let saved = Spend::default();
+        spending::account(runtime, self.given.action(), &about, spent, saved).await;
+    }
+}
+
+/// The arguments with `value` in place of `mark`.
+fn filled(arguments: &[String], mark: &str, value: &str) -> Vec<String> {
+    arguments
+        .iter()
+        .map(|argument| argument.replace(mark, value))
+        .collect()
+}
+
+/// The program of this name: as the file says, or as it is known.
+fn program(name: &str, given: &Given<'_>, runtime: &Runtime) -> Result<Program, Failure> {
+    let configured = configured(&runtime.settings);
+    if let Some(fields) = configured
+        .iter()
+        .find_map(|programs| programs.get(name)?.as_object())
+    {
+        return Ok(of_file(name, fields));
+    }
+    if let Some((_, command, arguments)) = KNOWN.iter().find(|(known, ..)| *known == name) {
+        return Ok(Program {
+            name: name.to_owned(),
+            command: (*command).to_owned(),
+            arguments: arguments.iter().map(|it| (*it).to_owned()).collect(),
+            input: Input::Pipe,
+            timeout: KNOWN_TIMEOUT,
+            environment: BTreeMap::new(),
+        });
+    }
+    Err(given.wrong(
+        "shell_provider",
+        format_args!(
+            "names `{name}`, which is neither in `settings.llm.shell_providers` nor known: {}",
+            help(name, &configured).unwrap_or_default()
+        ),
+    ))
+}
+
+/// A program as the file says, which has been checked when it was loaded.
+fn of_file(name: &str, fields: &Map<String, Value>) -> Program {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let arguments = fields.get("args").and_then(Value::as_array);
+    let environment = fields.get("env").and_then(Value::as_object);
+    Program {
+        name: name.to_owned(),
+        command: fields.get("command").map_or_else(|| name.to_owned(), text),
+        arguments: arguments.into_iter().flatten().map(text).collect(),
+        input: match fields.get("stdin_mode").and_then(Value::as_str) {
+            Some("file") => Input::File,
+            _ => Input::Pipe,
+        },
+        timeout: fields
+            .get("timeout")
+            .and_then(Value::as_f64)
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .unwrap_or(TIMEOUT),
+        environment: environment
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| (name.clone(), text(value)))
+            .collect(),
+    }
+}
