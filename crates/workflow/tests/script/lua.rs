@@ -63,7 +63,7 @@ fn values_arrive_and_leave_as_in_the_reference() {
             (
                 "return {2^63, 1e300}",
                 json!({}),
-                json!([9.223372036854775808e18, 1e300]),
+                json!([9.223_372_036_854_776e18, 1e300]),
             ),
             (
                 "return {a = {1, nil, 3}, b = {[3] = 'x'}}",
