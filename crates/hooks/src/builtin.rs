@@ -1,4 +1,4 @@
-//! Handlers that come with the program. They see the runtime through [`AgentLookup`] only.
+//! Builtin handlers. They see the runtime through [`AgentLookup`] only.
 
 mod add_date;
 mod add_directory_listing;
@@ -32,85 +32,85 @@ use crate::lookup::{AgentLookup, AgentView};
 use crate::output::{Fault, Output};
 use crate::{Event, Matcher};
 
-/// A handler that comes with the program.
+/// A handler that is part of the program.
 #[async_trait]
 pub trait Builtin: Send + Sync {
-    /// By what name files name it.
+    /// The name by which hook files refer to it.
     fn name(&self) -> &'static str;
 
-    /// What it does, in a sentence or two.
+    /// A description in one or two sentences, for users.
     fn about(&self) -> &'static str;
 
-    /// The events that it makes sense for.
+    /// The events that the builtin supports.
     fn events(&self) -> &'static [Event];
 
-    /// What is wrong with arguments that a file gives it.
+    /// Validates the arguments that a hook file passes to the builtin.
     ///
     /// # Errors
-    /// What, and what would be right.
+    /// A message that states the problem and the fix.
     fn check_arguments(&self, arguments: &[String]) -> Result<(), String> {
         let _ = arguments;
         Ok(())
     }
 
-    /// The sections of an agent's configuration that are its own.
+    /// The configuration sections of an agent that belong to this builtin.
     fn sections(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// What is wrong with one of its sections.
+    /// Validates one of its sections; problems are pushed to `problems`.
     fn check_section(&self, name: &str, section: &Node, problems: &mut Vec<Problem>) {
         let _ = (name, section, problems);
     }
 
-    /// The JSON Schema of one of its sections; by default that it is `true` or `false`.
+    /// The JSON Schema of one of its sections. Default: a boolean.
     fn section_schema(&self, name: &str) -> Value {
         let _ = name;
         json!({ "description": self.about(), "type": "boolean" })
     }
 
-    /// The hooks that it adds to an agent because of the agent's sections, behind those that files
-    /// name. By default none.
+    /// The hooks that the builtin adds to an agent because of the agent's sections. They run after the
+    /// hooks of files. Default: none.
     fn inject(&self, agent: &dyn AgentView) -> Vec<Injection> {
         let _ = agent;
         Vec::new()
     }
 
-    /// Returns whether the work goes on if it fails, at events where a failing hook otherwise forbids
-    /// ([`Failure::DenialByDefault`](crate::contract::Failure::DenialByDefault)). For builtins that guard
-    /// nothing: caches, and what adds to messages or shortens them.
+    /// Returns true if the work continues when the builtin fails, at events where a failing hook
+    /// otherwise denies ([`Failure::DenialByDefault`](crate::contract::Failure::DenialByDefault)). For
+    /// builtins that guard nothing: caches, and builtins that extend or shorten messages.
     fn fails_open(&self) -> bool {
         false
     }
 
-    /// Returns whether it runs after all other hooks of an event, wherever the configuration names it.
-    /// At `stop`, [`Answer::rejected`](crate::input::Answer::rejected) then holds the decision of all
-    /// others.
+    /// Returns true if the builtin runs after all other hooks of `event`, independent of its position in
+    /// the configuration. At `stop`, [`Answer::rejected`](crate::input::Answer::rejected) then holds the
+    /// combined decision of the other hooks.
     fn runs_last(&self, event: Event) -> bool {
         let _ = event;
         false
     }
 
-    /// Hears, and says.
+    /// Handles an event.
     ///
     /// # Errors
-    /// It has nothing to say.
+    /// A [`Fault`] if the builtin failed and has no output.
     async fn run(&self, arguments: &[String], input: &Input) -> Result<Output, Fault>;
 }
 
-/// A hook that a builtin adds for itself.
+/// A hook that a builtin adds to an agent by itself.
 #[derive(Debug, Clone)]
 pub struct Injection {
-    /// For which event.
+    /// The event to handle.
     pub event: Event,
-    /// For which tools.
+    /// The tools that the hook applies to.
     pub matcher: Matcher,
-    /// With which arguments.
+    /// The arguments of the builtin.
     pub arguments: Vec<String>,
 }
 
 impl Injection {
-    /// For an event, all tools, without arguments.
+    /// A hook for `event`, for all tools, without arguments.
     #[must_use]
     pub fn of(event: Event) -> Self {
         Self {
@@ -121,30 +121,30 @@ impl Injection {
     }
 }
 
-/// The builtins that there are, in the order in which they were registered, which is the order in
-/// which they add hooks for themselves.
+/// The registry of builtins. Iteration follows the order of registration, which is also the order in
+/// which builtins inject hooks.
 #[derive(Default)]
 pub struct Builtins {
     registered: Vec<Arc<dyn Builtin>>,
     by_name: BTreeMap<&'static str, usize>,
 }
 
-/// What the builtins that come with the program are made of.
+/// Dependencies of the standard builtins.
 pub struct Parts {
-    /// How they see the runtime.
+    /// Access to the agents of the runtime.
     pub lookup: Arc<dyn AgentLookup>,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// For requests.
+    /// The HTTP client for outgoing requests.
     pub http: HttpClient,
-    /// The secrets that must not leave.
+    /// The secrets to redact.
     pub seals: Arc<Seals>,
     /// The environment variables.
     pub environment: Arc<BTreeMap<String, String>>,
 }
 
 impl Builtins {
-    /// The builtins that come with the program and need nothing else.
+    /// Returns a registry with the builtins that need no dependencies beyond `parts`.
     #[must_use]
     pub fn standard(parts: &Parts) -> Self {
         let all: Vec<Arc<dyn Builtin>> = vec![
@@ -157,7 +157,8 @@ impl Builtins {
             Arc::new(max_iterations::MaxIterations),
             Arc::new(unload::Unload::new(parts)),
             Arc::new(strip_unsupported_modalities::StripUnsupportedModalities::new(parts)),
-            // Results are looked at without secrets and as a whole, and cut last.
+            // Order of injection: redact secrets, then elide repeated results (compared in full), and
+            // truncate last.
             Arc::new(redact_secrets::RedactSecrets::new(parts)),
             Arc::new(elide_repeated_tool_results::ElideRepeatedToolResults::new(
                 parts,
@@ -172,10 +173,10 @@ impl Builtins {
         builtins
     }
 
-    /// Adds one.
+    /// Registers a builtin.
     ///
     /// # Errors
-    /// There is one of that name, or with one of its sections.
+    /// The name is empty or already registered, or another builtin owns one of its sections.
     pub fn register(&mut self, builtin: Arc<dyn Builtin>) -> Result<(), String> {
         let name = builtin.name();
         if name.is_empty() {
@@ -195,24 +196,24 @@ impl Builtins {
         Ok(())
     }
 
-    /// The builtin of that name.
+    /// Returns the builtin with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Builtin>> {
         self.by_name.get(name).map(|index| &self.registered[*index])
     }
 
-    /// All of them, in the order in which they were registered.
+    /// Iterates over all builtins in the order of registration.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Builtin>> {
         self.registered.iter()
     }
 
-    /// The names of all sections.
+    /// The names of the sections of all builtins.
     pub fn sections(&self) -> impl Iterator<Item = &'static str> {
         self.iter()
             .flat_map(|builtin| builtin.sections().iter().copied())
     }
 
-    /// The builtin that a section belongs to.
+    /// Returns the builtin that owns a section.
     #[must_use]
     pub fn owner(&self, section: &str) -> Option<&Arc<dyn Builtin>> {
         self.iter()

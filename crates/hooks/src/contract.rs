@@ -1,5 +1,5 @@
-//! The contracts: what holds of each event. The dispatcher, the JSON Schemas and `docs/HOOKS.md`
-//! derive from this table.
+//! The contract of each event. The dispatcher, the JSON Schemas and `docs/HOOKS.md` derive from this
+//! table.
 
 use crate::Event;
 use crate::event::EVENTS;
@@ -10,65 +10,66 @@ mod kinds;
 pub use keys::{Field, Honoured};
 pub use kinds::{ANSWERS, INPUTS, Key, Kind};
 
-/// What holds of an event.
+/// The contract of an event.
 #[derive(Debug)]
 pub struct Contract {
     /// The event.
     pub event: Event,
-    /// When it fires, and what it is for.
+    /// The moment at which it fires, and its purpose.
     pub fires: &'static str,
-    /// Whether hooks name the tools that they are for.
+    /// True if its hooks have a matcher for tools.
     pub tool_matched: bool,
-    /// In what order handlers run.
+    /// The order in which handlers run.
     pub order: Order,
-    /// What a handler that blocks brings about.
+    /// The effect of a handler that blocks.
     pub blocks: Blocks,
-    /// What a handler that fails brings about.
+    /// The effect of a handler that fails.
     pub failure: Failure,
-    /// What a handler may say, beside a message for the user.
+    /// The outputs that take effect, in addition to a message for the user.
     pub honours: &'static [Honoured],
-    /// What it is told, beside what all are told ([`Field::COMMON`]).
+    /// The input fields, in addition to those of all events ([`Field::COMMON`]).
     pub fields: &'static [Field],
 }
 
 impl Contract {
-    /// Whether this is honoured.
+    /// True if the output takes effect at this event.
     #[must_use]
     pub fn honours(&self, what: Honoured) -> bool {
         self.honours.contains(&what)
     }
 }
 
-/// In what order the handlers of an event run.
+/// The order in which the handlers of an event run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Beside each other.
+    /// Concurrently.
     Parallel,
-    /// One after the other: each sees what those before it rewrote.
+    /// One after the other: each sees the rewrites of the earlier ones.
     Sequential,
 }
 
-/// What a handler that blocks brings about.
+/// The effect of a handler that blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blocks {
-    /// Nothing but a message: it is too late, or there is nothing to forbid.
+    /// Only a message: it is too late, or there is nothing to deny.
     Nothing,
-    /// What was about to happen does not.
+    /// The operation is not carried out.
     Refusal,
-    /// The agent goes on, told why. Only for handlers of a dialect that means it so
-    /// ([`crate::Dialect::stop_goes_on`]); for others a message.
+    /// The agent continues and receives the reason. Only for handlers of a dialect with this meaning
+    /// ([`crate::Dialect::stop_goes_on`]); for others, a message.
     GoingOn,
 }
 
-/// What a handler that fails brings about, unless its definition says otherwise.
+/// The effect of a handler that fails, unless its definition overrides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     /// A warning.
     Warning,
-    /// The same as a handler that denies, unless its definition has `on_error: warn` or `ignore`, or it is
-    /// a builtin that guards nothing ([`crate::Builtin::fails_open`]).
+    /// A denial, unless the definition has `on_error: warn` or `ignore`, or the handler is a builtin
+    /// that guards nothing ([`crate::Builtin::fails_open`]).
     DenialByDefault,
-    /// The same as a handler that denies, whatever its definition says.
+    /// A denial; `on_error` cannot override it. Handlers of other dialects still fail open
+    /// ([`crate::Dialect::fails_open`]).
     Denial,
 }
 
@@ -77,7 +78,7 @@ use Failure::{Denial, DenialByDefault, Warning};
 use Honoured as H;
 use Order::{Parallel, Sequential};
 
-/// A contract of an event that is matched by no tool.
+/// The contract of an event without a tool matcher.
 const fn contract(
     event: Event,
     fires: &'static str,
@@ -98,7 +99,7 @@ const fn contract(
     }
 }
 
-/// A contract of an event at which hooks guard what is about to happen.
+/// The contract of an event without a tool matcher whose hooks are guards.
 const fn of_guards(
     event: Event,
     fires: &'static str,
@@ -113,7 +114,7 @@ const fn of_guards(
     }
 }
 
-/// A contract of an event that is matched by tools.
+/// The contract of an event with a tool matcher.
 const fn of_tools(
     event: Event,
     fires: &'static str,
@@ -130,7 +131,7 @@ const fn of_tools(
     }
 }
 
-/// One for each event, in the order of [`Event`].
+/// One contract per event, in the order of [`Event`].
 pub static CONTRACTS: [Contract; EVENTS] = [
     contract(
         Event::SessionStart,

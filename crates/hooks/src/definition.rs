@@ -1,4 +1,4 @@
-//! Hooks as files name them.
+//! The `hooks:` section of configuration files.
 //!
 //! ```yaml
 //! hooks:
@@ -12,20 +12,20 @@
 //!
 //! Problems have the codes of [`cachalot_core::tree`], and these:
 //!
-//! | code | what |
+//! | code | meaning |
 //! |---|---|
-//! | `unknown-event` | there is no event of that name |
-//! | `unsupported-event` | another runtime has the event, and it never happens here: wrong if its hooks guard something, otherwise a warning |
-//! | `unknown-dialect` | there is no dialect of that name |
-//! | `unknown-handler`, `unsupported-handler` | there is no such `type`, or only elsewhere |
-//! | `unknown-builtin` | there is no builtin of that name |
-//! | `wrong-event` | a builtin on an event that it makes no sense for |
-//! | `bad-arguments` | arguments that a builtin does not take, or that nobody reads |
-//! | `bad-matcher` | a matcher that is no regular expression |
-//! | `nothing-to-block` | `on_error: block` where nothing can be blocked |
-//! | `unsupported-option` | an option of another runtime that is not honoured here |
+//! | `unknown-event` | no event has this name |
+//! | `unsupported-event` | another runtime has the event, but it never fires here: an error if its hooks are guards, otherwise a warning |
+//! | `unknown-dialect` | no dialect has this name |
+//! | `unknown-handler`, `unsupported-handler` | no handler has this `type`, or only handlers of other runtimes have it |
+//! | `unknown-builtin` | no builtin has this name |
+//! | `wrong-event` | the builtin does not support the event |
+//! | `bad-arguments` | arguments that a builtin does not take, or that are never read |
+//! | `bad-matcher` | the matcher is no regular expression |
+//! | `nothing-to-block` | `on_error: block` at an event that cannot be blocked |
+//! | `unsupported-option` | an option of another runtime that is ignored here |
 //! | `bad-condition` | an `if` that is no permission rule |
-//! | `without-tools` | a hook of type `agent`, which is a question to a model here |
+//! | `without-tools` | a hook of type `agent`, which is a question to a model without tools here |
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -47,78 +47,78 @@ pub(crate) use claude::Plugin;
 pub(crate) use read::Reading;
 pub use read::read;
 
-/// How long a handler may take, unless its definition says otherwise.
+/// The timeout of a handler without a `timeout`.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A handler for an event, as a file, a flag or a builtin names it.
+/// A handler for an event, configured by a file, a flag or a builtin.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// The event.
     pub event: Event,
-    /// What the event is called where the hook is named: `PreToolUse`.
+    /// The name of the event in the dialect: `PreToolUse`.
     pub spoken: Arc<str>,
-    /// The tools that it is for.
+    /// The tools that the hook applies to.
     pub matcher: Matcher,
-    /// Of events of tools: whether only calls that failed count, or only those that did not.
+    /// Restricts the hook of a tool event to failed or to successful calls.
     pub only: Option<Only>,
-    /// What is run.
+    /// The handler to run.
     pub definition: Definition,
-    /// In whose words.
+    /// The dialect of its input and output.
     pub dialect: Dialect,
-    /// The file, flag or builtin that names it.
+    /// The file, flag or builtin that configures it.
     pub source: Arc<str>,
-    /// Where in that file.
+    /// The location in that file.
     pub place: Option<Place>,
 }
 
-/// Which calls of tools count.
+/// A restriction to tool calls with this result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Only {
-    /// Those that failed.
+    /// Failed calls.
     Failures,
-    /// Those that did not.
+    /// Successful calls.
     Successes,
 }
 
-/// What is run. Two that are equal run once an event.
+/// A handler and its options. Equal definitions run once per event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Definition {
-    /// For messages.
+    /// The name for messages.
     pub name: Option<String>,
-    /// What is run.
+    /// The action to run.
     pub action: Action,
-    /// How long it may take.
+    /// The timeout.
     pub timeout: Duration,
-    /// Further environment variables; `${env.NAME}` in a value stands for a variable at the time.
+    /// Additional environment variables; `${env.NAME}` in a value is expanded at run time.
     pub env: BTreeMap<String, String>,
-    /// Where a command runs, if not in the directory that tools work in.
+    /// The working directory of a command. Default: the directory of the tools.
     pub working_dir: Option<String>,
-    /// What a failure brings about, if not what the event's contract says.
+    /// The effect of a failure. Default: the event's contract.
     pub on_error: Option<OnError>,
-    /// Whether an output with anything that the event does not honour is a failure.
+    /// If true, an output that the event ignores is a failure.
     pub strict_output: bool,
-    /// Whether it waits for the handlers before it, also where the event's run beside each other.
+    /// If true, waits for the previous handlers, even if the handlers of the event run concurrently.
     pub sequential: bool,
-    /// Whether it runs the first time in a session, and then no more.
+    /// If true, runs at most once per session.
     pub once: bool,
-    /// Whether, and how, it runs without anybody waiting for it.
+    /// Set if the runtime does not wait for the handler.
     pub background: Option<Background>,
-    /// The calls of tools that it is for, beside its matcher.
+    /// A condition on the tool call, in addition to the matcher.
     pub condition: Option<Condition>,
 }
 
-/// How a hook runs for which nobody waits. What it says decides nothing any more: its context and its
-/// messages come with the next turn of the session.
+/// The mode of a hook that runs in the background. Its output decides nothing: its context and messages
+/// are added to the next turn of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Background {
-    /// `async`: what it blocks with is left out.
+    /// `async`: a block is ignored.
     Quiet,
-    /// `asyncRewake`: what it blocks with is context of the next turn.
+    /// `asyncRewake`: the reason of a block becomes context of the next turn.
     Heard,
 }
 
 impl Definition {
-    /// A definition that says nothing but what is run.
+    /// A definition with default options.
     #[must_use]
     pub fn of(action: Action) -> Self {
         Self {
@@ -136,7 +136,7 @@ impl Definition {
         }
     }
 
-    /// Its name, or what is run, for messages; an address without what may be secret in it.
+    /// The name, or else a description of the action, for messages. Secrets in a URL are masked.
     #[must_use]
     pub fn title(&self) -> Cow<'_, str> {
         if let Some(name) = &self.name {
@@ -152,12 +152,12 @@ impl Definition {
     }
 }
 
-/// What is run.
+/// The action of a handler.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// A shell line; JSON on stdin and stdout.
+    /// A shell command with JSON on stdin and stdout.
     Command {
-        /// The line.
+        /// The command line.
         line: String,
     },
     /// A builtin.
@@ -169,48 +169,47 @@ pub enum Action {
     },
     /// A POST request with the same JSON.
     Http {
-        /// Where to.
+        /// The URL.
         url: String,
-        /// Further headers; `${env.NAME}` in a value stands for a variable at the time.
+        /// Additional headers; `${env.NAME}` in a value is expanded at run time.
         headers: BTreeMap<String, String>,
     },
     /// A question to a model.
     Model {
-        /// The model, as agents name theirs.
+        /// The model, in the notation of agent definitions.
         model: String,
-        /// A template of the question.
+        /// The template of the question.
         prompt: String,
-        /// What the model is told before it.
+        /// The system prompt.
         system_prompt: Option<String>,
-        /// The form of the answer; without one it is context.
+        /// The form of the answer. Without it, the answer is added as context.
         schema: Option<Judgement>,
     },
-    /// Claude Code's question to a model, which objects or does not.
+    /// Claude Code's `prompt` hook: a question to a model, which may object.
     Prompt {
-        /// The model; without one that of the settings, or else the agent's own.
+        /// The model. Default: the model of the settings, or else of the agent.
         model: Option<String>,
-        /// The question: `$ARGUMENTS` stands for what handlers are told, which otherwise comes behind
-        /// it.
+        /// The question. `$ARGUMENTS` is replaced by the hook input; without it, the input is appended.
         prompt: String,
     },
 }
 
-/// The form of a model's judgement.
+/// The form of a model's judgment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judgement {
-    /// `pre_tool_use_decision`: allow, ask or deny, with a reason; found anywhere in the answer.
+    /// `pre_tool_use_decision`: allow, ask or deny, with a reason; may be anywhere in the answer.
     PreToolUse,
-    /// `guard_decision`: allow or deny, with a reason; nothing else in the answer.
+    /// `guard_decision`: allow or deny, with a reason; must be the whole answer.
     Guard,
 }
 
-/// What a failure brings about.
+/// The effect of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnError {
     /// A warning.
     Warn,
     /// Nothing.
     Ignore,
-    /// A denial; only where the event may be blocked.
+    /// A denial; only for events that can be blocked.
     Block,
 }

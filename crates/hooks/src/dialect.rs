@@ -1,9 +1,9 @@
-//! The words in which handlers of other runtimes speak: names of events, fields and tools, exit codes,
-//! units, environment variables.
+//! Dialects: the names of events, fields and tools, exit codes, units and environment variables in the
+//! hooks of other runtimes.
 //!
-//! What each dialect calls things stands in a table of its own. How its handlers are told, and what
-//! they may say, is the same for all as far as it can be: keys are read in `snake_case` and in
-//! `camelCase`, what belongs into `hook_specific_output` also beside it.
+//! Each dialect has a table of its names. Input and output are handled uniformly as far as possible:
+//! keys are read in `snake_case` and in `camelCase`, and keys of `hook_specific_output` are also
+//! accepted at the top level.
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,25 +39,25 @@ pub(crate) use first_line::FirstLine;
 pub use parse::parse_input;
 pub(crate) use vocabulary::{Spoken, Unheard, Vocabulary};
 
-/// In whose words a handler is told and speaks.
+/// The dialect of a handler's input and output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Dialect {
-    /// docker-agent's, which are our own, too.
+    /// docker-agent, which is also our own dialect.
     #[default]
     DockerAgent,
-    /// Claude Code's.
+    /// Claude Code.
     Claude,
-    /// Codex'.
+    /// Codex.
     Codex,
-    /// Gemini CLI's.
+    /// Gemini CLI.
     Gemini,
 }
 
 impl Dialect {
-    /// All of them.
+    /// All dialects.
     pub const ALL: [Self; 4] = [Self::DockerAgent, Self::Claude, Self::Codex, Self::Gemini];
 
-    /// Its name in files: `docker-agent`, `claude`, `codex`, `gemini`.
+    /// The name in files: `docker-agent`, `claude`, `codex`, `gemini`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -77,14 +77,14 @@ impl Dialect {
         }
     }
 
-    /// The event that it calls `name`; our own names are always understood.
+    /// Resolves the name of an event in this dialect; our own names are always accepted.
     pub(crate) fn event(self, name: &str) -> Option<Spoken> {
         let known = self.vocabulary().events.iter();
         let known = known.copied().find(|spoken| spoken.name == name);
         known.or_else(|| name.parse().ok().map(|event| self.speak(event)))
     }
 
-    /// What it calls an event that is named in our own words: our name, if it has none.
+    /// Returns the name of an event in this dialect; our own name if it has none.
     pub(crate) fn speak(self, event: Event) -> Spoken {
         let known = self.vocabulary().events.iter();
         let name = known
@@ -99,7 +99,7 @@ impl Dialect {
         }
     }
 
-    /// The name under which its handlers know an event.
+    /// The name of an event in this dialect.
     #[must_use]
     pub fn event_name(self, event: Event) -> &'static str {
         self.speak(event).name
@@ -112,12 +112,12 @@ impl fmt::Display for Dialect {
     }
 }
 
-/// There is no dialect of that name.
+/// The error for an unknown dialect name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there is no dialect of that name")]
 pub struct UnknownDialect;
 
-/// By [`Dialect::name`].
+/// Parses [`Dialect::name`].
 impl FromStr for Dialect {
     type Err = UnknownDialect;
 
@@ -129,22 +129,22 @@ impl FromStr for Dialect {
     }
 }
 
-/// How a process, or a request, ended.
+/// The result of a process or a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// The exit code; 0 for a request that succeeded.
+    /// The exit code; 0 for a successful request.
     pub code: i32,
-    /// What it said.
+    /// The standard output or the response body.
     pub stdout: Vec<u8>,
-    /// What it complained about.
+    /// The standard error.
     pub stderr: Vec<u8>,
 }
 
 impl Dialect {
-    /// What a handler is told: one JSON document, without a line end behind it.
+    /// Serializes the input of a handler: one JSON document without a trailing newline.
     ///
     /// # Errors
-    /// The input cannot be written.
+    /// The input cannot be serialized.
     pub fn write(self, entry: &Entry, input: &Input) -> Result<Vec<u8>, Fault> {
         let told = match self {
             Self::DockerAgent => docker_agent::told(entry, input),
@@ -157,31 +157,31 @@ impl Dialect {
         })
     }
 
-    /// Environment variables that its handlers expect.
+    /// The environment variables that its handlers expect.
     #[must_use]
     pub fn environment(self, input: &Input) -> Vec<(String, String)> {
         environment::variables(self, input)
     }
 
-    /// Whether its handlers may set environment variables at an event, for all that comes later.
+    /// True if its handlers may set environment variables for all later commands at this event.
     pub(crate) fn takes_exports(self, event: Event) -> bool {
         self == Self::Claude && event == Event::SessionStart
     }
 
-    /// Whether its commands may say with their first line that they run on in the background.
+    /// True if the first line of a command's output may move the command to the background.
     pub(crate) fn runs_on(self) -> bool {
         self == Self::Claude
     }
 
-    /// What a handler has said.
+    /// Parses the output of a handler.
     ///
     /// # Errors
-    /// It failed, or said nothing that the dialect knows.
+    /// The handler failed, or its output is invalid in this dialect.
     pub fn read(self, entry: &Entry, input: &Input, ended: &Ended) -> Result<Output, Fault> {
         heard::read(self, entry, input, ended)
     }
 
-    /// Whether a matcher is for a tool: by our own name for it, or by one of the dialect's.
+    /// True if a matcher matches a tool, by our name of the tool or by one of the dialect's.
     #[must_use]
     pub fn matches(self, matcher: &Matcher, tool: &ToolUse) -> bool {
         matcher.pattern().is_empty()
@@ -189,9 +189,9 @@ impl Dialect {
             || tools::names(self, tool).any(|name| matcher.matches(&name))
     }
 
-    /// A matcher as the dialect means it. Ours, docker-agent's, is a regular expression for the whole
-    /// name. Theirs is a list of names with `|` between them, or else a regular expression that is
-    /// found anywhere in the name.
+    /// Compiles a matcher. For docker-agent and us, it is a regular expression for the whole name. For
+    /// other dialects, it is a list of names separated by `|` or `,`, or else a regular expression that
+    /// may match anywhere in the name.
     pub(crate) fn matcher(self, written: &str) -> Result<Matcher, regex::Error> {
         let is_list = written
             .chars()
@@ -211,19 +211,19 @@ impl Dialect {
         }
     }
 
-    /// Makes an output of a block, as the dialect means it.
+    /// Adds a block to an output, in the form of the dialect.
     pub(crate) fn refuse(self, event: Event, reason: Option<String>, output: &mut Output) {
         answer::refuse(self, event, reason, output);
     }
 
-    /// Whether a handler that blocks `stop` wants the agent to go on.
+    /// True if a handler that blocks `stop` makes the agent continue.
     #[must_use]
     pub fn stop_goes_on(self) -> bool {
         self != Self::DockerAgent
     }
 
-    /// Whether a handler that fails is only warned of, whatever the contract of the event says, unless
-    /// its definition has `on_error: block`.
+    /// True if a failed handler only causes a warning, overriding the contract of the event.
+    /// `on_error: block` in the definition still denies.
     #[must_use]
     pub fn fails_open(self) -> bool {
         self != Self::DockerAgent

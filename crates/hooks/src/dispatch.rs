@@ -1,4 +1,4 @@
-//! Who is told of an event, in what order, and what comes of it.
+//! The dispatcher: selects the handlers of an event, runs them and combines their outputs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,61 +30,60 @@ mod writes;
 pub(crate) use sessions::{Left, Sessions};
 use tally::Tally;
 
-/// What handlers need of the world.
+/// Dependencies of handlers.
 #[derive(Clone)]
 pub struct Surroundings {
     /// The builtins.
     pub builtins: Arc<Builtins>,
-    /// The models that hooks may ask.
+    /// The models that hooks may call.
     pub models: Models,
-    /// For requests to addresses that files name.
+    /// The HTTP client for requests to URLs in hook files.
     pub http: HttpClient,
     /// The environment variables.
     pub environment: Arc<BTreeMap<String, String>>,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// The directory that tools work in: `cwd`, and where commands run.
+    /// The working directory of tools (`cwd`) and commands.
     pub directory: PathBuf,
 }
 
-/// The hooks of an agent, ready to be told. Cheap to clone; clones are the same.
+/// The hooks of an agent, ready to run. Cheap to clone; clones share their state.
 #[derive(Clone, Default)]
 pub struct Hooks(Arc<Assembled>);
 
 #[derive(Default)]
 struct Assembled {
-    /// Those that are ready, by event.
+    /// The hooks, by event.
     ready: [Vec<Ready>; EVENTS],
-    /// Whether anybody is to be told, by event.
+    /// True for events that have a hook or deliver background output.
     wanted: [bool; EVENTS],
     sessions: Arc<Sessions>,
-    /// The environment variables, and where commands run.
+    /// The environment variables, and the working directory of commands.
     environment: Arc<BTreeMap<String, String>>,
     directory: PathBuf,
 }
 
-/// A hook that can be told.
+/// A hook that is ready to run.
 struct Ready {
     entry: Entry,
     handler: Arc<dyn Handler>,
-    /// The number of the first hook of the event that runs the same in the same words: of those, one
-    /// is told.
+    /// The index of the first equal hook of the event (same definition and dialect): only one of them
+    /// runs.
     same_as: usize,
-    /// Whether its failure is only warned of, unless the event or its definition says otherwise: hooks
-    /// of other runtimes, and builtins that guard nothing.
+    /// Set if a failure is only a warning, unless the event or the definition overrides it: hooks of
+    /// other runtimes, and builtins that guard nothing.
     fails_open: bool,
-    /// Whether it runs after all others of the event ([`crate::Builtin::runs_last`]).
+    /// Set if it runs after all others of the event ([`crate::Builtin::runs_last`]).
     runs_last: bool,
 }
 
 impl Hooks {
-    /// The hooks that files and flags name for an agent, in this order, and behind them those that
-    /// builtins add for themselves, in the order in which they are registered.
+    /// Prepares the hooks of an agent: those of files and flags in the given order, then those that
+    /// builtins inject, in their order of registration.
     ///
     /// # Errors
-    /// All hooks that cannot be made ready: a builtin that is not there, a model that cannot be
-    /// found; `on_error: block` where nothing can be blocked; a builtin that adds itself to an event
-    /// that it makes no sense for.
+    /// All problems: an unknown builtin, an unknown model, `on_error: block` at an event that cannot be
+    /// blocked, or a builtin that injects itself into an event that it does not support.
     pub fn assemble(
         entries: Vec<Entry>,
         agent: &dyn AgentView,
@@ -93,7 +92,8 @@ impl Hooks {
         assemble::assemble(entries, agent, surroundings).map(|all| Self(Arc::new(all)))
     }
 
-    /// A digest of who is told of what, in which order: what hooks say may be different where it is.
+    /// A digest of all hooks and their order. Hooks with different digests may produce different
+    /// outputs.
     #[must_use]
     pub fn identity(&self) -> Digest {
         let ready = self.0.ready.iter().flatten();
@@ -117,15 +117,15 @@ impl Hooks {
         Digest::of_parts(&told)
     }
 
-    /// Whether anybody is to be told of an event: to be asked before an [`Input`] is put together.
+    /// True if an event has hooks. Callers check this before they build an [`Input`].
     #[must_use]
     #[inline]
     pub fn want(&self, event: Event) -> bool {
         self.0.wanted[event as usize]
     }
 
-    /// Whether anybody may be to be told of an event of this tool. In doubt yes: dialects have names
-    /// of their own for tools, and of a tool of a server more than its name counts.
+    /// True if an event may have hooks for this tool. May return true without a match: dialects have
+    /// names of their own, and tools of MCP servers are matched by more than their name.
     #[must_use]
     pub fn want_tool(&self, event: Event, tool: &str) -> bool {
         self.0.ready[event as usize]
@@ -133,12 +133,12 @@ impl Hooks {
             .any(|ready| select::may_be_for(ready, tool))
     }
 
-    /// Tells everybody who is to be told, and gives what they say together. Nothing that a handler
-    /// does makes this fail: errors, panics and handlers that take too long are part of the verdict.
-    /// Dropping the future ends the handlers.
+    /// Runs all matching handlers of an event and combines their outputs. Never fails: errors, panics
+    /// and timeouts of handlers are part of the verdict. Dropping the future cancels the handlers,
+    /// except those in the background.
     #[inline]
     pub fn fire(&self, input: Input) -> impl Future<Output = Verdict> + Send {
-        // An input that nobody wants is moved nowhere.
+        // Without hooks, the input is not moved into a future.
         let telling = match self.want(input.event) {
             true => Some(self.telling(input)),
             false => None,
@@ -151,21 +151,22 @@ impl Hooks {
         }
     }
 
-    /// Boxed, so that callers do not have to make room for it wherever they might fire.
+    /// Boxed, to keep the futures of callers small.
     #[inline(never)]
     fn telling(&self, input: Input) -> BoxFuture<'_, Verdict> {
         Box::pin(self.tell(input))
     }
 
-    /// Each wave is told together, and is told what those before it rewrote. What they say counts in
-    /// the order of the configuration, whoever was done first.
+    /// Runs the handlers wave by wave. The handlers of a wave run concurrently and see the rewrites of
+    /// earlier waves. Outputs are combined in the order of the configuration, independent of the order
+    /// of completion.
     async fn tell(&self, mut input: Input) -> Verdict {
         let sessions = &self.0.sessions;
         let told = select::told(&self.0.ready[input.event as usize], &input, sessions);
         let mut tally = Tally::new(&input, told.len());
         if input.event == Event::TurnStart {
             for left in sessions.take_left(&input.session_id) {
-                // It is too late to forbid anything.
+                // It is too late to deny anything.
                 tally.add(&left.entry, true, left.report, &mut input);
             }
         }
@@ -184,7 +185,7 @@ impl Hooks {
         tally.verdict()
     }
 
-    /// Hooks may have set environment variables.
+    /// Reads the environment variables that `session_start` hooks have set.
     async fn take_exports(&self, session: &str, tally: &mut Tally) {
         let Some(file) = self.0.sessions.exported(session) else {
             return;

@@ -1,68 +1,68 @@
-//! What hooks are told of.
+//! The events of hooks.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A moment of a turn, or around one, in the order in which they come.
+/// An event, in the order of occurrence: within a turn or around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(u8)]
 pub enum Event {
-    /// A session begins, goes on, or begins anew after a compaction.
+    /// A session starts, is resumed, or starts anew after a compaction.
     #[default]
     SessionStart,
-    /// The user has said something.
+    /// The user sent a message.
     UserPromptSubmit,
-    /// The turn is about to begin: the last moment at which it can be answered without a model.
+    /// Before a turn: the last event at which it can be answered without a model.
     PreUserTurn,
-    /// The turn begins.
+    /// A turn starts.
     TurnStart,
-    /// A model is about to be asked.
+    /// Before a model call.
     BeforeLlmCall,
-    /// A model has answered.
+    /// After a model call.
     AfterLlmCall,
-    /// The model wants to call a tool; its arguments may be rewritten.
+    /// The model calls a tool; the arguments may be rewritten.
     ToolInputTransform,
-    /// The arguments are final; the call may be forbidden.
+    /// The arguments are final; the call may be denied.
     ToolGuard,
-    /// The call may be allowed, forbidden, asked about or rewritten.
+    /// The call may be allowed, denied, rewritten, or passed to the user for approval.
     PreToolUse,
-    /// The user is about to be asked for permission.
+    /// Before the user is asked for permission.
     PermissionRequest,
-    /// A tool has answered; its result may be rewritten before the model sees it.
+    /// A tool returned a result, which may be rewritten before the model receives it.
     ToolResponseTransform,
-    /// A tool has answered, and the result is final.
+    /// The result of a tool is final.
     PostToolUse,
-    /// The turn is over, however it ended.
+    /// A turn ended, for any reason.
     TurnEnd,
-    /// The model has nothing more to do.
+    /// The model has finished.
     Stop,
-    /// A sub-agent has nothing more to do.
+    /// A sub-agent has finished.
     SubagentStop,
-    /// Another agent goes on.
+    /// Another agent takes over.
     OnAgentSwitch,
-    /// The history is about to be compacted: the moment of other runtimes.
+    /// Before a compaction: the name in other runtimes.
     PreCompact,
-    /// The history is about to be summarized.
+    /// Before the history is summarized.
     BeforeCompaction,
     /// The history was summarized.
     AfterCompaction,
-    /// The user is waited for.
+    /// The agent waits for the user.
     OnUserInput,
-    /// The turn has made as many model calls as it may.
+    /// The turn reached its maximum number of model calls.
     OnMaxIterations,
-    /// A model or the turn has failed.
+    /// A model or the turn failed.
     OnError,
-    /// The user is told of something.
+    /// The user receives a notification.
     Notification,
     /// The session ends.
     SessionEnd,
 }
 
-/// How many events there are.
+/// The number of events.
 pub(crate) const EVENTS: usize = Event::SessionEnd as usize + 1;
 
 impl Event {
-    /// Its name in our own and in docker-agent's files: `pre_tool_use`.
+    /// The name in our files and in those of docker-agent: `pre_tool_use`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -93,13 +93,13 @@ impl Event {
         }
     }
 
-    /// What holds of it.
+    /// The contract of the event.
     #[must_use]
     pub fn contract(self) -> &'static crate::Contract {
         &crate::CONTRACTS[self as usize]
     }
 
-    /// All of them, in order.
+    /// All events, in order.
     pub fn all() -> impl Iterator<Item = Self> {
         crate::CONTRACTS.iter().map(|contract| contract.event)
     }
@@ -111,12 +111,12 @@ impl fmt::Display for Event {
     }
 }
 
-/// There is no event of that name.
+/// The error for an unknown event name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there is no event of that name")]
 pub struct UnknownEvent;
 
-/// By [`Event::name`].
+/// Parses [`Event::name`].
 impl FromStr for Event {
     type Err = UnknownEvent;
 

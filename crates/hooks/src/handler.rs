@@ -1,4 +1,4 @@
-//! What runs when an event fires.
+//! Handlers of events.
 
 mod builtin;
 mod command;
@@ -22,32 +22,32 @@ use crate::dispatch::{Sessions, Surroundings};
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
-/// The most that a command or a server may say, in bytes; of a command, on each of its two outputs.
+/// The maximum output of a command or a server in bytes; for a command, stdout and stderr each.
 const LONGEST: usize = 1 << 20;
 
-/// What runs when an event fires. Dropping the future of [`Handler::handle`] ends it, with all that it
-/// has started. Time limits and what a failure brings about are the dispatcher's.
+/// A handler of an event. Dropping the future of [`Handler::handle`] cancels it, including everything
+/// that it started. Timeouts and the effects of failures are implemented by the dispatcher.
 #[async_trait]
 pub trait Handler: Send + Sync {
-    /// Hears, and says.
+    /// Handles an event.
     ///
     /// # Errors
-    /// It has nothing to say: it broke down, was not there, or spoke nonsense.
+    /// The handler failed, is unavailable, or returned an invalid output.
     async fn handle(&self, input: &Input) -> Result<Output, Fault>;
 }
 
-/// What handlers of one agent share.
+/// Dependencies that the handlers of one agent share.
 pub(crate) struct Shared {
     /// The agent's own model.
     pub(crate) model: Option<Model>,
     pub(crate) sessions: Arc<Sessions>,
 }
 
-/// What an entry names, ready to be told. Nothing is started or connected yet.
+/// Creates the handler of an entry. Starts no process and opens no connection.
 ///
 /// # Errors
-/// What can be known to fail each time: a builtin or a model that is not there, arguments that it
-/// does not take, no key, a malformed template or address.
+/// Errors that would occur on every run: an unknown builtin or model, invalid arguments, a missing API
+/// key, a malformed template or URL.
 pub(crate) fn ready(
     entry: &Entry,
     surroundings: &Surroundings,

@@ -1,4 +1,4 @@
-//! What handlers are told.
+//! The input of handlers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,87 +10,87 @@ use serde_json::{Map, Value};
 
 use crate::{Event, Transcript};
 
-/// What handlers are told. Builtins read it as it is; for all others it is written as JSON, in the
-/// words of their dialect. What an event is not about is empty.
+/// The input of handlers. Builtins receive it directly; for all others it is serialized to JSON in their
+/// dialect. Fields that the event does not have are empty.
 #[derive(Debug, Clone, Default)]
 pub struct Input {
-    /// What happened.
+    /// The event.
     pub event: Event,
-    /// When, if that is known.
+    /// The time of the event, if known.
     pub at: Option<Millis>,
     /// The session.
     pub session_id: String,
-    /// The turn: apart from all other turns. Empty outside of turns.
+    /// The id of the turn, unique among all turns. Empty outside of turns.
     pub turn_id: String,
-    /// The directory that tools work in.
+    /// The working directory of the tools.
     pub cwd: PathBuf,
-    /// The agent at work.
+    /// The active agent.
     pub agent_name: String,
     /// Its model: `provider/model`.
     pub model_id: String,
-    /// How much the user is asked about.
+    /// The permission mode of the session.
     pub permission_mode: PermissionMode,
-    /// Which model call of the turn, from 1; 0 outside of model calls.
+    /// The number of the model call in the turn, from 1; 0 outside of model calls.
     pub iteration: u32,
-    /// What the user said last, as typed.
+    /// The user's last message, as typed.
     pub last_user_message: Option<String>,
-    /// Why a session starts: `startup`, `resume`, `clear`, `compact`; why a history is compacted:
-    /// `manual`, `auto`.
+    /// The reason why a session starts: `startup`, `resume`, `clear`, `compact`; or why a history is
+    /// compacted: `manual`, `auto`.
     pub source: Option<String>,
-    /// Why something ended.
+    /// The reason why a session or a turn ended.
     pub reason: Option<String>,
-    /// What the user says, and what is known of it.
+    /// The user's message and its context.
     pub prompt: Option<Prompt>,
     /// The conversation.
     pub messages: Vec<Arc<Message>>,
-    /// How many messages at the end of it were not sent before: the others cannot be rewritten.
+    /// The number of messages at the end that were not sent before; only these can be rewritten.
     pub unsent: usize,
-    /// What a model call, a turn or a history used.
+    /// The token usage of a model call, a turn or a history.
     pub usage: Option<Usage>,
-    /// What that cost.
+    /// The cost of that usage.
     pub cost: Option<Cost>,
-    /// The call of a tool.
+    /// The tool call.
     pub tool: Option<ToolUse>,
-    /// What a tool answered.
+    /// The result of the tool.
     pub tool_response: Option<ToolResponse>,
-    /// How a turn was answered.
+    /// The answer of a turn.
     pub answer: Option<Answer>,
-    /// Who goes on for whom.
+    /// A switch between agents.
     pub switch: Option<Switch>,
-    /// The session that gave the task of this one.
+    /// The session that delegated the task of this one.
     pub parent_session_id: Option<String>,
-    /// A history that is too long.
+    /// A compaction of the history.
     pub compaction: Option<Compaction>,
-    /// A limit that was reached.
+    /// The limit that was reached.
     pub max_iterations: Option<u32>,
-    /// What the user is told.
+    /// A notification of the user.
     pub notification: Option<Notification>,
-    /// What failed.
+    /// The error.
     pub error_message: Option<String>,
-    /// What was said in the session so far.
+    /// The transcript of the session.
     pub transcript: Option<Transcript>,
 }
 
-/// How much the user is asked about before tools are called, in the words of Claude Code.
+/// The tool calls that need the user's approval, with the names of Claude Code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PermissionMode {
-    /// As the rules say.
+    /// According to the rules.
     #[default]
     Default,
-    /// Nothing is changed: a plan is made.
+    /// Read-only: the agent makes a plan.
     Plan,
-    /// Changes of files are not asked about.
+    /// File edits need no approval.
     AcceptEdits,
-    /// Somebody else than the user decides what would be asked about.
+    /// Calls that need approval are decided by another party than the user.
     Auto,
-    /// Nobody is asked: what is not allowed is denied.
+    /// No questions: a call that is not allowed is denied.
     DontAsk,
-    /// Nobody is asked: what is not denied is allowed.
+    /// No questions: a call that is not denied is allowed.
     BypassPermissions,
 }
 
 impl PermissionMode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 6] = [
         Self::Default,
         Self::Plan,
@@ -100,7 +100,7 @@ impl PermissionMode {
         Self::BypassPermissions,
     ];
 
-    /// The names of all of them, in that order.
+    /// The names of the modes, in the order of [`PermissionMode::ALL`].
     pub const NAMES: [&'static str; 6] = [
         "default",
         "plan",
@@ -110,58 +110,58 @@ impl PermissionMode {
         "bypassPermissions",
     ];
 
-    /// Its name: `acceptEdits`.
+    /// The name: `acceptEdits`.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 }
 
-/// What the user says.
+/// The user's message and its context.
 #[derive(Debug, Clone, Default)]
 pub struct Prompt {
-    /// As typed.
+    /// The text as typed.
     pub text: String,
-    /// What stands before it in the conversation, tools and system text included, as it is sent; and
-    /// the summary that it begins with, if there is one.
+    /// A digest of the request prefix before the message: tools, system text and conversation as sent,
+    /// including a summary at its start.
     pub prefix: Option<Digest>,
-    /// What hooks have added to it so far, when the session began and since, in the order in which it
-    /// is sent.
+    /// The context that hooks have added so far, since the session started, in the order in which it is
+    /// sent.
     pub context: Vec<String>,
-    /// Whether results of tools stand before it in the conversation.
+    /// Set if the conversation before the message contains tool results.
     pub after_results: bool,
-    /// Whether no user said it: a task that another agent gave.
+    /// Set if no user sent the message: another agent delegated the task.
     pub implicit: bool,
-    /// Whether the user wants a new answer, whatever was answered before.
+    /// Set if the user wants a new answer, bypassing cached ones.
     pub fresh: bool,
-    /// What came with it beside the text: a digest of each.
+    /// Digests of the attachments.
     pub attachments: Vec<Digest>,
-    /// The form that the answer must have.
+    /// The required output schema.
     pub form: Option<OutputFormat>,
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Debug, Clone, Default)]
 pub struct ToolUse {
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// The provider's name for the call.
+    /// The provider's id of the call.
     pub id: String,
-    /// Where the tool comes from: `builtin`, `mcp`.
+    /// The origin of the tool: `builtin`, `mcp`.
     pub category: String,
-    /// Of an MCP tool, its server and its name there.
+    /// For an MCP tool: its server, and its name on the server.
     pub mcp: Option<(String, String)>,
-    /// Whether it changes nothing, as far as we vouch for it.
+    /// Set if we guarantee that the tool changes nothing.
     pub read_only: bool,
     /// The arguments.
     pub input: Map<String, Value>,
-    /// What the call touches, as its tool declares it: files, commands, addresses. Conditions and
-    /// write guards go by it. Empty for a call whose arguments are wrong.
+    /// The resources that the call accesses, as its tool declares them: files, commands, URLs.
+    /// Conditions and write guards rely on them. Empty for a call with invalid arguments.
     pub touches: Touches,
 }
 
 impl ToolUse {
-    /// Takes arguments away, and puts others in place of those of the same name.
+    /// Removes arguments, and sets others.
     pub fn rewrite(&mut self, removed: &[String], updated: Option<&Map<String, Value>>) {
         for name in removed {
             self.input.shift_remove(name);
@@ -169,94 +169,94 @@ impl ToolUse {
         for (name, value) in updated.into_iter().flatten() {
             self.input.insert(name.clone(), value.clone());
         }
-        // What the tool itself declares is known once the call is looked up again.
+        // Resources that only the tool can declare are added when the call is looked up again.
         let shown = Touches::declared(&Value::Null, &self.input, self.read_only);
         self.touches.extend(shown);
     }
 }
 
-/// What a tool answered.
+/// The result of a tool.
 #[derive(Debug, Clone, Default)]
 pub struct ToolResponse {
-    /// Its text.
+    /// The text of the result.
     pub text: String,
-    /// Whether it failed.
+    /// Set if the tool failed.
     pub is_error: bool,
 }
 
-/// How a turn was answered.
+/// The answer of a turn.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
     /// The model's last text.
     pub text: String,
-    /// Why it ended; `None` if no model was asked.
+    /// The stop reason; `None` if no model was called.
     pub finish: Option<StopReason>,
-    /// Whether a hook answered.
+    /// Set if a hook answered.
     pub synthetic: bool,
-    /// Whether the turn goes on because a stop hook wanted it to.
+    /// Set if the turn continues because a stop hook asked for it.
     pub stop_hook_active: bool,
-    /// The calls of tools, in order.
+    /// The tool calls of the turn, in order.
     pub calls: Vec<TurnCall>,
-    /// What the turn spent and, if nothing had been saved, would have spent: what it saves to answer
-    /// it without a model.
+    /// The cost of the turn, including the cost that caches saved: the savings if the answer is replayed
+    /// without a model.
     pub worth: Spend,
-    /// What was added to the user's message beside [`Prompt::context`]: who added it.
+    /// The origins of further additions to the user's message, beyond [`Prompt::context`].
     pub added_by: Vec<String>,
-    /// Whether a fallback answered in place of the agent's model.
+    /// Set if a fallback answered instead of the agent's model.
     pub by_fallback: bool,
-    /// The reason for which a hook of the same event does not accept the answer, so that the turn goes
-    /// on. Set by the dispatcher for the handlers that run after that hook; never part of the JSON.
+    /// The reason why a hook of the same event rejected the answer, so that the turn continues. Set by
+    /// the dispatcher for handlers that run after that hook; never part of the JSON.
     pub rejected: Option<String>,
 }
 
-/// A call of a tool in a turn.
+/// A tool call of a turn.
 #[derive(Debug, Clone)]
 pub struct TurnCall {
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// Whether it changes nothing, as far as we vouch for it.
+    /// Set if we guarantee that the tool changes nothing.
     pub read_only: bool,
-    /// Whether it failed or was refused.
+    /// Set if the call failed or was denied.
     pub is_error: bool,
-    /// What its result was built from.
+    /// The witnesses of its result.
     pub witnesses: Witnesses,
-    /// Until when its result is as good as a new one; `None` if nobody gave it an end.
+    /// The time at which its result expires; `None` if it has no expiry.
     pub expires: Option<Millis>,
 }
 
-/// Who goes on for whom.
+/// A switch between agents.
 #[derive(Debug, Clone, Default)]
 pub struct Switch {
-    /// Who stops for now.
+    /// The agent that pauses.
     pub from_agent: String,
-    /// Who goes on.
+    /// The agent that takes over.
     pub to_agent: String,
     /// `transfer_task`, `transfer_task_return`.
     pub kind: &'static str,
 }
 
-/// A history that is too long.
+/// A compaction of the history.
 #[derive(Debug, Clone, Default)]
 pub struct Compaction {
-    /// Tokens of it.
+    /// Tokens of the history.
     pub input_tokens: u64,
-    /// Tokens of the answer that made it too long.
+    /// Tokens of the answer that exceeded the limit.
     pub output_tokens: u64,
-    /// How many tokens the model takes; 0 if that is not known.
+    /// The context window of the model in tokens; 0 if unknown.
     pub context_limit: u64,
     /// `threshold`, `overflow`, `manual`.
     pub reason: &'static str,
-    /// The summary, once there is one.
+    /// The summary, after the compaction.
     pub summary: Option<String>,
 }
 
-/// What the user is told.
+/// A notification of the user.
 #[derive(Debug, Clone, Default)]
 pub struct Notification {
     /// `warning`, `error`, `info`.
     pub level: &'static str,
-    /// What.
+    /// The text.
     pub message: String,
-    /// `permission_prompt`, `idle_prompt`, or nothing.
+    /// `permission_prompt`, `idle_prompt`, or `None`.
     pub kind: Option<&'static str>,
 }

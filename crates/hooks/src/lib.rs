@@ -1,10 +1,9 @@
-//! Hooks: whoever wants to is told of what happens in a turn, and may have a say in it.
+//! Hooks: handlers that are called at events of a turn and may influence it.
 //!
-//! What holds of each event stands in one table ([`CONTRACTS`]): the dispatcher, the JSON Schemas and
-//! the documentation derive from it. Handlers are commands, requests, models and builtins; they are
-//! told and speak in the words of a [`Dialect`], so that scripts written for other runtimes run
-//! unchanged. Builtins see the runtime through [`AgentLookup`] and nothing else: this room knows no
-//! agent.
+//! The contracts of all events are one table, [`CONTRACTS`]: the dispatcher, the JSON Schemas and the
+//! documentation derive from it. Handlers are commands, HTTP requests, models and builtins. Their input
+//! and output follow a [`Dialect`], so that scripts written for other runtimes run unchanged. Builtins
+//! see the runtime through [`AgentLookup`] only: this crate does not depend on the agent crate.
 
 pub mod builtin;
 pub mod contract;

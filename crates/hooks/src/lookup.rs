@@ -1,4 +1,4 @@
-//! How builtins see the runtime.
+//! The view of the runtime for builtins.
 
 use std::sync::Arc;
 
@@ -6,29 +6,29 @@ use cachalot_core::Digest;
 use cachalot_core::tree::Node;
 use cachalot_model::Model;
 
-/// Finds agents by name. Handed over once, when builtins are registered.
+/// Finds agents by name. Passed to the builtins when they are created.
 pub trait AgentLookup: Send + Sync {
-    /// The agent of that name, if there is one.
+    /// Returns the agent with this name, if there is one.
     fn agent(&self, name: &str) -> Option<Arc<dyn AgentView>>;
 }
 
-/// What builtins see of an agent: what they legitimately need, and no more.
+/// The parts of an agent that builtins need.
 pub trait AgentView: Send + Sync {
-    /// Its name.
+    /// The name.
     fn name(&self) -> &str;
 
-    /// The models that it may ask, its own first.
+    /// The models that the agent may call, its own first.
     fn models(&self) -> Vec<Model>;
 
-    /// A digest of its instruction, toolset, model and parameters as they are in a session: what else
-    /// than the conversation decides what it answers. `None` if there is no such session.
+    /// A digest of the instruction, tools, model and parameters of the agent in a session: everything
+    /// that determines an answer besides the conversation. `None` if the session does not exist.
     fn fingerprint(&self, session: &str) -> Option<Digest>;
 
-    /// A section of its configuration that the runtime itself has no word for.
+    /// A configuration section that the runtime itself does not read.
     fn section(&self, name: &str) -> Option<&Node>;
 }
 
-/// Nobody is there.
+/// A lookup without agents.
 impl AgentLookup for () {
     fn agent(&self, _: &str) -> Option<Arc<dyn AgentView>> {
         None

@@ -1,9 +1,9 @@
-//! The tools that a hook is for.
+//! Matches tools by name.
 
 use regex::Regex;
 
-/// The tools that a hook is for: a regular expression that matches the whole name, upper and lower
-/// case apart; all of them if it is empty or `*`.
+/// The tools that a hook applies to: a case-sensitive regular expression for the whole name; all tools
+/// if it is empty or `*`.
 #[derive(Debug, Clone, Default)]
 pub struct Matcher(Option<Expression>);
 
@@ -14,18 +14,18 @@ struct Expression {
 }
 
 impl Matcher {
-    /// Every tool.
+    /// Matches every tool.
     pub const ALL: Self = Self(None);
 
-    /// The tools whose whole name matches `pattern`.
+    /// Matches tools by their whole name.
     ///
     /// # Errors
-    /// It is no regular expression.
+    /// `pattern` is no regular expression.
     pub fn of(pattern: &str) -> Result<Self, regex::Error> {
         if pattern.is_empty() || pattern == "*" {
             return Ok(Self::ALL);
         }
-        // By itself first: `a)|(b` is an expression only between our own parentheses.
+        // Compiled alone first: `a)|(b` is valid only within the parentheses below.
         Regex::new(pattern)?;
         let whole = Regex::new(&format!("^(?:{pattern})$"))?;
         Ok(Self(Some(Expression {
@@ -34,20 +34,20 @@ impl Matcher {
         })))
     }
 
-    /// Whether a tool of this name is one of them.
+    /// True if the name of a tool matches.
     #[must_use]
     pub fn matches(&self, tool: &str) -> bool {
         (self.0.as_ref()).is_none_or(|expression| expression.whole.is_match(tool))
     }
 
-    /// The expression as it is written; empty for every tool.
+    /// The expression as written; empty if all tools match.
     #[must_use]
     pub fn pattern(&self) -> &str {
         (self.0.as_ref()).map_or("", |expression| &expression.written)
     }
 }
 
-/// Whether they are written the same.
+/// Compares the written expressions.
 impl PartialEq for Matcher {
     fn eq(&self, other: &Self) -> bool {
         self.pattern() == other.pattern()

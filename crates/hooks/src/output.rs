@@ -1,4 +1,4 @@
-//! What one handler says.
+//! The output of one handler.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use cachalot_core::Spend;
 use cachalot_model::Message;
 use serde_json::{Map, Value};
 
-/// What a handler wants to become of a call of a tool. In order of strength.
+/// A permission decision about a tool call, in ascending order of strength.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Decision {
-    /// It may be made.
+    /// The call is allowed.
     Allow,
-    /// The user has to be asked.
+    /// The user must approve the call.
     Ask,
-    /// It must not be made, or what was about to happen must not.
+    /// The call, or the operation of the event, is denied.
     Deny,
 }
 
@@ -29,66 +29,67 @@ impl Decision {
     }
 }
 
-/// An answer in place of the model's.
+/// A synthetic answer, which replaces the model's.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Synthetic {
     /// The text.
     pub content: String,
-    /// Where it comes from, in a few words for the user.
+    /// The origin, in a few words for the user.
     pub provenance: Option<String>,
-    /// Names and values that are kept beside it.
+    /// Names and values that are stored with it.
     pub metadata: BTreeMap<String, String>,
-    /// What was not spent because of it.
+    /// The cost that it saved.
     pub saved: Spend,
 }
 
-/// What one handler says. What its event does not honour is left out when verdicts are made.
+/// The output of one handler. Outputs that the event does not support are ignored in the verdict.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Output {
-    /// Why what was about to happen must not: `continue: false`, `decision: block`, exit code 2.
+    /// The reason to deny the operation: `continue: false`, `decision: block`, exit code 2.
     pub block: Option<String>,
-    /// Why the turn ends: `continue: false` of other runtimes, where something goes on otherwise.
+    /// The reason to end the turn: `continue: false` of other runtimes at events where the turn would
+    /// continue.
     pub ends_turn: Option<String>,
-    /// What is to become of a call of a tool, and why.
+    /// The permission decision about a tool call, with its reason.
     pub permission: Option<(Decision, Option<String>)>,
-    /// For the user.
+    /// A message for the user.
     pub system_message: Option<String>,
-    /// For the model, in the newest message.
+    /// Context for the model, added to the newest message.
     pub additional_context: Option<String>,
-    /// Arguments in place of those of the same name.
+    /// Arguments that replace those of the same name.
     pub updated_input: Option<Map<String, Value>>,
-    /// Arguments that are taken away. In JSON, only dialects in which rewritten arguments are all of them
-    /// can say so: by leaving them out.
+    /// Arguments to remove. In JSON, only dialects whose rewrite contains all arguments can express
+    /// this, by leaving arguments out.
     pub removed_input: Vec<String>,
-    /// Messages in place of those that were not sent yet, and of no others; in JSON, all messages with
-    /// those at the end.
+    /// Messages that replace the unsent ones. In JSON, these are the last messages of the whole
+    /// conversation.
     pub updated_messages: Option<Vec<Message>>,
-    /// A result in place of the tool's; may be empty.
+    /// Replaces the result of the tool; may be empty.
     pub updated_tool_response: Option<String>,
-    /// A summary in place of the model's.
+    /// Replaces the summary of the model.
     pub summary: Option<String>,
-    /// An answer in place of the model's.
+    /// Replaces the answer of the model.
     pub synthetic: Option<Synthetic>,
-    /// Names and values that travel with the verdict.
+    /// Names and values that are passed on with the verdict.
     pub metadata: BTreeMap<String, String>,
-    /// What finding out cost (a model that was asked).
+    /// The cost of the handler itself (a model call).
     pub spent: Spend,
 }
 
-/// Why a handler has nothing to say: it broke down, was not there, took too long, or spoke nonsense.
+/// A failure of a handler: it crashed, was unavailable, timed out, or returned an invalid output.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Fault {
-    /// What went wrong, and what to do.
+    /// The problem and the fix.
     pub message: String,
-    /// Whether it is the end of the turn that ended the handler: then nothing was denied.
+    /// Set if the handler was canceled because the turn ended: a failure that denies nothing.
     pub is_cancelled: bool,
-    /// What it cost all the same (a model that spoke nonsense).
+    /// The cost of the failed handler (a model call with an invalid answer).
     pub spent: Spend,
 }
 
 impl Fault {
-    /// A fault.
+    /// A fault without cost.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),

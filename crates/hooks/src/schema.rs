@@ -1,5 +1,5 @@
-//! JSON Schemas and tables of what handlers are told and say and of how files name them, made from the
-//! contracts ([`crate::CONTRACTS`]), so that they cannot say anything else.
+//! JSON Schemas and tables of the input, the output and the configuration of hooks. Generated from the
+//! contracts ([`crate::CONTRACTS`]), so that they are always in sync.
 
 use serde_json::{Map, Value, json};
 
@@ -12,13 +12,13 @@ mod tables;
 pub use files::hooks_schema;
 pub use tables::tables;
 
-/// The draft that the schemas are written in.
+/// The JSON Schema draft.
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// What every input has.
+/// The keys that every input has.
 const ALWAYS: [&str; 3] = ["session_id", "cwd", "hook_event_name"];
 
-/// The JSON Schema (2020-12) of what handlers of an event are told in our own dialect.
+/// The JSON Schema (2020-12) of the input at an event, in our own dialect.
 #[must_use]
 pub fn input_schema(event: Event) -> Value {
     let mut properties: Map<String, Value> = inputs(event.contract()).map(property).collect();
@@ -36,7 +36,7 @@ pub fn input_schema(event: Event) -> Value {
     })
 }
 
-/// The JSON Schema (2020-12) of what handlers of an event may say in our own dialect.
+/// The JSON Schema (2020-12) of the output at an event, in our own dialect.
 #[must_use]
 pub fn output_schema(event: Event) -> Value {
     let honoured = event.contract().honours.iter();
@@ -60,7 +60,7 @@ pub fn output_schema(event: Event) -> Value {
     })
 }
 
-/// The keys that handlers of an event are told, each once.
+/// The input keys of an event, each once.
 fn inputs(contract: &Contract) -> impl Iterator<Item = &'static Key> {
     let fields = contract.fields;
     INPUTS.iter().filter(move |key| {
@@ -89,7 +89,7 @@ fn of_kind(kind: Kind) -> Value {
     }
 }
 
-/// An answer in place of the model's.
+/// The schema of a synthetic answer.
 fn synthetic() -> Value {
     json!({
         "type": "object",
@@ -117,12 +117,12 @@ fn number() -> Value {
     json!({ "type": "number", "minimum": 0 })
 }
 
-/// A mapping with texts.
+/// The schema of a mapping of strings.
 fn texts() -> Value {
     json!({ "type": "object", "additionalProperties": { "type": "string" } })
 }
 
-/// With a capital and a full stop.
+/// Capitalizes the first letter and appends a full stop.
 fn sentence(words: &str) -> String {
     let mut letters = words.chars();
     let first = letters.next().map(char::to_uppercase);

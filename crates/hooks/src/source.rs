@@ -1,14 +1,14 @@
-//! Where hooks come from, beside the agent's own file: files of ours and of other runtimes, a folder
-//! of files, flags.
+//! Sources of hooks in addition to the agent's file: files of ours and of other runtimes, directories of
+//! files, and command line flags.
 //!
 //! Problems have the codes of [`crate::definition`], and these:
 //!
-//! | code | what |
+//! | code | meaning |
 //! |---|---|
-//! | `unreadable-file` | a file cannot be read |
-//! | `toml-syntax` | a file is no TOML |
-//! | `hooks-switched-off` | a file of another runtime switches its hooks off |
-//! | `ambiguous-dialect` | a file has events of two other runtimes |
+//! | `unreadable-file` | the file cannot be read |
+//! | `toml-syntax` | the file is no valid TOML |
+//! | `hooks-switched-off` | a file of another runtime disables its hooks |
+//! | `ambiguous-dialect` | the file contains events of two other runtimes |
 
 use std::path::{Path, PathBuf};
 
@@ -24,18 +24,17 @@ mod json;
 mod recognized;
 mod toml;
 
-/// What files hold.
+/// The parsed hooks of files.
 #[derive(Debug, Clone, Default)]
 pub struct Read {
     /// The hooks, in order.
     pub entries: Vec<Entry>,
-    /// What is not honoured, though nothing is wrong with it.
+    /// Warnings: valid configuration that is ignored.
     pub warnings: Vec<Problem>,
 }
 
-/// Reads a file of hooks. `dialect` is the one that the user named; without it, it is recognized by what
-/// the file says and where it is. What is wrong goes to `problems`, and the hooks that it is wrong with
-/// are left out.
+/// Reads a file of hooks. `dialect` is the user's choice; if absent, the dialect is derived from the
+/// content and the path. Errors are pushed to `problems`, and the affected hooks are left out.
 pub fn read_file(
     path: &Path,
     dialect: Option<Dialect>,
@@ -51,7 +50,7 @@ pub fn read_file(
     }
 }
 
-/// Reads the text of a file of hooks, as [`read_file`] does.
+/// Parses the text of a file of hooks, like [`read_file`].
 pub fn read_text(
     path: &Path,
     text: &str,
@@ -88,16 +87,17 @@ pub fn read_text(
     }
 }
 
-/// The files of a folder that hold hooks (`*.yaml`, `*.yml`, `*.json`), in the order of their names. A
-/// folder that is not there holds none; folders in it, and other files, mean nothing.
+/// Lists the hook files of a directory (`*.yaml`, `*.yml`, `*.json`), sorted by name. A missing
+/// directory has none; subdirectories and other files are ignored.
 ///
 /// # Errors
-/// The folder cannot be read: a guard may be in it.
+/// The directory cannot be read. This is an error because it may contain a guard.
 pub fn files_of(directory: &Path) -> Result<Vec<PathBuf>, Problem> {
     files(directory).map_err(|error| unreadable(directory, &error))
 }
 
-/// The hook that a flag names: a shell line for an event, for all tools. `None` if it is blank.
+/// Creates the hook of a flag: a shell command for an event, for all tools. `None` if the command is
+/// blank.
 #[must_use]
 pub fn of_flag(flag: &str, event: Event, line: &str) -> Option<Entry> {
     let line = line.trim();
@@ -115,7 +115,7 @@ pub fn of_flag(flag: &str, event: Event, line: &str) -> Option<Entry> {
     })
 }
 
-/// The hooks of a file: under `hooks`, or, in a file of events alone, the file itself.
+/// Parses the hooks of a file: under `hooks`, or at the top level if the file contains only events.
 fn read_node(node: &Node, dialect: Dialect, reading: &mut Reading<'_>) {
     let is_foreign = dialect != Dialect::DockerAgent;
     match node.get("hooks") {
@@ -129,7 +129,7 @@ fn read_node(node: &Node, dialect: Dialect, reading: &mut Reading<'_>) {
     }
 }
 
-/// Settings without hooks, unless a slip of the keyboard hides them.
+/// Accepts settings without hooks, but reports a probable typo of `hooks`.
 fn without_hooks(node: &Node, reading: &mut Reading<'_>) {
     let mut entries = node.as_map().unwrap_or_default().iter();
     if let Some(slip) = entries.find(|entry| nearest(&entry.key, ["hooks"]).is_some()) {
@@ -144,7 +144,7 @@ fn without_hooks(node: &Node, reading: &mut Reading<'_>) {
     }
 }
 
-/// A file of ours with `hooks`, and beside it only `dialect` and what is for people.
+/// Parses one of our files with `hooks`, `dialect` and descriptive keys.
 fn own(node: &Node, hooks: &Node, reading: &mut Reading<'_>) {
     let Some(mut section) = tree::Section::of(node, "a file of hooks", &mut reading.problems)
     else {
@@ -164,7 +164,7 @@ fn own(node: &Node, hooks: &Node, reading: &mut Reading<'_>) {
     }
 }
 
-/// Settings of another runtime, with the switches by which it is told not to run hooks.
+/// Parses settings of another runtime, including the settings that disable hooks.
 fn foreign(node: &Node, hooks: &Node, dialect: Dialect, reading: &mut Reading<'_>) {
     let is = |node: Option<&Node>, truth| node.and_then(Node::as_boolean) == Some(truth);
     let config = node.get("hooksConfig");
@@ -185,10 +185,10 @@ fn foreign(node: &Node, hooks: &Node, dialect: Dialect, reading: &mut Reading<'_
         );
         return;
     }
-    // What stands beside the events and is none.
+    // Keys in `hooks` that are no events.
     let others: &[&str] = match dialect {
         Dialect::Gemini => &["enabled", "disabled", "notifications"],
-        // Which hooks the user trusts, and where an administrator keeps them.
+        // The hooks that the user trusts, and the directories of managed hooks.
         Dialect::Codex => &["state", "managed_dir", "windows_managed_dir"],
         Dialect::Claude | Dialect::DockerAgent => &[],
     };
@@ -217,7 +217,7 @@ fn text_of(path: &Path) -> Result<String, Problem> {
     let is_file = std::fs::metadata(path).map(|metadata| metadata.is_file());
     let text = match is_file {
         Ok(true) => std::fs::read_to_string(path),
-        // Reading what is no file may wait forever.
+        // Reading anything else, for example a pipe, may block forever.
         Ok(false) => Err(std::io::Error::other("it is no file")),
         Err(error) => Err(error),
     };
@@ -229,7 +229,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
         .help("a file of hooks is YAML or JSON in UTF-8")
 }
 
-/// The files of a folder that hold hooks, in the order of their names.
+/// Lists the hook files of a directory, sorted by name.
 fn files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(directory) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -239,7 +239,7 @@ fn files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     for entry in entries {
         let path = entry?.path();
         let extension = path.extension().and_then(|extension| extension.to_str());
-        // A link that leads nowhere is a file that cannot be read.
+        // A broken link counts as a file, which is then reported as unreadable.
         if matches!(extension, Some("yaml" | "yml" | "json")) && !path.is_dir() {
             files.push(path);
         }

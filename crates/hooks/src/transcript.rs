@@ -1,4 +1,4 @@
-//! A conversation as a file: scripts of other runtimes are told a path, and read what was said there.
+//! The conversation as a file: scripts of other runtimes receive its path.
 
 use std::fmt;
 use std::io::{self, Seek as _, Write as _};
@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cachalot_model::Message;
 use tempfile::NamedTempFile;
 
-/// What was said in a session. Nothing is written before a handler is told where it lies; then the file
-/// holds all of it, readable by its owner only. It is gone with the last clone.
+/// The messages of a session. The file is created when a handler first asks for its path; it then
+/// contains all messages and is readable by its owner only. It is deleted with the last clone.
 #[derive(Clone, Default)]
 pub struct Transcript(Arc<Mutex<Said>>);
 
 #[derive(Default)]
 struct Said {
     messages: Vec<Arc<Message>>,
-    /// How many of them are in the file.
+    /// The number of messages in the file.
     written: usize,
     file: Option<NamedTempFile>,
 }
@@ -26,24 +26,25 @@ impl Transcript {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something was said.
+    /// Appends a message.
     pub fn add(&self, message: &Arc<Message>) {
         self.said().messages.push(Arc::clone(message));
     }
 
-    /// What was said is told anew: it is not what it was.
+    /// Clears the transcript, for a conversation that was rewritten.
     pub fn forget(&self) {
         let mut said = self.said();
         said.messages.clear();
         said.written = 0;
-        // What is in it is not true any more.
+        // The old file is obsolete: deletes it.
         said.file = None;
     }
 
-    /// The file, up to date. `line` makes a line of a message and its number, without a line end.
+    /// Updates the file and returns its path. `line` formats a message and its index as a line, without
+    /// a newline.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(crate) fn file(&self, line: impl Fn(&Message, usize) -> String) -> io::Result<PathBuf> {
         let mut said = self.said();
         let Said {
@@ -70,7 +71,7 @@ impl Transcript {
             .collect();
         let end = file.as_file_mut().seek(io::SeekFrom::End(0))?;
         if let Err(error) = file.write_all(lines.as_bytes()) {
-            // Half a line would spoil all that follow.
+            // Removes a partial line, which would corrupt the following ones.
             file.as_file_mut().set_len(end)?;
             return Err(error);
         }

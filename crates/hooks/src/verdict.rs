@@ -1,4 +1,4 @@
-//! What all handlers of an event say together.
+//! The combined output of all handlers of an event.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,47 +11,48 @@ use crate::definition::{Action, Entry};
 use crate::input::ToolUse;
 use crate::output::{Decision, Fault, Output, Synthetic};
 
-/// What all handlers of an event say together: in the order of the configuration, whoever was first.
+/// The combined output of all handlers of an event, in the order of the configuration, independent of
+/// the order of completion.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Verdict {
-    /// The strongest decision, and the first reason for it. A block is a denial.
+    /// The strongest decision, with the first reason for it. A block is a denial.
     pub decision: Option<(Decision, String)>,
-    /// Why the turn goes on although the model has nothing more to do, each reason on its own lines
+    /// The reasons why the turn continues although the model has finished, one per line
     /// ([`crate::contract::Blocks::GoingOn`]).
     pub goes_on: Option<String>,
-    /// Why the turn ends, whatever else was decided: the first reason of a handler that said so.
+    /// The first reason to end the turn. Overrides all other decisions.
     pub ends_turn: Option<String>,
-    /// For the user, in order: what handlers said, and what went wrong with others.
+    /// Messages for the user, in order: those of handlers, and reports of failures.
     pub messages: Vec<String>,
-    /// For the model, in order.
+    /// Context for the model, in order.
     pub context: Vec<String>,
-    /// Arguments in place of those of the same name.
+    /// Arguments that replace those of the same name.
     pub updated_input: Option<Map<String, Value>>,
-    /// Arguments that are taken away.
+    /// Arguments to remove.
     pub removed_input: Vec<String>,
-    /// Messages in place of those that were not sent yet; at least one.
+    /// Messages that replace the unsent ones; at least one.
     pub updated_messages: Option<Vec<Message>>,
-    /// A result in place of the tool's.
+    /// Replaces the result of the tool.
     pub updated_tool_response: Option<String>,
     /// The first summary.
     pub summary: Option<String>,
-    /// The first answer in place of the model's; none if something was denied.
+    /// The first synthetic answer; `None` if something was denied.
     pub synthetic: Option<Synthetic>,
-    /// Names and values; of two with one name the later.
+    /// Names and values; the later of two values with the same name.
     pub metadata: BTreeMap<String, String>,
-    /// At `session_start`, the environment variables that hooks of this session have set so far
-    /// (`CLAUDE_ENV_FILE`), whole values: for all commands that tools run in the session from now on,
-    /// over the variables that they would have. Commands of hooks have them already. Empty at all other
-    /// events, and if nothing was set.
+    /// At `session_start`: the environment variables that hooks of this session have set so far
+    /// (`CLAUDE_ENV_FILE`), with their complete values. They override the environment of all commands
+    /// that tools run in the session from now on; commands of hooks already have them. Empty at all
+    /// other events, and if nothing was set.
     pub environment: BTreeMap<String, String>,
-    /// What finding out cost.
+    /// The cost of the handlers themselves.
     pub spent: Spend,
-    /// What each handler said, in the order of the configuration.
+    /// The report of each handler, in the order of the configuration.
     pub reports: Vec<Report>,
 }
 
 impl Verdict {
-    /// Why it must not happen, if so.
+    /// Returns the reason of a denial, if there is one.
     #[must_use]
     pub fn denial(&self) -> Option<&str> {
         match &self.decision {
@@ -60,7 +61,7 @@ impl Verdict {
         }
     }
 
-    /// Rewrites the arguments of a call as handlers want them. Whether they want others.
+    /// Applies the rewrites of the handlers to a call. Returns true if there are any.
     pub fn rewrite(&self, tool: &mut ToolUse) -> bool {
         tool.rewrite(&self.removed_input, self.updated_input.as_ref());
         !self.removed_input.is_empty()
@@ -72,7 +73,7 @@ impl Verdict {
 }
 
 impl Report {
-    /// What a handler said that began then.
+    /// Creates the report of a handler that started at `began`.
     pub(crate) fn new(entry: &Entry, began: Instant, said: Result<Output, Fault>) -> Self {
         Self {
             handler: entry.definition.title().into_owned(),
@@ -82,8 +83,8 @@ impl Report {
         }
     }
 
-    /// Whether it is somebody's own hook, and changed what a model is sent or says: nobody can tell
-    /// whether it would do the same another time.
+    /// True if it is a user's own hook that changed what a model receives or answers: another run may
+    /// give another result.
     #[must_use]
     pub fn rewrites(&self) -> bool {
         let changes = |output: &Output| {
@@ -97,15 +98,15 @@ impl Report {
     }
 }
 
-/// What became of one handler.
+/// The report of one handler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// Its name.
+    /// The title of the hook.
     pub handler: String,
-    /// Whether it is a builtin: told the same, it says the same, but for what it adds to a message.
+    /// Set if it is a builtin: its output depends only on its input, except for context that it adds.
     pub is_builtin: bool,
-    /// How long it took.
+    /// The running time.
     pub elapsed: Duration,
-    /// What it said, or why it has nothing to say.
+    /// The output, or the failure.
     pub said: Result<Output, Fault>,
 }

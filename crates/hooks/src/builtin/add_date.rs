@@ -1,4 +1,4 @@
-//! `add_date`: the time.
+//! `add_date`: adds the current time.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::Event;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
-/// Tells the model the time, each turn.
+/// Adds the current time to each user message.
 pub(super) struct AddDate {
     clock: Arc<dyn Clock>,
 }

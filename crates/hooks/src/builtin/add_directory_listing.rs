@@ -1,4 +1,4 @@
-//! `add_directory_listing`: what is in the working directory.
+//! `add_directory_listing`: adds a listing of the working directory.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,10 +11,10 @@ use crate::Event;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
-/// How many entries are shown.
+/// Maximum number of entries in the listing.
 const MOST: usize = 100;
 
-/// Tells the model once what is in the working directory.
+/// Adds a listing of the working directory once per session.
 pub(super) struct AddDirectoryListing;
 
 #[async_trait]
@@ -36,7 +36,7 @@ impl Plain for AddDirectoryListing {
     }
 }
 
-/// `None` if there is nothing to show.
+/// Returns `None` if the directory cannot be read or has no visible entries.
 fn listing(directory: &Path) -> Option<String> {
     let mut first = BTreeSet::new();
     let mut count = 0_usize;

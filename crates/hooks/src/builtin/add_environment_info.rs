@@ -1,4 +1,4 @@
-//! `add_environment_info`: where the agent is.
+//! `add_environment_info`: adds the working directory and the platform.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::Event;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
-/// Tells the model once where it works, and on what.
+/// Adds the working directory and the platform once per session.
 pub(super) struct AddEnvironmentInfo;
 
 #[async_trait]
@@ -42,7 +42,8 @@ fn environment(directory: &Path) -> String {
     )
 }
 
-/// Whether there is a `.git` on the way up: a directory or, in worktrees and submodules, a file.
+/// True if the directory or an ancestor contains `.git`: a directory or, in worktrees and submodules, a
+/// file.
 fn is_in_repository(directory: &Path) -> bool {
     directory
         .ancestors()

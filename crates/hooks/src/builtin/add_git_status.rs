@@ -1,4 +1,4 @@
-//! `add_git_status`: what has changed in the working directory.
+//! `add_git_status`: adds the changes in the working directory.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,21 +17,22 @@ use crate::Event;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
-/// Bytes of the status that are shown.
+/// Maximum bytes of the status in the message.
 const MOST_BYTES: usize = 4096;
 
-/// Bytes of filter names that are read. A repository with more gets no status.
+/// Maximum bytes of filter names to read. A repository with more gets no status.
 const MOST_FILTER_BYTES: usize = 64 * 1024;
 
-/// How long git may take.
+/// Timeout of git.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// An environment variable of the child that is empty; see [`AddGitStatus::filters`].
+/// An environment variable of the child process that is set to the empty string; see
+/// [`AddGitStatus::filters`].
 const EMPTY: &str = "CACHALOT_EMPTY";
 
-/// The variables of git that are passed on: where its programs and the user's own configuration lie.
-/// All others (`GIT_DIR`, `GIT_EXTERNAL_DIFF`, `GIT_CONFIG_COUNT`, …) stand for another repository or
-/// another program than those of the working directory.
+/// The `GIT_*` variables that are passed on: the locations of git's programs and of the user's
+/// configuration. The others (`GIT_DIR`, `GIT_EXTERNAL_DIFF`, `GIT_CONFIG_COUNT`, …) would select
+/// another repository or another program than those of the working directory.
 const PASSED: [&str; 6] = [
     "GIT_CEILING_DIRECTORIES",
     "GIT_CONFIG_GLOBAL",
@@ -43,12 +44,12 @@ const PASSED: [&str; 6] = [
 
 /// Adds the output of `git status` to the user's messages.
 ///
-/// The configuration of a repository is hostile: a repository may come from an archive with its
-/// `.git`, or the agent may have written to it. `git status` can run what it names as a file system
-/// monitor, as a hook when the index is written, as a filter of files (`filter.NAME.clean`,
+/// The configuration of a repository is untrusted: the repository may come from an archive that contains
+/// its `.git`, or the agent may have written to it. `git status` can run programs from it: as a file
+/// system monitor, as a hook when the index is written, as a file filter (`filter.NAME.clean`,
 /// `filter.NAME.process`), as a transport when objects are missing (partial clones), and all of these
-/// again in each submodule. None of them is run. So a file with a filter (Git LFS) counts as changed
-/// once its time has changed, and submodules are not looked into.
+/// again in each submodule. None of them is run. Consequences: a file with a filter (Git LFS) counts as
+/// changed once its modification time changes, and changes inside submodules are not reported.
 pub(super) struct AddGitStatus {
     environment: Arc<BTreeMap<String, String>>,
     limit: Duration,
@@ -62,7 +63,8 @@ impl AddGitStatus {
         }
     }
 
-    /// The output of git; `None` if there is no git, or no repository.
+    /// Returns the output of git; `None` if git is missing or fails, for example outside of a
+    /// repository.
     async fn status(&self, directory: &Path) -> Option<Vec<u8>> {
         let mut command = self.git(directory);
         for name in self.filters(directory).await? {
@@ -79,8 +81,9 @@ impl AddGitStatus {
         (output.len() > MOST_BYTES || code == Some(0)).then_some(output)
     }
 
-    /// The settings of all filters, which are overridden with nothing: git has no option that
-    /// disables filters, and the attributes that name them stand in several places.
+    /// Returns the setting names of all filters. The caller overrides each with an empty value: git has
+    /// no option that disables filters, and the attributes that select them are spread over several
+    /// files.
     async fn filters(&self, directory: &Path) -> Option<Vec<String>> {
         let mut command = self.git(directory);
         command.args([
@@ -91,7 +94,7 @@ impl AddGitStatus {
             "^filter[.]",
         ]);
         let (output, code) = output(command, MOST_FILTER_BYTES).await?;
-        // 1: there is none.
+        // Exit code 1: no setting matches.
         if output.len() > MOST_FILTER_BYTES || !matches!(code, Some(0 | 1)) {
             return None;
         }
@@ -102,7 +105,7 @@ impl AddGitStatus {
             .collect()
     }
 
-    /// Git with nothing to run of what a repository configures, but for filters.
+    /// A git command that runs no program from the repository's configuration, except filters.
     fn git(&self, directory: &Path) -> Command {
         let is_passed = |name: &str| !name.starts_with("GIT_") || PASSED.contains(&name);
         let environment = self.environment.iter();
@@ -116,9 +119,9 @@ impl AddGitStatus {
             .env_clear()
             .envs(environment.filter(|(name, _)| is_passed(name)))
             .env(EMPTY, "")
-            // Nothing is written, so that no other git has to wait, and no hook is due.
+            // Writes nothing, so that no other git process waits for a lock and no hook runs.
             .env("GIT_OPTIONAL_LOCKS", "0")
-            // Missing objects stay missing: the remote that has them may be a program.
+            // Does not fetch missing objects: the remote that has them may be a program.
             .env("GIT_NO_LAZY_FETCH", "1")
             .env("GIT_ALLOW_PROTOCOL", "none")
             .env("GIT_TERMINAL_PROMPT", "0")
@@ -130,8 +133,8 @@ impl AddGitStatus {
     }
 }
 
-/// Output and exit code of a program. Of more than `most` bytes, it is the beginning (one byte more
-/// than `most`), and the program is ended.
+/// Returns the output and the exit code of a program. If the output exceeds `most` bytes, returns its
+/// first `most + 1` bytes without an exit code, and kills the program.
 async fn output(mut command: Command, most: usize) -> Option<(Vec<u8>, Option<i32>)> {
     let mut child = command.spawn().ok()?;
     let mut output = Vec::new();
@@ -139,7 +142,7 @@ async fn output(mut command: Command, most: usize) -> Option<(Vec<u8>, Option<i3
     let mut limited = stdout.take(most as u64 + 1);
     limited.read_to_end(&mut output).await.ok()?;
     if output.len() > most {
-        // Dropping the child ends it.
+        // Dropping the child kills it.
         return Some((output, None));
     }
     let status = child.wait().await.ok()?;
@@ -205,11 +208,11 @@ mod tests {
         assert!(before.elapsed() < Duration::from_secs(10));
         let pid = std::fs::read_to_string(directory.path().join("pid")).unwrap_or_default();
         let Ok(pid) = pid.trim().parse() else {
-            // On a busy machine it was ended before it got as far as that.
+            // On a loaded machine, git is killed before it writes its pid.
             return;
         };
         let pid = rustix::process::Pid::from_raw(pid).unwrap();
-        // It is gone as soon as the runtime has waited for it.
+        // The process disappears once the runtime has reaped it.
         while rustix::process::test_kill_process(pid).is_ok() {
             assert!(before.elapsed() < Duration::from_secs(10));
             tokio::time::sleep(Duration::from_millis(5)).await;

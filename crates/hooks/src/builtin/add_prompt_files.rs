@@ -1,4 +1,4 @@
-//! `add_prompt_files`: files such as `AGENTS.md`, which say how to work here.
+//! `add_prompt_files`: adds instruction files such as `AGENTS.md`.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,8 @@ use wanted::Wanted;
 
 const NAME: &str = "add_prompt_files";
 
-/// Gives the model files of the user, as soon as they are there and whenever they have changed.
+/// Adds files of the user to the conversation: each when it is first found, and again after every
+/// change.
 pub(super) struct AddPromptFiles {
     home: Option<PathBuf>,
 }
@@ -95,7 +96,7 @@ impl Builtin for AddPromptFiles {
             .iter()
             .filter_map(|item| item.as_text().map(str::to_owned))
             .collect();
-        // Options alone name no file.
+        // Options alone name no file: no hook is injected.
         if Wanted::read(&arguments).is_err() {
             return Vec::new();
         }
@@ -121,7 +122,8 @@ impl Builtin for AddPromptFiles {
     }
 }
 
-/// The files that the conversation does not hold yet, and what the user has to know of the others.
+/// The files that are not yet in the conversation, and notices for the user about the files that were
+/// skipped.
 fn said(found: Vec<Found>, input: &Input) -> Output {
     let mut paragraphs = Vec::new();
     let mut notices = Vec::new();

@@ -1,11 +1,14 @@
-//! Answers that are given again: `cache_response`.
+//! `cache_response`: stores the answers of turns and replays them.
 //!
-//! Both legs of it: at `pre_user_turn` a question is looked up, and either answered or led by a ticket;
-//! at `stop`, behind all other hooks, the ticket is ended with the answer, which is stored if it may be
-//! given again. An answer that a stop hook rejects is never stored, and a stored one that it rejects is
-//! erased before the turn goes on: no crash in between leaves it behind. Whether an
-//! answer may still be served, for how long, and what it cost and saves is the engine's; what a question
-//! is, and which answers are worth keeping, is decided here.
+//! - `pre_user_turn` looks the question up. A hit is replayed; a miss starts the turn with a ticket.
+//! - `stop`, after all other hooks, finishes the ticket with the answer. The answer is stored if it is
+//!   eligible.
+//!
+//! An answer that a stop hook rejects is never stored. A stored answer that a stop hook rejects is
+//! erased before the turn continues, so that a crash in between cannot leave it in the cache.
+//!
+//! The engine decides about validity, TTL, cost and savings of entries. This module defines the question
+//! (the key) and which answers are eligible.
 
 mod begin;
 mod eligible;
@@ -35,10 +38,10 @@ use crate::output::{Fault, Output};
 use store::Stores;
 use turns::Turns;
 
-/// The section of an agent.
+/// The name of the agent's configuration section.
 const SECTION: &str = "cache";
 
-/// The events that an agent with the section hears of.
+/// The events that are injected into an agent that enables the section.
 const INJECTED: [Event; 3] = [Event::PreUserTurn, Event::Stop, Event::TurnEnd];
 
 /// The builtin `cache_response`.
@@ -51,8 +54,8 @@ pub struct CacheResponse {
 }
 
 impl CacheResponse {
-    /// The builtin, for agents that `lookup` finds, with stores that `opener` opens. Secrets that
-    /// `seals` knows are masked in what is stored.
+    /// Creates the builtin. `lookup` finds the agents and `opener` opens their stores. Secrets that
+    /// `seals` contains are redacted in stored answers.
     pub fn new(
         lookup: Arc<dyn AgentLookup>,
         opener: Opener,
@@ -69,7 +72,7 @@ impl CacheResponse {
     }
 }
 
-/// The section of an agent, if it is right and says that answers are kept.
+/// The parsed section of an agent, if it is valid and enabled.
 fn settings_of(agent: &dyn AgentView) -> Option<Settings> {
     let mut problems = Vec::new();
     let settings = Settings::read(agent.section(SECTION)?, &mut problems)?;
@@ -119,7 +122,7 @@ impl Builtin for CacheResponse {
         }
     }
 
-    /// A cache fault never fails the work.
+    /// A cache fault never fails the turn.
     fn fails_open(&self) -> bool {
         true
     }

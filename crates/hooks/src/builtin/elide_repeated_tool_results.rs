@@ -1,4 +1,4 @@
-//! `elide_repeated_tool_results`: what the model was told already is not told again.
+//! `elide_repeated_tool_results`: replaces repeated tool results by a reference.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,19 +13,19 @@ use crate::Event;
 use crate::input::{Input, ToolUse};
 use crate::output::{Fault, Output};
 
-/// The conversations of so many turns are kept; beyond, those of the oldest are forgotten, and their
-/// results are repeated.
+/// Maximum number of turns whose conversations are kept. Beyond it, the oldest turn is dropped and its
+/// results are not elided.
 const MOST_TURNS: usize = 256;
 
-/// Puts one line in place of a result that stands in the conversation already. It is looked for in the
-/// messages of the turn's last model call: what was rewritten, elided, cut, compacted away, or said to
-/// another agent is not there, and is not referred to.
+/// Replaces a tool result that is already in the conversation by one line. Only the messages of the
+/// turn's last model call are searched, so the line never refers to a result that was rewritten, elided,
+/// truncated, compacted away, or sent to another agent.
 #[derive(Default)]
 pub(super) struct ElideRepeatedToolResults {
     turns: Mutex<Turns>,
 }
 
-/// What the models of turns were told last.
+/// The messages of the last model call, by turn.
 #[derive(Default)]
 struct Turns {
     by_id: HashMap<String, Turn>,
@@ -34,7 +34,7 @@ struct Turns {
 
 struct Turn {
     session: String,
-    /// Grows from turn to turn.
+    /// Increases from turn to turn.
     number: u64,
     messages: Vec<Arc<Message>>,
 }
@@ -77,12 +77,12 @@ impl ElideRepeatedToolResults {
         Self::default()
     }
 
-    /// Every change is made in steps that cannot panic half-way, so a poisoned lock guards sound data.
+    /// Updates cannot panic halfway, so the data behind a poisoned lock is consistent.
     fn turns(&self) -> MutexGuard<'_, Turns> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The line for this result, if there is to be one.
+    /// Returns the line that replaces this result, or `None` to keep the result.
     fn line(&self, input: &Input) -> Option<String> {
         let (call, response) = (input.tool.as_ref()?, input.tool_response.as_ref()?);
         if !call.read_only || response.is_error {
@@ -101,8 +101,7 @@ impl ElideRepeatedToolResults {
     }
 }
 
-/// The id of the last call before this one with the same arguments that was answered with this very
-/// text.
+/// Returns the id of the latest earlier call with the same arguments and exactly this result.
 fn earlier<'a>(messages: &'a [Arc<Message>], call: &ToolUse, text: &str) -> Option<&'a str> {
     let results = messages.iter().rev().flat_map(|message| {
         message
@@ -120,7 +119,7 @@ fn earlier<'a>(messages: &'a [Arc<Message>], call: &ToolUse, text: &str) -> Opti
         .find(|id| asks_the_same(messages, id, call))
 }
 
-/// Whether the result is this text and nothing else.
+/// True if the result is exactly this text.
 fn is_verbatim(result: &ToolResult, text: &str) -> bool {
     match result.content.as_slice() {
         [Block::Text { text: told, .. }] => !result.is_error && told == text,
@@ -128,7 +127,7 @@ fn is_verbatim(result: &ToolResult, text: &str) -> bool {
     }
 }
 
-/// Whether every call of this id asked the tool for the same.
+/// True if every call with this id has the same tool and arguments as `call`.
 fn asks_the_same(messages: &[Arc<Message>], id: &str, call: &ToolUse) -> bool {
     let mut calls = messages
         .iter()
@@ -141,7 +140,7 @@ fn asks_the_same(messages: &[Arc<Message>], id: &str, call: &ToolUse) -> bool {
         })
 }
 
-/// Arguments as the model wrote them; none at all are no arguments.
+/// Parses arguments as the model wrote them; an empty text is an empty object.
 fn arguments(written: &str) -> Option<Map<String, Value>> {
     match written.trim() {
         "" => Some(Map::new()),

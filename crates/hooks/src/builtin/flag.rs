@@ -1,4 +1,4 @@
-//! Sections that are `true` or `false`, and arguments where there are none.
+//! Shared checks of boolean sections and of builtins without arguments.
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::nearest;
@@ -6,12 +6,12 @@ use cachalot_core::tree::Node;
 
 use crate::lookup::AgentView;
 
-/// What the agent's section of this name says, if it says something.
+/// Returns the value of the agent's boolean section, if present.
 pub(super) fn said(agent: &dyn AgentView, name: &str) -> Option<bool> {
     agent.section(name).and_then(Node::as_boolean)
 }
 
-/// What is wrong with such a section.
+/// Reports a section that is neither null nor a boolean.
 pub(super) fn check(name: &str, section: &Node, problems: &mut Vec<Problem>) {
     if section.is_null() || section.as_boolean().is_some() {
         return;
@@ -29,7 +29,7 @@ pub(super) fn check(name: &str, section: &Node, problems: &mut Vec<Problem>) {
     });
 }
 
-/// What is wrong with arguments of something that takes none.
+/// Returns an error if a builtin without arguments is given some.
 pub(super) fn no_arguments(name: &str, arguments: &[String]) -> Result<(), String> {
     match arguments.first() {
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! `http_post`: tells a server what happens.
+//! `http_post`: posts events to a server.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -17,13 +17,13 @@ use crate::{Dialect, Event, Matcher};
 
 const NAME: &str = "http_post";
 
-/// How long a server may take to answer.
+/// Timeout of a request.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// How many failures are remembered.
+/// Maximum number of remembered failures.
 const MOST_REMEMBERED: usize = 1000;
 
-/// Every event.
+/// All events.
 static EVERY: [Event; EVENTS] = {
     let mut every = [Event::SessionStart; EVENTS];
     let mut at = 0;
@@ -34,11 +34,11 @@ static EVERY: [Event; EVENTS] = {
     every
 };
 
-/// Posts a text, or what the hook is told, to a server. Whatever the server does, the turn goes on.
+/// Posts a text, or the hook input, to a server. A failure never affects the turn.
 pub(super) struct HttpPost {
     http: HttpClient,
     limit: Duration,
-    /// The sessions and addresses of which the user knows that it does not work.
+    /// The sessions and URLs whose failure was already reported to the user.
     known: Mutex<BTreeSet<(String, String)>>,
 }
 
@@ -51,8 +51,8 @@ impl HttpPost {
         }
     }
 
-    /// Whether the user is to be told that it failed: once a session, and again if it has worked in
-    /// between.
+    /// Records the outcome of a request. Returns true if the failure must be reported: once per session
+    /// and URL, and again after a success.
     fn is_new_failure(&self, input: &Input, url: &str, failed: bool) -> bool {
         let at = (input.session_id.clone(), url.to_owned());
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,7 +105,7 @@ impl Builtin for HttpPost {
     }
 }
 
-/// What is posted where.
+/// The parsed arguments.
 struct Wanted<'a> {
     url: &'a str,
     text: Option<&'a str>,
@@ -137,7 +137,7 @@ impl<'a> Wanted<'a> {
         Ok(Self { url, text })
     }
 
-    /// What is posted, and what it is.
+    /// Returns the content type and the body of the request.
     fn body(&self, arguments: &[String], input: &Input) -> Result<(&'static str, Vec<u8>), Fault> {
         const JSON: &str = "application/json";
         Ok(match self.text {
@@ -153,7 +153,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// The hook itself, as dialects want to know it.
+/// The hook entry that the dialect needs to write the input.
 fn entry(arguments: &[String], event: Event) -> Entry {
     Entry {
         event,

@@ -1,4 +1,4 @@
-//! `limit_large_tool_results`: no results that fill the conversation.
+//! `limit_large_tool_results`: truncates large tool results.
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
@@ -19,7 +19,7 @@ mod cut;
 
 use cut::{Kept, cut};
 
-/// Cuts results that are too long, and keeps the whole of them in files of the session.
+/// Truncates tool results that are too long, and stores their full text in files of the session.
 pub(super) struct LimitLargeToolResults {
     shelf: Arc<Shelf>,
 }
@@ -62,7 +62,7 @@ impl LimitLargeToolResults {
         }
     }
 
-    /// Writes the text where it holds nobody up.
+    /// Writes the text on a blocking thread.
     async fn store(&self, input: &Input, tool: &str, text: &str) -> io::Result<PathBuf> {
         let (shelf, session) = (Arc::clone(&self.shelf), input.session_id.clone());
         let (tool, text) = (tool.to_owned(), text.to_owned());
@@ -83,31 +83,31 @@ impl LimitLargeToolResults {
     }
 }
 
-/// Our own tool for reading files answers page by page, each bounded, and says how to go on.
+/// The builtin tool `read_file` is exempt: it returns bounded pages and names the next one.
 fn limits_itself(call: &ToolUse) -> bool {
     call.category == "builtin" && call.name == "read_file"
 }
 
-/// Whether the model can read the rest where this came from: then it needs the beginning.
+/// True if the tool reads a file: the model can then read on, so it needs the beginning.
 fn reads_a_file(call: &ToolUse) -> bool {
     let name = call.mcp.as_ref().map_or(&call.name, |(_, name)| name);
     matches!(name.as_str(), "read_file" | "read_text_file" | "read")
 }
 
-/// The long results of all sessions: a directory each, for their owner only. What is left at the end is
-/// removed with the shelf.
+/// The full texts of long results: one directory per session, accessible to its owner only. The
+/// remaining directories are removed when the shelf is dropped.
 struct Shelf {
     place: PathBuf,
     sessions: Mutex<HashMap<String, TempDir>>,
 }
 
 impl Shelf {
-    /// Every change is made in steps that cannot panic half-way, so a poisoned lock guards sound data.
+    /// Updates cannot panic halfway, so the data behind a poisoned lock is consistent.
     fn sessions(&self) -> MutexGuard<'_, HashMap<String, TempDir>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new file with this text, readable by its owner only.
+    /// Writes the text to a new file, readable by its owner only.
     fn store(&self, session: &str, tool: &str, text: &str) -> io::Result<PathBuf> {
         let mut file = tempfile::Builder::new()
             .prefix(&format!("{}-", harmless(tool)))
@@ -140,7 +140,7 @@ fn directory_in(place: &Path) -> io::Result<TempDir> {
     builder.tempdir_in(place)
 }
 
-/// A name of a tool as part of the name of a file.
+/// Converts a tool name to a part of a file name.
 fn harmless(tool: &str) -> String {
     const LONGEST: usize = 40;
     let harmless = |c: char| match c.is_ascii_alphanumeric() || c == '_' {

@@ -1,4 +1,4 @@
-//! `max_iterations`: a turn makes so many model calls and no more.
+//! `max_iterations`: limits the model calls of a turn.
 
 use async_trait::async_trait;
 
@@ -9,7 +9,7 @@ use crate::output::{Fault, Output};
 
 const NAME: &str = "max_iterations";
 
-/// Ends turns that go on for too long. Remembers nothing: the input says which call it is.
+/// Ends turns with too many model calls. Stateless: the input holds the number of the call.
 pub(super) struct MaxIterations;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! What builtins add to the newest message: paragraphs that have a bound and are not said twice.
+//! Paragraphs that builtins add to the newest message: bounded in size and without repetition.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use cachalot_model::{Block, Message};
 use crate::input::Input;
 use crate::output::Output;
 
-/// The text of what was read, if it is UTF-8. What is beyond `most` bytes is left out, which the text
-/// then says. To tell whether something is, one byte more than `most` has to have been read.
+/// Returns at most `most` bytes of `read` as text, or `None` if it is not UTF-8. A notice is appended if
+/// something was cut off. To detect that, the caller has to read one byte more than `most`.
 pub(super) fn capped(read: &[u8], most: usize) -> Option<String> {
     let is_cut = read.len() > most;
     let read = &read[..read.len().min(most)];
     let text = match std::str::from_utf8(read) {
         Ok(text) => text,
-        // A character that the bound has cut in two.
+        // The limit splits a character.
         Err(error) if is_cut && error.error_len().is_none() => {
             std::str::from_utf8(&read[..error.valid_up_to()]).unwrap_or_default()
         }
@@ -27,13 +27,13 @@ pub(super) fn capped(read: &[u8], most: usize) -> Option<String> {
     })
 }
 
-/// A text for one line: control characters, which could begin another one, are shown as `�`.
+/// Replaces control characters, which could start a new line, by `�`.
 pub(crate) fn in_one_line(text: &str) -> String {
     let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     text.chars().map(shown).collect()
 }
 
-/// Adds a paragraph, unless the conversation says it already.
+/// Adds a paragraph, unless it is the latest version in the conversation.
 pub(super) fn add(paragraph: String, input: &Input) -> Output {
     Output {
         additional_context: is_news(&paragraph, &input.messages).then_some(paragraph),
@@ -41,9 +41,9 @@ pub(super) fn add(paragraph: String, input: &Input) -> Output {
     }
 }
 
-/// Whether the conversation does not say this yet, or has said something else since. Paragraphs with
-/// the same first line are about the same thing, and the last of them is the one that holds. Their
-/// last line must tell that they end there.
+/// True unless the latest paragraph with the same first line in the conversation has the same text.
+/// Paragraphs with the same first line describe the same subject, and the last one is current. The last
+/// line of a paragraph must mark its end.
 pub(super) fn is_news(paragraph: &str, conversation: &[Arc<Message>]) -> bool {
     let heading = paragraph
         .find('\n')
@@ -51,7 +51,7 @@ pub(super) fn is_news(paragraph: &str, conversation: &[Arc<Message>]) -> bool {
     last_said(heading, conversation).is_none_or(|said| !said.starts_with(paragraph))
 }
 
-/// What the conversation said last under a heading, and all that stands behind that in the same text.
+/// Returns the last occurrence of a heading in the conversation, up to the end of its text block.
 pub(crate) fn last_said<'a>(heading: &str, conversation: &'a [Arc<Message>]) -> Option<&'a str> {
     let texts = conversation
         .iter()
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(capped(b"abc", 3).as_deref(), Some("abc"));
         let cut = "[cut off here: these are the first 3 bytes]";
         assert_eq!(capped(b"abcd", 3), Some(format!("abc\n{cut}")));
-        // The third byte is the first half of a letter.
+        // The third byte is the first half of a character.
         assert_eq!(capped("abéd".as_bytes(), 3), Some(format!("ab\n{cut}")));
         assert_eq!(capped(b"a\xffcd", 3), None);
         assert_eq!(capped(b"ab\xc3", 3), None);

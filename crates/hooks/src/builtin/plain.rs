@@ -1,5 +1,5 @@
-//! Builtins that take no arguments and are told of all their events: one piece for what they would
-//! each say again. What is left of such a builtin is its name, its events, and what it does.
+//! Builtins without arguments: shared implementation of [`Builtin`]. An implementation consists of a
+//! name, events and a handler.
 
 use async_trait::async_trait;
 use cachalot_core::Problem;
@@ -14,28 +14,28 @@ use crate::output::{Fault, Output};
 /// A builtin that takes no arguments.
 #[async_trait]
 pub(super) trait Plain: Send + Sync {
-    /// By what name files name it; that of its section, too, if it has one.
+    /// The name of the builtin, and of its section if it has one.
     const NAME: &'static str;
 
-    /// What it does, in a sentence or two.
+    /// A description in one or two sentences, for users.
     const ABOUT: &'static str;
 
-    /// The events that it makes sense for. An agent that has it tells it of all of them.
+    /// The supported events. The builtin is injected for all of them.
     const EVENTS: &'static [Event];
 
-    /// Whether agents have a section of its name that is `true` or `false` and turns it on or off.
+    /// Set if agents have a boolean section of this name that enables or disables the builtin.
     const HAS_FLAG: bool = false;
 
-    /// Whether an agent has it that does not say. By default only those have it that name it.
+    /// True if the builtin is enabled for agents without a setting. Default: false.
     fn is_usual_for(&self, agent: &dyn AgentView) -> bool {
         let _ = agent;
         false
     }
 
-    /// Hears, and says.
+    /// Handles an event.
     ///
     /// # Errors
-    /// It has nothing to say.
+    /// A [`Fault`] if the builtin failed and has no output.
     async fn hear(&self, input: &Input) -> Result<Output, Fault>;
 }
 
@@ -53,7 +53,7 @@ impl<T: Plain> Builtin for T {
         T::EVENTS
     }
 
-    /// They add to messages, or shorten them; none guards anything.
+    /// They extend or shorten messages and guard nothing.
     fn fails_open(&self) -> bool {
         true
     }

@@ -1,6 +1,8 @@
-//! `redact_secrets`: no secrets for models, and none from them. Messages and results are masked. Arguments
-//! of tools never are, since tools write them to disk and run them: a call with a secret, or with a mask
-//! that stands for one, is refused, and the model is told why.
+//! `redact_secrets`: keeps secrets out of model requests and tool calls.
+//!
+//! Messages and tool results are masked. Arguments of tools are never masked, because tools write them
+//! to disk and run them: a call that contains a secret, or the mask of one, is denied with a reason for
+//! the model.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,18 +24,18 @@ mod shapes;
 
 const NAME: &str = "redact_secrets";
 
-/// The argument with which only secrets that are known are masked.
+/// The argument that restricts masking to known secrets.
 const KNOWN: &str = "known";
 
-/// What an agent's section says is masked; `None` if nothing is.
+/// The masking that the agent's section configures; `None` if it is turned off.
 pub(super) fn masks<'a>(agent: Option<&dyn AgentView>, seals: &'a Seals) -> Option<Masks<'a>> {
     let said = agent.and_then(|agent| flag::said(agent, NAME));
-    // What only looks like a secret may be what the agent works on.
+    // Opt-in, because a text with the shape of a secret may be what the agent works on.
     let shapes = said == Some(true);
     (said != Some(false)).then_some(Masks { seals, shapes })
 }
 
-/// Masks secrets in what is sent to models and in what tools answer, and refuses calls with secrets.
+/// Masks secrets in messages to models and in tool results, and denies calls that contain secrets.
 pub(super) struct RedactSecrets {
     seals: Arc<Seals>,
 }
@@ -46,16 +48,16 @@ impl RedactSecrets {
     }
 }
 
-/// What is masked.
+/// The texts to mask.
 #[derive(Clone, Copy)]
 pub(super) struct Masks<'a> {
     seals: &'a Seals,
-    /// Also what only has the shape of a secret.
+    /// Also masks texts that only have the shape of a credential.
     shapes: bool,
 }
 
 impl Masks<'_> {
-    /// The text without secrets, if it holds some.
+    /// Returns the masked text; `None` if there is nothing to mask.
     pub(super) fn text(self, text: &str) -> Option<String> {
         let known = self.seals.redact(text);
         let shown = match self.shapes {
@@ -65,8 +67,8 @@ impl Masks<'_> {
         (shown != text).then(|| shown.into_owned())
     }
 
-    /// The value without secrets in its texts, however deep, if it holds some. What a field is called
-    /// makes no difference: a tool may need a number in a field `max_token`.
+    /// Masks the strings of a value at any depth; `None` if there is nothing to mask. Field names do not
+    /// mark their values as secret: a tool may need a number in a field `max_token`.
     fn value(self, value: &Value) -> Option<Value> {
         match value {
             Value::String(text) => self.text(text).map(Value::String),
@@ -90,10 +92,10 @@ impl Masks<'_> {
         is_changed.then_some(shown)
     }
 
-    /// Returns why a call with these arguments must not be made, if one holds a secret or a mask.
+    /// Returns the reason to deny a call with these arguments, if one contains a secret or a mask.
     fn objection(self, arguments: &Map<String, Value>) -> Option<String> {
         arguments.iter().find_map(|(name, value)| {
-            // A name of an argument may hold a secret, too.
+            // The name of an argument may contain a secret, too.
             let (is_masked, name) = match self.text(name) {
                 Some(masked) => (true, masked),
                 None => (false, name.clone()),
@@ -133,8 +135,8 @@ impl Masks<'_> {
         changed(blocks, |block| self.block(block))
     }
 
-    /// Of a block, what a provider does not compare with what it sent itself. Thoughts and blocks
-    /// that we have no word for stay as they are, and so do images.
+    /// Masks the parts of a block that the provider does not compare with its own output. Reasoning,
+    /// blocks of unknown types and images stay unchanged.
     fn block(self, block: &Block) -> Option<Block> {
         match block {
             Block::Text { text, extra } => Some(Block::Text {
@@ -153,7 +155,7 @@ impl Masks<'_> {
         }
     }
 
-    /// Arguments as the model wrote them: as JSON if they are, so that they stay JSON.
+    /// Masks arguments as the model wrote them. Valid JSON stays valid JSON.
     fn written_arguments(self, arguments: &str) -> Option<String> {
         match serde_json::from_str::<Value>(arguments) {
             Ok(value) => self.value(&value).map(|masked| masked.to_string()),
@@ -162,7 +164,7 @@ impl Masks<'_> {
     }
 }
 
-/// Whether a text in it holds the mask, however deep.
+/// True if a string in the value, at any depth, contains the mask.
 fn holds_mask(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains(MASK),
@@ -174,7 +176,7 @@ fn holds_mask(value: &Value) -> bool {
     }
 }
 
-/// The items, some of them changed; `None` if none is.
+/// Applies `change` to the items; `None` if no item changed.
 fn changed<T: Clone>(items: &[T], change: impl Fn(&T) -> Option<T>) -> Option<Vec<T>> {
     let mut is_changed = false;
     let all = items

@@ -1,13 +1,13 @@
-//! Requests of builtins: something is posted, and only whether that went well matters.
+//! HTTP requests of builtins that only need the status.
 
 use std::time::Duration;
 
 use cachalot_storage::{HttpClient, Method, header, masked, success};
 
-/// Posts, and waits for the head of an answer that says it went well.
+/// Posts a body and waits for the response headers.
 ///
 /// # Errors
-/// What went wrong and what to do, without what is secret in the address.
+/// A message that states the problem and the fix, without the secrets in the URL.
 pub(super) async fn post(
     http: &HttpClient,
     url: &str,

@@ -1,4 +1,4 @@
-//! `strip_unsupported_modalities`: no images for models that take none.
+//! `strip_unsupported_modalities`: removes images for models without image input.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::input::Input;
 use crate::lookup::{AgentLookup, AgentView};
 use crate::output::{Fault, Output};
 
-/// Puts a text in place of each image that the model does not take.
+/// Replaces images by a text if the model takes no images.
 pub(super) struct StripUnsupportedModalities {
     lookup: Arc<dyn AgentLookup>,
 }
@@ -24,8 +24,8 @@ impl StripUnsupportedModalities {
         }
     }
 
-    /// Whether the model that is about to be asked takes no images: the agent's section says so, or
-    /// it is known of the model. Of a model that nobody knows, it is not assumed.
+    /// True if the next model takes no images, according to the agent's section or the model catalog.
+    /// False if unknown.
     fn takes_none(&self, input: &Input) -> bool {
         let Some(agent) = self.lookup.agent(&input.agent_name) else {
             return false;
@@ -78,7 +78,7 @@ impl Plain for StripUnsupportedModalities {
     }
 }
 
-/// Whether it is an image, or a result that holds one.
+/// True if the block is an image or a tool result with an image.
 fn is_image(block: &Block) -> bool {
     match block {
         Block::Image(_) => true,

@@ -1,4 +1,4 @@
-//! `unload`: an agent that goes takes its local models with it.
+//! `unload`: unloads the local models of an agent that is switched away from.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ mod runner;
 
 use runner::Loaded;
 
-/// How long a server may take to answer.
+/// Timeout of a request.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Frees the memory that the models of an agent take which has stopped for now.
+/// Frees the memory of the models of an agent when another agent takes over.
 pub(super) struct Unload {
     lookup: Arc<dyn AgentLookup>,
     http: HttpClient,
@@ -37,7 +37,7 @@ impl Unload {
         }
     }
 
-    /// The models that are loaded for an agent where they can be unloaded.
+    /// The models of an agent that are on a server that can unload them.
     fn loaded(&self, agent: &str) -> Vec<Loaded> {
         let mut loaded = Vec::new();
         let agent = self.lookup.agent(agent);

@@ -1,32 +1,32 @@
-//! The keys that handlers are told and say, and what their values are.
+//! The keys of hook input and hook output.
 
 use super::{Key, Kind};
 
-/// What a handler may say in `hook_specific_output`.
+/// An output in `hook_specific_output`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Honoured {
-    /// `additional_context`: goes into the newest message before it is sent for the first time.
+    /// `additional_context`: appended to the newest message before it is first sent.
     AdditionalContext,
-    /// `instruction_context`: instructions that are kept up to date, in the same place.
+    /// `instruction_context`: instructions in the same place, which are kept up to date.
     InstructionContext,
     /// `permission_decision` and `permission_decision_reason`.
     PermissionDecision,
-    /// `updated_input`: arguments that take the place of those of the same name.
+    /// `updated_input`: arguments that replace those of the same name.
     UpdatedInput,
-    /// `updated_messages`: messages in place of those that were not sent yet.
+    /// `updated_messages`: messages that replace the unsent ones.
     UpdatedMessages,
-    /// `updated_tool_response`: a result in place of the tool's.
+    /// `updated_tool_response`: replaces the result of the tool.
     UpdatedToolResponse,
-    /// `summary`: a summary in place of the model's.
+    /// `summary`: replaces the summary of the model.
     Summary,
-    /// `synthetic_response` (`llm_response`): an answer in place of the model's.
+    /// `synthetic_response` (`llm_response`): replaces the answer of the model.
     SyntheticResponse,
-    /// `metadata`: names and values that travel with the verdict.
+    /// `metadata`: names and values that are passed on with the verdict.
     Metadata,
 }
 
 impl Honoured {
-    /// All of them.
+    /// All outputs.
     pub const ALL: [Self; 9] = [
         Self::AdditionalContext,
         Self::InstructionContext,
@@ -39,13 +39,13 @@ impl Honoured {
         Self::Metadata,
     ];
 
-    /// The key in `hook_specific_output`.
+    /// The main key in `hook_specific_output`.
     #[must_use]
     pub fn key(self) -> &'static str {
         self.keys()[0].name
     }
 
-    /// The keys in `hook_specific_output`: what is said, and what goes with it.
+    /// The keys in `hook_specific_output`: the main key first, then its companions or aliases.
     #[must_use]
     pub fn keys(self) -> &'static [Key] {
         match self {
@@ -112,19 +112,19 @@ impl Honoured {
     }
 }
 
-/// A group of fields of the input.
+/// A group of input fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
     /// `source`: `startup`, `resume`, `clear`, `compact`.
     Source,
-    /// `prompt`: what the user said.
+    /// `prompt`: the user's message; `fresh`, `implicit`, `prefix`.
     Prompt,
-    /// `messages`: the conversation with what is about to be sent; `unsent`: how many of them, at the
-    /// end, were not sent before.
+    /// `messages`: the conversation including the messages to send; `unsent`: the number of messages, at
+    /// the end, that were not sent before.
     Messages,
     /// `usage`, `cost` (absent: unpriced), `finish_reason`.
     Usage,
-    /// `stop_response`: the text of one answer of the model.
+    /// `stop_response`: the text of one model answer.
     Text,
     /// `tool_name`, `tool_use_id`, `tool_category`, `tool_read_only`, `tool_input`.
     Tool,
@@ -151,7 +151,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// What all events are told: where, who, in which turn.
+    /// The keys that all events have: session, agent and turn.
     pub const COMMON: &'static [&'static str] = &[
         "session_id",
         "cwd",

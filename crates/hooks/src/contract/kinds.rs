@@ -1,43 +1,43 @@
-//! What the values of keys are, and what they mean.
+//! Types and descriptions of the keys.
 
 use crate::input::PermissionMode;
 
-/// A key, in the input or in the output.
+/// A key of the input or of the output.
 #[derive(Debug)]
 pub struct Key {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// What its value is.
+    /// The type of the value.
     pub kind: Kind,
-    /// What it means.
+    /// A description for users.
     pub about: &'static str,
 }
 
-/// What a value is.
+/// The type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A text.
+    /// A string.
     Text,
-    /// One of these texts.
+    /// One of these strings.
     OneOf(&'static [&'static str]),
     /// `true` or `false`.
     Flag,
-    /// A whole number from 0.
+    /// An integer from 0.
     Whole,
     /// A number from 0.
     Number,
-    /// A mapping with any values.
+    /// A mapping with values of any type.
     Mapping,
-    /// A mapping with texts.
+    /// A mapping of strings.
     Texts,
     /// A list of mappings.
     List,
-    /// An answer in place of the model's.
+    /// A synthetic answer.
     Synthetic,
 }
 
 impl Kind {
-    /// In a word, for tables.
+    /// A short description for tables.
     #[must_use]
     pub fn word(self) -> String {
         let word = match self {
@@ -59,8 +59,8 @@ const fn key(name: &'static str, kind: Kind, about: &'static str) -> Key {
     Key { name, kind, about }
 }
 
-/// Every key of the input: those of [`super::Field::COMMON`], then those of each [`super::Field`].
-/// What is empty is left out.
+/// Every key of the input: those of [`super::Field::COMMON`], then those of each [`super::Field`]. Empty
+/// values are left out of the input.
 pub static INPUTS: &[Key] = &[
     key("session_id", Kind::Text, "The session."),
     key("cwd", Kind::Text, "The directory that tools work in."),
@@ -214,7 +214,7 @@ pub static INPUTS: &[Key] = &[
     key("error_message", Kind::Text, "What failed."),
 ];
 
-/// Every key of the output that all events have.
+/// The output keys that all events have.
 pub static ANSWERS: &[Key] = &[
     key("continue", Kind::Flag, "`false` blocks."),
     key("stop_reason", Kind::Text, "Why, with `continue: false`."),

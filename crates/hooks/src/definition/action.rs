@@ -1,4 +1,4 @@
-//! What one hook runs, and how.
+//! Parses the action and the options of one hook.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::read::Reading;
 use super::{Action, Definition, Judgement, claude, options};
 use crate::{Dialect, Event};
 
-/// The types of handlers.
+/// The supported handler types.
 const TYPES: [&str; 4] = ["command", "builtin", "model", "http"];
 
-/// Types of handlers that other runtimes have, and what does the same here.
+/// Handler types of other runtimes, and their replacements.
 const ELSEWHERE: [(&str, &str); 4] = [
     (
         "evaluator",
@@ -34,7 +34,7 @@ const ELSEWHERE: [(&str, &str); 4] = [
     ),
 ];
 
-/// Reads a hook; `None` if there is nothing to run, for a reason that was reported.
+/// Parses a hook; `None` if there is nothing to run, for a reason that was reported.
 pub(super) fn definition(
     reading: &mut Reading<'_>,
     section: &mut Section<'_>,
@@ -62,7 +62,7 @@ pub(super) fn definition(
     }
 }
 
-/// What is run, and how long that may usually take.
+/// Parses the action; returns it with its default timeout.
 fn action(
     reading: &mut Reading<'_>,
     section: &mut Section<'_>,
@@ -85,7 +85,7 @@ fn action(
         "model" if !reading.foreign => model(section, &mut reading.problems),
         "http" => http(section, dialect, &mut reading.problems),
         other => {
-            // Its keys mean nothing to us, and what matters was said.
+            // The other keys are unknown here, and the problem with the hook is reported below.
             section.take_rest();
             let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == other);
             let problem = match elsewhere {
@@ -130,7 +130,8 @@ fn command(
             .at(&written.key_place)
             .help("write them into the line of `command`"),
         ),
-        // Claude Code runs a command with arguments without a shell: nothing in them is special.
+        // Claude Code runs a command with arguments without a shell: shell syntax has no meaning in
+        // them.
         (Some(_), _) => line = claude::without_shell(&line, &texts.unwrap_or_default()),
         (None, _) => {}
     }
@@ -140,7 +141,7 @@ fn command(
     Some(Action::Command { line })
 }
 
-/// The text as one word of a shell line.
+/// Quotes the text as one word of a shell command.
 pub(crate) fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@%+,".contains(c);
     match !text.is_empty() && text.chars().all(is_plain) {
@@ -227,7 +228,7 @@ fn http(
         });
     }
     let mut headers = texts_by_name(section, "headers", problems);
-    // Claude Code: variables in headers are those that the hook may see, and no others.
+    // Claude Code: only variables that the hook allows are expanded in headers.
     if dialect != Dialect::DockerAgent {
         let allowed = section
             .texts("allowedEnvVars", problems)
@@ -242,7 +243,7 @@ fn http(
     })
 }
 
-/// Claims `key`: one of several words.
+/// Reads and claims `key`, which must be one of `choices`.
 pub(super) fn choice<T: Copy>(
     section: &mut Section<'_>,
     key: &'static str,
@@ -263,7 +264,7 @@ pub(super) fn choice<T: Copy>(
     found.map(|(_, value)| *value)
 }
 
-/// Claims `key`: a text that must be there, and say something.
+/// Reads and claims `key`, which must be a non-blank text.
 pub(super) fn not_blank<'a>(
     section: &mut Section<'a>,
     key: &'static str,
@@ -282,7 +283,7 @@ pub(super) fn not_blank<'a>(
     None
 }
 
-/// Claims `key`: texts by name. Numbers and truth values are taken as their text.
+/// Reads and claims `key`, a mapping of texts. Numbers and booleans are converted to text.
 fn texts_by_name(
     section: &mut Section<'_>,
     key: &'static str,

@@ -1,5 +1,5 @@
-//! What only hooks of Claude Code have: questions to models, commands without a shell, hooks for which
-//! nobody waits, hooks of plugins.
+//! Features of Claude Code hooks only: questions to models, commands without a shell, background hooks,
+//! and hooks of plugins.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::read::Reading;
 use super::{Action, Background, Condition, Definition};
 use crate::{Dialect, Event};
 
-/// How long a question to a model may take, and how long one of type `agent`.
+/// Default timeouts of hooks of type `prompt` and of type `agent`.
 const PROMPT: Duration = Duration::from_secs(30);
 const AGENT: Duration = Duration::from_secs(60);
 
-/// The events at which models are asked.
+/// The events that support questions to models.
 const ASKED: [Event; 6] = [
     Event::UserPromptSubmit,
     Event::PreToolUse,
@@ -26,19 +26,19 @@ const ASKED: [Event; 6] = [
     Event::SubagentStop,
 ];
 
-/// Variables that a command without a shell may name.
+/// Variables that are expanded in a command without a shell.
 const PLACES: [&str; 2] = ["${CLAUDE_PROJECT_DIR}", "${CLAUDE_PLUGIN_ROOT}"];
 
-/// The folder that hooks of a plugin of Claude Code know as `CLAUDE_PLUGIN_ROOT`, and those of an
-/// extension of Gemini CLI as `extensionPath`.
+/// The root directory of a plugin: `CLAUDE_PLUGIN_ROOT` for hooks of Claude Code, `extensionPath` for
+/// hooks of Gemini CLI.
 pub(crate) struct Plugin {
     root: String,
-    /// The runtime that it is for; `None` if it is for both.
+    /// The runtime that the plugin is for; `None` if it is for both.
     pub(crate) dialect: Option<Dialect>,
 }
 
 impl Plugin {
-    /// The plugin or extension that a file is the `hooks/hooks.json` of, or the manifest.
+    /// Returns the plugin or extension whose `hooks/hooks.json` or manifest is `file`.
     pub(crate) fn of(file: &Path) -> Option<Self> {
         let file = std::path::absolute(file).ok()?;
         let is_one =
@@ -57,7 +57,7 @@ impl Plugin {
         Some(Self { root, dialect })
     }
 
-    /// Lets a hook know where the plugin is.
+    /// Passes the root directory to a hook: in its command line and its environment.
     pub(super) fn enter(&self, definition: &mut Definition, dialect: Dialect) {
         let variable = match dialect {
             Dialect::Gemini => "extensionPath",
@@ -65,11 +65,12 @@ impl Plugin {
         };
         if let Action::Command { line } = &mut definition.action {
             if quoted(&self.root) == self.root {
-                // Also where a shell would not expand it; other folders the shell has to put in.
+                // Expanded here because a shell would not expand it within single quotes. A path that
+                // needs quoting is left to the shell.
                 *line = line.replace(&format!("${{{variable}}}"), &self.root);
             }
             if dialect == Dialect::Gemini {
-                // Gemini CLI puts these in before a shell reads the line.
+                // Gemini CLI expands these before a shell parses the line.
                 *line = line
                     .replace("${/}", std::path::MAIN_SEPARATOR_STR)
                     .replace("${pathSeparator}", std::path::MAIN_SEPARATOR_STR)
@@ -81,7 +82,7 @@ impl Plugin {
     }
 }
 
-/// Reads a hook of type `prompt` or `agent`, and how long it may usually take.
+/// Parses a hook of type `prompt` or `agent`; returns it with its default timeout.
 pub(super) fn prompt(
     reading: &mut Reading<'_>,
     section: &mut Section<'_>,
@@ -122,7 +123,7 @@ pub(super) fn prompt(
     Some((action, if is_agent { AGENT } else { PROMPT }))
 }
 
-/// Reads `once`, `if`, `async` and `asyncRewake`; `None` if the hook would never run.
+/// Parses `once`, `if`, `async` and `asyncRewake`; `None` if the hook would never run.
 pub(super) fn options(
     reading: &mut Reading<'_>,
     section: &mut Section<'_>,
@@ -166,7 +167,7 @@ pub(super) fn options(
     Some(definition)
 }
 
-/// Reads `shell`: which one the line is for, if it is not the usual one.
+/// Parses `shell` and wraps the line for that shell.
 pub(super) fn in_shell(
     line: String,
     section: &mut Section<'_>,
@@ -182,8 +183,8 @@ pub(super) fn in_shell(
     }
 }
 
-/// A program and its arguments as a line in which a shell finds nothing special but the places that
-/// Claude Code puts in.
+/// Builds a command line in which the shell interprets nothing except the variables that Claude Code
+/// expands.
 pub(super) fn without_shell(program: &str, arguments: &[&str]) -> String {
     let words = std::iter::once(&program).chain(arguments);
     let words: Vec<String> = words.map(|word| with_places(word)).collect();
@@ -212,8 +213,8 @@ fn with_places(word: &str) -> String {
     format!("{before}\"{place}\"{behind}")
 }
 
-/// `$NAME` and `${NAME}` as our own files write them, `${env.NAME}`; nothing for those that are not
-/// allowed.
+/// Converts `$NAME` and `${NAME}` to our notation, `${env.NAME}`. Variables that are not allowed are
+/// removed.
 pub(super) fn with_variables(value: &str, allowed: &[&str]) -> String {
     let mut pieces = value.split('$');
     let mut written = pieces.next().unwrap_or_default().to_owned();
@@ -230,7 +231,7 @@ pub(super) fn with_variables(value: &str, allowed: &[&str]) -> String {
         } else if name.is_empty() {
             written.push('$');
         }
-        // What is left out must not put together the name of another one.
+        // Removing a variable must not create a reference to another one.
         if written.ends_with('$') && rest.starts_with('{') {
             written.pop();
         }

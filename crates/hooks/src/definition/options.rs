@@ -1,4 +1,4 @@
-//! How long a hook may take, and what its failure brings about.
+//! Parses the timeout and the effect of a failure.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use super::action::choice;
 use crate::contract::Blocks;
 use crate::{Dialect, Event};
 
-/// The longest time limit that can be written: a year. Nobody waits longer, and no clock overflows.
+/// The maximum timeout, a year: avoids overflows in clock arithmetic.
 const LONGEST: f64 = 366.0 * 86_400.0;
 
-/// The time limit: in whole seconds in our files, in the unit of the runtime in others. Nothing, and
-/// what is not above zero, is the usual limit.
+/// Parses the timeout: whole seconds in our files, the unit of the runtime in others. A missing value,
+/// or one that is not positive, means `usual`.
 pub(super) fn timeout(
     section: &mut Section<'_>,
     dialect: Dialect,

@@ -1,4 +1,4 @@
-//! Events, matchers and groups of a `hooks:` section.
+//! Parses the events, matchers and groups of a `hooks:` section.
 
 use std::sync::Arc;
 
@@ -14,36 +14,35 @@ use crate::dialect::{Dialect, Spoken, Unheard};
 use crate::source::Read;
 use crate::{Event, Matcher};
 
-/// Reads the `hooks:` section of one of our own files. `source` is the name to show for it. What is
-/// wrong with a hook is a problem, and the hook is left out; what is right and not honoured is a
+/// Parses the `hooks:` section of one of our own files. `source` is its name for messages. An invalid
+/// hook is reported as a problem and left out; a valid option that has no effect is reported as a
 /// warning.
 ///
-/// A list may be left out around a single matcher or a single hook; a hook that stands where a matcher
-/// could is for all tools. `dialect:` beside the events holds for all of them, `dialect:` in a hook
-/// for that hook.
+/// A single matcher or hook needs no list around it. A hook in the place of a matcher applies to all
+/// tools. `dialect:` next to the events applies to all of them, `dialect:` in a hook to that hook.
 pub fn read(node: &Node, source: &str, builtins: &Builtins, problems: &mut Vec<Problem>) -> Read {
     let mut reading = Reading::new(source, builtins, false);
     reading.section(node, Dialect::DockerAgent);
     reading.read(problems)
 }
 
-/// A section that is being read.
+/// State of the parser of one section.
 pub(crate) struct Reading<'a> {
     source: Arc<str>,
     pub(super) builtins: &'a Builtins,
-    /// Whether the file is another runtime's: it may name what we do not have.
+    /// Set if the file belongs to another runtime: it may contain features that we do not have.
     pub(super) foreign: bool,
-    /// The plugin that it belongs to.
+    /// The plugin that the file belongs to.
     pub(crate) plugin: Option<Plugin>,
-    /// What was read.
+    /// The parsed hooks.
     pub(crate) entries: Vec<Entry>,
-    /// What is wrong.
+    /// The errors.
     pub(crate) problems: Vec<Problem>,
-    /// What is not honoured.
+    /// The warnings: features that are ignored.
     pub(crate) warnings: Vec<Problem>,
 }
 
-/// What the hooks of a group have in common.
+/// Common settings of the hooks of a group.
 #[derive(Clone)]
 struct Group {
     spoken: Spoken,
@@ -53,7 +52,7 @@ struct Group {
 }
 
 impl<'a> Reading<'a> {
-    /// Nothing was read yet.
+    /// Creates an empty state.
     pub(crate) fn new(source: &str, builtins: &'a Builtins, foreign: bool) -> Self {
         Self {
             source: source.into(),
@@ -66,7 +65,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// What was read. What is wrong goes to `problems`.
+    /// Returns the result. The errors are moved to `problems`.
     pub(crate) fn read(mut self, problems: &mut Vec<Problem>) -> Read {
         problems.append(&mut self.problems);
         Read {
@@ -75,7 +74,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Reads events and their hooks.
+    /// Parses events and their hooks.
     pub(crate) fn section(&mut self, node: &Node, dialect: Dialect) {
         if node.is_null() {
             return;
@@ -99,7 +98,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// What another runtime has and we have not: worth a warning in its own files, wrong in ours.
+    /// Reports a feature of another runtime that we do not have: a warning in that runtime's files, an
+    /// error in ours.
     pub(super) fn unsupported(&mut self, problem: Problem) {
         match self.foreign {
             true => self.warnings.push(problem),
@@ -107,8 +107,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The dialect that is named, or the one around it; `None` if there is no such dialect: then
-    /// nobody knows what the hook means. Files of others name none.
+    /// Returns the named dialect, or `around` if none is named. `None` if the name is unknown: the
+    /// meaning of the hook is then unknown, too. Files of other runtimes cannot name a dialect.
     fn spoken_in(&mut self, named: Option<&Node>, around: Dialect) -> Option<Dialect> {
         match named.filter(|_| !self.foreign) {
             Some(named) => self.dialect(named),
@@ -116,7 +116,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The dialect of that name; `None` if there is none, which is reported.
+    /// Parses the name of a dialect; an unknown name is reported.
     pub(crate) fn dialect(&mut self, node: &Node) -> Option<Dialect> {
         let Some(name) = node.as_text() else {
             let problem = node.wrong_type("`dialect`", "text");
@@ -148,8 +148,8 @@ impl<'a> Reading<'a> {
         let problem = Problem::new("unknown-event", format!("there is no event `{name}`"))
             .at(&event.key_place)
             .help(remedy(name, dialect));
-        // In files of others it may be a new event of theirs, unless it looks like a slip of the
-        // keyboard: then a guard would be lost.
+        // In files of other runtimes, it may be a new event. A probable typo is still an error:
+        // otherwise a guard would be lost.
         match is_slip(name, dialect) {
             true => self.problems.push(problem),
             false => self.unsupported(problem),
@@ -157,8 +157,8 @@ impl<'a> Reading<'a> {
         None
     }
 
-    /// An event that happens in another runtime only. A guard must not be lost for a warning that
-    /// nobody reads.
+    /// Reports an event that only fires in another runtime: an error if its hooks are guards, because a
+    /// mere warning could be overlooked.
     fn unheard(&mut self, event: &Unheard, place: &Place) {
         let name = event.name;
         let what = match event.guards {
@@ -181,7 +181,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// A list of matchers or hooks, or a single one.
+    /// Parses a list of matchers or hooks, or a single one.
     fn groups(&mut self, node: &Node, spoken: &Spoken, dialect: Dialect) {
         let group = Group {
             spoken: *spoken,
@@ -198,7 +198,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// `{matcher, preempt_yolo, hooks}`.
+    /// Parses `{matcher, preempt_yolo, hooks}`.
     fn group(&mut self, node: &Node, mut group: Group) {
         let Some(mut section) = Section::of(node, "a group of hooks", &mut self.problems) else {
             return;
@@ -212,7 +212,7 @@ impl<'a> Reading<'a> {
         };
         let is_foreign = group.dialect != Dialect::DockerAgent;
         if group.dialect != around {
-            // What guards by its event's name guards in whatever words it is told.
+            // A hook that is a guard by the name of its event stays a guard in another dialect.
             let guards = group.spoken.guards;
             group.spoken = group.dialect.speak(group.spoken.event);
             group.spoken.guards |= guards;
@@ -222,7 +222,7 @@ impl<'a> Reading<'a> {
                 Some(matcher) => matcher,
                 None => return,
             };
-            // Our hooks of `pre_tool_use` are always asked before permissions are.
+            // No effect: our `pre_tool_use` hooks always run before permissions are checked.
             section.boolean("preempt_yolo", &mut self.problems);
         }
         group.sequential = section
@@ -238,7 +238,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The matcher; `None` if it is wrong: then the hooks must not be for all tools instead.
+    /// Parses the matcher; `None` if it is invalid: the hooks must not apply to all tools instead.
     fn matcher(&mut self, section: &mut Section<'_>, dialect: Dialect) -> Option<Matcher> {
         let Some(node) = section.present("matcher") else {
             return Some(Matcher::ALL);
@@ -284,7 +284,7 @@ impl<'a> Reading<'a> {
         let read = self.problems.len();
         let definition = action::definition(self, &mut section, spoken.event, dialect);
         self.finish(section, dialect);
-        // What is wrong was said; half of it must not run.
+        // After an error, no part of the hook may run.
         if let Some(definition) = definition.filter(|_| self.problems.len() == read) {
             self.add(definition, &spoken, dialect, group, place);
         }
@@ -314,7 +314,7 @@ impl<'a> Reading<'a> {
         });
     }
 
-    /// Keys that nobody reads: in files of others they are options that we do not have.
+    /// Reports unread keys: an error in our files, an ignored option in files of other runtimes.
     fn finish(&mut self, mut section: Section<'_>, dialect: Dialect) {
         for remark in dialect.vocabulary().remarks {
             section.claim(remark);
@@ -338,7 +338,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// What it means that an option is not honoured.
+/// The consequence of ignoring an option.
 fn ignored(option: &str) -> &'static str {
     match option {
         "async" | "asyncRewake" => "the hook is waited for",
@@ -356,19 +356,19 @@ fn items(node: &Node) -> &[Node] {
     }
 }
 
-/// Whether a name is nearly one of an event that the dialect has.
+/// True if a name is probably a typo of an event of the dialect.
 fn is_slip(name: &str, dialect: Dialect) -> bool {
     let vocabulary = dialect.vocabulary();
     let known = vocabulary.events.iter().map(|spoken| spoken.name);
     let known = known.chain(vocabulary.unheard.iter().map(|event| event.name));
     nearest(name, known).is_some_and(|near| {
         let (short, long) = (name.len().min(near.len()), name.len().max(near.len()));
-        // `PreToolUse` and `PostToolUse` are two.
+        // `PreToolUse` and `PostToolUse` are similar, but both valid.
         long - short <= 2
     })
 }
 
-/// The nearest event, or whose event it is.
+/// Suggests the nearest event, or the dialect that has the event.
 fn remedy(name: &str, dialect: Dialect) -> String {
     let other = Dialect::ALL
         .into_iter()

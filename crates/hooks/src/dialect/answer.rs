@@ -1,4 +1,4 @@
-//! What the keys of an output mean.
+//! Parses the keys of an output.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::definition::Entry;
 use crate::input::Input;
 use crate::output::{Decision, Output};
 
-/// What the model is told by a handler that gives no reason.
+/// The reason for the model if a handler gives none.
 const NO_REASON: &str = "a hook objects to this, and does not say why";
 
-/// Reads an output: its keys, and those in `hook_specific_output`, which may stand beside the others.
-/// Of several decisions the strongest counts, wherever they stand.
+/// Parses an output: its top-level keys and those in `hook_specific_output`, which are accepted in both
+/// places. The strongest of several decisions applies, wherever it is.
 ///
 /// # Errors
-/// What cannot be understood.
+/// The invalid part of the output.
 pub(super) fn read(
     dialect: Dialect,
     entry: &Entry,
@@ -62,8 +62,8 @@ pub(super) fn read(
     Ok(output)
 }
 
-/// An output that says no more than that `said` objects, if it does. Reasons that it does not give are
-/// taken from `whole`, which it is a part of.
+/// Returns an output that contains only the objection of `said`, if it objects. Missing reasons are
+/// taken from `whole`, of which `said` is a part.
 pub(super) fn refusal(said: &Value, whole: &Value) -> Option<Value> {
     let top = Said::of(Some(said));
     let specific = top.all("hook_specific_output");
@@ -98,7 +98,7 @@ pub(super) fn refusal(said: &Value, whole: &Value) -> Option<Value> {
     stops.then(|| json!({"continue": false, "stop_reason": reason("stop_reason")}))
 }
 
-/// What it means that a handler blocks. Where other runtimes tell the model why, and go on, so do we.
+/// Adds a block. If the runtime of the dialect passes the reason to the model and continues, so do we.
 pub(super) fn refuse(dialect: Dialect, event: Event, reason: Option<String>, output: &mut Output) {
     let reason = reason.filter(|reason| !reason.trim().is_empty());
     let told = || reason.clone().unwrap_or_else(|| NO_REASON.to_owned());
@@ -111,7 +111,7 @@ pub(super) fn refuse(dialect: Dialect, event: Event, reason: Option<String>, out
     }
 }
 
-/// Names and values; values that are no text are taken as their JSON.
+/// Parses a mapping of texts; other values are converted to their JSON.
 pub(super) fn metadata(value: Option<&Value>) -> Result<BTreeMap<String, String>, String> {
     let Some(value) = value else {
         return Ok(BTreeMap::new());
@@ -133,24 +133,24 @@ struct Answer<'a> {
     event: Event,
     input: &'a Input,
     top: Said<'a>,
-    /// Its `hook_specific_output`: two, if that stands in both cases.
+    /// The `hook_specific_output` objects: two if the key is present in `snake_case` and in `camelCase`.
     specific: &'a [Said<'a>],
 }
 
 impl<'a> Answer<'a> {
-    /// The value of a key of `hook_specific_output`.
+    /// The value of a key of `hook_specific_output`, or of the same key at the top level.
     fn get(&self, key: &str) -> Option<&'a Value> {
         self.all(key).next()
     }
 
-    /// The values of a key of `hook_specific_output`, wherever it stands.
+    /// All values of a key of `hook_specific_output`, in `hook_specific_output` and at the top level.
     fn all(&self, key: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
         let places = self.specific.iter().copied().chain([self.top]);
         let values: Vec<&Value> = places.flat_map(|place| place.all(key)).collect();
         values.into_iter()
     }
 
-    /// The value of a key that stands in `hook_specific_output` alone.
+    /// The value of a key in `hook_specific_output` only.
     fn specific(&self, key: &str) -> Option<&'a Value> {
         self.specific.iter().find_map(|place| place.get(key))
     }
@@ -159,13 +159,14 @@ impl<'a> Answer<'a> {
         of_text(key, self.get(key))
     }
 
-    /// Gemini CLI hands handlers the model's answer under the name by which they give one: behind a
-    /// model call it is no answer in place of the model's.
+    /// True if a synthetic answer takes effect at this event. Gemini CLI uses the same key for the
+    /// model's answer in the input, so after a model call, a handler that echoes it does not replace the
+    /// answer.
     fn may_answer(&self) -> bool {
         self.event.contract().honours(Honoured::SyntheticResponse)
     }
 
-    /// `decision`, `reason`.
+    /// Parses `decision` and `reason`.
     fn decide(&self, output: &mut Output) -> Result<(), String> {
         let (mut blocks, mut unknown) = (false, None);
         for decision in self.all("decision").filter(|said| !said.is_object()) {
@@ -177,7 +178,7 @@ impl<'a> Answer<'a> {
                         "`decision` is {decision}; it can be `block` (`permission_decision` can be `allow`, `ask` or `deny`)"
                     ));
                 }
-                // Gemini CLI's handlers say so when they have nothing against it.
+                // Handlers of Gemini CLI return this if they have no objection.
                 (Some("allow" | "approve"), Dialect::Gemini) => {}
                 (Some("allow" | "approve"), _) => {
                     rule(output, Decision::Allow, self.text("reason")?);
@@ -204,7 +205,7 @@ impl<'a> Answer<'a> {
         unknown.map_or(Ok(()), Err)
     }
 
-    /// `permission_decision`, and the `decision` of a permission request.
+    /// Parses `permission_decision`, and the `decision` of a permission request.
     fn permit(&self, output: &mut Output) -> Result<(), String> {
         let mut unknown = None;
         for decision in self.all("permission_decision") {
@@ -213,7 +214,7 @@ impl<'a> Answer<'a> {
                 (Some("allow"), _) => Decision::Allow,
                 (Some("deny"), _) => Decision::Deny,
                 (Some("ask"), _) => Decision::Ask,
-                // No decision follows later: the user is asked.
+                // There is no later decision here: the user is asked.
                 (Some("defer"), dialect) if dialect != Dialect::DockerAgent => Decision::Ask,
                 _ => {
                     unknown = Some(format!(
@@ -245,8 +246,8 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Claude Code goes on with what a `Stop` hook adds, as with the reason of one that blocks. Behind a
-    /// background hook, the turn is over: what it adds is context of the next one.
+    /// Claude Code continues with the context of a `Stop` hook, as with the reason of a block. A
+    /// background hook ends after the turn: its context is for the next turn.
     fn advise(&self, entry: &Entry, output: &mut Output) {
         let goes_on = self.dialect == Dialect::Claude && self.event == Event::Stop;
         if !goes_on || entry.definition.background.is_some() {
@@ -260,7 +261,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// `continue: false`, `stop_reason`.
+    /// Parses `continue: false` and `stop_reason`.
     fn halt(&self, output: &mut Output) -> Result<(), String> {
         match self.top.get("continue") {
             None | Some(Value::Bool(true)) => return Ok(()),
@@ -279,7 +280,7 @@ impl<'a> Answer<'a> {
         let reason = reason.filter(|reason| !reason.trim().is_empty());
         let ends = matches!(self.event, Event::Stop | Event::SubagentStop);
         if ends && self.dialect.stop_goes_on() {
-            // The agent is about to stop: that is what it should do, whatever else was said.
+            // The agent is about to stop, which the hook asks for; this overrides a block.
             output.block = None;
             if let Some(reason) = reason {
                 join(&mut output.system_message, reason);
@@ -287,7 +288,7 @@ impl<'a> Answer<'a> {
         } else if self.dialect == Dialect::DockerAgent {
             output.block = Some(reason.unwrap_or_default());
         } else {
-            // The answer of a model is there: there is nothing to forbid.
+            // After a model call, there is nothing to deny.
             if self.event != Event::AfterLlmCall {
                 output.block = Some(reason.clone().unwrap_or_default());
             }
@@ -337,7 +338,7 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    /// `instruction_context`, behind `additional_context`.
+    /// Appends `instruction_context` to `additional_context`.
     fn instruct(&self, output: &mut Output) -> Result<(), String> {
         let is_honoured = self.event.contract().honours(Honoured::InstructionContext);
         let said = self.get("instruction_context").filter(|_| is_honoured);
@@ -348,7 +349,8 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    /// `transition`: docker-agent's handlers may have another agent go on, which nobody does here.
+    /// Reports `transition`, with which handlers of docker-agent select another agent; it is not
+    /// supported.
     fn route(&self, output: &mut Output) {
         let Some(transition) = self.get("transition") else {
             return;
@@ -367,7 +369,7 @@ impl<'a> Answer<'a> {
         );
     }
 
-    /// The messages in `llm_request`, as Gemini CLI's handlers rewrite them.
+    /// Parses the messages in `llm_request`, as handlers of Gemini CLI rewrite them.
     fn requested(&self) -> Result<Option<Rewritten>, String> {
         let request = match self.dialect {
             Dialect::Gemini => self.specific("llm_request"),
@@ -380,7 +382,7 @@ impl<'a> Answer<'a> {
         messages::retold(self.input, &gemini::messages(self.input), updated).map(Some)
     }
 
-    /// The result in place of the tool's, as text.
+    /// The replacement of the tool result, as text.
     fn tool_response(&self) -> Option<String> {
         let keys = ["updated_tool_response", "updated_tool_output"];
         let mcp = self.get("updatedMCPToolOutput");
@@ -389,7 +391,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Adds a decision about a call: of several the strongest counts, with the first reason for it.
+/// Adds a permission decision: the strongest one applies, with the first reason given for it.
 fn rule(output: &mut Output, decision: Decision, reason: Option<String>) {
     match &mut output.permission {
         Some((known, _)) if *known > decision => {}
@@ -400,7 +402,7 @@ fn rule(output: &mut Output, decision: Decision, reason: Option<String>) {
     }
 }
 
-/// The text of a result: of a command's what it printed, of a server's its texts.
+/// Converts a result to text: the output of a command, or the texts of an MCP result.
 fn response_text(response: &Value) -> String {
     if let Some(text) = response.as_str() {
         return text.to_owned();
@@ -429,7 +431,7 @@ fn of_text(key: &str, value: Option<&Value>) -> Result<Option<String>, String> {
     }
 }
 
-/// Adds a line.
+/// Appends a line.
 pub(super) fn join(to: &mut Option<String>, line: String) {
     match to {
         Some(text) => {

@@ -1,4 +1,4 @@
-//! Claude Code's words.
+//! The dialect of Claude Code.
 
 use std::time::Duration;
 
@@ -50,15 +50,15 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     plain_context: &[Event::SessionStart, Event::UserPromptSubmit],
 };
 
-/// How long a command or a request may take.
+/// The default timeout of a command or a request.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 
 static EVENTS: [Spoken; COUNT] = events(only("PostToolUse", Event::PostToolUse, Only::Successes));
 
-/// How many events there are, in Codex, too.
+/// The number of events, of Codex too.
 pub(super) const COUNT: usize = 12;
 
-/// The events, of which the one behind calls of tools is not for the same calls in Codex.
+/// The events. Codex differs in the tool calls that `PostToolUse` applies to.
 pub(super) const fn events(post_tool_use: Spoken) -> [Spoken; COUNT] {
     [
         spoken("SessionStart", Event::SessionStart),
@@ -80,10 +80,10 @@ const FILE: Argument = argument("path", "file_path", Form::AbsolutePath);
 
 static TOOLS: [Tool; TOOLS_COUNT] = tools(tool("apply_patch", &["apply_patch"], &[]));
 
-/// How many tools there are, in Codex, too.
+/// The number of tools, of Codex too.
 pub(super) const TOOLS_COUNT: usize = 10;
 
-/// The tools, of which the one that patches files is another one in Codex.
+/// The tools. Codex differs in the names of `apply_patch`.
 pub(super) const fn tools(apply_patch: Tool) -> [Tool; TOOLS_COUNT] {
     [
         tool("shell", &["Bash"], SHELL),
@@ -117,15 +117,15 @@ const TASK: &[Argument] = &[
     argument("task", "prompt", Form::Same),
 ];
 
-/// Why a session ends, in its words.
+/// The documented reasons for the end of a session.
 const ENDS: [&str; 4] = ["clear", "logout", "prompt_input_exit", "other"];
 
-/// What its handlers are told.
+/// The input of its handlers.
 pub(super) fn told(entry: &Entry, input: &Input) -> Value {
     Value::Object(fields(Dialect::Claude, entry, input))
 }
 
-/// What Codex' handlers are told, too.
+/// The input fields, of Codex too.
 pub(super) fn fields(dialect: Dialect, entry: &Entry, input: &Input) -> Map<String, Value> {
     let mut told = docker_agent::base(&entry.spoken, input);
     let transcript = transcript::path(entry.dialect, input);
@@ -225,7 +225,7 @@ fn after_tool(dialect: Dialect, input: &Input) -> Value {
     about
 }
 
-/// What a tool answered, in the form in which Claude Code's own tools answer.
+/// The result of a tool, in the format of Claude Code's own tools.
 fn response(dialect: Dialect, tool: &ToolUse, input: &Input, text: &str) -> Value {
     match tool.name.as_str() {
         _ if tool.mcp.is_some() => json!([{"type": "text", "text": text}]),

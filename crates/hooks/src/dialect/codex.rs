@@ -1,4 +1,4 @@
-//! Codex' words: Claude Code's, but for a few.
+//! The dialect of Codex: that of Claude Code with a few differences.
 
 use serde_json::Value;
 
@@ -22,17 +22,17 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     plain_context: &[Event::SessionStart, Event::UserPromptSubmit],
 };
 
-/// Write guards of Codex name its own tool, or Claude Code's.
+/// Guards in Codex name its own patch tool or the tools of Claude Code.
 static TOOLS: [Tool; claude::TOOLS_COUNT] = claude::tools(tool(
     "apply_patch",
     &["apply_patch", "Edit", "MultiEdit", "Write"],
     &[argument("patch", "command", Form::Same)],
 ));
 
-/// Commands that fail are told as `PostToolUse`, too.
+/// Failed commands also fire `PostToolUse`.
 static EVENTS: [Spoken; claude::COUNT] = claude::events(spoken("PostToolUse", Event::PostToolUse));
 
-/// What its handlers are told.
+/// The input of its handlers.
 pub(super) fn told(entry: &Entry, input: &Input) -> Value {
     let mut told = claude::fields(Dialect::Codex, entry, input);
     told.insert("turn_id".to_owned(), input.turn_id.as_str().into());

@@ -1,7 +1,7 @@
-//! The `if` of hooks: calls of tools, named by a permission rule of Claude Code.
+//! The `if` of hooks: a condition on tool calls, written as a permission rule of Claude Code.
 //!
-//! A condition spares a hook calls that it is not for; a hook that guards must not be spared one that
-//! it is for. So what cannot be told from the call is for the hook.
+//! A condition excludes calls from a hook. A guard must not miss a call: if the call does not show if
+//! the condition holds, the hook runs.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{Dialect, tools};
 use crate::input::{Input, ToolUse};
 
-/// Calls of tools, named by a permission rule: `Bash`, `Bash(git *)`, `Edit(src/**)`,
+/// A condition on tool calls, written as a permission rule: `Bash`, `Bash(git *)`, `Edit(src/**)`,
 /// `WebFetch(domain:example.com)`.
 #[derive(Debug, Clone)]
 pub struct Condition {
@@ -23,21 +23,21 @@ pub struct Condition {
     called_with: Option<String>,
 }
 
-/// Whether they are written the same.
+/// Compares the written rules.
 impl PartialEq for Condition {
     fn eq(&self, other: &Self) -> bool {
         self.written == other.written
     }
 }
 
-/// The tools that a rule is for beside the one that it names, if they do to files what that one does.
+/// Additional tools that a rule covers, because they access files in the same way.
 const ALIKE: [(&str, &[&str]); 2] = [
     ("Edit", &["edit_file", "write_file", "apply_patch"]),
     ("Read", &["read_file", "list_dir", "glob", "grep"]),
 ];
 
 impl Condition {
-    /// Reads a rule; `None` if it is none.
+    /// Parses a rule; `None` if it is invalid.
     #[must_use]
     pub fn of(written: &str) -> Option<Self> {
         let written = written.trim();
@@ -52,7 +52,7 @@ impl Condition {
         let called_with = called_with.map(str::trim);
         Some(Self {
             written: written.to_owned(),
-            // A server stands for its tools.
+            // The name of an MCP server covers all of its tools.
             tool: pattern(
                 tool,
                 if tool.starts_with("mcp__") {
@@ -67,7 +67,7 @@ impl Condition {
         })
     }
 
-    /// Whether the hook is for a call.
+    /// True if the hook applies to the call.
     pub(crate) fn applies(&self, dialect: Dialect, tool: &ToolUse, input: &Input) -> bool {
         let is_alike = |(name, own): &(&str, &[&str])| {
             self.tool.is_match(name) && own.contains(&tool.name.as_str())
@@ -96,7 +96,7 @@ fn is_called_with(with: &str, dialect: Dialect, tool: &ToolUse, input: &Input) -
         "read_file" | "write_file" | "edit_file" => {
             text("path").is_none_or(|path| is_of_path(with, path, &input.cwd))
         }
-        // What is looked for in a folder may be any file in it.
+        // A search in a directory may read any file in it.
         _ if !tool.touches.searches.is_empty() => true,
         "apply_patch" if tool.touches.paths().next().is_some() => {
             let mut paths = tool.touches.paths();
@@ -112,14 +112,14 @@ fn is_called_with(with: &str, dialect: Dialect, tool: &ToolUse, input: &Input) -
     }
 }
 
-/// A pattern in which `*` stands for any text, with something behind it.
+/// Compiles a pattern in which `*` matches any text, followed by the regular expression `behind`.
 fn pattern(written: &str, behind: &str) -> Option<Regex> {
     let pieces: Vec<String> = written.split('*').map(regex::escape).collect();
     Regex::new(&format!(r"(?s)\A{}{behind}\z", pieces.join(".*"))).ok()
 }
 
-/// Whether a line may run a command that is meant: `git *` is for `git` and all that begins with
-/// `git `, and `git:*` is an older way to write it.
+/// True if a command line may run a command that matches: `git *` matches `git` and everything that
+/// starts with `git `; `git:*` is the older notation.
 fn is_of_line(with: &str, line: &str) -> bool {
     let command = Command {
         text: CommandText::Line(line.to_owned()),
@@ -128,13 +128,13 @@ fn is_of_line(with: &str, line: &str) -> bool {
     CommandPattern::of(with).is_none_or(|pattern| pattern.may_run(&command))
 }
 
-/// Whether a file is meant, as a line of `.gitignore` would mean it: `//` begins at the root, `~/`
-/// anywhere, `/` and `./` where tools work.
+/// True if a path matches in the sense of a `.gitignore` line. Roots: `//` the file system root, `~/`
+/// any directory, `/` and `./` the working directory of the tools.
 fn is_of_path(with: &str, path: &str, workspace: &Path) -> bool {
     let workspace = normal(workspace);
     let workspace = workspace.as_path();
     let path = workspace.join(path);
-    // A link leads to a file of another name.
+    // A symbolic link leads to a file with another path.
     let real = path.canonicalize().or_else(|_| {
         let (parent, name) = (path.parent(), path.file_name());
         let parent = parent.unwrap_or(Path::new("/")).canonicalize()?;
@@ -149,11 +149,11 @@ fn is_of_path(with: &str, path: &str, workspace: &Path) -> bool {
         })
 }
 
-/// Whether a path is meant, as it is written.
+/// True if a path matches as written, without resolving links.
 fn is_written_so(with: &str, path: &Path, workspace: &Path) -> bool {
     let (root, line) = match (with.strip_prefix("//"), with.strip_prefix('~')) {
         (Some(absolute), _) => (Path::new("/"), format!("/{absolute}")),
-        // Where the home is depends on who asks.
+        // The home directory depends on the user, so any directory matches.
         (_, Some(home)) => (Path::new("/"), format!("**{home}")),
         (None, None) => (
             workspace,
@@ -164,7 +164,7 @@ fn is_written_so(with: &str, path: &Path, workspace: &Path) -> bool {
         ),
     };
     let mut builder = GitignoreBuilder::new(root);
-    // File systems may not tell cases apart.
+    // The file system may be case-insensitive.
     let _ = builder.case_insensitive(true);
     let Ok(rules) = builder
         .add_line(None, &line)
@@ -172,11 +172,11 @@ fn is_written_so(with: &str, path: &Path, workspace: &Path) -> bool {
     else {
         return true;
     };
-    // What lies elsewhere is not meant by a name of a place here.
+    // A path outside of the root does not match.
     path.starts_with(root) && rules.matched_path_or_any_parents(path, false).is_ignore()
 }
 
-/// The path without `.` and `..`, as it is written.
+/// Removes `.` and `..` lexically.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {
@@ -189,7 +189,7 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// The host of a URL, as it is looked up; `None` if that takes a parser of URLs to tell.
+/// Returns the normalized host of a URL; `None` if a full URL parser would be needed.
 fn host(url: &str) -> Option<String> {
     let behind = url.split_once("://")?.1;
     let authority = behind.split(['/', '?', '#']).next()?;

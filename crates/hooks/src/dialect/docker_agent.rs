@@ -1,4 +1,4 @@
-//! docker-agent's words, which are our own, too.
+//! The dialect of docker-agent, which is also our own.
 
 use serde_json::{Map, Value, json};
 
@@ -12,11 +12,11 @@ use crate::event::Event;
 use crate::input::{Answer, Input};
 use cachalot_model::{StopReason, Usage};
 
-/// What it calls the moment before an agent is asked: by the user, or by another agent.
+/// Its name for the event before an agent runs, for the user or for another agent.
 const BEFORE_AGENT_RUN: &str = "before_agent_run";
 
 pub(super) static VOCABULARY: Vocabulary = Vocabulary {
-    // Its names are the names of our events, but for one.
+    // All other event names are the same as ours.
     events: &[
         spoken("pre_user_turn", Event::PreUserTurn),
         guarding(BEFORE_AGENT_RUN, Event::PreUserTurn),
@@ -53,7 +53,8 @@ pub(super) static VOCABULARY: Vocabulary = Vocabulary {
     ],
 };
 
-/// Those that guard what is not there to be guarded are worth a warning only.
+/// Events that this runtime does not fire. Guards of something that does not exist here are only a
+/// warning.
 static UNHEARD: [Unheard; 8] = [
     Unheard {
         name: "user_steering_messages_submit",
@@ -97,7 +98,7 @@ static UNHEARD: [Unheard; 8] = [
     },
 ];
 
-/// Everything that an event is about; what is empty is left out.
+/// The input of its handlers: all fields of the event; empty values are left out.
 pub(super) fn told(entry: &Entry, input: &Input) -> Value {
     let mut told = common(&entry.spoken, input);
     for field in input.event.contract().fields {
@@ -109,7 +110,7 @@ pub(super) fn told(entry: &Entry, input: &Input) -> Value {
     Value::Object(told)
 }
 
-/// What its guards of agents look at.
+/// Adds the fields of its agent guards.
 fn write_invocation(input: &Input, told: &mut Map<String, Value>) {
     put(told, "invocation_id", &input.turn_id);
     let said = input.prompt.as_ref().map(|prompt| prompt.text.as_str());
@@ -132,20 +133,20 @@ fn common(event_name: &str, input: &Input) -> Map<String, Value> {
     told
 }
 
-/// What handlers of all dialects are told, always.
+/// The fields that handlers of all dialects receive at every event.
 pub(super) fn base(event_name: &str, input: &Input) -> Map<String, Value> {
     let mut told = Map::new();
     let mut always = |key: &str, value: &str| told.insert(key.to_owned(), Value::from(value));
     always("session_id", &input.session_id);
     always("cwd", &input.cwd.to_string_lossy());
     always("hook_event_name", event_name);
-    // Our own handlers are told what was said.
+    // Empty: our own handlers receive the conversation in other fields.
     always("transcript_path", "");
     always("permission_mode", input.permission_mode.name());
     told
 }
 
-/// What an event is about beside that, for other dialects that have no word for it.
+/// Adds the event's fields in our notation, for dialects that do not have the event.
 pub(super) fn about(input: &Input, told: &mut Map<String, Value>) {
     for field in input.event.contract().fields {
         write(*field, input, told);
@@ -217,7 +218,7 @@ fn write_usage(input: &Input, told: &mut Map<String, Value>) {
     if let Some(usage) = &input.usage {
         told.insert("usage".to_owned(), usage_of(usage));
     }
-    // What has no price costs more than nothing.
+    // Unpriced usage has no known cost: the field is left out.
     if let Some(cost) = input.cost.filter(|cost| cost.unpriced == 0) {
         told.insert("cost".to_owned(), cost.dollars().into());
     }
@@ -309,7 +310,7 @@ fn write_notification(input: &Input, told: &mut Map<String, Value>) {
     put_some(told, "notification_type", notification.kind);
 }
 
-/// Why an answer ended, in the words of providers.
+/// The provider-style name of a stop reason.
 pub(super) fn finish_name(finish: &StopReason) -> &str {
     match finish {
         StopReason::End => "stop",
@@ -321,7 +322,7 @@ pub(super) fn finish_name(finish: &StopReason) -> &str {
     }
 }
 
-/// The reverse of [`finish_name`].
+/// The inverse of [`finish_name`].
 pub(super) fn finish_of(name: &str) -> StopReason {
     match name {
         "stop" => StopReason::End,

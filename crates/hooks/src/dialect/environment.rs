@@ -1,9 +1,9 @@
-//! Environment variables that handlers expect.
+//! Environment variables of handlers.
 
 use super::Dialect;
 use crate::input::Input;
 
-/// What a variable says.
+/// The content of a variable.
 #[derive(Clone, Copy)]
 enum Says {
     Directory,
@@ -21,7 +21,7 @@ const OWN: [(&str, Says); 4] = [
 
 const CLAUDE: [(&str, Says); 1] = [("CLAUDE_PROJECT_DIR", Says::Directory)];
 
-/// Gemini CLI has Claude Code's, too.
+/// Gemini CLI also sets Claude Code's variable.
 const GEMINI: [(&str, Says); 4] = [
     ("GEMINI_PROJECT_DIR", Says::Directory),
     ("GEMINI_CWD", Says::Directory),
@@ -29,7 +29,7 @@ const GEMINI: [(&str, Says); 4] = [
     ("CLAUDE_PROJECT_DIR", Says::Directory),
 ];
 
-/// The variables of a dialect, with our own.
+/// The variables of a dialect, in addition to our own.
 pub(super) fn variables(dialect: Dialect, input: &Input) -> Vec<(String, String)> {
     let theirs: &[(&str, Says)] = match dialect {
         Dialect::DockerAgent => &[],

@@ -1,26 +1,28 @@
-//! The first line of a hook of Claude Code, with which it may say that it runs on in the background:
+//! The first line of output of a Claude Code hook, which can move the hook to the background:
 //! `{"async": true, "asyncTimeout": 15000}`.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// The first line of what a command has said so far.
+/// The state of the first line of a command's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FirstLine {
-    /// More of it may come.
+    /// More of it may follow.
     Incomplete,
-    /// It says something else.
+    /// It has another content.
     Other,
-    /// The command runs on, and is ended after `limit`, if it says so.
+    /// The command continues in the background; it is killed after `limit` (default: the timeout of the
+    /// hook).
     RunsOn { limit: Option<Duration> },
 }
 
-/// The longest first line that can say so, in bytes. Longer ones are output like any other.
+/// The maximum length of such a line in bytes. A longer line is ordinary output.
 const LONGEST: usize = 4_096;
 
 impl FirstLine {
-    /// Reads the first line of a stdout that may still grow. A whole object needs no line end behind it.
+    /// Parses the first line of a stdout that may still grow. A complete object needs no newline after
+    /// it.
     pub(crate) fn of(stdout: &[u8]) -> Self {
         let (line, is_whole) = split(stdout);
         if line.len() > LONGEST {
@@ -39,7 +41,7 @@ impl FirstLine {
         }
     }
 
-    /// Returns the output behind the first line: all of it if it is one JSON object, or else the first
+    /// Returns the output after the first line: all of it if it is one JSON object, otherwise its first
     /// line that is one. Empty if there is none, as in Claude Code.
     pub(crate) fn later(stdout: &[u8]) -> Vec<u8> {
         let stdout = trimmed(stdout);
@@ -55,7 +57,7 @@ impl FirstLine {
     }
 }
 
-/// The first line, and whether its end is there.
+/// Returns the first line, and true if it is complete.
 fn split(stdout: &[u8]) -> (&[u8], bool) {
     let stdout = trimmed(stdout);
     match stdout.iter().position(|byte| *byte == b'\n') {

@@ -1,4 +1,4 @@
-//! Gemini CLI's words.
+//! The dialect of Gemini CLI.
 
 use cachalot_core::clock::iso8601;
 use cachalot_model::{Role, StopReason};
@@ -75,7 +75,7 @@ static TOOLS: [Tool; 9] = [
     tool("web_fetch", &["web_fetch"], &[]),
 ];
 
-/// What its handlers are told.
+/// The input of its handlers.
 pub(super) fn told(entry: &Entry, input: &Input) -> Value {
     let mut told = docker_agent::base(&entry.spoken, input);
     let transcript = transcript::path(entry.dialect, input);
@@ -119,7 +119,7 @@ fn prompt(input: &Input) -> &str {
         .unwrap_or_default()
 }
 
-/// Its handlers see the text of messages and nothing else; one for each message.
+/// The messages for its handlers: text only, one entry per message.
 pub(super) fn messages(input: &Input) -> Vec<Value> {
     let messages = input.messages.iter().map(|message| {
         let role = match message.role {
@@ -136,7 +136,7 @@ fn request(input: &Input) -> Value {
     json!({"model": model, "messages": messages(input), "config": {}})
 }
 
-/// The end of the answer, in the words of Gemini's API.
+/// The finish reason, in the notation of the Gemini API.
 fn finish_reason(input: &Input) -> &'static str {
     let answer = input.answer.as_ref();
     match answer.and_then(|answer| answer.finish.as_ref()) {

@@ -1,4 +1,4 @@
-//! What exit codes and outputs mean.
+//! Interprets exit codes and outputs.
 
 use serde_json::Value;
 
@@ -12,10 +12,10 @@ use crate::definition::Entry;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
-/// How much of what a handler complained about goes into a message, in characters.
+/// The maximum characters of a handler's stderr in a message.
 const LONGEST_COMPLAINT: usize = 2_000;
 
-/// Reads what a handler has said: exit code 0 is an answer, 2 blocks, any other is a fault.
+/// Interprets the result of a handler: exit code 0 is an answer, 2 a block, any other a failure.
 pub(super) fn read(
     dialect: Dialect,
     entry: &Entry,
@@ -32,7 +32,7 @@ pub(super) fn read(
     }
 }
 
-/// Exit code 2: what it complained about is the reason.
+/// Exit code 2: the reason is on stderr, or else on stdout.
 fn refused(dialect: Dialect, event: Event, ended: &Ended) -> Output {
     let reason = complaint(&ended.stderr).or_else(|| complaint(&ended.stdout));
     let mut output = Output::default();
@@ -112,7 +112,7 @@ fn understood(
     let Some(key) = &document.repeated else {
         return read(&document.value);
     };
-    // Whatever value of a repeated key was meant: none that denies is lost.
+    // All values of a repeated key are checked, so that no denial is lost.
     let mut said = document.lost.iter().chain([&document.value]);
     let repeated = format!("its output has the key `{key}` more than once");
     if let Some(refusal) = said.find_map(|said| answer::refusal(said, &document.value)) {
@@ -127,8 +127,8 @@ fn understood(
     }
 }
 
-/// Text that is no JSON: context where the dialect says so, for Gemini CLI a message, otherwise
-/// nothing.
+/// Handles text that is no JSON: context at some events of the dialect, a message for Gemini CLI,
+/// otherwise ignored.
 fn remark(dialect: Dialect, event: Event, said: &[u8]) -> Output {
     let text = String::from_utf8_lossy(said).into_owned();
     let mut output = Output::default();

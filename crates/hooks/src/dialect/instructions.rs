@@ -1,7 +1,7 @@
-//! `instruction_context`: instructions that a handler keeps up to date, each under a name of its own.
+//! `instruction_context`: named instructions that a handler keeps up to date.
 //!
-//! What was sent is never changed. What the conversation says of an instruction already is not said
-//! again, and what has changed, or does not hold any more, is said behind it.
+//! Sent messages are never changed. An instruction is not repeated while it is unchanged; changes and
+//! removals are appended as new paragraphs.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use super::answer::text;
 use super::said::Said;
 use crate::builtin::paragraph::{in_one_line, last_said};
 
-/// What is said of an instruction that was taken back without a word.
+/// The paragraph for an instruction that was removed without a text.
 const REMOVED: &str = "This does not hold any more.";
 
-/// The paragraphs that the conversation lacks, in order.
+/// Returns the new paragraphs, in order.
 ///
 /// # Errors
-/// What cannot be understood.
+/// The invalid part of the value.
 pub(super) fn read(said: &Value, conversation: &[Arc<Message>]) -> Result<Vec<String>, String> {
     let items = said.as_array().ok_or("`instruction_context` is no list")?;
     let paragraphs = items.iter().map(|item| paragraph(item, conversation));
     paragraphs.filter_map(Result::transpose).collect()
 }
 
-/// What is to be said of an instruction, if anything is.
+/// Returns the new paragraph of an instruction, if there is one.
 fn paragraph(item: &Value, conversation: &[Arc<Message>]) -> Result<Option<String>, String> {
     if !item.is_object() {
         return Err("an item of `instruction_context` is no object".to_owned());
@@ -43,7 +43,7 @@ fn paragraph(item: &Value, conversation: &[Arc<Message>]) -> Result<Option<Strin
         |words: &str| before.is_some_and(|said| said.starts_with(&under(&heading, words)));
     let (content, changed) = (words("content")?, words("changed_content")?);
     let removed = words("removed_content")?;
-    // Nobody knows whether it is still the same: what was said of it holds.
+    // The current content is unknown: the earlier paragraph stays valid.
     if is(item, "unavailable")? {
         return Ok(None);
     }
@@ -59,7 +59,7 @@ fn paragraph(item: &Value, conversation: &[Arc<Message>]) -> Result<Option<Strin
     Ok(is_news.then(|| under(&heading, &news)))
 }
 
-/// The line that an instruction begins with, by which it is found again.
+/// The first line of an instruction's paragraph, which identifies it in the conversation.
 fn heading(name: &str) -> String {
     match name {
         "" => "<instructions>\n".to_owned(),
@@ -70,7 +70,7 @@ fn heading(name: &str) -> String {
     }
 }
 
-/// The words under a heading, and that they end there.
+/// The complete paragraph.
 fn under(heading: &str, words: &str) -> String {
     format!("{heading}{words}\n</instructions>")
 }

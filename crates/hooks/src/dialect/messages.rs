@@ -1,8 +1,9 @@
-//! The conversation as handlers see it, `{role, content, tool_calls, tool_call_id}`, and back.
+//! Converts the conversation to the format of handlers, `{role, content, tool_calls, tool_call_id}`, and
+//! back.
 //!
-//! A message of ours becomes one piece or several: results of tools are pieces of their own. What the
-//! pieces cannot say (what a model thought, further fields of a provider) is kept from the message that
-//! they came from, and a message whose pieces came back as they were is kept as it was.
+//! One of our messages becomes one or more pieces: each tool result is a piece of its own. Data that
+//! pieces cannot express (reasoning, further fields of a provider) is restored from the original
+//! message. A message whose pieces come back unchanged stays unchanged.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::input::Input;
 
-/// The pieces of the conversation, and how many of them, at the end, were not sent before.
+/// Returns the pieces of the conversation, and the number of unsent pieces at its end.
 pub(super) fn told(input: &Input) -> (Vec<Value>, usize) {
     let pieces = input.messages.iter().map(|message| pieces(message));
     let pieces: Vec<Vec<Value>> = pieces.collect();
@@ -20,18 +21,18 @@ pub(super) fn told(input: &Input) -> (Vec<Value>, usize) {
     (pieces.concat(), unsent)
 }
 
-/// What a handler has made of the conversation.
+/// A conversation that a handler rewrote.
 pub(super) struct Rewritten {
-    /// The messages in place of those that were not sent yet; `None`: as they were.
+    /// The messages that replace the unsent ones; `None` if they are unchanged.
     pub(super) unsent: Option<Vec<Message>>,
-    /// Whether it changed messages that were sent already, which cannot be.
+    /// Set if sent messages were changed, too; these changes are ignored.
     pub(super) changed_sent: bool,
 }
 
-/// Reads a rewritten conversation: all of it, what was sent included.
+/// Parses a rewritten conversation, which must include the sent messages.
 ///
 /// # Errors
-/// What cannot be understood.
+/// The invalid part of the conversation.
 pub(super) fn rewritten(input: &Input, updated: &[Value]) -> Result<Rewritten, String> {
     let (pieces, unsent) = told(input);
     let sent = pieces.len() - unsent;
@@ -60,7 +61,7 @@ pub(super) fn rewritten(input: &Input, updated: &[Value]) -> Result<Rewritten, S
     })
 }
 
-/// Whether only what the pieces say has changed, and not how many they are and who says them.
+/// True if the number and the roles of the pieces are the same.
 fn is_aligned(before: &[Value], after: &[Value]) -> bool {
     before.len() == after.len()
         && before
@@ -83,7 +84,7 @@ fn aligned(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec<Message
     Ok(messages)
 }
 
-/// A message that says something else now, with what the pieces cannot say.
+/// Rebuilds a changed message; data that pieces cannot express is taken from the original.
 fn changed(original: &Message, pieces: &[Value]) -> Result<Message, String> {
     let silent = original.content.iter();
     let silent = silent.filter(|block| matches!(block, Block::Reasoning(_) | Block::Other { .. }));
@@ -101,7 +102,7 @@ fn changed(original: &Message, pieces: &[Value]) -> Result<Message, String> {
     })
 }
 
-/// Gives a call of a tool, or its result, the further fields of the one with its id.
+/// Restores the further fields of a tool call or a tool result from the original with the same id.
 fn restore(block: &mut Block, original: &Message) {
     for before in &original.content {
         match (&mut *block, before) {
@@ -117,7 +118,7 @@ fn restore(block: &mut Block, original: &Message) {
     }
 }
 
-/// Messages out of pieces that were added, left out or put elsewhere.
+/// Converts pieces that were added, removed or moved to messages.
 fn regrouped(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec<Message>, String> {
     let mut originals = originals.to_vec();
     let mut messages = Vec::new();
@@ -141,12 +142,12 @@ fn regrouped(originals: &[Arc<Message>], mut tail: &[Value]) -> Result<Vec<Messa
     Ok(messages)
 }
 
-/// Reads a conversation of which nothing is known.
+/// Converts a conversation without originals.
 pub(super) fn parse(pieces: &[Value]) -> Result<Vec<Message>, String> {
     regrouped(&[], pieces)
 }
 
-/// Adds a message; results of tools, and what the user says behind them, are one message.
+/// Appends a message. Consecutive tool results, and the user's text after them, become one message.
 fn add(messages: &mut Vec<Message>, message: Message) {
     let is_result = |block: &Block| matches!(block, Block::ToolResult(_));
     match messages.last_mut() {
@@ -206,7 +207,7 @@ fn assistant(message: &Message) -> Value {
     piece
 }
 
-/// `content`, or `multi_content` where there is more than text.
+/// Writes `content`, or `multi_content` if there are parts other than text.
 fn piece(role: &str, blocks: &[&Block]) -> Value {
     let parts: Vec<Value> = blocks.iter().filter_map(|block| part(block)).collect();
     let texts: Option<Vec<&str>> = parts.iter().map(|part| part["text"].as_str()).collect();
@@ -234,7 +235,7 @@ fn part(block: &Block) -> Option<Value> {
     }
 }
 
-/// Reads one piece.
+/// Parses one piece.
 fn read(piece: &Value) -> Result<Message, String> {
     let piece = piece.as_object().ok_or("a message is no object")?;
     let content = blocks(piece)?;
@@ -324,10 +325,10 @@ fn calls(piece: &Map<String, Value>) -> Result<Vec<Block>, String> {
     calls.map_err(str::to_owned)
 }
 
-/// What a handler that sees texts only, one for each message, has made of the conversation.
+/// Parses a conversation rewritten by a handler that sees one text per message.
 ///
 /// # Errors
-/// It did more than change texts.
+/// The handler changed something other than texts.
 pub(super) fn retold(
     input: &Input,
     before: &[Value],
@@ -360,7 +361,7 @@ pub(super) fn retold(
     })
 }
 
-/// Puts `text` where the first text of the message is, and takes the others out.
+/// Replaces all texts of the message by `text`, in the place of the first one.
 fn replace_text(message: &mut Message, text: &str) {
     let is_text = |block: &Block| matches!(block, Block::Text { .. });
     let first = message.content.iter().position(is_text);

@@ -1,4 +1,4 @@
-//! The reverse of writing, for our own words: what a handler would be told, out of a file.
+//! Parses a hook input from JSON: the inverse of writing it, for our own dialect.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,12 +18,11 @@ use crate::input::{
 };
 use crate::{Dialect, Event};
 
-/// Reads what handlers of an event are told, in our own words: the JSON that [`Dialect::write`] writes.
-/// Every key may be left out.
+/// Parses the input of an event in our own dialect: the JSON that [`Dialect::write`] writes. All keys
+/// are optional.
 ///
 /// # Errors
-/// It is no JSON, for another event, or has a key that the event does not have or of which the value is
-/// of the wrong type.
+/// It is no JSON object, is for another event, or has an unknown key or a value of the wrong type.
 pub fn parse_input(event: Event, json: &str) -> Result<Input, Problem> {
     let value: Value = serde_json::from_str(json).map_err(|error| {
         Problem::new(
@@ -131,7 +130,7 @@ impl Told<'_> {
             .unwrap_or_default())
     }
 
-    /// How many messages of ours were not sent, out of how many pieces: all, unless it is said.
+    /// Returns the number of unsent messages; all of them if the input does not contain `unsent`.
     fn unsent(&self, messages: usize) -> Result<usize, Problem> {
         let (Some(pieces), Some(unsent)) = (self.list("messages")?, self.whole("unsent")?) else {
             return Ok(messages);
@@ -200,7 +199,7 @@ impl Told<'_> {
         let read_only = self.flag("tool_read_only")?;
         let input = self.object("tool_input")?.cloned().unwrap_or_default();
         Ok(Some(ToolUse {
-            // There is no tool to declare it.
+            // No tool is available here to declare them.
             touches: touches(&name, &input, read_only),
             name,
             id: self.text("tool_use_id")?.unwrap_or_default(),
@@ -334,7 +333,8 @@ impl Told<'_> {
     }
 }
 
-/// What a call touches, as far as its arguments show it: of a patch the files that it names.
+/// Derives the resources that a call accesses from its arguments; for a patch, from the files that it
+/// names.
 fn touches(tool: &str, arguments: &Map<String, Value>, read_only: bool) -> Touches {
     let mut touches = Touches::declared(&Value::Null, arguments, read_only);
     let patch = arguments.get("patch").and_then(Value::as_str);

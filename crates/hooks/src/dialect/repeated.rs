@@ -1,20 +1,20 @@
-//! JSON documents in which a key of an object may occur more than once.
+//! JSON documents with repeated object keys.
 //!
-//! Readers of JSON differ in which of the values they take. A decision must not depend on that, so the
-//! values that a value tree would lose are kept.
+//! JSON parsers differ in the value that they choose. A decision must not depend on that, so the other
+//! values are kept as well.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// A JSON document; of the values of a repeated key the last counts, as in most runtimes.
+/// A JSON document. The last value of a repeated key is used, as in most runtimes.
 pub(super) struct Document {
     pub(super) value: Value,
-    /// The values that do not count, each as a document that holds nothing else: of
-    /// `{"a": {"b": 1, "b": 2}}` it is `{"a": {"b": 1}}`. Those within lists are left out.
+    /// The overridden values, each in a document of its own: for `{"a": {"b": 1, "b": 2}}`, this is
+    /// `{"a": {"b": 1}}`. Values within lists are not recorded.
     pub(super) lost: Vec<Value>,
-    /// A key that occurs more than once.
+    /// A repeated key.
     pub(super) repeated: Option<String>,
 }
 

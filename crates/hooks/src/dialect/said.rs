@@ -1,8 +1,8 @@
-//! A JSON object whose keys are written in `snake_case` or in `camelCase`.
+//! A JSON object with keys in `snake_case` or in `camelCase`.
 
 use serde_json::{Map, Value};
 
-/// An object that a handler has written. What is `null` was left out.
+/// An object written by a handler. `null` counts as absent.
 #[derive(Clone, Copy)]
 pub(super) struct Said<'a>(Option<&'a Map<String, Value>>);
 
@@ -11,12 +11,12 @@ impl<'a> Said<'a> {
         Self(value.and_then(Value::as_object))
     }
 
-    /// The value of a key, which is named in `snake_case`; where it stands in both cases, that one.
+    /// The value of a key, given in `snake_case`, which takes precedence over `camelCase`.
     pub(super) fn get(self, key: &str) -> Option<&'a Value> {
         self.all(key).next()
     }
 
-    /// The values of a key, which is named in `snake_case`: two, if it stands in both cases.
+    /// The values of a key, given in `snake_case`: two if it is present in both cases.
     pub(super) fn all(self, key: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
         let camel = camel(key);
         let other = (camel != key).then_some(camel);
@@ -28,7 +28,7 @@ impl<'a> Said<'a> {
             .filter(|value| !value.is_null())
     }
 
-    /// The keys as they are written.
+    /// The keys as written.
     pub(super) fn keys(self) -> impl Iterator<Item = &'a str> {
         self.0
             .into_iter()
@@ -36,7 +36,7 @@ impl<'a> Said<'a> {
     }
 }
 
-/// The key in `camelCase`.
+/// Converts a key to `camelCase`.
 fn camel(key: &str) -> String {
     let mut words = key.split('_');
     let mut camel = words.next().unwrap_or_default().to_owned();
@@ -48,7 +48,7 @@ fn camel(key: &str) -> String {
     camel
 }
 
-/// The key in `snake_case`.
+/// Converts a key to `snake_case`.
 pub(super) fn snake(key: &str) -> String {
     let mut snake = String::with_capacity(key.len() + 4);
     for letter in key.chars() {

@@ -1,4 +1,4 @@
-//! What stands around the JSON of a handler: a profile of a shell may print lines before it.
+//! Handles text before the JSON of a handler: a shell profile may print lines.
 
 use serde_json::Value;
 
@@ -8,10 +8,10 @@ use super::strict;
 use crate::Event;
 use crate::contract::{Blocks, Honoured};
 
-/// How much of the lines before the JSON is shown, in characters.
+/// Maximum characters of the extra lines in a message.
 const SHOWN: usize = 80;
 
-/// Keys by which a decision is known that is no JSON.
+/// Keys that mark a text as a decision, even if it is no valid JSON.
 const DECISIONS: [&str; 4] = [
     "\"decision\"",
     "\"permissionDecision\"",
@@ -19,7 +19,7 @@ const DECISIONS: [&str; 4] = [
     "\"continue\"",
 ];
 
-/// The output that stands at the end, from a line of its own on, and what is before it.
+/// Splits off an output that starts on a line of its own and extends to the end.
 pub(super) fn object(said: &[u8]) -> Option<(&str, &[u8])> {
     let text = std::str::from_utf8(said).ok()?;
     let ends = text.match_indices('\n').map(|(at, _)| at + 1);
@@ -31,13 +31,13 @@ pub(super) fn object(said: &[u8]) -> Option<(&str, &[u8])> {
     })
 }
 
-/// Whether an object says something that outputs say: otherwise it is text that ends in JSON.
+/// True if an object has a key of an output. Otherwise it is a text that ends in JSON.
 fn is_output(value: &Value) -> bool {
     let mut keys = Said::of(Some(value)).keys();
     keys.any(|key| strict::is_key(&snake(key)))
 }
 
-/// That there were lines before it.
+/// The warning about extra lines.
 pub(super) fn warning(before: &str) -> String {
     let line = before.split_whitespace().collect::<Vec<_>>().join(" ");
     let shown: String = line
@@ -48,8 +48,8 @@ pub(super) fn warning(before: &str) -> String {
     format!("a hook printed more than its JSON, which was left out: {shown}")
 }
 
-/// Whether a text looks like a decision that got lost: who guards, and is not understood, guards
-/// nothing. Where text is context, it may tell of decisions in the middle of a line.
+/// True if a text looks like a decision that cannot be parsed: a guard must not be ignored. Where plain
+/// text is context, only text at the start of a line counts, because the text may mention decisions.
 pub(super) fn is_mangled(dialect: Dialect, event: Event, said: &[u8]) -> bool {
     let contract = event.contract();
     let decides =

@@ -1,4 +1,4 @@
-//! Strict output: what an event does not honour is a fault, not left out.
+//! Strict output: an output that the event ignores is a failure.
 
 use super::Dialect;
 use super::said::{Said, snake};
@@ -6,7 +6,7 @@ use crate::Event;
 use crate::contract::Honoured;
 use crate::definition::Entry;
 
-/// The keys of an output.
+/// The top-level keys of an output.
 const KEYS: [&str; 6] = [
     "continue",
     "stop_reason",
@@ -16,7 +16,7 @@ const KEYS: [&str; 6] = [
     "hook_specific_output",
 ];
 
-/// Whether it is a key of an output, or of `hook_specific_output`, which may stand beside the others.
+/// True for a key of an output or of `hook_specific_output`.
 pub(super) fn is_key(key: &str) -> bool {
     let specific = Honoured::ALL.iter().flat_map(|honoured| honoured.keys());
     key == "suppress_output"
@@ -24,16 +24,16 @@ pub(super) fn is_key(key: &str) -> bool {
         || specific.into_iter().any(|known| known.name == key)
 }
 
-/// Other names of what is honoured.
+/// Aliases of outputs.
 const ALIASES: [(&str, Honoured); 2] = [
     ("updated_tool_output", Honoured::UpdatedToolResponse),
     ("updated_m_c_p_tool_output", Honoured::UpdatedToolResponse),
 ];
 
-/// Looks at an output and at what it has in `hook_specific_output`.
+/// Checks an output and its `hook_specific_output`.
 ///
 /// # Errors
-/// The first thing that is not honoured.
+/// The first key or value that has no effect.
 pub(super) fn check(
     dialect: Dialect,
     entry: &Entry,
@@ -73,7 +73,7 @@ pub(super) fn check(
                     "strict output: `{key}` is no key of `hook_specific_output`"
                 ));
             }
-            // The agent goes on with it.
+            // The agent continues with it (`stop`).
             Some(Honoured::AdditionalContext)
                 if dialect == Dialect::Claude && entry.event == Event::Stop => {}
             Some(what) if !entry.event.contract().honours(what) => {
@@ -96,7 +96,7 @@ fn names(entry: &Entry, name: &str) -> bool {
             .any(|spoken| spoken.event == entry.event)
 }
 
-/// What a key of `hook_specific_output` is about.
+/// Returns the output that a key of `hook_specific_output` stands for.
 fn meaning(dialect: Dialect, event: Event, key: &str) -> Option<Honoured> {
     let of_request = match (dialect, event, key) {
         (Dialect::Gemini, Event::PreToolUse, "tool_input") => Some(Honoured::UpdatedInput),

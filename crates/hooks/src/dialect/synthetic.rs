@@ -1,4 +1,4 @@
-//! Answers in place of the model's.
+//! Parses synthetic answers.
 
 use std::time::Duration;
 
@@ -8,10 +8,11 @@ use serde_json::Value;
 use super::said::Said;
 use crate::output::Synthetic;
 
-/// Reads `{content, provenance, metadata, saved}`, a text, or an answer as Gemini writes it.
+/// Parses `{content, provenance, metadata, saved}`, a text, or an answer in the format of the Gemini
+/// API.
 ///
 /// # Errors
-/// What cannot be understood.
+/// The invalid part of the value.
 pub(super) fn read(value: &Value) -> Result<Synthetic, String> {
     if let Some(text) = value.as_str() {
         return answering(text.to_owned(), Said::of(None));
@@ -50,7 +51,7 @@ fn answering(content: String, said: Said<'_>) -> Result<Synthetic, String> {
     })
 }
 
-/// The texts of the first candidate, one after the other.
+/// The concatenated texts of the first candidate.
 fn spoken(candidates: &Value) -> String {
     let parts = candidates[0]["content"]["parts"].as_array();
     let text = |part: &Value| {
@@ -60,7 +61,7 @@ fn spoken(candidates: &Value) -> String {
     parts.into_iter().flatten().map(text).collect()
 }
 
-/// `{calls, seconds, input_tokens, output_tokens, cost}`, the cost in dollars.
+/// Parses `{calls, seconds, input_tokens, output_tokens, cost}`, with the cost in dollars.
 fn saved(value: Option<&Value>) -> Result<Spend, String> {
     let Some(value) = value else {
         return Ok(Spend::default());

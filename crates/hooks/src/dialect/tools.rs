@@ -1,4 +1,4 @@
-//! Names and arguments of tools, in other words and back.
+//! Translates names and arguments of tools to a dialect and back.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +7,7 @@ use super::vocabulary::{Argument, Form, Tool};
 use crate::definition::quoted;
 use crate::input::{Input, ToolUse};
 
-/// What a dialect calls a tool, beside our own name: the first is the one that handlers are told.
+/// The names of a tool in a dialect, in addition to our own; the first is used in hook input.
 pub(super) fn names(dialect: Dialect, tool: &ToolUse) -> impl Iterator<Item = String> {
     let mcp = tool.mcp.as_ref().into_iter();
     let of_server = mcp.flat_map(move |(server, name)| match dialect {
@@ -19,13 +19,13 @@ pub(super) fn names(dialect: Dialect, tool: &ToolUse) -> impl Iterator<Item = St
     of_server.chain(known.flat_map(|known| known.theirs.iter().map(|name| (*name).to_owned())))
 }
 
-/// The name that handlers are told: our own in our own dialect.
+/// The name of a tool in hook input; in our own dialect, our name.
 pub(super) fn told_name(dialect: Dialect, tool: &ToolUse) -> String {
     let theirs = (dialect != Dialect::DockerAgent).then(|| names(dialect, tool).next());
     theirs.flatten().unwrap_or_else(|| tool.name.clone())
 }
 
-/// The arguments that handlers are told.
+/// The arguments of a tool in hook input.
 pub(super) fn told_arguments(
     dialect: Dialect,
     tool: &ToolUse,
@@ -50,7 +50,7 @@ pub(super) fn told_arguments(
     told
 }
 
-/// The arguments that a handler has changed, under our own names.
+/// The arguments that a handler changed, under our own names.
 pub(super) fn changed(
     dialect: Dialect,
     tool: &ToolUse,
@@ -67,7 +67,7 @@ pub(super) fn changed(
             own.insert(argument.own.to_owned(), own_value(argument.form, value));
         }
     }
-    // Who uses both names means our own.
+    // If a handler uses both names, our own takes precedence.
     for (key, value) in updated.iter().filter(is_changed) {
         let mut known = arguments(dialect, tool).iter();
         match known.find(|known| known.theirs == key) {
@@ -81,8 +81,8 @@ pub(super) fn changed(
     own
 }
 
-/// The arguments that a handler has taken away by leaving them out, under our own names, where the
-/// dialect means it so. What it calls by our own name is still there.
+/// The arguments that a handler removed by leaving them out, under our own names, if the dialect
+/// supports this. An argument that the handler passes under our own name is not removed.
 pub(super) fn removed(
     dialect: Dialect,
     tool: &ToolUse,

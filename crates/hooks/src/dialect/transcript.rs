@@ -1,4 +1,4 @@
-//! The lines of a transcript, as Claude Code writes them: one JSON object for each message.
+//! Transcript lines in the format of Claude Code: one JSON object per message.
 
 use cachalot_core::clock::iso8601;
 use cachalot_model::{Block, Message, Role};
@@ -8,7 +8,7 @@ use super::tools;
 use crate::Dialect;
 use crate::input::{Input, ToolUse};
 
-/// The path of the conversation's file, up to date; empty if there is none, or it cannot be written.
+/// Writes the transcript and returns its path; empty if there is none, or if writing fails.
 pub(super) fn path(dialect: Dialect, input: &Input) -> String {
     let Some(transcript) = &input.transcript else {
         return String::new();
@@ -43,7 +43,7 @@ fn line(dialect: Dialect, input: &Input, message: &Message, number: usize) -> Va
     })
 }
 
-/// A block in Claude's words; pictures and what only another provider knows are left out.
+/// Converts a block to the format of Claude Code. Images and provider-specific blocks are left out.
 fn part(dialect: Dialect, input: &Input, block: &Block) -> Option<Value> {
     Some(match block {
         Block::Text { text, .. } => json!({ "type": "text", "text": text }),

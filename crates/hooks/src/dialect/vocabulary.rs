@@ -1,55 +1,55 @@
-//! What a dialect calls things.
+//! The names and conventions of a dialect.
 
 use std::time::Duration;
 
 use crate::Event;
 use crate::definition::Only;
 
-/// What a dialect calls things.
+/// The names and conventions of a dialect.
 pub(crate) struct Vocabulary {
-    /// Events; of several names for one event, the first is the one that handlers are told.
+    /// Events. If an event has several names, the first is used in hook input.
     pub(crate) events: &'static [Spoken],
-    /// Events that it has and that never happen here.
+    /// Events of the dialect that never fire here.
     pub(crate) unheard: &'static [Unheard],
     /// Tools.
     pub(crate) tools: &'static [Tool],
-    /// Keys of hooks that are for people.
+    /// Keys of hooks that are only for human readers.
     pub(crate) remarks: &'static [&'static str],
-    /// Whether hooks may have `once`, `if`, `async`, `asyncRewake` and `shell`.
+    /// Set if hooks may have `once`, `if`, `async`, `asyncRewake` and `shell`.
     pub(crate) options_of_claude: bool,
-    /// Whether its names of arguments stand beside our own, rather than in place of them.
+    /// Set if the dialect's argument names are added to our own instead of replacing them.
     pub(crate) arguments_beside: bool,
-    /// Whether arguments that a handler leaves out of those that it rewrites are taken away.
+    /// Set if leaving an argument out of a rewrite removes it.
     pub(crate) input_is_replaced: bool,
-    /// Whether time limits are milliseconds.
+    /// Set if timeouts are in milliseconds.
     pub(crate) timeouts_in_milliseconds: bool,
-    /// How long a handler may take, unless its definition says otherwise.
+    /// The default timeout.
     pub(crate) timeout: Duration,
-    /// Events for which text that is no JSON is context.
+    /// Events at which plain text output is context.
     pub(crate) plain_context: &'static [Event],
 }
 
-/// An event by one of its names.
+/// An event under one of its names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spoken {
     pub(crate) name: &'static str,
     pub(crate) event: Event,
     pub(crate) only: Option<Only>,
-    /// Whether a hook that fails denies, even if the event lets it fail and the hook wants it to.
+    /// Set if a failed hook always denies, overriding the event's contract and the hook's `on_error`.
     pub(crate) guards: bool,
 }
 
-/// An event that another runtime has and that never happens here.
+/// An event of another runtime that never fires here.
 pub(crate) struct Unheard {
     pub(crate) name: &'static str,
-    /// What comes nearest; empty if nothing does.
+    /// A hint at the nearest alternative; empty if there is none.
     pub(crate) nearest: &'static str,
-    /// Whether its hooks guard what happens here, too, and would guard nothing: then it is wrong to
-    /// name it. Otherwise it is worth a warning.
+    /// Set if its hooks guard an operation that also exists here. They would guard nothing, so the event
+    /// is an error; otherwise it is a warning.
     pub(crate) guards: bool,
 }
 
-/// An event that never happens here, and that nothing comes near to.
+/// An event that never fires here, without an alternative.
 pub(super) const fn unheard(name: &'static str) -> Unheard {
     Unheard {
         name,
@@ -58,7 +58,7 @@ pub(super) const fn unheard(name: &'static str) -> Unheard {
     }
 }
 
-/// An event under a name.
+/// An event with a name.
 pub(super) const fn spoken(name: &'static str, event: Event) -> Spoken {
     Spoken {
         name,
@@ -68,7 +68,7 @@ pub(super) const fn spoken(name: &'static str, event: Event) -> Spoken {
     }
 }
 
-/// An event under a name under which hooks that fail deny.
+/// An event with a name, whose hooks deny if they fail.
 pub(super) const fn guarding(name: &'static str, event: Event) -> Spoken {
     Spoken {
         guards: true,
@@ -76,7 +76,7 @@ pub(super) const fn guarding(name: &'static str, event: Event) -> Spoken {
     }
 }
 
-/// An event of tools under a name, for some calls only.
+/// A tool event with a name, restricted to some calls.
 pub(super) const fn only(name: &'static str, event: Event, only: Only) -> Spoken {
     Spoken {
         name,
@@ -86,12 +86,12 @@ pub(super) const fn only(name: &'static str, event: Event, only: Only) -> Spoken
     }
 }
 
-/// A tool of ours, and what it is called.
+/// One of our tools and its names in the dialect.
 pub(crate) struct Tool {
     pub(crate) own: &'static str,
-    /// Its names; the first is the one that handlers are told.
+    /// The names; the first is used in hook input.
     pub(crate) theirs: &'static [&'static str],
-    /// The arguments that are called something else, or count in something else.
+    /// The arguments with another name or another form.
     pub(crate) arguments: &'static [Argument],
 }
 
@@ -102,25 +102,25 @@ pub(crate) struct Argument {
     pub(crate) form: Form,
 }
 
-/// In what form they have an argument.
+/// The conversion of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// The same.
+    /// No conversion.
     Same,
-    /// An absolute path, where ours may be relative to the workspace.
+    /// An absolute path; ours may be relative to the workspace.
     AbsolutePath,
-    /// Milliseconds, where ours are seconds.
+    /// Milliseconds; ours are seconds.
     Milliseconds,
-    /// A shell line, where ours may be a list of a program and its arguments.
+    /// A shell command line; ours may be a list of a program and its arguments.
     Line,
 }
 
-/// An argument that has another name.
+/// Declares an argument with another name.
 pub(super) const fn argument(own: &'static str, theirs: &'static str, form: Form) -> Argument {
     Argument { own, theirs, form }
 }
 
-/// A tool that has other names.
+/// Declares a tool with other names.
 pub(super) const fn tool(
     own: &'static str,
     theirs: &'static [&'static str],

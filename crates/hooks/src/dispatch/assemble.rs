@@ -1,4 +1,4 @@
-//! Hooks of files and builtins, made ready to be told.
+//! Prepares the hooks of files and builtins.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub(super) fn assemble(
 impl Assembled {
     fn add(&mut self, ready: Ready) {
         self.wanted[ready.entry.event as usize] = true;
-        // What is said in the background is told when the next turn starts.
+        // Output of background hooks is delivered when the next turn starts.
         let is_command = matches!(ready.entry.definition.action, Action::Command { .. });
         self.wanted[Event::TurnStart as usize] |= ready.entry.definition.background.is_some()
             || (is_command && ready.entry.dialect.runs_on());
@@ -79,7 +79,7 @@ fn ready(
     })
 }
 
-/// Whether they run the same, in the same words.
+/// True if two hooks have the same definition and the same dialect.
 fn is_same(one: &Entry, other: &Entry) -> bool {
     one.dialect == other.dialect && one.definition == other.definition
 }
@@ -102,14 +102,14 @@ fn check(entry: &Entry) -> Result<(), Problem> {
     })
 }
 
-/// The events at which something can be blocked.
+/// Lists the events that can be blocked.
 fn blocking() -> String {
     let events = Event::all().filter(|event| event.contract().blocks == Blocks::Refusal);
     let names: Vec<String> = events.map(|event| format!("`{event}`")).collect();
     names.join(", ")
 }
 
-/// The hooks that builtins add for themselves.
+/// The hooks that builtins inject.
 fn added(builtins: &Builtins, agent: &dyn AgentView, problems: &mut Vec<Problem>) -> Vec<Entry> {
     let mut added = Vec::new();
     for builtin in builtins.iter() {

@@ -1,4 +1,4 @@
-//! What one handler says, within its time, whatever it does.
+//! Runs one handler within its timeout.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -18,11 +18,11 @@ use crate::input::Input;
 use crate::output::{Fault, Output};
 use crate::verdict::Report;
 
-/// Maximum number of files of one call that a handler is told of at the same time.
+/// Maximum number of files of one call that are passed to a handler concurrently.
 const MOST_AT_ONCE: usize = 8;
 
-/// Tells one handler, and waits for as long as it may take; or does not wait, and has nothing to report
-/// yet.
+/// Runs one handler and waits for it, at most for its timeout. A background handler is spawned; its
+/// report is empty for now.
 pub(super) async fn hear(ready: &Ready, input: &Input, sessions: &Arc<Sessions>) -> Report {
     let (entry, handler) = (&ready.entry, &ready.handler);
     let began = Instant::now();
@@ -41,7 +41,7 @@ pub(super) async fn hear(ready: &Ready, input: &Input, sessions: &Arc<Sessions>)
     Report::new(entry, began, said)
 }
 
-/// Tells a handler of an event: of a call that writes files as the handler knows such calls.
+/// Runs a handler. A call that writes files is passed in the form that the handler's dialect knows.
 async fn said(entry: &Entry, handler: &dyn Handler, input: &Input) -> Result<Output, Fault> {
     let is_of_tools = input.event.contract().tool_matched;
     let views = match input.tool.as_ref().filter(|_| is_of_tools) {
@@ -84,9 +84,9 @@ async fn said_of(entry: &Entry, handler: &dyn Handler, input: &Input) -> Result<
 
 async fn answer(entry: &Entry, handler: &dyn Handler, input: &Input) -> Result<Output, Fault> {
     let limit = entry.definition.timeout;
-    // A block of its own, so that a panic before there is a future is caught, too.
+    // An `async` block, so that a panic in the synchronous part of `handle` is caught as well.
     let handling = async { handler.handle(input).await };
-    // A handler that panicked is asked again as if nothing had been: its state is its own affair.
+    // Handlers stay in use after a panic and are responsible for their own state.
     match timeout(limit, AssertUnwindSafe(handling).catch_unwind()).await {
         Ok(Ok(said)) => said,
         Ok(Err(panic)) => Err(Fault::new(format!("it panicked: {}", words(&*panic)))),
@@ -96,7 +96,7 @@ async fn answer(entry: &Entry, handler: &dyn Handler, input: &Input) -> Result<O
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn words(panic: &(dyn Any + Send)) -> &str {
     match panic.downcast_ref::<String>() {
         Some(text) => text,
@@ -104,8 +104,8 @@ fn words(panic: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// Strict hooks say nothing that the event does not honour. A block is a message where nothing can be
-/// blocked, also of strict hooks.
+/// With strict output, an output that the event ignores is a failure. A block is accepted everywhere:
+/// where nothing can be blocked, it is a message.
 fn check(entry: &Entry, output: Output) -> Result<Output, Fault> {
     let contract = entry.event.contract();
     match unhonoured(contract, &output) {

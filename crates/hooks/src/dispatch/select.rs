@@ -1,4 +1,4 @@
-//! Who is told of an event, and who waits for whom.
+//! Selects the hooks of an event and groups them into waves.
 
 use super::{Ready, Sessions, writes};
 use crate::Event;
@@ -6,8 +6,8 @@ use crate::contract::{Contract, Order};
 use crate::definition::Only;
 use crate::input::{Input, ToolUse};
 
-/// The hooks that are to be told, in order; of those that run the same in the same words, the first,
-/// and of those that run once, those that have not.
+/// The hooks to run, in order. Of equal hooks, only the first; of hooks with `once`, only those that did
+/// not run yet.
 pub(super) fn told<'a>(ready: &'a [Ready], input: &Input, sessions: &Sessions) -> Vec<&'a Ready> {
     let mut told: Vec<(usize, &Ready)> = Vec::with_capacity(ready.len());
     for (at, ready) in ready.iter().enumerate() {
@@ -16,18 +16,17 @@ pub(super) fn told<'a>(ready: &'a [Ready], input: &Input, sessions: &Sessions) -
             told.push((at, ready));
         }
     }
-    // The same command for another tool is another hook.
+    // Runs after the matcher: the same command for another tool is another hook.
     told.retain(|(at, ready)| {
         !ready.entry.definition.once || sessions.is_first(&input.session_id, input.event, *at)
     });
-    // A stable sort: the others stay in the order of the configuration.
+    // A stable sort: the other hooks stay in the order of the configuration.
     told.sort_by_key(|(_, ready)| ready.runs_last);
     told.into_iter().map(|(_, ready)| ready).collect()
 }
 
-/// The hooks that are told together: where an event goes from one to the next, each by itself;
-/// otherwise all, but those that wait for the ones before them begin a wave, and those that run last are
-/// one.
+/// Groups hooks that run concurrently. At sequential events, each hook is a wave of its own. At other
+/// events, a `sequential` hook starts a new wave, and the hooks that run last form one.
 pub(super) fn waves<'a, 'b>(
     contract: &Contract,
     told: &'b [&'a Ready],
@@ -53,8 +52,8 @@ fn is_for(ready: &Ready, input: &Input) -> bool {
     counts && tool.is_none_or(|tool| !writes::views(entry, tool, input).is_empty())
 }
 
-/// Where there is no tool, files of other runtimes match what kind of event it is; where an event is
-/// of no kind, they match nothing, and the hook is for all.
+/// Matches events without a tool. Files of other runtimes match the kind of event (the source of a
+/// session, for example). An event without kinds ignores the matcher.
 fn is_of_kind(ready: &Ready, input: &Input) -> bool {
     let kind = match input.event {
         Event::SessionStart | Event::PreCompact => input.source.as_deref(),
@@ -66,8 +65,8 @@ fn is_of_kind(ready: &Ready, input: &Input) -> bool {
     kind.is_some_and(|kind| ready.entry.matcher.matches(kind))
 }
 
-/// Whether a hook may be for a tool of which only our own name is known. Other names of tools of
-/// servers depend on the server, and our own names of them begin with `mcp_`.
+/// True if a hook may match a tool of which only our own name is known. Other names of MCP tools depend
+/// on the server; our names of them start with `mcp_`.
 pub(super) fn may_be_for(ready: &Ready, tool: &str) -> bool {
     let entry = &ready.entry;
     if entry.matcher.pattern().is_empty() || tool.starts_with("mcp_") {

@@ -1,5 +1,5 @@
-//! What hooks leave behind in a session: that they have run, what they said when nobody waited any
-//! more, and environment variables.
+//! State of hooks in a session: hooks with `once` that ran, output of background hooks, and environment
+//! variables.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -14,37 +14,37 @@ use crate::definition::{Background, Entry, OnError};
 use crate::output::{Fault, Output};
 use crate::verdict::Report;
 
-/// What hooks of an agent leave behind, by session. Gone with the agent's hooks.
+/// The state of an agent's hooks, by session. Dropped with the hooks of the agent.
 #[derive(Default)]
 pub(crate) struct Sessions(Mutex<HashMap<String, Session>>);
 
 #[derive(Default)]
 struct Session {
-    /// The hooks that run once, and have.
+    /// The `once` hooks that ran.
     ran: BTreeSet<(Event, usize)>,
-    /// What hooks said in the background.
+    /// The output of background hooks that was not delivered yet.
     left: Vec<Left>,
-    /// Where hooks write environment variables.
+    /// The file to which hooks add environment variables.
     exports: Option<NamedTempFile>,
-    /// What they have written.
+    /// The variables that hooks have set.
     environment: BTreeMap<String, String>,
 }
 
-/// A hook that ran in the background, and what it said.
+/// The output of a background hook.
 pub(crate) struct Left {
     pub(super) entry: Entry,
     pub(super) report: Report,
 }
 
 impl Left {
-    /// Makes of what a hook said in the background what can still be told when the next turn starts: its
-    /// messages and context, and what it blocks with if the hook is to be heard.
+    /// Converts the output of a background hook to what the next turn can still use: messages and
+    /// context, and the reason of a block if the mode is [`Background::Heard`].
     pub(crate) fn of(entry: &Entry, began: Instant, said: Result<Output, Fault>) -> Self {
         let mut entry = entry.clone();
         let is_heard = entry.definition.background == Some(Background::Heard);
         let said = said.map(|output| {
             let block = output.block.filter(|_| is_heard);
-            // Claude Code tells the model, whoever a message was for.
+            // Claude Code passes messages to the model, too, including those for the user.
             let told = [output.additional_context, output.system_message, block];
             let told: Vec<String> = told.into_iter().flatten().collect();
             Output {
@@ -53,7 +53,7 @@ impl Left {
                 ..Output::default()
             }
         });
-        // It is too late to forbid anything by failing.
+        // Too late to deny anything by a failure.
         entry.definition.on_error = entry.definition.on_error.filter(|on| *on != OnError::Block);
         let report = Report::new(&entry, began, said);
         Self { entry, report }
@@ -61,24 +61,24 @@ impl Left {
 }
 
 impl Sessions {
-    /// Whether a hook runs for the first time.
+    /// Returns true on the first run of a hook with `once`, and records the run.
     pub(super) fn is_first(&self, session: &str, event: Event, hook: usize) -> bool {
         self.with(session, |session| session.ran.insert((event, hook)))
     }
 
-    /// What a hook has said that nobody waited for. Of a session that is over, nobody wants to know.
+    /// Stores the output of a background hook. Dropped if the session has ended.
     pub(crate) fn leave(&self, session: &str, left: Left) {
         if let Some(session) = self.lock().get_mut(session) {
             session.left.push(left);
         }
     }
 
-    /// A hook begins for which nobody waits.
+    /// Creates the state of the session when a background hook starts.
     pub(crate) fn begin(&self, session: &str) {
         self.with(session, |_| ());
     }
 
-    /// What was left since this was asked last.
+    /// Takes the undelivered output of background hooks.
     pub(super) fn take_left(&self, session: &str) -> Vec<Left> {
         let mut sessions = self.lock();
         let session = sessions.get_mut(session);
@@ -87,10 +87,11 @@ impl Sessions {
             .unwrap_or_default()
     }
 
-    /// A file that hooks add environment variables to, readable by its owner only.
+    /// Returns the file to which hooks add environment variables; creates it, readable by its owner
+    /// only.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(crate) fn exports(&self, session: &str) -> io::Result<PathBuf> {
         self.with(session, |session| {
             let file = match session.exports.take() {
@@ -104,14 +105,14 @@ impl Sessions {
         })
     }
 
-    /// That file, if there is one.
+    /// Returns that file if it exists.
     pub(super) fn exported(&self, session: &str) -> Option<PathBuf> {
         let sessions = self.lock();
         let file = sessions.get(session)?.exports.as_ref()?;
         Some(Path::to_owned(file.path()))
     }
 
-    /// The environment variables are these from now on.
+    /// Replaces the environment variables.
     pub(super) fn set(&self, session: &str, environment: &BTreeMap<String, String>) {
         self.with(session, |session| {
             session.environment.clone_from(environment)
@@ -127,7 +128,7 @@ impl Sessions {
             .unwrap_or_default()
     }
 
-    /// The session is over.
+    /// Removes the state of an ended session.
     pub(super) fn forget(&self, session: &str) {
         self.lock().remove(session);
     }

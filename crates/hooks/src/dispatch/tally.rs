@@ -1,4 +1,4 @@
-//! What handlers say together.
+//! Combines the outputs of handlers to a verdict.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use crate::input::Input;
 use crate::output::{Decision, Fault, Output};
 use crate::verdict::{Report, Verdict};
 
-/// How much of a handler's title a message shows, in characters.
+/// Maximum characters of a handler's title in a message.
 const TITLE: usize = 60;
 
-/// Makes a verdict of reports, which come in the order of the configuration.
+/// Builds a verdict from reports, which must be added in the order of the configuration.
 pub(super) struct Tally {
     contract: &'static Contract,
     verdict: Verdict,
 }
 
 impl Tally {
-    /// No report yet, of so many.
+    /// Creates a tally with capacity for `reports` reports.
     pub(super) fn new(input: &Input, reports: usize) -> Self {
         let verdict = Verdict {
             reports: Vec::with_capacity(reports),
@@ -33,7 +33,7 @@ impl Tally {
         }
     }
 
-    /// Adds what a handler said, and rewrites what those after it are told.
+    /// Adds a report, and applies its rewrites to the input of later handlers.
     pub(super) fn add(
         &mut self,
         entry: &Entry,
@@ -53,12 +53,12 @@ impl Tally {
         self.verdict.reports.push(report);
     }
 
-    /// Environment variables that hooks have set.
+    /// Sets the environment variables that hooks have set.
     pub(super) fn set(&mut self, environment: BTreeMap<String, String>) {
         self.verdict.environment = environment;
     }
 
-    /// What came of it: nothing answers what was denied.
+    /// Returns the verdict. A denial discards a synthetic answer.
     pub(super) fn verdict(mut self) -> Verdict {
         if self.verdict.denial().is_some() {
             self.verdict.synthetic = None;
@@ -66,7 +66,7 @@ impl Tally {
         self.verdict
     }
 
-    /// What all events have: messages, blocks, costs; and decisions.
+    /// Handles outputs that all events accept: messages, blocks, costs and decisions.
     fn hear(&mut self, entry: &Entry, output: &Output) {
         self.verdict.spent += output.spent;
         self.tell(output.system_message.as_deref());
@@ -106,7 +106,7 @@ impl Tally {
         self.verdict.ends_turn.get_or_insert(reason);
     }
 
-    /// The model is told all that is left to do.
+    /// Collects all reasons: the model receives every task that is left.
     fn go_on(&mut self, entry: &Entry, reason: &str) {
         let reason = match reason {
             "" => told(entry, "wants the work to go on", ""),
@@ -121,14 +121,14 @@ impl Tally {
         }
     }
 
-    /// Handlers that come later see that the answer is not accepted.
+    /// Marks the answer as rejected in the input of later handlers.
     fn reject(&self, input: &mut Input) {
         if let Some(answer) = &mut input.answer {
             answer.rejected.clone_from(&self.verdict.goes_on);
         }
     }
 
-    /// A decision that is not honoured is not dropped in silence: somebody relies on it.
+    /// A decision other than `allow` that has no effect is reported, because its author relies on it.
     fn permit(&mut self, entry: &Entry, decision: Decision, reason: &str) {
         if self.contract.honours(Honoured::PermissionDecision) {
             self.decide(entry, decision, reason);
@@ -139,7 +139,7 @@ impl Tally {
         }
     }
 
-    /// The strongest counts; of two that are as strong, the first. Whether it is this one.
+    /// Applies the strongest decision; the first of equal ones. Returns true if this one applies now.
     fn decide(&mut self, entry: &Entry, decision: Decision, reason: &str) -> bool {
         let strongest = self
             .verdict
@@ -196,7 +196,8 @@ impl Tally {
         }
     }
 
-    /// What one takes away another may give, and the other way round: the last wins.
+    /// A later handler may remove an argument that an earlier one set, and the other way round: the last
+    /// one wins.
     fn rewrite_arguments(&mut self, output: &Output) {
         let Verdict {
             removed_input: removed,
@@ -217,7 +218,7 @@ impl Tally {
         }
     }
 
-    /// What was sent stays; and something has to be sent.
+    /// Sent messages stay unchanged, and at least one message must remain to be sent.
     fn rewrite_messages(&mut self, entry: &Entry, tail: &[Message], input: &mut Input) {
         let why = match (input.unsent, tail) {
             (0, _) => "all of them were sent",
@@ -236,14 +237,14 @@ impl Tally {
         )));
     }
 
-    /// The end of a turn denies nothing; there is nobody left to be told.
+    /// Handles a failure. A canceled handler at the end of a turn denies nothing and is not reported.
     fn fail(&mut self, entry: &Entry, fails_open: bool, fault: &Fault) {
         self.verdict.spent += fault.spent;
         if fault.is_cancelled {
             return;
         }
         let what = told(entry, "failed", &fault.message);
-        // Where it is the reason of a denial, it is said there.
+        // A failure that becomes the reason of a denial is not reported twice.
         let is_said =
             denies(self.contract, entry, fails_open) && self.decide(entry, Decision::Deny, &what);
         if !is_said && entry.definition.on_error != Some(OnError::Ignore) {
@@ -251,16 +252,15 @@ impl Tally {
         }
     }
 
-    /// A message for the user.
+    /// Adds a message for the user.
     pub(super) fn tell(&mut self, message: Option<&str>) {
         let message = message.filter(|text| !text.is_empty());
         self.verdict.messages.extend(message.map(str::to_owned));
     }
 }
 
-/// Whether a failure is a denial. A hook that guards, and fails, has not said that all is well. Scripts
-/// written for other runtimes are written knowing that they deny nothing by failing; `on_error` can
-/// say otherwise.
+/// True if a failure denies. A guard that fails has not approved the operation. Scripts of other
+/// runtimes are written on the assumption that a failure does not deny. `on_error: block` always denies.
 fn denies(contract: &Contract, entry: &Entry, fails_open: bool) -> bool {
     match (contract.failure, entry.definition.on_error) {
         (_, Some(OnError::Block)) => true,
@@ -271,7 +271,7 @@ fn denies(contract: &Contract, entry: &Entry, fails_open: bool) -> bool {
     }
 }
 
-/// Which hook did what, and why.
+/// Formats a message: the hook, its action and the reason.
 fn told(entry: &Entry, did: &str, why: &str) -> String {
     let title = entry.definition.title();
     let line = title.lines().next().unwrap_or_default();

@@ -1,10 +1,10 @@
-//! Calls that write files, as write guards of other runtimes know them: each file by itself, in
-//! `file_path`.
+//! Presents tool calls that write files in the form that write guards of other runtimes know: one call
+//! per file, with the path in `file_path`.
 //!
-//! Claude Code and Gemini CLI write files with tools that name one file each (`Edit`, `Write`,
-//! `replace`, `write_file`). Our `apply_patch`, the tools for skills and tools of servers that declare
-//! which files they write are told as such writes, one for each file. Codex has `apply_patch` itself:
-//! other writes are told as a patch of one file.
+//! Claude Code and Gemini CLI write files with tools that take one path (`Edit`, `Write`, `replace`,
+//! `write_file`). Calls of `apply_patch`, of the skill tools and of MCP tools that declare the files
+//! they write are presented as such calls, one per file. Codex has `apply_patch` itself; other writes
+//! are presented to it as a patch of one file.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -20,11 +20,11 @@ use crate::{Dialect, Matcher};
 /// The tool that writes several files at once.
 const PATCH: &str = "apply_patch";
 
-/// Our tools whose one file every dialect knows by its own name.
+/// Our tools for a single file, which each dialect has under its own name.
 const PLAIN: [&str; 2] = ["edit_file", "write_file"];
 
-/// Returns the calls that a hook is told in place of one: as it is, or a write for each file. Empty if
-/// the hook is not for it.
+/// Returns the calls to pass to a hook instead of `tool`: the call itself, or one write per file. Empty
+/// if the hook does not apply.
 pub(super) fn views<'a>(entry: &Entry, tool: &'a ToolUse, input: &Input) -> Vec<Cow<'a, ToolUse>> {
     let condition = entry.definition.condition.as_ref();
     let fits = |tool: &ToolUse| {
@@ -33,31 +33,31 @@ pub(super) fn views<'a>(entry: &Entry, tool: &'a ToolUse, input: &Input) -> Vec<
     };
     let of_files = of_files(entry, tool, &fits);
     let is_for_all = entry.matcher == Matcher::ALL;
-    // There, nobody knows it by that name.
+    // The dialect has no such tool: hooks for all tools see only the writes.
     let is_hidden = is_for_all && is_patch(tool) && !of_files.is_empty();
     let mut views = Vec::with_capacity(1);
     if !is_hidden && fits(tool) {
         views.push(Cow::Borrowed(tool));
     }
-    // Whoever is told of all calls knows tools of servers as what they are.
+    // Hooks for all tools see MCP calls as they are.
     if !(is_for_all && tool.mcp.is_some()) {
         views.extend(of_files.into_iter().map(Cow::Owned));
     }
     if views.is_empty() && is_patch(tool) && tool.touches.writes.is_empty() {
-        // What is no patch names no files. A guard of writes is told all the same.
+        // An invalid patch names no files. Write guards run nevertheless.
         let is_guarded = PLAIN.iter().any(|name| fits(&named(name)));
         views.extend(is_guarded.then_some(Cow::Borrowed(tool)));
     }
     views
 }
 
-/// Whether a hook may be for what a tool of this name writes.
+/// True if a hook may apply to files that a tool of this name writes.
 pub(super) fn may_guard(entry: &Entry) -> bool {
     let is_one = |name: &str| entry.dialect.matches(&entry.matcher, &named(name));
     entry.dialect != Dialect::DockerAgent && PLAIN.iter().chain([&PATCH]).any(|name| is_one(name))
 }
 
-/// A write for each file that the hook is for.
+/// One write for each file that the hook applies to.
 fn of_files(entry: &Entry, tool: &ToolUse, fits: &impl Fn(&ToolUse) -> bool) -> Vec<ToolUse> {
     let is_plain = tool.mcp.is_none() && PLAIN.contains(&tool.name.as_str());
     let own = match entry.dialect {
@@ -77,7 +77,7 @@ fn of_files(entry: &Entry, tool: &ToolUse, fits: &impl Fn(&ToolUse) -> bool) -> 
     paths.filter_map(write).collect()
 }
 
-/// The write of a file, by each tool that could have made it.
+/// The write of one file, as a call of each tool that could make it.
 fn candidates(dialect: Dialect, tool: &ToolUse, path: &Path, written: &str) -> Vec<ToolUse> {
     let path_text = path.to_string_lossy();
     let write = |name: &str, arguments: &[(&str, &str)]| {
@@ -115,7 +115,7 @@ fn candidates(dialect: Dialect, tool: &ToolUse, path: &Path, written: &str) -> V
     }
 }
 
-/// The text that a call writes, for guards that look at it: of a patch all of it.
+/// The text that a call writes, for guards that inspect it; for a patch, the whole patch.
 fn written(tool: &ToolUse) -> String {
     let text = |key: &str| tool.input.get(key).and_then(Value::as_str);
     let known = ["patch", "content", "text"].into_iter().find_map(text);
@@ -137,10 +137,10 @@ fn named(name: &str) -> ToolUse {
     }
 }
 
-/// Makes one output of what a hook says of several writes: one denial denies the call.
+/// Combines the outputs of a hook for several writes: one denial denies the call.
 ///
 /// # Errors
-/// It failed on one of them, and denied none.
+/// The hook failed for one write and denied none.
 pub(super) fn together(
     said: impl IntoIterator<Item = (bool, Result<Output, Fault>)>,
 ) -> Result<Output, Fault> {
@@ -160,7 +160,7 @@ pub(super) fn together(
             }
         }
     }
-    // One write that may be made does not allow the others.
+    // The call is allowed only if each write is.
     all.permission = (all.permission).filter(|(is, _)| allows_all || *is > Decision::Allow);
     let denies = all.block.is_some() || matches!(all.permission, Some((Decision::Deny, _)));
     match failed {
@@ -203,7 +203,7 @@ fn add(all: &mut Output, output: Output, is_of_file: bool) {
     all.spent += output.spent;
 }
 
-/// Adds a line, once.
+/// Appends a line unless it is already present.
 fn join(to: &mut Option<String>, line: Option<String>) {
     let Some(line) = line else { return };
     match to {

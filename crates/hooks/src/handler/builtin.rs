@@ -1,4 +1,4 @@
-//! Builtins. They are told by what they share with us: no process, no JSON.
+//! Handlers that are builtins. They receive the input directly: no process, no JSON.
 
 use std::sync::Arc;
 

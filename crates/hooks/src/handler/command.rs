@@ -1,4 +1,4 @@
-//! Commands: told on stdin, heard on stdout.
+//! Handlers that are commands: input on stdin, output on stdout.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::dispatch::{Left, Sessions, Surroundings};
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
-/// Names the file that environment variables are added to.
+/// The variable that contains the path of the file for environment variables.
 const EXPORTS: &str = "CLAUDE_ENV_FILE";
 
 #[derive(Clone)]
@@ -27,7 +27,7 @@ struct Command {
     line: String,
     entry: Entry,
     environment: Arc<BTreeMap<String, String>>,
-    /// Where paths begin that do not begin at the root.
+    /// The base directory of relative paths.
     directory: PathBuf,
     sessions: Arc<Sessions>,
 }
@@ -80,8 +80,8 @@ impl Handler for Command {
 }
 
 impl Command {
-    /// Waits for a command, unless its first line says that it runs on in the background. Then nothing is
-    /// waited for: what it says later is told when the next turn of the session starts.
+    /// Runs a command and waits for it, unless its first line moves it to the background. Its later
+    /// output is then delivered when the next turn of the session starts.
     async fn unless_it_runs_on(&self, job: Job, input: &Input) -> Result<Output, Fault> {
         let (tell, told) = oneshot::channel();
         let mut tell = Some(tell);
@@ -104,7 +104,8 @@ impl Command {
                 if !matches!(FirstLine::of(&ended.stdout), FirstLine::RunsOn { .. }) {
                     return self.entry.dialect.read(&self.entry, input, &ended);
                 }
-                // It was quick. It decides nothing all the same.
+                // It already ended, but still counts as a background command: its output decides
+                // nothing.
                 let left = Left::of(&self.entry, Instant::now(), self.later(input, &ended));
                 self.sessions.begin(&input.session_id);
                 self.sessions.leave(&input.session_id, left);
@@ -128,10 +129,10 @@ impl Command {
         Ok(Output::default())
     }
 
-    /// Reads what a command says behind its first line.
+    /// Parses the output after the first line.
     fn later(&self, input: &Input, ended: &Ended) -> Result<Output, Fault> {
         let mut entry = self.entry.clone();
-        // Nothing goes on because of it.
+        // Its output must not make the agent continue.
         entry.definition.background.get_or_insert(Background::Quiet);
         let ended = Ended {
             stdout: FirstLine::later(&ended.stdout),
@@ -140,7 +141,8 @@ impl Command {
         entry.dialect.read(&entry, input, &ended)
     }
 
-    /// Ours, what hooks of the session have set, what the dialect adds, and what the definition adds.
+    /// The environment: ours, then the variables set by hooks of the session, by the dialect and by the
+    /// definition.
     fn environment(&self, input: &Input) -> Result<BTreeMap<String, String>, Fault> {
         let mut environment = (*self.environment).clone();
         environment.extend(self.sessions.environment(&input.session_id));
@@ -154,7 +156,7 @@ impl Command {
         }
         let mut added = BTreeMap::new();
         for (name, text) in &self.entry.definition.env {
-            // As in a shell, what is not set is empty.
+            // An unset variable is empty, as in a shell.
             let value = expand::expand(text, Spelling::Braced, |name| {
                 Ok(environment.get(name).map_or("", String::as_str))
             })?;
@@ -174,7 +176,7 @@ impl Command {
         };
         let set = |name: &str| expand::set(environment, name, "`working_dir`");
         let expanded = expand::expand(named, Spelling::Shell, set)?;
-        // A tilde in the value of a variable is a name like any other.
+        // A tilde that comes from the value of a variable is not expanded.
         let path = match named.strip_prefix('~') {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => {
                 let below = expanded[1..].trim_start_matches('/');

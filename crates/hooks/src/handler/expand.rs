@@ -1,19 +1,19 @@
-//! Environment variables in what a definition says.
+//! Expands environment variables in definitions.
 
 use std::collections::BTreeMap;
 
 use crate::output::Fault;
 
-/// Which spellings stand for a variable. Anything else stays as it is.
+/// The notations of variables to expand. Everything else stays unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spelling {
     /// `${env.NAME}`.
     Braced,
-    /// That, `$NAME` and `${NAME}`.
+    /// `${env.NAME}`, `$NAME` and `${NAME}`.
     Shell,
 }
 
-/// `text` with `value` of each variable in its place. What is put in is not expanded again.
+/// Replaces each variable in `text` by its `value`. Values are not expanded again.
 pub(super) fn expand<'a>(
     text: &str,
     spelling: Spelling,
@@ -39,7 +39,7 @@ pub(super) fn expand<'a>(
     Ok(expanded)
 }
 
-/// The variable that a text begins with, and how many bytes name it.
+/// Returns the variable that a text starts with, and the length of its notation in bytes.
 pub(super) fn variable(text: &str, spelling: Spelling) -> Option<(&str, usize)> {
     let Some(inside) = text.strip_prefix("${") else {
         let bare = &text[1..];
@@ -64,7 +64,7 @@ pub(super) fn is_name(text: &str) -> bool {
     text.chars().all(is_of_a_name) && text.starts_with(|c: char| !c.is_ascii_digit())
 }
 
-/// The value of a variable that has to be set.
+/// Returns the value of a variable that must be set.
 pub(super) fn set<'a>(
     environment: &'a BTreeMap<String, String>,
     name: &str,

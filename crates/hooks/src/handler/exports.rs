@@ -1,4 +1,4 @@
-//! Environment variables that hooks set: the lines of a shell that they have added to a file.
+//! Environment variables that hooks set: shell lines that they add to a file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,19 +10,19 @@ use super::process::Job;
 use super::{LONGEST, expand};
 use crate::output::Fault;
 
-/// How long the lines may take where it takes a shell to read them.
+/// The timeout of the shell that evaluates the lines.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Says all variables as they are once the lines were read. `bash` also knows what itself says with
-/// `export -p`.
+/// A script that evaluates the lines and prints all variables. Uses `bash` if present, because it
+/// understands the output of its own `export -p`.
 const TELL: &str = r#"tell='set -a; . "$CLAUDE_ENV_FILE" >&2; exec env -0'
 if command -v bash >/dev/null 2>&1; then exec bash -c "$tell"; else eval "$tell"; fi"#;
 
-/// Variables of shells themselves.
+/// Variables that shells set for themselves.
 const OF_SHELLS: [&str; 6] = ["_", "SHLVL", "PWD", "OLDPWD", "CLAUDE_ENV_FILE", "BASHOPTS"];
 
-/// The variables that a file sets, over those that there are. Plain assignments are read here; for
-/// anything else a shell is asked, in `directory`.
+/// Returns the variables that a file sets or changes. Plain assignments are parsed here; for anything
+/// else, a shell in `directory` evaluates the file.
 ///
 /// # Errors
 /// The file cannot be read, or the shell fails.
@@ -70,11 +70,11 @@ pub(crate) async fn read(
     Ok(told(&ended.stdout, environment))
 }
 
-/// The variables that a shell has other than before.
+/// The variables in the shell's output that differ from `environment`.
 fn told(said: &[u8], environment: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let variables = said.split(|byte| *byte == 0).filter_map(|variable| {
         let (name, value) = std::str::from_utf8(variable).ok()?.split_once('=')?;
-        // Functions of a shell are no variables to others.
+        // Exported shell functions are not variables for other programs.
         let is_new = expand::is_name(name)
             && !OF_SHELLS.contains(&name)
             && environment.get(name).map(String::as_str) != Some(value);
@@ -83,7 +83,7 @@ fn told(said: &[u8], environment: &BTreeMap<String, String>) -> BTreeMap<String,
     variables.collect()
 }
 
-/// The variables of lines that are assignments and nothing else; `None` if it takes a shell to tell.
+/// Parses lines that are plain assignments; `None` if a shell is needed.
 fn plain(lines: &str, environment: &BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
     let mut set = BTreeMap::new();
     let mut rest = lines;
@@ -114,7 +114,7 @@ fn plain(lines: &str, environment: &BTreeMap<String, String>) -> Option<BTreeMap
             })?;
             set.insert(name.to_owned(), value);
             let behind = rest.trim_start_matches([' ', '\t']);
-            // Several on a line.
+            // Several assignments on one line.
             match behind.chars().next() {
                 None | Some('\n' | '\r' | ';' | '#') => break,
                 Some(_) => rest = behind,
@@ -123,8 +123,8 @@ fn plain(lines: &str, environment: &BTreeMap<String, String>) -> Option<BTreeMap
     }
 }
 
-/// The word of a shell that a text begins with, and what is behind it; `None` if it takes a shell to
-/// tell.
+/// Parses the shell word at the start of a text; returns its value and the rest. `None` if a shell is
+/// needed.
 fn word<'a, 'b>(text: &'a str, value: impl Fn(&str) -> &'b str) -> Option<(String, &'a str)> {
     let mut said = String::new();
     let mut rest = text;
@@ -168,7 +168,7 @@ fn word<'a, 'b>(text: &'a str, value: impl Fn(&str) -> &'b str) -> Option<(Strin
     (!is_quoted).then_some((said, rest))
 }
 
-/// Whether a character is nothing special to a shell in the value of a variable.
+/// True if a character has no special meaning for a shell in an assigned value.
 fn is_plain(sign: char) -> bool {
     sign.is_alphanumeric() || "_-./:=@%+,^".contains(sign)
 }

@@ -1,4 +1,4 @@
-//! Servers: told in the body of a POST request, heard in the body of the answer.
+//! Handlers that are servers: input in the body of a POST request, output in the response body.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::dispatch::Surroundings;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
-/// How much of the body of a refusal is read, in bytes, and shown, in characters.
+/// Limits for the body of an error response: bytes to read, and characters to show.
 const READ: usize = 4 << 10;
 const SHOWN: usize = 300;
 
 struct Server {
     url: String,
-    /// Names, and values before variables are expanded.
+    /// Header names, and values before variables are expanded.
     headers: Vec<(HeaderName, String)>,
     entry: Entry,
     http: HttpClient,
@@ -99,7 +99,7 @@ impl Handler for Server {
 }
 
 impl Server {
-    /// The headers as they are sent, and the values of variables in them.
+    /// Returns the headers to send, and the values of the variables in them.
     fn headers(&self) -> Result<(HeaderMap, Vec<&str>), Fault> {
         let mut secrets = Vec::new();
         let mut headers = HeaderMap::new();
@@ -122,7 +122,7 @@ impl Server {
         Ok((headers, secrets))
     }
 
-    /// What a server says that did not do what it was asked to.
+    /// The failure for an error response.
     async fn refused(&self, status: StatusCode, response: Response, secrets: &[&str]) -> Fault {
         let excerpt = excerpt(response, secrets).await;
         let shown = masked(&self.url);
@@ -133,11 +133,11 @@ impl Server {
     }
 }
 
-/// The beginning of a body in one line, with what must not be shown masked.
+/// The beginning of a body as one line, with secrets masked.
 async fn excerpt(response: Response, secrets: &[&str]) -> String {
     let mut bytes = Vec::new();
     let mut chunks = cachalot_storage::chunks(response);
-    // What cannot be read of it is missed by nobody: the status says enough.
+    // Read errors are ignored: the status is reported anyway.
     while let Ok(Some(chunk)) = chunks.try_next().await {
         bytes.extend_from_slice(&chunk[..chunk.len().min(READ - bytes.len())]);
         if bytes.len() == READ {

@@ -1,4 +1,4 @@
-//! What a model decides, found in its answer.
+//! Parses the decision in a model's answer.
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use crate::definition::Judgement;
 use crate::output::{Decision, Fault};
 
-/// What was decided, and why.
+/// A decision and its reason.
 pub(super) type Decided = (Decision, Option<String>);
 
 impl Judgement {
-    /// The form as providers are told of it, which enforce it if they can.
+    /// The output schema for providers, which enforce it if they can.
     pub(super) fn form(self) -> OutputFormat {
         let decisions: Vec<&str> = self.decisions().iter().map(|one| one.name()).collect();
         OutputFormat {
@@ -32,7 +32,7 @@ impl Judgement {
         }
     }
 
-    /// Its name in files.
+    /// The name in files.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::PreToolUse => "pre_tool_use_decision",
@@ -47,11 +47,11 @@ impl Judgement {
         }
     }
 
-    /// What an answer says. One of [`Judgement::Guard`] has to be the decision and nothing else. Of
-    /// [`Judgement::PreToolUse`] it may stand between other words, and of several the strongest counts.
+    /// Parses an answer. For [`Judgement::Guard`], the whole answer must be the decision. For
+    /// [`Judgement::PreToolUse`], it may be surrounded by text, and the strongest of several applies.
     ///
     /// # Errors
-    /// There is no decision in it, or not such a one.
+    /// The answer contains no decision, or an invalid one.
     pub(super) fn read(self, answer: &str) -> Result<Decided, Fault> {
         match self {
             Self::Guard => self.exact(answer),
@@ -84,7 +84,7 @@ impl Judgement {
         }
     }
 
-    /// Looks at the outermost objects of the answer, and not at what they quote.
+    /// Considers only the outermost objects of the answer, not objects quoted within them.
     fn found(self, answer: &str) -> Result<Decided, Fault> {
         let mut strongest: Option<Decided> = None;
         for fields in objects::<Fields>(answer) {
@@ -97,7 +97,7 @@ impl Judgement {
         strongest.ok_or_else(|| self.nonsense("no decision", answer))
     }
 
-    /// What an object decides; more than once if it says so more than once.
+    /// The decisions of an object: several if it repeats the key.
     fn decided(self, fields: &Fields) -> Vec<Decided> {
         let known = |word: &str| {
             let named = |decision: &&Decision| word.trim().eq_ignore_ascii_case(decision.name());
@@ -112,7 +112,7 @@ impl Judgement {
     }
 
     fn nonsense(self, what: &str, answer: &str) -> Fault {
-        /// How much of an answer is shown, in characters.
+        /// Maximum characters of the answer in the message.
         const SHOWN: usize = 120;
         let line = answer.split_whitespace().collect::<Vec<_>>().join(" ");
         let shown: String = line
@@ -133,7 +133,7 @@ impl Judgement {
     }
 }
 
-/// The outermost JSON objects in a text.
+/// Parses the outermost JSON objects in a text.
 pub(super) fn objects<T: DeserializeOwned>(text: &str) -> impl Iterator<Item = T> {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -154,11 +154,11 @@ fn told(reason: &str) -> Option<String> {
     (!reason.is_empty()).then(|| reason.to_owned())
 }
 
-/// The fields of an object in their order, those of one name included.
+/// The fields of an object in their order, including repeated ones.
 struct Fields(Vec<(String, Value)>);
 
 impl Fields {
-    /// The texts of the fields of a name.
+    /// The text values of all fields with a name.
     fn texts<'a>(&'a self, wanted: &'a str) -> impl Iterator<Item = &'a str> {
         let of_name = self.0.iter().filter(move |(name, _)| name == wanted);
         of_name.filter_map(|(_, value)| value.as_str())

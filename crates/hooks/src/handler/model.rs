@@ -1,4 +1,4 @@
-//! Models: asked a question about what happened, heard as a decision or as context.
+//! Handlers that are models: a question about the event; the answer is a decision or context.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::dispatch::Surroundings;
 use crate::input::Input;
 use crate::output::{Decision, Fault, Output};
 
-/// What a definition says.
+/// The options of the definition.
 pub(super) struct Wanted<'a> {
     pub(super) model: &'a str,
     pub(super) prompt: &'a str,
@@ -30,7 +30,7 @@ struct Judge {
     question: Question,
     system: Option<String>,
     schema: Option<Judgement>,
-    /// As in our own dialect: templates are written in its words, whoever names the hook.
+    /// The entry in our own dialect, in which templates are written.
     entry: Entry,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn ready(
     }))
 }
 
-/// The model of that name, which can be asked.
+/// Returns the model with this name, if it can be called.
 pub(super) fn found(name: &str, surroundings: &Surroundings) -> Result<Model, Problem> {
     let found = surroundings.models.find(name).and_then(|model| {
         model.ready()?;
@@ -74,7 +74,7 @@ pub(super) fn found(name: &str, surroundings: &Surroundings) -> Result<Model, Pr
     })
 }
 
-/// Whether anything comes of the answer: what nobody will hear is not paid for.
+/// Checks that the answer has an effect at the event: an unused answer must not be paid for.
 fn check(entry: &Entry, schema: Option<Judgement>) -> Result<(), Problem> {
     let contract = entry.event.contract();
     let decides = contract.honours(Honoured::PermissionDecision);
@@ -151,15 +151,15 @@ impl Judge {
 
 /// A question to a model.
 pub(super) struct Asked {
-    /// What it is told before it.
+    /// The system prompt.
     pub(super) system: Option<String>,
     pub(super) question: String,
-    /// The form that the answer must have.
+    /// The required output schema.
     pub(super) form: Option<OutputFormat>,
 }
 
 impl Asked {
-    /// Asks a model; what its answer says, and what it cost, whatever it says.
+    /// Asks a model and parses its answer. The result includes the cost, also in case of an error.
     pub(super) async fn heard(
         self,
         model: &Model,
@@ -180,7 +180,7 @@ impl Asked {
         }
     }
 
-    /// Asks a model, then its fallbacks, until one answers.
+    /// Asks a model, then its fallbacks after retryable errors, until one answers.
     async fn ask_any(self, model: &Model) -> Result<(&Model, Reply), Fault> {
         let failed = |error: Error| Fault::new(error.to_string());
         let mut error = match self.ask(model).await {
@@ -199,7 +199,7 @@ impl Asked {
 
     async fn ask(&self, model: &Model) -> Result<Reply, Error> {
         let mut parameters = model.parameters().clone();
-        // Without tools, providers refuse to be told about them.
+        // Providers reject these parameters in a request without tools.
         parameters.tool_choice = None;
         parameters.parallel_tool_calls = None;
         parameters.output.clone_from(&self.form);
@@ -213,7 +213,7 @@ impl Asked {
     }
 }
 
-/// Whether the model said all that it wanted to.
+/// Returns an error if the answer is truncated or a refusal.
 fn whole(reply: &Reply) -> Result<(), Fault> {
     match &reply.stop {
         StopReason::Length => Err(Fault::new(

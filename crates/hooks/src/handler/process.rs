@@ -1,4 +1,4 @@
-//! A command in a process group of its own, which never outlives whoever waits for it.
+//! Runs a command in a process group of its own, which is killed with the caller's future.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,39 +13,40 @@ use super::LONGEST;
 use crate::dialect::Ended;
 use crate::output::Fault;
 
-/// How often it is looked whether a command has ended whose outputs are still open.
+/// Poll interval: checks if a command has ended while its outputs are still open.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// How long others may hold the outputs of a command that has ended.
+/// Maximum time that other processes may keep the outputs open after the command has ended.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// The exit codes with which a shell says that it cannot run what it was told to.
+/// Exit codes of a shell that cannot run the command.
 const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
 
-/// What to run.
+/// A command to run.
 pub(super) struct Job {
-    /// A shell line.
+    /// The command line, for a shell.
     pub(super) line: String,
     pub(super) directory: PathBuf,
-    /// The whole environment.
+    /// The complete environment.
     pub(super) environment: BTreeMap<String, String>,
-    /// What stands on its stdin.
+    /// The content of stdin.
     pub(super) input: Vec<u8>,
 }
 
 impl Job {
-    /// Runs it to its end. If the future is dropped or there is too much output, the whole process
-    /// group is killed. What the command leaves in the background is killed, too, if it holds on to
-    /// the outputs; what has let go of both was meant to stay.
+    /// Runs the command to its end. Kills the whole process group if the future is dropped or the output
+    /// is too large. A background process of the command is killed if it keeps an output open; one that
+    /// has closed both outputs keeps running.
     ///
     /// # Errors
-    /// It cannot be started, is not there, says more than [`LONGEST`] bytes, or is ended by a signal.
+    /// The command cannot be started, does not exist, prints more than [`LONGEST`] bytes, or is ended by
+    /// a signal.
     pub(super) async fn run(self) -> Result<Ended, Fault> {
         self.run_showing(|_| {}).await
     }
 
-    /// Does the same as [`Job::run`], and shows `see` the whole stdout so far each time it has grown.
+    /// Like [`Job::run`], and calls `see` with the complete stdout so far whenever it has grown.
     pub(super) async fn run_showing(self, see: impl FnMut(&[u8]) + Send) -> Result<Ended, Fault> {
         let mut group = self.start()?;
         let (stdin, stdout, stderr) = (
@@ -112,7 +113,7 @@ fn in_the_shell(line: &str) -> Command {
 #[cfg(windows)]
 fn in_the_shell(line: &str) -> Command {
     let mut command = Command::new("cmd");
-    // It takes its command line apart in its own way.
+    // `cmd` parses its command line by rules of its own.
     command.arg("/C").raw_arg(line);
     command
 }
@@ -121,16 +122,16 @@ fn broken(error: &io::Error) -> Fault {
     Fault::new(format!("lost touch with it: {error}"))
 }
 
-/// A running command and whatever it has started, as far as that stays in its group. Dropping it
-/// kills the whole group, unless the command has ended by itself.
+/// A running command with the processes that it started and that stay in its process group. Dropping it
+/// kills the whole group, unless the command has ended.
 struct Group {
     child: Child,
-    /// Whether the command has been waited for: from then on its number may be another's.
+    /// Set after the command was reaped: its process id may be reused from then on.
     over: bool,
 }
 
 impl Group {
-    /// Takes the command, since a command keeps the ends of pipes open.
+    /// Takes the command by value, because it keeps the child's pipe ends open.
     fn start(mut command: Command) -> io::Result<Self> {
         command.kill_on_drop(true);
         #[cfg(unix)]
@@ -145,7 +146,7 @@ impl Group {
         Ok(status)
     }
 
-    /// Comes back when the command has ended and others have held its outputs for long enough.
+    /// Completes when the command has ended and its outputs stayed open for [`PATIENCE`].
     #[cfg(unix)]
     async fn leaves_its_outputs_open(&self) {
         while !self.has_ended() {
@@ -154,13 +155,14 @@ impl Group {
         tokio::time::sleep(PATIENCE).await;
     }
 
-    /// There are no groups here that could be killed.
+    /// This platform has no process groups that could be killed.
     #[cfg(not(unix))]
     async fn leaves_its_outputs_open(&self) {
         std::future::pending().await
     }
 
-    /// Without taking note of its end, which would give its number away before the rest is killed.
+    /// Checks for the end without reaping the process, so that its id stays valid until the group is
+    /// killed.
     #[cfg(unix)]
     fn has_ended(&self) -> bool {
         use rustix::process::{WaitId, WaitIdOptions, waitid};
@@ -180,14 +182,14 @@ impl Group {
     #[cfg(unix)]
     fn kill(&self) {
         if let Some(leader) = self.leader() {
-            // It may have ended by itself in this moment.
+            // The command may have ended in the meantime.
             let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
         }
     }
 
     #[cfg(not(unix))]
     fn kill(&self) {
-        // `kill_on_drop` ends the command itself; there are no groups here.
+        // `kill_on_drop` kills the command itself; this platform has no process groups.
     }
 }
 
@@ -204,14 +206,14 @@ async fn feed(stdin: Option<ChildStdin>, input: &[u8]) -> Result<(), Fault> {
         return Ok(());
     };
     match stdin.write_all(input).await {
-        // It need not read what it is told.
+        // A command need not read its input.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(broken(&error)),
         Ok(()) => Ok(()),
     }
 }
 
-/// Reads to the end. What was read is in `bytes` also if the future is dropped.
+/// Reads to the end. If the future is dropped, `bytes` holds the output so far.
 async fn drain(
     output: Option<impl AsyncRead + Unpin>,
     name: &str,
@@ -256,9 +258,9 @@ fn code(status: ExitStatus) -> Result<i32, Fault> {
         .ok_or_else(|| Fault::new("it ended without an exit code"))
 }
 
-/// Whether the shell could run the command.
+/// Returns an error if the shell could not run the command.
 fn is_run(ended: &Ended) -> Result<(), Fault> {
-    /// How much of the shell's complaint is shown, in characters.
+    /// Maximum characters of the shell's error message.
     const SHOWN: usize = 200;
     let (what, remedy) = match ended.code {
         NOT_FOUND => (

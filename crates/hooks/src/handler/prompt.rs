@@ -1,4 +1,4 @@
-//! Claude Code's questions to models: is there anything to be said against it?
+//! Claude Code's `prompt` hooks: a question to a model, which may object.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::dispatch::Surroundings;
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
-/// Stands for what handlers are told.
+/// The placeholder for the hook input.
 const ARGUMENTS: &str = "$ARGUMENTS";
 
-/// Names of models that are the runtime's to choose.
+/// Model names that let the runtime choose the model.
 const UNNAMED: [&str; 5] = ["", "inherit", "haiku", "sonnet", "opus"];
 
 const SYSTEM: &str = "You judge one step of an agent for the people who it works for. You have no tools: judge by what you are told. Answer with one JSON object and nothing else: {\"ok\": true} if what you are asked about holds and the step may be made, {\"ok\": false, \"reason\": \"…\"} if not.";
@@ -88,7 +88,8 @@ impl Objector {
     }
 }
 
-/// Why it is not `ok`, if it is not; an answer that says both objects.
+/// Returns the objection in an answer, if there is one. An answer that contains both results is an
+/// objection.
 fn objection(answer: &str) -> Result<Option<String>, Fault> {
     let said: Vec<(bool, String)> = objects::<Map<String, Value>>(answer)
         .filter_map(|said| {
@@ -109,7 +110,7 @@ fn objection(answer: &str) -> Result<Option<String>, Fault> {
     }
 }
 
-/// The form as providers are told of it, which enforce it if they can.
+/// The output schema for providers, which enforce it if they can.
 fn form() -> OutputFormat {
     OutputFormat {
         name: "objection".to_owned(),

@@ -1,4 +1,4 @@
-//! Questions to models: templates over what handlers are told.
+//! Questions to models: templates that are rendered with the hook input.
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
@@ -9,15 +9,15 @@ use serde_json::Map;
 use crate::contract::{Contract, Field};
 use crate::output::Fault;
 
-/// The name of the whole input in templates, beside each of its fields.
+/// The name of the whole input in templates, in addition to its fields.
 const WHOLE: &str = "input";
 
-/// How many steps a template may take.
+/// The maximum number of steps of a template.
 const FUEL: u64 = 1_000_000;
 
-/// A template that makes a question of what a handler is told. Each field of the event has its name,
-/// and is empty if there is nothing to say of it; `input` is all of it. What else is not there is an
-/// error: a judge who sees less than was meant judges wrongly.
+/// A template that renders hook input to a question. Each field of the event is a variable, which is
+/// empty if the input does not contain it; `input` is the whole input. Any other missing value is an
+/// error: a model that sees less than intended would decide wrongly.
 #[derive(Debug)]
 pub(super) struct Question {
     source: String,
@@ -26,9 +26,10 @@ pub(super) struct Question {
 }
 
 impl Question {
+    /// Parses a template.
+    ///
     /// # Errors
-    /// The template is empty or malformed, or begins an expression with a name that is no field of
-    /// the event.
+    /// The template is empty or malformed, or uses a variable that is no field of the event.
     pub(super) fn of(source: &str, contract: &Contract) -> Result<Self, Problem> {
         if source.trim().is_empty() {
             return Err(Problem::new("missing-key", "the model is asked nothing")
@@ -65,8 +66,8 @@ impl Question {
         }
     }
 
-    /// Filters and the like that are not there are noticed by whoever renders: here without anything
-    /// to show, so that of all errors these count only.
+    /// Renders the template without values to find unknown filters, tests and functions, which are only
+    /// reported by rendering. All other errors are ignored here.
     fn rehearse(&self) -> Result<(), Problem> {
         let environment = environment(UndefinedBehavior::Chainable);
         match environment.render_str(&self.source, ()) {
@@ -85,10 +86,11 @@ impl Question {
         }
     }
 
-    /// The question about what a handler is told.
+    /// Renders the question.
     ///
     /// # Errors
-    /// What the template asks for is not there, it takes too long, or nothing comes of it.
+    /// A value that the template uses is missing, the template takes too many steps, or the result is
+    /// empty.
     pub(super) fn render(&self, mut told: Map<String, serde_json::Value>) -> Result<String, Fault> {
         let whole = Value::from(Serde(&told));
         for field in &self.fields {
@@ -122,9 +124,9 @@ fn environment(undefined: UndefinedBehavior) -> Environment<'static> {
     environment.set_undefined_behavior(undefined);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_fuel(Some(FUEL));
-    // Errors name the expression that is undefined.
+    // Errors then name the undefined expression.
     environment.set_debug(true);
-    // It would show more than a question has use for.
+    // It would print the whole context.
     environment.remove_global("debug");
     environment.add_filter("tojson", tojson);
     environment.add_filter("truncate", truncate);
@@ -138,14 +140,14 @@ fn defined(value: &Value) -> Result<(), Error> {
     }
 }
 
-/// JSON text, nothing escaped for HTML, keys in their order.
+/// Formats a value as JSON, without HTML escapes and with keys in their order.
 fn tojson(value: &Value) -> Result<String, Error> {
     defined(value)?;
     serde_json::to_string(value)
         .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))
 }
 
-/// The first characters of a text, and a mark if there are more.
+/// Truncates a text to a number of characters; appends `…` if something was cut off.
 fn truncate(value: &Value, characters: usize) -> Result<String, Error> {
     defined(value)?;
     let text = match value.kind() {

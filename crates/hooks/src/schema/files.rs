@@ -38,7 +38,7 @@ pub fn hooks_schema() -> Value {
     })
 }
 
-/// An event with its hooks. A guard may block by failing.
+/// The schema of an event's hooks. Only events that can be blocked allow `on_error: block`.
 fn event(event: Event) -> (String, Value) {
     let kind = match event.contract().blocks {
         Blocks::Refusal => "guard",
@@ -48,8 +48,8 @@ fn event(event: Event) -> (String, Value) {
     (event.name().to_owned(), hooks(&about, kind))
 }
 
-/// The events that docker-agent has beside ours: those that are ours under another name, and those that
-/// files may name though they never happen.
+/// The events of docker-agent that we do not have under this name: aliases of ours, and events that
+/// files may contain although they never fire.
 fn of_docker_agent() -> impl Iterator<Item = (String, Value)> {
     let vocabulary = Dialect::DockerAgent.vocabulary();
     let renamed = vocabulary.events.iter().map(|spoken| {
@@ -64,7 +64,7 @@ fn of_docker_agent() -> impl Iterator<Item = (String, Value)> {
     renamed.chain(unheard)
 }
 
-/// Hooks and groups of them.
+/// The schema of hooks and groups of hooks.
 fn hooks(about: &str, kind: &str) -> Value {
     let group = format!("{kind}_group");
     let hooks = one_or_more(&json!({ "anyOf": [
@@ -76,12 +76,12 @@ fn hooks(about: &str, kind: &str) -> Value {
     described(hooks, about)
 }
 
-/// What names the dialect that it is in.
+/// The schema of an item that contains `dialect`.
 fn of_dialect(name: &str) -> Value {
     json!({ "allOf": [reference(name), { "required": ["dialect"] }] })
 }
 
-/// One stands for a list of one.
+/// Allows a single item instead of a list.
 fn one_or_more(item: &Value) -> Value {
     json!({ "anyOf": [item, { "type": "array", "items": item }, { "type": "null" }] })
 }
@@ -90,7 +90,7 @@ fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{name}") })
 }
 
-/// Hooks for the same tools.
+/// The schema of a group of hooks with a common matcher.
 fn group(hook: &Value) -> Value {
     json!({
         "description": "Hooks for the same tools.",
@@ -115,7 +115,7 @@ fn dialect() -> Value {
     )
 }
 
-/// Texts by name; other plain values are taken as their text.
+/// A mapping of strings; other scalar values are converted to text.
 fn plain(about: &str) -> Value {
     let value = json!({ "type": ["string", "number", "boolean", "null"] });
     described(
@@ -124,7 +124,7 @@ fn plain(about: &str) -> Value {
     )
 }
 
-/// A definition, of an event that can be blocked or of one that cannot.
+/// The schema of a definition, for an event that can or cannot be blocked.
 fn hook(may_block: bool) -> Value {
     let of = |kind: &str, about: &str, required: &[&str], own: Value| {
         handler(kind, about, required, shared(may_block), own)
@@ -153,7 +153,7 @@ fn hook(may_block: bool) -> Value {
     ]})
 }
 
-/// A handler of a type, with what it has of its own.
+/// The schema of a handler type with its own properties.
 fn handler(
     kind: &str,
     about: &str,
@@ -175,7 +175,7 @@ fn handler(
     })
 }
 
-/// A definition in the dialect of another runtime, with the options that Claude Code has.
+/// The schema of a definition in the dialect of another runtime, with the options of Claude Code.
 fn foreign() -> Value {
     let of = |kind: &str, about: &str, required: &[&str], own: Value| {
         let mut properties = shared(true);
@@ -213,7 +213,7 @@ fn foreign() -> Value {
     ]})
 }
 
-/// What all definitions have.
+/// The properties of all definitions.
 fn shared(may_block: bool) -> Map<String, Value> {
     let on_error: &[&str] = match may_block {
         true => &["warn", "ignore", "block"],

@@ -1,4 +1,4 @@
-//! The tables of `docs/HOOKS.md`.
+//! Generates the tables of `docs/HOOKS.md`.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::contract::{
     ANSWERS, Blocks, CONTRACTS, Contract, Failure, Field, Honoured, INPUTS, Key, Order,
 };
 
-/// Markdown tables of the events, of what handlers are told, and of what they may say.
+/// Markdown tables of the events, their input and their output.
 #[must_use]
 pub fn tables() -> String {
     [

@@ -1,19 +1,19 @@
-//! JSON as a spanned tree.
+//! Parses JSON to a tree with positions.
 
 use cachalot_core::Problem;
 use cachalot_core::json::string_end;
 use cachalot_core::tree::{self, Node};
 
-/// Reads JSON, which is YAML but for one thing: it may be indented with tabs. Settings of other
-/// runtimes may have comments besides (`//`, `/* */`).
+/// Parses JSON as YAML. Additionally allows indentation with tabs, and comments (`//`, `/* */`), which
+/// settings of other runtimes may contain.
 ///
 /// # Errors
-/// Everything that is wrong with the text.
+/// All syntax errors of the text.
 pub(super) fn parse(file: &str, text: &str) -> Result<Node, Vec<Problem>> {
     tree::parse(file, &plain(text))
 }
 
-/// The text with spaces for tabs and comments, so that every place stays where it is.
+/// Replaces tabs and comments by spaces, so that all positions stay the same.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

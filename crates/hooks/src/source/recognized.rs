@@ -1,4 +1,4 @@
-//! Which runtime a file of hooks was written for.
+//! Detects the runtime that a file of hooks was written for.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::definition::Plugin;
 use crate::dialect::Spoken;
 use crate::{Dialect, Event};
 
-/// Variables that only hooks of one runtime know.
+/// Variables that occur only in hooks of one runtime.
 const VARIABLES: [(&str, Dialect); 4] = [
     ("GEMINI_", Dialect::Gemini),
     ("${extensionPath}", Dialect::Gemini),
@@ -17,11 +17,11 @@ const VARIABLES: [(&str, Dialect); 4] = [
     ("CLAUDE_", Dialect::Claude),
 ];
 
-/// Returns the dialect of a file: the one that its place stands for, or else the one whose events it
-/// names. A file that names a dialect, or events of ours, is ours.
+/// Returns the dialect of a file: by its path, or else by its events. A file with `dialect` or with
+/// events of ours is ours.
 ///
 /// # Errors
-/// It has events of two runtimes: to guess would be to lose a guard.
+/// The file contains events of two runtimes: a wrong guess could lose a guard.
 pub(super) fn dialect(path: &Path, node: &Node) -> Result<Dialect, Problem> {
     if let Some(dialect) = by_place(path) {
         return Ok(dialect);
@@ -55,7 +55,7 @@ pub(super) fn dialect(path: &Path, node: &Node) -> Result<Dialect, Problem> {
     let of_claude = only(Dialect::Claude, Dialect::Gemini);
     let of_gemini = only(Dialect::Gemini, Dialect::Claude);
     match (of_claude, of_gemini) {
-        // What a plugin is for, its manifest says.
+        // The manifest of a plugin decides.
         (Some(one), Some(other)) => plugin.ok_or_else(|| {
             Problem::new(
                 "ambiguous-dialect",
@@ -72,14 +72,14 @@ pub(super) fn dialect(path: &Path, node: &Node) -> Result<Dialect, Problem> {
     }
 }
 
-/// Whether a file without `hooks` has events of that runtime.
+/// True if a file without `hooks` contains events of the runtime.
 pub(super) fn has_events(node: &Node, dialect: Dialect) -> bool {
     let mut entries = node.as_map().unwrap_or_default().iter();
     entries.any(|entry| is_event_of(dialect, &entry.key))
 }
 
-/// The dialect that a place stands for: Claude Code's settings, Codex' `hooks.json` and `config.toml`,
-/// Gemini CLI's settings.
+/// Returns the dialect of a well-known path: the settings of Claude Code, `hooks.json` and `config.toml`
+/// of Codex, the settings of Gemini CLI.
 fn by_place(path: &Path) -> Option<Dialect> {
     let absolute = std::path::absolute(path).ok()?;
     let name = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
@@ -92,7 +92,7 @@ fn by_place(path: &Path) -> Option<Dialect> {
     }
 }
 
-/// Whether it is a name of theirs for an event, be it one that never happens here.
+/// True for the name of an event in the dialect, including events that never fire here.
 fn is_event_of(dialect: Dialect, name: &str) -> bool {
     let vocabulary = dialect.vocabulary();
     let is_one = |spoken: &Spoken| spoken.name == name;
@@ -100,7 +100,7 @@ fn is_event_of(dialect: Dialect, name: &str) -> bool {
         || vocabulary.unheard.iter().any(|event| event.name == name)
 }
 
-/// Keys that stand beside the events of Codex.
+/// True if there are keys that only files of Codex have.
 fn has_marks_of_codex(node: &Node, events: &Node) -> bool {
     let has = |node: &Node, keys: &[&str]| keys.iter().any(|key| node.get(key).is_some());
     let features = node.get("features");
@@ -108,13 +108,13 @@ fn has_marks_of_codex(node: &Node, events: &Node) -> bool {
         || features.is_some_and(|features| has(features, &["hooks", "codex_hooks"]))
 }
 
-/// How many events a file names under `hooks`.
+/// The number of events under `hooks`.
 fn keys_of_hooks(node: &Node) -> usize {
     let hooks = node.get("hooks").and_then(Node::as_map);
     hooks.map_or(0, <[_]>::len)
 }
 
-/// Whether a file is settings of another runtime, by its name or its schema: settings may have no hooks.
+/// True if a file is Claude Code settings, by its name or its schema: settings may have no hooks.
 fn is_settings(path: &Path, node: &Node) -> bool {
     const NAMES: [&str; 3] = [
         "settings.json",
@@ -127,7 +127,7 @@ fn is_settings(path: &Path, node: &Node) -> bool {
         || schema.is_some_and(|schema| schema.contains("claude-code-settings"))
 }
 
-/// The runtime whose variables the commands use.
+/// Returns the runtime whose variables the commands use.
 fn named_in_commands(events: &Node) -> Option<Dialect> {
     let mut found = None;
     visit(events, &mut |text| {
@@ -139,7 +139,7 @@ fn named_in_commands(events: &Node) -> Option<Dialect> {
     found
 }
 
-/// Shows all texts of a tree, in their order.
+/// Calls `see` for all texts of a tree, in order.
 fn visit(node: &Node, see: &mut impl FnMut(&str)) {
     match &node.kind {
         Kind::Text(text) => see(text),

@@ -1,14 +1,14 @@
-//! TOML as a spanned tree.
+//! Parses TOML to a tree with positions.
 
 use cachalot_core::tree::{Entry, Kind, Node};
 use cachalot_core::{Place, Problem};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Reads TOML. Dates are texts.
+/// Parses TOML. Dates become texts.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The syntax error of the text.
 pub(super) fn parse(file: &str, text: &str) -> Result<Node, Vec<Problem>> {
     let text = Text { file, text };
     match DeTable::parse(text.text) {

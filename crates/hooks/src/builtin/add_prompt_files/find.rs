@@ -1,4 +1,4 @@
-//! Where the files are.
+//! Finds and reads the files.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -7,24 +7,24 @@ use std::path::{Path, PathBuf};
 use super::super::paragraph::{capped, in_one_line};
 use super::Wanted;
 
-/// How much of a file is given.
+/// Maximum bytes of a file in the message.
 const MOST_BYTES: usize = 64 * 1024;
 
-/// What was found under a name.
+/// Result of reading one file.
 #[derive(Debug, PartialEq)]
 pub(super) enum Found {
-    /// A text.
+    /// A text file.
     Text {
-        /// The file as it is named: from the working directory or the home directory on, or whole.
+        /// The displayed path: relative to the working or home directory, or absolute.
         name: String,
-        /// What is in it.
+        /// The content.
         text: String,
     },
-    /// Something else, and what the user should know of it.
+    /// A file that was skipped, with a notice for the user.
     Unfit(String),
 }
 
-/// All files that there are, in the order of their names; each once, however it is reached.
+/// Reads all existing files, in the order of their names. A file that several names reach is read once.
 pub(super) fn all(wanted: &Wanted, directory: &Path, home: Option<&Path>) -> Vec<Found> {
     let mut seen: Vec<PathBuf> = Vec::new();
     let mut found = Vec::new();
@@ -44,12 +44,12 @@ pub(super) fn all(wanted: &Wanted, directory: &Path, home: Option<&Path>) -> Vec
     found
 }
 
-/// A file that there is.
+/// An existing file.
 struct Place {
-    /// As it is shown.
+    /// The displayed path.
     name: String,
     path: PathBuf,
-    /// The directory that it must be in, wherever links lead.
+    /// The directory that must contain the file after symbolic links are resolved.
     within: Option<PathBuf>,
 }
 
@@ -77,7 +77,7 @@ fn places(name: &str, depth: Option<usize>, directory: &Path, home: Option<&Path
     places
 }
 
-/// The first on the way up.
+/// The first match from the working directory upwards.
 fn nearest(name: &str, depth: Option<usize>, directory: &Path) -> Option<Place> {
     let most = depth.map_or(usize::MAX, |depth| depth.saturating_add(1));
     directory
@@ -91,7 +91,7 @@ fn nearest(name: &str, depth: Option<usize>, directory: &Path) -> Option<Place> 
 }
 
 impl Place {
-    /// A file, if there is one. Anything else (a directory, a pipe) is none.
+    /// Returns `None` unless the path is a regular file (not a directory, a pipe, …).
     fn at(name: String, path: PathBuf, within: Option<PathBuf>) -> Option<Self> {
         let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
         is_file.then_some(Self { name, path, within })
@@ -104,7 +104,7 @@ impl Place {
             .as_deref()
             .is_some_and(|within| !is_beneath(real, within))
         {
-            // Whoever wrote the link need not be whoever owns what it points to.
+            // The author of the link may be another person than the owner of its target.
             return Found::Unfit(format!(
                 "`{name}` was left out: it is a link out of its directory; name the file itself, with its whole path"
             ));
@@ -130,7 +130,7 @@ fn is_beneath(real: &Path, directory: &Path) -> bool {
         .is_ok_and(|directory| real.starts_with(directory))
 }
 
-/// As much as is given, and one byte that tells whether there is more.
+/// Reads up to the limit plus one byte, which shows whether the file is longer.
 fn beginning(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?

@@ -1,4 +1,4 @@
-//! Which files are wanted.
+//! Parses the arguments of `add_prompt_files`.
 
 use std::path::{Component, Path};
 
@@ -6,24 +6,26 @@ use cachalot_core::suggest::nearest;
 
 use super::NAME;
 
-/// Which files are wanted.
+/// The files to add.
 #[derive(Debug)]
 pub(super) struct Wanted {
-    /// By which names.
+    /// Their names.
     pub(super) names: Vec<String>,
-    /// How many directories up they are looked for; `None` for all.
+    /// Maximum number of directories to search above the working directory; `None`: all.
     pub(super) depth: Option<usize>,
 }
 
-/// One argument.
+/// A parsed argument.
 enum Argument<'a> {
     Name(&'a str),
     Depth(usize),
 }
 
 impl Wanted {
+    /// Parses the arguments.
+    ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// A message that states the problem and the fix.
     pub(super) fn read(arguments: &[String]) -> Result<Self, String> {
         let mut wanted = Self {
             names: Vec::new(),
@@ -45,7 +47,7 @@ impl Wanted {
     }
 }
 
-/// What is wrong with an argument: "…; what to do".
+/// Validates an argument. The error has the form "problem; fix".
 pub(super) fn check(argument: &str) -> Result<(), String> {
     read(argument).map(|_| ())
 }

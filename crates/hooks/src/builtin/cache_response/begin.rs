@@ -1,4 +1,4 @@
-//! The first leg: a question is answered, or led.
+//! Start of a turn: replays an answer, or starts the turn with a ticket.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{CacheResponse, replay, settings_of};
 use crate::input::Input;
 use crate::output::{Fault, Output};
 
-/// How turns are shared and aged. They join nobody: a turn belongs to its conversation.
+/// The cache policy of turns. Turns never join a running call: a turn belongs to its own conversation.
 pub(super) fn policy(question: &Question, mode: Mode) -> Policy {
     let Settings {
         ttl,
@@ -36,7 +36,7 @@ pub(super) fn policy(question: &Question, mode: Mode) -> Policy {
 }
 
 impl CacheResponse {
-    /// Answers the question of a turn, or notes that a model will.
+    /// Replays the answer of the question, or records that a model answers it.
     pub(super) async fn begin(&self, input: &Input) -> Result<Output, Fault> {
         let (Some(prompt), Some(view)) = (&input.prompt, self.lookup.agent(&input.agent_name))
         else {
@@ -101,8 +101,8 @@ impl CacheResponse {
         }
     }
 
-    /// The mode of a lookup. Where answers must have a form, an entry that does not have it any more is
-    /// no hit, and must not be counted as one.
+    /// Returns the mode for the lookup. Where answers must match an output schema, an entry that does
+    /// not match (any more) is no hit and must not be counted as one.
     async fn mode_for(&self, question: &Question) -> Mode {
         let mode = question.mode;
         if question.form.is_none() {
@@ -159,7 +159,7 @@ impl CacheResponse {
         output
     }
 
-    /// A model answers.
+    /// Records that a model answers.
     fn lead(
         &self,
         question: Question,
@@ -175,7 +175,7 @@ impl CacheResponse {
         Output::default()
     }
 
-    /// Notes that the cache answers: a stop hook may still reject the answer.
+    /// Records that the cache answers: a stop hook may still reject the answer.
     fn replay(&self, question: &Question, key: Key, input: &Input) {
         let replayed = Replayed {
             store: Arc::clone(&question.store),
@@ -188,7 +188,7 @@ impl CacheResponse {
     }
 }
 
-/// How to go on where an entry is there and no answer.
+/// The mode to continue with if an entry exists but cannot be replayed; `None` if the run is frozen.
 fn without_the_entry(mode: Mode) -> Option<Mode> {
     match mode {
         Mode::On | Mode::Refresh => Some(Mode::Refresh),
@@ -201,7 +201,8 @@ fn looks(mode: Mode) -> bool {
     matches!(mode, Mode::On | Mode::ReadOnly | Mode::Frozen)
 }
 
-/// In a frozen run, whatever a user asks is answered from the cache or not at all.
+/// In a frozen run, every user question is answered from the cache or blocked. Implicit questions are
+/// exempt.
 fn frozen(question: &Question, why: &str) -> Option<Output> {
     let is_bound = question.mode == Mode::Frozen && !question.is_implicit;
     is_bound.then(|| {

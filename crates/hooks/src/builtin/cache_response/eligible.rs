@@ -1,4 +1,4 @@
-//! Whether the answer of a turn may be given again.
+//! Decides if the answer of a turn may be stored.
 
 use cachalot_core::Millis;
 use cachalot_model::StopReason;
@@ -8,7 +8,7 @@ use super::question::Question;
 use super::settings::Matching;
 use crate::input::{Answer, Input, TurnCall};
 
-/// Why the answer of a turn may not be given again, whatever it says.
+/// Returns the reason not to store the answer of a turn, judged by everything except its text.
 pub(super) fn judge(
     question: &Question,
     input: &Input,
@@ -68,16 +68,16 @@ pub(super) fn judge(
     }
 }
 
-/// The reason not to keep an answer that a stop hook rejected.
+/// Formats the reason not to store an answer that a stop hook rejected.
 pub(super) fn not_accepted(why: &str) -> String {
-    /// Longest part of the hook's own words, in characters.
+    /// Maximum characters of the hook's message.
     const SHOWN: usize = 200;
     let line = why.lines().next().unwrap_or_default();
     let shown: String = line.chars().take(SHOWN).collect();
     format!("a stop hook did not accept the answer: {shown}")
 }
 
-/// Why a text may not be given again.
+/// Returns the reason not to store a text.
 pub(super) fn judge_text(question: &Question, text: &str) -> Result<(), String> {
     check(text, question.form.as_ref())
 }
@@ -92,8 +92,8 @@ fn says_more(question: &Question, input: &Input) -> bool {
         || differs(question.last.as_deref(), input.last_user_message.as_deref())
 }
 
-/// Whether the answer may be made from what tools found earlier in the session. Where the conversation
-/// is part of the question, that stands in it.
+/// True if the answer may depend on tool results from earlier in the session. With
+/// [`Matching::Conversation`], these results are part of the key.
 fn may_be_outdated(question: &Question, input: &Input) -> bool {
     let prompt = input.prompt.as_ref();
     question.settings.matching == Matching::Question
@@ -101,7 +101,7 @@ fn may_be_outdated(question: &Question, input: &Input) -> bool {
         && prompt.is_some_and(|prompt| prompt.after_results)
 }
 
-/// Whether something else stands before the question than when it was asked.
+/// True if the conversation before the question differs from the one at its lookup.
 fn stands_elsewhere(question: &Question, input: &Input) -> bool {
     let prompt = input.prompt.as_ref();
     question.settings.matching == Matching::Conversation
@@ -119,7 +119,8 @@ fn finished(finish: Option<&StopReason>) -> Result<(), String> {
     })
 }
 
-/// Whether what a call of a tool has brought in can be told to be still so.
+/// Returns an error unless the result of a tool call stays valid until a witness or an expiry
+/// invalidates it.
 fn lasts(question: &Question, call: &TurnCall, now: Millis) -> Result<(), String> {
     let TurnCall {
         name,

@@ -1,4 +1,4 @@
-//! The second leg: an answer is stored, or why not is said.
+//! End of a turn: stores the answer, or records why not.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::input::{Answer, Input};
 use crate::output::{Fault, Output};
 
 impl CacheResponse {
-    /// Ends the ticket of a turn with its answer, once all other stop hooks were heard.
+    /// Finishes the ticket of a turn with its answer, after all other stop hooks ran.
     pub(super) async fn finish(&self, input: &Input) -> Result<Output, Fault> {
         let Some(answer) = &input.answer else {
             return Ok(Output::default());
@@ -38,7 +38,7 @@ impl CacheResponse {
         }
     }
 
-    /// Ends a turn that is over. Of a turn whose last answer was rejected, the ledger keeps what it cost.
+    /// Ends a turn. If its last answer was rejected, the ledger records the cost.
     pub(super) async fn end(&self, input: &Input) -> Result<Output, Fault> {
         match self.turns.take(input) {
             Some(Turn::Replayed(replayed)) if replayed.is_rejected => {
@@ -55,7 +55,7 @@ impl CacheResponse {
         }
     }
 
-    /// Stores the answer of a turn, or says why not.
+    /// Stores the answer of a turn, or records the reason why not.
     async fn settle(
         &self,
         running: Running,
@@ -94,7 +94,7 @@ impl CacheResponse {
         input: &Input,
     ) {
         for call in &answer.calls {
-            // What leaves no witness was judged above: it is vouched for by a time to live.
+            // Results without witnesses were judged above: they are stored only under a TTL.
             if call.witnesses.items().is_ok() {
                 ticket.witness().adopt(&call.witnesses);
             }
@@ -109,7 +109,7 @@ impl CacheResponse {
         };
         let spent = spent(answer, ticket.elapsed());
         if question.is_implicit {
-            // It is part of what the turn spends that gave the task.
+            // The cost is already part of the turn that delegated this task.
             ticket.account_elsewhere(spent);
         }
         let product = Product {
@@ -119,8 +119,8 @@ impl CacheResponse {
         ticket.finish(product).await;
     }
 
-    /// Erases an answer that was given again and that a stop hook rejected. If that fails, it is tried
-    /// once more when the turn ends. A run that may only read says how to erase it.
+    /// Erases a replayed answer that a stop hook rejected. After a failure, it is tried once more at the
+    /// end of the turn. In a read-only run, the error states how to erase the answer.
     async fn take_back(&self, mut replayed: Replayed, input: &Input) -> Result<Output, Fault> {
         let store = &replayed.store;
         let taken = match &store.flat {
@@ -151,8 +151,8 @@ impl CacheResponse {
         )))
     }
 
-    /// Whether a question and its answer may lie in a flat file, as they are. An engine keeps no
-    /// questions, and sees to answers by itself.
+    /// Checks that a question and its answer may be stored in a flat file in plain text, that is without
+    /// secrets. The engine needs no such check: it stores no questions and checks answers itself.
     fn may_lie_open(
         &self,
         question: &Question,
@@ -173,20 +173,20 @@ impl CacheResponse {
         Ok(())
     }
 
-    /// What is masked in what is stored: the same as in what the agent's models are sent.
+    /// The redaction for stored answers: the same as for messages to the agent's models.
     fn masks(&self, input: &Input) -> Option<Masks<'_>> {
         let view = self.lookup.agent(&input.agent_name);
         redact_secrets::masks(view.as_deref(), &self.seals)
     }
 }
 
-/// How long it is until then.
+/// The time until `expires`; zero if it has passed.
 fn left(expires: Millis, now: Millis) -> Duration {
     let left = expires.saturating_sub(now);
     Duration::from_millis(u64::try_from(left).unwrap_or(0))
 }
 
-/// What one turn cost, as it would cost again.
+/// The cost that a replay of the answer saves. The time is `elapsed` if the answer does not contain it.
 fn spent(answer: &Answer, elapsed: Duration) -> Spend {
     let time = answer.worth.time;
     Spend {
@@ -196,7 +196,7 @@ fn spent(answer: &Answer, elapsed: Duration) -> Spend {
     }
 }
 
-/// Puts an answer into a flat file, and accounts for the turn.
+/// Writes an answer to a flat file and records the turn in the ledger.
 async fn put_into(
     file: &dyn FlatFile,
     question: &Question,
@@ -226,7 +226,8 @@ async fn put_into(
     }
 }
 
-/// Accounts for a turn of which the engine keeps nothing. Without a ticket, the row is written now.
+/// Records a turn of which the engine stores nothing. Without a ticket, the ledger row is written
+/// immediately.
 async fn decline(question: &Question, ticket: Option<Ticket>, spent: Spend, reason: Reason) {
     let (ticket, keep) = match ticket {
         Some(ticket) => (ticket, Err(reason)),
@@ -237,7 +238,7 @@ async fn decline(question: &Question, ticket: Option<Ticket>, spent: Spend, reas
         }
     };
     if question.is_implicit {
-        // It is part of what the turn spends that gave the task.
+        // The cost is already part of the turn that delegated this task.
         ticket.account_elsewhere(spent);
     }
     let product = Product {

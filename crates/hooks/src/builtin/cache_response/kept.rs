@@ -1,14 +1,14 @@
-//! An answer as an entry holds it.
+//! The encoding of an answer in a cache entry.
 
 use bytes::Bytes;
 use cachalot_cache::{DecodeError, Decoded};
 use cachalot_model::OutputFormat;
 use serde::{Deserialize, Serialize};
 
-/// Raised when the layout changes; an answer in another one is not replayed.
+/// Version of the layout. Entries of another version are not replayed.
 const FORMAT: u32 = 1;
 
-/// An answer, and where it comes from.
+/// An answer and its origin.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Kept {
     format: u32,
@@ -17,7 +17,7 @@ pub(super) struct Kept {
     pub(super) model: String,
     /// The agent that answered.
     pub(super) agent: String,
-    /// Why the answer ended.
+    /// The stop reason.
     pub(super) finish: String,
 }
 
@@ -65,8 +65,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Kept, DecodeError> {
     }
 }
 
-/// Why a text is no answer to give again: it is empty, or a call of a tool that went wrong, or it has
-/// not the form that answers must have. Nothing of the text is shown.
+/// Returns the reason why a text must not be replayed: it is empty, it is a malformed tool call, or it
+/// does not match the output schema. The message contains nothing of the text.
 pub(super) fn check(text: &str, form: Option<&OutputFormat>) -> Result<(), String> {
     if text.trim().is_empty() {
         return Err("the answer is empty".to_owned());
@@ -78,7 +78,7 @@ pub(super) fn check(text: &str, form: Option<&OutputFormat>) -> Result<(), Strin
 }
 
 fn has_form(text: &str, form: &OutputFormat) -> Result<(), String> {
-    // Nothing is fetched: what a schema refers to must be in it.
+    // Offline: a schema must not refer to other documents.
     let schema = jsonschema::options()
         .offline()
         .build(&form.schema)

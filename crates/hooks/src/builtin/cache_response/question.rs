@@ -1,4 +1,4 @@
-//! What a turn asks for, and the key of it.
+//! The question of a turn, and its cache key.
 
 use std::sync::Arc;
 
@@ -12,32 +12,32 @@ use super::store::Store;
 use crate::AgentView;
 use crate::input::{Input, Prompt};
 
-/// Raised when the meaning of a key changes: older answers are then never found.
+/// Version of the key. Raising it makes all older entries unreachable.
 const FORMAT: u32 = 1;
 
-/// What a turn asks for.
+/// The question of a turn, with everything that its lookup and storage need.
 pub(super) struct Question {
     pub(super) agent: String,
     pub(super) settings: Settings,
     pub(super) store: Arc<Store>,
-    /// As typed.
+    /// The user's message as typed.
     pub(super) typed: String,
-    /// What the user had said last when the turn began.
+    /// The last user message when the turn began.
     pub(super) last: Option<String>,
-    /// As it is compared.
+    /// The normalized message that is compared (see [`Settings::matched`]).
     pub(super) matched: String,
-    /// What stands before it.
+    /// Digest of the conversation before the message.
     pub(super) prefix: Option<Digest>,
-    /// The form that the answer must have.
+    /// The required output schema.
     pub(super) form: Option<OutputFormat>,
     pub(super) scope: Scope,
     pub(super) input: Canonical,
-    /// Why there is no looking up and no storing.
+    /// The reason to skip both the lookup and the storage.
     pub(super) bypass: Option<Reason>,
-    /// Whether no user said it.
+    /// Set when no user asked: another agent delegated the task.
     pub(super) is_implicit: bool,
     pub(super) mode: Mode,
-    /// The session that the turn belongs to.
+    /// The session of the turn.
     pub(super) session: Option<Arc<str>>,
 }
 
@@ -89,17 +89,18 @@ fn scope(settings: &Settings, input: &Input, user: &str) -> Scope {
     }
 }
 
-/// What the command line says, with what the user wants now.
+/// Combines the mode of the run with the user's request for a fresh answer.
 fn mode(over: Mode, fresh: bool) -> Mode {
     match over {
         Mode::On if fresh => Mode::Refresh,
-        // Run without looking, and do not store.
+        // Runs without a lookup and stores nothing.
         Mode::ReadOnly if fresh => Mode::Off,
         over => over,
     }
 }
 
-/// Everything that can change the answer. The directory is what files that tools find are relative to.
+/// The cache key: everything that can change the answer. Tools resolve relative paths against the
+/// directory.
 fn key(
     settings: &Settings,
     input: &Input,
@@ -108,7 +109,7 @@ fn key(
     fingerprint: Option<Digest>,
     seals: &Seals,
 ) -> Canonical {
-    // Whether it is implicit or to be fresh changes what is done, not what is answered.
+    // `implicit` and `fresh` change the mode, not the answer.
     let Prompt {
         text: _,
         prefix,
@@ -117,7 +118,8 @@ fn key(
         fresh: _,
         attachments,
         form,
-        // Where that matters, the conversation is in the key.
+        // With `Matching::Conversation`, earlier results are part of `before`; otherwise `eligible`
+        // checks them.
         after_results: _,
     } = prompt;
     let hex = |digest: &Digest| digest.to_hex();
@@ -147,7 +149,7 @@ fn key(
     Canonical::sealed(&value, seals)
 }
 
-/// Why a question is neither looked up nor its answer stored.
+/// Returns the reason to skip both the lookup and the storage.
 fn why_not(
     settings: &Settings,
     store: &Store,
@@ -175,7 +177,7 @@ fn why_not(
     None
 }
 
-/// What a flat file cannot tell apart from the question alone.
+/// Inputs that a flat file, keyed by the question only, cannot distinguish.
 fn beyond_a_file(prompt: &Prompt) -> Option<&'static str> {
     if !prompt.attachments.is_empty() {
         Some("the question has attachments, and a flat file cannot hold them")

@@ -1,4 +1,4 @@
-//! An answer that is given again.
+//! Replays a stored answer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use cachalot_model::OutputFormat;
 use super::kept::{check, decode};
 use crate::output::{Output, Synthetic};
 
-/// The answer that an entry holds.
+/// Returns the answer in a cache entry.
 ///
 /// # Errors
-/// Why it is none.
+/// The reason why the entry cannot be replayed.
 pub(super) async fn of_entry(
     outcome: &Outcome,
     form: Option<&OutputFormat>,
@@ -45,10 +45,10 @@ pub(super) async fn of_entry(
     }))
 }
 
-/// The answer that a flat file holds, which knows neither its age nor what it cost.
+/// Returns the answer in a flat file. Its age and cost are unknown.
 ///
 /// # Errors
-/// Why it is none.
+/// The reason why the text cannot be replayed.
 pub(super) fn of_file(
     text: String,
     file: &str,
@@ -83,7 +83,7 @@ fn provenance(age: Option<Duration>, key: &Key) -> String {
     }
 }
 
-/// `just now`, `3 minutes ago`.
+/// Formats an age: `just now`, `3 minutes ago`.
 fn ago(age: Duration) -> String {
     let seconds = age.as_secs();
     let (number, unit) = match seconds {

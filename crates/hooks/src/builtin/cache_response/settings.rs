@@ -1,4 +1,4 @@
-//! The section `cache:` of an agent.
+//! The `cache:` section of an agent.
 
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -9,67 +9,67 @@ use cachalot_core::{Place, Problem};
 use cachalot_model::duration;
 use serde_json::{Value, json};
 
-/// How an agent's answers are kept.
+/// Settings of the response cache of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether they are.
+    /// Enables the cache.
     pub enabled: bool,
-    /// Whether `A` and `a` are different questions. Unless the section says so: of whole conversations
-    /// they are, of questions alone they are not.
+    /// Compares questions case-sensitively. Default: true with [`Matching::Conversation`], false with
+    /// [`Matching::Question`].
     pub case_sensitive: bool,
-    /// Whether blanks around a question make no difference.
+    /// Ignores whitespace around a question.
     pub trim_spaces: bool,
-    /// A flat JSON file of questions and answers, as written: a relative path is relative to the
-    /// directory of [`Settings::file`]. It holds nothing else, so that no other key makes sense beside it
-    /// but the three above.
+    /// A flat JSON file of questions and answers, as written in the configuration. A relative path is
+    /// relative to the directory of [`Settings::file`]. The file holds nothing else, so that only the
+    /// three keys above can be combined with it.
     pub path: Option<String>,
-    /// How long an answer may be given again.
+    /// Time to live of an answer.
     pub ttl: Option<Duration>,
-    /// How many answers of the agent are kept; the least recently used go first.
+    /// Maximum number of stored answers of the agent; the least recently used are evicted first.
     pub max_entries: Option<u64>,
-    /// How many bytes of them are kept; the least recently used go first.
+    /// Maximum bytes of stored answers; the least recently used are evicted first.
     pub max_bytes: Option<u64>,
-    /// Who shares them.
+    /// Scope in which answers are shared.
     pub scope: Sharing,
-    /// When a question is the same.
+    /// The part of the conversation that must match.
     pub matching: Matching,
-    /// Where they are kept.
+    /// Storage of the answers.
     pub keeping: Keeping,
-    /// The file that the section stands in.
+    /// The file that contains the section.
     pub file: Arc<str>,
 }
 
-/// Who shares answers.
+/// Scope in which answers are shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sharing {
-    /// Nobody: each session has its own.
+    /// One session.
     Session,
-    /// The sessions of one user.
+    /// All sessions of one user.
     #[default]
     User,
-    /// Whoever talks to this agent.
+    /// All users of this agent.
     Agent,
-    /// Everybody who uses this memory.
+    /// All users of the store.
     Global,
 }
 
-/// When a question is the same.
+/// The part of the conversation that must match for a question to be the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Matching {
-    /// If the same conversation stands before it.
+    /// The question and the conversation before it.
     #[default]
     Conversation,
-    /// If it reads the same, whatever stands before it.
+    /// The question only.
     Question,
 }
 
-/// Where answers are kept.
+/// Storage of the answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Keeping {
-    /// In the long-term memory, beside everything else that is cached.
+    /// The configured store, shared with all other cache entries.
     #[default]
     Memory,
-    /// In this process, until it ends.
+    /// This process, until it ends.
     Process,
 }
 
@@ -85,7 +85,7 @@ const MATCHINGS: [(&str, Matching); 2] = [
 ];
 const KEEPINGS: [(&str, Keeping); 2] = [("memory", Keeping::Memory), ("process", Keeping::Process)];
 
-/// What a flat file cannot hold.
+/// Keys that have no meaning for a flat file.
 const BESIDE_A_FILE: [&str; 5] = ["ttl", "max_entries", "max_bytes", "scope", "store"];
 
 /// The JSON Schema of the section.
@@ -113,8 +113,8 @@ pub(super) fn schema(about: &str) -> Value {
 }
 
 impl Settings {
-    /// Reads a section `cache:`; `None` if it is no mapping. What is wrong is reported and taken as left
-    /// out, so that settings are good for use only if nothing was reported.
+    /// Parses a `cache:` section; `None` if it is no mapping. An invalid value is reported in `problems`
+    /// and treated as absent: use the settings only if no problem was reported.
     #[must_use]
     pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut section = Section::of(node, "the section `cache`", problems)?;
@@ -148,7 +148,7 @@ impl Settings {
         })
     }
 
-    /// A question as it is compared.
+    /// Normalizes a question for comparison.
     #[must_use]
     pub fn matched(&self, question: &str) -> String {
         let question = if self.trim_spaces {
@@ -164,7 +164,7 @@ impl Settings {
     }
 }
 
-/// Claims `path`; an empty one is left out.
+/// Reads and claims `path`; an empty path counts as absent.
 fn read_path(
     section: &mut Section<'_>,
     matching: Option<Matching>,
@@ -193,7 +193,7 @@ fn read_path(
     Some(path.to_owned())
 }
 
-/// Whether a relative path leaves where it begins, by its names alone.
+/// True if a relative path leaves its base directory, judged by its components alone.
 fn leads_out(path: &str) -> bool {
     let path = Path::new(path);
     let mut depth = 0_usize;
@@ -221,7 +221,7 @@ fn beside_a_file(what: &str, place: &Place) -> Problem {
     .help("leave one of the two out; without `path`, answers are kept in the long-term memory")
 }
 
-/// Claims `key`: one of some words.
+/// Reads and claims `key`, which must be one of `words`.
 fn one_of<T: Copy>(
     section: &mut Section<'_>,
     key: &'static str,

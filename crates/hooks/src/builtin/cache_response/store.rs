@@ -1,4 +1,4 @@
-//! Where answers are kept, as whoever registers the builtin hands it over.
+//! The stores of the builtin, opened by a callback of the code that registers it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,51 +8,51 @@ use cachalot_cache::{Cache, Mode};
 
 use super::settings::Settings;
 
-/// Makes of a section where its answers are kept. Called once for each agent, and again when its
-/// section has changed. The error says in a sentence why it cannot.
+/// Opens the store of an agent from its `cache` section. Called once per agent, and again after the
+/// section changed. The error is a one-sentence reason.
 pub type Opener = Arc<dyn Fn(&Settings) -> Result<Store, String> + Send + Sync>;
 
-/// Where the answers of an agent are kept.
+/// The store for the answers of an agent.
 #[derive(Clone)]
 pub struct Store {
-    /// The engine: answers lie in its memory, and every turn is accounted for in its ledger.
+    /// The engine: its store holds the answers, its ledger records every turn.
     pub cache: Cache,
-    /// What the command line says of caching.
+    /// The cache mode of the run (command line).
     pub mode: Mode,
-    /// On whose behalf turns are answered; empty if nobody said.
+    /// The user that turns are answered for; empty if unknown.
     pub user: String,
-    /// The file that [`Settings::path`] names: answers lie there instead, and the engine's memory is
-    /// not asked.
+    /// The file of [`Settings::path`]. If set, answers are stored there and the engine's store is not
+    /// used.
     pub flat: Option<Arc<dyn FlatFile>>,
 }
 
-/// A flat file of questions and answers. Several processes may use it at once, and none loses what
-/// another has put in.
+/// A flat file of questions and answers. Several processes may use it at the same time; no process loses
+/// the writes of another.
 #[async_trait]
 pub trait FlatFile: Send + Sync {
-    /// What it is called, for messages.
+    /// The name for messages.
     fn name(&self) -> String;
 
-    /// The answer to exactly this question.
+    /// Returns the answer to exactly this question.
     ///
     /// # Errors
-    /// The file cannot be read, in a sentence.
+    /// A one-sentence message if the file cannot be read.
     async fn get(&self, question: &str) -> Result<Option<String>, String>;
 
-    /// Keeps an answer in place of an earlier one.
+    /// Stores an answer; replaces an earlier one.
     ///
     /// # Errors
-    /// The file cannot be written, in a sentence.
+    /// A one-sentence message if the file cannot be written.
     async fn put(&self, question: &str, answer: &str) -> Result<(), String>;
 
-    /// Lets go of an answer, if there is one.
+    /// Removes the answer, if there is one.
     ///
     /// # Errors
-    /// The file cannot be written, in a sentence.
+    /// A one-sentence message if the file cannot be written.
     async fn remove(&self, question: &str) -> Result<(), String>;
 }
 
-/// The stores that were opened, by agent.
+/// The opened stores, by agent.
 pub(super) struct Stores {
     opener: Opener,
     opened: Mutex<HashMap<String, Opened>>,
@@ -71,7 +71,7 @@ impl Stores {
         }
     }
 
-    /// The store of an agent, and whether it was opened just now.
+    /// Returns the store of an agent, and true if this call opened it.
     pub(super) fn of(
         &self,
         agent: &str,

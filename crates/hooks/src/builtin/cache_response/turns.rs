@@ -1,4 +1,4 @@
-//! Turns under way.
+//! The turns in progress.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,51 +10,51 @@ use super::question::Question;
 use super::store::Store;
 use crate::input::Input;
 
-/// How far a turn has come.
+/// State of a turn in progress.
 pub(super) enum Turn {
-    /// A model answers it. Dropping it says that nothing came of it.
+    /// A model answers. Dropping this value abandons the ticket: nothing is stored.
     Runs(Box<Running>),
-    /// The cache answered it. The entry is erased if a stop hook rejects the answer.
+    /// The cache answered. The entry is erased if a stop hook rejects the answer.
     Replayed(Replayed),
 }
 
 /// A turn that a model answers.
 pub(super) struct Running {
     pub(super) question: Question,
-    /// None where a flat file keeps answers: such a turn is accounted for at its end.
+    /// `None` if a flat file stores the answers: the ledger row is then written at the end of the turn.
     pub(super) ticket: Option<Ticket>,
     /// Set when a stop hook rejected an answer of the turn.
     pub(super) rejected: Option<Rejected>,
 }
 
-/// An answer that a stop hook rejected. Nothing of it is kept; it was paid for.
+/// An answer that a stop hook rejected. It is not stored; its cost is recorded.
 pub(super) struct Rejected {
-    /// The reason that the hook gave.
+    /// The reason given by the hook.
     pub(super) why: String,
     /// The cost of the turn until then.
     pub(super) spent: Spend,
 }
 
-/// An answer that the cache gave.
+/// A turn that the cache answered.
 pub(super) struct Replayed {
     pub(super) store: Arc<Store>,
-    /// The question as a flat file knows it.
+    /// The normalized question: the key in a flat file.
     pub(super) matched: String,
-    /// The entry; unused where a flat file keeps answers.
+    /// The cache key of the entry; unused with a flat file.
     pub(super) key: Key,
-    /// Whether the command line lets nothing be changed in the store.
+    /// Set when the mode of the run forbids changes to the store.
     pub(super) is_read_only: bool,
-    /// Whether the entry should be gone, and erasing it failed.
+    /// Set when the entry must be erased and the first attempt failed.
     pub(super) is_rejected: bool,
 }
 
-/// Turns under way, by session and turn.
+/// The turns in progress, by session id and turn id.
 #[derive(Default)]
 pub(super) struct Turns(Mutex<HashMap<(String, String), Turn>>);
 
 impl Turns {
     pub(super) fn put(&self, input: &Input, turn: Turn) {
-        // What was there is dropped outside of the lock.
+        // The previous value is dropped outside of the lock.
         let _before = self.change(|turns| turns.insert(name(input), turn));
     }
 
@@ -62,7 +62,7 @@ impl Turns {
         self.change(|turns| turns.remove(&name(input)))
     }
 
-    /// Lets go of all turns of a session.
+    /// Drops all turns of a session.
     pub(super) fn end_session(&self, session: &str) {
         let _ended: Vec<_> =
             self.change(|turns| turns.extract_if(|(of, _), _| of == session).collect());

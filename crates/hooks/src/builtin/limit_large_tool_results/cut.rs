@@ -1,32 +1,32 @@
-//! Where a long text is cut, and what is said about it.
+//! Truncation of long texts.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// A longer result is cut.
+/// Limits: a longer result is truncated.
 const LINES: usize = 2_000;
 const BYTES: usize = 50 << 10;
 
-/// What is kept, so that it is not too long with what is said about it.
+/// Size of the kept part. With the notice, it stays within the limits.
 const KEPT_LINES: usize = LINES - 10;
 const KEPT_BYTES: usize = BYTES - (2 << 10);
 
-/// So much of a broken line is given up to keep whole lines only.
+/// Maximum bytes of a partial line to drop in order to keep whole lines only.
 const BROKEN: usize = 4 << 10;
 
-/// Whether a result is cut.
+/// True if a result exceeds the limits.
 pub(super) fn is_large(text: &str) -> bool {
     text.len() > BYTES || text.lines().take(LINES + 1).count() > LINES
 }
 
-/// Which part of a text is kept.
+/// The part of a text to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
     Beginning,
     End,
 }
 
-/// A part of the text, and beside it how much is missing and where the whole of it is.
+/// Truncates a text and adds a notice: how much is missing, and the path of the full text.
 pub(super) fn cut(text: &str, kept: Kept, whole: Option<&Path>) -> String {
     let part = match kept {
         Kept::Beginning => beginning(text),
@@ -60,7 +60,7 @@ pub(super) fn cut(text: &str, kept: Kept, whole: Option<&Path>) -> String {
     }
 }
 
-/// The first lines; of a line that is too long itself, its beginning.
+/// The first lines; the beginning of the line if the first line alone is too long.
 fn beginning(text: &str) -> &str {
     let bytes = text.floor_char_boundary(KEPT_BYTES);
     let mut part = &text[..bytes];
@@ -76,7 +76,7 @@ fn beginning(text: &str) -> &str {
     part
 }
 
-/// The last lines; of a line that is too long itself, its end.
+/// The last lines; the end of the line if the last line alone is too long.
 fn end(text: &str) -> &str {
     let from = text.ceil_char_boundary(text.len().saturating_sub(KEPT_BYTES));
     let part = &text[from..];

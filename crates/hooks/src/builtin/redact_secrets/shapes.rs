@@ -1,5 +1,5 @@
-//! Credentials in texts that people and models go on working with, where more than the credential must
-//! not be lost.
+//! Masks credentials in texts that users and models continue to work with: only the credential itself is
+//! removed.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,18 +11,18 @@ const KEY: &str = "PRIVATE KEY-----";
 const END: &str = "-----END ";
 const DASHES: &str = "-----";
 
-/// What has no run of so many characters of a key is a mention in code or prose.
+/// A private key needs a run of this many base64 characters; less is a mention in code or prose.
 const SHORTEST: usize = 32;
 
-/// Long texts are cut between lines into pieces of about so many bytes, so that masking many
-/// credentials takes time in proportion to the text.
+/// Long texts are split between lines into pieces of about this many bytes, so that masking time is
+/// linear in the size of the text.
 const PIECE: usize = 64 << 10;
 
-/// What follows them is a credential, if it is not the next word of a sentence.
+/// Authentication schemes. The next word is a credential, unless it is an ordinary word.
 const SCHEMES: [&str; 2] = ["Bearer ", "Basic "];
 
-/// `text` with [`mask_credentials`], but of a text with a private key only the key is masked, and what
-/// only mentions one, or goes on in words behind `Basic`, is left as it is.
+/// Applies [`mask_credentials`], with two exceptions: of a text with a private key, only the key is
+/// masked; and a mere mention of a key, or an ordinary word after `Basic` or `Bearer`, stays unchanged.
 pub(super) fn mask(text: &str) -> Cow<'_, str> {
     let keys = private_keys(text);
     let cuts = cuts(text);
@@ -53,7 +53,8 @@ fn mask_between(text: &str, part: Range<usize>, cuts: &[usize], shown: &mut Stri
     }
 }
 
-/// Where the text is cut, so that no piece looks like more than it is, in order.
+/// The sorted positions at which the text is split, so that [`mask_credentials`] does not take a mention
+/// for a credential.
 fn cuts(text: &str) -> Vec<usize> {
     let ends = |needle: &'static str| {
         text.match_indices(needle)
@@ -72,7 +73,7 @@ fn cuts(text: &str) -> Vec<usize> {
     cuts
 }
 
-/// Cuts before the ends of lines, where no credential is torn apart and none begins.
+/// Positions at line ends, where no credential is split and none begins.
 fn between_lines(text: &str) -> impl Iterator<Item = usize> {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -82,8 +83,8 @@ fn between_lines(text: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Whether it is a word as sentences have them: `authentication`, `Auth`, `HTTP-auth;`. In tokens of
-/// eight bytes and more, upper and lower case are mixed, or digits are among them.
+/// True if it is an ordinary word: `authentication`, `Auth`, `HTTP-auth;`. Tokens of eight or more bytes
+/// practically always mix upper and lower case or contain digits.
 fn is_of_a_sentence(word: &str) -> bool {
     word.split(|c: char| "-/.:;!?()[]`*".contains(c))
         .all(|part| {
@@ -94,8 +95,8 @@ fn is_of_a_sentence(word: &str) -> bool {
         })
 }
 
-/// The private keys in a text, from their first line to their last, in order. A key that breaks off
-/// reaches as far as it looks like one.
+/// The sorted ranges of the private keys in a text, from their first to their last line. A truncated key
+/// extends as far as its text looks like a key.
 fn private_keys(text: &str) -> Vec<Range<usize>> {
     let mut keys: Vec<Range<usize>> = Vec::new();
     for (begin, _) in text.match_indices(BEGIN) {
@@ -109,13 +110,13 @@ fn private_keys(text: &str) -> Vec<Range<usize>> {
     keys
 }
 
-/// Where the private key ends that begins there, if it is one.
+/// Returns the end of the private key that starts at `begin`, if it is one.
 fn end_of_key(text: &str, begin: usize) -> Option<usize> {
     let label = begin + BEGIN.len();
     let body = label + end_of_label(&text[label..])?;
     let rest = &text[body..];
     let stop = rest.find(DASHES).unwrap_or(rest.len());
-    // Line breaks may be written as `\n`; headers (`Proc-Type: 4,ENCRYPTED`) may stand before the key.
+    // Line breaks may be escaped (`\n`). Headers (`Proc-Type: 4,ENCRYPTED`) may precede the key.
     let is_body = |c: char| is_base64(c) || ":,-\\ \t\r\n".contains(c);
     let reach = rest[..stop].find(|c| !is_body(c)).unwrap_or(stop);
     let inner = &rest[..reach];
@@ -132,7 +133,7 @@ fn end_of_key(text: &str, begin: usize) -> Option<usize> {
     }
 }
 
-/// Where a label ends that says of what there is a private key: `RSA PRIVATE KEY-----`.
+/// Returns the end of a label that names a private key: `RSA PRIVATE KEY-----`.
 fn end_of_label(text: &str) -> Option<usize> {
     let end = text.find(DASHES)? + DASHES.len();
     let is_label = |c: char| c.is_ascii_uppercase() || c == ' ';
@@ -144,7 +145,7 @@ fn is_base64(c: char) -> bool {
     c.is_ascii_alphanumeric() || "+/=".contains(c)
 }
 
-/// How far a key reaches that nothing ends: to the last line without a space.
+/// The length of a key without an end line: up to the first line with a space that is no header.
 fn broken_off(body: &str) -> usize {
     let lines = body.split_inclusive('\n');
     lines

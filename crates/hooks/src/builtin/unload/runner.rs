@@ -1,15 +1,15 @@
-//! Servers that keep models in the memory of a machine of the user's, and how they let go of them.
+//! Local model servers and their requests to unload a model.
 
 use cachalot_model::Model;
 use cachalot_storage::Url;
 use serde_json::{Value, json};
 
-/// A model that such a server may have loaded.
+/// A model that may be loaded on a local model server.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Loaded {
-    /// Where it can be unloaded.
+    /// The URL of the unload request.
     pub(super) url: Url,
-    /// Its name there.
+    /// The name of the model on the server.
     pub(super) name: String,
     server: Server,
 }
@@ -20,11 +20,11 @@ enum Server {
     DockerModelRunner,
 }
 
-/// Where Docker Model Runner is for containers.
+/// Host name of Docker Model Runner inside of containers.
 const DOCKER_HOST: &str = "model-runner.docker.internal";
 
 impl Loaded {
-    /// The model, if it is one of such a server's.
+    /// The model, if its server is known to unload models.
     pub(super) fn of(model: &Model) -> Option<Self> {
         Self::at(model.provider(), model.base_url(), model.name())
     }
@@ -43,7 +43,7 @@ impl Loaded {
         url.set_path(&path);
         url.set_query(None);
         let name = match server {
-            // A name without a tag means this one.
+            // A name without a tag means `:latest`.
             Server::Ollama => name.strip_suffix(":latest").unwrap_or(name),
             Server::DockerModelRunner => name,
         };
@@ -54,7 +54,7 @@ impl Loaded {
         })
     }
 
-    /// What is posted there.
+    /// The body of the unload request.
     pub(super) fn body(&self) -> Value {
         match self.server {
             Server::Ollama => json!({"model": self.name, "keep_alive": 0}),
@@ -67,7 +67,7 @@ impl Server {
     fn of(provider: &str, base: &Url) -> Option<Self> {
         let host = base.host_str()?;
         if host == "ollama.com" || host.ends_with(".ollama.com") {
-            // Nobody's memory is the user's there.
+            // Hosted by Ollama: uses no memory of the user.
             return None;
         }
         if provider == "dmr" || host == DOCKER_HOST || base.port() == Some(12434) {
@@ -77,7 +77,7 @@ impl Server {
     }
 }
 
-/// The path up to `engines`, behind which a backend and `v1` may be named.
+/// The path up to `engines`, which a backend and `v1` may follow.
 fn engines(path: &str) -> &str {
     const ENGINES: &str = "/engines";
     let ends = |at: usize| {
