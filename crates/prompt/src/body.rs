@@ -1,5 +1,5 @@
-//! From pieces to a request body. Segments and the contiguous body come out of the same walk, so they
-//! cannot differ.
+//! Assembles request bodies from pieces. Segments and the contiguous body come from the same traversal,
+//! so they cannot differ.
 
 use std::ops::Range;
 
@@ -9,11 +9,11 @@ use cachalot_model::wire::{Layout, Member, Wire};
 use crate::chain::{Level, Node, Prompt};
 use crate::plan::Plan;
 
-/// The body as segments to be sent one after the other: shared pieces, what joins them, the markers
-/// of the plan, and the tail. No piece is copied. Without its markers, a body is the same whatever
-/// the plan is.
+/// Returns the body as segments to send one after the other: the shared pieces, the separators, the
+/// markers of the plan, and the tail. No piece is copied. Without its markers, the body is the same for
+/// every plan.
 ///
-/// `tail` is what [`Wire::tail`] made.
+/// `tail` is the result of [`Wire::tail`].
 #[must_use]
 pub fn segments(prompt: &Prompt, wire: &dyn Wire, plan: &Plan, tail: &Bytes) -> Vec<Bytes> {
     let mut segments = Segments(Vec::with_capacity(prompt.len() + MORE));
@@ -22,7 +22,7 @@ pub fn segments(prompt: &Prompt, wire: &dyn Wire, plan: &Plan, tail: &Bytes) -> 
     segments.0
 }
 
-/// The body in one piece: the joined [`segments`], in one allocation of exactly their size.
+/// Returns the body as one buffer: the joined [`segments`], in one allocation of exactly their size.
 #[must_use]
 pub fn contiguous(prompt: &Prompt, wire: &dyn Wire, plan: &Plan, tail: &Bytes) -> Bytes {
     let (nodes, marks) = (prompt.nodes(), marks(wire, plan));
@@ -34,9 +34,9 @@ pub fn contiguous(prompt: &Prompt, wire: &dyn Wire, plan: &Plan, tail: &Bytes) -
     Bytes::from(body.0)
 }
 
-/// The segments without markers, up to the end of the last piece: what neither the plan nor the
-/// parameters touch. Those of a prompt are a prefix of those of every prompt that was made from it by
-/// appending.
+/// Returns the segments without markers, up to the end of the last piece: the part that depends neither
+/// on the plan nor on the parameters. The result for a prompt is a prefix of the result for every prompt
+/// made from it by appending.
 #[must_use]
 pub fn prefix(prompt: &Prompt, wire: &dyn Wire) -> Vec<Bytes> {
     let mut segments = Segments(Vec::with_capacity(prompt.len() + MORE));
@@ -44,11 +44,11 @@ pub fn prefix(prompt: &Prompt, wire: &dyn Wire) -> Vec<Bytes> {
     segments.0
 }
 
-/// More segments than pieces, at most: what opens and closes the body and its three arrays, three for
-/// each marked piece in place of one, and the tail.
+/// Maximum number of segments beyond one per piece: the delimiters of the body and its three arrays, two
+/// more for each marked piece, and the tail.
 const MORE: usize = 32;
 
-/// A marker, and the index of the piece that it goes into.
+/// A marker, and the index of the piece that contains it.
 type Mark = (u32, Bytes);
 
 fn marks(wire: &dyn Wire, plan: &Plan) -> Vec<Mark> {
@@ -58,7 +58,7 @@ fn marks(wire: &dyn Wire, plan: &Plan) -> Vec<Mark> {
         .collect()
 }
 
-/// What a walk over the pieces is for.
+/// Consumer of the traversal of the pieces.
 trait Sink {
     fn fixed(&mut self, text: &'static str);
     fn piece(&mut self, bytes: &Bytes, part: Range<usize>);
@@ -104,12 +104,12 @@ impl Sink for Length {
     }
 }
 
-/// Everything but the tail.
+/// Writes everything except the tail.
 fn assemble(nodes: &[&Node], wire: &dyn Wire, marks: &[Mark], sink: &mut impl Sink) {
     let layout = wire.layout();
     let last = join(nodes, layout, marks, sink);
     if last.is_none() {
-        // The tail begins with a comma.
+        // The tail begins with a comma, so the array must be open.
         open(layout.messages, sink);
     }
     sink.fixed(last.unwrap_or(layout.messages).close);
@@ -122,7 +122,7 @@ fn open(member: Member, sink: &mut impl Sink) {
     sink.fixed(member.open);
 }
 
-/// Everything up to the end of the last piece; returns the member that it is in.
+/// Writes everything up to the end of the last piece; returns the member that contains that piece.
 fn join(nodes: &[&Node], layout: Layout, marks: &[Mark], sink: &mut impl Sink) -> Option<Member> {
     sink.fixed("{");
     let mut before: Option<Member> = None;

@@ -1,4 +1,4 @@
-//! The chain of pieces: what has been rendered once, and is shared by every prompt that begins with it.
+//! The chain of pieces: each piece is rendered once and shared by every prompt that begins with it.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -13,16 +13,16 @@ use sha2::Digest as _;
 use crate::plan::places::{Place, Places};
 use crate::record::Stored;
 
-/// Where a piece stands. Providers hash in this order, so what changes at one level is lost for it
-/// and for those behind it.
+/// The level of a piece. Providers hash the levels in this order, so a change at one level invalidates
+/// this level and the following ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// A tool.
     Tool,
-    /// A piece of the system's text.
+    /// A block of the system text.
     System,
-    /// A message, or a piece of one.
+    /// A message, or a part of one.
     Message,
 }
 
@@ -36,8 +36,8 @@ impl fmt::Display for Level {
     }
 }
 
-/// Names a prefix: the SHA-256 of the id of the piece before, the level, and the bytes. Equal ids
-/// mean equal bytes from the first piece on, whichever process rendered them.
+/// Identifies a prefix: the SHA-256 of the id of the previous piece, the level, and the bytes. Equal ids
+/// mean equal bytes from the first piece on, in every process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub Digest);
 
@@ -63,32 +63,32 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// A piece of a prompt, and by its parents the whole prefix that ends with it. Never changes.
+/// A piece of a prompt, and by its parents the whole prefix that ends with it. Immutable.
 #[non_exhaustive]
 pub struct Node {
-    /// The piece before.
+    /// The previous piece.
     pub parent: Option<Arc<Node>>,
-    /// Where it stands.
+    /// The level.
     pub level: Level,
-    /// One JSON value, as it is sent. Empty if the message has nothing that the format has words for:
-    /// then it is remembered here, and not sent.
+    /// One JSON value, as it is sent. Empty if the format cannot express anything of the message: the
+    /// message is then recorded here, but not sent.
     pub bytes: Bytes,
-    /// Where a cache marker may be spliced in, within `bytes`; `None` where none may stand.
+    /// The offset in `bytes` at which a cache marker may be inserted; `None` if markers are not allowed.
     pub mark_at: Option<u32>,
-    /// The message of ours that this piece was rendered from. The first piece of a message carries
-    /// it; the others, tools and the system's text have none.
+    /// The message that this piece was rendered from. Set on the first piece of a message; `None` on its
+    /// other pieces, on tools and on the system text.
     pub source: Option<Arc<Message>>,
-    /// The name of the prefix.
+    /// The id of the prefix.
     pub id: NodeId,
-    /// How many pieces stand before it.
+    /// The number of pieces before this one.
     pub depth: u32,
-    /// How many bytes the pieces have up to the end of this one, without what joins them.
+    /// The total bytes of the pieces up to the end of this one, without separators.
     pub total: u64,
-    /// Where markers may stand up to this piece.
+    /// The candidate places for markers up to this piece.
     pub(crate) places: Places,
-    /// A comma and the bytes, in one: half as many segments.
+    /// A comma and the bytes, in one buffer: halves the number of segments.
     pub(crate) behind_comma: Bytes,
-    /// Under which key a memory keeps it, once that is known.
+    /// The key of its record in the store, once known.
     pub(crate) record: OnceLock<Digest>,
 }
 
@@ -104,8 +104,8 @@ impl fmt::Debug for Node {
 }
 
 impl Drop for Node {
-    /// Takes a long chain apart piece by piece: dropping a parent within its child would go as deep
-    /// into the stack as the chain is long.
+    /// Drops a chain iteratively: a recursive drop of the parents would overflow the stack for a long
+    /// chain.
     fn drop(&mut self) {
         let mut parent = self.parent.take();
         while let Some(mut node) = parent.and_then(Arc::into_inner) {
@@ -116,9 +116,9 @@ impl Drop for Node {
 
 /// A prompt: pieces that were rendered once and are never rendered again.
 ///
-/// Persistent: [`Prompt::append`] makes a longer one and leaves this one as it is; both share what
-/// they have in common. A clone is a fork: it costs a reference count, copies no byte, and can only
-/// be appended to.
+/// A persistent data structure: [`Prompt::append`] returns a longer prompt and leaves this one
+/// unchanged; both share their common pieces. A clone is a fork: it costs a reference count, copies no
+/// bytes, and can only be extended.
 #[derive(Clone, Default)]
 pub struct Prompt {
     tip: Option<Arc<Node>>,
@@ -135,7 +135,7 @@ impl fmt::Debug for Prompt {
 }
 
 impl Prompt {
-    /// A prompt without messages: the tools, then the system's text, in the order given.
+    /// Creates a prompt without messages: the tools, then the system text, in the given order.
     #[must_use]
     pub fn begin(tools: &[Rendered], system: &[Rendered]) -> Self {
         let levels = [(Level::Tool, tools), (Level::System, system)];
@@ -147,8 +147,8 @@ impl Prompt {
             })
     }
 
-    /// This prompt and one more message, rendered as `pieces` from `source`. A message without a
-    /// piece is remembered (see [`Prompt::messages`]) and not sent.
+    /// Returns this prompt with one more message, rendered from `source` as `pieces`. A message without
+    /// pieces is recorded (see [`Prompt::messages`]), but not sent.
     #[must_use]
     pub fn append(&self, pieces: &[Rendered], source: Arc<Message>) -> Self {
         let Some((first, others)) = pieces.split_first() else {
@@ -160,7 +160,7 @@ impl Prompt {
         })
     }
 
-    /// This prompt and one more piece. A place for markers that is not within the piece is none.
+    /// Returns this prompt with one more piece. A `mark_at` beyond the end of the piece is ignored.
     #[must_use]
     pub fn with(
         &self,
@@ -202,7 +202,7 @@ impl Prompt {
         }
     }
 
-    /// This prompt and one more piece, as it was stored.
+    /// Returns this prompt with one more piece, loaded from the store.
     pub(crate) fn restored(&self, piece: Stored) -> Self {
         let longer = self.with(piece.level, &piece.bytes, piece.mark_at, piece.source);
         if let Some(node) = longer.last() {
@@ -211,14 +211,14 @@ impl Prompt {
         longer
     }
 
-    /// Under which key a memory keeps the last piece, if that is known.
+    /// The key of the last piece's record in the store, if known.
     pub(crate) fn record(&self) -> Option<Digest> {
         self.tip
             .as_ref()
             .and_then(|node| node.record.get().copied())
     }
 
-    /// The name of the whole prompt; `None` if it is empty.
+    /// The id of the whole prompt; `None` if it is empty.
     #[must_use]
     pub fn tip(&self) -> Option<NodeId> {
         self.tip.as_ref().map(|node| node.id)
@@ -230,12 +230,12 @@ impl Prompt {
         self.tip.as_ref()
     }
 
-    /// The pieces from the last to the first.
+    /// Iterates over the pieces from the last to the first.
     pub fn backwards(&self) -> impl Iterator<Item = &Node> {
         std::iter::successors(self.tip.as_deref(), |node| node.parent.as_deref())
     }
 
-    /// The pieces in the order in which they are sent; a piece's index is its depth.
+    /// The pieces in the order in which they are sent; the index of a piece is its depth.
     #[must_use]
     pub fn nodes(&self) -> Vec<&Node> {
         let mut nodes = Vec::with_capacity(self.len());
@@ -244,7 +244,7 @@ impl Prompt {
         nodes
     }
 
-    /// The messages that it was rendered from, in order.
+    /// The messages that the prompt was rendered from, in order.
     #[must_use]
     pub fn messages(&self) -> Vec<Arc<Message>> {
         let mut messages: Vec<_> = self
@@ -256,7 +256,7 @@ impl Prompt {
         messages
     }
 
-    /// How many messages it was rendered from.
+    /// The number of messages that the prompt was rendered from.
     pub(crate) fn messages_count(&self) -> u64 {
         self.backwards()
             .take_while(|node| node.level == Level::Message)
@@ -264,25 +264,25 @@ impl Prompt {
             .count() as u64
     }
 
-    /// How many pieces it has.
+    /// The number of pieces.
     #[must_use]
     pub fn len(&self) -> usize {
         self.tip.as_ref().map_or(0, |node| node.depth as usize + 1)
     }
 
-    /// Whether it has no piece at all.
+    /// True if it has no pieces.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tip.is_none()
     }
 
-    /// How many bytes its pieces have, without what joins them.
+    /// The total bytes of the pieces, without separators.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.tip.as_ref().map_or(0, |node| node.total)
     }
 
-    /// The tools and the system's text of this prompt, without its messages.
+    /// Returns the tools and the system text of this prompt, without its messages.
     #[must_use]
     pub fn frozen(&self) -> Self {
         let is_message = |node: &Arc<Node>| node.level == Level::Message;
@@ -293,7 +293,7 @@ impl Prompt {
         Self { tip }
     }
 
-    /// This prompt without its last messages; without all of them if there are not so many.
+    /// Returns this prompt without its last messages; without any if it has fewer.
     #[must_use]
     pub fn without_last(&self, messages: usize) -> Self {
         let mut tip = self.tip.clone();
@@ -307,7 +307,7 @@ impl Prompt {
         Self { tip }
     }
 
-    /// The pieces behind `base`, in order; `None` if this prompt was not made from `base` by
+    /// Returns the pieces after `base`, in order; `None` if this prompt was not made from `base` by
     /// appending.
     pub(crate) fn since(&self, base: &Self) -> Option<Vec<&Arc<Node>>> {
         let mut behind = Vec::with_capacity(self.len().saturating_sub(base.len()));

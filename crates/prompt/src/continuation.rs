@@ -1,4 +1,4 @@
-//! Checks that a request continues an earlier one: it begins with the same pieces, under the same
+//! Checks that a request continues an earlier one: it begins with the same pieces and has the same
 //! parameters.
 
 use std::fmt;
@@ -8,7 +8,7 @@ use cachalot_model::Format;
 use crate::chain::{Level, Node, Prompt};
 use crate::namespace::Namespace;
 
-/// What was sent, as far as the provider's cache looks at it.
+/// The parts of a sent request that the provider's cache depends on.
 #[derive(Debug, Clone)]
 pub struct Sent {
     /// The pieces.
@@ -17,19 +17,19 @@ pub struct Sent {
     pub namespace: Namespace,
 }
 
-/// Where a request stops being a continuation of an earlier one: from there on the provider can read
-/// nothing of the earlier one from its cache.
+/// The position at which a request stops being a continuation of an earlier one. From there on, the
+/// provider cannot read the cached prefix of the earlier request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Break {
-    /// The level of the first piece that is lost.
+    /// The level of the first invalidated piece.
     pub level: Level,
-    /// Which piece of that level, from 0.
+    /// The index of the piece within the level, from 0.
     pub index: usize,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
 }
 
-/// Why a prefix breaks.
+/// The cause of a prefix break.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
@@ -38,20 +38,20 @@ pub enum Cause {
         /// The first byte that differs, from 0.
         offset: usize,
     },
-    /// The piece is not there any more.
+    /// The piece is missing.
     Missing,
-    /// A piece was put before what had been sent: a tool that came late.
+    /// A piece was inserted before pieces that had been sent: a tool was added.
     Inserted,
-    /// A parameter changed, came, or went.
+    /// A parameter was changed, added or removed.
     Parameter {
         /// Its name.
         name: String,
     },
-    /// The conversation was rendered anew for another format, provider or model.
+    /// The conversation was rendered again, for another format, provider or model.
     Rerendered {
-        /// The format before.
+        /// The previous format.
         from: Format,
-        /// The format now.
+        /// The new format.
         to: Format,
     },
 }
@@ -83,8 +83,8 @@ impl fmt::Display for Break {
 impl std::error::Error for Break {}
 
 /// Checks that `next` continues `previous`: the segments of `previous`, without markers and up to the
-/// end of its messages, are a prefix of those of `next`, and nothing changed that the provider's cache
-/// depends on.
+/// end of its messages, are a prefix of those of `next`, and all parameters that the provider's cache
+/// depends on are equal.
 ///
 /// # Errors
 /// The first difference, in the order in which providers hash.
@@ -98,7 +98,7 @@ pub fn extends(previous: &Sent, next: &Sent) -> Result<(), Break> {
             name: field.name.clone(),
         },
     });
-    // A parameter that costs a level costs it from its first piece on.
+    // A parameter that invalidates a level does so from its first piece on.
     let first = [parameter, piece]
         .into_iter()
         .flatten()
@@ -106,7 +106,7 @@ pub fn extends(previous: &Sent, next: &Sent) -> Result<(), Break> {
     first.map_or(Ok(()), Err)
 }
 
-/// Returns the first piece of `previous` that `next` does not have at its place.
+/// Returns the first piece of `previous` that `next` does not have at its position.
 #[must_use]
 pub fn divergence(previous: &Prompt, next: &Prompt) -> Option<Break> {
     let tip = previous.last()?;

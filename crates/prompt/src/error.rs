@@ -1,49 +1,49 @@
-//! What can go wrong with sessions.
+//! Errors of sessions.
 
 use std::sync::Arc;
 
-/// The kind of a fault, to match on.
+/// The kind of an error, to match on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The text is no name for a session.
+    /// The text is no valid session name.
     BadName,
-    /// There is a session of this name already.
+    /// A session with this name already exists.
     Exists,
-    /// Several sessions begin so.
+    /// Several session names begin with this text.
     Ambiguous,
-    /// The session was continued by somebody else after it was opened here. Nothing was written; it
-    /// has to be opened again.
+    /// Another writer changed the session after it was opened here. Nothing was written; the session has
+    /// to be opened again.
     Conflict,
     /// The session was removed after it was opened here. Nothing was written.
     Removed,
-    /// Somebody else was writing to the session for too long. Nothing was written.
+    /// Another writer held the session's lease for too long. Nothing was written.
     Busy,
-    /// What is stored is damaged.
+    /// The stored data is damaged.
     Damaged,
     /// Written by a newer version of Cachalot.
     TooNew,
-    /// A message is larger than the memory takes.
+    /// A message exceeds the size limit of the store.
     TooLarge,
-    /// What was sent would have been rewritten: the prompt does not begin with what is saved.
+    /// The prompt does not begin with the saved one: pieces that were sent would be rewritten.
     NotAnExtension,
-    /// A message holds something that the format has no words for and that must not be lost.
+    /// A message contains something that the format cannot express and that must not be lost.
     Unsayable,
-    /// The memory failed. It is not known whether the last change was made; doing it again is safe.
+    /// The store failed. The outcome of the last change is unknown; repeating it is safe.
     Memory,
 }
 
-/// A fault with a session. Never holds content of one.
+/// An error of a session. Never contains content of the session.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// What kind of fault.
+    /// The kind.
     pub kind: ErrorKind,
-    /// The session, if it is known.
+    /// The session, if known.
     pub session: Option<String>,
-    /// What happened, to which session, and what to do.
+    /// The failure, the session, and the fix.
     pub message: String,
-    /// Whether the same call may succeed if it is simply made again.
+    /// True if repeating the same call may succeed.
     pub worth_retrying: bool,
     /// The cause.
     #[source]

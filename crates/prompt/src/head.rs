@@ -1,4 +1,4 @@
-//! What a session says of itself.
+//! The metadata of a session.
 
 use cachalot_core::{Digest, Millis, Spend};
 use cachalot_model::routing::is_routed;
@@ -8,64 +8,63 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
 
-/// The longest name of a session, in bytes.
+/// Maximum length of a session name, in bytes.
 const LONGEST_NAME: usize = 128;
 
-/// The longest routing key that OpenAI takes, in characters.
+/// Maximum length of OpenAI's routing key, in characters.
 const LONGEST_KEY: usize = 64;
 
-/// What a session says of itself.
+/// The metadata of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// Its name: 1 to 128 bytes without white space, control characters and `/`.
+    /// The name: 1 to 128 bytes without white space, control characters and `/`.
     pub id: String,
-    /// The agent that talks.
+    /// The agent.
     pub agent: String,
-    /// What it is about.
+    /// The title.
     #[serde(default)]
     pub title: Option<String>,
-    /// The directory that it works in.
+    /// The working directory.
     #[serde(default)]
     pub workspace: Option<String>,
     /// The provider's name.
     pub provider: String,
-    /// The model's name as its provider knows it.
+    /// The model name, as its provider knows it.
     pub model: String,
-    /// The format in which it is sent.
+    /// The wire format.
     pub format: Format,
-    /// Where it is sent, if it is not the provider's own address.
+    /// The base URL, if it differs from the provider's default.
     #[serde(default)]
     pub base_url: Option<String>,
-    /// The session that it was forked from, or that delegated to it.
+    /// The session that this one was forked from, or that delegated to it.
     #[serde(default)]
     pub parent: Option<String>,
-    /// The session whose prefix it goes on with, if it is a fork that does: requests are routed as
-    /// those of that one are.
+    /// The session whose prefix a fork continues: requests of both are routed in the same way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
     /// The routing key of its requests, derived from its tools and system text when it was created.
-    /// Sessions without one are routed by the name of their [`Head::lineage`].
+    /// Without one, requests are routed by the name of their [`Head::lineage`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routing_key: Option<String>,
-    /// When it was created; given by [`crate::Sessions`].
+    /// The time of creation; set by [`crate::Sessions`].
     #[serde(default)]
     pub created: Millis,
-    /// Whatever else is to be kept with it.
+    /// Additional data of the caller.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub notes: Map<String, Value>,
 }
 
-/// The session that a fork goes on with.
+/// The session that a fork continues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// Its name.
     pub session: String,
-    /// When it was created.
+    /// Its time of creation.
     pub created: Millis,
 }
 
 impl Head {
-    /// A head with nothing but what every session has.
+    /// Creates a head with the required fields only.
     pub fn new(
         id: impl Into<String>,
         agent: impl Into<String>,
@@ -90,8 +89,8 @@ impl Head {
         }
     }
 
-    /// The session that the provider knows: its own origin, or this session itself. The origin of forks
-    /// that go on with its prefix.
+    /// The session that the provider's cache knows: the origin of a fork that continues a prefix, or
+    /// else this session itself.
     #[must_use]
     pub fn lineage(&self) -> Origin {
         self.origin.clone().unwrap_or_else(|| Origin {
@@ -100,8 +99,9 @@ impl Head {
         })
     }
 
-    /// The parameters of a request of this session: with a key that leads requests with the same
-    /// prefix to the same machine, where the provider has such keys and the parameters name none.
+    /// Returns the parameters of a request of this session. Adds a routing key, which routes requests
+    /// with the same prefix to the same machine, if the provider supports it and the parameters contain
+    /// none.
     #[must_use]
     pub fn routed(&self, parameters: &Parameters) -> Parameters {
         let mut parameters = parameters.clone();
@@ -117,26 +117,25 @@ impl Head {
     }
 }
 
-/// What a session has used so far.
+/// The usage of a session so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Answers of models.
+    /// The number of model answers.
     pub answers: u64,
-    /// Tokens.
+    /// The tokens.
     pub usage: Usage,
-    /// Time and money.
+    /// The time and the cost.
     pub spent: Spend,
 }
 
 impl Totals {
-    /// Returns true if the provider has ever reported that it kept the beginning of a request of this
-    /// session, or read it.
+    /// True if the provider has ever reported a cache read or a cache write for this session.
     #[must_use]
     pub fn has_kept_prefix(&self) -> bool {
         self.usage.cache_read > 0 || self.usage.cache_write() > 0
     }
 
-    /// Adds one answer of a model.
+    /// Adds one model answer.
     pub fn count(&mut self, usage: Usage, spent: Spend) {
         self.answers += 1;
         self.usage += usage;
@@ -144,7 +143,7 @@ impl Totals {
     }
 }
 
-/// Whether a session may be called so.
+/// Checks the syntax of a session name.
 pub(crate) fn check_name(id: &str) -> Result<(), Error> {
     let wrong = |c: char| c.is_whitespace() || c.is_control() || c == '/';
     if !id.is_empty() && id.len() <= LONGEST_NAME && !id.contains(wrong) {

@@ -1,4 +1,4 @@
-//! Digests in stored JSON: 64 hex digits.
+//! (De)serializes digests as 64 hex digits.
 
 use cachalot_core::Digest;
 use serde::{Deserialize as _, Deserializer, Serializer, de};
@@ -13,7 +13,7 @@ pub(crate) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Digest, D:
         .map_err(de::Error::custom)
 }
 
-/// The same, where there may be none.
+/// The same, for an optional digest.
 pub(crate) mod optional {
     use super::{Deserializer, Digest, Serializer};
 

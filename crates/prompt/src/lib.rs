@@ -1,14 +1,16 @@
-//! The frozen prompt: what has been sent is bytes, and is never rendered again.
+//! The frozen prompt: bytes that were sent are never rendered again.
 //!
-//! A [`Prompt`] is a chain of pieces (tools, the system's text, messages), each rendered once by a
-//! [`Wire`](cachalot_model::wire::Wire) and shared by every prompt that begins with it. Appending makes
-//! a longer prompt; a clone is a fork. A request body is the pieces in order ([`segments`],
-//! [`contiguous`]), with cache markers spliced in by a [`Plan`] that is no part of them, and the tail
-//! with all that may differ. So the bytes of one request are a prefix of those of the next;
-//! [`extends`] checks that for whoever wants it checked.
+//! A [`Prompt`] is a chain of pieces (tools, system text, messages). Each piece is rendered once by a
+//! [`Wire`](cachalot_model::wire::Wire) and shared by every prompt that begins with it. Appending
+//! creates a longer prompt; a clone is a fork.
 //!
-//! [`Sessions`] keep prompts in a memory, so that another process goes on with the identical prefix. A
-//! [`Tree`] tells what prompts have in common.
+//! A request body consists of the pieces in order ([`segments`], [`contiguous`]), the cache markers of a
+//! [`Plan`], which are inserted and not part of the pieces, and a tail with everything that may differ
+//! between requests. The bytes of one request are therefore a prefix of those of the next, apart from
+//! markers and tail; [`extends`] checks this.
+//!
+//! [`Sessions`] save prompts in a store, so that another process can continue with the identical prefix.
+//! A [`Tree`] shows the common prefixes of prompts.
 
 mod body;
 mod chain;

@@ -1,4 +1,4 @@
-//! What else than the pieces the provider's cache depends on.
+//! The parameters that the provider's cache depends on, in addition to the pieces.
 //!
 //! | parameter | Anthropic Messages, Converse | OpenAI Chat, Responses |
 //! |---|---|---|
@@ -6,16 +6,16 @@
 //! | `model` | tools | tools |
 //! | `tool_choice` | messages | – |
 //! | `parallel_tool_calls` | messages | tools |
-//! | `reasoning` | tools (what is lost differs by model) | tools |
-//! | `output` | tools (a text of the provider's stands before ours) | tools |
+//! | `reasoning` | tools (the invalidated part differs by model) | tools |
+//! | `output` | tools (the provider inserts a text before ours) | tools |
 //! | `cache_key` | – (not sent) | tools |
 //! | `extra` | by its name; unknown ones: tools | by its name; unknown ones: tools |
 //! | `max_output_tokens`, `temperature`, `top_p`, `stop` | – | – |
 //!
-//! The level is the first whose pieces cannot be counted on any more once the parameter changes, by
-//! the providers' documents (platform.claude.com, "Prompt caching", what invalidates the cache;
-//! developers.openai.com, "Prompt caching", settings that affect the prefix); where they leave it to
-//! the model or say nothing, the first.
+//! The level is the first whose pieces may be invalidated by a change of the parameter, according to the
+//! providers' documentation (platform.claude.com, "Prompt caching", what invalidates the cache;
+//! developers.openai.com, "Prompt caching", settings that affect the prefix). Where the documentation is
+//! silent or leaves it to the model, it is the first level.
 
 use cachalot_core::{Canonical, Digest};
 use cachalot_model::{Format, Parameters};
@@ -25,32 +25,32 @@ use serde_json::{Value, json};
 use crate::chain::Level;
 use crate::{hex_digest, normal};
 
-/// A parameter as the provider's cache sees it.
+/// A parameter that the provider's cache depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Field {
-    /// The level from which on a change of it is paid for.
+    /// The first level that a change of the parameter invalidates.
     pub level: Level,
-    /// Its name; one of [`Parameters::extra`] is called `extra.` and its name.
+    /// The name; for a member of [`Parameters::extra`], `extra.` and its name.
     pub name: String,
-    /// The digest of its value: keys sorted, numbers exact.
+    /// The digest of the value: keys sorted, numbers exact.
     #[serde(with = "hex_digest")]
     pub digest: Digest,
 }
 
-/// The parameters of a request that the provider's cache depends on, as digests. Two requests with
-/// equal namespaces share what they have in common; the table is in the [module](self)'s text.
+/// The parameters of a request that the provider's cache depends on, as digests. Requests with equal
+/// namespaces share their common prefix; the [module](self) documentation has the table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Namespace {
-    /// In the order of levels, then names.
+    /// Sorted by level, then by name.
     fields: Vec<Field>,
 }
 
 impl Namespace {
-    /// Of a request with these parameters in this format.
+    /// Creates the namespace of a request with these parameters in this format.
     #[must_use]
     pub fn of(format: Format, parameters: &Parameters) -> Self {
-        // Exhaustive, so that a new parameter cannot be forgotten here.
+        // Destructured exhaustively, so that a new parameter cannot be forgotten.
         let Parameters {
             model,
             max_output_tokens: _,
@@ -75,7 +75,7 @@ impl Namespace {
         ];
         let ours = ours
             .into_iter()
-            // What is not said is left to the provider, and so is no field.
+            // An omitted parameter and its default value are equivalent: no field for either.
             .filter(|(name, value)| !is_unsaid(name, value, format, model))
             .filter_map(|(name, value)| Some((our_level(name, format)?, name.to_owned(), value)));
         let theirs = extra.iter().filter_map(|(name, value)| {
@@ -95,9 +95,10 @@ impl Namespace {
         Self { fields }
     }
 
-    /// Of the body of a request of any client: its members beside the pieces, by their names on the
-    /// wire, in their [normal form](crate::normal). Members that no provider documents do not count. Not
-    /// to be compared with a namespace of [`Parameters`], whose fields have names of our own.
+    /// Creates the namespace of a request body of any client: its members other than the pieces, under
+    /// their names in the wire format, in their [normal form](crate::normal). Members that no provider
+    /// documents are ignored. Not comparable with a namespace of [`Parameters`], which uses our own
+    /// names.
     #[must_use]
     pub fn of_members(format: Format, model: &str, members: &[(&[u8], &[u8])]) -> Self {
         let mut fields: Vec<Field> = members
@@ -123,13 +124,13 @@ impl Namespace {
         Self { fields }
     }
 
-    /// The fields, in the order of levels, then names.
+    /// The fields, sorted by level, then by name.
     #[must_use]
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
 
-    /// The digest of everything that the pieces of `level` depend on: its own fields and those of the
+    /// The digest of all fields that the pieces of `level` depend on: those of the level and of the
     /// levels before it.
     #[must_use]
     pub fn fingerprint(&self, level: Level) -> Digest {
@@ -140,7 +141,7 @@ impl Namespace {
         Digest::of_parts(&parts)
     }
 
-    /// The first field, in the order of levels, that is not the same in both.
+    /// The first field, in the order of levels, that differs.
     #[must_use]
     pub fn difference<'a>(&'a self, other: &'a Self) -> Option<&'a Field> {
         let lacks = |fields: &[Field], field: &Field| !fields.contains(field);
@@ -153,12 +154,12 @@ impl Namespace {
 }
 
 fn value(of: &impl Serialize) -> Value {
-    // Our own types of plain fields; if one ever could not be written, it would count as absent in
-    // both requests and change nothing.
+    // Our own types with plain fields: a failure would count as absent in both requests, and change
+    // nothing.
     serde_json::to_value(of).unwrap_or(Value::Null)
 }
 
-/// Whether one of our parameters is left to the provider, or says what holds without it.
+/// True if one of our parameters is absent or has its default value.
 fn is_unsaid(name: &str, value: &Value, format: Format, model: &str) -> bool {
     let effort = value.get("effort").and_then(Value::as_str);
     match (name, value) {
@@ -184,7 +185,7 @@ fn our_level(name: &str, format: Format) -> Option<Level> {
     }
 }
 
-/// Fields of the wire that steer how an answer is sampled, delivered, or accounted for.
+/// Wire fields that control only the sampling, delivery or accounting of an answer.
 const WITHOUT_EFFECT: [&str; 26] = [
     "background",
     "cache_control",
@@ -214,7 +215,7 @@ const WITHOUT_EFFECT: [&str; 26] = [
     "user",
 ];
 
-/// The same, in Converse.
+/// The same for Converse.
 const CONVERSE_WITHOUT_EFFECT: [&str; 5] = [
     "additionalModelResponseFieldPaths",
     "inferenceConfig",
@@ -223,8 +224,8 @@ const CONVERSE_WITHOUT_EFFECT: [&str; 5] = [
     "serviceTier",
 ];
 
-/// Members of bodies that steer what the model reads or where the request goes, by the documents of
-/// the providers. Clients and gateways write others beside them, of their own, which no model sees.
+/// Members of request bodies that affect the model's input or the routing, according to the providers'
+/// documentation. Clients and gateways may add members of their own, which no model sees.
 const WITH_EFFECT: [&str; 46] = [
     "anthropic_beta",
     "anthropic_version",
@@ -274,7 +275,7 @@ const WITH_EFFECT: [&str; 46] = [
     "web_search_options",
 ];
 
-/// The level of a further field of the wire.
+/// The level of another wire field; `None` if the provider's cache does not depend on it.
 fn extra_level(name: &str, format: Format) -> Option<Level> {
     match (name, format) {
         ("tool_choice" | "disable_parallel_tool_use" | "context_management", Format::Messages) => {

@@ -1,13 +1,14 @@
-//! The normal form of a request: what a provider compares, however a client writes it.
+//! The normal form of a request, as providers compare it: independent of the way in which a client
+//! writes the JSON.
 //!
-//! Providers parse a request before they hash it, so they do not see white space between JSON tokens,
-//! escapes within strings, the order of the members of their own objects, members that are null, and
-//! members that say what holds without them. [`piece`] normalizes a tool, a block of the system text or
-//! a message; [`member`] normalizes a parameter. JSON that belongs to the caller (schemas, arguments of
-//! tools) keeps the order of its members, which reaches the model.
+//! Providers parse a request before they hash it. They therefore ignore white space between JSON tokens,
+//! escapes within strings, the order of members in their own objects, null members, and members with
+//! their default value. [`piece`] normalizes a tool, a block of the system text or a message; [`member`]
+//! normalizes a parameter. JSON that belongs to the caller (schemas, arguments of tools) keeps the order
+//! of its members, which reaches the model.
 //!
-//! Declared defaults: the OpenAPI documents of OpenAI, and the prompt-caching and effort pages of
-//! platform.claude.com; those of single models are in the catalog.
+//! Sources of defaults: the OpenAPI documents of OpenAI, and the prompt-caching and effort pages of
+//! platform.claude.com. Those of single models are in the catalog.
 
 use std::sync::LazyLock;
 
@@ -21,11 +22,11 @@ use crate::chain::Level;
 pub struct Normal {
     /// Compact JSON.
     pub bytes: Vec<u8>,
-    /// Where a cache marker may be spliced in; `None` where none may stand.
+    /// The offset at which a cache marker may be inserted; `None` if markers are not allowed.
     pub mark_at: Option<u32>,
 }
 
-/// The kinds of objects whose members a provider knows.
+/// The kinds of objects whose members the provider defines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Tool,
@@ -35,7 +36,7 @@ enum Shape {
     Part,
 }
 
-/// The default value of a member of an object, and in which format.
+/// The default value of a member, and the format that it applies to (`None`: all).
 struct Default {
     format: Option<Format>,
     shape: Shape,
@@ -83,7 +84,7 @@ const DEFAULTS: [Default; 19] = [
     default(RESPONSES, Shape::Message, "status", r#""completed""#),
 ];
 
-/// Members of blocks, tools and calls that are objects of the provider. All others are the caller's.
+/// Members of blocks, tools and calls that are objects of the provider. All others belong to the caller.
 const PARTS: [&str; 7] = [
     "function",
     "custom",
@@ -94,7 +95,7 @@ const PARTS: [&str; 7] = [
     "citations",
 ];
 
-/// Returns a piece in its normal form; `None` if it is not one that the format knows.
+/// Returns a piece in its normal form; `None` if the format does not know it.
 #[must_use]
 pub fn piece(format: Format, level: Level, bytes: &[u8]) -> Option<Normal> {
     let value: Value = serde_json::from_slice(bytes).ok()?;
@@ -103,7 +104,7 @@ pub fn piece(format: Format, level: Level, bytes: &[u8]) -> Option<Normal> {
         (Level::System, Value::String(text)) if format == Format::Messages => {
             (Shape::Block, text_block("text", text))
         }
-        // `instructions`.
+        // The `instructions` of Responses.
         (Level::System, Value::String(text)) => {
             return Some(Normal {
                 bytes: serde_json::to_vec(&text).ok()?,
@@ -157,7 +158,7 @@ fn normalized(
     members.into_iter().collect()
 }
 
-/// The order in which members are written, which is what the providers' clients mostly write.
+/// The order in which members are written: the usual order of the providers' clients.
 fn rank(name: &str) -> usize {
     const FIRST: [&str; 8] = [
         "role",
@@ -170,7 +171,7 @@ fn rank(name: &str) -> usize {
         "description",
     ];
     match name {
-        // Last, so that the place for a marker is known.
+        // Last, so that the offset for a marker is known.
         "content" => FIRST.len() + 1,
         name => FIRST
             .iter()
@@ -182,7 +183,7 @@ fn rank(name: &str) -> usize {
 fn inner(format: Format, shape: Shape, is_input: bool, name: &str, value: Value) -> Value {
     match (shape, name, value) {
         (Shape::Message | Shape::Block, "content", Value::String(text)) => match format {
-            // A string is what it is read as.
+            // A string stays a string.
             Format::Chat | Format::Gemini | Format::Converse => Value::String(text),
             Format::Messages => json!([text_block("text", text)]),
             Format::Responses if is_input => json!([text_block("input_text", text)]),
@@ -218,7 +219,7 @@ fn all(format: Format, shape: Shape, is_input: bool, values: Vec<Value>) -> Vec<
     values.collect()
 }
 
-/// A list of one text is written as the text.
+/// Replaces a list of one text block by its text.
 fn only_text(blocks: Vec<Value>) -> Value {
     let text = match blocks.as_slice() {
         [Value::Object(only)] if only.len() == 2 => only.get("text").filter(|_| {
@@ -241,7 +242,7 @@ fn is_default(format: Format, shape: Shape, name: &str, value: &Value) -> bool {
     })
 }
 
-/// How many bytes before the end of a message a marker goes: behind its last block.
+/// The distance of a marker from the end of a message in bytes: after its last block.
 fn last_block(format: Format, is_input: bool, message: &Map<String, Value>) -> Option<usize> {
     let blocks = message.get("content").and_then(Value::as_array)?;
     let last = blocks.last().and_then(Value::as_object)?;
@@ -261,7 +262,7 @@ fn is_markable(block: &Map<String, Value>) -> bool {
     }
 }
 
-/// Returns a parameter in its normal form; `None` if it says what holds without it.
+/// Returns a parameter in its normal form; `None` if it has its default value.
 #[must_use]
 pub fn member(format: Format, model: &str, name: &str, value: Value) -> Option<Value> {
     let value = match (name, value) {
@@ -269,7 +270,7 @@ pub fn member(format: Format, model: &str, name: &str, value: Value) -> Option<V
         (_, Value::Array(values)) if values.is_empty() => return None,
         ("modalities", Value::Array(values)) if values == [json!("text")] => return None,
         ("thinking", Value::Object(mut thinking)) if format == Format::Messages => {
-            // What the client is shown is not what the model reads.
+            // `display` affects the output for the client, not the input of the model.
             thinking.shift_remove("display");
             without(&mut thinking, "type", |kind| {
                 kind == if thinks_always(model) {
@@ -351,15 +352,15 @@ fn is_default_word(format: Format, model: &str, name: &str, word: &str) -> bool 
     }
 }
 
-/// Returns the effort of a request that names none, by the catalog. Where that does not say: `high` in
-/// Anthropic's format, by its documentation; `None` elsewhere.
+/// Returns the effort of a request without a setting, according to the catalog. If the catalog has none:
+/// `high` for Anthropic's format, as documented; `None` for others.
 #[must_use]
 pub fn default_effort(format: Format, model: &str) -> Option<&'static str> {
     let known = capabilities(model).and_then(|listed| listed.default_effort.as_deref());
     known.or((format == Format::Messages).then_some("high"))
 }
 
-/// Returns whether a model thinks without being asked to, and requests cannot switch that off.
+/// True if a model always thinks, and requests cannot disable that.
 fn thinks_always(model: &str) -> bool {
     let kind = capabilities(model).and_then(|listed| listed.thinking);
     kind == Some(Thinking::AlwaysOn)

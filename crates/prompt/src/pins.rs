@@ -1,25 +1,25 @@
-//! The numbers of pins.
+//! Allocates the numbers of pins.
 //!
-//! Every write to a memory is paid for, so an open session takes many numbers at once, and erases the
-//! pins that it has outgrown ten at a time: those whose numbers differ in the last digit only.
+//! Every write to a store has a cost. An open session therefore reserves many numbers at once, and
+//! erases its obsolete pins ten at a time: those whose numbers differ only in the last digit.
 
 use crate::error::Error;
 use crate::store::Store;
 
-/// So many numbers come with one number of the memory's counter; ends in a zero.
+/// The count of numbers per increment of the store's counter; must end in zero.
 const AT_ONCE: u64 = 10_000;
 
-/// The numbers of the pins of one open session. No number is given twice, whoever asks.
+/// The numbers of the pins of one open session. Each number is unique across all processes.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
-    /// The next one, unless it is a multiple of [`AT_ONCE`]: then there is none left.
+    /// The next number. A multiple of [`AT_ONCE`] means that none is left.
     next: u64,
-    /// Of those given, the first whose pin may still be there; 0 if none was given.
+    /// The first allocated number whose pin may still exist; 0 if none was allocated.
     oldest: u64,
 }
 
 impl Numbers {
-    /// A number that was never given before.
+    /// Returns a new unique number.
     pub(crate) async fn next(&mut self, store: &Store, id: &str) -> Result<u64, Error> {
         if self.next.is_multiple_of(AT_ONCE) {
             self.next = store.number(id).await? * AT_ONCE + 1;
@@ -32,22 +32,22 @@ impl Numbers {
         Ok(number)
     }
 
-    /// Whether this number was given here.
+    /// True if the number was allocated here.
     pub(crate) fn gave(&self, number: u64) -> bool {
         self.oldest != 0 && number != 0 && number / AT_ONCE >= self.oldest / AT_ONCE
     }
 
-    /// The ten oldest, without their last digit, if the session's record names a later one: then they
-    /// are void.
+    /// Returns the ten oldest numbers, without their last digit, if the session's record names a later
+    /// pin: their pins are then void.
     pub(crate) fn void(&self, named: u64) -> Option<u64> {
         (self.gave(named) && named / 10 > self.oldest / 10).then_some(self.oldest / 10)
     }
 
-    /// The ten oldest are erased.
+    /// Records that the ten oldest pins were erased.
     pub(crate) fn erased(&mut self, named: u64) {
         let following = (self.oldest / 10 + 1) * 10;
         self.oldest = match following % AT_ONCE {
-            // The later ones came with another number of the counter.
+            // The following numbers came from another increment of the counter.
             0 => named / AT_ONCE * AT_ONCE + 1,
             _ => following,
         };
@@ -65,8 +65,8 @@ mod tests {
 
     use super::*;
 
-    /// Over several numbers of the counter, some numbers being lost: what is called void is never the
-    /// pin that is named or a later one, and no more than a few are ever left.
+    /// Uses several increments of the counter, and loses some numbers: a pin that is called void is
+    /// never the named one or a later one, and only a few pins are ever left.
     #[test]
     fn only_what_is_void_is_called_so() {
         let clock = Arc::new(ManualClock::at(0));
@@ -79,11 +79,11 @@ mod tests {
         runtime.unwrap().block_on(async {
             let (mut numbers, mut before) = (Numbers::default(), Numbers::default());
             let mut pins: BTreeSet<u64> = BTreeSet::new();
-            // That of the session that was opened.
+            // The pin of the session when it was opened.
             let mut named = before.next(&store, "x").await.unwrap();
             assert!(!numbers.gave(named));
             for round in 0..25_000_u32 {
-                // Others take numbers, too.
+                // Other sessions take numbers, too.
                 if round % 977 == 0 {
                     store.number("y").await.unwrap();
                 }

@@ -1,8 +1,8 @@
-//! Where cache markers go.
+//! Plans the places of cache markers.
 //!
-//! A provider keeps a request's beginning up to a marker, and a later request with the same beginning
-//! reads it there for a fraction of the price. Keeping it costs, too: so a marker goes where the same
-//! bytes will stand again, and nowhere else.
+//! A provider caches the beginning of a request up to a marker. A later request with the same beginning
+//! reads it from the cache at a fraction of the price. Writing the cache has a price, too, so a marker
+//! is placed only where the same bytes will be sent again.
 
 mod keep;
 mod note;
@@ -19,34 +19,34 @@ pub use pauses::{FIVE_MINUTES, Pauses};
 pub use planner::{Occasion, Planned, plan};
 pub use rules::Rules;
 
-/// Providers take no more markers than this in one request.
+/// The maximum number of markers that providers accept in one request.
 pub const MOST_MARKS: usize = 4;
 
 /// A marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
-    /// The index of the piece that it goes into; see [`Prompt::nodes`](crate::Prompt::nodes).
+    /// The index of the piece that contains it; see [`Prompt::nodes`](crate::Prompt::nodes).
     pub node: u32,
-    /// How long the prefix is to be kept.
+    /// The requested lifetime of the cached prefix.
     pub time: MarkerTime,
 }
 
 /// The markers of one request: at most [`MOST_MARKS`], each in another piece, in the order of the
-/// pieces. An overlay: never part of a piece.
+/// pieces. Never part of a piece.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     marks: Vec<Mark>,
 }
 
 impl Plan {
-    /// No markers.
+    /// A plan without markers.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// These markers, in the order of the pieces; of several in one piece the first given stays, and
-    /// of too many the last pieces keep theirs: the longer a prefix, the more its reading saves.
+    /// Creates a plan, sorted by piece. Of several markers in one piece, the first given stays. Of too
+    /// many markers, those of the last pieces stay: reading a longer prefix saves more.
     #[must_use]
     pub fn of(marks: impl IntoIterator<Item = Mark>) -> Self {
         let mut marks: Vec<Mark> = marks.into_iter().collect();
@@ -62,7 +62,7 @@ impl Plan {
         &self.marks
     }
 
-    /// The piece of the last marker: what [`Occasion::previous_end`] of the next request is.
+    /// The piece of the last marker, for [`Occasion::previous_end`] of the next request.
     #[must_use]
     pub fn end(&self) -> Option<u32> {
         self.marks.last().map(|mark| mark.node)

@@ -1,9 +1,9 @@
-//! Pieces and heads as a memory keeps them.
+//! The record format of pieces and heads in a store.
 //!
-//! A piece lies under the SHA-256 of its record, which begins with the key of the piece before: the key
-//! vouches for the whole chain, and sessions that share a prefix share its records. The key covers
-//! more than [`crate::NodeId`] does, which names what is sent: two pieces of the same bytes may come
-//! from different messages.
+//! The key of a piece is the SHA-256 of its record, which begins with the key of the previous piece. The
+//! key therefore authenticates the whole chain, and sessions with a common prefix share its records. The
+//! key covers more than [`crate::NodeId`], which identifies only the sent bytes: two pieces with the
+//! same bytes may come from different messages.
 
 use std::sync::Arc;
 
@@ -17,17 +17,17 @@ use crate::head::{Head, Totals};
 use crate::hex_digest;
 use crate::namespace::Namespace;
 
-/// Raised when a layout below changes.
+/// Version of the layouts below.
 const FORMAT: u8 = 1;
 
-/// Of the digest of a head's bytes, so much is kept: enough to tell damage.
+/// The number of digest bytes stored with a head: enough to detect damage.
 const SEAL: usize = 16;
 
 const HAS_PARENT: u8 = 1;
 const HAS_MARK: u8 = 2;
 const HAS_SOURCE: u8 = 4;
 
-/// Why a record cannot be read.
+/// The reason why a record cannot be read.
 pub(crate) enum Unreadable {
     Damaged(String),
     TooNew(u8),
@@ -39,7 +39,7 @@ impl From<&str> for Unreadable {
     }
 }
 
-/// A piece that is to be stored.
+/// A piece to store.
 pub(crate) struct Fresh {
     pub(crate) key: Digest,
     pub(crate) parent: Option<Digest>,
@@ -47,7 +47,7 @@ pub(crate) struct Fresh {
 }
 
 impl Fresh {
-    /// The record of a piece whose parent's record is known. Remembers its key in the piece.
+    /// Encodes a piece whose parent's key is known, and caches its key in the piece.
     pub(crate) fn of(node: &Node) -> Result<Self, serde_json::Error> {
         let parent = node.parent.as_ref().and_then(|node| node.record.get());
         let value = encode(node, parent)?;
@@ -59,8 +59,8 @@ impl Fresh {
     }
 }
 
-/// The format, the level, what follows; the parent's key, the place for markers, the length of the
-/// bytes, the bytes, the message as JSON.
+/// Encodes a record: format, level, flags, key of the parent, marker offset, length of the bytes, bytes,
+/// message as JSON.
 fn encode(node: &Node, parent: Option<&Digest>) -> Result<Bytes, serde_json::Error> {
     let source = match &node.source {
         Some(message) => serde_json::to_vec(&**message)?,
@@ -87,19 +87,19 @@ fn encode(node: &Node, parent: Option<&Digest>) -> Result<Bytes, serde_json::Err
     Ok(value.freeze())
 }
 
-/// A piece that was stored.
+/// A stored piece.
 pub(crate) struct Stored {
     pub(crate) key: Digest,
     pub(crate) parent: Option<Digest>,
     pub(crate) level: Level,
-    /// Within the record.
+    /// A slice of the record.
     pub(crate) bytes: Bytes,
     pub(crate) mark_at: Option<u32>,
     pub(crate) source: Option<Arc<Message>>,
 }
 
 impl Stored {
-    /// Reads the record that lies under `key`.
+    /// Decodes the record stored under `key`.
     pub(crate) fn decode(key: Digest, value: &Bytes) -> Result<Self, Unreadable> {
         readable_format(value)?;
         if Digest::of(value) != key {
@@ -172,17 +172,17 @@ fn readable_format(value: &[u8]) -> Result<(), Unreadable> {
     }
 }
 
-/// What a session's own record says.
+/// The content of a session's own record.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Saved {
     pub(crate) head: Head,
-    /// The record of the last piece.
+    /// The key of the last piece's record.
     #[serde(with = "hex_digest::optional", default)]
     pub(crate) tip: Option<Digest>,
-    /// The name of the whole prompt.
+    /// The id of the whole prompt.
     #[serde(with = "hex_digest::optional", default)]
     pub(crate) prompt: Option<Digest>,
-    /// Which pin holds the tip.
+    /// The number of the pin that holds the tip.
     pub(crate) pin: u64,
     pub(crate) pieces: u64,
     pub(crate) messages: u64,
@@ -190,16 +190,16 @@ pub(crate) struct Saved {
     pub(crate) totals: Totals,
     #[serde(default)]
     pub(crate) namespace: Option<Namespace>,
-    /// Whether a known secret was in it when it was written.
+    /// True if a known secret was in the session when it was written.
     #[serde(default)]
     pub(crate) holds_secrets: bool,
-    /// How often it was saved: no two states of a session have the same record.
+    /// The number of saves: makes the records of all states of a session different.
     pub(crate) saves: u64,
     pub(crate) saved: Millis,
 }
 
 impl Saved {
-    /// The format, a part of the digest of what follows, JSON.
+    /// Encodes the record: format, truncated digest of the JSON, JSON.
     pub(crate) fn encode(&self) -> Result<Bytes, serde_json::Error> {
         let json = serde_json::to_vec(self)?;
         let mut value = BytesMut::with_capacity(1 + SEAL + json.len());
@@ -269,7 +269,7 @@ mod tests {
         for cut in 0..fresh.value.len() {
             let cut = fresh.value.slice(..cut);
             assert!(Stored::decode(fresh.key, &cut).is_err());
-            // Even where the key was made to fit.
+            // Must fail even if the key matches.
             assert!(Stored::decode(Digest::of(&cut), &cut).is_err());
         }
         for at in 0..fresh.value.len() {
@@ -277,7 +277,7 @@ mod tests {
             other[at] ^= 1;
             let other = Bytes::from(other);
             assert!(Stored::decode(fresh.key, &other).is_err());
-            // No panic, whatever it says.
+            // Must not panic for any content.
             let _ = Stored::decode(Digest::of(&other), &other);
         }
     }

@@ -1,4 +1,4 @@
-//! Removing: what no session needs is erased, see [`crate::store`].
+//! Removal: erases pieces that no session needs, see [`crate::store`].
 
 use cachalot_memory::{Filter, Label, Lease, Match, Page, Record};
 
@@ -6,12 +6,12 @@ use crate::error::{Error, ErrorKind};
 use crate::record::Saved;
 use crate::store::{DOOMED, HOLD, ID, PARENT, PIECE, PIECES, PIN, SESSIONS, Store, label, pin_key};
 
-/// What was erased because no session needs it.
+/// The erased pieces that no session needed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Pieces.
+    /// The number of pieces.
     pub pieces: u64,
-    /// Their bytes.
+    /// Their total bytes.
     pub bytes: u64,
 }
 
@@ -23,13 +23,13 @@ impl std::ops::AddAssign for Swept {
 }
 
 impl Store {
-    /// Erases a pin that is known to be void, and nothing else.
+    /// Erases only one pin, which must be void.
     pub(crate) async fn unpin(&self, id: &str, pin: u64) -> Result<(), Error> {
         let key = pin_key(id, pin);
         self.erase_exactly(id, &key, &[]).await.map(drop)
     }
 
-    /// The same with pins whose numbers begin with all digits of `ten`.
+    /// Erases the ten pins whose numbers begin with the digits of `ten`, which must be void.
     pub(crate) async fn unpin_ten(&self, id: &str, ten: u64) -> Result<(), Error> {
         let prefix = format!("{PIN}{id}/{ten:019}");
         let filter = Filter {
@@ -41,7 +41,7 @@ impl Store {
         Ok(())
     }
 
-    /// Erases the void pins of a session, and what only they held.
+    /// Erases the void pins of a session, and the pieces that only they held.
     pub(crate) async fn clear(&self, id: &str) -> Result<Swept, Error> {
         if self.pins(id, Page::keys(1)).await?.is_empty() {
             return Ok(Swept::default());
@@ -61,13 +61,13 @@ impl Store {
         Ok(swept)
     }
 
-    /// The void pins, known under the session's reservation.
+    /// The void pins; requires the session's lease.
     async fn void_pins(&self, id: &str, lease: &Lease) -> Result<Vec<Record>, Error> {
         let kept = match self.head(id).await? {
             None => None,
             Some(record) => match Saved::decode(&record.value) {
                 Ok(saved) => Some(pin_key(id, saved.pin)),
-                // It is not known which pin it needs.
+                // The pin that the session needs is unknown.
                 Err(_) => return Ok(Vec::new()),
             },
         };
@@ -80,8 +80,8 @@ impl Store {
         Ok(pins)
     }
 
-    /// Erases a piece that nobody needs, then the one before it, and so on. Pins in `void` do not
-    /// count.
+    /// Erases a piece if it is not needed, then the previous one, and so on. Pins in `void` do not count
+    /// as a need.
     async fn collect(&self, id: &str, target: String, void: &[&str]) -> Result<Swept, Error> {
         let mut swept = Swept::default();
         let mut removal: Option<String> = None;
@@ -125,7 +125,7 @@ impl Store {
         Ok(swept)
     }
 
-    /// Whether a piece or a pin names this piece.
+    /// True if a piece or a pin refers to this piece.
     async fn needed(&self, id: &str, target: &str, void: &[&str]) -> Result<bool, Error> {
         let named = [Match::Is {
             name: PARENT,
@@ -142,8 +142,8 @@ impl Store {
         Ok(found.iter().any(|by| !void.contains(&by.key.as_str())))
     }
 
-    /// Erases the record of this key if it has these labels; whether it did. No key of ours in
-    /// [`PIECES`] begins with another one.
+    /// Erases the record with this key if it has these labels; returns true if it did. No key in
+    /// [`PIECES`] is a prefix of another, so the prefix filter matches one record.
     async fn erase_exactly(
         &self,
         id: &str,
@@ -160,7 +160,7 @@ impl Store {
         Ok(!erased.records.is_empty())
     }
 
-    /// Erases the session's own record, and takes the right to store it from whoever has it.
+    /// Erases the session's own record, which also invalidates the lease of a current writer.
     pub(crate) async fn erase_head(&self, id: &str) -> Result<bool, Error> {
         let exactly = [Match::Is {
             name: ID,
@@ -176,8 +176,8 @@ impl Store {
         Ok(!erased.records.is_empty())
     }
 
-    /// Clears every session, and erases every piece that nobody needs. Costs as much as there are
-    /// pieces.
+    /// Clears all sessions, and erases all pieces that are not needed. The cost is proportional to the
+    /// number of pieces.
     pub(crate) async fn sweep(&self) -> Result<Swept, Error> {
         let mut swept = Swept::default();
         let pins = self.keys(PIN).await?;
@@ -186,7 +186,7 @@ impl Store {
         for id in ids {
             match self.clear(id).await {
                 Ok(cleared) => swept += cleared,
-                // Whoever is writing to it clears it.
+                // The current writer clears it.
                 Err(error) if error.kind == ErrorKind::Busy => {}
                 Err(error) => return Err(error),
             }

@@ -20,41 +20,40 @@ use crate::record::{Fresh, Saved};
 use crate::store::Store;
 use crate::tail::Tail;
 
-/// A conversation that is kept as the bytes that are sent, in a memory.
+/// A conversation, saved in a store as the bytes that are sent.
 ///
-/// Once [`Session::append`] returns, the message is durable: whoever opens the session afterwards, in
-/// whatever process, has the identical prefix. An append that failed or was cancelled is not part of
-/// this session: the next one takes its place (it may have become durable; then a session that is
-/// opened in between ends with it).
+/// Once [`Session::append`] returns, the message is durable: every process that opens the session
+/// afterwards has the identical prefix. An append that failed or was canceled is not part of this
+/// session, and the next append replaces it. (It may have become durable; a process that opens the
+/// session in between then sees it as the last message.)
 ///
-/// Two that have the same session open cannot interleave: whoever changes it second gets
+/// Two open instances of the same session cannot interleave: the second one to make a change gets
 /// [`ErrorKind::Conflict`], and nothing is written.
 ///
-/// A session is the user's own record of what was sent, and is kept as it was sent, secrets included:
-/// leaving them out would change the prefix. Whether a known secret is in it is noted
-/// ([`Session::holds_secrets`]), for whoever shows or exports it.
+/// A session is the user's own record of the sent data and contains it unchanged, including secrets:
+/// leaving them out would change the prefix. [`Session::holds_secrets`] reports if a known secret is in
+/// it, for programs that show or export it.
 pub struct Session {
-    /// What it says of itself. Changes are saved with the next append or save; its name does not
-    /// change.
+    /// The metadata. Changes are saved with the next append or save; the name does not change.
     pub head: Head,
-    /// The conversation. May be replaced by a prompt that was made from it by appending, which
-    /// [`Session::save`] saves.
+    /// The conversation. May be replaced by a prompt made from it by appending; [`Session::save`] saves
+    /// it.
     pub prompt: Prompt,
-    /// What it has used so far. Changes are saved with the next append or save.
+    /// The usage so far. Changes are saved with the next append or save.
     pub totals: Totals,
-    /// The parameters of the last request, as far as the provider's cache depends on them, for
-    /// whoever wants to know if the next one continues it. Saved with the next append or save.
+    /// The cache-relevant parameters of the last request, to check if the next one continues it. Saved
+    /// with the next append or save.
     pub namespace: Option<Namespace>,
     pub(crate) id: String,
-    /// The prompt that the memory has.
+    /// The prompt in the store.
     pub(crate) saved: Prompt,
     pub(crate) saved_at: Millis,
-    /// The session's own record that the memory has, unless somebody else changed it.
+    /// The session's own record in the store, unless another writer changed it.
     pub(crate) record: Option<Bytes>,
-    /// A record that the memory may have as well: it is not known how storing it ended.
+    /// A record that may be in the store instead: the outcome of its write is unknown.
     pub(crate) attempted: Option<Bytes>,
     pub(crate) saves: u64,
-    /// The pin that holds the saved prompt; 0 if that is empty.
+    /// The number of the pin that holds the saved prompt; 0 if the prompt is empty.
     pub(crate) pin: u64,
     pub(crate) numbers: Numbers,
     pub(crate) untidy: Untidy,
@@ -63,37 +62,38 @@ pub struct Session {
     pub(crate) store: Arc<Store>,
 }
 
-/// What may be left to erase beside the pins that [`Numbers`] knows of.
+/// Data that may have to be erased, in addition to the pins in [`Numbers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Untidy {
     Unknown,
-    /// Void pins, and what only they hold: a change did not come to its end, or replaced the prompt.
+    /// Void pins and the pieces that only they hold: a change was not completed, or it replaced the
+    /// prompt.
     Yes,
-    /// This void pin alone; the saved prompt has what it holds.
+    /// Only this void pin; the saved prompt needs the pieces that it holds.
     Pin(u64),
     No,
 }
 
-/// Where a conversation goes on.
+/// The provider and model that a conversation continues with.
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'a> {
     /// The provider's name.
     pub provider: &'a str,
-    /// The model's name as its provider knows it.
+    /// The model name, as its provider knows it.
     pub model: &'a str,
-    /// Where it is sent, if it is not the provider's own address.
+    /// The base URL, if it differs from the provider's default.
     pub base_url: Option<&'a str>,
-    /// The tools, rendered for it.
+    /// The tools, rendered for the provider.
     pub tools: &'a [Rendered],
-    /// The system's text, rendered for it.
+    /// The system text, rendered for the provider.
     pub system: &'a [Rendered],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The prompt begins with what is saved.
+    /// The new prompt begins with the saved one.
     Extend,
-    /// The prompt takes the place of what is saved.
+    /// The new prompt replaces the saved one.
     Replace,
 }
 
@@ -107,12 +107,12 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// Appends a message that was rendered as `pieces`, durably. Whatever else has changed (head,
-    /// totals, namespace) is saved with it.
+    /// Appends a message, rendered as `pieces`, durably. Other changes (head, totals, namespace) are
+    /// saved with it.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`], [`ErrorKind::Removed`], [`ErrorKind::TooLarge`], or the memory fails;
-    /// then the session is as it was before.
+    /// [`ErrorKind::Conflict`], [`ErrorKind::Removed`], [`ErrorKind::TooLarge`], or an error of the
+    /// store; the session is then unchanged.
     pub async fn append(
         &mut self,
         message: Arc<Message>,
@@ -122,11 +122,10 @@ impl Session {
         self.commit(longer, self.head.clone(), Change::Extend).await
     }
 
-    /// Appends several messages, each rendered as pieces, in one step: all of them, or none. `notes`
-    /// take the place of those of the head.
+    /// Appends several messages, each rendered as pieces, atomically. `notes` replace those of the head.
     ///
     /// # Errors
-    /// Those of [`Session::append`]; then the session is as it was before.
+    /// Those of [`Session::append`]; the session is then unchanged.
     pub async fn append_all(
         &mut self,
         messages: &[(Arc<Message>, Vec<Rendered>)],
@@ -144,8 +143,8 @@ impl Session {
         }
     }
 
-    /// Saves what has changed: the prompt (several messages at once, if it was appended to without
-    /// saving), head, totals, namespace.
+    /// Saves all changes: the prompt (which may have been extended by several messages), head, totals
+    /// and namespace.
     ///
     /// # Errors
     /// Those of [`Session::append`], and [`ErrorKind::NotAnExtension`].
@@ -154,27 +153,27 @@ impl Session {
             .await
     }
 
-    /// How the conversation ends: what has to be appended before it can be sent.
+    /// The end of the conversation: shows what has to be appended before it can be sent.
     #[must_use]
     pub fn tail(&self) -> Tail {
         Tail::of(&self.prompt)
     }
 
-    /// Whether a secret that was known when it was written is in the conversation.
+    /// True if a known secret was in the conversation when it was written.
     #[must_use]
     pub fn holds_secrets(&self) -> bool {
         self.holds_secrets
     }
 
-    /// Renders the conversation anew from its messages: for another format, provider or model, or
-    /// with other tools or another system text. Saves that, and tells where it breaks the prefix that
-    /// was sent before; `None` if it breaks nothing.
+    /// Renders the conversation again from its messages: for another format, provider or model, or with
+    /// other tools or another system text. Saves the result, and returns the position at which it breaks
+    /// the prefix that was sent before; `None` if it does not.
     ///
-    /// Reasoning and other blocks that only another format knows stay in the messages, and are sent
-    /// again should the conversation go back to that format.
+    /// Reasoning and other blocks that only another format can express stay in the messages. They are
+    /// sent again if the conversation returns to that format.
     ///
     /// # Errors
-    /// Those of [`Session::append`], and [`ErrorKind::Unsayable`]; then the session is as it was.
+    /// Those of [`Session::append`], and [`ErrorKind::Unsayable`]; the session is then unchanged.
     pub async fn rerender(
         &mut self,
         wire: &dyn Wire,
@@ -184,8 +183,8 @@ impl Session {
             .await
     }
 
-    /// As [`Session::rerender`], from these messages in place of its own: those that the target would
-    /// refuse are others.
+    /// Like [`Session::rerender`], but with other messages, for targets that would refuse some of the
+    /// session's own.
     ///
     /// # Errors
     /// Those of [`Session::rerender`].
@@ -232,23 +231,22 @@ impl Session {
         Ok(broken)
     }
 
-    /// Begins the conversation anew: its messages go, the tools and the system's text stay, byte for
-    /// byte. `notes` take the place of those of the head, in the same step.
+    /// Removes all messages. The tools and the system text keep their bytes. `notes` replace those of
+    /// the head in the same step.
     ///
     /// # Errors
-    /// Those of [`Session::append`]; then the session is as it was.
+    /// Those of [`Session::append`]; the session is then unchanged.
     pub async fn restart(&mut self, notes: Map<String, Value>) -> Result<(), Error> {
         let head = self.head_with(notes);
         self.commit(self.prompt.frozen(), head, Change::Replace)
             .await
     }
 
-    /// Puts messages, each rendered as pieces, in place of the last `unsent` ones, which must never
-    /// have been sent: what was sent stays. `notes` take the place of those of the head, in the same
-    /// step.
+    /// Replaces the last `unsent` messages, which must never have been sent, by other messages, each
+    /// rendered as pieces. Sent messages stay. `notes` replace those of the head in the same step.
     ///
     /// # Errors
-    /// Those of [`Session::append`]; then the session is as it was.
+    /// Those of [`Session::append`]; the session is then unchanged.
     pub async fn amend(
         &mut self,
         unsent: usize,
@@ -260,11 +258,11 @@ impl Session {
             .await
     }
 
-    /// Removes the last `messages` messages, sent or not. What stands before them keeps its bytes.
-    /// `notes` take the place of those of the head, in the same step.
+    /// Removes the last `messages` messages, sent or not. The pieces before them keep their bytes.
+    /// `notes` replace those of the head in the same step.
     ///
     /// # Errors
-    /// Those of [`Session::append`]; then the session is as it was.
+    /// Those of [`Session::append`]; the session is then unchanged.
     pub async fn retract(
         &mut self,
         messages: usize,
@@ -287,7 +285,7 @@ impl Session {
         }
     }
 
-    /// Makes the memory have this prompt and this head, and then this session.
+    /// Writes the prompt and the head to the store, then updates this session.
     pub(crate) async fn commit(
         &mut self,
         prompt: Prompt,
@@ -295,7 +293,7 @@ impl Session {
         change: Change,
     ) -> Result<(), Error> {
         let fresh = self.fresh(&prompt, change)?;
-        // The right to write that a cancelled commit has left.
+        // The lease of a canceled commit.
         if let Some(lease) = self.lease.clone() {
             self.store.release(lease).await?;
             self.lease = None;
@@ -332,7 +330,7 @@ impl Session {
         Ok(())
     }
 
-    /// Erases what is void now that a change was saved; what cannot be erased now, another time.
+    /// Erases void data after a change was saved. A failure is ignored: the next change tries again.
     async fn tidy(&mut self) {
         let tidied = match self.untidy {
             Untidy::Unknown | Untidy::No => return,
@@ -344,7 +342,7 @@ impl Session {
         }
     }
 
-    /// The records of the pieces that the memory may not have.
+    /// The records of the pieces that may be missing in the store.
     fn fresh(&self, prompt: &Prompt, change: Change) -> Result<Vec<Fresh>, Error> {
         let base = match change {
             Change::Extend => &self.saved,
@@ -377,7 +375,7 @@ impl Session {
         }
     }
 
-    /// Writes under the session's reservation, and takes over what was written.
+    /// Writes under the session's lease, then updates this session.
     async fn write(&mut self, write: Write, lease: &Lease) -> Result<(), Error> {
         let store = Arc::clone(&self.store);
         self.check().await?;
@@ -385,7 +383,7 @@ impl Session {
             let others = store.has_other_pins(&self.id, self.pin).await?;
             self.untidy = if others { Untidy::Yes } else { Untidy::No };
         }
-        // Should this come to no end, something is left behind.
+        // An incomplete write leaves data behind.
         let untidy = std::mem::replace(&mut self.untidy, Untidy::Yes);
         if let (true, Some(tip)) = (write.repin, write.prompt.record()) {
             self.write_pieces(&write, tip, lease).await?;
@@ -394,7 +392,7 @@ impl Session {
         let record = saved.encode().map_err(|error| self.unwritable(error))?;
         self.attempted = Some(record.clone());
         if !store.put_head(&saved, record.clone(), lease).await? {
-            // Somebody took the right to write; if it was to remove the session, say so.
+            // The lease was lost. Reports the removal of the session if that was the cause.
             self.check().await?;
             return Err(store.overtaken(&self.id));
         }
@@ -405,7 +403,7 @@ impl Session {
         Ok(())
     }
 
-    /// Writes the pieces and what holds them, and erases what is known to hold nothing any more.
+    /// Writes the pieces and their pin, and erases pins that are known to be void.
     async fn write_pieces(
         &mut self,
         write: &Write,
@@ -428,11 +426,11 @@ impl Session {
         Ok(())
     }
 
-    /// Becomes what was written.
+    /// Updates this session to the written state.
     fn take_over(&mut self, saved: Saved, write: Write) {
         if write.repin {
-            // What only the old pin holds is to be erased as well. And the pin of the session that was
-            // opened is erased by nobody else.
+            // Pieces that only the old pin held have to be erased, too. The pin of the opened session
+            // was not allocated here, so it is erased separately.
             let foreign = self.pin != 0 && !self.numbers.gave(self.pin);
             if write.change == Change::Replace {
                 self.untidy = Untidy::Yes;
@@ -473,7 +471,7 @@ impl Session {
         }
     }
 
-    /// Whether the memory has what this session believes it has.
+    /// Checks that the store has the state that this session expects.
     async fn check(&mut self) -> Result<(), Error> {
         let found = self.store.head(&self.id).await?.map(|record| record.value);
         let id = &self.id;
@@ -505,31 +503,31 @@ impl Session {
     }
 }
 
-/// The prompt and these messages.
+/// Appends messages to a prompt.
 fn with_all(prompt: Prompt, messages: &[(Arc<Message>, Vec<Rendered>)]) -> Prompt {
     messages.iter().fold(prompt, |prompt, (message, pieces)| {
         prompt.append(pieces, Arc::clone(message))
     })
 }
 
-/// What is to be written.
+/// A change to write.
 struct Write {
     prompt: Prompt,
     head: Head,
     fresh: Vec<Fresh>,
-    /// Whether a new pin is needed.
+    /// True if a new pin is needed.
     repin: bool,
     pin: u64,
     change: Change,
 }
 
-/// Whether what has been sent so far lies in another cache.
+/// True if the target has another provider cache.
 fn goes_elsewhere(from: &Head, to: &Head) -> bool {
     (from.format, &from.provider, &from.model, &from.base_url)
         != (to.format, &to.provider, &to.model, &to.base_url)
 }
 
-/// A break before the first piece; none if nothing was sent.
+/// Returns a break at the first piece; `None` if nothing was sent.
 fn first_of(prompt: &Prompt, cause: Cause) -> Option<Break> {
     let first = prompt.backwards().last()?;
     Some(Break {

@@ -1,4 +1,4 @@
-//! The sessions of a memory.
+//! The sessions in a store.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::session::{Change, Session, Untidy};
 use crate::store::{SESSIONS, Store};
 use crate::tree::{Forest, Tree};
 
-/// So many candidates are named.
+/// Maximum number of candidates in an error message.
 const CANDIDATES: u32 = 10;
 
-/// How often a session is read again that changes while it is read.
+/// Maximum number of reads of a session that changes while it is read.
 const READINGS: usize = 8;
 
-/// Records of pieces that were read before, and where they are in a [`Forest`].
+/// Keys of pieces that were already read, and their indexes in a [`Forest`].
 type Known = HashMap<Digest, usize>;
 
 /// A session that was read.
@@ -32,57 +32,57 @@ struct Reading {
     pieces: Vec<Stored>,
 }
 
-/// The sessions of a memory, which may be shared with other processes.
+/// The sessions in a store, which may be shared with other processes.
 #[derive(Clone)]
 pub struct Sessions {
     store: Arc<Store>,
 }
 
-/// Which sessions to list.
+/// Selects the sessions to list.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Listing<'a> {
-    /// Only those of this agent.
+    /// Only sessions of this agent.
     pub agent: Option<&'a str>,
-    /// Only those of this workspace.
+    /// Only sessions of this workspace.
     pub workspace: Option<&'a str>,
-    /// Only those that were forked from this session, or to which it delegated.
+    /// Only sessions that were forked from this session, or to which it delegated.
     pub parent: Option<&'a str>,
-    /// At most so many, the last saved ones.
+    /// Maximum number of sessions; the most recently saved ones are listed.
     pub limit: Option<usize>,
 }
 
 /// A session in a list.
 #[derive(Debug, Clone)]
 pub struct Summary {
-    /// Its name.
+    /// The name.
     pub id: String,
-    /// When it was last saved.
+    /// The time of the last save.
     pub saved: Millis,
-    /// What it says of itself, or why that cannot be read; such a session can still be removed.
+    /// The overview, or the reason why the session cannot be read; such a session can still be removed.
     pub state: Result<Overview, Error>,
 }
 
 /// A session without its conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Overview {
-    /// What it says of itself.
+    /// The metadata.
     pub head: Head,
-    /// What it has used so far.
+    /// The usage so far.
     pub totals: Totals,
-    /// How many messages it has.
+    /// The number of messages.
     pub messages: u64,
-    /// How many pieces its prompt has.
+    /// The number of pieces of its prompt.
     pub pieces: u64,
-    /// How many bytes they have.
+    /// Their total bytes.
     pub bytes: u64,
-    /// The name of the whole prompt; `None` if it is empty.
+    /// The id of the whole prompt; `None` if it is empty.
     pub prompt: Option<NodeId>,
-    /// Whether a secret that was known when it was written is in the conversation.
+    /// True if a known secret was in the conversation when it was written.
     pub holds_secrets: bool,
 }
 
 impl Session {
-    /// When it was last saved, by whichever process.
+    /// The time of the last save, by any process.
     #[must_use]
     pub fn saved_at(&self) -> Millis {
         self.saved_at
@@ -90,7 +90,7 @@ impl Session {
 }
 
 impl Sessions {
-    /// The sessions of `memory`. `seals` only serve to note which sessions hold secrets.
+    /// Opens the sessions in `memory`. `seals` only serve to record which sessions contain secrets.
     #[must_use]
     pub fn new(memory: Arc<dyn Memory>, clock: Arc<dyn Clock>, seals: Arc<Seals>) -> Self {
         let store = Store {
@@ -103,16 +103,16 @@ impl Sessions {
         }
     }
 
-    /// A new session without a prompt.
+    /// Creates a session without a prompt.
     ///
     /// # Errors
-    /// [`ErrorKind::Exists`], [`ErrorKind::BadName`], or the memory fails.
+    /// [`ErrorKind::Exists`], [`ErrorKind::BadName`], or an error of the store.
     pub async fn create(&self, head: Head) -> Result<Session, Error> {
         self.create_from(head, Prompt::default()).await
     }
 
-    /// A new session that begins with a prompt: a frozen part ([`Prompt::begin`]), or a fork of
-    /// another session's prompt. Pieces that the memory has already are shared.
+    /// Creates a session that begins with a prompt: a frozen part ([`Prompt::begin`]), or a fork of
+    /// another session's prompt. Pieces that are already in the store are shared.
     ///
     /// # Errors
     /// Those of [`Sessions::create`].
@@ -141,11 +141,12 @@ impl Sessions {
         Ok(session)
     }
 
-    /// The session of this name, or the only one whose name begins so; `None` if there is none. It
-    /// has the prompt that was saved, byte for byte.
+    /// Opens the session with this name, or the only one whose name begins with it; `None` if there is
+    /// none. Its prompt is the saved one, byte for byte.
     ///
     /// # Errors
-    /// [`ErrorKind::Ambiguous`], [`ErrorKind::Damaged`], [`ErrorKind::TooNew`], or the memory fails.
+    /// [`ErrorKind::Ambiguous`], [`ErrorKind::Damaged`], [`ErrorKind::TooNew`], or an error of the
+    /// store.
     pub async fn open(&self, id: &str) -> Result<Option<Session>, Error> {
         let Some(id) = self.resolve(id).await? else {
             return Ok(None);
@@ -165,15 +166,16 @@ impl Sessions {
         Ok(Some(self.session(id, saved, record, prompt)))
     }
 
-    /// The session of exactly this name as it is at one moment; `None` if there is none. Of its pieces
-    /// those that stand behind the `known` ones.
+    /// Reads a consistent state of the session with exactly this name; `None` if there is none. Only
+    /// reads the pieces after the `known` ones.
     async fn read(&self, id: &str, known: &Known) -> Result<Option<Reading>, Error> {
         let mut missing = None;
         for _ in 0..READINGS {
             let Some(record) = self.store.head(id).await? else {
                 return Ok(None);
             };
-            // Its pieces may go while they are read, but then the record changes, or goes, too.
+            // Pieces may be erased while they are read, but then the record changes or disappears as
+            // well.
             if missing.as_ref() == Some(&record.value) {
                 break;
             }
@@ -218,8 +220,7 @@ impl Sessions {
         }
     }
 
-    /// The pieces of a saved prompt, in order, from behind the last known one; `None` if one is
-    /// missing.
+    /// Reads the pieces of a saved prompt after the last known one, in order; `None` if one is missing.
     async fn pieces(
         &self,
         id: &str,
@@ -245,7 +246,7 @@ impl Sessions {
         Ok(Some(pieces))
     }
 
-    /// Whether what was read is the prompt that the session's record names.
+    /// Checks that the pieces are the prompt that the session's record names.
     fn is_named(
         &self,
         id: &str,
@@ -259,10 +260,11 @@ impl Sessions {
         Err(self.damaged(id, "its pieces are not those that its record names"))
     }
 
-    /// The full name of the session of this name, or of the only one whose name begins so.
+    /// Returns the full name of the session with this name, or of the only one whose name begins with
+    /// it.
     ///
     /// # Errors
-    /// [`ErrorKind::Ambiguous`], whose message lists candidates, or the memory fails.
+    /// [`ErrorKind::Ambiguous`], whose message lists candidates, or an error of the store.
     pub async fn resolve(&self, id: &str) -> Result<Option<String>, Error> {
         if check_name(id).is_err() {
             return Ok(None);
@@ -284,10 +286,11 @@ impl Sessions {
         }
     }
 
-    /// Sessions, the last saved first.
+    /// Lists sessions, the most recently saved first. A session with a damaged record is listed with its
+    /// error.
     ///
     /// # Errors
-    /// The memory fails. A session whose record is damaged is listed as such.
+    /// Errors of the store.
     pub async fn list(&self, listing: &Listing<'_>) -> Result<Vec<Summary>, Error> {
         let criteria = [
             ("agent", listing.agent),
@@ -326,11 +329,11 @@ impl Sessions {
         Ok(summaries)
     }
 
-    /// Returns true if the session of the same agent that was saved last asked the same model, began with
-    /// the same tools and system text, and was saved not longer than `within` milliseconds ago.
+    /// True if the last saved session of the same agent used the same model, began with the same tools
+    /// and system text, and was saved at most `within` milliseconds ago.
     ///
     /// # Errors
-    /// The memory fails, or that session is damaged.
+    /// An error of the store, or that session is damaged.
     pub async fn has_recent(
         &self,
         head: &Head,
@@ -386,12 +389,12 @@ impl Sessions {
         }
     }
 
-    /// What sessions have in common: their prompts as a tree, the first created first. Every piece is
-    /// read once, and at no time are there more bytes of them than one session adds; what is kept is
-    /// by the number of pieces.
+    /// Returns the prompts of sessions as a tree of their common prefixes, in the order of creation.
+    /// Each piece is read once. At most the pieces that one session adds are in memory at a time; the
+    /// memory of the result is proportional to the number of pieces, not to their bytes.
     ///
     /// # Errors
-    /// The memory fails. A damaged session is listed as such.
+    /// Errors of the store. A damaged session is listed with its error.
     pub async fn tree(&self, listing: &Listing<'_>) -> Result<Tree, Error> {
         let mut listed = self.list(listing).await?;
         let created = |summary: &Summary| summary.state.as_ref().map_or(0, |it| it.head.created);
@@ -417,7 +420,7 @@ impl Sessions {
         })
     }
 
-    /// Adds a session to a forest, if it is still there. `known` are the records that are in it.
+    /// Adds a session to a forest, if it still exists. `known` are the records that are already in it.
     async fn plant(&self, id: &str, forest: &mut Forest, known: &mut Known) -> Result<(), Error> {
         let Some(Reading { saved, pieces, .. }) = self.read(id, known).await? else {
             return Ok(());
@@ -452,12 +455,12 @@ impl Sessions {
         Ok(())
     }
 
-    /// Removes the session of exactly this name, damaged or not, and every piece that no other
-    /// session needs; whether there was one. Who has it open gets [`ErrorKind::Removed`] when
-    /// changing it.
+    /// Removes the session with exactly this name, damaged or not, and every piece that no other session
+    /// needs; returns true if it existed. Other open instances get [`ErrorKind::Removed`] at their next
+    /// change.
     ///
     /// # Errors
-    /// The memory fails. Then pieces may be left that no session needs: [`Sessions::sweep`] erases
+    /// Errors of the store. Pieces that no session needs may then be left; [`Sessions::sweep`] erases
     /// them.
     pub async fn remove(&self, id: &str) -> Result<bool, Error> {
         if check_name(id).is_err() {
@@ -468,11 +471,11 @@ impl Sessions {
         Ok(removed)
     }
 
-    /// Erases what processes that died have left behind: pieces that no session needs. Costs as much
-    /// as there are pieces; may run at any time beside anything else.
+    /// Erases data left behind by crashed processes: pieces that no session needs. The cost is
+    /// proportional to the number of pieces. Safe to run concurrently with all other operations.
     ///
     /// # Errors
-    /// The memory fails.
+    /// Errors of the store.
     pub async fn sweep(&self) -> Result<Swept, Error> {
         self.store.sweep().await
     }

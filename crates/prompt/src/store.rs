@@ -1,24 +1,29 @@
-//! How pieces stay in a memory as long as a session needs them, and no longer.
+//! Keeps pieces in the store as long as a session needs them.
 //!
-//! There are two spaces. In one, a session's own record lies under its name. The other has the pieces,
-//! and **pins**: a pin holds one piece for one session. A piece is needed if another piece or a pin
-//! names it in its label `parent`, which one `find` tells. A session's record names its pin.
+//! There are two spaces. One holds the sessions' own records, by name. The other holds the pieces and
+//! **pins**: a pin holds one piece for one session. A piece is needed if another piece or a pin refers
+//! to it in its label `parent`, which one `find` query shows. A session's record names its pin.
 //!
-//! *Writing* (under the session's reservation): the pin and the pieces are stored; every new piece is
-//! looked at once more, the last one first, and stored again if it is missing or marked; then the
-//! session's record is stored. *Removing*: a piece is marked as doomed by this very removal, then it is
-//! asked whether it is needed, then it is erased if it still bears the mark.
+//! *Writing* (under the session's lease):
+//! 1. The pin and the pieces are stored.
+//! 2. Every new piece is checked again, the last one first, and stored again if it is missing or marked.
+//! 3. The session's record is stored.
 //!
-//! So no piece is lost, whatever happens at once and wherever somebody dies: if the removal asks after
-//! the piece came to be needed, it sees so. If it asked before, it had marked the piece before; then
-//! the writer finds the mark (or nothing) when it looks, stores the piece again without it, and there
-//! is nothing left for the removal to erase. A piece is looked at after the one that names it, so this
-//! holds for one after the other from the pin on.
+//! *Removing*:
+//! 1. A piece is marked as doomed by this removal.
+//! 2. The removal queries if the piece is needed.
+//! 3. If it is not, the piece is erased, provided that it still has the mark.
 //!
-//! A pin is void if the session's record names another one and nobody who may still store that record
-//! needs it: that is known to whoever holds the session's reservation, and of the pin that the record
-//! named before to whoever has stored the record that names another one. Who dies leaves void pins and
-//! pieces behind, never a session without its pieces.
+//! No piece is lost by concurrent operations or crashes. If the query of the removal comes after the
+//! piece became needed, the removal sees the need. If it comes before, the mark was set even earlier:
+//! the writer's check then finds the mark (or no piece) and stores the piece again without the mark, so
+//! that the removal has nothing to erase. A piece is checked after the piece that refers to it, so this
+//! holds for the whole chain, starting at the pin.
+//!
+//! A pin is void if the session's record names another one and no writer that may still store that
+//! record needs it. The holder of the session's lease knows this for all pins; for the previously named
+//! pin, the writer that stored the new record knows it. A crash leaves void pins and pieces behind, but
+//! never a session without its pieces.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -34,37 +39,37 @@ use crate::record::{Fresh, Saved, Stored, Unreadable};
 /// The space of the sessions' own records.
 pub const SESSIONS: &str = "sessions";
 
-/// The space of their pieces.
+/// The space of the pieces and pins.
 pub const PIECES: &str = "session_pieces";
 
-/// The counter that gives pins and removals their numbers.
+/// The counter for the numbers of pins and removals.
 const NUMBERS: &str = "numbers";
 
-/// How long a session is reserved for one change of it, which takes milliseconds; renewed if it takes
-/// longer.
+/// The duration of a session's lease for one change, which takes milliseconds; the lease is renewed if
+/// the change takes longer.
 pub(crate) const HOLD: Duration = Duration::from_secs(5);
 
-/// How long to wait for somebody else's change: longer than a reservation holds.
+/// The maximum wait for another writer: longer than a lease.
 const WAIT: Duration = Duration::from_secs(8);
 
-/// How long a memory may take to answer.
+/// The timeout of a store operation.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// So many pieces are stored at a time.
+/// The number of pieces that are stored concurrently.
 const AT_A_TIME: usize = 64;
 
-/// A memory with sessions in it.
+/// A store with sessions.
 pub(crate) struct Store {
     pub(crate) memory: Arc<dyn Memory>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) seals: Arc<Seals>,
 }
 
-/// The session's record as it lies there.
+/// The session's stored record, if there is one.
 pub(crate) type Found = Option<Record>;
 
 impl Store {
-    /// Waits for the memory; `doing` begins the message if it fails.
+    /// Awaits a store operation with a timeout; `doing` begins the message of an error.
     pub(crate) async fn ask<T: Send>(
         &self,
         id: &str,
@@ -81,7 +86,7 @@ impl Store {
         &self.memory.about().location
     }
 
-    /// What to say of a record that cannot be read.
+    /// The error for a record that cannot be read.
     pub(crate) fn unreadable(&self, id: &str, why: Unreadable) -> Error {
         match why {
             Unreadable::Damaged(what) => Error::damaged(id, self.location(), &what),
@@ -96,20 +101,20 @@ impl Store {
         }
     }
 
-    /// The session's own record.
+    /// Reads the session's own record.
     pub(crate) async fn head(&self, id: &str) -> Result<Found, Error> {
         let found = self.memory.get(SESSIONS, id, &[]);
         Ok(self.ask(id, "reading", found).await?.record)
     }
 
-    /// A number that nobody else gets.
+    /// Returns a number that is unique across all processes.
     pub(crate) async fn number(&self, id: &str) -> Result<u64, Error> {
         let raised = self.memory.add(PIECES, &[(NUMBERS, 1)]);
         let raised = self.ask(id, "writing", raised).await?;
         Ok(raised[0])
     }
 
-    /// The right to change the session, waited for while somebody else has it.
+    /// Acquires the session's lease; waits while another writer holds it.
     pub(crate) async fn reserve(&self, id: &str) -> Result<Lease, Error> {
         let began = tokio::time::Instant::now();
         let labels = [id_label(id)];
@@ -135,7 +140,7 @@ impl Store {
         }
     }
 
-    /// Does work that may take longer than a reservation holds, renewing it meanwhile.
+    /// Runs an operation that may take longer than the lease, and renews the lease meanwhile.
     pub(crate) async fn holding<T>(
         &self,
         lease: &Lease,
@@ -159,7 +164,7 @@ impl Store {
         }
     }
 
-    /// What to say if the reservation was lost.
+    /// The error for a lost lease.
     pub(crate) fn overtaken(&self, id: &str) -> Error {
         Error::new(
             ErrorKind::Busy,
@@ -176,7 +181,8 @@ impl Store {
         self.ask(&id, "writing", self.memory.release(lease)).await
     }
 
-    /// Stores the session's own record, and ends the reservation; false if it had ended before.
+    /// Stores the session's own record and releases the lease; returns false if the lease was lost
+    /// before.
     pub(crate) async fn put_head(
         &self,
         saved: &Saved,
@@ -195,7 +201,7 @@ impl Store {
         Ok(stored != Put::Overtaken)
     }
 
-    /// Stores a pin and the pieces that it is to hold, and makes sure of them.
+    /// Stores a pin and the pieces that it holds, then checks the pieces again.
     pub(crate) async fn put_pieces(
         &self,
         id: &str,
@@ -220,7 +226,7 @@ impl Store {
         Ok(())
     }
 
-    /// Stores a piece unless it is there and nobody is about to erase it.
+    /// Stores a piece unless it is present and not marked for removal.
     async fn make_sure(&self, id: &str, piece: &Fresh) -> Result<(), Error> {
         let key = piece_key(piece.key);
         let found = self.memory.get(PIECES, &key, &[]);
@@ -236,7 +242,7 @@ impl Store {
         Ok(())
     }
 
-    /// A stored piece.
+    /// Reads a piece.
     pub(crate) async fn piece(&self, id: &str, key: Digest) -> Result<Option<Stored>, Error> {
         let text = piece_key(key);
         let found = self.memory.get(PIECES, &text, &[]);
@@ -247,7 +253,7 @@ impl Store {
         stored.map(Some).map_err(|why| self.unreadable(id, why))
     }
 
-    /// The pins of a session, or some of them.
+    /// Reads a page of the pins of a session.
     pub(crate) async fn pins(&self, id: &str, page: Page<'_>) -> Result<Vec<Record>, Error> {
         let prefix = format!("{PIN}{id}/");
         let filter = Filter {
@@ -258,7 +264,7 @@ impl Store {
         Ok(self.ask(id, "reading", found).await?.records)
     }
 
-    /// Whether a session has other pins than this one.
+    /// True if a session has other pins than this one.
     pub(crate) async fn has_other_pins(&self, id: &str, pin: u64) -> Result<bool, Error> {
         let (pins, kept) = (self.pins(id, Page::keys(2)).await?, pin_key(id, pin));
         Ok(pins.iter().any(|pin| pin.key != kept))
@@ -292,7 +298,7 @@ pub(crate) fn piece_key(key: Digest) -> String {
     format!("{PIECE}{key}")
 }
 
-/// Of one length, so that none begins with another.
+/// The keys of pins have the same length for one session, so that none is a prefix of another.
 pub(crate) fn pin_key(id: &str, pin: u64) -> String {
     format!("{PIN}{id}/{pin:020}")
 }

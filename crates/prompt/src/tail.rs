@@ -1,23 +1,23 @@
-//! How a conversation ends, so that whoever resumes it knows what is missing.
+//! The end of a conversation: shows what is missing when it is resumed.
 
 use cachalot_model::{Block, Message, Role};
 
 use crate::chain::Prompt;
 
-/// How a conversation ends.
+/// The end of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tail {
-    /// With an answer, or it has not begun.
+    /// Ends with an answer, or is empty.
     Complete,
-    /// With something of the user's, or with results of tools, that nobody answered.
+    /// Ends with a user message or tool results without an answer.
     Unanswered,
-    /// With calls of tools that have no results: their ids. Providers refuse such a conversation, so
-    /// results have to be appended, be it to say that the tools were interrupted.
+    /// Ends with tool calls without results: their ids. Providers refuse such a conversation, so results
+    /// have to be appended, for example an error that the tools were interrupted.
     OpenCalls(Vec<String>),
 }
 
 impl Tail {
-    /// Of this prompt.
+    /// Returns the end of a prompt.
     #[must_use]
     pub fn of(prompt: &Prompt) -> Self {
         let messages = prompt.messages();

@@ -1,10 +1,9 @@
-//! The tree of prompts: what several of them begin with is in it once.
+//! The tree of prompts: common prefixes are stored once.
 //!
-//! A [`Forest`] takes prompts from anywhere and keeps a few numbers for each piece, never its bytes. A
-//! [`Tree`] is what it comes to: runs of pieces that nobody branches off from, and who ends where.
-//! Pieces are told apart by their [`NodeId`], which is the test that a provider's cache makes, too:
-//! prompts share what is the same bytes from the first piece on. Whether a provider's cache is shared
-//! depends on the model and the parameters as well.
+//! A [`Forest`] collects prompts and stores a few numbers for each piece, never its bytes. A [`Tree`] is
+//! the result: runs of pieces without branches, and the prompts that end in each. Pieces are compared by
+//! their [`NodeId`], as a provider's cache does: prompts share the pieces whose bytes are equal from the
+//! first piece on. Sharing in a provider's cache also depends on the model and the parameters.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,44 +15,45 @@ use cachalot_model::{Message, Role};
 use crate::chain::{Level, Node, NodeId, Prompt};
 use crate::error::Error;
 
-/// The stated estimate: so many bytes of a piece make a token.
+/// Estimated bytes per token.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// Characters of the user's words that are kept as a label.
+/// Maximum characters of a label, which is the beginning of the user's message.
 const LABEL: usize = 60;
 
-/// Of so many bytes of the user's words, secrets are masked before the label is cut out of them.
+/// The number of bytes of the user's message in which secrets are masked before the label is cut off.
 const SEARCHED: usize = 2_048;
 
-/// Prompts that become a [`Tree`]. Needs memory by the number of different pieces, not by their bytes.
+/// A collection of prompts that is converted to a [`Tree`]. Memory is proportional to the number of
+/// different pieces, not to their bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Forest {
-    /// A piece stands behind the one before it in the prompt.
+    /// Each piece comes after the previous one in its prompt.
     pieces: Vec<Piece>,
     index: HashMap<NodeId, usize>,
-    /// The names of the prompts that end with a piece; without a piece, of those that are empty.
+    /// The names of the prompts by their last piece; `None` for empty prompts.
     ends: HashMap<Option<usize>, Vec<String>>,
     seals: Arc<Seals>,
 }
 
-/// What is kept of a piece.
+/// The stored data of a piece.
 #[derive(Debug, Clone)]
 pub(crate) struct Piece {
     pub(crate) id: NodeId,
     pub(crate) level: Level,
-    /// How many pieces stand before it.
+    /// The number of pieces before it.
     pub(crate) depth: u32,
     before: Option<usize>,
     bytes: u64,
-    /// Up to the end of this piece.
+    /// The total bytes up to the end of this piece.
     total: u64,
     is_message: bool,
     words: Option<Box<str>>,
 }
 
 impl Forest {
-    /// Without a prompt. What `seals` knows is masked in the words that are kept as labels, as is
-    /// whatever looks like a credential.
+    /// Creates an empty forest. The secrets in `seals`, and everything that looks like a credential, are
+    /// masked in labels.
     #[must_use]
     pub fn new(seals: Arc<Seals>) -> Self {
         Self {
@@ -62,8 +62,8 @@ impl Forest {
         }
     }
 
-    /// Adds a prompt: the name of a session, or whatever tells it apart. Costs as much as the prompt
-    /// has pieces that are not there yet. Several may have the same name.
+    /// Adds a prompt under the name of its session, or another name. The cost is proportional to the
+    /// number of its new pieces. Names may repeat.
     pub fn insert(&mut self, name: &str, prompt: &Prompt) {
         let is_new = |node: &&Node| !self.index.contains_key(&node.id);
         let fresh: Vec<&Node> = prompt.backwards().take_while(is_new).collect();
@@ -78,8 +78,8 @@ impl Forest {
         self.end(name, end);
     }
 
-    /// Adds a prompt of another client, in which every message is one piece. What the user says in it
-    /// is told by `said`.
+    /// Adds a prompt of another client, in which each message is one piece. `said` extracts the user's
+    /// text from a piece.
     pub fn insert_request(
         &mut self,
         name: &str,
@@ -95,7 +95,7 @@ impl Forest {
                 .index
                 .get(&node.id)
                 .and_then(|at| self.pieces.get_mut(*at));
-            // What was there already, is told already, and so is what stands before it.
+            // Known pieces, and the pieces before them, already have their label.
             let Some(piece) = piece.filter(|piece| !piece.is_message) else {
                 break;
             };
@@ -104,7 +104,7 @@ impl Forest {
         }
     }
 
-    /// Adds a piece behind another one, unless it is there; where it is.
+    /// Adds a piece after another one, unless it is present; returns its index.
     pub(crate) fn add(
         &mut self,
         before: Option<usize>,
@@ -135,12 +135,12 @@ impl Forest {
         at
     }
 
-    /// Notes that a prompt ends with this piece.
+    /// Records that a prompt ends with this piece.
     pub(crate) fn end(&mut self, name: &str, piece: Option<usize>) {
         self.ends.entry(piece).or_default().push(name.to_owned());
     }
 
-    /// How many different pieces it has.
+    /// The number of different pieces.
     #[must_use]
     pub fn pieces(&self) -> usize {
         self.pieces.len()
@@ -150,7 +150,7 @@ impl Forest {
         &self.pieces[at]
     }
 
-    /// The tree of what was inserted. What was inserted first stands first among its like.
+    /// Builds the tree. Siblings are in the order of insertion.
     #[must_use]
     pub fn tree(&self) -> Tree {
         let behind = Behind::of(&self.pieces);
@@ -186,7 +186,7 @@ impl Forest {
         }
     }
 
-    /// The pieces from `first` on, up to where there is not exactly one behind.
+    /// Returns the run of pieces from `first` up to a branch or an end, and its last piece.
     fn run(
         &self,
         first: usize,
@@ -245,8 +245,8 @@ impl Forest {
     }
 }
 
-/// Which pieces stand behind a piece, in the order in which they came: the first of them, and for each
-/// the next one with the same piece before it.
+/// The children of each piece in the order of insertion: the first child of a piece, and the next
+/// sibling of each piece.
 struct Behind {
     root: Option<usize>,
     first: Vec<Option<usize>>,
@@ -280,85 +280,85 @@ impl Behind {
     }
 }
 
-/// What prompts have in common.
+/// The common prefixes of prompts.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
-    /// The runs, each behind its parent and before the next one at its parent.
+    /// The runs in depth-first order: each after its parent, siblings in the order of insertion.
     pub runs: Vec<Run>,
-    /// The names of prompts without a piece.
+    /// The names of the empty prompts.
     pub empty: Vec<String>,
-    /// Sessions that could not be read, by their names, and why. They are in no figure.
+    /// The names of sessions that could not be read, with the errors. They are not part of any number.
     pub unreadable: Vec<(String, Error)>,
-    /// What it comes to.
+    /// The totals.
     pub sharing: Sharing,
 }
 
-/// Pieces one after the other that no prompt branches off from: as many as there are.
+/// A maximal sequence of pieces without a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Run {
-    /// The run before: an index into [`Tree::runs`], less than its own.
+    /// The parent run: an index into [`Tree::runs`], less than the run's own.
     pub parent: Option<usize>,
-    /// The runs behind; none, or at least two.
+    /// The child runs; none, or at least two.
     pub children: Vec<usize>,
-    /// Where its first and its last piece stand.
+    /// The levels of its first and its last piece.
     pub levels: (Level, Level),
-    /// How many pieces stand before it.
+    /// The number of pieces before it.
     pub pieces_before: u64,
-    /// How many messages.
+    /// The number of messages before it.
     pub messages_before: u64,
-    /// How many pieces it has.
+    /// The number of its pieces.
     pub pieces: u64,
-    /// How many messages begin in it.
+    /// The number of messages that begin in it.
     pub messages: u64,
-    /// How many bytes its pieces have, without what joins them.
+    /// The total bytes of its pieces, without separators.
     pub bytes: u64,
-    /// How many tokens that is: an estimate, four bytes to a token, rounded up for each piece.
+    /// The estimated tokens of its pieces: four bytes per token, rounded up for each piece.
     pub tokens: u64,
-    /// The beginning of what the user says in it first.
+    /// The beginning of the first user message in it.
     pub words: Option<String>,
-    /// How many prompts have this run, or end in it.
+    /// The number of prompts that contain this run or end in it.
     pub prompts: u64,
     /// The prompts that end in it, the shortest first.
     pub ends: Vec<End>,
 }
 
-/// Where a prompt ends.
+/// The end of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct End {
-    /// What it was inserted as.
+    /// The name of the prompt.
     pub name: String,
-    /// How many pieces it has.
+    /// The number of its pieces.
     pub pieces: u64,
-    /// How many bytes they have, without what joins them.
+    /// Their total bytes, without separators.
     pub bytes: u64,
 }
 
-/// How much prompts have in common.
+/// The amount of sharing among prompts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sharing {
-    /// How many prompts.
+    /// The number of prompts.
     pub prompts: u64,
-    /// How many conversations that no other prompt continues.
+    /// The number of conversations that no other prompt continues.
     pub leaves: u64,
-    /// How many different pieces.
+    /// The number of different pieces.
     pub pieces: u64,
-    /// How many bytes the prompts have, each counted for itself.
+    /// The total bytes of all prompts.
     pub sent_bytes: u64,
-    /// How many bytes the different pieces have.
+    /// The total bytes of the different pieces.
     pub stored_bytes: u64,
 }
 
 impl Sharing {
-    /// The bytes that are there once instead of several times.
+    /// The bytes that are saved by storing shared pieces once.
     #[must_use]
     pub fn shared_bytes(&self) -> u64 {
         self.sent_bytes - self.stored_bytes
     }
 
-    /// How many times the different bytes are sent; 1 if nothing is shared.
+    /// The ratio of sent to stored bytes; 1 if nothing is shared.
     #[must_use]
     pub fn dedup_ratio(&self) -> f64 {
         match self.stored_bytes {
@@ -369,8 +369,8 @@ impl Sharing {
 }
 
 impl Tree {
-    /// The prompts that no other one continues, in the order of the tree: for each such conversation
-    /// those that are identical, at least one.
+    /// The prompts that no other one continues, in the order of the tree: for each such conversation,
+    /// all identical prompts (at least one).
     pub fn leaves(&self) -> impl Iterator<Item = &[End]> {
         let leaves = self.runs.iter().filter(|run| run.children.is_empty());
         leaves.map(|run| {
@@ -381,7 +381,7 @@ impl Tree {
     }
 }
 
-/// The beginning of what the user says; `None` if that is nothing.
+/// The label of a user message; `None` if there is no text.
 fn words(message: &Message, seals: &Seals) -> Option<Box<str>> {
     if message.role != Role::User {
         return None;
@@ -389,8 +389,8 @@ fn words(message: &Message, seals: &Seals) -> Option<Box<str>> {
     label(&message.text(), seals)
 }
 
-/// The first words of a text. Secrets are masked before anything is cut off: half a secret would not
-/// be known for one.
+/// Truncates a text to a label. Secrets are masked first, because a truncated secret would not be
+/// recognized.
 fn label(text: &str, seals: &Seals) -> Option<Box<str>> {
     let mut said = String::new();
     for word in text.split_whitespace() {

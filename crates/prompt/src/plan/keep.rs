@@ -1,18 +1,18 @@
-//! How long marked prefixes are to be kept.
+//! The lifetime of cached prefixes.
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
 use cachalot_core::tree::{Node, Section};
 
-/// How long marked prefixes are to be kept. An hour costs more to write than five minutes.
+/// The requested lifetime of cached prefixes. One hour costs more to write than five minutes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// Five minutes after the last reading.
+    /// Five minutes after the last read.
     FiveMinutes,
-    /// An hour after the last reading.
+    /// One hour after the last read.
     OneHour,
-    /// Five minutes; where a person is waited for and [`Pauses::favor_an_hour`](super::Pauses), an hour up
-    /// to the end of the turn before.
+    /// Five minutes; but one hour for the prefix up to the end of the previous turn if the next turn
+    /// depends on a person and [`Pauses::favor_an_hour`](super::Pauses).
     #[default]
     Auto,
 }
@@ -24,7 +24,7 @@ impl Keep {
         ("auto", Self::Auto),
     ];
 
-    /// Claims `ttl`.
+    /// Reads and claims `ttl`.
     fn read(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Self {
         let Some(said) = section.text("ttl", problems) else {
             return Self::default();
@@ -43,19 +43,19 @@ impl Keep {
     }
 }
 
-/// From so much on, in US dollars, a broken prefix is worth a warning, unless the file says otherwise.
+/// The default of `warn_above`: the cost in US dollars from which a prefix break causes a warning.
 const WARN_ABOVE: f64 = 0.01;
 
-/// Settings of an agent's prefix: `prefix: {ttl: 5m|1h|auto, warn_above: DOLLARS,
-/// diagnostics: BOOLEAN}`.
+/// Settings of an agent's prefix: `prefix: {ttl: 5m|1h|auto, warn_above: DOLLARS, diagnostics:
+/// BOOLEAN}`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PrefixSettings {
-    /// How long marked prefixes are to be kept.
+    /// The lifetime of cached prefixes.
     pub keep: Keep,
-    /// What a broken prefix has to cost, in US dollars, for the user to be warned.
+    /// The minimum cost of a prefix break, in US dollars, for a warning to the user.
     pub warn_above: f64,
-    /// True if the provider is to compare each request with the one before
-    /// ([`Comparison`](cachalot_model::Comparison)). It keeps digests of requests for that.
+    /// True if the provider should compare each request with the previous one
+    /// ([`Comparison`](cachalot_model::Comparison)). The provider stores digests of requests for that.
     pub diagnostics: bool,
 }
 
@@ -70,7 +70,7 @@ impl Default for PrefixSettings {
 }
 
 impl PrefixSettings {
-    /// Of the mapping that is the value of `prefix`.
+    /// Parses the mapping under `prefix`.
     pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Self {
         let Some(mut section) = Section::of(node, "`prefix`", problems) else {
             return Self::default();

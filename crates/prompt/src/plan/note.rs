@@ -1,19 +1,19 @@
-//! What is worth knowing of a plan.
+//! Notes about a plan.
 
 use std::fmt;
 
 /// A part of a prompt that ends with a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Tools, and the text of the system before its last piece.
+    /// The tools, and the system text without its last piece.
     Stable,
-    /// Tools and the system's text.
+    /// The tools and the whole system text.
     Frozen,
     /// Everything before the turn.
     Turn,
-    /// Everything that the request before sent.
+    /// Everything that the previous request sent.
     Previous,
-    /// Everything.
+    /// The whole prompt.
     Whole,
 }
 
@@ -29,23 +29,23 @@ impl fmt::Display for Part {
     }
 }
 
-/// What is worth knowing of a plan; as text, it says so to a user.
+/// A note about a plan; formats as a text for users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
-    /// So much, and all that is shorter, is too short to be kept.
+    /// This part, and all shorter ones, are too short to be cached.
     BelowMinimum {
-        /// What: the longest part that is too short.
+        /// The longest part that is too short.
         part: Part,
-        /// How long it is: its bytes divided by 4, an estimate.
+        /// Its estimated length: its bytes divided by 4.
         tokens: u64,
-        /// How long it would have to be.
+        /// The minimum length.
         minimum: u64,
     },
-    /// There were too few markers, and this part got none: another one was needed where the request
-    /// before ended, too far back to be found from the markers behind it.
+    /// The part has no marker because too few are allowed: one was needed at the end of the previous
+    /// request, which is out of reach of the lookback from the later markers.
     GaveWay(Part),
-    /// An hour was asked for, and the provider has no such marker.
+    /// One hour was requested, but the provider does not support it.
     NoHour,
 }
 

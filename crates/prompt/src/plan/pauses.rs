@@ -1,4 +1,4 @@
-//! How long a conversation pauses before its turns.
+//! The pauses before the turns of a conversation.
 
 use std::time::Duration;
 
@@ -7,31 +7,29 @@ use cachalot_core::Millis;
 use super::places::begins_turn;
 use crate::chain::Prompt;
 
-/// Time for which a marker of five minutes is kept, in milliseconds.
+/// The lifetime of a five-minute marker, in milliseconds.
 pub const FIVE_MINUTES: Millis = Duration::from_mins(5).as_millis() as Millis;
 
-/// Time for which a marker of an hour is kept, in milliseconds.
+/// The lifetime of a one-hour marker, in milliseconds.
 const ONE_HOUR: Millis = Duration::from_hours(1).as_millis() as Millis;
 
-/// The pauses before the turns of a conversation: what tells whether markers of an hour pay.
+/// The pauses before the turns of a conversation, which determine if one-hour markers pay.
 ///
-/// A marker of an hour costs 0.75 times the price of input more to write than one of five minutes, and
-/// saves 1.15 times that price (1.25 for writing again, less 0.1 for reading) before every turn that
-/// begins after five minutes and within the hour. So it pays if about two in three pauses are of that
-/// length. By the rule of succession, `(s + 1) / (n + 2)`, the next pause is expected to be of that length
-/// with a probability of 2/3 after one such pause of one, and of 3/4 after two of two; after one of two,
-/// with 1/2 only.
+/// Prices relative to uncached input: a one-hour marker costs 0.75 more to write than a five-minute
+/// marker. It saves 1.15 (1.25 for writing again, less 0.1 for reading) before every turn that begins
+/// after five minutes and within the hour. It therefore pays if about two in three pauses have such a
+/// length. By the rule of succession, `(s + 1) / (n + 2)`, the next pause has such a length with a
+/// probability of 2/3 after one such pause of one, 3/4 after two of two, but only 1/2 after one of two.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pauses {
-    /// When the last request was sent.
+    /// The time of the last request.
     sent: Option<Millis>,
-    /// Whether the last two pauses were longer than five minutes and not longer than an hour; the latest
-    /// first.
+    /// The last two pauses, the latest first: true if longer than five minutes and at most one hour.
     recent: [Option<bool>; 2],
 }
 
 impl Pauses {
-    /// The pauses of a conversation whose last request was sent then, by another process.
+    /// Creates the pauses of a conversation whose last request was sent at `sent` by another process.
     #[must_use]
     pub fn resumed(sent: Millis) -> Self {
         Self {
@@ -40,8 +38,8 @@ impl Pauses {
         }
     }
 
-    /// Counts a request. A pause ends with the request that begins a turn; requests with results of tools
-    /// end none.
+    /// Counts a request. A pause ends with the request that begins a turn, not with requests that
+    /// contain tool results.
     pub fn count(&mut self, prompt: &Prompt, at: Millis) {
         let sent = self.sent.replace(at);
         let newest = prompt.backwards().find_map(|node| node.source.as_deref());
@@ -52,8 +50,8 @@ impl Pauses {
         }
     }
 
-    /// Returns true if the last two pauses, or the only one so far, were of a length that a marker of an
-    /// hour outlives and one of five minutes does not.
+    /// True if the last two pauses, or the only one so far, were longer than five minutes and at most
+    /// one hour.
     #[must_use]
     pub fn favor_an_hour(&self) -> bool {
         self.recent[0] == Some(true) && self.recent[1] != Some(false)

@@ -1,20 +1,21 @@
-//! Where markers may stand, kept with each piece: so a plan costs the same however long a prompt is.
+//! Candidate places for markers, stored with each piece, so that the cost of a plan does not depend on
+//! the length of the prompt.
 
 use cachalot_model::{Block, Message, Role};
 
 use crate::chain::{Level, Node};
 
-/// A piece that may carry a marker.
+/// A piece that may contain a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The index of the piece.
     pub(crate) node: u32,
-    /// How many bytes the pieces have up to its end.
+    /// The total bytes of the pieces up to its end.
     pub(crate) bytes: u64,
 }
 
 impl Place {
-    /// In this piece, if a marker may stand there.
+    /// The place in a piece, if a marker is allowed there.
     pub(crate) fn in_piece(node: &Node) -> Option<Self> {
         node.mark_at.map(|_| Self {
             node: node.depth,
@@ -23,24 +24,24 @@ impl Place {
     }
 }
 
-/// The places up to a piece that a plan chooses from. A piece where no marker may stand leaves its
-/// place to the one before, within its part.
+/// The candidate places up to a piece. Where a piece allows no marker, the place is the previous piece
+/// of the same part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Places {
-    /// The end of what stands before the last of the system's text: tools, and text that does not
-    /// change from session to session.
+    /// The end of the prefix before the last piece of the system text: the tools, and text that is the
+    /// same in all sessions.
     pub(crate) stable: Option<Place>,
-    /// The end of tools and system's text.
+    /// The end of the tools and the system text.
     pub(crate) frozen: Option<Place>,
-    /// The end of the messages before the turn: before the last message of the user that holds no
-    /// result of a tool.
+    /// The end of the messages before the turn, which begins with the last user message without tool
+    /// results.
     pub(crate) turn: Option<Place>,
     /// The end of the messages.
     pub(crate) newest: Option<Place>,
 }
 
 impl Places {
-    /// With one more piece, which is this place if a marker may stand there.
+    /// Returns the places after one more piece; `here` is its place if a marker is allowed there.
     pub(crate) fn with(self, level: Level, here: Option<Place>, source: Option<&Message>) -> Self {
         match level {
             Level::Tool => Self {
@@ -65,7 +66,7 @@ impl Places {
     }
 }
 
-/// Returns true for a message of the user that holds no result of a tool.
+/// True for a user message without tool results.
 pub(crate) fn begins_turn(message: &Message) -> bool {
     let is_result = |block: &Block| matches!(block, Block::ToolResult(_));
     message.role == Role::User && !message.content.iter().any(is_result)

@@ -7,51 +7,54 @@ use super::places::{Place, Places};
 use super::{Keep, Mark, Note, Part, Pauses, Plan, Rules};
 use crate::chain::{Level, Node, Prompt};
 
-/// A token has at least this many bytes in whatever is said to models: what is shorter than that by
-/// the minimum is too short, and of the rest nobody knows. There, a marker costs nothing.
+/// The minimum number of bytes per token in model input. A part that is too short even by this ratio is
+/// certainly below the provider's minimum; any other part gets a marker, which costs nothing if the part
+/// turns out to be too short.
 const FEWEST_BYTES: u64 = 2;
 
-/// How many bytes a token has, about.
+/// The usual number of bytes per token.
 const USUAL_BYTES: u64 = 4;
 
-/// What a request is sent for.
+/// The circumstances of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Occasion {
-    /// Where the request before ended, if there was one: [`Plan::end`] of its plan. What it wrote can
-    /// be read there, and from at most a look-back behind it.
+    /// The end of the previous request, if there was one: [`Plan::end`] of its plan. Its cached prefix
+    /// can be read at this piece, or from a marker at most one lookback later.
     pub previous_end: Option<u32>,
-    /// Whether a person says when the next turn comes.
+    /// True if a person determines the time of the next turn.
     pub human_paced: bool,
-    /// The pauses of the conversation, this request counted.
+    /// The pauses of the conversation, including this request.
     pub pauses: Pauses,
-    /// Whether no request will begin like this one: it only reads, and nothing is written for it.
+    /// True if no later request has this prefix: nothing is written to the cache, only read.
     pub is_last: bool,
-    /// How long marked prefixes are to be kept.
+    /// The lifetime of cached prefixes.
     pub keep: Keep,
 }
 
-/// A plan, and what is worth knowing of it.
+/// A plan with notes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Planned {
     /// The markers.
     pub plan: Plan,
-    /// What is worth knowing.
+    /// The notes for the user.
     pub notes: Vec<Note>,
 }
 
-/// Places the markers of a request for the longest reads that the next one can have:
+/// Places the markers of a request, so that the next request can read as much as possible from the
+/// cache:
 ///
-/// 1. at the end of the tools, or of the system's text that does not change from session to session;
-/// 2. at the end of the frozen part, which is tools and the system's text;
-/// 3. at the end of the turn before;
+/// 1. at the end of the tools, or of the system text that is the same in all sessions;
+/// 2. at the end of the frozen part, which is the tools and the system text;
+/// 3. at the end of the previous turn;
 /// 4. at the newest message.
 ///
-/// If what the request before wrote is too far back to be found from these, one more goes exactly
-/// there, and if that is too many, the first gives way. What is surely shorter than the provider's
-/// minimum gets none. An hour never stands behind five minutes. The last request of its kind marks
-/// what earlier ones have written and nothing else.
+/// If the end of the previous request is out of reach of their lookbacks, one more marker is placed
+/// exactly there; if that exceeds the limit, the first marker is dropped. A part that is certainly below
+/// the provider's minimum gets no marker. A one-hour marker is never placed after a five-minute marker.
+/// The last request of its kind ([`Occasion::is_last`]) gets markers only where earlier requests have
+/// written.
 ///
-/// Pure. Looks at the pieces since the request before, not at the whole prompt.
+/// Pure. The cost depends on the pieces since the previous request, not on the whole prompt.
 #[must_use]
 pub fn plan(prompt: &Prompt, rules: &Rules, occasion: &Occasion) -> Planned {
     if rules.most == 0 {
@@ -63,7 +66,7 @@ pub fn plan(prompt: &Prompt, rules: &Rules, occasion: &Occasion) -> Planned {
     }
     let is_short = |place: &Place| place.bytes / FEWEST_BYTES < rules.minimum;
     let mut wanted = wanted(prompt, rules, occasion);
-    // The longest of those that are too short: the others are so, too.
+    // The longest part that is too short: the shorter ones are too short as well.
     let short = wanted.iter().rfind(|(_, place)| is_short(place));
     notes.extend(short.map(|(part, place)| Note::BelowMinimum {
         part: *part,
@@ -87,7 +90,7 @@ pub fn plan(prompt: &Prompt, rules: &Rules, occasion: &Occasion) -> Planned {
     }
 }
 
-/// The parts that are worth a marker, each in another piece; what gives way first stands first.
+/// The parts that should get a marker, each in another piece. The first ones are dropped first.
 fn wanted(prompt: &Prompt, rules: &Rules, occasion: &Occasion) -> Vec<(Part, Place)> {
     let places = prompt.last().map_or_else(Places::default, |tip| tip.places);
     let (turn, previous, newest) = match (occasion.is_last, occasion.previous_end) {
@@ -117,7 +120,7 @@ fn wanted(prompt: &Prompt, rules: &Rules, occasion: &Occasion) -> Vec<(Part, Pla
     wanted
 }
 
-/// Up to which piece markers ask for an hour.
+/// The last piece whose marker requests one hour.
 fn hour(prompt: &Prompt, rules: &Rules, occasion: &Occasion) -> Option<u32> {
     let places = prompt.last()?.places;
     match occasion.keep {
@@ -131,13 +134,13 @@ fn hour(prompt: &Prompt, rules: &Rules, occasion: &Occasion) -> Option<u32> {
     }
 }
 
-/// Where the request before ended, if the look-backs from the newest message and from the end of the
-/// turn before do not come there.
+/// The end of the previous request, if it is out of reach of the lookbacks from the newest message and
+/// from the end of the previous turn.
 fn out_of_reach(prompt: &Prompt, rules: &Rules, occasion: &Occasion) -> Option<Place> {
     let end = occasion.previous_end?;
     let places = prompt.last()?.places;
     let marked = [places.newest, places.turn].map(|place| place.map(|place| place.node));
-    // How many more positions are searched before the piece that was looked at.
+    // Remaining positions of the lookback before the current piece.
     let mut left: Option<u32> = None;
     for node in messages(prompt) {
         let is_marked = marked.contains(&Some(node.depth));
@@ -152,8 +155,7 @@ fn out_of_reach(prompt: &Prompt, rules: &Rules, occasion: &Occasion) -> Option<P
     None
 }
 
-/// Where the last request ended that was no last one: at the last message of the user before the
-/// newest message.
+/// The end of the last request that wrote to the cache: the last user message before the newest message.
 fn end_before(prompt: &Prompt) -> Option<Place> {
     let newest = messages(prompt).skip_while(|node| node.source.is_none());
     let mut place = None;
@@ -168,14 +170,14 @@ fn end_before(prompt: &Prompt) -> Option<Place> {
     None
 }
 
-/// The pieces of messages, the last first.
+/// The pieces of messages, from the last to the first.
 fn messages(prompt: &Prompt) -> impl Iterator<Item = &Node> {
     let pieces = prompt.backwards();
     pieces.take_while(|node| node.level == Level::Message)
 }
 
-/// How many positions of a look-back a piece has; at most so many, since a block may not be sent. The
-/// first piece of a message counts for the whole message, and the others again: too many at worst.
+/// The number of lookback positions of a piece: an upper bound, because a block may be left out of the
+/// request. The first piece of a message counts for all of its blocks, and the other pieces count again.
 fn positions(node: &Node, rules: &Rules) -> u32 {
     let blocks = node.source.iter().flat_map(|message| &message.content);
     let mut before = None;

@@ -1,33 +1,33 @@
-//! What a provider's markers are limited by.
+//! The provider's limits for markers.
 
 use cachalot_model::{Limits, Marking, Model};
 
 use super::MOST_MARKS;
 
-/// What a provider's markers are limited by, for one model.
+/// The provider's limits for markers, for one model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// Markers in one request; 0: it takes none.
+    /// Maximum number of markers in one request; 0 if markers are not supported.
     pub most: usize,
-    /// How many positions before a marker are searched for what was kept, its own included; 1 is an
-    /// exact match. A position is a content block.
+    /// The number of positions, including its own, that are searched backwards from a marker for a
+    /// cached prefix; 1 is an exact match. A position is a content block.
     pub lookback: u32,
-    /// Whether consecutive calls of tools are one position, and consecutive results.
+    /// True if consecutive tool calls count as one position, and consecutive tool results.
     pub runs_count_once: bool,
-    /// Whether a marker may ask for an hour.
+    /// True if markers may request one hour.
     pub one_hour: bool,
-    /// Tokens below which nothing is kept.
+    /// The minimum number of tokens of a cached prefix.
     pub minimum: u64,
 }
 
 impl Rules {
-    /// Of a model.
+    /// Returns the rules of a model.
     #[must_use]
     pub fn for_model(model: &Model) -> Self {
         Self::new(model.marking(), model.limits())
     }
 
-    /// Of a provider that takes markers so, for a model with these limits.
+    /// Returns the rules of a provider with this marking, for a model with these limits.
     #[must_use]
     pub fn new(marking: &Marking, limits: &Limits) -> Self {
         Self {
