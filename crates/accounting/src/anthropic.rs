@@ -1,11 +1,12 @@
-//! Anthropic's prompt cache: breakpoints, look-back, minimum lengths, two lifetimes.
+//! Anthropic's prompt cache: breakpoints, lookback, minimum lengths, two lifetimes.
 //!
-//! Rules: <https://platform.claude.com/docs/en/build-with-claude/prompt-caching>. Where they are
-//! silent, the reading that hits less is taken:
-//! - An entry is written at each breakpoint behind the highest hit, and at no other.
-//! - A read refreshes the entry that it hits and those at this request's breakpoints before it; the
-//!   lifetime of an entry stays the one it was written with.
-//! - Life ends exactly 5 minutes or 1 hour after the start of the request that wrote or last read it.
+//! Rules: <https://platform.claude.com/docs/en/build-with-claude/prompt-caching>. Where they are silent,
+//! the interpretation with fewer hits is used:
+//! - An entry is written at each breakpoint after the highest hit, and at no other.
+//! - A read refreshes the entry that it hits and the entries at this request's breakpoints before it.
+//!   The lifetime of an entry stays the one that it was written with.
+//! - An entry expires exactly 5 minutes or 1 hour after the start of the request that wrote or last read
+//!   it.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use cachalot_core::{Digest, Millis};
 
 use super::{AnthropicModel, AnthropicRules, Content};
 
-/// How long an entry lives after its last use.
+/// The lifetime of an entry after its last use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ttl {
     /// `5m`, the default.
@@ -23,7 +24,7 @@ pub enum Ttl {
 }
 
 impl Ttl {
-    /// In milliseconds.
+    /// The lifetime in milliseconds.
     #[must_use]
     pub fn millis(self) -> Millis {
         match self {
@@ -33,61 +34,61 @@ impl Ttl {
     }
 }
 
-/// Whether blocks in a row count as one position of the look-back.
+/// The way in which a block counts in the lookback.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Run {
-    /// A position of its own.
+    /// One position.
     #[default]
     Alone,
-    /// One with the `tool_use` blocks next to it.
+    /// One position together with the adjacent `tool_use` blocks.
     ToolUses,
-    /// One with the `tool_result` blocks next to it.
+    /// One position together with the adjacent `tool_result` blocks.
     ToolResults,
 }
 
 /// A block of the prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Block {
-    /// What it says.
+    /// The content.
     pub content: Content,
-    /// Whether a breakpoint lies behind it, and with which lifetime.
+    /// The lifetime of the breakpoint at the end of the block, if there is one.
     pub breakpoint: Option<Ttl>,
-    /// How it counts in the look-back.
+    /// The way in which the block counts in the lookback.
     pub run: Run,
 }
 
-/// Tools, system or messages.
+/// The tools, the system text or the messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Level {
-    /// The settings whose change loses this level and those behind it.
+    /// The settings whose change invalidates this level and the following ones.
     pub settings: Content,
-    /// Its blocks, in order.
+    /// The blocks, in order.
     pub blocks: Vec<Block>,
 }
 
-/// A request, as far as caching depends on it.
+/// The parts of a request that caching depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// Who shares the cache: organisation or workspace.
+    /// The scope of the cache: organization or workspace.
     pub namespace: Digest,
-    /// The model, whose cache is its own.
+    /// The model. Each model has a cache of its own.
     pub model: String,
     /// Tools, system, messages.
     pub levels: [Level; 3],
 }
 
 impl Prompt {
-    /// All its tokens, as `count_tokens` counts them.
+    /// The total tokens, as `count_tokens` counts them.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         positions(self).1
     }
 }
 
-/// Input tokens by what they cost. Their sum is the whole input.
+/// Input tokens by price category. Their sum is the whole input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// `input_tokens`: behind the last breakpoint.
+    /// `input_tokens`: after the last breakpoint.
     pub uncached: u64,
     /// `cache_read_input_tokens`.
     pub read: u64,
@@ -105,17 +106,17 @@ impl Usage {
     }
 }
 
-/// What a request costs, and what it will leave in the cache once its response has begun.
+/// The cost of a request, and the entries that it leaves in the cache once its response has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charge {
-    /// What it costs.
+    /// The charged tokens.
     pub usage: Usage,
     started: Millis,
     writes: Vec<(Digest, Ttl)>,
     reads: Vec<Digest>,
 }
 
-/// What earlier requests wrote.
+/// The cache entries of earlier requests.
 #[derive(Debug, Clone, Default)]
 pub struct Store {
     entries: HashMap<Digest, Entry>,
@@ -142,7 +143,7 @@ struct Position {
     run: Run,
 }
 
-/// What `prompt` costs at `now`, the start of its request. Changes nothing: see [`Store::begin`].
+/// Charges `prompt` at `now`, the start of its request. Does not change the store: see [`Store::begin`].
 #[must_use]
 pub fn charge(prompt: &Prompt, rules: &AnthropicRules, store: &Store, now: Millis) -> Charge {
     let (positions, total) = positions(prompt);
@@ -206,7 +207,7 @@ fn positions(prompt: &Prompt) -> (Vec<Position>, u64) {
     (positions, tokens)
 }
 
-/// The breakpoints whose prefix is long enough to be cached at all.
+/// The breakpoints whose prefix has the minimum length for caching.
 fn eligible(positions: &[Position], model: &AnthropicModel) -> Vec<usize> {
     let long_enough =
         |position: &Position| position.breakpoint.is_some() && position.tokens >= model.minimum;
@@ -215,7 +216,7 @@ fn eligible(positions: &[Position], model: &AnthropicModel) -> Vec<usize> {
         .collect()
 }
 
-/// The longest prefix that a look-back from one of the breakpoints finds.
+/// The longest prefix that a lookback from one of the breakpoints finds.
 fn find(
     positions: &[Position],
     breakpoints: &[usize],
@@ -228,7 +229,7 @@ fn find(
     })
 }
 
-/// The positions that a look-back from `breakpoint` visits, the last first.
+/// The positions that a lookback from `breakpoint` visits, starting with the last one.
 fn window<'a>(
     positions: &'a [Position],
     breakpoint: usize,
@@ -248,8 +249,8 @@ fn window<'a>(
 }
 
 impl Store {
-    /// The response to the request of `charge` has begun: what it wrote can be read, what it read
-    /// lives on.
+    /// Records that the response to the request of `charge` has begun: its writes become readable, and
+    /// the entries that it read are refreshed.
     pub fn begin(&mut self, charge: &Charge) {
         for digest in &charge.reads {
             if let Some(entry) = self.entries.get_mut(digest) {
@@ -261,7 +262,7 @@ impl Store {
                 used: charge.started,
                 ttl: *ttl,
             };
-            // Two requests may write the same prefix: the one that lives longer stays.
+            // Two requests may write the same prefix: the entry that expires later stays.
             let entry = self.entries.entry(*digest).or_insert(written);
             if written.ends() > entry.ends() {
                 *entry = written;
@@ -276,7 +277,7 @@ impl Store {
             .is_some_and(|entry| now < entry.ends())
     }
 
-    /// Forgets what has died, each time the store has doubled.
+    /// Removes expired entries each time the store has doubled in size.
     fn sweep(&mut self, now: Millis) {
         if self.entries.len() > self.next_sweep.max(1_000) {
             self.entries.retain(|_, entry| now < entry.ends());

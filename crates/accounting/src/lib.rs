@@ -1,9 +1,9 @@
-//! What the providers' prompt caches would read and write, by the rules that they publish.
+//! Simulates the reads and writes of the providers' prompt caches, according to the published rules.
 //!
-//! Pure functions over a prompt (a request, reduced to what caching depends on) and a store (what
-//! earlier requests wrote): no HTTP, no clock of their own. Charging a request does not change the
-//! store. What it wrote becomes readable with `begin`, when the first response has begun; until then
-//! an identical request pays for the same write again, as it does with the providers.
+//! Pure functions of a prompt (the parts of a request that caching depends on) and a store (the cache
+//! entries of earlier requests): no HTTP, no clock. Charging a request does not change the store. Its
+//! writes become readable with `begin`, when the first response has begun. Until then, an identical
+//! request pays for the same write again, as it does with the providers.
 
 pub mod anthropic;
 pub mod openai;
@@ -20,19 +20,19 @@ use sha2::Digest as _;
 
 use cachalot_core::Digest;
 
-/// What a block says, reduced to what caching depends on. Markers are no part of it.
+/// The content of a block, reduced to what caching depends on. Does not include markers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Content {
-    /// Kind, role, ids: part of the prefix that has to be equal, and not counted.
+    /// The kind, role and ids: compared as part of the prefix, but not counted as tokens.
     pub frame: String,
     /// The text of the block, counted by [`tokens::estimate`].
     pub text: String,
-    /// What counts beside the text, in tokens: images and documents, whose data is in the frame.
+    /// Tokens in addition to the text: images and documents, whose data is in the frame.
     pub images: u64,
 }
 
 impl Content {
-    /// Its estimated tokens.
+    /// The estimated tokens.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         tokens::estimate(&self.text) + self.images
@@ -48,7 +48,7 @@ impl Content {
     }
 }
 
-/// A running hash of a prefix.
+/// The running hash of a prefix.
 #[derive(Clone)]
 struct Running(sha2::Sha256);
 
@@ -59,7 +59,7 @@ impl Running {
         Self(hasher)
     }
 
-    /// A part that cannot be confused with text, in which the byte 0xff never occurs.
+    /// Adds a part that cannot be confused with text, which never contains the byte 0xff.
     fn frame(&mut self, frame: &str) {
         self.0.update([0xff]);
         self.0.update((frame.len() as u64).to_le_bytes());

@@ -1,9 +1,10 @@
 //! OpenAI's prompt cache, in its two generations.
 //!
-//! Rules: <https://developers.openai.com/api/docs/guides/prompt-caching>. Up to GPT-5.5 a prompt is
-//! cached by itself: prefixes match at regular intervals of tokens, wherever blocks end, and nothing is
-//! charged for writing. From GPT-5.6 on prefixes match only at breakpoints, which lie at the ends of
-//! blocks, and writing is charged. Both keep a cache per organisation, model and `prompt_cache_key`.
+//! Rules: <https://developers.openai.com/api/docs/guides/prompt-caching>. Up to GPT-5.5, caching is
+//! automatic: prefixes match at regular intervals of tokens, independent of block boundaries, and writes
+//! are free. From GPT-5.6 on, prefixes match only at breakpoints, which are at the ends of blocks, and
+//! writes are charged. Both generations have a separate cache per organization, model and
+//! `prompt_cache_key`.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,59 +12,60 @@ use cachalot_core::{Digest, Millis};
 
 use super::{Caching, Content, Lifetime, OpenAiModel, OpenAiRules, Running};
 
-/// Where a message ends that an implicit breakpoint may follow.
+/// The end of a message that an implicit breakpoint may follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Of a message that is no place for an implicit breakpoint.
+    /// A message that allows no implicit breakpoint.
     Other,
-    /// Of a user message, or of the last tool result in a row.
+    /// A user message, or the last of consecutive tool results.
     Eligible,
-    /// Of the last of the developer messages at the beginning: eligible too, and always looked up.
+    /// The last of the developer messages at the beginning: allows a breakpoint, and is always looked
+    /// up.
     Beginning,
 }
 
 /// A block of the prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Block {
-    /// What it says.
+    /// The content.
     pub content: Content,
-    /// Whether it carries a `prompt_cache_breakpoint`.
+    /// Set if the block has a `prompt_cache_breakpoint`.
     pub is_marked: bool,
-    /// Whether a message ends with it.
+    /// The kind of message that ends with this block, if one does.
     pub end: Option<End>,
 }
 
-/// Who places breakpoints (from GPT-5.6 on).
+/// The source of breakpoints (from GPT-5.6 on).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// OpenAI places one behind the newest eligible message, beside the explicit ones.
+    /// OpenAI places one after the newest eligible message, in addition to the explicit ones.
     #[default]
     Implicit,
-    /// Only the request does.
+    /// Explicit breakpoints of the request only.
     Explicit,
 }
 
-/// A request, as far as caching depends on it.
+/// The parts of a request that caching depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// Who shares the cache: the organisation.
+    /// The scope of the cache: the organization.
     pub namespace: Digest,
-    /// The model, whose cache is its own.
+    /// The model. Each model has a cache of its own.
     pub model: String,
     /// `prompt_cache_key`.
     pub cache_key: Option<String>,
-    /// The settings that are rendered ahead of everything.
+    /// The settings that are rendered before everything else.
     pub settings: Content,
-    /// Tools, then messages.
+    /// The tools, then the messages.
     pub blocks: Vec<Block>,
-    /// Who places breakpoints.
+    /// The source of breakpoints.
     pub mode: Mode,
-    /// `prompt_cache_retention` or `prompt_cache_options.ttl`, if the request says.
+    /// `prompt_cache_retention` or `prompt_cache_options.ttl`, if the request contains it.
     pub lifetime: Option<String>,
 }
 
 impl Prompt {
-    /// All its tokens.
+    /// The total tokens.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         let contents = self.blocks.iter().map(|block| &block.content);
@@ -72,29 +74,29 @@ impl Prompt {
     }
 }
 
-/// Input tokens. Cached and written ones are part of the total.
+/// Input tokens. The total includes cached and written tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The whole input.
     pub total: u64,
     /// `cached_tokens`.
     pub cached: u64,
-    /// `cache_write_tokens`: always 0 where writing is not charged.
+    /// `cache_write_tokens`; 0 if writes are free.
     pub written: u64,
 }
 
-/// What a request costs, and what it will leave in the cache once its response has begun.
+/// The cost of a request, and the entries that it leaves in the cache once its response has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charge {
-    /// What it costs.
+    /// The charged tokens.
     pub usage: Usage,
     started: Millis,
     lifetime: Lifetime,
-    /// Written, or used again.
+    /// Entries that were written or read.
     kept: Vec<Digest>,
 }
 
-/// What earlier requests wrote.
+/// The cache entries of earlier requests.
 #[derive(Debug, Clone, Default)]
 pub struct Store {
     entries: HashMap<Digest, Entry>,
@@ -123,20 +125,20 @@ struct Boundary {
     tokens: u64,
 }
 
-/// The machine that a request is sent to if its route is not crowded.
+/// The machine that receives a request if its route is not overloaded.
 pub const FIRST_MACHINE: u64 = 0;
-/// Tokens at the beginning of a prompt that decide, with the key, which machine gets it.
+/// The number of tokens at the beginning of a prompt that determine the machine, together with the key.
 const ROUTED_BY: u64 = 256;
-/// How many endings of earlier messages a lookup tries in implicit mode.
+/// The number of earlier message ends that a lookup tries in implicit mode.
 const EARLIER_ENDINGS: usize = 20;
-/// How many explicit breakpoints a lookup tries.
+/// The number of explicit breakpoints that a lookup tries: the first ones and the latest ones.
 const FIRST_EXPLICIT: usize = 2;
 const LATEST_EXPLICIT: usize = 50;
-/// How many writes a request may do.
+/// The maximum number of writes of a request.
 const WRITES: usize = 4;
 
-/// What `prompt` costs at `now`, the start of its request, on `machine` (see [`Store::route`]).
-/// Changes nothing: see [`Store::begin`].
+/// Charges `prompt` at `now`, the start of its request, on `machine` (see [`Store::route`]). Does not
+/// change the store: see [`Store::begin`].
 #[must_use]
 pub fn charge(
     prompt: &Prompt,
@@ -196,8 +198,8 @@ fn automatic(
     (usage, kept)
 }
 
-/// The prefixes of `prompt` that are multiples of `interval` tokens, and all its tokens. A token is
-/// four bytes of a block's text; an image is tokens too, which cannot be told apart.
+/// Returns the prefixes of `prompt` whose length is a multiple of `interval` tokens, and the total
+/// tokens. A token is four bytes of a block's text. Images count as tokens, too, which are all alike.
 fn intervals(prompt: &Prompt, interval: u64, machine: u64) -> (Vec<Boundary>, u64) {
     let interval = interval.max(1);
     let mut running = start(prompt, machine);
@@ -252,7 +254,8 @@ fn exact(
         .filter(cacheable)
         .filter(lives)
         .max();
-    // What lies before the hit is read as a part of it: not written, used again if it is there.
+    // Entries before the hit are read as a part of it: they are not written, but refreshed if they
+    // exist.
     let written: Vec<usize> = written(&explicit, &eligible)
         .filter(cacheable)
         .filter(|at| Some(*at) > hit || lives(at))
@@ -274,7 +277,7 @@ fn block_ends(prompt: &Prompt, machine: u64) -> (Vec<Boundary>, u64) {
     let ends = prompt.blocks.iter().map(|block| {
         digest = block.content.digest(&digest);
         tokens += block.content.tokens();
-        // The end of a message is part of its rendering: a longer message does not extend it.
+        // The end of a message is part of its rendering: a longer message does not extend a shorter one.
         if block.end.is_some() {
             digest = Digest::of_parts(&[digest.as_bytes(), b"end"]);
         }
@@ -290,8 +293,8 @@ fn places(prompt: &Prompt, is_place: impl Fn(&Block) -> bool) -> Vec<usize> {
         .collect()
 }
 
-/// The boundaries that a lookup tries: the first two and latest fifty explicit ones; in implicit mode
-/// also the implicit one and up to twenty eligible endings before it.
+/// The boundaries that a lookup tries: the first two and the latest fifty explicit ones; in implicit
+/// mode also the implicit one and up to twenty eligible message ends before it.
 fn looked_up<'a>(explicit: &'a [usize], eligible: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
     let first = explicit.iter().take(FIRST_EXPLICIT);
     let latest = explicit.iter().rev().take(LATEST_EXPLICIT);
@@ -299,7 +302,7 @@ fn looked_up<'a>(explicit: &'a [usize], eligible: &'a [usize]) -> impl Iterator<
     first.chain(latest).chain(endings).copied()
 }
 
-/// The boundaries that are written: the implicit one takes one of four places.
+/// The boundaries that are written. The implicit one uses one of the four writes.
 fn written<'a>(explicit: &'a [usize], eligible: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
     let implicit = eligible.last();
     let places = WRITES - usize::from(implicit.is_some());
@@ -307,9 +310,9 @@ fn written<'a>(explicit: &'a [usize], eligible: &'a [usize]) -> impl Iterator<It
 }
 
 impl Store {
-    /// The machine that `prompt` is sent to at `now`. Requests with the same beginning and key go to
-    /// the same machine until more than `most` of them (if there is a limit) arrive within a minute:
-    /// the others overflow to the next machine, whose cache is its own.
+    /// Returns the machine that receives `prompt` at `now`. Requests with the same beginning and key go
+    /// to the same machine until more than `most` of them (if there is a limit) arrive within a minute.
+    /// Further ones overflow to the next machine, which has a cache of its own.
     pub fn route(&mut self, prompt: &Prompt, most: Option<u64>, now: Millis) -> u64 {
         let Some(most) = most.filter(|most| *most > 0) else {
             return FIRST_MACHINE;
@@ -328,8 +331,8 @@ impl Store {
         (arrivals.len() as u64 - 1) / most
     }
 
-    /// The response to the request of `charge` has begun: what it wrote can be read, what it used
-    /// again lives on.
+    /// Records that the response to the request of `charge` has begun: its writes become readable, and
+    /// the entries that it read are refreshed.
     pub fn begin(&mut self, charge: &Charge) {
         let now = charge.started;
         for digest in &charge.kept {

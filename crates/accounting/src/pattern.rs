@@ -1,23 +1,23 @@
 //! Patterns for model names.
 
-/// A pattern for model names: `*` stands for any text, everything else for itself, case aside.
+/// A case-insensitive pattern for model names: `*` matches any text, other characters match themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(String);
 
 impl Pattern {
-    /// The pattern that is written as `text`.
+    /// Parses a pattern.
     pub fn new(text: &str) -> Self {
         Self(text.to_lowercase())
     }
 
-    /// Whether `name` as a whole, or what follows its last `/`, fits the pattern.
+    /// True if the pattern matches the whole `name`, or the part after its last `/`.
     pub fn matches(&self, name: &str) -> bool {
         let name = name.to_lowercase();
         let last = name.rsplit('/').next().unwrap_or(&name);
         fits(&self.0, &name) || fits(&self.0, last)
     }
 
-    /// The one name that it fits, if it is one.
+    /// The only name that it matches, if there is just one.
     pub fn as_name(&self) -> Option<&str> {
         (!self.0.contains('*')).then_some(self.0.as_str())
     }

@@ -7,40 +7,41 @@ use crate::pattern::Pattern;
 
 const PUBLISHED: &str = include_str!("../data/cache_rules.yaml");
 
-/// What the providers publish about their prompt caches.
+/// The published rules of the providers' prompt caches.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// Anthropic's.
+    /// The rules of Anthropic.
     pub anthropic: AnthropicRules,
-    /// OpenAI's.
+    /// The rules of OpenAI.
     pub openai: OpenAiRules,
 }
 
-/// Anthropic's rules.
+/// The rules of Anthropic.
 #[derive(Debug, Clone)]
 pub struct AnthropicRules {
-    /// How many positions a look-back visits, the breakpoint included.
+    /// The number of positions that a lookback visits, including the breakpoint.
     pub lookback: u64,
-    /// Whether consecutive `tool_use` blocks, and consecutive `tool_result` blocks, are one position.
+    /// True if consecutive `tool_use` blocks count as one position, and consecutive `tool_result`
+    /// blocks.
     pub runs_count_once: bool,
     models: Vec<(Vec<Pattern>, AnthropicModel)>,
     otherwise: AnthropicModel,
 }
 
-/// What differs between Anthropic's models.
+/// The rules of one Anthropic model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnthropicModel {
-    /// The shortest cacheable prefix, in tokens.
+    /// The minimum length of a cacheable prefix, in tokens.
     pub minimum: u64,
-    /// Whether earlier thinking stays in the prompt after a user message that is no tool result.
+    /// True if earlier thinking stays in the prompt after a user message that is no tool result.
     pub keeps_thinking: bool,
-    /// Whether `role: system` is allowed inside `messages`.
+    /// True if `role: system` is allowed in `messages`.
     pub system_messages: bool,
-    /// Whether thinking and effort are rendered ahead of the tools.
+    /// True if thinking and effort are rendered before the tools.
     pub settings_first: bool,
 }
 
-/// OpenAI's rules.
+/// The rules of OpenAI.
 #[derive(Debug, Clone, Default)]
 pub struct OpenAiRules {
     lifetimes: Vec<(String, Lifetime)>,
@@ -48,37 +49,38 @@ pub struct OpenAiRules {
     otherwise: OpenAiModel,
 }
 
-/// How long an entry lives, in milliseconds.
+/// The lifetime of an entry, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetime {
-    /// Since it was last used.
+    /// The time since its last use.
     pub idle: Millis,
-    /// Since it was written.
+    /// The time since it was written.
     pub most: Millis,
 }
 
-/// How OpenAI's prefixes match.
+/// The positions at which OpenAI's prefixes match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caching {
-    /// At every so many tokens.
+    /// At regular intervals.
     Automatic {
-        /// In tokens.
+        /// The interval in tokens.
         interval: u64,
     },
-    /// At breakpoints only; writing is charged.
+    /// At breakpoints only; writes are charged.
     Exact,
 }
 
-/// What differs between OpenAI's models.
+/// The rules of one OpenAI model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenAiModel {
-    /// How prefixes match.
+    /// The positions at which prefixes match.
     pub caching: Caching,
-    /// The shortest cacheable prefix, in tokens.
+    /// The minimum length of a cacheable prefix, in tokens.
     pub minimum: u64,
-    /// The name of the lifetime that holds when a request does not say.
+    /// The name of the default lifetime, for requests that contain none.
     pub lifetime: String,
-    /// Whether it reasons: refuses `max_tokens`, answers Responses with a reasoning item.
+    /// Set for reasoning models: they refuse `max_tokens`, and answer with a reasoning item in
+    /// Responses.
     pub reasons: bool,
 }
 
@@ -116,16 +118,16 @@ impl Default for OpenAiModel {
 }
 
 impl Rules {
-    /// What the providers publish: the data file of this crate.
+    /// The published rules: the data file of this crate.
     #[must_use]
     pub fn published() -> Self {
         Self::parse("cache_rules.yaml", PUBLISHED).unwrap_or_default()
     }
 
-    /// Reads rules in the form of `data/cache_rules.yaml`.
+    /// Parses rules in the format of `data/cache_rules.yaml`.
     ///
     /// # Errors
-    /// Everything that is wrong with the file.
+    /// All problems in the file.
     pub fn parse(file_name: &str, text: &str) -> Result<Self, Vec<Problem>> {
         let node = tree::parse(file_name, text)?;
         let mut problems = Vec::new();
@@ -148,7 +150,7 @@ impl Rules {
 }
 
 impl AnthropicRules {
-    /// The rules for `model`.
+    /// Returns the rules for `model`.
     #[must_use]
     pub fn model(&self, model: &str) -> &AnthropicModel {
         row(&self.models, model).unwrap_or(&self.otherwise)
@@ -156,19 +158,20 @@ impl AnthropicRules {
 }
 
 impl OpenAiRules {
-    /// The rules for `model`.
+    /// Returns the rules for `model`.
     #[must_use]
     pub fn model(&self, model: &str) -> &OpenAiModel {
         row(&self.models, model).unwrap_or(&self.otherwise)
     }
 
-    /// Returns whether `model` is in the table.
+    /// True if `model` is in the table, or its name starts with `gpt-`.
     #[must_use]
     pub fn knows(&self, model: &str) -> bool {
         row(&self.models, model).is_some() || model.starts_with("gpt-")
     }
 
-    /// The lifetime called `name`, as in `prompt_cache_retention`; five minutes if nobody knows it.
+    /// The lifetime with this name, as in `prompt_cache_retention`. For an unknown name: five minutes
+    /// since the last use, one hour in total.
     #[must_use]
     pub fn lifetime(&self, name: &str) -> Lifetime {
         let found = self.lifetimes.iter().find(|(known, _)| known == name);
