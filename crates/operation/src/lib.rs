@@ -1,8 +1,8 @@
-//! Operations: what a call touches, the workspace that confines it, and the one matcher of permission
-//! rules.
+//! Operations: the resources that a call accesses, the workspace that confines it, and the matcher of
+//! permission rules.
 //!
-//! Tools declare what a call touches ([`Touches`]). Permission rules, hook conditions and approvals
-//! match on that, never on the spelling of an argument.
+//! Tools declare the files, commands and URLs that a call accesses ([`Touches`]). Permission rules, hook
+//! conditions and approvals match these resources, never the spelling of an argument.
 
 mod named_paths;
 pub mod permissions;
@@ -15,5 +15,5 @@ pub use permissions::{Decision, Operation, Permissions};
 pub use touches::{Command, CommandText, Touches};
 pub use workspace::Workspace;
 
-/// Arguments of a call, by name.
+/// The arguments of a call, by name.
 pub type Arguments = serde_json::Map<String, serde_json::Value>;

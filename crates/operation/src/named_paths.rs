@@ -1,4 +1,4 @@
-//! The paths that a command names, for checks of what it may write.
+//! The paths that a command names, for checks of the files that it may write.
 
 use std::path::PathBuf;
 
@@ -6,30 +6,31 @@ use crate::Workspace;
 use crate::shell::{Atom, Directories, Known, Script, Word, candidates, files};
 use crate::touches::{Command, CommandText};
 
-/// Stands for a part of a path that is not known before the command runs.
+/// Placeholder for a part of a path that is unknown before the command runs.
 pub const UNKNOWN: char = '\u{fffc}';
 
-/// As many words of a command are looked at.
+/// Maximum number of words of a command to inspect.
 const MOST: usize = 4_000;
 
-/// Longer command lines are not taken apart.
+/// Maximum length of a command line to parse, in bytes.
 const LONGEST: usize = 32 << 10;
 
 /// A path that a command may name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedPath {
-    /// The word that it stands in, [`UNKNOWN`] for what is not known of it.
+    /// The word that contains it, with [`UNKNOWN`] for its unknown parts.
     pub word: String,
-    /// Absolute; `.`, `..` and links are not resolved. It may hold `*`, `?` and [`UNKNOWN`].
+    /// Absolute; `.`, `..` and links are not resolved. May contain `*`, `?` and [`UNKNOWN`].
     pub path: PathBuf,
 }
 
-/// The paths that a command may name: arguments and parts of them, targets of redirections, names in
-/// code, from every directory that it may be in, home and working directory filled in, patterns of file
-/// names both as they are and with the files that they stand for now. `None` if there are too many, or
-/// the line is too long: then it may name any.
+/// Returns the paths that a command may name: arguments and parts of them, targets of redirections, and
+/// names in code, relative to every directory that the command may be in. The home and the working
+/// directory are filled in. Patterns of file names are returned as written and with the files that they
+/// match now. Returns `None` if there are too many, or the line is too long: the command may then name
+/// any path.
 ///
-/// Words that are no paths are among them. What the command makes of a value that it computes is not.
+/// The result includes words that are no paths. It does not include paths that the command computes.
 #[must_use]
 pub fn named_paths(command: &Command, workspace: &Workspace) -> Option<Vec<NamedPath>> {
     let start = match &command.directory {

@@ -1,33 +1,34 @@
-//! Which calls may be made: allowed, asked about or denied, by tool and by what the call touches.
+//! Permission rules: allow, ask or deny, by tool and by the resources that a call accesses.
 //!
-//! A rule is `TOOL` or `TOOL:ARGUMENT=PATTERN` (more arguments may follow, each behind a colon of
-//! its own; `\:` is a colon that separates nothing). In patterns, `*` and `?` stand for any text and
-//! any character, `**/` for any directories or none, and everything else for itself.
+//! A rule is `TOOL` or `TOOL:ARGUMENT=PATTERN` (more arguments may follow, each after a colon; `\:` is a
+//! literal colon). In patterns, `*` matches any text, `?` any character and `**/` any directories or
+//! none. All other characters match themselves.
 //!
-//! Denials win over questions, questions over permissions. Without a rule, tools that change nothing
-//! are allowed and all others are asked about.
+//! Deny rules take precedence over ask rules, and ask rules over allow rules. Without a matching rule,
+//! read-only tools are allowed, and the user is asked about all others.
 //!
-//! Some arguments stand for what a call touches, whatever its own arguments are called:
+//! Some arguments stand for resources that the call accesses, independent of the names of its own
+//! arguments:
 //!
 //! | argument | stands for |
 //! |---|---|
 //! | `path`, `paths`, `file`, `files`, `directory` | every path: read, written, searched, or named by a command |
 //! | `command`, `cmd` | every command that is run, also by another program of the line |
-//! | `url` | every address that is requested |
-//! | `host` | the host of every address that is requested, or that a command names |
+//! | `url` | every URL that is requested |
+//! | `host` | the host of every URL that is requested, or that a command names |
 //!
-//! Others are the arguments of their name; `…_path` and `working_directory` are paths.
+//! Other names stand for the arguments themselves; `…_path` and `working_directory` are paths.
 //!
-//! Denials and questions are read widely, permissions narrowly:
+//! Deny and ask rules match widely, allow rules narrowly:
 //!
-//! | argument | a denial or question matches | a permission matches |
+//! | argument | a deny or ask rule matches | an allow rule matches |
 //! |---|---|---|
-//! | a path | as it is written, or where it lies, relative to the workspace or absolute, links followed or not, letter case aside | where it lies relative to the workspace, links followed and not; never what commands name |
-//! | a command | the whole line, or a command that any shell or wrapper makes of it | the whole line, no `*` or `?` stands for shell syntax, and what it runs in its turn is permitted or spelled, too |
+//! | a path | the path as written and its location, relative to the workspace or absolute, with and without following links, ignoring letter case | the location relative to the workspace, both with and without following links; never paths that commands name |
+//! | a command | the whole line, or a command that any shell or wrapper would run from it | the whole line, if `*` and `?` match no shell syntax, and every command that it runs in turn is allowed or spelled out, too |
 //! | a list | one of its items | all of its items |
 //!
-//! Where a denial or a question can match, but that cannot be told before the call runs (a variable,
-//! code in another language), the call is asked about: [`Decision::Unclear`].
+//! If it is unknown before the call whether a deny or ask rule matches (a variable, code in another
+//! language), the user is asked: [`Decision::Unclear`].
 
 mod command_pattern;
 mod names;
@@ -55,32 +56,32 @@ pub use subject::host;
 /// A call, as rules see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Operation<'a> {
-    /// The tool.
+    /// The name of the tool.
     pub tool: &'a str,
-    /// Whether the tool changes nothing, as far as this program vouches for it.
+    /// True if we guarantee that the tool changes nothing.
     pub read_only: bool,
     /// The arguments.
     pub arguments: &'a Arguments,
-    /// What the call touches.
+    /// The resources that the call accesses.
     pub touches: &'a Touches,
 }
 
-/// Decision of the rules about a call.
+/// The decision of the rules about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It may be made.
+    /// The call is allowed.
     Allow,
-    /// The user has to be asked: because of this rule, or because no rule is about it.
+    /// The user must approve the call: because of this rule, or because no rule matches.
     Ask(Option<String>),
-    /// The user has to be asked because it cannot be told whether a rule denies it. Where no user is
-    /// asked, and where all questions are answered with yes, it must not be made.
+    /// The user must approve the call because a deny rule may match it. If the user cannot be asked, or
+    /// if all calls are approved automatically, the call must be denied.
     Unclear {
-        /// The rule that may deny it.
+        /// The rule that may deny the call.
         rule: String,
-        /// Why it cannot be told.
+        /// The reason why the match is unknown.
         why: String,
     },
-    /// It must not be made, because of this rule.
+    /// The call is denied by this rule.
     Deny(String),
 }
 
@@ -93,7 +94,7 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// Reads `permissions:` with its lists `allow`, `ask` and `deny`.
+    /// Parses `permissions:` with its lists `allow`, `ask` and `deny`.
     pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Self {
         let Some(mut section) = Section::of(node, "`permissions`", problems) else {
             return Self::default();
@@ -110,8 +111,8 @@ impl Permissions {
         Self { allow, ask, deny }
     }
 
-    /// Whether a rule under `allow` lets the call be made and has `name` in its text, in any case of
-    /// letters: what is protected is not allowed by a rule that happens to match it.
+    /// True if an `allow` rule matches the call and contains `name` in its text, ignoring letter case.
+    /// For protected items, which a general rule must not allow by accident.
     #[must_use]
     pub fn allows_by_name(
         &self,
@@ -125,7 +126,8 @@ impl Permissions {
             .any(|rule| rule.text().to_lowercase().contains(name) && rule.narrow(&call, &|_| false))
     }
 
-    /// Reads permissions that a user keeps beside all files: a mapping whose only key is `allow`.
+    /// Parses the permissions that a user saved outside of configuration files: a mapping with the only
+    /// key `allow`.
     pub fn read_allowed(node: &Node, problems: &mut Vec<Problem>) -> Self {
         let Some(mut section) = Section::of(node, "the saved permissions", problems) else {
             return Self::default();
@@ -142,7 +144,7 @@ impl Permissions {
         }
     }
 
-    /// Adds what others permit. Denials and questions of this still win.
+    /// Adds the allow rules of `others`. Deny and ask rules of `self` still take precedence.
     pub fn also_allow(&mut self, others: &Self) {
         self.allow.extend(others.allow.iter().cloned());
     }

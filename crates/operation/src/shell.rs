@@ -1,10 +1,10 @@
-//! The commands that a command line runs, as far as they can be told without running it.
+//! Static analysis of command lines: the commands that a line runs, as far as they are known before it
+//! runs.
 //!
-//! A line is taken apart as a shell would ([`parse`]), and programs that run other programs are looked
-//! into: `env`, `sudo`, `xargs`, `find -exec` ([`wrappers`]), `sh -c`, `python -c` ([`interpreters`]),
-//! `awk`, `sed` ([`languages`]), `git -c alias…` ([`git`]). What cannot be told (a variable as the name
-//! of a program, code in another language, a script on standard input) is reported as unclear, never
-//! left out.
+//! A line is parsed as a shell would ([`parse`]). Programs that run other programs are analyzed, too:
+//! `env`, `sudo`, `xargs`, `find -exec` ([`wrappers`]), `sh -c`, `python -c` ([`interpreters`]), `awk`,
+//! `sed` ([`languages`]), `git -c alias…` ([`git`]). Everything unknown (a variable as the name of a
+//! program, code in another language, a script on standard input) is reported as unclear, never ignored.
 
 mod arguments;
 mod git;
@@ -25,65 +25,65 @@ pub(crate) use path::{Directories, candidates, files, same};
 pub(crate) use word::{Atom, Word};
 pub(crate) use wrappers::base;
 
-/// Commands within commands are followed this deep.
+/// Maximum nesting depth of commands within commands.
 const DEEPEST: usize = 12;
 
-/// As many commands are looked at; more make a line unclear.
+/// Maximum number of commands; more make a line unclear.
 const MOST: usize = 2_000;
 
-/// As many characters of commands are looked at; more make a line unclear.
+/// Maximum number of characters of all commands; more make a line unclear.
 const MOST_TEXT: usize = 256 << 10;
 
-/// As many arguments that might be commands are looked at.
+/// Maximum number of arguments that are analyzed as possible commands.
 const MOST_GUESSES: usize = 500;
 
-/// As many values of variables are tried in one word.
+/// Maximum number of values of variables that are tried in one word.
 const MOST_VALUES: usize = 16;
 
-/// A program and its arguments that a line may run.
+/// A program with its arguments that a line may run.
 #[derive(Debug, Clone)]
 pub(crate) struct Invocation {
-    /// Program and arguments. Parts that are not known are placeholders.
+    /// The program and its arguments. Unknown parts are placeholders.
     pub(crate) words: Vec<Word>,
-    /// Whether another program of the line runs it.
+    /// True if another program of the line runs it.
     pub(crate) nested: bool,
 }
 
-/// What a command line does, as far as it can be told.
+/// The result of analyzing a command line.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Script {
-    /// Every program that runs, as far as the line is followed.
+    /// The programs that the line runs.
     pub(crate) invocations: Vec<Invocation>,
-    /// What might run, too: arguments of programs of which it is not known what they do with them, and
-    /// values of variables.
+    /// The programs that the line may run in addition: arguments of unknown programs, and values of
+    /// variables.
     pub(crate) possible: Vec<Invocation>,
-    /// Values that the line gives to variables.
+    /// The values that the line assigns to variables.
     pub(crate) values: Vec<Word>,
-    /// Targets of redirections.
+    /// The targets of redirections.
     pub(crate) redirects: Vec<Word>,
-    /// Texts that hold code in another language; names in them may be paths.
+    /// Code in other languages; names in it may be paths.
     pub(crate) code: Vec<String>,
-    /// Why not all that it runs is known.
+    /// The reasons why not everything that runs is known.
     pub(crate) unclear: Vec<String>,
-    /// Whether the line consists of more than one plain command.
+    /// True if the line is more than one plain command.
     pub(crate) has_syntax: bool,
-    /// Whether what is unclear is only the code that the program of the line was given.
+    /// True if the only unknown part is the code that is passed to the program of the line.
     pub(crate) only_code: bool,
-    /// Whether it changes settings of git that name commands.
+    /// True if the line changes git settings that name commands.
     pub(crate) writes_git_settings: bool,
-    /// Whether this is taken from an argument that might be a command.
+    /// True while an argument is analyzed as a possible command.
     is_guess: bool,
-    /// Variables that are set before the line runs.
+    /// The variables that are set before the line runs.
     variables: BTreeMap<String, Vec<Word>>,
     text: usize,
 }
 
-/// Values of variables that are known before a line runs.
+/// Values that are known before a line runs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known<'a> {
-    /// Of the environment.
+    /// The environment variables.
     pub(crate) variables: Option<&'a BTreeMap<String, String>>,
-    /// The directory that the line starts in.
+    /// The initial working directory.
     pub(crate) directory: Option<&'a Path>,
 }
 
@@ -100,7 +100,7 @@ impl Known<'_> {
 }
 
 impl Script {
-    /// Takes a command apart.
+    /// Analyzes a command.
     pub(crate) fn of(command: &Command, known: &Known<'_>) -> Self {
         let mut script = Self {
             variables: known.variables(),
@@ -116,7 +116,7 @@ impl Script {
         script
     }
 
-    /// Takes a command line apart.
+    /// Analyzes a command line.
     fn line(&mut self, line: &str, depth: usize, nested: bool) {
         if depth > DEEPEST {
             self.unclear("commands within commands are nested too deeply");
@@ -160,7 +160,7 @@ impl Script {
         };
         let moves = commands.iter().any(moves);
         for (name, values) in &self.variables {
-            // What a line sets, it might not have set yet.
+            // The assignment in the line may not have run yet.
             let values = if moves && name == "PWD" {
                 &[Word::any()][..]
             } else {
@@ -198,7 +198,7 @@ impl Script {
         }
     }
 
-    /// Notes a program with its arguments, and what it runs in its turn.
+    /// Records a program with its arguments, and the commands that it runs in turn.
     fn invoke(&mut self, words: Vec<Word>, here: &[String], depth: usize, nested: bool) {
         if words.is_empty() {
             return;
@@ -218,7 +218,7 @@ impl Script {
         }
     }
 
-    /// Notes the value of a variable: a program may take it for a command.
+    /// Records the value of a variable: a program may run it as a command.
     fn assigned(&mut self, name: &str, value: &Word, depth: usize) {
         self.values.push(value.clone());
         if value.is_known() {
@@ -228,7 +228,7 @@ impl Script {
         }
     }
 
-    /// Notes what might run; gives back why it cannot be told.
+    /// Records commands that may run; returns the reasons why not everything that runs is known.
     fn guess(&mut self, look: impl FnOnce(&mut Self)) -> Vec<String> {
         if self.possible.len() > MOST_GUESSES {
             return vec!["it has too many arguments that might be commands".to_owned()];
@@ -244,13 +244,13 @@ impl Script {
         guessed.unclear
     }
 
-    /// Notes that something of it is not known.
+    /// Records a reason why not everything that runs is known.
     fn unclear(&mut self, why: &str) {
         self.only_code = false;
         self.note(why);
     }
 
-    /// Notes code in another language, which `program` is given.
+    /// Records code in another language that is passed to `program`.
     fn code(&mut self, program: &str, code: Option<String>) {
         let is_first = self.unclear.is_empty() && self.invocations.len() == 1;
         self.code.extend(code);
@@ -265,8 +265,8 @@ impl Script {
     }
 }
 
-/// Variables that decide which program a name means, what a shell does first, or what a pattern of file
-/// names stands for; and those through which programs are given code or other settings.
+/// True for variables that change the program behind a name, the startup of a shell, or the matching of
+/// file names, and for those that pass code or settings to programs.
 fn is_special(name: &str) -> bool {
     [
         "IFS",
@@ -289,7 +289,7 @@ fn is_special(name: &str) -> bool {
             .any(|start| name.starts_with(start))
 }
 
-/// Whether programs take the value of a variable for a command.
+/// True if programs run the value of the variable as a command.
 fn names_a_command(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     name.starts_with("GIT_")
@@ -301,7 +301,7 @@ fn names_a_command(name: &str) -> bool {
         .any(|end| name.ends_with(end))
 }
 
-/// Variables that commands set.
+/// Records the variables that commands set.
 fn declared(simple: &Simple, known: &mut BTreeMap<String, Vec<Word>>) {
     let Some(program) = simple.words.first().and_then(Word::text) else {
         return;
@@ -330,7 +330,7 @@ fn declared(simple: &Simple, known: &mut BTreeMap<String, Vec<Word>>) {
     }
 }
 
-/// The values that a word may have, with what the line sets its variables to.
+/// Returns the possible values of a word, with the values that the line assigns to its variables.
 fn expand(word: &Word, known: &BTreeMap<String, Vec<Word>>, depth: usize) -> Vec<Word> {
     let mut done: Vec<Vec<Atom>> = vec![Vec::new()];
     for atom in &word.0 {
@@ -366,7 +366,7 @@ fn expand(word: &Word, known: &BTreeMap<String, Vec<Word>>, depth: usize) -> Vec
     done.into_iter().map(Word).collect()
 }
 
-/// The value of a variable where it stands: without quotes its patterns are expanded.
+/// The value of a variable at its position: unquoted, patterns in it are expanded.
 fn in_place(value: Word, quoted: bool) -> Vec<Atom> {
     let place = |atom| match atom {
         Atom::Char { sign: '*', .. } if !quoted => Atom::Star,
@@ -379,8 +379,8 @@ fn in_place(value: Word, quoted: bool) -> Vec<Atom> {
     value.0.into_iter().map(place).collect()
 }
 
-/// The commands that a list of words may be, with what the line sets its variables to: each value, and
-/// each value split into words where it stands without quotes.
+/// Returns the possible commands of a list of words, with the values that the line assigns to variables:
+/// each value as one word and, where it is unquoted, split into words.
 fn alternatives(words: &[Word], known: &BTreeMap<String, Vec<Word>>) -> Vec<Vec<Word>> {
     let has_variables = |word: &Word| {
         let is_variable = |atom: &Atom| matches!(atom, Atom::Variable { .. });

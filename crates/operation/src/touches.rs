@@ -1,4 +1,4 @@
-//! What a call touches outside this program.
+//! The resources outside of this program that a call accesses.
 
 mod declared;
 
@@ -6,33 +6,32 @@ pub use declared::file_of;
 
 use std::path::{Path, PathBuf};
 
-/// What one call touches outside this program: files, commands, addresses.
+/// The resources outside of this program that a call accesses: files, commands, URLs.
 ///
-/// A tool computes it from the arguments alone, before the call runs, and never leaves out anything
-/// that the arguments name. Rules, hook conditions and approvals are matched on it.
+/// A tool computes them from the arguments alone, before the call runs. They contain everything that the
+/// arguments name. Rules, hook conditions and approvals are matched against them.
 ///
-/// Paths are as the call gives them: relative to the workspace, or absolute; `..`, links and letter
-/// case are not resolved. [`crate::Workspace::resolve_readable`] resolves them.
+/// Paths are as the call gives them: relative to the workspace, or absolute. `..`, links and letter case
+/// are not resolved; [`crate::Workspace::resolve_readable`] resolves them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Touches {
-    /// Files and directories that are read.
+    /// The files and directories that are read.
     pub reads: Vec<PathBuf>,
-    /// Files and directories that are created, changed, moved or deleted. The call may read them,
+    /// The files and directories that are created, changed, moved or deleted. The call may read them,
     /// too; they are not repeated in `reads`.
     pub writes: Vec<PathBuf>,
-    /// Directories (or single files) that are searched: names or contents of anything below may be
-    /// read. They are not repeated in `reads`.
+    /// The directories (or single files) that are searched: names or contents of everything below them
+    /// may be read. They are not repeated in `reads`.
     pub searches: Vec<PathBuf>,
-    /// Commands that are run.
+    /// The commands that are run.
     pub commands: Vec<Command>,
-    /// Addresses that are requested, as the call gives them.
+    /// The URLs that are requested, as the call gives them.
     pub urls: Vec<String>,
-    /// Whether the call itself sends its arguments to another machine: an HTTP request, a remote MCP
-    /// server. False for commands, which are in `commands`: whether a program uses the network
-    /// cannot be told.
+    /// True if the call itself sends its arguments to another machine: an HTTP request, a remote MCP
+    /// server. False for commands, which are in `commands`: the network use of a program is unknown.
     pub remote: bool,
-    /// Whether the user listed every machine that the call may send them to (`allowed_hosts`), and the
-    /// tool keeps to the list, redirects included.
+    /// True if the user listed all machines that the call may send them to (`allowed_hosts`), and the
+    /// tool enforces the list, including redirects.
     pub hosts_listed: bool,
 }
 
@@ -41,7 +40,7 @@ pub struct Touches {
 pub struct Command {
     /// The command as the call gives it.
     pub text: CommandText,
-    /// The directory that it runs in, relative to the workspace or absolute; `None`: the workspace.
+    /// The working directory, relative to the workspace or absolute; `None`: the workspace.
     pub directory: Option<PathBuf>,
 }
 
@@ -50,12 +49,12 @@ pub struct Command {
 pub enum CommandText {
     /// A command line for a shell.
     Line(String),
-    /// A program and its arguments, which no shell interprets.
+    /// A program and its arguments, without a shell.
     Program(Vec<String>),
 }
 
 impl Touches {
-    /// A call that reads these files.
+    /// The resources of a call that reads these files.
     pub fn reading<P: Into<PathBuf>>(paths: impl IntoIterator<Item = P>) -> Self {
         Self {
             reads: paths.into_iter().map(Into::into).collect(),
@@ -63,7 +62,7 @@ impl Touches {
         }
     }
 
-    /// A call that writes these files.
+    /// The resources of a call that writes these files.
     pub fn writing<P: Into<PathBuf>>(paths: impl IntoIterator<Item = P>) -> Self {
         Self {
             writes: paths.into_iter().map(Into::into).collect(),
@@ -71,7 +70,7 @@ impl Touches {
         }
     }
 
-    /// A call that searches this file, or below this directory.
+    /// The resources of a call that searches this file, or below this directory.
     pub fn searching(path: impl Into<PathBuf>) -> Self {
         Self {
             searches: vec![path.into()],
@@ -79,7 +78,7 @@ impl Touches {
         }
     }
 
-    /// Adds what another call, or the same with other arguments, touches.
+    /// Adds the resources of another call, or of the same call with other arguments.
     pub fn extend(&mut self, other: Self) {
         let Self {
             reads,
@@ -101,13 +100,13 @@ impl Touches {
         self.remote |= remote;
     }
 
-    /// Whether the call can carry data to a machine that the user has not listed.
+    /// True if the call may send data to a machine that the user has not listed.
     #[must_use]
     pub fn sends_data(&self) -> bool {
         self.remote && !self.hosts_listed
     }
 
-    /// All paths, however they are touched. Without those that commands name.
+    /// All paths that are read, written or searched, without those that commands name.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         [&self.reads, &self.writes, &self.searches]
             .into_iter()

@@ -1,8 +1,8 @@
-//! The directory that tools work in, and what keeps them there.
+//! The workspace: the directory that tools work in, and the confinement of their paths to it.
 //!
-//! A path is followed by hand, link by link, to where it really is; what lies outside is refused,
-//! whether it exists or not. What is then opened is opened from the root's handle downwards without
-//! following any link, so that swapping a component for a link in between leads nowhere.
+//! A path is resolved link by link to its real location; a location outside is refused, whether it
+//! exists or not. Files are then opened relative to the root's handle, without following any link, so
+//! that a component that is replaced by a link in the meantime cannot lead outside.
 
 mod beneath;
 mod directory;
@@ -20,8 +20,8 @@ pub use refusal::Refusal;
 pub use directory::{Directory, Entry, Kind};
 pub use place::{Found, Place, Stamp};
 
-/// The directory that relative paths are relative to, and that nothing may leave. Further directories
-/// may be named that can be read, and not written to.
+/// The root directory of relative paths, which no path may leave. Additional directories may be
+/// readable, but not writable.
 #[derive(Debug, Clone)]
 pub struct Workspace {
     root: PathBuf,
@@ -30,10 +30,10 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// The workspace in this directory.
+    /// Opens the workspace in this directory.
     ///
     /// # Errors
-    /// Those of the file system, and `NotADirectory`.
+    /// Errors of the file system, and `NotADirectory`.
     pub fn open(root: impl AsRef<Path>) -> io::Result<Self> {
         Ok(Self {
             root: directory(root.as_ref())?,
@@ -42,24 +42,23 @@ impl Workspace {
         })
     }
 
-    /// The same workspace, where this directory can be read, too.
+    /// Adds a readable directory.
     ///
     /// # Errors
-    /// Those of the file system, and `NotADirectory`.
+    /// Errors of the file system, and `NotADirectory`.
     pub fn also_readable(mut self, root: impl AsRef<Path>) -> io::Result<Self> {
         self.readable.push(directory(root.as_ref())?);
         Ok(self)
     }
 
-    /// The same workspace, with variables of the environment that commands run in: what `~` and
-    /// `$HOME` stand for in them.
+    /// Sets the known environment variables of commands: the values of `~` and `$HOME` in them.
     #[must_use]
     pub fn with_variables(mut self, variables: BTreeMap<String, String>) -> Self {
         self.variables = variables;
         self
     }
 
-    /// The variables that are known of the environment that commands run in.
+    /// The known environment variables of commands.
     #[must_use]
     pub fn variables(&self) -> &BTreeMap<String, String> {
         &self.variables
@@ -71,32 +70,32 @@ impl Workspace {
         &self.root
     }
 
-    /// The further directories that can be read.
+    /// The additional readable directories.
     #[must_use]
     pub fn readable(&self) -> &[PathBuf] {
         &self.readable
     }
 
-    /// Where a path really is, links followed, if that is in the workspace. The path is relative to
-    /// the root, or absolute; `~` means nothing. What is not there yet is fine: what there is of its
-    /// path decides.
+    /// Returns the real location of a path, with links resolved, if it is in the workspace. The path is
+    /// relative to the root or absolute; `~` is not expanded. The path need not exist: its existing part
+    /// decides.
     ///
     /// # Errors
-    /// A path that leads outside, through a file, or in circles.
+    /// The path leads outside, through a file, or in circles.
     pub fn resolve(&self, path: &str) -> Result<PathBuf, Refusal> {
         self.place(path).map(|place| place.real)
     }
 
-    /// Like [`Workspace::resolve`], for reading: it may also lie in one of the other directories that
-    /// can be read.
+    /// Like [`Workspace::resolve`], for reading: the location may also be in an additional readable
+    /// directory.
     ///
     /// # Errors
-    /// A path that leads outside, through a file, or in circles.
+    /// The path leads outside, through a file, or in circles.
     pub fn resolve_readable(&self, path: &str) -> Result<PathBuf, Refusal> {
         self.readable_place(path).map(|place| place.real)
     }
 
-    /// How to name a path to a model: relative to the root where it lies in the workspace.
+    /// Formats a path for a model: relative to the root if it is in the workspace.
     #[must_use]
     pub fn shown(&self, path: &Path) -> String {
         match path.strip_prefix(&self.root) {
@@ -106,18 +105,18 @@ impl Workspace {
         }
     }
 
-    /// What a path means, for writing.
+    /// Resolves a path for writing.
     ///
     /// # Errors
-    /// A path that leads outside, through a file, or in circles.
+    /// The path leads outside, through a file, or in circles.
     pub fn place(&self, path: &str) -> Result<Place, Refusal> {
         self.place_in(path.as_ref(), &[])
     }
 
-    /// What a path means, for reading.
+    /// Resolves a path for reading.
     ///
     /// # Errors
-    /// A path that leads outside, through a file, or in circles.
+    /// The path leads outside, through a file, or in circles.
     pub fn readable_place(&self, path: impl AsRef<Path>) -> Result<Place, Refusal> {
         self.place_in(path.as_ref(), &self.readable)
     }
@@ -126,7 +125,7 @@ impl Workspace {
         if path.as_os_str().as_encoded_bytes().contains(&0) {
             return Err(Refusal::Nul);
         }
-        // Only `.` and doubled separators go; `..` depends on what lies before it.
+        // Removes only `.` and repeated separators; the meaning of `..` depends on the links before it.
         let asked: PathBuf = self.root.join(path).components().collect();
         let roots = || std::iter::once(&self.root).chain(further);
         let start = roots().find(|root| asked.starts_with(root));
@@ -136,7 +135,7 @@ impl Workspace {
             Err(stopped) => &stopped.at,
         };
         let Some(base) = roots().find(|root| real.starts_with(root)) else {
-            // Whatever went wrong out there is nobody's business in here.
+            // The error does not reveal anything about the location outside.
             return Err(Refusal::Outside {
                 path: path.display().to_string(),
                 root: self.root.clone(),
@@ -161,7 +160,7 @@ fn directory(path: &Path) -> io::Result<PathBuf> {
     ))
 }
 
-/// The names that a relative path consists of, if it has no `..`.
+/// The components of a relative path without `..`.
 fn names(relative: &Path) -> impl Iterator<Item = &OsStr> {
     relative
         .components()

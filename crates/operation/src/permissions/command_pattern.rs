@@ -5,13 +5,13 @@ use super::subject::invoked;
 use crate::shell::{Known, Script};
 use crate::touches::{Command, CommandText};
 
-/// A pattern of commands as Claude Code writes it: `git *` and `git:*` stand for `git` and all that
-/// begins with `git `; `*` stands for any text.
+/// A pattern of commands in the notation of Claude Code: `git *` and `git:*` match `git` and everything
+/// that starts with `git `; `*` matches any text.
 #[derive(Debug, Clone)]
 pub struct CommandPattern(Vec<Pattern>);
 
 impl CommandPattern {
-    /// Reads a pattern; `None` if it is too long.
+    /// Parses a pattern; `None` if it is too long.
     #[must_use]
     pub fn of(written: &str) -> Option<Self> {
         let begins = written
@@ -22,15 +22,15 @@ impl CommandPattern {
             None => vec![written.to_owned()],
         };
         let patterns = texts.iter().map(|text| {
-            // Only `*` means anything.
+            // Only `*` is special.
             let parts: Vec<String> = text.split('*').map(escaped).collect();
             Pattern::new(&parts.join("*"))
         });
         patterns.collect::<Result<_, _>>().ok().map(Self)
     }
 
-    /// Whether a command may run one that the pattern stands for, in whatever way it is written. True
-    /// where that cannot be told.
+    /// True if a command may run a command that the pattern matches, in any notation. True if this is
+    /// unknown.
     #[must_use]
     pub fn may_run(&self, command: &Command) -> bool {
         let whole = match &command.text {

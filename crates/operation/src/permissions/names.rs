@@ -1,4 +1,4 @@
-//! Rules that are about nothing: a tool or an argument that does not exist.
+//! Detects rules without effect: they name a tool or an argument that does not exist.
 
 use cachalot_core::Problem;
 use cachalot_core::suggest::did_you_mean;
@@ -15,7 +15,7 @@ pub struct Signature {
     pub arguments: Vec<String>,
 }
 
-/// Arguments that stand for what a call touches.
+/// Arguments that stand for resources that a call accesses.
 const TOUCHED: [&str; 9] = [
     "path",
     "paths",
@@ -28,13 +28,14 @@ const TOUCHED: [&str; 9] = [
     "host",
 ];
 
-/// What names of tools of MCP servers begin with.
+/// The prefix of the names of MCP tools.
 const MCP: &str = "mcp_";
 
 impl Permissions {
-    /// Problems of rules that can be about no call: they name a tool or an argument that none of these
-    /// tools has. Tools of MCP servers are not known before the server is connected; with
-    /// `has_servers`, a rule that may be about one is no problem ([`Permissions::check_server`]).
+    /// Returns problems for rules that can match no call, because they name a tool or an argument that
+    /// none of these tools has. Tools of MCP servers are unknown before the server is connected: with
+    /// `has_servers`, a rule that may refer to one is no problem ([`Permissions::check_server`] checks
+    /// it later).
     #[must_use]
     pub fn check(&self, tools: &[Signature], has_servers: bool) -> Vec<Problem> {
         let rules = self.allow.iter().chain(&self.ask).chain(&self.deny);
@@ -53,8 +54,8 @@ impl Permissions {
             .collect()
     }
 
-    /// Warnings about rules for tools of an MCP server: `tools` are those of all servers and this
-    /// program, `prefix` is how names of the server's tools begin (`mcp_github_`).
+    /// Returns warnings about rules for tools of an MCP server. `tools` are the tools of all servers and
+    /// of this program, `prefix` is the prefix of the server's tools (`mcp_github_`).
     #[must_use]
     pub fn check_server(&self, prefix: &str, tools: &[Signature]) -> Vec<String> {
         let rules = self.allow.iter().chain(&self.ask).chain(&self.deny);
@@ -119,7 +120,7 @@ fn wrong(rule: &Rule, tools: &[Signature], has_servers: bool) -> Option<Wrong> {
     })
 }
 
-/// Whether calls of one of these tools may touch what an argument stands for.
+/// True if calls of one of these tools may access the resources that an argument stands for.
 fn is_touched(name: &str, tools: &[&Signature]) -> bool {
     let has = |names: &[&str]| {
         let any = |tool: &&Signature| {

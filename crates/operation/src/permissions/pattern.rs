@@ -4,22 +4,22 @@ use regex::{Regex, RegexBuilder};
 
 use crate::shell::{Atom, same};
 
-/// Characters that a shell takes for more than text. In a permission, `*` and `?` never stand for
-/// them: otherwise `git *` would allow `git status; rm -rf .`.
+/// Characters with a syntactic meaning in a shell. In allow rules, `*` and `?` never match them:
+/// otherwise `git *` would allow `git status; rm -rf .`.
 pub(super) const SHELL_SYNTAX: &[char] = &[';', '&', '|', '<', '>', '$', '`', '(', ')', '\n', '\r'];
 
-/// Stands for text that is not known. No pattern spells it.
+/// Placeholder for unknown text. No pattern contains it.
 const UNKNOWN: char = '\u{fffc}';
 
-/// Longer texts with unknown parts are not compared; they may match.
+/// Maximum length of a text with unknown parts to compare; longer ones may match.
 const LONGEST: usize = 8_192;
 
-/// How far a pattern matches something of which a part is not known.
+/// The result of matching a pattern against a partially unknown text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Match {
-    /// Whatever the unknown parts are, it does not match.
+    /// Does not match, for any value of the unknown parts.
     No,
-    /// It depends on the unknown parts.
+    /// Depends on the unknown parts.
     Maybe,
     /// It matches.
     Yes,
@@ -31,34 +31,34 @@ impl From<bool> for Match {
     }
 }
 
-/// A pattern: `*` for any text, `?` for any character, `**/` for any directories or none, `\` before
-/// one of these, or before `\` or `:`, for the sign itself.
+/// A pattern: `*` matches any text, `?` any character, `**/` any directories or none. `\` escapes `*`,
+/// `?`, `\` and `:`.
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
     text: String,
     any: Regex,
-    /// The same, where what stands for any text holds no shell syntax.
+    /// The same, but wildcards match no shell syntax.
     plain: Regex,
-    /// The same, letter case aside.
+    /// The same, ignoring letter case.
     folded: Regex,
     tokens: Vec<Token>,
 }
 
-/// A part of a pattern.
+/// A token of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token {
     Char(char),
     One,
     Many,
-    /// The next two tokens may be left out.
+    /// The next two tokens are optional.
     Skip,
 }
 
 impl Pattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// It is too long.
+    /// The pattern is too long.
     pub(super) fn new(text: &str) -> Result<Self, regex::Error> {
         let tokens = tokens(text);
         let any = expression(&tokens, ".");
@@ -71,35 +71,35 @@ impl Pattern {
         })
     }
 
-    /// As it is written.
+    /// The pattern as written.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it stands for this text.
+    /// True if it matches the text.
     pub(super) fn matches(&self, text: &str) -> bool {
         self.any.is_match(text)
     }
 
-    /// Whether it stands for this text, letter case aside: file systems may not tell cases apart.
+    /// True if it matches the text, ignoring letter case: the file system may be case-insensitive.
     pub(super) fn matches_any_case(&self, text: &str) -> bool {
         self.folded.is_match(text)
     }
 
-    /// Whether it stands for this command line, with nothing in it that a shell would take for more
-    /// than text unless the pattern spells it.
+    /// True if it matches the command line, and all shell syntax of the line is spelled out in the
+    /// pattern.
     pub(super) fn permits_line(&self, line: &str) -> bool {
         self.plain.is_match(line)
     }
 
-    /// Whether it stands for one text only.
+    /// True if it has no wildcards.
     pub(super) fn is_literal(&self) -> bool {
         self.tokens
             .iter()
             .all(|token| matches!(token, Token::Char(_)))
     }
 
-    /// The text that every match begins with.
+    /// The prefix of the pattern before the first wildcard.
     pub(super) fn literal_start(&self) -> String {
         self.tokens
             .iter()
@@ -110,7 +110,7 @@ impl Pattern {
             .collect()
     }
 
-    /// Whether it stands for a text of which parts are not known.
+    /// Matches a text with unknown parts.
     pub(super) fn likeness(&self, atoms: &[Atom], any_case: bool) -> Match {
         let mut is_known = true;
         let text: String = atoms
@@ -133,11 +133,11 @@ impl Pattern {
         }
     }
 
-    /// Whether some text is matched by the pattern and by the atoms: reachability in the product of
-    /// both automata.
+    /// True if there is a text that both the pattern and the atoms match: reachability in the product of
+    /// the two automata.
     fn meets(&self, atoms: &[Atom], any_case: bool) -> bool {
         let (rows, columns) = (self.tokens.len() + 1, atoms.len() + 1);
-        // Two layers: whether the atom at the column has stood for a character already.
+        // Two layers: the second one after the atom at the column has matched at least one character.
         let mut seen = vec![false; rows * columns * 2];
         let mut open = vec![(0, 0, false)];
         let equal = |a: char, b: char| if any_case { same(a, b) } else { a == b };
@@ -235,7 +235,7 @@ fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// A pattern as a regular expression. `sign` is what stands for any character.
+/// Converts a pattern to a regular expression. `sign` matches any character.
 fn expression(tokens: &[Token], sign: &str) -> String {
     let mut expression = r"(?s)\A".to_owned();
     let mut tokens = tokens.iter();
@@ -257,7 +257,7 @@ fn expression(tokens: &[Token], sign: &str) -> String {
     expression
 }
 
-/// A text as a pattern that stands for it alone.
+/// Escapes a text, so that the pattern matches only this text.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for sign in text.chars() {
@@ -343,7 +343,7 @@ mod tests {
             ("**/.env*", "a/$", Match::Maybe),
             ("**/.env*", "$/.env", Match::Yes),
             ("**/.env*", ".env$", Match::Yes),
-            // A star does not stand for a leading dot, nor for a slash.
+            // A star matches neither a leading dot nor a slash.
             ("**/.env*", "*", Match::No),
             ("**/.env*", "a/*", Match::No),
             ("**/.env*", "?env", Match::No),

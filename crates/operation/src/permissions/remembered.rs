@@ -1,4 +1,4 @@
-//! The pattern that "always" approves.
+//! The rule that an "always" approval adds.
 
 use cachalot_core::Place;
 
@@ -10,8 +10,8 @@ use crate::Workspace;
 use crate::shell::base;
 use crate::touches::CommandText;
 
-/// A permission that a user gives for calls like one that was asked about. Never wider than the
-/// pattern that the user is shown.
+/// A permission that a user grants for calls like the one that needed approval. Never wider than the
+/// pattern that the user sees.
 #[derive(Debug, Clone)]
 pub struct Remembered {
     rule: Rule,
@@ -23,7 +23,7 @@ impl PartialEq for Remembered {
     }
 }
 
-/// Programs whose first operand is a subcommand, which is part of what is approved.
+/// Programs whose first operand is a subcommand, which is part of the approval.
 const SUBCOMMANDS: [&str; 34] = [
     "apt",
     "apt-get",
@@ -61,22 +61,22 @@ const SUBCOMMANDS: [&str; 34] = [
     "yarn",
 ];
 
-/// Subcommands that run what follows: it is part of what is approved, all of it.
+/// Subcommands that run the rest of the line: the approval covers the exact line only.
 const RUNNING: [&str; 10] = [
     "run", "exec", "x", "script", "foreach", "bisect", "config", "rebase", "eval", "sh",
 ];
 
-/// Programs that only read, so that all their arguments are much alike.
+/// Read-only programs: the approval covers all their arguments.
 const READING: [&str; 22] = [
     "cat", "cut", "date", "df", "diff", "du", "echo", "file", "grep", "head", "hostname", "ls",
     "ps", "pwd", "stat", "tail", "tree", "uname", "uptime", "wc", "which", "whoami",
 ];
 
 impl Permissions {
-    /// The permission that "always" gives for calls like this one: for a command its prefix (`git
-    /// push *`), for a file its path, for an address its host, for anything else the tool, with its
-    /// action if it has one. `None` if there is no pattern that stands for this call and nothing that
-    /// was not shown.
+    /// Returns the permission that an "always" approval grants for calls like this one: the prefix of a
+    /// command (`git push *`), the path of a file, the host of a URL, or else the tool, with its action
+    /// if it has one. `None` if no pattern covers this call without also covering something that the
+    /// user did not see.
     #[must_use]
     pub fn remember(operation: &Operation<'_>, workspace: &Workspace) -> Option<Remembered> {
         let call = Subjects::of(operation, workspace);
@@ -91,19 +91,19 @@ impl Permissions {
         let remembered = Remembered {
             rule: rule::parse(&text, &place).ok()?,
         };
-        // A pattern that does not cover its own call would ask again and again.
+        // A pattern that does not cover its own call would cause the same question again.
         remembered.covers_call(&call).then_some(remembered)
     }
 }
 
 impl Remembered {
-    /// The rule, as it stands under `allow`.
+    /// The rule, as written under `allow`.
     #[must_use]
     pub fn rule(&self) -> &str {
         self.rule.text()
     }
 
-    /// Whether it covers a call.
+    /// True if it covers a call.
     #[must_use]
     pub fn covers(&self, operation: &Operation<'_>, workspace: &Workspace) -> bool {
         self.covers_call(&Subjects::of(operation, workspace))
@@ -122,7 +122,7 @@ fn pattern(call: &Subjects<'_>) -> Option<String> {
         ([taken], []) if touches.paths().next().is_none() => {
             let text = match &taken.command.text {
                 CommandText::Line(line) => line.clone(),
-                // Another list of words may be the same text.
+                // Different lists of words may have the same text.
                 CommandText::Program(words) => {
                     let is_plain = |word: &String| {
                         !word.is_empty()
@@ -165,7 +165,8 @@ fn pattern(call: &Subjects<'_>) -> Option<String> {
     }
 }
 
-/// The pattern of a command: its program and subcommand if that says what it does, else all of it.
+/// The pattern of a command: its program and subcommand if these determine what it does, otherwise the
+/// exact command.
 fn of_command(call: &Subjects<'_>, text: &str) -> String {
     let exact = escaped(text);
     let script = &call.commands[0].script;
@@ -203,7 +204,7 @@ fn of_command(call: &Subjects<'_>, text: &str) -> String {
         }
         _ => return exact,
     };
-    // Quotes and blanks may be written in other ways.
+    // Quotes and white space may have other spellings.
     match text.strip_prefix(&prefix) {
         Some(rest) if rest.starts_with(' ') => format!("{} *", escaped(&prefix)),
         _ => exact,

@@ -1,4 +1,4 @@
-//! One rule.
+//! A permission rule.
 
 use cachalot_core::tree::Node;
 use cachalot_core::{Place, Problem};
@@ -6,7 +6,7 @@ use cachalot_core::{Place, Problem};
 use super::pattern::{Match, Pattern};
 use super::subject::{Subject, Subjects};
 
-/// A rule: a tool, and what its arguments are.
+/// A rule: a pattern for tools, and patterns for arguments.
 #[derive(Clone)]
 pub(super) struct Rule {
     text: String,
@@ -17,7 +17,7 @@ pub(super) struct Rule {
 
 const FORM: &str = "write a tool (`read_*`), or a tool and arguments (`shell:command=git *`)";
 
-/// Reads a rule; what is wrong with it is a problem.
+/// Parses a rule; errors are pushed to `problems`.
 pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Rule> {
     let Some(text) = node.as_text() else {
         problems.push(node.wrong_type("a rule", "text such as `shell:command=git *`"));
@@ -32,7 +32,7 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Rule> {
     }
 }
 
-/// Parses a rule that stands at `place`.
+/// Parses a rule that is located at `place`.
 pub(super) fn parse(text: &str, place: &Place) -> Result<Rule, Problem> {
     let wrong = |message: String| Problem::new("bad-permission", message).at(place).help(FORM);
     let pattern = |text: &str| {
@@ -53,7 +53,7 @@ pub(super) fn parse(text: &str, place: &Place) -> Result<Rule, Problem> {
             .filter(|(name, _)| is_argument(name));
         match (argument, arguments.last_mut()) {
             (Some((name, pattern)), _) => arguments.push((name, pattern.to_owned())),
-            // A colon inside of a pattern, as in `https://…`.
+            // A colon within a pattern, as in `https://…`.
             (None, Some((_, pattern))) => {
                 pattern.push(':');
                 pattern.push_str(part);
@@ -77,7 +77,7 @@ pub(super) fn parse(text: &str, place: &Place) -> Result<Rule, Problem> {
     })
 }
 
-/// The parts between colons that have no backslash before them.
+/// Splits at colons that are not escaped by a backslash.
 fn split(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -103,7 +103,7 @@ fn is_argument(text: &str) -> bool {
     !text.is_empty() && text.chars().all(fits)
 }
 
-/// As it was written: that is all that it means.
+/// Formats the rule as written.
 impl std::fmt::Debug for Rule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.text.fmt(f)
@@ -111,17 +111,17 @@ impl std::fmt::Debug for Rule {
 }
 
 impl Rule {
-    /// Where it stands.
+    /// The location in its file.
     pub(super) fn place(&self) -> &Place {
         &self.place
     }
 
-    /// As it was written.
+    /// The rule as written.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// The pattern of tools.
+    /// The pattern for tools.
     pub(super) fn tool(&self) -> &Pattern {
         &self.tool
     }
@@ -131,13 +131,12 @@ impl Rule {
         self.arguments.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Whether it speaks of calls of this tool.
+    /// True if it applies to calls of this tool.
     pub(super) fn is_for(&self, tool: &str) -> bool {
         self.tool.matches(tool)
     }
 
-    /// How far it is about this call, read widely. One that names an argument is not about calls
-    /// without it.
+    /// Matches the call widely (deny, ask). A rule with an argument does not match calls without it.
     pub(super) fn wide(&self, call: &Subjects<'_>) -> Match {
         let mut least = Match::from(self.is_for(call.operation.tool));
         for (name, pattern) in &self.arguments {
@@ -149,8 +148,8 @@ impl Rule {
         least
     }
 
-    /// Whether it surely covers this call. `others` tells whether some permission covers a command that
-    /// is run by another.
+    /// Matches the call narrowly (allow). `others` returns true if some allow rule covers a command that
+    /// is run by another command.
     pub(super) fn narrow(&self, call: &Subjects<'_>, others: &dyn Fn(&str) -> bool) -> bool {
         self.is_for(call.operation.tool)
             && self
@@ -159,7 +158,7 @@ impl Rule {
                 .all(|(name, pattern)| call.narrow(name, pattern, others))
     }
 
-    /// Whether it permits this command of the tool, with whatever other arguments.
+    /// True if it allows this command of the tool, with any other arguments.
     pub(super) fn permits_command(&self, tool: &str, command: &str) -> bool {
         self.is_for(tool)
             && match self.arguments.as_slice() {
@@ -171,8 +170,8 @@ impl Rule {
             }
     }
 
-    /// The patterns of the paths that it is about, if it may be about files below the directory of a
-    /// search; empty if not.
+    /// Returns the path patterns of the rule, if it may match files below the directory of a search;
+    /// otherwise empty.
     pub(super) fn searched(&self, call: &Subjects<'_>) -> Vec<&Pattern> {
         let (paths, others): (Vec<_>, Vec<_>) = self
             .arguments
@@ -188,7 +187,7 @@ impl Rule {
         }
     }
 
-    /// Whether it is about paths.
+    /// True if it has an argument for paths.
     pub(super) fn has_paths(&self) -> bool {
         self.arguments
             .iter()

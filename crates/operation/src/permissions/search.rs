@@ -1,4 +1,4 @@
-//! Files that a search must not read.
+//! The files that a search must not read.
 
 use std::path::Path;
 
@@ -7,16 +7,16 @@ use super::subject::{Subjects, below};
 use super::{Operation, Permissions};
 use crate::Workspace;
 
-/// The files that a search passes over, because a rule denies them or wants them asked about.
+/// The files that a search skips because a deny or ask rule matches them.
 #[derive(Debug, Clone, Default)]
 pub struct SearchFilter {
-    /// A file is passed over if all patterns of one of these match it.
+    /// A file is skipped if all patterns of one of these lists match it.
     rules: Vec<Vec<Pattern>>,
 }
 
 impl SearchFilter {
-    /// Whether a file or directory below the one that is searched is passed over. The path is absolute
-    /// and leads through no link.
+    /// True if a file or directory below the searched one is skipped. `path` must be absolute and
+    /// without links.
     #[must_use]
     pub fn hides(&self, path: &Path, workspace: &Workspace) -> bool {
         if self.rules.is_empty() {
@@ -31,7 +31,7 @@ impl SearchFilter {
             .any(|patterns| patterns.iter().all(matches))
     }
 
-    /// Whether it passes over nothing.
+    /// True if no files are skipped.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
@@ -39,8 +39,8 @@ impl SearchFilter {
 }
 
 impl Permissions {
-    /// The files that a search must not read. The directory that it starts in is judged like any path
-    /// ([`Permissions::judge`]).
+    /// Returns the files that a search must not read. The start directory of the search is judged like
+    /// any other path ([`Permissions::judge`]).
     #[must_use]
     pub fn search_filter(&self, operation: &Operation<'_>, workspace: &Workspace) -> SearchFilter {
         let call = Subjects::of(operation, workspace);
@@ -58,8 +58,8 @@ impl Permissions {
         }
     }
 
-    /// The rules that can hide files from searches of a tool. Results of searches under other rules
-    /// are other results: this is part of their key.
+    /// The rules that may hide files from searches of a tool. They affect the result of a search and are
+    /// therefore part of its cache key.
     #[must_use]
     pub fn search_rules(&self, tool: &str) -> Vec<&str> {
         let rules = self.deny.iter().chain(&self.ask);

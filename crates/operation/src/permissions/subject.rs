@@ -1,4 +1,4 @@
-//! The part of a call that an argument of a rule is about: paths, commands, addresses, or a value.
+//! The part of a call that an argument of a rule refers to: paths, commands, URLs, or a value.
 
 use std::net::Ipv4Addr;
 use std::path::{Component, Path, PathBuf};
@@ -12,28 +12,28 @@ use crate::Workspace;
 use crate::shell::{Atom, Directories, Known, Script, Word, base, candidates, files};
 use crate::touches::{Command, CommandText};
 
-/// As many parts of a command line are compared with a path.
+/// Maximum number of parts of a command line that are compared with a path.
 const MOST: usize = 4_000;
 
-/// The value of an argument that a rule looks at.
+/// The part of a call that an argument of a rule refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// Every path that the call touches, those that commands name included.
+    /// All paths of the call, including those that commands name.
     Paths,
-    /// Every command that the call runs.
+    /// All commands that the call runs.
     Commands,
-    /// The hosts of every address that the call requests.
+    /// The hosts of all URLs that the call requests.
     Hosts,
-    /// Every address that the call requests.
+    /// All URLs that the call requests.
     Urls,
-    /// The value of the argument, a path.
+    /// The value of the argument, which is a path.
     Path,
     /// The value of the argument.
     Text,
 }
 
 impl Subject {
-    /// The subject of an argument of this name.
+    /// Returns the subject of an argument with this name.
     pub(super) fn named(name: &str) -> Self {
         match name {
             "path" | "paths" | "file" | "files" | "directory" => Self::Paths,
@@ -47,19 +47,19 @@ impl Subject {
     }
 }
 
-/// A call with its commands taken apart, once for all rules.
+/// A call with its parsed commands: parsed once for all rules.
 pub(super) struct Subjects<'a> {
     pub(super) operation: &'a Operation<'a>,
     pub(super) workspace: &'a Workspace,
     pub(super) commands: Vec<Taken<'a>>,
 }
 
-/// A command, taken apart.
+/// A parsed command.
 pub(super) struct Taken<'a> {
     pub(super) command: &'a Command,
     pub(super) script: Script,
     directories: Directories,
-    /// What in it may be a path.
+    /// The words that may be paths.
     paths: Vec<Word>,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Subjects<'a> {
         }
     }
 
-    /// Why it cannot be told what the call does.
+    /// The reason why it is unknown which resources the call accesses.
     pub(super) fn why(&self) -> String {
         let unclear: Vec<&str> = self
             .commands
@@ -104,8 +104,7 @@ impl<'a> Subjects<'a> {
         }
     }
 
-    /// How far a denial or a question about this argument is about the call. Read widely: whatever may
-    /// be meant.
+    /// Matches an argument of a deny or ask rule, in all possible readings.
     pub(super) fn wide(&self, name: &str, pattern: &Pattern) -> Match {
         let value = self.operation.arguments.get(name);
         let values = value.map(texts).unwrap_or_default();
@@ -155,8 +154,8 @@ impl<'a> Subjects<'a> {
         }
     }
 
-    /// Whether a permission for this argument covers the call. Read narrowly: only what is surely meant.
-    /// `others` tells whether some permission covers a command that is run by another.
+    /// Matches an argument of an allow rule: true only if the match is certain. `others` returns true if
+    /// some allow rule covers a command that is run by another command.
     pub(super) fn narrow(
         &self,
         name: &str,
@@ -174,7 +173,7 @@ impl<'a> Subjects<'a> {
             Subject::Paths => {
                 let mut values = value.map(texts).unwrap_or_default();
                 values.retain(|value| !value.contains("://"));
-                // The files that a command opens cannot be told.
+                // The files that a command opens are unknown.
                 self.commands.is_empty()
                     && every(touches.paths(), is_path)
                     && values.iter().all(|path| is_path(Path::new(path)))
@@ -203,7 +202,7 @@ impl<'a> Subjects<'a> {
         }
     }
 
-    /// Whether a command names a path that the pattern stands for.
+    /// Matches the paths that a command names.
     fn named_path(&self, taken: &Taken<'_>, pattern: &Pattern) -> Match {
         let mut found = match taken.script.unclear.is_empty() {
             true => Match::No,
@@ -251,7 +250,7 @@ impl<'a> Subjects<'a> {
                 atoms.extend(word.0.iter().cloned());
                 may = pattern.likeness(&atoms, true).min(Match::Maybe);
             }
-            // Other names for directories of the process.
+            // Aliases of directories of the process.
             if text.starts_with("/proc/")
                 && ["cwd", "root", "fd", "map_files"]
                     .iter()
@@ -283,8 +282,8 @@ impl<'a> Subjects<'a> {
         written.max(most(directories.known.iter().map(from)))
     }
 
-    /// A pattern of file names: the files that it stands for now, and those that it may stand for once
-    /// the commands before it have run.
+    /// Matches a pattern of file names: the files that it matches now, and those that it may match after
+    /// earlier commands of the line have run.
     fn glob(&self, word: &Word, taken: &Taken<'_>, pattern: &Pattern) -> Match {
         let mut may = pattern.likeness(&word.0, true).min(Match::Maybe);
         let mut is_listed = true;
@@ -308,11 +307,11 @@ impl<'a> Subjects<'a> {
             atoms.extend(word.0.iter().cloned());
             may = may.max(pattern.likeness(&atoms, true).min(Match::Maybe));
         }
-        // Files that were not all looked at may be any.
+        // Files that were not listed may match.
         if !is_listed {
             return Match::Maybe;
         }
-        // Of one plain command, or a redirection without one, nothing comes before it.
+        // For a single plain command, or a redirection without a command, nothing runs before it.
         match may == Match::Maybe
             && taken.script.invocations.len() <= 1
             && !taken.directories.others
@@ -323,7 +322,7 @@ impl<'a> Subjects<'a> {
     }
 }
 
-/// The strongest of some matches.
+/// The strongest of several matches.
 fn most(matches: impl Iterator<Item = Match>) -> Match {
     let mut most = Match::No;
     for each in matches {
@@ -335,7 +334,7 @@ fn most(matches: impl Iterator<Item = Match>) -> Match {
     most
 }
 
-/// Whether there are some, and it holds for all.
+/// True if there is at least one item and the condition holds for all.
 fn every<T>(mut items: impl Iterator<Item = T>, holds: impl Fn(T) -> bool) -> bool {
     match items.next() {
         None => false,
@@ -343,7 +342,7 @@ fn every<T>(mut items: impl Iterator<Item = T>, holds: impl Fn(T) -> bool) -> bo
     }
 }
 
-/// A value as text; a list as one for each item.
+/// Converts a value to text; a list to one text per item.
 fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) => vec![text.clone()],
@@ -352,13 +351,13 @@ fn texts(value: &Value) -> Vec<String> {
     }
 }
 
-/// How far a pattern stands for one of the commands that a command runs.
+/// Matches a pattern with each command that a command runs.
 fn command(taken: &Taken<'_>, pattern: &Pattern) -> Match {
     let text = match &taken.command.text {
         CommandText::Line(line) => line.clone(),
         CommandText::Program(words) => words.join(" "),
     };
-    // As it is written, also where it cannot be taken apart.
+    // The text as written, even if it cannot be parsed.
     if pattern.matches(&text) || commands(&text).any(|command| pattern.matches(command)) {
         return Match::Yes;
     }
@@ -373,8 +372,8 @@ fn command(taken: &Taken<'_>, pattern: &Pattern) -> Match {
     }
 }
 
-/// How far a pattern stands for a program with its arguments: as they are, without the directory of
-/// the program, without options before a subcommand, with options in another order.
+/// Matches a pattern with a program and its arguments: as written, without the directory of the program,
+/// without options before a subcommand, and with options in another order.
 pub(super) fn invoked(words: &[Word], pattern: &Pattern) -> Match {
     let mut programs = vec![words[0].clone()];
     if let Some(program) = words[0].text() {
@@ -390,7 +389,7 @@ pub(super) fn invoked(words: &[Word], pattern: &Pattern) -> Match {
     let mut starts = vec![0];
     let mut at = 0;
     while at < rest.len() && starts.len() < 16 {
-        // An option, or the value of the option before.
+        // An option, or the value of the previous option.
         let is_option = rest[at].starts_with('-');
         let is_value = at > 0 && rest[at - 1].starts_with('-');
         if !is_option && !is_value {
@@ -420,8 +419,8 @@ pub(super) fn invoked(words: &[Word], pattern: &Pattern) -> Match {
     found
 }
 
-/// Whether a pattern that names options stands for a command that has them, joined or apart, in any
-/// order: `rm -rf *` for `rm -fr x` and `rm -r --force x`.
+/// True if the pattern contains options and the command has them, combined or separate, in any order:
+/// `rm -rf *` matches `rm -fr x` and `rm -r --force x`.
 fn has_options(program: &Word, rest: &[Word], pattern: &Pattern) -> bool {
     let wanted: Vec<&str> = pattern
         .text()
@@ -435,7 +434,7 @@ fn has_options(program: &Word, rest: &[Word], pattern: &Pattern) -> bool {
     {
         return false;
     }
-    // The star of `--force*` stands for what follows, too.
+    // The star of `--force*` also matches the following text.
     let is_open = pattern.text().ends_with('*')
         && wanted
             .last()
@@ -488,7 +487,7 @@ fn has_options(program: &Word, rest: &[Word], pattern: &Pattern) -> bool {
     wanted.iter().all(has) && without.matches(&line)
 }
 
-/// Whether a permission covers a command, and all that it runs in its turn.
+/// True if an allow rule covers a command and everything that it runs in turn.
 fn permits(taken: &Taken<'_>, pattern: &Pattern, others: &dyn Fn(&str) -> bool) -> bool {
     let is_meant = match &taken.command.text {
         CommandText::Line(line) => pattern.permits_line(line),
@@ -515,14 +514,14 @@ fn permits(taken: &Taken<'_>, pattern: &Pattern, others: &dyn Fn(&str) -> bool) 
             })
 }
 
-/// The commands that a shell would find in a line, more or less: what stands between its syntax.
+/// The approximate commands in a line: the parts between shell syntax.
 fn commands(line: &str) -> impl Iterator<Item = &str> {
     line.split(SHELL_SYNTAX)
         .map(|part| part.trim_matches(|sign: char| sign.is_whitespace() || "'\"{}!".contains(sign)))
         .filter(|part| !part.is_empty())
 }
 
-/// How far a pattern stands for a host that a command names.
+/// Matches the hosts that a command names.
 fn named_host(taken: &Taken<'_>, pattern: &Pattern) -> Match {
     let mut found = match taken.script.unclear.is_empty() {
         true => Match::No,
@@ -537,7 +536,7 @@ fn named_host(taken: &Taken<'_>, pattern: &Pattern) -> Match {
         found = found.max(match word.text() {
             Some(text) => {
                 let may = Match::from(hosts_in(&text).any(|host| pattern.matches_any_case(&host)));
-                // `curl` takes brackets and braces for patterns.
+                // `curl` expands brackets and braces in URLs.
                 let place = text.split_once("://").map_or("", |(_, place)| place);
                 match place.trim_start_matches('[').contains(['[', '{']) {
                     true => may.max(Match::Maybe),
@@ -551,8 +550,8 @@ fn named_host(taken: &Taken<'_>, pattern: &Pattern) -> Match {
     found
 }
 
-/// Hosts that an argument may name: as an address, behind `=`, `@` or `,`, between colons
-/// (`--resolve`, `scp`), or as the name of a device of bash (`/dev/tcp/HOST/PORT`).
+/// The hosts that an argument may name: as a URL, after `=`, `@` or `,`, between colons (`--resolve`,
+/// `scp`), or as a device name of bash (`/dev/tcp/HOST/PORT`).
 fn hosts_in(text: &str) -> impl Iterator<Item = String> {
     let device = text
         .strip_prefix("/dev/tcp/")
@@ -575,14 +574,14 @@ fn hosts_in(text: &str) -> impl Iterator<Item = String> {
         .into_iter()
 }
 
-/// The host of an address, as it is looked up: in lower case, and one IPv4 address however it is written.
-/// `None` if `url` is no address with a host.
+/// Returns the normalized host of a URL: in lower case, and with one spelling per IPv4 address. `None`
+/// if `url` is no URL with a host.
 #[must_use]
 pub fn host(url: &str) -> Option<String> {
     host_spellings(url).next()
 }
 
-/// The host of an address, and then the other ways in which a rule may write it.
+/// The normalized host of a URL, followed by its other spellings in rules.
 fn host_spellings(url: &str) -> impl Iterator<Item = String> {
     let url = Url::parse(url.trim()).ok();
     let written = url.as_ref().and_then(Url::host_str);
@@ -595,8 +594,8 @@ fn host_spellings(url: &str) -> impl Iterator<Item = String> {
     [address, written, bare].into_iter().flatten()
 }
 
-/// The IPv4 address that the host of an address is as an IPv6 address: mapped, compatible, or behind the
-/// well-known prefix of translators.
+/// The IPv4 address that is embedded in the IPv6 host of a URL: mapped, compatible, or after the
+/// well-known NAT64 prefix.
 fn within_ipv6(url: &Url) -> Option<Ipv4Addr> {
     let Some(url::Host::Ipv6(address)) = url.host() else {
         return None;
@@ -611,7 +610,7 @@ fn within_ipv6(url: &Url) -> Option<Ipv4Addr> {
     }
 }
 
-/// An address with percent-encoded characters in plain.
+/// Decodes the percent-encoded characters of a URL.
 fn decoded(url: &str) -> String {
     let mut bytes = Vec::with_capacity(url.len());
     let mut rest = url.as_bytes();
@@ -628,7 +627,7 @@ fn decoded(url: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// An address as it is requested: without user information and fragment.
+/// The URL as it is requested: without user information and fragment.
 fn plain_url(url: &str) -> Option<String> {
     let mut url = Url::parse(url.trim()).ok()?;
     url.set_username("").ok()?;
@@ -647,7 +646,7 @@ fn plain_url(url: &str) -> Option<String> {
     Some(url.into())
 }
 
-/// Whether the pattern stands for a path in any way of writing it.
+/// True if the pattern matches any spelling of a path.
 pub(super) fn is_any_reading(path: &Path, pattern: &Pattern, workspace: &Workspace) -> bool {
     let root = workspace.root();
     let lies = below(root, path);
@@ -662,8 +661,8 @@ pub(super) fn is_any_reading(path: &Path, pattern: &Pattern, workspace: &Workspa
         })
 }
 
-/// Whether the pattern stands for an absolute path that a command names, or for all that lies below
-/// it. Commands are not confined to the workspace: links are followed wherever they lead.
+/// True if the pattern matches an absolute path that a command names, or everything below it. Commands
+/// are not confined to the workspace, so links are followed to any location.
 fn is_named(path: &Path, pattern: &Pattern, workspace: &Workspace) -> bool {
     let root = workspace.root();
     let is = |path: &Path| {
@@ -676,14 +675,14 @@ fn is_named(path: &Path, pattern: &Pattern, workspace: &Workspace) -> bool {
     is(path) || real(path).is_some_and(|real| real != path && is(&real))
 }
 
-/// Where an absolute path leads, links followed as far as it exists.
+/// Resolves the links of an absolute path as far as it exists.
 fn real(path: &Path) -> Option<PathBuf> {
     let mut rest = Vec::new();
     for ancestor in path.ancestors() {
         if let Ok(real) = ancestor.canonicalize() {
             return Some(rest.iter().rev().fold(real, |path, name| path.join(name)));
         }
-        // A link to what does not exist yet leads there all the same.
+        // A link to a target that does not exist yet is followed as well.
         if let Ok(target) = std::fs::read_link(ancestor) {
             let target = ancestor.parent()?.join(target);
             let whole = rest.iter().rev().fold(target, |path, name| path.join(name));
@@ -694,14 +693,15 @@ fn real(path: &Path) -> Option<PathBuf> {
     None
 }
 
-/// Where a path lies once all links are followed; `None` if that is outside, or nowhere.
+/// The location of a path after all links are followed; `None` if it is outside of the workspace or
+/// cannot be resolved.
 fn really(path: &Path, workspace: &Workspace) -> Option<String> {
     let real = workspace.readable_place(path).ok()?.real;
     Some(below(workspace.root(), &real))
 }
 
-/// A path as it lies below the root, `.` and `..` resolved by their text; one that is not below it
-/// stays absolute.
+/// The path relative to the root, with `.` and `..` resolved lexically; absolute if it is not below the
+/// root.
 pub(super) fn below(root: &Path, path: &Path) -> String {
     let mut resolved = PathBuf::new();
     for part in root.join(path).components() {
@@ -720,7 +720,7 @@ pub(super) fn below(root: &Path, path: &Path) -> String {
     }
 }
 
-/// A path as text, with `/` between its parts wherever this runs.
+/// Converts a path to text, with `/` as the separator on all platforms.
 fn slashes(path: &Path) -> String {
     let text = path.to_string_lossy();
     match std::path::MAIN_SEPARATOR {

@@ -3,10 +3,10 @@
 use super::parse::parse;
 use super::{Atom, MOST, Script, Word};
 
-/// Of a command that might run, as many words are looked at.
+/// Maximum number of words of a possible command.
 const MOST_WORDS: usize = 48;
 
-/// Notes what might run if a program takes its arguments, or parts of them, for commands.
+/// Records the commands that may run if a program takes its arguments, or parts of them, as commands.
 pub(super) fn guess(script: &mut Script, words: &[Word], depth: usize) {
     if script.is_guess || script.possible.len() >= MOST {
         return;
@@ -49,14 +49,14 @@ pub(super) fn is_file(word: &Word) -> bool {
             .is_some_and(|text| text.starts_with("/dev/") || text.starts_with("/proc/"))
 }
 
-/// A script in an argument.
+/// Analyzes an argument that is a script.
 pub(super) fn script_of(script: &mut Script, word: Option<&Word>, depth: usize) {
     let Some(word) = word else { return };
     match word.text() {
         Some(text) if text.is_empty() || text == "-" => {}
         Some(text) => script.line(&text, depth + 1, true),
         None => {
-            // What is known of it runs in any case.
+            // The known parts run in any case.
             let text = word.text_with('\0').replace('\0', "$UNKNOWN");
             script.line(&text, depth + 1, true);
             script.unclear("the commands in an argument are not known before it runs");
@@ -64,7 +64,7 @@ pub(super) fn script_of(script: &mut Script, word: Option<&Word>, depth: usize) 
     }
 }
 
-/// Arguments that are joined to a line.
+/// Analyzes arguments that the program joins to a command line.
 pub(super) fn line_of(script: &mut Script, words: &[Word], depth: usize) {
     let texts: Option<Vec<String>> = words.iter().map(Word::text).collect();
     match texts {
@@ -77,7 +77,7 @@ pub(super) fn line_of(script: &mut Script, words: &[Word], depth: usize) {
     }
 }
 
-/// A line to which arguments are added.
+/// Analyzes a command line to which the program appends arguments.
 pub(super) fn with_any(script: &mut Script, line: &str, depth: usize) {
     let parsed = parse(&line.replace('\0', " "), depth + 1);
     let mut parsed = parsed;
@@ -89,8 +89,8 @@ pub(super) fn with_any(script: &mut Script, line: &str, depth: usize) {
     }
 }
 
-/// The values of options, as command lines. Long options may be abbreviated, letters may stand in a
-/// cluster with others.
+/// Analyzes the values of options as command lines. Long options may be abbreviated, short ones
+/// combined.
 pub(super) fn values(script: &mut Script, rest: &[Word], names: &[&str], depth: usize) {
     for (at, word) in rest.iter().enumerate() {
         let text = word.text_with('\0');
@@ -127,13 +127,13 @@ pub(super) fn values(script: &mut Script, rest: &[Word], names: &[&str], depth: 
     }
 }
 
-/// Whether an argument is a long option of this name, or an abbreviation of it.
+/// True if an argument is the long option `name` or an abbreviation of it.
 pub(super) fn is_long(text: &str, name: &str) -> bool {
     let option = text.split('=').next().unwrap_or(text);
     option == name || (option.len() > 3 && option.starts_with("--") && name.starts_with(option))
 }
 
-/// Commands behind options, up to `;` or the end.
+/// Analyzes the commands after options, up to `;`, `+` or the end.
 pub(super) fn behind(script: &mut Script, rest: &[Word], options: &[&str], depth: usize) {
     for (at, word) in rest.iter().enumerate() {
         if !word
@@ -149,7 +149,7 @@ pub(super) fn behind(script: &mut Script, rest: &[Word], options: &[&str], depth
     }
 }
 
-/// The files that options name, joined to them or behind them.
+/// The values of options that name files, joined or separate.
 pub(super) fn program_files<'a>(
     rest: &'a [Word],
     letters: &'a [&str],
@@ -175,7 +175,7 @@ pub(super) fn program_files<'a>(
     })
 }
 
-/// A word in which something that is not known takes the place of a marker.
+/// Replaces a marker in a word by an unknown text.
 pub(super) fn filled(word: &Word, marker: &str) -> Word {
     let text = word.text_with('\0');
     if !text.contains(marker) && !text.contains('\0') {

@@ -1,9 +1,9 @@
-//! Commands that git runs: in settings, options and aliases.
+//! Commands that git runs: from settings, options and aliases.
 
 use super::arguments::{is_long, line_of, with_any};
 use super::{Script, Word};
 
-/// Options of git whose value is a command, and keys of its configuration that name one.
+/// Analyzes options of git whose value is a command, and settings that name one.
 pub(super) fn git(script: &mut Script, rest: &[Word], depth: usize) {
     let is_subcommand = |names: &[&str]| {
         let is_one = |word: &Word| {
@@ -36,7 +36,7 @@ pub(super) fn git(script: &mut Script, rest: &[Word], depth: usize) {
             _ => false,
         };
         if let Some((_, line)) = text.split_once("ext::") {
-            // A blank behind `%` separates no arguments.
+            // A space escaped by `%` separates no arguments.
             let words: Vec<Word> = line
                 .replace("% ", "\u{1}")
                 .split(' ')
@@ -70,7 +70,7 @@ pub(super) fn git(script: &mut Script, rest: &[Word], depth: usize) {
             (true, _) => next(),
             (_, true) => match text.split_once('=') {
                 Some((_, value)) => Some(value.to_owned()),
-                // The value of this one can only be joined to it.
+                // The value of this option must be joined to it.
                 None if is_long(&text, "--open-files-in-pager") => None,
                 None => next(),
             },
@@ -111,7 +111,7 @@ pub(super) fn git(script: &mut Script, rest: &[Word], depth: usize) {
     }
 }
 
-/// Notes the command that a setting of git names; whether it may name one.
+/// Analyzes the command in a git setting; returns true if the setting may name one.
 fn configured(
     script: &mut Script,
     key: &str,

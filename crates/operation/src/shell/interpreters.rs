@@ -1,4 +1,4 @@
-//! Shells and interpreters: the code that they are given as an argument or on standard input.
+//! Shells and interpreters: code in an argument or on standard input.
 
 use super::arguments::{is_file, script_of};
 use super::{Script, Word};
@@ -8,12 +8,12 @@ const SHELLS: [&str; 14] = [
     "zsh", "hush",
 ];
 
-/// An interpreter, and the options of its own that stand before the file that it runs.
+/// An interpreter, and its options before the file that it runs.
 struct Interpreter {
     name: &'static str,
-    /// Letters of options that are followed by code.
+    /// The letters of options that are followed by code.
     letters: &'static str,
-    /// Long options, or subcommands, that are followed by code.
+    /// Long options or subcommands that are followed by code.
     names: &'static [&'static str],
     /// Short options that are followed by a value.
     valued: &'static [&'static str],
@@ -68,10 +68,10 @@ const INTERPRETERS: [Interpreter; 22] = [
     ),
 ];
 
-/// Modules of Python that run code that they are given.
+/// Python modules that run code from their arguments.
 const RUNNING_MODULES: [&str; 6] = ["timeit", "pdb", "code", "trace", "bdb", "runpy"];
 
-/// Interpreters that read a program from standard input if they are given none.
+/// Interpreters that read a program from standard input if no other is given.
 const READING: [&str; 14] = [
     "gdb",
     "lldb",
@@ -89,7 +89,7 @@ const READING: [&str; 14] = [
     "tclsh",
 ];
 
-/// `sh`, with a script in an argument, in a file, or on standard input.
+/// Analyzes a shell, with a script in an argument, in a file, or on standard input.
 pub(super) fn shell(script: &mut Script, rest: &[Word], here: &[String], depth: usize) {
     let mut has_script = false;
     let mut has_file = false;
@@ -117,7 +117,7 @@ pub(super) fn shell(script: &mut Script, rest: &[Word], here: &[String], depth: 
         } else if text.starts_with("--") {
             // Another long option.
         } else if is_option {
-            // The values of `o` and `O` follow the option that they stand in.
+            // The values of `o` and `O` follow as separate arguments.
             let count = values_of(&text);
             let sets = rest.iter().skip(at + 1).take(count);
             if sets.clone().any(|word| {
@@ -150,7 +150,7 @@ pub(super) fn shell(script: &mut Script, rest: &[Word], here: &[String], depth: 
     }
 }
 
-/// How many of the next arguments are values of an option of a shell, or of a cluster of them.
+/// The number of following arguments that are values of a shell option, or of combined ones.
 fn values_of(option: &str) -> usize {
     match option.starts_with("--") {
         true => 0,
@@ -161,12 +161,12 @@ fn values_of(option: &str) -> usize {
     }
 }
 
-/// Whether a program is a shell.
+/// True if a program is a shell.
 pub(super) fn is_shell(program: &str) -> bool {
     SHELLS.contains(&program)
 }
 
-/// Notes the code that an interpreter is given as an argument or on standard input; returns whether
+/// Records the code that an interpreter gets in an argument or on standard input. Returns true if
 /// options of `program` may be code.
 pub(super) fn interpret(
     script: &mut Script,
@@ -180,7 +180,7 @@ pub(super) fn interpret(
     }
     let valued = interpreter.map_or(&[][..], |known| known.valued);
     let is_read = READING.contains(&program) && reads_its_program(program, rest, valued)
-        // Behind a subcommand, too: `deno run -`.
+        // Also after a subcommand: `deno run -`.
         || matches!(program, "deno" | "bun") && rest.iter().any(is_standard_input);
     if is_read {
         let text = here.iter().find(|text| *text != "\0").cloned();
@@ -189,7 +189,7 @@ pub(super) fn interpret(
     interpreter.is_some()
 }
 
-/// Notes code behind an option.
+/// Records code after an option.
 fn code(script: &mut Script, interpreter: &Interpreter, rest: &[Word]) {
     let mut at = 0;
     while let Some(word) = rest.get(at) {
@@ -224,14 +224,14 @@ fn code(script: &mut Script, interpreter: &Interpreter, rest: &[Word]) {
             script.code(interpreter.name, Some(code));
         }
         if names_module {
-            // What follows is for the module.
+            // The rest is for the module.
             return;
         }
         if !text.starts_with('-') && !is_named {
-            // A file, and what follows is for its program.
+            // A file; the rest is for its program.
             return;
         }
-        // What may be a value is looked at if it may be code as well.
+        // A possible value is inspected, too, if it may be code.
         let is_code = |word: &Word| {
             let text = word.text_with('\0');
             text.contains("data:") || interpreter.names.contains(&text.as_str())
@@ -243,7 +243,7 @@ fn code(script: &mut Script, interpreter: &Interpreter, rest: &[Word]) {
     }
 }
 
-/// The module that an option of Python names, or begins to name: `-m`, also behind other letters.
+/// The module that an option of Python names, possibly incomplete: `-m`, also after other letters.
 fn module(option: &str) -> Option<&str> {
     let letters = option
         .strip_prefix('-')
@@ -252,11 +252,10 @@ fn module(option: &str) -> Option<&str> {
     letters[at..].strip_prefix('m')
 }
 
-/// Whether an option, or the last one of a cluster, may be followed by a value, and the next argument
-/// may be that value.
+/// True if an option, or the last of combined ones, may take a value, and `next` may be that value.
 fn takes(option: &str, next: &Word, valued: &[&str]) -> bool {
     let is_long = option.starts_with("--") && !option.contains('=');
-    // What follows a letter with a value in the same word is its value.
+    // The text after a letter with a value, in the same word, is its value.
     let is_valued = |sign: char| valued.iter().any(|known| known.ends_with(sign));
     let is_short = !option.starts_with("--")
         && option
@@ -269,8 +268,8 @@ fn is_standard_input(word: &Word) -> bool {
     word.text().is_some_and(|text| text == "-") || !word.starts_with('-') && !is_file(word)
 }
 
-/// Whether an interpreter is given no program but on standard input. `valued` are its options that are
-/// followed by a value.
+/// True if an interpreter gets its program only from standard input. `valued` are its options with a
+/// value.
 fn reads_its_program(program: &str, rest: &[Word], valued: &[&str]) -> bool {
     let is_one_of = |names: &[&str]| {
         rest.iter()
@@ -287,7 +286,7 @@ fn reads_its_program(program: &str, rest: &[Word], valued: &[&str]) -> bool {
         }
         // `-v` is another option of Python.
         let is_version = text == "-v" && !program.starts_with("py");
-        // These go on behind it if they are given a program.
+        // These programs continue after the option if they get a program.
         if is_version && matches!(program, "ruby" | "lua" | "luajit") {
             return rest[at + 1..].iter().any(is_standard_input);
         }
@@ -300,11 +299,11 @@ fn reads_its_program(program: &str, rest: &[Word], valued: &[&str]) -> bool {
         let is_valued = rest
             .get(at + 1)
             .is_some_and(|next| takes(&text, next, valued));
-        // It may be the program as well.
+        // The value may be the program as well.
         if is_valued && !is_file(&rest[at + 1]) {
             return true;
         }
-        // The last argument behind a long option is the file, or there is none.
+        // The last argument after a long option is the file, or there is none.
         let is_last = rest.len() == at + 2 && text.starts_with("--");
         at += 1 + usize::from(is_valued && !is_last);
     }

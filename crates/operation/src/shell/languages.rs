@@ -1,9 +1,9 @@
-//! Programs with a language of their own that runs programs or writes files, too.
+//! Programs with languages of their own that can run programs or write files.
 
 use super::arguments::{is_file, is_long, program_files, with_any};
 use super::{Script, Word};
 
-/// `awk`: its program can run others, and write files.
+/// Analyzes `awk`, whose programs can run commands and write files.
 pub(super) fn awk(script: &mut Script, program: &str, rest: &[Word]) {
     let hides = |text: &str| {
         ["system", "getline", "|", ">", "@", "ARGV", "\0"]
@@ -19,7 +19,8 @@ pub(super) fn awk(script: &mut Script, program: &str, rest: &[Word]) {
     }
 }
 
-/// A client of a database: its language runs programs and opens files, too (`.shell`, `\!`, `system`).
+/// Analyzes a database client, whose language can run commands and open files (`.shell`, `\!`,
+/// `system`).
 pub(super) fn database(script: &mut Script, program: &str, rest: &[Word], here: &[String]) {
     let hides = |text: &str| {
         [
@@ -48,7 +49,7 @@ pub(super) fn database(script: &mut Script, program: &str, rest: &[Word], here: 
     if let Some(text) = texts.find(|text| hides(text)) {
         script.code(program, Some(text.replace('\0', " ")));
     }
-    // Without a statement as an argument, statements are read.
+    // Without a statement in an argument, statements are read from standard input.
     let operands = rest.iter().filter(|word| !word.starts_with('-')).count();
     let is_given = match program {
         "sqlite" | "duckdb" => operands >= 2,
@@ -80,7 +81,7 @@ pub(super) fn database(script: &mut Script, program: &str, rest: &[Word], here: 
     }
 }
 
-/// `sed`: its script can run programs (`e`) and write files (`w`).
+/// Analyzes `sed`, whose scripts can run commands (`e`) and write files (`w`).
 pub(super) fn sed(script: &mut Script, rest: &[Word]) {
     let is_plain = |text: &str| {
         // `s` with flags, or addresses with a command that only edits.
@@ -133,7 +134,7 @@ pub(super) fn sed(script: &mut Script, rest: &[Word]) {
             continue;
         }
         if (is_behind || is_script) && !is_plain(&text) {
-            // Code that edits only is more than is looked at here.
+            // Other code that only edits is not analyzed here.
             match runs_programs(&text) {
                 true => script.unclear("the commands that `sed` runs"),
                 false => script.code("sed", Some(text.clone())),
@@ -148,8 +149,8 @@ pub(super) fn sed(script: &mut Script, rest: &[Word]) {
     }
 }
 
-/// Whether a script of sed that is no plain one may run programs or write files: it has the command
-/// `e`, `w` or `W`, or a flag of that name.
+/// True if a `sed` script that is not plain may run commands or write files: it has the command or the
+/// flag `e`, `w` or `W`.
 fn runs_programs(text: &str) -> bool {
     let text = unescaped(text);
     let begins =
@@ -169,7 +170,7 @@ fn runs_programs(text: &str) -> bool {
             })
 }
 
-/// A text without backslashes and the characters behind them.
+/// Removes backslashes and the characters after them.
 fn unescaped(text: &str) -> String {
     let mut plain = String::new();
     let mut signs = text.chars();
@@ -182,7 +183,7 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// Editors that are given commands.
+/// Analyzes editors with commands in their arguments.
 pub(super) fn editor(script: &mut Script, program: &str, rest: &[Word]) {
     let is_command = |word: &Word| {
         let text = word.text_with('\0');
@@ -198,7 +199,7 @@ pub(super) fn editor(script: &mut Script, program: &str, rest: &[Word]) {
     }
 }
 
-/// `make`: variables and rules on its command line.
+/// Analyzes `make`: variables and rules on its command line.
 pub(super) fn make(script: &mut Script, rest: &[Word], depth: usize) {
     for (at, word) in rest.iter().enumerate() {
         let text = word.text_with('\0');

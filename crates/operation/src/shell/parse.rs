@@ -1,26 +1,27 @@
-//! A command line as a shell takes it apart: its simple commands, their words and redirections.
+//! Parser of command lines: simple commands, their words and redirections.
 //!
-//! The parser keeps to what POSIX shells and bash agree on. Where they differ it takes what either of
-//! them would run; what it cannot take apart it reports as unclear. It never executes anything, and
-//! its work is bounded: by the length of the line, the depth of nesting and the number of commands.
+//! The parser implements the common subset of POSIX shells and bash. Where they differ, it returns
+//! everything that either of them would run; what it cannot parse is reported as unclear. It never
+//! executes anything, and its work is bounded by the length of the line, the depth of nesting and the
+//! number of commands.
 
 use super::word::{Atom, Word, unquoted};
 
-/// Longer command lines are not taken apart.
+/// Maximum length of a command line to parse, in bytes.
 const LONGEST: usize = 32 << 10;
 
-/// Substitutions, subshells and scripts within scripts are followed this deep.
+/// Maximum nesting depth of substitutions, subshells and scripts within scripts.
 const DEEPEST: usize = 16;
 
-/// More simple commands are not looked at.
+/// Maximum number of simple commands.
 const MOST: usize = 1_000;
 
-/// A simple command as it is written: after quotes, before variables.
+/// A simple command: quotes are resolved, variables are not.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Simple {
-    /// The program and its arguments. `Vec` of brace expansions is done.
+    /// The program and its arguments, after brace expansion.
     pub(super) words: Vec<Word>,
-    /// Targets of redirections.
+    /// The targets of redirections.
     pub(super) redirects: Vec<Word>,
     /// Texts on standard input: here-documents (by index) and here-strings.
     pub(super) here: Vec<Here>,
@@ -29,27 +30,27 @@ pub(super) struct Simple {
 /// A text on standard input.
 #[derive(Debug, Clone)]
 pub(super) enum Here {
-    /// The number of the here-document.
+    /// The index of the here-document.
     Document(usize),
     /// A here-string.
     Word(Word),
 }
 
-/// What a line consists of.
+/// The parts of a line.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
     pub(super) commands: Vec<Simple>,
-    /// Variables that are set, with each value.
+    /// The variables that are set, with each value.
     pub(super) variables: Vec<(String, Word)>,
-    /// Bodies of here-documents.
+    /// The bodies of here-documents.
     pub(super) documents: Vec<String>,
-    /// Why not all of it is known.
+    /// The reasons why some parts are unknown.
     pub(super) unclear: Vec<String>,
-    /// Whether there is more than one plain command: operators, substitutions, compound commands.
+    /// True if the line is more than one plain command: operators, substitutions, compound commands.
     pub(super) has_syntax: bool,
 }
 
-/// Takes a line apart.
+/// Parses a line.
 pub(super) fn parse(line: &str, depth: usize) -> Parsed {
     let mut parser = Parser {
         signs: Vec::new(),
@@ -76,10 +77,10 @@ struct Parser {
     signs: Vec<char>,
     at: usize,
     depth: usize,
-    /// The depth of the text itself.
+    /// The depth at the start of the text.
     outermost: usize,
-    /// Here-documents whose bodies begin behind the next line end: the delimiter, whether it was
-    /// quoted, whether tabs are stripped, and the number.
+    /// Here-documents whose bodies begin after the next line end: the delimiter, if it was quoted, if
+    /// tabs are stripped, and the index.
     pending: Vec<(String, bool, bool, usize)>,
     found: Parsed,
 }
@@ -120,7 +121,7 @@ impl Parser {
         }
     }
 
-    /// Commands up to `until`, which is taken, or to the end.
+    /// Parses commands up to and including `until`, or to the end.
     fn list(&mut self, until: Option<char>) {
         self.depth += 1;
         if self.depth > DEEPEST {
@@ -153,7 +154,7 @@ impl Parser {
                     self.at += 1;
                     break;
                 }
-                // Of a pattern of `case`; anything else would be an error of syntax.
+                // Part of a pattern of `case`; anything else would be a syntax error.
                 ')' => {
                     self.found.has_syntax = true;
                     self.at += 1;
@@ -173,8 +174,8 @@ impl Parser {
         self.depth -= 1;
     }
 
-    /// `((…))`, whose first parenthesis was taken: an arithmetic expression in bash, a subshell in
-    /// a subshell in dash and in bash where it does not end with `))`. What may be both is read as both.
+    /// Parses `((…))` after its first parenthesis: an arithmetic expression in bash; nested subshells in
+    /// dash, and in bash if it does not end with `))`. An ambiguous text is parsed as both.
     fn arithmetic_command(&mut self) {
         let start = self.at;
         self.at += 1;
@@ -190,8 +191,8 @@ impl Parser {
         }
     }
 
-    /// An arithmetic expression up to `))`, both of which are taken; false if it is none, and then
-    /// nothing is taken.
+    /// Parses an arithmetic expression up to and including `))`. Returns false and consumes nothing if
+    /// it is none.
     fn arithmetic(&mut self) -> bool {
         let start = self.at;
         let mut depth = 0;
@@ -204,7 +205,7 @@ impl Parser {
                 }
                 ')' if depth == 0 => break,
                 ')' => depth -= 1,
-                // A subscript may run commands, also that of a variable's value.
+                // A subscript may run commands, also one in the value of a variable.
                 '[' => self.unclear("an arithmetic expression with a subscript"),
                 '$' if self.peek_at(1) != Some('(') => {}
                 sign if sign.is_alphanumeric() || " \t_+-*/%<>=!&|^~?:,.#".contains(sign) => {}
@@ -216,7 +217,7 @@ impl Parser {
         false
     }
 
-    /// One simple command, or the head of a compound one: its reserved words are left out, its
+    /// Parses one simple command, or the head of a compound one: its reserved words are skipped, and its
     /// commands follow.
     fn command(&mut self) {
         let mut simple = Simple::default();
@@ -234,7 +235,7 @@ impl Parser {
                 '<' | '>' if self.peek_at(1) != Some('(') => self.redirect(&mut simple),
                 '(' => {
                     self.found.has_syntax = true;
-                    // `name ()` begins a function; its body is looked at like any command.
+                    // `name ()` begins a function; its body is parsed like any command.
                     let mut ahead = 1;
                     while matches!(self.peek_at(ahead), Some(' ' | '\t')) {
                         ahead += 1;
@@ -260,7 +261,7 @@ impl Parser {
                                 || (text.starts_with('{') && text.ends_with('}'))
                         })
                     {
-                        // The number of a descriptor.
+                        // The number of a file descriptor.
                         continue;
                     }
                     if is_start {
@@ -294,7 +295,7 @@ impl Parser {
     }
 
     fn assign(&mut self, name: String, value: Word, whole: &Word) {
-        // `X+=a` and `X=(a b)` have values that are put together.
+        // `X+=a` and `X=(a b)` have composed values.
         let appends = whole.0.iter().any(|atom| {
             matches!(
                 atom,
@@ -325,7 +326,7 @@ impl Parser {
         self.found.variables.push((name, value));
     }
 
-    /// Reserved words, where a command begins.
+    /// Handles reserved words at the beginning of a command.
     fn start(&mut self, word: &Word) -> Start {
         let Some(text) = word.unquoted() else {
             return Start::Plain;
@@ -366,7 +367,7 @@ impl Parser {
             "case" => {
                 self.found.has_syntax = true;
                 if self.depth > self.outermost + 1 {
-                    // Where the parenthesis of a pattern ends a substitution depends on the shell.
+                    // Shells differ in whether the parenthesis of a pattern ends a substitution.
                     self.unclear("a `case` in parentheses");
                 }
                 self.case();
@@ -429,8 +430,7 @@ impl Parser {
         }
     }
 
-    /// `case WORD in`; patterns and their `)` are passed over where commands are expected, as if they
-    /// were commands.
+    /// Parses `case WORD in`. Patterns and their `)` are parsed later as if they were commands.
     fn case(&mut self) {
         self.blanks();
         let _ = self.word();
@@ -448,7 +448,7 @@ impl Parser {
         }
     }
 
-    /// `[[ … ]]`: its operators are no syntax; substitutions in it are.
+    /// Parses `[[ … ]]`: its operators are no shell syntax, substitutions in it are.
     fn condition(&mut self) {
         loop {
             self.blanks();
@@ -472,7 +472,7 @@ impl Parser {
         }
     }
 
-    /// A redirection, whose operator begins here.
+    /// Parses a redirection at its operator.
     fn redirect(&mut self, simple: &mut Simple) {
         self.found.has_syntax = true;
         if self.looking_at("<<<") {
@@ -551,7 +551,7 @@ impl Parser {
         }
     }
 
-    /// Reads the bodies of pending here-documents, which begin here.
+    /// Reads the bodies of pending here-documents, which begin at the current position.
     fn bodies(&mut self) {
         for (delimiter, quoted, strips, number) in std::mem::take(&mut self.pending) {
             let mut body = String::new();
@@ -589,7 +589,7 @@ impl Parser {
         }
     }
 
-    /// Commands that are substituted in a text.
+    /// Parses the command substitutions in a text.
     fn substitutions(&mut self, text: &str) {
         let mut inner = Self {
             signs: text.chars().collect(),
@@ -642,11 +642,11 @@ impl Parser {
         }
     }
 
-    /// A word, up to a blank or an operator.
+    /// Parses a word, up to white space or an operator.
     fn word(&mut self) -> Word {
         let mut atoms = Vec::new();
         let mut has_quotes = false;
-        // Where a part begins of which it cannot be told what it stands for.
+        // The start of a part with an unknown meaning.
         let mut unknown_from = None;
         while let Some(sign) = self.peek() {
             match sign {
@@ -659,7 +659,7 @@ impl Parser {
                 }
                 '<' | '>' => break,
                 '(' => {
-                    // `@(…)`, `!(…)`: patterns of bash.
+                    // `@(…)`, `!(…)`: extended patterns of bash.
                     let is_pattern = matches!(
                         atoms.last(),
                         Some(
@@ -734,7 +734,7 @@ impl Parser {
             atoms.truncate(start);
             atoms.push(Atom::Any);
         }
-        // Empty quotes leave no atom, but a word that has them is not a reserved word.
+        // Empty quotes leave no atom, but a word that contains them is not a reserved word.
         let is_letter =
             |atom: &Atom| matches!(atom, Atom::Char { sign, .. } if sign.is_alphabetic());
         if has_quotes
@@ -743,7 +743,7 @@ impl Parser {
         {
             *quoted = true;
         }
-        // What is quoted and empty is a word, too.
+        // An empty quoted text is a word, too.
         Word(atoms)
     }
 
@@ -752,8 +752,8 @@ impl Parser {
         self.at += 1;
     }
 
-    /// `[…]`, if it is closed in this word. False, and nothing is taken, if it cannot be told where it
-    /// ends: it holds quotes, or a class of characters.
+    /// Parses `[…]`, if it is closed in this word. Returns false and consumes nothing if its end is
+    /// ambiguous: it contains quotes or a character class.
     fn bracket(&mut self, atoms: &mut Vec<Atom>) -> bool {
         let mut ahead = 1;
         if matches!(self.peek_at(ahead), Some('!' | '^')) {
@@ -831,7 +831,7 @@ impl Parser {
         }
     }
 
-    /// `$…`; `quoted` in double quotes.
+    /// Parses `$…`; `quoted` within double quotes.
     fn dollar(&mut self, atoms: &mut Vec<Atom>, quoted: bool) {
         self.at += 1;
         match self.peek() {
@@ -884,7 +884,7 @@ impl Parser {
         }
     }
 
-    /// `${…}`: a variable, or anything that is made of one.
+    /// Parses `${…}`: a variable, or an expansion of one.
     fn parameter(&mut self, atoms: &mut Vec<Atom>, quoted: bool) {
         self.at += 1;
         let start = self.at;
@@ -926,7 +926,7 @@ impl Parser {
                 Some('"') => self.double_quotes(&mut ignored),
                 Some('$') => self.dollar(&mut ignored, quoted),
                 Some('`') => self.backticks(&mut ignored),
-                // Its value is expanded as a prompt, which may run commands.
+                // The value is expanded as a prompt, which may run commands.
                 Some('@') if self.at > start && self.signs[self.at - 1] != '[' => {
                     self.unclear("an expansion of a variable's value");
                     self.at += 1;
@@ -934,12 +934,12 @@ impl Parser {
                 Some(_) => self.at += 1,
             }
         }
-        // `${X:=value}` sets it.
+        // `${X:=value}` sets the variable.
         self.found.variables.push((name, Word::any()));
         self.depth -= 1;
     }
 
-    /// `$'…'` of bash.
+    /// Parses `$'…'` of bash.
     fn ansi_quotes(&mut self, atoms: &mut Vec<Atom>) {
         self.at += 1;
         loop {
@@ -971,7 +971,7 @@ impl Parser {
         }
     }
 
-    /// The character behind a backslash in `$'…'`; `None` if it is not known.
+    /// Parses the character after a backslash in `$'…'`; `None` if it is unknown.
     fn ansi_escape(&mut self) -> Option<char> {
         let sign = self.peek()?;
         self.at += 1;
@@ -1041,7 +1041,7 @@ impl Parser {
     }
 }
 
-/// Whether `~` behind these stands for a directory: at the start of a word or of a value.
+/// True if `~` after these atoms is a home directory: at the start of a word or of a value.
 fn is_home(before: &[Atom]) -> bool {
     matches!(
         before.last(),
@@ -1052,11 +1052,11 @@ fn is_home(before: &[Atom]) -> bool {
     )
 }
 
-/// How a command goes on behind its first word.
+/// The continuation of a command after its first word.
 enum Start {
     /// A reserved word: a command may follow.
     Skip,
-    /// A reserved word and what belongs to it.
+    /// A reserved word with its operands, which were consumed.
     End,
     /// An ordinary word.
     Plain,

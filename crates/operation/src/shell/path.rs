@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::wrappers::base;
 use super::{Atom, Script, Word};
 
-/// As many directories are tried for relative paths.
+/// Maximum number of base directories that are tried for relative paths.
 const MOST: usize = 16;
 
 /// Programs whose operands are no files.
@@ -14,7 +14,7 @@ const NO_FILES: [&str; 16] = [
     "set", "unset", "type", "seq", "umask",
 ];
 
-/// Options whose value is the directory that a program works in.
+/// Options whose value is the working directory of a program.
 const DIRECTORY: [&str; 9] = [
     "-C",
     "--directory",
@@ -27,17 +27,17 @@ const DIRECTORY: [&str; 9] = [
     "--dir",
 ];
 
-/// The directories that the relative paths of a script may be meant from.
+/// The possible base directories of the relative paths in a script.
 #[derive(Debug, Clone)]
 pub(crate) struct Directories {
-    /// Absolute.
+    /// The known directories; absolute.
     pub(crate) known: Vec<PathBuf>,
-    /// Whether there may be others.
+    /// True if there may be others.
     pub(crate) others: bool,
 }
 
 impl Directories {
-    /// The directories of a script that starts in `start`.
+    /// Returns the base directories of a script that starts in `start`.
     pub(crate) fn of(script: &Script, start: PathBuf) -> Self {
         let mut this = Self {
             known: vec![start],
@@ -53,7 +53,7 @@ impl Directories {
                 "cd" | "pushd" | "chdir" => {
                     match rest.iter().find(|word| !is_option(word)) {
                         Some(word) => this.add(word),
-                        // To the user's home.
+                        // To the user's home directory.
                         None => this.others = true,
                     }
                 }
@@ -101,8 +101,8 @@ fn is_option(word: &Word) -> bool {
     word.starts_with('-') && word.0.len() > 1
 }
 
-/// Words and parts of words that may be paths: arguments, what stands behind `=`, `:`, `@` and `,` in
-/// them, values that are joined to options, programs with a directory, targets of redirections, and
+/// Returns the words and parts of words that may be paths: arguments and their parts after `=`, `:`, `@`
+/// and `,`, values that are joined to options, programs with a directory, targets of redirections, and
 /// names in code.
 pub(crate) fn candidates(script: &Script) -> Vec<Word> {
     let mut found: Vec<Word> = Vec::new();
@@ -152,7 +152,7 @@ fn parts(word: &Word, add: &mut impl FnMut(Word)) {
         add(in_address(&place));
         add(place);
     }
-    // The value of an option that is joined to others: `-so.git/x`.
+    // The value of an option that is combined with others: `-so.git/x`.
     if text.starts_with('-')
         && !text.starts_with("--")
         && let Some(at) = text.chars().position(|sign| "./~\0".contains(sign))
@@ -188,7 +188,7 @@ fn parts(word: &Word, add: &mut impl FnMut(Word)) {
     }
 }
 
-/// The path of an address: escapes decoded; what `curl` takes for a pattern is not known.
+/// The path of a URL: escapes are decoded, and patterns of `curl` are unknown.
 fn in_address(word: &Word) -> Word {
     let mut atoms = Vec::new();
     let mut rest = word.0.as_slice();
@@ -228,7 +228,7 @@ fn in_address(word: &Word) -> Word {
     Word(atoms)
 }
 
-/// The files that a pattern of file names stands for now; `None` if there are too many to tell.
+/// The files that a pattern of file names matches now; `None` if there are too many.
 pub(crate) fn files(from: &Path, word: &Word) -> Option<Vec<PathBuf>> {
     let mut budget = 4_000;
     let mut parts: Vec<Vec<Atom>> = vec![Vec::new()];
@@ -272,7 +272,7 @@ pub(crate) fn files(from: &Path, word: &Word) -> Option<Vec<PathBuf>> {
     Some(found)
 }
 
-/// Whether a pattern of one name stands for a name, letter case aside.
+/// True if a pattern of one name matches a name, ignoring letter case.
 fn fits(atoms: &[Atom], name: &str) -> bool {
     let name: Vec<char> = name.chars().collect();
     let mut reachable = vec![false; name.len() + 1];

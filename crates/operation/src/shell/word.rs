@@ -1,4 +1,4 @@
-//! Words of a command line: what is known of their text.
+//! Words of a command line with known and unknown parts.
 
 /// A part of a word.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -7,23 +7,23 @@ pub(crate) enum Atom {
     Char {
         /// The character.
         sign: char,
-        /// Whether it was quoted.
+        /// True if it was quoted.
         quoted: bool,
     },
     /// One unknown character of a file name (`?`, `[…]`).
     One,
     /// An unknown part of a file name (`*`), without `/`.
     Star,
-    /// Any text: a substitution, or a variable whose value is not in the line.
+    /// Any text: a substitution, or a variable whose value is unknown.
     Any,
-    /// A variable that the line may have set. `quoted`: its value is one word.
+    /// A variable that the line may have set. With `quoted`, its value is one word.
     Variable {
-        /// Its name.
+        /// The name.
         name: String,
-        /// Whether it stands in double quotes.
+        /// True within double quotes.
         quoted: bool,
     },
-    /// `{`, `,` and `}` without quotes: a brace expansion, if they fit together.
+    /// Unquoted `{`, `,` and `}`: a brace expansion, if they match.
     Open,
     /// See [`Atom::Open`].
     Comma,
@@ -36,7 +36,7 @@ pub(crate) enum Atom {
 pub(crate) struct Word(pub(crate) Vec<Atom>);
 
 impl Word {
-    /// A word of exactly this text.
+    /// Creates a word with exactly this text.
     pub(crate) fn literal(text: &str) -> Self {
         Self(
             text.chars()
@@ -45,12 +45,12 @@ impl Word {
         )
     }
 
-    /// Any text.
+    /// Creates a word with any text.
     pub(crate) fn any() -> Self {
         Self(vec![Atom::Any])
     }
 
-    /// Its text, if all of it is known.
+    /// The text, if it is completely known.
     pub(crate) fn text(&self) -> Option<String> {
         self.0
             .iter()
@@ -61,7 +61,7 @@ impl Word {
             .collect()
     }
 
-    /// The text of a word without quotes: what can be a reserved word or a name that is assigned to.
+    /// The text of a word without quotes, which may be a reserved word or the name in an assignment.
     pub(crate) fn unquoted(&self) -> Option<String> {
         let is_quoted = |atom: &Atom| matches!(atom, Atom::Char { quoted: true, .. });
         match self.0.iter().any(is_quoted) {
@@ -70,7 +70,7 @@ impl Word {
         }
     }
 
-    /// Like [`Word::text`], with braces and commas as they are written.
+    /// Like [`Word::text`], with braces and commas as written.
     fn shown(&self) -> Option<String> {
         self.0
             .iter()
@@ -84,7 +84,7 @@ impl Word {
             .collect()
     }
 
-    /// Its text with `unknown` for each part that is not known.
+    /// The text, with `unknown` for each unknown part.
     pub(crate) fn text_with(&self, unknown: char) -> String {
         self.0
             .iter()
@@ -99,7 +99,7 @@ impl Word {
         self.0.iter().all(|atom| matches!(atom, Atom::Char { .. }))
     }
 
-    /// Whether all that is not known of it are names of files.
+    /// True if it has unknown parts, and all of them are patterns of file names.
     pub(crate) fn is_glob(&self) -> bool {
         !self.is_known()
             && self
@@ -112,7 +112,7 @@ impl Word {
         matches!(self.0.first(), Some(Atom::Char { sign: first, .. }) if *first == sign)
     }
 
-    /// What stands behind the first `=`, if this is NAME=VALUE with a name that is not quoted.
+    /// The name and the value, if this is NAME=VALUE with an unquoted name.
     pub(crate) fn assignment(&self) -> Option<(String, Self)> {
         let mut name = String::new();
         for (at, atom) in self.0.iter().enumerate() {
@@ -147,7 +147,7 @@ impl Word {
         None
     }
 
-    /// The words that brace expansion makes of it. `None` if there are too many.
+    /// Returns the words of its brace expansion; `None` if there are too many.
     pub(crate) fn braces(self) -> Option<Vec<Self>> {
         if self.0.iter().filter(|atom| **atom == Atom::Open).count() > 32 {
             return None;
@@ -166,7 +166,7 @@ impl Word {
         Some(done)
     }
 
-    /// The words that the first brace expansion in it makes.
+    /// Returns the words of its first brace expansion.
     fn first_brace(&self) -> Option<Vec<Self>> {
         let atoms = &self.0;
         for start in (0..atoms.len()).filter(|at| atoms[*at] == Atom::Open) {
@@ -210,7 +210,7 @@ impl Word {
         None
     }
 
-    /// Braces that expand to nothing are text.
+    /// Converts braces that do not expand to text.
     fn plain(self) -> Self {
         let plain = |atom| match atom {
             Atom::Open => unquoted('{'),
@@ -222,7 +222,7 @@ impl Word {
     }
 }
 
-/// `a..b` in braces.
+/// True for `a..b` in braces.
 fn is_sequence(atoms: &[Atom]) -> bool {
     let dot = |atom: &Atom| matches!(atom, Atom::Char { sign: '.', .. });
     atoms.windows(2).any(|pair| pair.iter().all(dot))

@@ -6,8 +6,8 @@ use super::interpreters::{interpret, is_shell, shell};
 use super::languages::{awk, database, editor, make, sed};
 use super::{Atom, Script, Word};
 
-/// Programs that never run what their arguments name. The arguments of all others that are not known
-/// here are looked at as commands that might run.
+/// Programs that never run their arguments. The arguments of programs that are not known in this module
+/// are analyzed as possible commands.
 const PLAIN: [&str; 96] = [
     ":",
     "[",
@@ -107,7 +107,7 @@ const PLAIN: [&str; 96] = [
     "whereis",
 ];
 
-/// Programs that run what their arguments say, behind options and this many operands.
+/// Programs that run their arguments, after options and this many operands.
 const WRAPPERS: [(&str, usize); 58] = [
     ("watch", 0),
     ("bundle", 1),
@@ -172,7 +172,7 @@ const WRAPPERS: [(&str, usize); 58] = [
 /// Wrappers that join their arguments to a line for a shell.
 const JOINING: [&str; 4] = ["eval", "watch", "ssh", "parallel"];
 
-/// Notes what a program runs in its turn.
+/// Records the commands that a program runs.
 pub(super) fn look(
     script: &mut Script,
     program: &str,
@@ -193,7 +193,7 @@ pub(super) fn look(
         return;
     }
     let is_interpreter = interpret(script, plain, rest, here);
-    // Containers run commands by few of their subcommands.
+    // Containers run commands with only a few of their subcommands.
     let is_container = matches!(plain, "docker" | "podman");
     if is_container
         && !rest.iter().any(|word| {
@@ -249,7 +249,7 @@ pub(super) fn look(
         }
         "find" => find(script, rest, depth),
         "fd" | "fdfind" => {
-            // What is found is added, unless `{}` says where.
+            // The found files are appended, unless `{}` marks their place.
             let mut rest = rest.to_vec();
             rest.push(Word::any());
             behind(
@@ -349,7 +349,7 @@ pub(super) fn look(
     let (mut has_command, mut is_read) = (false, false);
     for at in inner(rest, *operands) {
         let mut words = rest[at..].to_vec();
-        // Reserved words of bash, behind `time` and `coproc`.
+        // Reserved words of bash, after `time` and `coproc`.
         while words
             .first()
             .and_then(Word::text)
@@ -383,7 +383,7 @@ pub(super) fn look(
     }
 }
 
-/// Whether an option names standard input as a list of files or options.
+/// True if an option names standard input as a list of files or options.
 fn lists(option: &Word, value: Option<&Word>) -> bool {
     let text = option.text_with('\0');
     let is_input = |value: &str| matches!(value, "-" | "/dev/stdin");
@@ -405,7 +405,7 @@ fn lists(option: &Word, value: Option<&Word>) -> bool {
     })
 }
 
-/// What `xargs` and `parallel` replace by what they read.
+/// The marker that `xargs` and `parallel` replace by their input.
 fn marker(rest: &[Word]) -> Option<String> {
     let mut marker = Some("{}".to_owned());
     for (at, word) in rest.iter().enumerate() {
@@ -426,7 +426,7 @@ fn marker(rest: &[Word]) -> Option<String> {
     marker
 }
 
-/// `NAME=VALUE` as an argument of a program that sets variables.
+/// Records `NAME=VALUE` as an argument of a program that sets variables.
 pub(super) fn set(script: &mut Script, word: &Word, depth: usize) {
     if !is_assignment(word) {
         return;
@@ -440,15 +440,15 @@ pub(super) fn set(script: &mut Script, word: &Word, depth: usize) {
     script.assigned(&name, &Word(word.0[at + 1..].to_vec()), depth);
 }
 
-/// The name of a program without its directory, in lower case: file systems may not tell cases apart.
+/// The name of a program without its directory, in lower case: the file system may be case-insensitive.
 pub(crate) fn base(program: &str) -> String {
     let base = program.rsplit(['/', '\\']).next().unwrap_or(program);
     let base = base.to_lowercase();
     base.strip_suffix(".exe").unwrap_or(&base).to_owned()
 }
 
-/// Where the command within a command may begin: behind options, each of which may have a value, behind
-/// variables that are set, and behind so many operands.
+/// The possible positions of the command within a command: after options, each of which may have a
+/// value, after variable assignments, and after this many operands.
 fn inner(rest: &[Word], operands: usize) -> impl Iterator<Item = usize> {
     let mut found = Vec::new();
     let mut allowed = operands;
@@ -467,7 +467,7 @@ fn inner(rest: &[Word], operands: usize) -> impl Iterator<Item = usize> {
     found.into_iter()
 }
 
-/// `NAME=value`, quoted or not: what `env` takes for a variable.
+/// True for `NAME=value`, quoted or not, which `env` takes as an assignment.
 fn is_assignment(word: &Word) -> bool {
     let text = word.text_with('\0');
     text.split_once('=').is_some_and(|(name, _)| {

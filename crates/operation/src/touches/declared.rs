@@ -1,5 +1,5 @@
-//! What the arguments of a call name, by their names and by what the schema says of them: for tools
-//! that do not declare it themselves, such as those of MCP servers.
+//! Derives the resources that a call accesses from the names of its arguments and from its schema: for
+//! tools that do not declare them, such as those of MCP servers.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use url::Url;
 use super::{Command, CommandText, Touches};
 use crate::Arguments;
 
-/// Nesting of arguments that is looked at. Deeper values are taken for what the argument is.
+/// Maximum nesting of arguments to inspect; deeper values are ignored.
 const DEPTH: usize = 32;
 
-/// Words that make an argument a path if its name is one of them, or ends in one.
+/// Words that mark an argument as a path, as its name or as the last word of its name.
 const PATHS: [&str; 17] = [
     "path",
     "paths",
@@ -33,13 +33,13 @@ const PATHS: [&str; 17] = [
     "root",
 ];
 
-/// Names of arguments that are paths if they are the whole name.
+/// Names that mark an argument as a path, as the whole name only.
 const WHOLE_PATHS: [&str; 6] = ["src", "dst", "dest", "target", "from", "to"];
 
-/// Words that make an argument a command if its name is one of them, or ends in one.
+/// Words that mark an argument as a command, as its name or as the last word of its name.
 const COMMANDS: [&str; 5] = ["command", "commands", "cmd", "cmds", "commandline"];
 
-/// What an argument is for.
+/// The purpose of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Path,
@@ -48,14 +48,14 @@ enum Purpose {
 }
 
 impl Touches {
-    /// What the arguments of a call name, as far as the names of the arguments, their `format` in
-    /// the schema, and their values show it:
+    /// Derives the resources that a call accesses from the names of its arguments, their `format` in the
+    /// schema, and their values:
     ///
-    /// - paths: `path`, `paths`, `file`, `directory`, `source`, `destination`, names that end in
-    ///   these (`file_path`, `outputDir`), `format: path`, and `file://` addresses anywhere. They are
-    ///   writes unless the tool is `read_only`;
+    /// - paths: `path`, `paths`, `file`, `directory`, `source`, `destination`, names that end with these
+    ///   (`file_path`, `outputDir`), `format: path`, and `file://` URLs anywhere. They are writes unless
+    ///   the tool is `read_only`;
     /// - commands: `command`, `cmd` (a list is a program and its arguments);
-    /// - addresses: every text that is one.
+    /// - URLs: every text that is one.
     #[must_use]
     pub fn declared(schema: &Value, arguments: &Arguments, read_only: bool) -> Self {
         let mut found = Self::default();
@@ -138,7 +138,7 @@ fn take(purpose: Purpose, text: &str, read_only: bool, found: &mut Touches) {
     }
 }
 
-/// The path that a `file:` address names.
+/// The path that a `file:` URL names.
 #[must_use]
 pub fn file_of(text: &str) -> Option<PathBuf> {
     let text = text.trim();
@@ -148,7 +148,7 @@ pub fn file_of(text: &str) -> Option<PathBuf> {
     }
     let url = Url::parse(text).ok();
     let path = url.and_then(|url| url.to_file_path().ok());
-    // An address with a host is read as a path all the same: servers differ.
+    // A URL with a host is treated as a path, too: servers differ.
     Some(path.unwrap_or_else(|| Path::new(text[5..].trim_start_matches("//")).to_owned()))
 }
 
@@ -174,7 +174,7 @@ fn purpose(name: &str, schema: &Value) -> Purpose {
     }
 }
 
-/// The words of a name, lower case: those of `filePath`, `file_path` and `file-path` are the same.
+/// The words of a name in lower case: equal for `filePath`, `file_path` and `file-path`.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;

@@ -1,4 +1,4 @@
-//! Opening what lies beneath a directory, from its handle downwards, following no link.
+//! Opens files beneath a directory, relative to its handle, without following links.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::names;
 
-/// A handle that a directory can be entered through, whether or not it can be listed.
+/// Flags of a handle for entering a directory, which need not be listable.
 #[cfg(target_os = "linux")]
 pub(super) const ENTER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 #[cfg(not(target_os = "linux"))]
@@ -17,14 +17,14 @@ pub(super) const ENTER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 
-/// Opens `relative`, which holds neither links nor `..`, beneath `base`. A link on the way, also
-/// the last, is an error: somebody put it there just now.
+/// Opens `relative`, which must contain neither links nor `..`, beneath `base`. A link in the path,
+/// including its last component, is an error: it was created in the meantime.
 pub(super) fn open(base: &Path, relative: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let base = rustix::fs::open(base, ENTER | OFlags::NOFOLLOW, Mode::empty())?;
     open_from(base.as_fd(), relative, flags)
 }
 
-/// The same, from a handle.
+/// The same, relative to a handle.
 pub(super) fn open_from(
     base: BorrowedFd<'_>,
     relative: &Path,
@@ -39,7 +39,7 @@ pub(super) fn open_from(
         )?);
     }
     match at_once(base, relative, flags) {
-        // Kernels before 5.6, and sandboxes that do not know the call.
+        // Kernels before 5.6, and sandboxes that do not support the system call.
         Err(Errno::NOSYS | Errno::PERM) => Ok(step_by_step(base, relative, flags)?),
         other => Ok(other?),
     }
@@ -53,7 +53,7 @@ fn at_once(base: BorrowedFd<'_>, relative: &Path, flags: OFlags) -> rustix::io::
     loop {
         let flags = flags | OFlags::CLOEXEC;
         match rustix::fs::openat2(base, relative, flags, Mode::empty(), rules) {
-            // Something was renamed meanwhile, and the kernel is not sure any more.
+            // A concurrent rename made the resolution ambiguous.
             Err(Errno::AGAIN) if tries < 32 => tries += 1,
             other => return other,
         }
@@ -65,7 +65,7 @@ fn at_once(_: BorrowedFd<'_>, _: &Path, _: OFlags) -> rustix::io::Result<OwnedFd
     Err(Errno::NOSYS)
 }
 
-/// One name after the other, each from the handle of the one before.
+/// Opens one component after the other, each relative to the handle of the previous one.
 fn step_by_step(
     base: BorrowedFd<'_>,
     relative: &Path,

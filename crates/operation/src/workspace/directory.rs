@@ -1,4 +1,5 @@
-//! An open directory of a workspace: listed and entered by its handle, whatever happens to its path.
+//! An open directory of a workspace: listed and entered by its handle, independent of changes to its
+//! path.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,11 +19,11 @@ use super::place::{READING, Stamp, as_file};
 #[derive(Debug)]
 pub struct Directory {
     handle: OwnedFd,
-    /// The path that it was reached by.
+    /// The path by which it was reached.
     asked: PathBuf,
 }
 
-/// A name in a directory.
+/// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The name.
@@ -31,7 +32,7 @@ pub struct Entry {
     pub kind: Kind,
 }
 
-/// What a name stands for. Links are not followed.
+/// The kind of a directory entry. Links are not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -60,7 +61,7 @@ impl Directory {
         Self { handle, asked }
     }
 
-    /// The path that it was reached by.
+    /// The path by which it was reached.
     #[must_use]
     pub fn asked(&self) -> &Path {
         &self.asked
@@ -72,16 +73,17 @@ impl Directory {
         self.handle.as_fd()
     }
 
-    /// Its entries, sorted by the bytes of their names. Noted before they are looked at; a listing
-    /// that changes meanwhile is given, and spoils the witness.
+    /// Returns the entries, sorted by the bytes of their names. The listing is recorded in `witness`
+    /// before it is read. If it changes meanwhile, it is still returned, but the witness becomes
+    /// invalid.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn entries(&self, witness: &Witness) -> io::Result<Vec<Entry>> {
         let before = Stamp::of(&self.handle)?;
         witness.observe(Observation::Listing(&self.asked));
         let entries = self.unwitnessed_entries()?;
-        // The stamp has the time of the last change; the path has to lead here still.
+        // The stamp contains the time of the last change; the path must still lead to this directory.
         if Stamp::of(&self.handle)? != before || !before.is_at(&self.asked) {
             witness.spoil(format!(
                 "{} changed while it was listed",
@@ -91,10 +93,10 @@ impl Directory {
         Ok(entries)
     }
 
-    /// Its entries for a message that is kept nowhere.
+    /// Returns the entries without a witness, for messages that are not cached.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn unwitnessed_entries(&self) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.handle)? {
@@ -114,7 +116,8 @@ impl Directory {
         Ok(entries)
     }
 
-    /// Some file systems do not tell kinds with names. `None` if it is gone.
+    /// The kind of an entry, for file systems that do not return it with the name. `None` if the entry
+    /// is gone.
     fn kind_of(&self, name: &OsStr) -> io::Result<Option<Kind>> {
         match rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(status) => Ok(Some(Kind::of(FileType::from_raw_mode(status.st_mode)))),
@@ -123,29 +126,29 @@ impl Directory {
         }
     }
 
-    /// Opens a directory in it.
+    /// Opens a subdirectory.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn directory(&self, name: &OsStr) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let handle = beneath::open_from(self.handle(), Path::new(name), flags)?;
         Ok(Self::new(handle, self.asked.join(name)))
     }
 
-    /// Opens a file in it for reading.
+    /// Opens a file in the directory for reading.
     ///
     /// # Errors
-    /// Those of the file system; `InvalidInput` for what is no file.
+    /// Errors of the file system; `InvalidInput` if it is no regular file.
     pub fn file(&self, name: &OsStr) -> io::Result<File> {
         let flags = READING | OFlags::NOFOLLOW;
         as_file(beneath::open_from(self.handle(), Path::new(name), flags)?.into())
     }
 
-    /// Makes a directory in it, or opens the one that is there; true if it is new.
+    /// Creates a subdirectory, or opens the existing one; returns true if it is new.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn make(&self, name: &OsStr) -> io::Result<(Self, bool)> {
         let mode = Mode::RWXU | Mode::RWXG | Mode::RWXO;
         let is_new = match rustix::fs::mkdirat(&self.handle, name, mode) {

@@ -1,4 +1,4 @@
-//! Following a path to where it really is.
+//! Resolves a path to its real location.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -8,19 +8,19 @@ use std::path::{Component, Path, PathBuf};
 
 use super::{Refusal, Workspace};
 
-/// As many links as Linux follows.
+/// Maximum number of links, as in Linux.
 const LINKS: usize = 40;
 
-/// Where a path leads.
+/// The result of resolving a path.
 pub(super) struct Followed {
-    /// Without links; the last `missing` names do not exist.
+    /// The path without links; its last `missing` components do not exist.
     pub(super) real: PathBuf,
     pub(super) missing: usize,
-    /// Of what is there, if nothing is missing.
+    /// The kind of file, if nothing is missing.
     pub(super) kind: Option<FileType>,
 }
 
-/// Where following a path had to stop, and why.
+/// The location at which the resolution failed, and the reason.
 pub(super) struct Stopped {
     pub(super) at: PathBuf,
     why: Why,
@@ -49,7 +49,7 @@ impl Stopped {
     }
 }
 
-/// Follows `path` (absolute) from `start`, which it begins with, and in which there are no links.
+/// Resolves the absolute `path` from its prefix `start`, which contains no links.
 pub(super) fn follow(start: &Path, path: &Path) -> Result<Followed, Stopped> {
     let mut way = Way {
         real: start.to_owned(),
@@ -95,7 +95,7 @@ fn steps(path: &Path) -> Vec<Step> {
 struct Way {
     real: PathBuf,
     missing: usize,
-    /// Of `real`, if it was looked at.
+    /// The kind of `real`, if known.
     kind: Option<FileType>,
     pending: VecDeque<Step>,
     links: usize,

@@ -1,4 +1,4 @@
-//! What a path means: where it really is, and what is there.
+//! A resolved path: its real location and the file that was found there.
 
 use std::ffi::OsStr;
 use std::fs::{File, FileType};
@@ -13,23 +13,23 @@ use super::directory::Directory;
 use super::follow::Followed;
 use super::{beneath, names};
 
-/// What a path means.
+/// A resolved path.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// The path as it was asked for, absolute; links in it are not followed. What looks at it depends
-    /// on these links as well: this is the path to witness.
+    /// The requested path, absolute; links in it are not resolved. The result of an access depends on
+    /// these links, too, so this is the path to witness.
     pub asked: PathBuf,
-    /// Where it is: without links.
+    /// The real location, without links.
     pub real: PathBuf,
-    /// What was there when it was followed.
+    /// The file that was found when the path was resolved.
     pub found: Found,
-    /// The directory that it may not leave.
+    /// The directory that confines it.
     base: PathBuf,
-    /// So many names at its end do not exist.
+    /// The number of components at its end that do not exist.
     missing: usize,
 }
 
-/// What was found at a path.
+/// The kind of file at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// Nothing.
@@ -38,7 +38,7 @@ pub enum Found {
     File,
     /// A directory.
     Directory,
-    /// Something that reading may wait for, or that is no file at all: what it is.
+    /// A file that may block a reader, or no file at all: a description.
     Special(&'static str),
 }
 
@@ -69,10 +69,10 @@ impl Place {
         }
     }
 
-    /// Opens the file for reading. Nothing that a reader would have to wait for is opened.
+    /// Opens the file for reading. Never blocks, for example on a pipe.
     ///
     /// # Errors
-    /// Those of the file system; `InvalidInput` for what is no file.
+    /// Errors of the file system; `InvalidInput` if it is no regular file.
     pub fn open_file(&self) -> io::Result<File> {
         as_file(beneath::open(&self.base, self.relative(), READING)?.into())
     }
@@ -80,18 +80,17 @@ impl Place {
     /// Opens the directory.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn open_directory(&self) -> io::Result<Directory> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let handle = beneath::open(&self.base, self.relative(), flags)?;
         Ok(Directory::new(handle, self.asked.clone()))
     }
 
-    /// The directory that it is in, with those on the way that do not exist: made if `make`. The
-    /// paths of those that were made are added to `made`.
+    /// Opens the parent directory. Missing directories are created, and their paths are added to `made`.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn open_parent(&self, made: &mut Vec<PathBuf>) -> io::Result<Directory> {
         let parent = self.relative().parent().unwrap_or(Path::new(""));
         let new = self.missing.saturating_sub(1);
@@ -109,7 +108,7 @@ impl Place {
         Ok(directory)
     }
 
-    /// The directories that would have to be made for it.
+    /// The directories that would have to be created for it.
     pub fn new_directories(&self) -> impl Iterator<Item = &Path> {
         self.real
             .ancestors()
@@ -117,8 +116,8 @@ impl Place {
             .take(self.missing.saturating_sub(1))
     }
 
-    /// The nearest directory that exists, and the first name that does not; `None` if all of it is
-    /// there.
+    /// Opens the nearest existing directory, and returns it with the first missing name; `None` if
+    /// nothing is missing.
     #[must_use]
     pub fn first_missing(&self) -> Option<io::Result<(Directory, &OsStr)>> {
         let missing = self.real.ancestors().nth(self.missing.checked_sub(1)?)?;
@@ -130,7 +129,7 @@ impl Place {
         Some(opened.map(|handle| (Directory::new(handle, directory.to_owned()), name)))
     }
 
-    /// Whether links were followed on the way.
+    /// True if the path was reached through links.
     #[must_use]
     pub fn is_behind_links(&self) -> bool {
         let mut literal = PathBuf::new();
@@ -156,7 +155,7 @@ impl Place {
     }
 }
 
-/// A pipe or a device that appears in the place of a file must not make the opening wait.
+/// Non-blocking: a pipe or a device that replaces the file must not block the call.
 pub(super) const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 pub(super) fn as_file(file: File) -> io::Result<File> {
@@ -168,7 +167,7 @@ pub(super) fn as_file(file: File) -> io::Result<File> {
     }
 }
 
-/// Which file, in which state: as far as a status tells.
+/// The identity and the state of a file, according to its status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     device: u64,
@@ -179,18 +178,19 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Of what a handle is open on.
+    /// Returns the stamp of an open file.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn of(handle: impl AsFd) -> io::Result<Self> {
         Ok(Self::from(&rustix::fs::fstat(handle)?))
     }
 
-    /// Of what has a name in a directory, be it a link; `None` if nothing has.
+    /// Returns the stamp of a directory entry, without following links; `None` if there is no such
+    /// entry.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn at(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<Self>> {
         match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(status) => Ok(Some(Self::from(&status))),
@@ -199,7 +199,7 @@ impl Stamp {
         }
     }
 
-    /// Whether a path leads to the same file, whatever its state.
+    /// True if a path leads to the same file, in any state.
     #[must_use]
     pub fn is_at(&self, path: &Path) -> bool {
         use std::os::unix::fs::MetadataExt as _;
@@ -208,7 +208,7 @@ impl Stamp {
 }
 
 impl From<&Stat> for Stamp {
-    // The types of the fields differ between systems.
+    // The types of the fields differ between platforms.
     #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
     fn from(status: &Stat) -> Self {
         Self {

@@ -1,11 +1,11 @@
-//! Why a path is refused.
+//! The reasons to refuse a path.
 
 use std::path::PathBuf;
 
-/// Why a path is refused, in words for a model.
+/// The reason to refuse a path, formatted for a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It leads outside.
+    /// The path leads outside.
     #[error(
         "`{path}` is outside the workspace {}; {}",
         .root.display(),
@@ -16,46 +16,46 @@ pub enum Refusal {
         }
     )]
     Outside {
-        /// The path as it was given.
+        /// The path as given.
         path: String,
         /// The workspace.
         root: PathBuf,
-        /// Whether it begins with a tilde.
+        /// True if it begins with a tilde.
         tilde: bool,
     },
-    /// There is a file where a directory would have to be.
+    /// A file is in the place of a directory.
     #[error("`{path}` cannot be: `{file}` is not a directory")]
     NotADirectory {
-        /// The path as it was given.
+        /// The path as given.
         path: String,
         /// The file.
         file: String,
     },
-    /// `..` behind something that is not there.
+    /// `..` after a missing component.
     #[error(
         "`{path}` leads nowhere: `{missing}` does not exist, so that `..` behind it means nothing"
     )]
     Nowhere {
-        /// The path as it was given.
+        /// The path as given.
         path: String,
-        /// What does not exist.
+        /// The missing component.
         missing: String,
     },
-    /// Links that lead in circles.
+    /// Links that form a cycle, or too many of them.
     #[error("`{path}` leads through too many symbolic links, or in circles")]
     Circle {
-        /// The path as it was given.
+        /// The path as given.
         path: String,
     },
-    /// No path holds a NUL.
+    /// A path cannot contain a NUL character.
     #[error("a path cannot hold a NUL character")]
     Nul,
-    /// The file system refuses to tell.
+    /// The file system returned an error.
     #[error("`{path}`: {reason}")]
     Unreadable {
-        /// The path as it was given.
+        /// The path as given.
         path: String,
-        /// The system's words.
+        /// The error of the system.
         reason: String,
     },
 }
